@@ -1,0 +1,1 @@
+"""What every feature stands on: database, money, ids, errors, HTTP. Uses nothing of ours."""

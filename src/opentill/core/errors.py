@@ -1,0 +1,96 @@
+"""Problems: what a caller is told when something is refused.
+
+One class per business code of the error table (product.md §2 of the product's decisions). A problem
+is raised anywhere below a handler; the HTTP layer turns it into the one error body, the pages into
+a page and the command line into one line on standard error.
+"""
+
+from typing import ClassVar
+
+
+class Problem(Exception):  # noqa: N818 - "problem" is the term of RFC 9457, and not all are errors
+    """Something was refused. Subclasses fix the HTTP status, the business code and the message."""
+
+    status: ClassVar[int] = 500
+    code: ClassVar[int] = 50001
+    message: ClassVar[str] = "Internal error"
+
+    def __init__(self, field: str | None = None, reason: str | None = None) -> None:
+        """Remember which input field was refused and the sentence that says what is accepted."""
+        super().__init__(f"{field}: {reason}" if field else reason or self.message)
+        self.field = field
+        self.reason = reason
+
+
+class Invalid(Problem):
+    """Refused input or a refused business rule; always names the field and says what is accepted."""
+
+    status, code, message = 400, 40001, "Validation failed"
+
+    def __init__(self, field: str, reason: str) -> None:
+        """``reason`` is one plain sentence that says what would be accepted."""
+        super().__init__(field, reason)
+
+
+class Unauthorized(Problem):
+    """Missing, unknown, expired or foreign API key; carries nothing that helps a guesser."""
+
+    status, code, message = 401, 401, "Unauthorized"
+
+
+class NotFound(Problem):
+    """Unknown route, or a resource that does not exist for this merchant."""
+
+    status, code, message = 404, 40401, "Not Found"
+
+
+class MethodNotAllowed(Problem):
+    """The route exists, the method does not."""
+
+    status, code, message = 405, 40501, "Method not allowed"
+
+
+class Conflict(Problem):
+    """A request with the same Idempotency-Key is still running."""
+
+    status, code, message = 409, 40901, "Conflict"
+
+
+class PayloadTooLarge(Problem):
+    """The body is over 64 KiB."""
+
+    status, code, message = 413, 41301, "Payload too large"
+
+
+class UnsupportedMediaType(Problem):
+    """A body that is not ``application/json``."""
+
+    status, code, message = 415, 41501, "Unsupported media type"
+
+
+class KeyReused(Problem):
+    """The same Idempotency-Key came with another request."""
+
+    status, code, message = 422, 42201, "Idempotency key reused"
+
+
+class TooManyRequests(Problem):
+    """A rate limit is exceeded; ``retry_after_s`` whole seconds until a request passes again."""
+
+    status, code, message = 429, 42901, "Too many requests"
+
+    def __init__(self, limit: int, retry_after_s: int) -> None:
+        """``limit`` requests per minute are allowed."""
+        super().__init__()
+        self.limit = limit
+        self.retry_after_s = retry_after_s
+
+
+class Internal(Problem):
+    """A defect of ours; the log has it under the request id."""
+
+
+class Unavailable(Problem):
+    """The database is away for the moment."""
+
+    status, code, message = 503, 50301, "Service unavailable"

@@ -1,0 +1,38 @@
+"""Identifiers: ``prefix_`` and lower-case base32 letters and digits.
+
+All but checkout session ids are UUID version 7 (RFC 9562 §5.7) written in Crockford's base32
+alphabet, so that they sort by time. Session ids stand in public addresses and are 160 random bits.
+"""
+
+import re
+import secrets
+import time
+from typing import Final, Literal
+
+Prefix = Literal["mer", "prod", "order", "att", "re", "txn", "evt", "dp", "po", "whe", "key", "req"]
+
+_ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS: Final = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
+_SHAPE: Final = re.compile(r"[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
+
+
+def _base32(number: int, pairs: int) -> str:
+    return "".join(_PAIRS[number >> shift & 1023] for shift in range(10 * (pairs - 1), -1, -10))
+
+
+def new_id(prefix: Prefix) -> str:
+    """Make an id that sorts by the time it was made: 48 bits of milliseconds and 74 random bits."""
+    uuid7 = time.time_ns() // 1_000_000 << 80 | 7 << 76 | 2 << 62
+    random = secrets.randbits(74)
+    uuid7 |= random >> 62 << 64 | random & (1 << 62) - 1
+    return f"{prefix}_{_base32(uuid7, 13)}"
+
+
+def new_session_id() -> str:
+    """Make a checkout session id: 160 random bits, so that it cannot be guessed."""
+    return f"cs_{_base32(secrets.randbits(160), 16)}"
+
+
+def is_id(text: str) -> bool:
+    """Tell whether a text has the shape of an id at all; anything else is not worth a query."""
+    return _SHAPE.fullmatch(text) is not None

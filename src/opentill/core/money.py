@@ -1,0 +1,104 @@
+"""Money: whole minor units and a currency; decimal text only at the edges; one method that rounds.
+
+Exponents are those of ISO 4217 (list one, minor unit column). The contract writes every amount
+with exactly two decimals, whatever the currency has (spec §1, product decisions §3).
+"""
+
+import re
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from typing import Final
+
+import msgspec
+
+# ISO 4217 active codes by the number of decimals of their minor unit. Funds codes, metals, test
+# codes and "no currency" are left out: nobody can pay in them.
+_TWO: Final = (
+    "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF "
+    "CHF CNY COP CRC CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD "
+    "HKD HNL HTG HUF IDR ILS INR IRR JMD KES KGS KHR KPW KYD KZT LAK LBP LKR LRD LSL MAD MDL "
+    "MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MYR MZN NAD NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR "
+    "PLN QAR RON RSD RUB SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT "
+    "TOP TRY TTD TWD TZS UAH USD UYU UZS VED VES WST XCD XCG YER ZAR ZMW ZWG"
+)
+_ZERO: Final = "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF"
+_THREE: Final = "BHD IQD JOD KWD LYD OMR TND"
+
+EXPONENTS: Final[dict[str, int]] = (
+    dict.fromkeys(_TWO.split(), 2)
+    | dict.fromkeys(_ZERO.split(), 0)
+    | dict.fromkeys(_THREE.split(), 3)
+)
+
+PRICE_PATTERN: Final = r"^\d{1,8}(\.\d{1,2})?$"
+_AMOUNT: Final = re.compile(r"(\d{1,15})(?:\.(\d{1,2}))?", re.ASCII)
+
+
+class Money(msgspec.Struct, frozen=True, order=True):
+    """An amount: ``minor`` whole minor units of ``currency`` (ISO 4217, capitals)."""
+
+    minor: int
+    currency: str
+
+    @property
+    def text(self) -> str:
+        """The amount as the contract writes it: two decimals, for example ``"9.99"``."""
+        return show(self.minor, self.currency)
+
+
+def exponent(currency: str) -> int:
+    """Return how many decimals the currency's minor unit has. Raises KeyError if not active."""
+    return EXPONENTS[currency]
+
+
+def parse(text: str, currency: str) -> int:
+    """Turn decimal text with at most two fraction digits into minor units of the currency.
+
+    Raises ValueError with a sentence that says what is accepted: for a text that is no such number
+    and for a fraction that the currency does not have (JPY ``10.50``).
+    """
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        msg = 'must be a decimal number in text with at most two fraction digits, such as "10.00"'
+        raise ValueError(msg)
+    whole, fraction = found[1], (found[2] or "").ljust(2, "0")
+    decimals = exponent(currency)
+    if decimals < len(fraction.rstrip("0")):
+        msg = f'must have no fraction, since {currency} has none, such as "10" or "10.00"'
+        raise ValueError(msg)
+    return int(whole + fraction.ljust(decimals, "0")[:decimals])
+
+
+def show(minor: int, currency: str) -> str:
+    """Write minor units with exactly two decimals: ``"9.99"``, ``"10.00"`` for 10 yen, ``"-0.40"``.
+
+    Raises ValueError for fils or millimes below a hundredth: ``times`` never makes any, and hiding
+    one would make the shown numbers disagree with the books.
+    """
+    decimals = exponent(currency)
+    hundredths, rest = divmod(abs(minor) * 100, 10**decimals)
+    if rest:
+        msg = f"{minor} minor units of {currency} are no whole hundredths"
+        raise ValueError(msg)
+    return f"{'-' if minor < 0 else ''}{hundredths // 100}.{hundredths % 100:02}"
+
+
+def times(minor: int, rate: Decimal, source: str, target: str) -> int:
+    """Convert minor units of ``source`` by ``rate`` into minor units of ``target``, half up.
+
+    The only place that rounds money. ``rate`` is target units per source unit; with the same
+    currency on both sides it is a plain share, such as a fee rate. Three-decimal currencies are
+    rounded to whole hundredths (ten fils), which is what card acquirers accept and what the
+    contract's two decimals can show.
+    """
+    with localcontext() as context:
+        context.prec = 60
+        decimals = min(exponent(target), 2)
+        exact = (Decimal(minor) * rate).scaleb(decimals - exponent(source))
+        whole = int(exact.quantize(Decimal(1), rounding=ROUND_HALF_UP))
+        return whole * 10 ** (exponent(target) - decimals)
+
+
+def rate_text(rate: Decimal) -> str:
+    """Write a rate without exponent and without needless zeros: ``"0.04"``, ``"1"``."""
+    text = format(rate, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text

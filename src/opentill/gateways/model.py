@@ -1,0 +1,159 @@
+"""The language between OpenTill and a payment service provider.
+
+An adapter turns these requests into the provider's calls and the provider's answers and callbacks
+into these outcomes. It is stateless and has no database; our attempt or refund id is the
+provider's idempotency key, so that the same request may be sent again without a second effect.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+from opentill.core.money import Money
+
+Method = Literal["CREDIT_CARD", "ALIPAY", "WECHAT_PAY", "PAYNOW", "CRYPTO", "BANK_TRANSFER"]
+
+# What became of a payment or refund, as far as the provider's answer tells:
+#   SUCCEEDED        the money moved (captured, or given back)
+#   ACTION_REQUIRED  the customer must go to action_url or scan qr_text
+#   PENDING          accepted; the result comes later by callback
+#   DECLINED         did not go through; the customer may try again
+#   REFUSED          did not and will never go through
+#   VOIDED           an authorization was given back before capture
+#   UNREACHABLE      the call surely never reached the provider (connection refused)
+#   NOT_FOUND        the provider answers that it has never seen this id
+#   UNKNOWN          no usable answer: the provider may or may not have done it
+PaymentStatus = Literal[
+    "SUCCEEDED",
+    "ACTION_REQUIRED",
+    "PENDING",
+    "DECLINED",
+    "REFUSED",
+    "VOIDED",
+    "UNREACHABLE",
+    "NOT_FOUND",
+    "UNKNOWN",
+]
+RefundStatus = Literal["SUCCEEDED", "PENDING", "REFUSED", "UNREACHABLE", "NOT_FOUND", "UNKNOWN"]
+DisputeStatus = Literal["OPENED", "WON", "LOST", "RECOVERED"]
+
+
+class PaymentRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt to take ``amount`` by ``method``; ``attempt_id`` is the idempotency key."""
+
+    attempt_id: str
+    method: Method
+    amount: Money
+    description: str
+    merchant_name: str
+    customer_email: str
+    customer_name: str | None
+    payer_ip: str
+    return_url: str  # where the provider sends the customer back to, whatever came of it
+    callback_url: str  # where the provider reports results to
+    locale: str  # BCP 47 tag of the page the customer came from
+
+
+class RefundRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Give ``amount`` of the attempt's payment back; ``refund_id`` is the idempotency key."""
+
+    refund_id: str
+    attempt_id: str
+    provider_ref: str  # the provider's own name of the payment, "" if it has none
+    amount: Money
+    reason: str
+    callback_url: str
+
+
+class PaymentOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider said about one attempt."""
+
+    status: PaymentStatus
+    provider_ref: str = ""
+    action_url: str = ""
+    qr_text: str = ""
+    reason: str = ""  # a decline code such as "insufficient_funds", or why it is unknown
+    amount: Money | None = None  # what was really captured, where the provider tells
+    method: Method | None = None  # what was really used, where the provider tells
+    clearing_currency: str | None = None  # ISO 4217, where the provider tells
+
+
+class RefundOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider said about one refund."""
+
+    status: RefundStatus
+    provider_ref: str = ""
+    reason: str = ""
+
+
+class PaymentNews(msgspec.Struct, frozen=True, kw_only=True):
+    """A callback about an attempt."""
+
+    attempt_id: str
+    outcome: PaymentOutcome
+
+
+class RefundNews(msgspec.Struct, frozen=True, kw_only=True):
+    """A callback about a refund of an attempt's payment."""
+
+    attempt_id: str
+    refund_id: str
+    outcome: RefundOutcome
+
+
+class DisputeNews(msgspec.Struct, frozen=True, kw_only=True):
+    """A callback about a dispute of an attempt's payment."""
+
+    attempt_id: str
+    dispute_ref: str
+    status: DisputeStatus
+    amount: Money
+    reason: str = ""
+
+
+News = PaymentNews | RefundNews | DisputeNews
+
+
+class BadCallback(Exception):  # noqa: N818 - a refusal, not a fault of ours
+    """A callback without a valid signature, too old, or not in the provider's form."""
+
+
+class Gateway(Protocol):
+    """What an adapter offers. No method raises for a provider's or network's failure."""
+
+    name: str
+
+    def methods(self, currency: str) -> tuple[Method, ...]:
+        """Return the payment methods on offer for the currency, in order of preference."""
+        ...
+
+    async def pay(self, request: PaymentRequest) -> PaymentOutcome:
+        """Start the attempt, or find it if it was started before under the same id."""
+        ...
+
+    async def find_payment(self, attempt_id: str) -> PaymentOutcome:
+        """Ask what became of an attempt. NOT_FOUND only if the provider says so."""
+        ...
+
+    async def refund(self, request: RefundRequest) -> RefundOutcome:
+        """Start the refund, or find it if it was started before under the same id."""
+        ...
+
+    async def find_refund(self, refund_id: str) -> RefundOutcome:
+        """Ask what became of a refund. NOT_FOUND only if the provider says so."""
+        ...
+
+    def read_callback(
+        self, headers: Mapping[str, str], body: bytes, now: int
+    ) -> tuple[News, ...]:
+        """Verify and translate a callback (``now`` in Unix ms). Raises BadCallback.
+
+        ``headers`` has lower-case names. A genuine callback about something that does not
+        concern us is an empty tuple.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close connections."""
+        ...
