@@ -29,8 +29,8 @@ EXPONENTS: Final[dict[str, int]] = (
     | dict.fromkeys(_THREE.split(), 3)
 )
 
-PRICE_PATTERN: Final = r"^\d{1,8}(\.\d{1,2})?$"
-_AMOUNT: Final = re.compile(r"(\d{1,15})(?:\.(\d{1,2}))?", re.ASCII)
+PRICE_PATTERN: Final = r"^[0-9]{1,8}(\.[0-9]{1,2})?$"
+_AMOUNT: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2}))?")
 
 
 class Money(msgspec.Struct, frozen=True, order=True):
@@ -96,6 +96,13 @@ def times(minor: int, rate: Decimal, source: str, target: str) -> int:
         exact = (Decimal(minor) * rate).scaleb(decimals - exponent(source))
         whole = int(exact.quantize(Decimal(1), rounding=ROUND_HALF_UP))
         return whole * 10 ** (exponent(target) - decimals)
+
+
+def share(minor: int, part: int, whole: int, currency: str) -> int:
+    """Return ``minor * part / whole`` in the same currency, half up, exact for any integers."""
+    grain = 10 ** max(0, exponent(currency) - 2)
+    units = minor // grain
+    return (2 * units * part + whole) // (2 * whole) * grain
 
 
 def rate_text(rate: Decimal) -> str:

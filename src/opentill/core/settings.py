@@ -1,5 +1,6 @@
 """The settings of a deployment as one frozen struct, handed down. Read by ``config.py`` only."""
 
+from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Literal
@@ -7,6 +8,7 @@ from typing import Literal
 import msgspec
 
 Environment = Literal["production", "staging"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,20 +25,38 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     secret_key: str = ""
     gateways: tuple[str, ...] = ("sandbox",)
+    gateway_options: Mapping[str, str] = {}  # of third-party gateways: OPENTILL_GATEWAY_…
     sandbox_url: str = "http://127.0.0.1:8081"
+    sandbox_public_url: str = "http://127.0.0.1:8081"
     sandbox_host: str = "127.0.0.1"
     sandbox_port: int = 8081
     sandbox_secret: str = ""
+    sandbox_elsewhere: bool = False  # OPENTILL_SANDBOX_URL is given: somebody else runs it
+    stripe_url: str | None = None
+    stripe_secret_key: str = ""
+    stripe_webhook_secret: str = ""
+    epay_url: str = ""
+    epay_pid: str = ""
+    epay_key: str = ""
+    manual_instructions: str = "Transfer the amount to our bank account and give the order number."
+    webhook_allow_http: bool = False
+    webhook_allow_private: bool = False
     metrics_token: str | None = None
     metrics_port: int | None = None
     db_pool_size: int = 10
-    log_level: str = "info"
+    log_level: LogLevel = "info"
     agreement_dir: Path | None = None
     operator_name: str = "OpenTill Demo Operator"
     operator_address: str = "1 Example Street, Example City"
     operator_contact: str = "support@example.com"
+    connection_limit: int = 1000
     request_timeout_s: float = 30.0
     idle_timeout_s: float = 15.0
     header_timeout_s: float = 10.0
     body_timeout_s: float = 10.0
     drain_timeout_s: float = 10.0
+    drain_delay_s: float = 0.0
+
+    def __repr__(self) -> str:
+        """Name the deployment and nothing that is secret, wherever a log or a trace shows it."""
+        return f"Settings(public_url={self.public_url!r}, environment={self.environment!r})"

@@ -1,0 +1,39 @@
+"""Gateways: payment service providers, the language spoken with them, and which are loaded."""
+
+from opentill.gateways.model import (
+    BadCallback,
+    DisputeNews,
+    DisputeStatus,
+    Gateway,
+    Method,
+    News,
+    PaymentNews,
+    PaymentOutcome,
+    PaymentRequest,
+    PaymentStatus,
+    RefundNews,
+    RefundOutcome,
+    RefundRequest,
+    RefundStatus,
+)
+from opentill.gateways.registry import find_for, load, offered
+
+__all__ = [
+    "BadCallback",
+    "DisputeNews",
+    "DisputeStatus",
+    "Gateway",
+    "Method",
+    "News",
+    "PaymentNews",
+    "PaymentOutcome",
+    "PaymentRequest",
+    "PaymentStatus",
+    "RefundNews",
+    "RefundOutcome",
+    "RefundRequest",
+    "RefundStatus",
+    "find_for",
+    "load",
+    "offered",
+]

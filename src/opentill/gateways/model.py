@@ -144,9 +144,7 @@ class Gateway(Protocol):
         """Ask what became of a refund. NOT_FOUND only if the provider says so."""
         ...
 
-    def read_callback(
-        self, headers: Mapping[str, str], body: bytes, now: int
-    ) -> tuple[News, ...]:
+    def read_callback(self, headers: Mapping[str, str], body: bytes, now: int) -> tuple[News, ...]:
         """Verify and translate a callback (``now`` in Unix ms). Raises BadCallback.
 
         ``headers`` has lower-case names. A genuine callback about something that does not

@@ -1,0 +1,20 @@
+"""The ledger: every movement of a merchant's money, with the balances after it."""
+
+from opentill.ledger.model import Balance, Entry, Held, Movement, Violation
+from opentill.ledger.postings import BY_MOVE, POSTINGS, Account, Type
+from opentill.ledger.service import balance, check, post
+
+__all__ = [
+    "BY_MOVE",
+    "POSTINGS",
+    "Account",
+    "Balance",
+    "Entry",
+    "Held",
+    "Movement",
+    "Type",
+    "Violation",
+    "balance",
+    "check",
+    "post",
+]

@@ -1,0 +1,1 @@
+"""Products: what a merchant sells."""

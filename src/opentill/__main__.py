@@ -1,0 +1,22 @@
+"""The command ``opentill``. Whatever the operator can put right is one line on standard error."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line: exit code 0 done, 1 not as it should be, 2 refused, 130 Ctrl-C."""
+    from opentill.cli import build  # noqa: PLC0415 - inside the try block's reach of Ctrl-C
+    from opentill.core.errors import Problem  # noqa: PLC0415
+    from opentill.core.operator import OperatorError  # noqa: PLC0415
+
+    try:
+        build()(prog_name="opentill")
+    except (Problem, OperatorError) as error:
+        sys.stderr.write(f"opentill: {error}\n")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

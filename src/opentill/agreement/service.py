@@ -1,0 +1,111 @@
+"""Find the template that counts, check it, and fill it in.
+
+A template is a file ``<version>.md``, for example ``1.0.md``: between two lines ``---`` at its top
+one ``name: value`` for each of ``effectiveDate``, ``acceptanceStatement`` and ``actionLabel``, then
+the agreement in Markdown with ``{{ operator_name }}``, ``{{ operator_address }}`` and
+``{{ operator_contact }}``. The highest version in the folder counts.
+"""
+
+import re
+from datetime import date
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from opentill.agreement.model import Agreement, BrokenTemplate
+from opentill.core.settings import Settings
+
+PAGE_PATH: Final = "/legal/merchant-services-agreement"
+FIELDS: Final = ("effectiveDate", "acceptanceStatement", "actionLabel")
+
+_SHIPPED: Final = Path(__file__).parent
+_NAME: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6}){0,3})\.md", re.ASCII)
+_PLACEHOLDER: Final = re.compile(r"{{(.*?)}}")
+_MONTHS: Final = (
+    "January February March April May June July August September October November December"
+).split()
+
+
+def current(settings: Settings) -> Agreement:
+    """Return the agreement of a deployment; read once, so that a restart takes a new one.
+
+    Called at start too, so that a broken template stops the service there. Raises BrokenTemplate.
+    """
+    return _agreement(
+        settings.agreement_dir or _SHIPPED,
+        settings.public_url.rstrip("/") + PAGE_PATH,
+        (
+            ("operator_name", settings.operator_name),
+            ("operator_address", settings.operator_address),
+            ("operator_contact", settings.operator_contact),
+        ),
+    )
+
+
+@lru_cache(maxsize=4)
+def _agreement(folder: Path, url: str, values: tuple[tuple[str, str], ...]) -> Agreement:
+    version, path = _highest(folder)
+    try:
+        template = path.read_bytes()
+        text = template.decode("utf-8").replace("\r\n", "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BrokenTemplate(f"{path}: must be a readable file in UTF-8 ({error})") from error
+    fields, body = _split(path, text)
+    day = _day(path, fields["effectiveDate"])
+    document = _fill(path, body, dict(values))
+    return Agreement(
+        agreement_version=version,
+        effective_date=day.isoformat(),
+        effective_date_display=f"{_MONTHS[day.month - 1]} {day.day}, {day.year}",
+        template_sha256=sha256(template).hexdigest(),
+        rendered_document_sha256=sha256(document.encode()).hexdigest(),
+        markdown_content=document,
+        acceptance_statement=fields["acceptanceStatement"],
+        action_label=fields["actionLabel"],
+        document_url=url,
+    )
+
+
+def _highest(folder: Path) -> tuple[str, Path]:
+    """The version and path of the folder's newest template; 1.10 is newer than 1.9."""
+    try:
+        named = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir())
+        found = [(match[1], path) for match, path in named if match]
+    except OSError as error:
+        raise BrokenTemplate(f"{folder}: must be a readable folder ({error})") from error
+    if not found:
+        raise BrokenTemplate(f"{folder}: must hold a template with a name such as 1.0.md")
+    return max(found, key=lambda one: tuple(map(int, one[0].split("."))))
+
+
+def _split(path: Path, text: str) -> tuple[dict[str, str], str]:
+    """The fields at the top and the Markdown below them."""
+    opening, _, rest = text.partition("---\n")
+    head, closing, body = rest.partition("\n---\n")
+    if opening or not closing or not body.strip():
+        raise BrokenTemplate(f'{path}: must begin with fields between two lines "---", then text')
+    pairs = (line.partition(":") for line in head.splitlines() if line.strip())
+    fields = {name.strip(): value.strip().strip('"') for name, _, value in pairs}
+    for name in FIELDS:
+        if not fields.get(name):
+            raise BrokenTemplate(f'{path}: must have a line "{name}: …" at its top')
+    return fields, body.strip() + "\n"
+
+
+def _day(path: Path, text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise BrokenTemplate(f"{path}: effectiveDate must be a date as 2026-01-15") from None
+
+
+def _fill(path: Path, body: str, values: dict[str, str]) -> str:
+    def value(found: re.Match[str]) -> str:
+        name = found[1].strip()
+        if name not in values:
+            accepted = ", ".join(values)
+            raise BrokenTemplate(f"{path}: {{{{ {name} }}}} must be one of {accepted}")
+        return values[name]
+
+    return _PLACEHOLDER.sub(value, body)

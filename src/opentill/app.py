@@ -1,0 +1,136 @@
+"""The server, put together: the API, the pages and what gateways report to."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Final
+
+from litestar import Litestar, MediaType, Request, get
+from litestar.exceptions import HTTPException
+from litestar.response import Response
+
+from opentill import callbacks, gateways, health, merchants, worker
+from opentill.agreement import api as agreement_api
+from opentill.checkouts import api as checkouts_api
+from opentill.core import http, openapi
+from opentill.core.db import Db
+from opentill.core.edge import Edge
+from opentill.core.errors import Internal, Invalid, MethodNotAllowed, NotFound, Problem
+from opentill.core.http import App, Operation, now_ms
+from opentill.core.settings import Settings
+from opentill.ledger import api as ledger_api
+from opentill.orders import api as orders_api
+from opentill.pages import api as pages_api
+from opentill.products import api as products_api
+from opentill.refunds import api as refunds_api
+
+if TYPE_CHECKING:
+    from litestar.types import ASGIApp
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    *agreement_api.operations,
+    *products_api.operations,
+    *checkouts_api.operations,
+    *orders_api.operations,
+    *refunds_api.operations,
+    *ledger_api.operations,
+)
+
+
+class Server:
+    """The ASGI application; ``state.draining`` turns ``/readyz`` away before a stop."""
+
+    def __init__(self, asgi: "ASGIApp", litestar: Litestar) -> None:
+        """Keep the outermost layer and the framework's application inside it."""
+        self._asgi = asgi
+        self.state = litestar.state
+        self.litestar = litestar
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
+        """Pass a request or the lifespan on."""
+        await self._asgi(scope, receive, send)
+
+
+def document(settings: Settings) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of this deployment."""
+    return openapi.document(OPERATIONS, settings.public_url)
+
+
+@get("/openapi.json", media_type=MediaType.JSON, include_in_schema=False, sync_to_thread=False)
+def openapi_json(request: Request) -> Response[bytes]:
+    """Serve the OpenAPI document."""
+    return Response(http.encode(request.app.state.openapi), media_type=MediaType.JSON)
+
+
+def _refused(_request: Request, error: Exception) -> Response[bytes]:
+    """Turn whatever the framework or a handler raises into the one error body."""
+    problem: Problem
+    if isinstance(error, Problem):
+        problem = error
+    elif isinstance(error, HTTPException) and error.status_code == 404:  # noqa: PLR2004
+        problem = NotFound()
+    elif isinstance(error, HTTPException) and error.status_code == 405:  # noqa: PLR2004
+        problem = MethodNotAllowed()
+    elif isinstance(error, HTTPException) and error.status_code < 500:  # noqa: PLR2004
+        problem = Invalid("request", "request must be as the documentation at /docs says")
+    else:
+        http.log_defect(error)
+        problem = Internal()
+    status, body, headers = http.failure(problem)
+    return Response(
+        body,
+        status_code=status,
+        media_type=MediaType.JSON,
+        headers={name.decode(): value.decode() for name, value in headers},
+    )
+
+
+def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
+    """Make the server. ``settings.database_url`` must be there; ``run_worker`` works inside it."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(litestar: Litestar) -> AsyncIterator[None]:
+        db = await Db.connect(settings.database_url or "", settings.db_pool_size)
+        adapters = gateways.load(settings.gateways, settings)
+        app = App(settings=settings, db=db, gateways=adapters, clock=now_ms)
+        litestar.state.app = app
+        litestar.state.db = db
+        litestar.state.gateways = adapters
+        stop = asyncio.Event()
+        working = asyncio.create_task(worker.work(app, stop)) if run_worker else None
+        try:
+            yield
+        finally:
+            stop.set()
+            if working is not None:
+                await working
+            for adapter in adapters.values():
+                await adapter.close()
+            await db.close()
+
+    litestar = Litestar(
+        route_handlers=[
+            http.mount(OPERATIONS),
+            *pages_api.routes,
+            callbacks.callback,
+            health.healthz,
+            health.readyz,
+            health.metrics_page,
+            openapi_json,
+        ],
+        lifespan=[lifespan],
+        exception_handlers={Exception: _refused},
+        openapi_config=None,
+        logging_config=None,
+        request_max_body_size=http.MAX_BODY,
+        debug=False,
+    )
+    litestar.state.draining = False
+    litestar.state.settings = settings
+    litestar.state.openapi = document(settings)
+
+    async def door(key: str | None, address: str) -> str | None:
+        app: App = litestar.state.app
+        return await merchants.enter(app.db, settings, key, address, app.clock())
+
+    return Server(Edge(litestar, door, settings.trusted_proxies), litestar)

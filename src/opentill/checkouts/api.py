@@ -1,0 +1,95 @@
+"""``/v1/checkouts`` (spec §4.6, §4.7)."""
+
+from typing import Any, Final
+
+from opentill.checkouts import queries, service
+from opentill.checkouts.model import SessionBody, SessionCreated, SessionOut
+from opentill.core.db import Tx
+from opentill.core.errors import NotFound
+from opentill.core.http import Call, Nothing, Operation
+
+
+async def create(call: Call[Nothing, SessionBody], tx: Tx) -> SessionCreated:
+    """Open a session."""
+    session = await service.open_session(tx, call.merchant_id, call.body, call.now)
+    return SessionCreated.of(session, call.app.settings.public_url)
+
+
+async def read(call: Call[Nothing, Nothing]) -> SessionOut:
+    """Return a session."""
+    async with call.app.db.connection() as tx:
+        session = await queries.BY_ID.first(tx, call.merchant_id, call.path["id"])
+    if session is None:
+        raise NotFound
+    return SessionOut.of(session, call.app.settings.public_url)
+
+
+async def expire(call: Call[Nothing, Nothing], tx: Tx) -> SessionOut:
+    """End a session before its time."""
+    session = await service.expire(
+        tx, call.merchant_id, call.path["id"], "expired by the merchant", call.now
+    )
+    return SessionOut.of(session, call.app.settings.public_url)
+
+
+_SESSION: Final[dict[str, Any]] = {
+    "id": "cs_rqdceb7m99yhnfshefk9760251e2xjd2",
+    "productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1",
+    "amount": "9.99",
+    "currency": "USD",
+    "status": "OPEN",
+    "url": "https://pay.example.com/checkout/cs_rqdceb7m99yhnfshefk9760251e2xjd2",
+    "expiresAt": 1737018900000,
+    "createdAt": 1736932500000,
+}
+
+operations: Final = (
+    Operation(
+        method="POST",
+        path="/v1/checkouts",
+        tag="Checkouts",
+        summary="Open a checkout session",
+        description="Send the customer to the `url` of the answer. The session lasts 24 hours.",
+        body=SessionBody,
+        answer=SessionCreated,
+        status=201,
+        write=create,
+        per_merchant_limit=True,
+        refusals=(
+            "a product that is unknown or archived",
+            "a product in a currency without an exchange rate",
+        ),
+        example={
+            "productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1",
+            "successUrl": "https://shop.example.com/thanks?session={CHECKOUT_SESSION_ID}",
+            "cancelUrl": "https://shop.example.com/cart",
+            "customerEmail": "ada@example.com",
+            "metadata": {"cart": "42"},
+        },
+        answer_example=_SESSION,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/checkouts/{id}",
+        tag="Checkouts",
+        summary="Read a checkout session",
+        answer=SessionOut,
+        read=read,
+        answer_example={**_SESSION, "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2"},
+    ),
+    Operation(
+        method="POST",
+        path="/v1/checkouts/{id}/expire",
+        tag="Checkouts",
+        summary="Expire a checkout session",
+        description="An extension of the contract: nobody can pay the session any more.",
+        answer=SessionOut,
+        write=expire,
+        refusals=("a session that is complete, or whose payment is on its way",),
+        answer_example={
+            **_SESSION,
+            "status": "EXPIRED",
+            "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2",
+        },
+    ),
+)

@@ -1,0 +1,133 @@
+"""What a checkout session is; and its shapes on the wire."""
+
+from decimal import Decimal
+from typing import Annotated, Any, Final, Literal, Self
+
+import msgspec
+from msgspec import Meta
+
+from opentill.core import money
+
+Status = Literal["OPEN", "COMPLETE", "EXPIRED"]
+LIFETIME_MS: Final = 24 * 3600 * 1000
+MAX_DISPLAY_NAME: Final = 80
+MAX_CUSTOMER_NAME: Final = 200
+
+_Url = Annotated[
+    str,
+    Meta(
+        max_length=2048,
+        description="an absolute http or https URL of at most 2048 characters",
+    ),
+]
+_DisplayName = Annotated[
+    str,
+    Meta(
+        description="text of 1 to 80 characters",
+        extra_json_schema={"minLength": 1, "maxLength": 80, "pattern": r"\S"},
+    ),
+]
+_Metadata = Annotated[
+    msgspec.Raw,
+    Meta(
+        description="a JSON object of at most 50 keys of at most 64 characters, 16 KiB in all",
+        extra_json_schema={"type": "object", "maxProperties": 50},
+    ),
+]
+
+
+class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The body that opens a session (spec §4.6)."""
+
+    product_id: Annotated[str, Meta(description="the id of one of your active products")]
+    success_url: _Url | None = None
+    cancel_url: _Url | None = None
+    customer_email: Annotated[str, Meta(description="an e-mail address")] | None = None
+    customer_name: (
+        Annotated[str, Meta(max_length=200, description="text of at most 200 characters")] | None
+    ) = None
+    display_merchant_name: _DisplayName | None = None
+    display_merchant_name_too: _DisplayName | None = msgspec.field(
+        default=None, name="display_merchant_name"
+    )
+    metadata: _Metadata = msgspec.field(default_factory=msgspec.Raw)
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """A session as it is kept."""
+
+    merchant_id: str
+    id: str
+    product_id: str
+    order_id: str
+    amount_minor: int
+    currency: str
+    status: Status
+    success_url: str | None
+    cancel_url: str | None
+    customer_email: str
+    customer_name: str | None
+    display_merchant_name: str
+    expires_at: int
+    created_at: int
+    updated_at: int
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is needed to open a session: the product, the merchant's terms, the rates."""
+
+    name: str
+    description: str
+    image: str | None
+    price_minor: int
+    currency: str
+    status: str
+    merchant_name: str
+    settlement_currency: str
+    platform_fee_rate: Decimal
+    refund_fee_policy: str
+    reserve_rate: Decimal
+    exchange_rate: Decimal | None
+    usd_exchange_rate: Decimal | None
+
+
+class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The answer to opening a session (spec §4.6): all but the order's id."""
+
+    id: str
+    product_id: str
+    amount: str
+    currency: str
+    status: Status
+    url: str
+    expires_at: int
+    created_at: int
+
+    @classmethod
+    def of(cls, session: Session, public_url: str) -> Self:
+        """Show a session that was just opened."""
+        return cls(**_shown(session, public_url))
+
+
+class SessionOut(SessionCreated, frozen=True, kw_only=True, rename="camel"):
+    """A session on the wire (spec §2.4)."""
+
+    order_id: str
+
+    @classmethod
+    def of(cls, session: Session, public_url: str) -> Self:
+        """Show a session with its order."""
+        return cls(**_shown(session, public_url), order_id=session.order_id)
+
+
+def _shown(session: Session, public_url: str) -> dict[str, Any]:
+    return {
+        "id": session.id,
+        "product_id": session.product_id,
+        "amount": money.show(session.amount_minor, session.currency),
+        "currency": session.currency,
+        "status": session.status,
+        "url": f"{public_url}/checkout/{session.id}",
+        "expires_at": session.expires_at,
+        "created_at": session.created_at,
+    }

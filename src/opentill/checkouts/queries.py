@@ -1,0 +1,78 @@
+"""All SQL about checkout sessions."""
+
+from opentill.checkouts.model import Offer, Session
+from opentill.core.db import Command, Query, Value
+
+# The rate that holds now, read in the direction that is there. $3 is the time.
+_RATE = """
+    select case when product.currency = {quote} then 1 else (
+        select case r.base when product.currency then r.rate else round(1 / r.rate, 12) end
+        from rates r
+        where (r.base, r.quote) in ((product.currency, {quote}), ({quote}, product.currency))
+            and r.valid_from <= $3
+        order by r.valid_from desc, r.base = product.currency desc limit 1
+    ) end
+"""
+OFFER = Query(
+    Offer,
+    f"""
+    select product.name, product.description, product.image, product.price_minor, product.currency,
+        product.status, m.name as merchant_name, m.settlement_currency, m.platform_fee_rate,
+        m.refund_fee_policy, m.reserve_rate,
+        ({_RATE.format(quote="m.settlement_currency")})::numeric as exchange_rate,
+        ({_RATE.format(quote="'USD'")})::numeric as usd_exchange_rate
+    from products product join merchants m on m.id = product.merchant_id
+    where product.merchant_id = $1 and product.id = $2
+    """,  # noqa: S608 - the quotes are constants of ours
+)
+# Session, order, first line of history and directory entry, in one statement.
+OPEN = Query(
+    Session,
+    """
+    with listed as (
+        insert into directory (id, merchant_id) values ($2, $1)
+    ), session as (
+        insert into checkouts (merchant_id, id, product_id, order_id, amount_minor, currency,
+            status, success_url, cancel_url, customer_email, customer_name, display_merchant_name,
+            expires_at, created_at, updated_at)
+        values ($1, $2, $3, $4, $5, $6, 'OPEN', $7, $8, $9, $10, $11, $12, $13, $13)
+        returning *
+    ), placed as (
+        insert into orders (merchant_id, id, checkout_id, product_id, product_name,
+            product_description, product_image, source, status, steps, currency, amount_minor,
+            platform_fee_rate, platform_fee_minor, settled_currency, exchange_rate,
+            usd_exchange_rate, gross_settled_minor, net_settled_minor, refund_fee_policy,
+            customer_email, customer_name, payer_ip, refunded_minor, refund_held_minor,
+            refund_debit_minor, reserve_rate, reserve_minor, reserve_status, metadata, created_at,
+            updated_at)
+        values ($1, $4, $2, $3, $14, $15, $16, $17, 'PENDING', 1, $6, $5, $18, $19, $20, $21, $22,
+            $23, $24, $25, $9, $10, '', 0, 0, 0, $26, 0, 'NONE', $27, $13, $13)
+    ), noted as (
+        insert into order_history (merchant_id, order_id, number, at, event, to_status, cause)
+        values ($1, $4, 1, $13, 'opened', 'PENDING', $2)
+    )
+    select * from session
+    """,
+)
+BY_ID = Query(Session, "select * from checkouts where merchant_id = $1 and id = $2")
+BY_PUBLIC_ID = Query(
+    Session,
+    """
+    select c.* from directory d
+    join checkouts c on c.merchant_id = d.merchant_id and c.id = d.id
+    where d.id = $1
+    """,
+)
+DUE = Query(
+    Session,
+    """
+    select c.* from checkouts c
+    join orders o on o.merchant_id = c.merchant_id and o.id = c.order_id
+    where c.status = 'OPEN' and c.expires_at <= $1 and o.status = 'PENDING'
+    order by c.expires_at limit $2
+    """,
+)
+TOUCH_EXPIRED = Command(
+    "update checkouts set expires_at = least(expires_at, $3) where merchant_id = $1 and id = $2",
+)
+MERCHANT_NAME = Value(str, "select name from merchants where id = $1")

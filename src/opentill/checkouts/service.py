@@ -1,0 +1,225 @@
+"""What can be done with checkout sessions."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import cast, get_args
+
+import msgspec
+
+from opentill import orders
+from opentill.checkouts import queries
+from opentill.checkouts.model import (
+    LIFETIME_MS,
+    MAX_CUSTOMER_NAME,
+    MAX_DISPLAY_NAME,
+    Offer,
+    Session,
+    SessionBody,
+)
+from opentill.core import inputs, money
+from opentill.core.db import Db, Tx
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.ids import is_id, new_id, new_session_id
+from opentill.gateways.model import Gateway, Method
+from opentill.orders import Attempt, Order, Payer
+from opentill.orders.model import UNDECIDED, Source
+
+
+class PageView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the hosted page shows: the session, its order and the last attempt to pay it."""
+
+    session: Session
+    order: Order
+    last_attempt: Attempt | None
+
+
+class _Terms(msgspec.Struct, frozen=True):
+    """The money of an order, worked out once and frozen: minor units and rates."""
+
+    fee_minor: int
+    gross_settled_minor: int
+    net_settled_minor: int
+    exchange_rate: Decimal
+    usd_exchange_rate: Decimal
+
+
+def _terms(offer: Offer) -> _Terms:
+    currency, settled = offer.currency, offer.settlement_currency
+    rate, usd_rate = offer.exchange_rate, offer.usd_exchange_rate
+    if rate is None or usd_rate is None:
+        wanted = settled if rate is None else "USD"
+        reason = (
+            f"productId must be a product in a currency with an exchange rate: "
+            f"there is none from {currency} to {wanted}"
+        )
+        raise Invalid("productId", reason)
+    fee = money.times(offer.price_minor, offer.platform_fee_rate, currency, currency)
+    gross = money.times(offer.price_minor, rate, currency, settled)
+    net = money.times(offer.price_minor - fee, rate, currency, settled)
+    if gross <= 0:
+        reason = f"productId must be a product worth at least one minor unit of {settled}"
+        raise Invalid("productId", reason)
+    return _Terms(fee, gross, net, rate, usd_rate)
+
+
+async def open_session(
+    tx: Tx, merchant_id: str, body: SessionBody, now: int, source: Source = "API"
+) -> Session:
+    """Open a session and place its order, PENDING. Raises Invalid.
+
+    Price, product and terms are frozen on the order as they are now.
+    """
+    offer = None
+    if is_id(body.product_id):
+        offer = await queries.OFFER.first(tx, merchant_id, body.product_id, now)
+    if offer is None or offer.status != "ACTIVE":
+        reason = (
+            "productId is required: the id of one of your active products"
+            if not body.product_id
+            else "productId must be the id of one of your active products"
+        )
+        raise Invalid("productId", reason)
+    terms = _terms(offer)
+    shown_name = body.display_merchant_name
+    name_field = "displayMerchantName"
+    if shown_name is None:
+        shown_name, name_field = body.display_merchant_name_too, "display_merchant_name"
+    if shown_name is None:
+        shown_name = offer.merchant_name
+    else:
+        shown_name = inputs.name(name_field, shown_name, MAX_DISPLAY_NAME)
+    email = inputs.email("customerEmail", body.customer_email) if body.customer_email else ""
+    session = await queries.OPEN.first(
+        tx,
+        merchant_id,
+        new_session_id(),
+        body.product_id,
+        new_id("order"),
+        offer.price_minor,
+        offer.currency,
+        inputs.web_address("successUrl", body.success_url),
+        inputs.web_address("cancelUrl", body.cancel_url),
+        email,
+        (body.customer_name or "").strip() or None,
+        shown_name,
+        now + LIFETIME_MS,
+        now,
+        offer.name,
+        offer.description,
+        offer.image,
+        source,
+        offer.platform_fee_rate,
+        terms.fee_minor,
+        offer.settlement_currency,
+        terms.exchange_rate,
+        terms.usd_exchange_rate,
+        terms.gross_settled_minor,
+        terms.net_settled_minor,
+        offer.refund_fee_policy,
+        offer.reserve_rate,
+        inputs.metadata(body.metadata),
+    )
+    if session is None:
+        raise AssertionError  # an insert always returns its row
+    return session
+
+
+async def find(tx: Tx, merchant_id: str, session_id: str) -> Session:
+    """Return a session. Raises NotFound."""
+    session = await queries.BY_ID.first(tx, merchant_id, session_id)
+    if session is None:
+        raise NotFound
+    return session
+
+
+async def page_view(db: Db, session_id: str) -> PageView | None:
+    """Return what the hosted page of a session shows, None for an unknown one."""
+    if not is_id(session_id):
+        return None
+    async with db.connection() as tx:
+        session = await queries.BY_PUBLIC_ID.first(tx, session_id)
+        if session is None:
+            return None
+        order = await orders.find(tx, session.merchant_id, session.order_id)
+        last = await orders.last_attempt(tx, session.merchant_id, session.order_id)
+    return PageView(session=session, order=order, last_attempt=last)
+
+
+async def expire(tx: Tx, merchant_id: str, session_id: str, cause: str, now: int) -> Session:
+    """End an open session: nobody can pay it any more, and its order is CLOSED.
+
+    Expiring an expired session again is fine. Raises NotFound, and Invalid on ``id`` for a
+    session that is complete or whose payment is on its way.
+    """
+    session = await find(tx, merchant_id, session_id)
+    order = await orders.lock(tx, merchant_id, session.order_id)
+    session = await find(tx, merchant_id, session_id)
+    if session.status == "EXPIRED":
+        return session
+    if session.status == "COMPLETE":
+        raise Invalid("id", "id must be an open session: this one is complete")
+    if order.status == "CREATING":
+        raise Invalid("id", "id must be a session without a payment on its way: try again shortly")
+    await orders.step(tx, order, "expired", cause, now)
+    await queries.TOUCH_EXPIRED.run(tx, merchant_id, session_id, now)
+    return await find(tx, merchant_id, session_id)
+
+
+async def pay(  # noqa: PLR0913 - what the hosted page sends
+    db: Db,
+    gateways: Mapping[str, Gateway],
+    session_id: str,
+    *,
+    email: str,
+    name: str,
+    method: str,
+    payer_ip: str,
+    locale: str,
+    public_url: str,
+    now: int,
+) -> Attempt | None:
+    """Start to pay a session as its customer; None if it can no longer be paid.
+
+    Harmless when it comes twice. Raises NotFound, and Invalid on ``email``, ``name`` or ``method``.
+    """
+    view = await page_view(db, session_id)
+    if view is None:
+        raise NotFound
+    session = view.session
+    if session.status != "OPEN" or session.expires_at <= now:
+        return None
+    if len(name.strip()) > MAX_CUSTOMER_NAME:
+        raise Invalid("name", f"name must be text of at most {MAX_CUSTOMER_NAME} characters")
+    offered = get_args(Method)
+    if method not in offered:
+        raise Invalid("method", "method must be one of the payment methods on offer")
+    payer = Payer(
+        email=inputs.email("email", email), name=name.strip() or None, ip=payer_ip, locale=locale
+    )
+    return await orders.submit(
+        db,
+        gateways,
+        merchant_id=session.merchant_id,
+        order_id=session.order_id,
+        payer=payer,
+        method=cast("Method", method),
+        merchant_name=session.display_merchant_name,
+        public_url=public_url,
+        now=now,
+    )
+
+
+async def refresh(
+    db: Db, gateways: Mapping[str, Gateway], session_id: str, attempt_id: str, now: int
+) -> Attempt:
+    """Ask the gateway about an attempt of a session, as its customer comes back. Raises NotFound."""
+    view = await page_view(db, session_id)
+    if view is None or not is_id(attempt_id):
+        raise NotFound
+    async with db.connection() as tx:
+        attempt = await orders.find_attempt(tx, view.session.merchant_id, attempt_id)
+    if attempt.order_id != view.order.id:
+        raise NotFound
+    if attempt.status in UNDECIDED:
+        return await orders.ask(db, gateways, attempt, now)
+    return attempt

@@ -1,0 +1,76 @@
+"""How commands answer: tables for people, JSON for scripts.
+
+Results go to standard output, everything else to standard error, so that ``--json`` can be piped.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Json = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
+"""The option that every command has: ``def list_(*, as_json: Json = False)``."""
+
+
+def show(result: object, *, as_json: bool, columns: Sequence[str] = ()) -> None:
+    """Print a result: one record (a struct or mapping), or a sequence of records.
+
+    ``columns`` chooses and orders what the table shows; JSON always has everything.
+    """
+    import msgspec  # noqa: PLC0415 - slow imports stay inside commands
+
+    plain = msgspec.to_builtins(result, enc_hook=str)
+    if as_json:
+        typer.echo(msgspec.json.encode(plain).decode())
+    elif isinstance(plain, Mapping):
+        _print_table(("", ""), [(name, value) for name, value in plain.items()], head=False)
+    else:
+        rows: list[dict[str, Any]] = list(plain)
+        names = list(columns) or list(rows[0] if rows else {})
+        _print_table(names, [[row.get(name) for name in names] for row in rows], head=True)
+
+
+def say(text: str) -> None:
+    """Tell a person something that is not the result."""
+    typer.echo(text, err=True)
+
+
+@contextmanager
+def progress(text: str, total: int | None = None) -> "Iterator[Callable[[int], None]]":
+    """Show progress of something long on standard error, if that is a terminal.
+
+    Yields a function that is called with how many more are done.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(text, total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+def _print_table(names: Sequence[str], rows: Sequence[Sequence[object]], *, head: bool) -> None:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(show_header=head, box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text("" if cell is None else _inert(str(cell))) for cell in row))
+    width = None if sys.stdout.isatty() else 1000  # a pipe or file is not folded
+    Console(width=width).print(table) if rows else say("nothing to show")
+
+
+def _inert(text: str) -> str:
+    """Keep a name that holds terminal control characters from doing anything."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -1,0 +1,230 @@
+"""A running deployment: which processes there are, and in which order they come and go.
+
+One server process holds API and worker in one event loop; several leave the worker to a process of
+its own. The embedded database and the sandbox bank belong to the process that was started first,
+which stops them last.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+import typer
+
+from opentill import __version__
+from opentill.cli import session
+from opentill.core import log, metrics, server
+from opentill.core.datadir import DataDirError, Lock, lock_serve, prepare
+from opentill.core.settings import Settings
+from opentill.core.supervisor import Child, Supervisor
+
+FINISH_GRACE_S = 5.0
+
+
+class Deployment:
+    """Everything that ``opentill serve`` runs."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        workers: int = 1,
+        with_worker: bool = True,
+        on_ready: Callable[[Settings], None] | None = None,
+    ) -> None:
+        """``on_ready`` is called once, in the main thread, and must not block."""
+        self.settings = settings
+        self.workers = workers
+        self.with_worker = with_worker
+        self._on_ready = on_ready or (lambda _: None)
+
+    def run(self) -> int:
+        """Serve until stopped; the exit code. Raises ``OperatorError``."""
+        # Until the server has handlers of its own, and after: leave through every "finally".
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        settings = self.settings
+        with contextlib.ExitStack() as cleanup:
+            if settings.database_url is None or _runs_sandbox(settings):
+                cleanup.callback(lock_serve(settings.data_dir).release)
+            sockets = server.bind(settings.host, settings.port, "OPENTILL_PORT or OPENTILL_HOST")
+            for listener in sockets:
+                cleanup.callback(listener.close)
+            beside: list[Child] = []
+            if _runs_sandbox(settings):
+                cleanup.callback(lock_sandbox(settings).release)
+                listeners = bind_sandbox(settings)
+                beside.append(
+                    Child("sandbox", sandbox_process, settings, listeners, overlaps=False)
+                )
+            supervisor = Supervisor(
+                beside, finish_timeout_s=settings.drain_timeout_s + FINISH_GRACE_S
+            )
+            cleanup.callback(supervisor.finish)
+            if self.workers > 1:
+                os.environ[metrics.VARIABLE] = str(metrics.fresh_directory(settings.data_dir))
+            for child in beside:
+                child.start()  # its imports run while the database starts
+            self.settings = cleanup.enter_context(session.running_database(settings))
+            if settings.metrics_port is not None:
+                cleanup.enter_context(metrics.listening(settings.metrics_port))
+            if self.workers > 1:
+                return self._run_many(supervisor, sockets)
+            return self._run_one(supervisor, sockets)
+
+    def _run_one(self, supervisor: Supervisor, sockets: Sequence[socket.socket]) -> int:
+        from opentill.app import create_app  # noqa: PLC0415 - a supervisor does without it
+
+        settings, with_worker = self.settings, self.with_worker
+
+        def ready() -> None:
+            supervisor.wait_ready()
+            self._announce()
+
+        with _tending(supervisor):
+            return server.serve(
+                lambda: create_app(settings, run_worker=with_worker),
+                settings,
+                sockets,
+                on_ready=ready,
+                on_drain=server.set_draining,
+            )
+
+    def _run_many(self, supervisor: Supervisor, sockets: Sequence[socket.socket]) -> int:
+        if self.with_worker:
+            supervisor.children.append(Child("worker", worker_process, self.settings))
+        for number in range(self.workers):
+            name = f"server {number + 1}"
+            supervisor.children.append(Child(name, api_process, self.settings, list(sockets)))
+        return supervisor.run(self._announce)
+
+    def _announce(self) -> None:
+        settings = self.settings
+        line = f"OpenTill {__version__} is ready: {settings.public_url}"
+        line += f" (API documentation: {settings.public_url}/docs"
+        if _runs_sandbox(settings):
+            line += f"; sandbox bank: {settings.sandbox_public_url}"
+        typer.echo(line + "). Ctrl-C stops it.")
+        sys.stdout.flush()
+        self._on_ready(settings)
+
+
+def api_process(
+    settings: Settings, sockets: list[socket.socket], *, ready: Callable[[], None]
+) -> None:
+    """One of several server processes."""
+    from opentill.app import create_app  # noqa: PLC0415 - only this process needs it
+
+    log.configure(settings.log_level)
+    code = server.serve(
+        lambda: create_app(settings, run_worker=False),
+        settings,
+        sockets,
+        on_ready=ready,
+        on_drain=server.set_draining,
+        child=True,
+    )
+    sys.exit(code)
+
+
+def worker_process(settings: Settings, *, ready: Callable[[], None]) -> None:
+    """The worker apart from the server processes."""
+    log.configure(settings.log_level)
+    run_worker(settings, ready=ready, child=True)
+
+
+def sandbox_process(
+    settings: Settings, sockets: list[socket.socket], *, ready: Callable[[], None]
+) -> None:
+    """The sandbox bank as a child."""
+    log.configure(settings.log_level)
+    sys.exit(run_sandbox(settings, sockets, ready=ready, child=True))
+
+
+def run_worker(
+    settings: Settings, *, ready: Callable[[], None] | None = None, child: bool = False
+) -> None:
+    """Run jobs until a signal comes. The jobs at work are finished."""
+    from opentill import worker  # noqa: PLC0415
+
+    async def until_stopped() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, stop.set)
+        loop.add_signal_handler(signal.SIGINT, (lambda: None) if child else stop.set)
+        watch = loop.create_task(server.watch_parent(stop.set)) if child else None
+        if ready is not None:
+            ready()
+        await worker.run(settings, stop)
+        if watch is not None:
+            watch.cancel()
+
+    session.run(until_stopped())
+
+
+def run_sandbox(
+    settings: Settings,
+    sockets: Sequence[socket.socket],
+    *,
+    ready: Callable[[], None],
+    child: bool = False,
+) -> int:
+    """Serve the sandbox bank until a signal comes; the exit code."""
+    from opentill import sandbox  # noqa: PLC0415 - only this process needs it
+
+    return server.serve(
+        lambda: sandbox.create_app(
+            data_dir=settings.data_dir,
+            secret=settings.sandbox_secret,
+            public_url=settings.sandbox_public_url,
+        ),
+        msgspec.structs.replace(settings, drain_delay_s=0.0),
+        sockets,
+        on_ready=ready,
+        child=child,
+    )
+
+
+def bind_sandbox(settings: Settings) -> list[socket.socket]:
+    """Listen where the sandbox bank is to be reached; raises ``ServeError``."""
+    return server.bind(settings.sandbox_host, settings.sandbox_port, "OPENTILL_SANDBOX_PORT")
+
+
+def lock_sandbox(settings: Settings) -> Lock:
+    """Be the only sandbox bank of the data directory; raises ``DataDirError``."""
+    path = prepare(settings.data_dir)
+    lock = Lock(path / "sandbox.lock")
+    if not lock.take(wait=False):
+        lock.release()
+        message = f"another sandbox bank uses {path}; stop it, or set OPENTILL_DATA_DIR"
+        raise DataDirError(message)
+    return lock
+
+
+def _runs_sandbox(settings: Settings) -> bool:
+    return "sandbox" in settings.gateways and not settings.sandbox_elsewhere
+
+
+@contextlib.contextmanager
+def _tending(supervisor: Supervisor) -> Iterator[None]:
+    """Start again what dies, in a thread beside the server in this process."""
+    stop = threading.Event()
+
+    def tend() -> None:
+        while not stop.wait(0.2):
+            supervisor.tend()
+
+    thread = threading.Thread(target=tend, name="supervisor", daemon=True)
+    if supervisor.children:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        if supervisor.children:
+            thread.join()

@@ -1,0 +1,57 @@
+"""``opentill serve``, ``worker`` and ``sandbox``: what runs until it is stopped."""
+
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from opentill.cli import session
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(serve)
+    app.command()(worker)
+    app.command()(sandbox)
+
+
+def serve(
+    *,
+    workers: Annotated[
+        int, typer.Option(min=1, max=64, help="Server processes; above 1 the worker is apart.")
+    ] = 1,
+    no_worker: Annotated[
+        bool, typer.Option("--no-worker", help="Run `opentill worker` elsewhere.")
+    ] = False,
+) -> None:
+    """Serve the API and the payment page. Without settings: everything it needs, on loopback."""
+    from opentill.cli.running import Deployment  # noqa: PLC0415 - slow imports stay in commands
+
+    found = session.settings(quiet=False)
+    sys.exit(Deployment(found, workers=workers, with_worker=not no_worker).run())
+
+
+def worker() -> None:
+    """Run the jobs: settlement, events, lost answers. As many beside each other as you like."""
+    from opentill.cli.running import run_worker  # noqa: PLC0415
+
+    found = session.settings(quiet=False)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with session.running_database(found) as ready:
+        run_worker(ready)
+
+
+def sandbox() -> None:
+    """Serve the sandbox bank alone, at OPENTILL_SANDBOX_HOST and OPENTILL_SANDBOX_PORT."""
+    from opentill.cli.running import bind_sandbox, lock_sandbox, run_sandbox  # noqa: PLC0415
+
+    found = session.settings(quiet=False)
+    lock = lock_sandbox(found)
+    sockets = bind_sandbox(found)
+    try:
+        run_sandbox(
+            found, sockets, ready=lambda: typer.echo(f"Sandbox bank: {found.sandbox_public_url}")
+        )
+    finally:
+        lock.release()

@@ -1,0 +1,99 @@
+"""What commands need around their work: settings, and a database that is there and fits.
+
+Commands run beside a server: an embedded database that runs is shared, one that does not is started
+for as long as the command takes.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from opentill.core.settings import Settings
+
+if TYPE_CHECKING:
+    from opentill.core.db import Db
+
+T = TypeVar("T")
+
+
+def settings(*, quiet: bool = True) -> Settings:
+    """The settings with all keys filled in, and the log set up for this process.
+
+    ``quiet``: a command's log shows warnings only. Raises ``OperatorError``.
+    """
+    from opentill import config  # noqa: PLC0415 - slow imports stay inside commands
+    from opentill.core import log  # noqa: PLC0415
+
+    found = config.with_keys(config.load(os.environ))
+    log.configure("warning" if quiet and found.log_level == "info" else found.log_level)
+    return found
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's coroutine to its end."""
+    import uvloop  # noqa: PLC0415
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
+@contextmanager
+def running_database(found: Settings) -> Iterator[Settings]:
+    """The settings with the address of a running database of the right schema.
+
+    An embedded database is started if need be and brought up to date; one of the operator's is only
+    looked at. Blocks. Raises ``OperatorError``.
+    """
+    import msgspec  # noqa: PLC0415
+
+    from opentill.core import migrate  # noqa: PLC0415
+
+    if found.database_url is not None:
+        run(_look_at(found.database_url))
+        yield found
+        return
+    from opentill.core.embedded import EmbeddedPostgres  # noqa: PLC0415
+
+    with EmbeddedPostgres.start(found.data_dir) as server:
+        run(migrate.migrate(server.url))
+        yield msgspec.structs.replace(found, database_url=server.url)
+
+
+@asynccontextmanager
+async def database(found: Settings | None = None) -> "AsyncIterator[Db]":
+    """Connect to the database for a command: ``async with session.database() as db``.
+
+    Raises ``OperatorError`` or ``Unavailable``.
+    """
+    from opentill.core.db import Db  # noqa: PLC0415
+
+    found = found or settings()
+    context = running_database(found)
+    ready = await asyncio.to_thread(context.__enter__)
+    try:
+        db = await Db.connect(ready.database_url or "", 2)
+        try:
+            yield db
+        finally:
+            await db.close()
+    finally:
+        await asyncio.to_thread(context.__exit__, None, None, None)
+
+
+async def _look_at(url: str) -> None:
+    import asyncpg  # noqa: PLC0415
+
+    from opentill.core import migrate  # noqa: PLC0415
+    from opentill.core.operator import OperatorError  # noqa: PLC0415
+
+    try:
+        connection = await asyncpg.connect(url, timeout=10)
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as e:
+        message = f"the database of OPENTILL_DATABASE_URL cannot be reached: {e or type(e).__name__}"
+        raise OperatorError(message) from None
+    try:
+        await migrate.check(connection)
+    finally:
+        await connection.close()

@@ -1,0 +1,307 @@
+"""The only reader of the environment: one table of settings, from text to one frozen struct.
+
+The same table checks what is given, names what is wrong and feeds ``opentill settings``.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from opentill.core import datadir
+from opentill.core.operator import OperatorError
+from opentill.core.settings import Settings
+
+PREFIX: Final = "OPENTILL_"
+GATEWAY_PREFIX: Final = "OPENTILL_GATEWAY_"
+_LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as input
+
+
+class SettingError(OperatorError):
+    """A setting is wrong; the text is one line that names it and says what is accepted."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One row: the variable without prefix, how to read it, what it does, whether it is secret.
+
+    The field of ``Settings`` has the variable's name in lower case. ``parse`` raises ``ValueError``
+    whose text says what is accepted. ``default`` is given where it depends on other settings.
+    """
+
+    variable: str
+    parse: Callable[[str], object]
+    text: str
+    secret: bool = False
+    default: str = ""
+
+    @property
+    def name(self) -> str:
+        """The environment variable."""
+        return PREFIX + self.variable
+
+    @property
+    def field(self) -> str:
+        """The field of ``Settings``."""
+        return self.variable.lower()
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", text) or not low <= int(text) <= high:
+            message = f"a whole number from {low} to {high}"
+            raise ValueError(message)
+        return int(text)
+
+    return parse
+
+
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", text) or not low <= float(text) <= high:
+            message = f"seconds from {low:g} to {high:g}"
+            raise ValueError(message)
+        return float(text)
+
+    return parse
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(" or ".join(words))
+        return text
+
+    return parse
+
+
+def _yes(text: str) -> bool:
+    answers = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+    if text.lower() not in answers:
+        message = "yes or no"
+        raise ValueError(message)
+    return answers[text.lower()]
+
+
+def _text(low: int, high: int) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not low <= len(text) <= high or not text.isprintable():
+            message = f"{low} to {high} printable characters"
+            raise ValueError(message)
+        return text
+
+    return parse
+
+
+def _host(text: str) -> str:
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if not re.fullmatch(r"[A-Za-z0-9._:%-]{1,253}", bare):
+        message = "a host name or an IP address, without a port"
+        raise ValueError(message)
+    return bare
+
+
+def _web(text: str) -> str:
+    wanted = "an absolute http:// or https:// address without credentials, query or fragment"
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits or re.search(r"[\s?#@\\]", text) or not text.isascii():
+        raise ValueError(wanted)
+    return text.rstrip("/")
+
+
+def _database(text: str) -> str:
+    wanted = "a postgresql:// address such as postgresql://user:password@host:5432/opentill"
+    try:
+        if urlsplit(text).scheme not in {"postgresql", "postgres"}:
+            raise ValueError
+    except ValueError:
+        raise ValueError(wanted) from None
+    return text
+
+
+def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    try:
+        return tuple(ip_network(part, strict=True) for part in _parts(text))
+    except ValueError:
+        message = "addresses or networks with commas between them, such as 10.0.0.0/8,192.0.2.7"
+        raise ValueError(message) from None
+
+
+def _gateways(text: str) -> tuple[str, ...]:
+    names = _parts(text)
+    odd = [name for name in names if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", name)]
+    if odd or len(set(names)) != len(names) or not names:
+        message = "different names of gateways with commas between them, such as sandbox,manual"
+        raise ValueError(message)
+    return tuple(names)
+
+
+def _parts(text: str) -> Sequence[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+_PORT: Final = _whole(1, 65535)
+_RATE: Final = _whole(0, 10_000)
+_KEY: Final = _text(32, 256)
+
+SETTINGS: Final = (
+    Setting("DATABASE_URL", _database, "PostgreSQL 15 or newer", True, "an embedded one"),
+    Setting("DATA_DIR", Path, "embedded database, storage of the sandbox bank, made keys"),
+    Setting("HOST", _host, "address to listen on"),
+    Setting("PORT", _PORT, "port to listen on"),
+    Setting("PUBLIC_URL", _web, "what customers reach this server by", False, "from HOST and PORT"),
+    Setting("ENVIRONMENT", _one_of("production", "staging"), "which API keys are accepted"),
+    Setting("LIMIT_IP_PER_MINUTE", _RATE, "API requests of one address per minute; 0: no limit"),
+    Setting("LIMIT_CHECKOUTS_PER_MINUTE", _RATE, "new sessions of one merchant; 0: no limit"),
+    Setting("TRUSTED_PROXIES", _networks, "peers whose X-Forwarded-For is believed"),
+    Setting("SECRET_KEY", _KEY, "encrypts what is read back", True, "made in DATA_DIR"),
+    Setting("GATEWAYS", _gateways, "where payments go, in order of preference"),
+    Setting("SANDBOX_URL", _web, "a sandbox bank run elsewhere", False, "one is started along"),
+    Setting("SANDBOX_PUBLIC_URL", _web, "what browsers reach it by", False, "as SANDBOX_URL"),
+    Setting("SANDBOX_HOST", _host, "address the sandbox bank listens on"),
+    Setting("SANDBOX_PORT", _PORT, "port the sandbox bank listens on", False, "PORT + 1"),
+    Setting("SANDBOX_SECRET", _KEY, "shared with the sandbox bank", True, "made in DATA_DIR"),
+    Setting("STRIPE_SECRET_KEY", _text(8, 256), "of your Stripe account", True),
+    Setting("STRIPE_WEBHOOK_SECRET", _text(8, 256), "of your Stripe webhook endpoint", True),
+    Setting("STRIPE_URL", _web, "another Stripe, such as an emulator", False, "the real one"),
+    Setting("EPAY_URL", _web, "an Epay gateway upstream"),
+    Setting("EPAY_PID", _text(1, 32), "your merchant number there"),
+    Setting("EPAY_KEY", _text(8, 256), "your key there", True),
+    Setting("MANUAL_INSTRUCTIONS", _text(1, 2000), "what payers by bank transfer are told"),
+    Setting("WEBHOOK_ALLOW_HTTP", _yes, "deliver events to http addresses too"),
+    Setting("WEBHOOK_ALLOW_PRIVATE", _yes, "deliver events to private addresses too"),
+    Setting("METRICS_TOKEN", _text(16, 256), "bearer token that opens /metrics", True),
+    Setting("METRICS_PORT", _PORT, "port of its own for /metrics, on loopback"),
+    Setting("DB_POOL_SIZE", _whole(2, 1000), "database connections of each process"),
+    Setting("LOG_LEVEL", _one_of("debug", "info", "warning", "error"), "the least that is logged"),
+    Setting("AGREEMENT_DIR", Path, "your own agreement templates", False, "the shipped ones"),
+    Setting("OPERATOR_NAME", _text(1, 200), "your legal name, in the agreement"),
+    Setting("OPERATOR_ADDRESS", _text(1, 500), "your address, in the agreement"),
+    Setting("OPERATOR_CONTACT", _text(1, 200), "how merchants reach you, in the agreement"),
+    Setting("CONNECTION_LIMIT", _whole(1, 100_000), "open connections of each process"),
+    Setting("REQUEST_TIMEOUT_S", _seconds(1, 600), "for one request, from its first byte"),
+    Setting("IDLE_TIMEOUT_S", _seconds(0.1, 600), "between the requests of a connection"),
+    Setting("HEADER_TIMEOUT_S", _seconds(0.1, 600), "for the headers of a request"),
+    Setting("BODY_TIMEOUT_S", _seconds(0.1, 600), "for the body of a request"),
+    Setting("DRAIN_TIMEOUT_S", _seconds(0, 600), "for running requests when stopping"),
+    Setting("DRAIN_DELAY_S", _seconds(0, 600), "after SIGTERM, not ready but still accepting"),
+)
+
+# A gateway that is switched on cannot work without these.
+NEEDED: Final[Mapping[str, Sequence[str]]] = {
+    "stripe": ("STRIPE_SECRET_KEY", "STRIPE_WEBHOOK_SECRET"),
+    "epay": ("EPAY_URL", "EPAY_PID", "EPAY_KEY"),
+}
+
+
+def load(environ: Mapping[str, str]) -> Settings:
+    """Read the settings; touches nothing else. Empty variables count as absent.
+
+    Raises ``SettingError`` that names the variable and what is accepted. Keys that are made in the
+    data directory stay empty, see ``with_keys``.
+    """
+    given = {name: text for name, text in environ.items() if name.startswith(PREFIX) and text}
+    _refuse_unknown(given)
+    values: dict[str, object] = {}
+    for row in SETTINGS:
+        if row.name in given:
+            try:
+                values[row.field] = row.parse(given[row.name])
+            except ValueError as error:
+                shown = "is not acceptable" if row.secret else f"is {given[row.name]!r}"
+                message = f"{row.name} {shown}; it must be {error}"
+                raise SettingError(message) from None
+    values["gateway_options"] = {
+        name.removeprefix(GATEWAY_PREFIX).lower(): text
+        for name, text in given.items()
+        if name.startswith(GATEWAY_PREFIX)
+    }
+    settings = msgspec.structs.replace(Settings(), **values)
+    _check_together(settings, values)
+    return _derived(settings, values)
+
+
+def with_keys(settings: Settings) -> Settings:
+    """Fill the secrets that were not given from the data directory, where they are made if absent.
+
+    Raises ``opentill.core.datadir.DataDirError``.
+    """
+    return msgspec.structs.replace(
+        settings,
+        secret_key=settings.secret_key or datadir.key(settings.data_dir, "secret.key"),
+        sandbox_secret=settings.sandbox_secret or datadir.key(settings.data_dir, "sandbox.key"),
+    )
+
+
+def address(host: str, port: int) -> str:
+    """``http://host:port``, IPv6 in brackets; "any address" becomes the loopback one."""
+    host = _LOOPBACK.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def shown(settings: Settings) -> list[tuple[str, str, str]]:
+    """Rows for people: ``(variable, value, explanation)``, secrets masked."""
+    rows: list[tuple[str, str, str]] = []
+    for row in SETTINGS:
+        value = getattr(settings, row.field)
+        if row.secret:
+            value = "(set)" if value else ""
+        elif isinstance(value, bool):
+            value = "yes" if value else "no"
+        elif isinstance(value, tuple):
+            value = ",".join(str(part) for part in value)
+        elif isinstance(value, float):
+            value = f"{value:g}"
+        explanation = f"{row.text} (default: {row.default})" if row.default else row.text
+        rows.append((row.name, "" if value is None else str(value), explanation))
+    return rows
+
+
+def _refuse_unknown(given: Mapping[str, str]) -> None:
+    known = [row.name for row in SETTINGS]
+    for name in sorted(given):
+        if name not in known and not name.startswith(GATEWAY_PREFIX):
+            nearest = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {nearest[0]}?" if nearest else "`opentill settings` lists them"
+            message = f"{name} is not a setting; {hint}"
+            raise SettingError(message)
+
+
+def _check_together(settings: Settings, values: Mapping[str, object]) -> None:
+    if settings.database_url and not settings.secret_key:
+        message = (
+            "OPENTILL_SECRET_KEY must be set when OPENTILL_DATABASE_URL is: 32 to 256 characters,"
+            " such as `openssl rand -hex 32` gives; keep it, stored secrets need it"
+        )
+        raise SettingError(message)
+    for gateway in settings.gateways:
+        for variable in NEEDED.get(gateway, ()):
+            if variable.lower() not in values:
+                message = f"{PREFIX}{variable} must be set when OPENTILL_GATEWAYS has {gateway}"
+                raise SettingError(message)
+
+
+def _derived(settings: Settings, values: Mapping[str, object]) -> Settings:
+    """Fill the defaults that depend on other settings."""
+    port = settings.port + 1 if settings.port < 65535 else settings.port - 1  # noqa: PLR2004
+    sandbox_port = settings.sandbox_port if "sandbox_port" in values else port
+    own = address(settings.sandbox_host, sandbox_port)
+    sandbox_url = settings.sandbox_url if "sandbox_url" in values else own
+    public = settings.sandbox_public_url if "sandbox_public_url" in values else sandbox_url
+    own = address(settings.host, settings.port)
+    return msgspec.structs.replace(
+        settings,
+        public_url=settings.public_url if "public_url" in values else own,
+        sandbox_port=sandbox_port,
+        sandbox_url=sandbox_url,
+        sandbox_public_url=public,
+        sandbox_elsewhere="sandbox_url" in values,
+    )

@@ -1,0 +1,137 @@
+"""The data directory of a deployment: its secrets, its locks, and one clear line when it is unfit.
+
+Locks are ``flock``: the kernel drops them however a process dies, so none is ever stale.
+"""
+
+import fcntl
+import os
+import secrets
+from pathlib import Path
+from typing import IO
+
+from opentill.core.operator import OperatorError
+
+
+class DataDirError(OperatorError):
+    """The data directory cannot be used; the text is one line that says what to do."""
+
+
+def prepare(data_dir: Path) -> Path:
+    """Make the directory if it is not there (mode 0700) and give its absolute path.
+
+    Raises ``DataDirError`` if it cannot be made or written.
+    """
+    path = data_dir.expanduser().absolute()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        message = f"{path} is not a directory; set OPENTILL_DATA_DIR to one that can be written"
+        raise DataDirError(message) from None
+    except OSError as error:
+        raise DataDirError(_unwritable(path, error)) from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise DataDirError(_unwritable(path, PermissionError(13, "Permission denied")))
+    return path.resolve()
+
+
+def _unwritable(path: Path, error: OSError) -> str:
+    return (
+        f"{path} cannot be written ({error.strerror}); set OPENTILL_DATA_DIR to a directory of your"
+        " own, or run as the user who owns this one"
+    )
+
+
+def key(data_dir: Path, name: str) -> str:
+    """Read the secret in the file ``name``, made on first use: 64 hexadecimal digits, mode 0600.
+
+    Several processes may ask at once: all get the same. Raises ``DataDirError``.
+    """
+    path = prepare(data_dir) / name
+    fresh = path.with_name(f"{name}.{secrets.token_hex(8)}")
+    try:
+        if not path.exists():
+            _write_private(fresh, secrets.token_hex(32) + "\n")
+            try:
+                os.link(fresh, path)  # fails if somebody was faster, and never shows half a file
+            except FileExistsError:
+                pass
+            finally:
+                fresh.unlink()
+        text = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{path} cannot be read or made: {error}"
+        raise DataDirError(message) from None
+    if len(text) < 32:  # noqa: PLR2004 - 32 characters is also what OPENTILL_SECRET_KEY needs
+        message = f"{path} does not hold a key; restore it from a backup, stored secrets need it"
+        raise DataDirError(message)
+    return text
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, whole or not at all."""
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    _write_private(fresh, text)
+    fresh.replace(path)
+
+
+def _write_private(path: Path, text: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class Lock:
+    """A file lock, held by this process until ``release`` or its end, however it comes."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file ``path``, made if it is not there; nothing is locked yet."""
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise DataDirError(_unwritable(path, error)) from None
+        self._file: IO[str] = os.fdopen(descriptor, "r+")
+
+    def take(self, *, shared: bool = False, wait: bool = True) -> bool:
+        """Lock, alone or shared with others; ``False`` if ``wait`` is off and it is held."""
+        flags = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+        try:
+            fcntl.flock(self._file, flags)
+        except BlockingIOError:
+            return False
+        return True
+
+    def note(self, text: str) -> None:
+        """Leave a word for whoever finds the lock held."""
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.write(text)
+        self._file.flush()
+
+    def read_note(self) -> str:
+        """The word that the holder left."""
+        self._file.seek(0)
+        return self._file.read().strip()
+
+    def release(self) -> None:
+        """Unlock; more than once does no harm."""
+        self._file.close()
+
+
+def lock_serve(data_dir: Path) -> Lock:
+    """Be the only ``opentill serve`` of this data directory until the lock is released.
+
+    Raises ``DataDirError`` if another one runs.
+    """
+    path = prepare(data_dir)
+    lock = Lock(path / "serve.lock")
+    if not lock.take(wait=False):
+        holder = lock.read_note()
+        lock.release()
+        message = (
+            f"another `opentill serve` (process {holder or 'unknown'}) uses {path};"
+            " stop it, or set OPENTILL_DATA_DIR and OPENTILL_PORT for a second one"
+        )
+        raise DataDirError(message)
+    lock.note(str(os.getpid()))
+    return lock

@@ -1,0 +1,160 @@
+"""PostgreSQL through asyncpg: the pool, transactions that retry, and statements that know a struct.
+
+The first parameter of a function is its permit. ``tx`` is a step inside somebody's transaction: it
+never commits. ``db`` owns its transactions and may call the outside between them, never inside one.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final, Generic, Self, TypeVar
+
+import asyncpg
+import msgspec
+from asyncpg.pool import PoolConnectionProxy
+
+from opentill.core.errors import Unavailable
+
+Tx = asyncpg.Connection | PoolConnectionProxy
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+V = TypeVar("V")
+
+_RETRIES: Final = 6
+# What means that the database is away or going away, and not that we asked for something wrong.
+_AWAY: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InterfaceError,
+    asyncpg.ReadOnlySQLTransactionError,
+)
+_COLLIDED: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+
+
+async def _keep_session(_connection: asyncpg.Connection) -> None:
+    """Stand in for asyncpg's reset query: we leave no session state behind."""
+
+
+class Db:
+    """A pool of connections to one PostgreSQL."""
+
+    def __init__(self, pool: asyncpg.Pool, acquire_timeout_s: float) -> None:
+        """Use ``connect``; this only keeps what it is given."""
+        self._pool = pool
+        self._acquire_timeout_s = acquire_timeout_s
+
+    @classmethod
+    async def connect(cls, url: str, size: int = 10, *, acquire_timeout_s: float = 2.0) -> Self:
+        """Open the pool. Raises Unavailable if the database does not answer."""
+        try:
+            pool = await asyncpg.create_pool(
+                url,
+                min_size=1,
+                max_size=size,
+                timeout=acquire_timeout_s,
+                command_timeout=30,
+                max_inactive_connection_lifetime=300,
+                reset=_keep_session,
+                server_settings={"application_name": "opentill", "timezone": "UTC"},
+            )
+        except _AWAY as error:
+            raise Unavailable(reason=f"the database does not answer: {error}") from error
+        return cls(pool, acquire_timeout_s)
+
+    async def close(self) -> None:
+        """Close all connections, waiting a moment for those in use."""
+        try:
+            await asyncio.wait_for(self._pool.close(), 5)
+        except TimeoutError:
+            self._pool.terminate()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Tx]:
+        """Lend a connection on which each statement is a transaction of its own."""
+        try:
+            async with self._pool.acquire(timeout=self._acquire_timeout_s) as connection:
+                yield connection
+        except _AWAY as error:
+            raise Unavailable(reason=_why(error)) from error
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Tx]:
+        """Lend a connection inside a transaction, committed unless the block raises."""
+        async with self.connection() as connection, connection.transaction():
+            yield connection
+
+    async def run(self, step: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run ``step`` in a transaction, again if PostgreSQL says that it collided with another.
+
+        40001 and 40P01 are retried with a short growing pause, since nothing was committed. A lost
+        connection is not: whether the commit arrived is unknown, and the caller is told 503.
+        """
+        for attempt in range(_RETRIES):
+            try:
+                async with self.transaction() as tx:
+                    return await step(tx)
+            except _COLLIDED as error:
+                if attempt == _RETRIES - 1:
+                    raise Unavailable(reason="too many collisions, try again") from error
+                await asyncio.sleep(0.005 * 2**attempt)
+        raise AssertionError  # the loop returns or raises
+
+
+def _why(error: BaseException) -> str:
+    return f"the database is away ({type(error).__name__})"
+
+
+class Query(Generic[S]):
+    """A statement whose rows are structs: every column is a field of the same name."""
+
+    def __init__(self, struct: type[S], sql: str) -> None:
+        """``sql`` takes ``$1 …`` parameters and returns exactly the struct's fields."""
+        self.struct = struct
+        self.sql = sql
+
+    async def first(self, tx: Tx, *values: Any) -> S | None:
+        """Return the first row, or None."""
+        record = await tx.fetchrow(self.sql, *values)
+        return None if record is None else self.struct(**record)
+
+    async def all(self, tx: Tx, *values: Any) -> list[S]:
+        """Return every row."""
+        return [self.struct(**record) for record in await tx.fetch(self.sql, *values)]
+
+    async def each(self, tx: Tx, *values: Any) -> AsyncIterator[S]:
+        """Yield every row in constant memory; ``tx`` must be inside a transaction."""
+        async for record in tx.cursor(self.sql, *values, prefetch=500):
+            yield self.struct(**record)
+
+
+class Value(Generic[V]):
+    """A statement that returns one value of type ``V``, or None where there is no row."""
+
+    def __init__(self, kind: type[V], sql: str) -> None:
+        """``sql`` takes ``$1 …`` parameters and returns one column."""
+        self.kind = kind
+        self.sql = sql
+
+    async def get(self, tx: Tx, *values: Any) -> V | None:
+        """Return the first row's value."""
+        value: V | None = await tx.fetchval(self.sql, *values)
+        return value
+
+
+class Command:
+    """A statement that changes rows and returns none."""
+
+    def __init__(self, sql: str) -> None:
+        """``sql`` takes ``$1 …`` parameters."""
+        self.sql = sql
+
+    async def run(self, tx: Tx, *values: Any) -> int:
+        """Run it and return how many rows it changed."""
+        tag: str = await tx.execute(self.sql, *values)
+        count = tag.rpartition(" ")[2]
+        return int(count) if count.isdigit() else 0

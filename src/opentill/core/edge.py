@@ -1,0 +1,119 @@
+"""The outermost layer of the server: request ids, the client's address, the log, the last resort.
+
+Everything that happens to a request is inside: it numbers it, turns whatever escapes into the one
+error body, and writes the one log line. For the API it also counts the request and finds out who
+calls, before any routing (product decisions §2: limit, then authentication).
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from opentill.core import metrics
+from opentill.core.http import send_problem
+from opentill.core.ids import new_id
+
+if TYPE_CHECKING:
+    from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+Door = Callable[[str | None, str], Awaitable[str | None]]  # API key and address to merchant id
+_log: Final = structlog.get_logger()
+_ALWAYS: Final = ((b"x-content-type-options", b"nosniff"),)
+
+
+def client_address(
+    peer: str, forwarded: str | None, trusted: Sequence[IPv4Network | IPv6Network]
+) -> str:
+    """Return the client's address: the socket's, unless that is a trusted proxy's.
+
+    Then the last address of ``X-Forwarded-For`` that is not a trusted proxy itself; what stands
+    before it is whatever the client wrote.
+    """
+    if not forwarded or not _inside(peer, trusted):
+        return peer
+    for hop in reversed([part.strip() for part in forwarded.split(",")]):
+        address = hop.removeprefix("[").removesuffix("]")
+        try:
+            ip_address(address)
+        except ValueError:
+            return peer
+        if not _inside(address, trusted):
+            return address
+        peer = address
+    return peer
+
+
+def _inside(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(parsed, "ipv4_mapped", None)
+    return any((mapped or parsed) in network for network in networks)
+
+
+class Edge:
+    """ASGI middleware around the whole application."""
+
+    def __init__(
+        self, app: "ASGIApp", door: Door, trusted: Sequence[IPv4Network | IPv6Network]
+    ) -> None:
+        """``door`` counts a request and says who calls; it raises what is to be answered."""
+        self._app = app
+        self._door = door
+        self._trusted = trusted
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Pass a request through."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        request_id = new_id("req")
+        status = 500
+        begun = False
+
+        async def numbered(message: "Message") -> None:
+            nonlocal status, begun
+            if message["type"] == "http.response.start":
+                begun = True
+                status = message["status"]
+                own = [(b"x-request-id", request_id.encode()), *_ALWAYS]
+                message["headers"] = [*message["headers"], *own]
+            await send(message)
+
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        extra: dict[str, Any] = scope  # type: ignore[assignment]
+        try:
+            headers = dict(scope["headers"])
+            peer = scope["client"][0] if scope.get("client") else ""
+            forwarded = headers.get(b"x-forwarded-for", b"").decode("latin-1")
+            extra["opentill_address"] = client_address(peer, forwarded, self._trusted)
+            extra["opentill_path"] = scope["path"]  # a mounted handler sees another
+            extra["opentill_merchant"] = None
+            if scope["path"].startswith("/v1/"):
+                key = headers.get(b"x-api-key")
+                extra["opentill_merchant"] = await self._door(
+                    None if key is None else key.decode("latin-1"), extra["opentill_address"]
+                )
+            await self._app(scope, receive, numbered)
+        except Exception as error:  # noqa: BLE001 - the last resort
+            if begun:  # too late for an answer: the client sees the connection end
+                _log.exception("answer broken off")
+                raise
+            await send_problem(numbered, error)
+        finally:
+            seconds = time.perf_counter() - started
+            route = extra.get("opentill_route") or extra.get("path_template") or "other"
+            metrics.count_request(route, scope["method"], status, seconds)
+            _log.info(
+                "request",
+                method=scope["method"],
+                route=route,
+                status=status,
+                ms=round(seconds * 1000, 1),
+            )
+            structlog.contextvars.unbind_contextvars("request_id")

@@ -1,0 +1,444 @@
+"""The way of an API request: what an operation is, and the one form of every answer.
+
+An ``Operation`` is a row that says everything about one route: the documentation, the checks and
+the handler come from it. Checks run in the order of the product's decisions (§2): rate limit by
+address and authentication (both by the edge, before routing), rate limit per merchant, body, rules.
+"""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+import structlog
+from litestar import asgi
+
+from opentill.core import idempotency, limits, strictjson
+from opentill.core.db import Db, Tx
+from opentill.core.errors import (
+    Internal,
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+    PayloadTooLarge,
+    Problem,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+    UnsupportedMediaType,
+)
+from opentill.core.ids import is_id
+from opentill.core.settings import Settings
+
+if TYPE_CHECKING:
+    from litestar.handlers import ASGIRouteHandler
+    from litestar.types import Receive, Scope, Send
+
+MAX_BODY: Final = 64 * 1024
+B = TypeVar("B")
+Q = TypeVar("Q")
+Headers = Sequence[tuple[bytes, bytes]]
+_log: Final = structlog.get_logger()
+encode: Final = msgspec.json.Encoder().encode
+
+
+class Detail(msgspec.Struct, frozen=True):
+    """Which input was refused, and what would be accepted."""
+
+    field: str
+    reason: str
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The error body (spec §2.1)."""
+
+    code: int
+    message: str
+    error: Detail | None = None
+
+
+class Success(msgspec.Struct, frozen=True):
+    """The envelope of an answer (spec §2.1)."""
+
+    code: int
+    message: str
+    data: Any
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The answer of an operation that returns nothing, such as archiving."""
+
+    code: int
+    message: str
+
+
+class Download(msgspec.Struct, frozen=True):
+    """An answer that is a file, streamed in chunks."""
+
+    content_type: str
+    filename: str
+    chunks: AsyncIterator[bytes]
+
+
+class App(msgspec.Struct, kw_only=True):
+    """What a running server hands to its operations."""
+
+    settings: Settings
+    db: Db
+    gateways: Mapping[str, Any]
+    clock: Callable[[], int]  # Unix ms
+
+
+class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
+    """One request on its way through an operation: who asks, and what."""
+
+    app: App
+    merchant_id: str  # "" for an operation without authentication
+    now: int  # Unix ms
+    path: Mapping[str, str]
+    query: Q
+    body: B
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """No query parameters, or no body."""
+
+
+Read = Callable[[Call[Any, Any]], Awaitable[Any]]
+Write = Callable[[Call[Any, Any], Tx], Awaitable[Any]]
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the API. Exactly one of ``read`` and ``write`` is there.
+
+    ``write`` runs in a transaction of its own with the Idempotency-Key, if there is one; ``answer``
+    is the struct of ``data``, None for an answer without data, or ``Download``.
+    """
+
+    method: str
+    path: str
+    tag: str
+    summary: str
+    answer: Any
+    read: Read | None = None
+    write: Write | None = None
+    status: int = 200
+    query: type[msgspec.Struct] = Nothing
+    body: type[msgspec.Struct] = Nothing
+    auth: bool = True
+    per_merchant_limit: bool = False
+    headers: tuple[tuple[str, str], ...] = ()
+    description: str = ""
+    refusals: tuple[str, ...] = ()  # what is answered with 40001, beside malformed fields
+    example: Any = None  # of the body
+    answer_example: Any = None  # of data
+
+
+def now_ms() -> int:
+    """Return the time in Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def failure(problem: Problem) -> tuple[int, bytes, Headers]:
+    """Return status, body bytes and extra headers of a problem's answer."""
+    detail = None
+    if problem.field is not None and not isinstance(problem, Unauthorized):
+        detail = Detail(problem.field, problem.reason or "")
+    headers: list[tuple[bytes, bytes]] = []
+    if isinstance(problem, TooManyRequests):
+        wait = problem.retry_after_s
+        headers = [
+            (b"retry-after", b"%d" % wait),
+            (b"ratelimit-policy", b'"default";q=%d;w=60' % problem.limit),
+            (b"ratelimit", b'"default";r=0;t=%d' % wait),
+        ]
+    elif isinstance(problem, Unavailable):
+        headers = [(b"retry-after", b"1")]
+    elif isinstance(problem, Unauthorized):
+        headers = [(b"www-authenticate", b'ApiKey realm="opentill"')]
+    return problem.status, encode(Failure(problem.code, problem.message, detail)), headers
+
+
+def log_defect(error: Exception) -> None:
+    """Write a defect of ours into the log, where the request's id finds it."""
+    _log.error("internal error", exc_info=error)
+
+
+async def send_json(send: "Send", status: int, body: bytes, headers: Headers = ()) -> None:
+    """Send a whole JSON answer."""
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"content-length", b"%d" % len(body)),
+                *headers,
+            ],
+        },
+    )
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def send_problem(send: "Send", error: Exception) -> None:
+    """Send the error body of a problem; of any other exception the one of a defect of ours."""
+    if not isinstance(error, Problem):
+        log_defect(error)
+        error = Internal()
+    status, body, headers = failure(error)
+    await send_json(send, status, body, headers)
+
+
+class _Routes:
+    """The operations by path, found without the framework's router.
+
+    It cannot give path parameters to raw ASGI handlers (Litestar 2.25), and all there is to match
+    is one parameter between fixed segments.
+    """
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self._fixed: dict[str, dict[str, Operation]] = {}
+        self._open: dict[str, dict[str, Operation]] = {}
+        for operation in operations:
+            path = operation.path
+            if "{" in path:
+                found = self._open.setdefault(_shape(path), {})
+            else:
+                found = self._fixed.setdefault(path, {})
+            found[operation.method] = operation
+
+    def find(self, path: str) -> tuple[dict[str, Operation] | None, dict[str, str]]:
+        """Return the operations at a path by method, and the path's parameters."""
+        if path in self._fixed:
+            return self._fixed[path], {}
+        segments = path.split("/")
+        if len(segments) > _ID_AT:
+            key = segments[_ID_AT]
+            segments[_ID_AT] = "{id}"
+            return self._open.get("/".join(segments)), {"id": key}
+        return None, {}
+
+
+_ID_AT: Final = 3  # "", "v1", "orders", id
+
+
+def _shape(path: str) -> str:
+    segments = path.split("/")
+    if segments[_ID_AT] != "{id}" or path.count("{") != 1:
+        msg = f"{path}: the only parameter of a path is {{id}}, as its third segment"
+        raise ValueError(msg)
+    return path
+
+
+def mount(operations: Sequence[Operation]) -> "ASGIRouteHandler":
+    """Make the framework's handler for everything under ``/v1``."""
+    table = _Routes(operations)
+
+    @asgi("/v1", is_mount=True, copy_scope=False)
+    async def api(scope: "Scope", receive: "Receive", send: "Send") -> None:
+        extra: dict[str, Any] = scope  # type: ignore[assignment]
+        try:
+            methods, parameters = table.find(extra["opentill_path"])
+            if methods is None:
+                raise NotFound  # noqa: TRY301 - answered like everything else
+            operation = methods.get(scope["method"])
+            extra["opentill_route"] = next(iter(methods.values())).path
+            if operation is None:
+                status, body, _ = failure(MethodNotAllowed())
+                allow = ", ".join(sorted(methods)).encode()
+                await send_json(send, status, body, [(b"allow", allow)])
+                return
+            extra["opentill_parameters"] = parameters
+            await _perform(operation, extra, receive, send)
+        except Exception as error:  # noqa: BLE001 - every failure gets the one error body
+            await send_problem(send, error)
+
+    return api
+
+
+async def _perform(
+    operation: Operation, scope: dict[str, Any], receive: "Receive", send: "Send"
+) -> None:
+    app: App = scope["litestar_app"].state.app
+    merchant_id: str = scope["opentill_merchant"] or ""
+    if operation.auth and not merchant_id:
+        raise Unauthorized
+    if not all(map(is_id, scope["opentill_parameters"].values())):
+        raise NotFound
+    now = app.clock()
+    if operation.per_merchant_limit:
+        await _limit_merchant(app, merchant_id, now)
+    headers = dict(scope["headers"])
+    key = _idempotency_key(headers) if operation.method == "POST" else None
+    body = await _read_body(headers, receive) if operation.write else b""
+    if operation.write and key is not None:
+        status, answer, replayed = await _once(operation, scope, app, merchant_id, now, key, body)
+        extra = ((b"idempotent-replayed", b"true"),) if replayed else ()
+        await send_json(send, status, answer, (*_extra(operation), *extra))
+        return
+    call = _call(operation, scope, app, merchant_id, now, headers, body)
+    write = operation.write
+    if write is not None:
+        data = await app.db.run(lambda tx: write(call, tx))
+    else:
+        data = await operation.read(call)  # type: ignore[misc] # it has one of both
+    if isinstance(data, Download):
+        await _send_download(send, data)
+    else:
+        await send_json(send, operation.status, _answer(data), _extra(operation))
+
+
+def _extra(operation: Operation) -> Headers:
+    return [(name.encode(), value.encode()) for name, value in operation.headers]
+
+
+def _answer(data: Any) -> bytes:
+    return encode(Done(0, "success") if data is None else Success(0, "success", data))
+
+
+def _call(
+    operation: Operation,
+    scope: dict[str, Any],
+    app: App,
+    merchant_id: str,
+    now: int,
+    headers: Mapping[bytes, bytes],
+    body: bytes,
+) -> Call[Any, Any]:
+    return Call(
+        app=app,
+        merchant_id=merchant_id,
+        now=now,
+        path=scope["opentill_parameters"],
+        query=read_query(scope["query_string"], operation.query),
+        body=_decode_body(operation, headers, body),
+    )
+
+
+async def _once(  # noqa: PLR0913 - all of a request
+    operation: Operation,
+    scope: dict[str, Any],
+    app: App,
+    merchant_id: str,
+    now: int,
+    key: str,
+    body: bytes,
+) -> tuple[int, bytes, bool]:
+    """Answer a POST with an Idempotency-Key: status, body, and whether it is a replay."""
+    path = scope["opentill_path"] + "?" + scope["query_string"].decode("latin-1")
+    print_ = idempotency.fingerprint(operation.method, path, body)
+    write = operation.write
+    if write is None:
+        raise AssertionError
+
+    async def step(tx: Tx) -> tuple[int, bytes, bool]:
+        kept = await idempotency.claim(tx, merchant_id, key, print_, now)
+        if kept is not None:
+            return kept.status, kept.body, True
+        try:
+            call = _call(operation, scope, app, merchant_id, now, dict(scope["headers"]), body)
+            async with tx.transaction():  # a refusal takes back what it had begun
+                status, answer = operation.status, _answer(await write(call, tx))
+        except Problem as problem:
+            if problem.status >= 500 or isinstance(problem, TooManyRequests):  # noqa: PLR2004
+                raise
+            status, answer, _ = failure(problem)
+        await idempotency.keep(tx, merchant_id, key, status, answer)
+        return status, answer, False
+
+    return await app.db.run(step)
+
+
+async def _limit_merchant(app: App, merchant_id: str, now: int) -> None:
+    limit = app.settings.limit_checkouts_per_minute
+    if not limit:
+        return
+    async with app.db.connection() as tx:
+        if await limits.hit(tx, "checkouts", merchant_id, limit, now) is None:
+            wait = await limits.retry_after_s(tx, "checkouts", merchant_id, now)
+            raise TooManyRequests(limit, wait)
+
+
+def _idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:
+    value = headers.get(b"idempotency-key")
+    if value is None:
+        return None
+    key = value.decode("latin-1")
+    idempotency.check_key(key)
+    return key
+
+
+async def _read_body(headers: Mapping[bytes, bytes], receive: "Receive") -> bytes:
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit() or int(length) > MAX_BODY:
+        raise PayloadTooLarge
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Invalid("body", "body must arrive whole")
+        if message["type"] == "http.request":
+            parts.append(message["body"])
+            size += len(message["body"])
+            if size > MAX_BODY:
+                raise PayloadTooLarge
+            if not message["more_body"]:
+                return b"".join(parts)
+
+
+def _decode_body(operation: Operation, headers: Mapping[bytes, bytes], body: bytes) -> Any:
+    if operation.body is Nothing:
+        return Nothing()
+    if not body and all(not field.required for field in msgspec.structs.fields(operation.body)):
+        return operation.body()
+    media_type = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+    if media_type != b"application/json":
+        raise UnsupportedMediaType
+    return strictjson.decode(body, operation.body)
+
+
+def read_query(query_string: bytes, struct: type[Q]) -> Q:
+    """Turn a query string into ``struct``; unknown parameters are ignored, empty ones are absent.
+
+    Raises Invalid that names the parameter: for a wrong value, and for one that stands twice.
+    """
+    if struct is Nothing or not query_string:
+        return struct()
+    accepted = strictjson.sentences(struct)
+    values: dict[str, str] = {}
+    try:
+        pairs = parse_qsl(query_string.decode("ascii"), errors="strict", max_num_fields=100)
+    except ValueError:
+        raise Invalid("query", "the query string must be URL-encoded UTF-8") from None
+    for name, value in pairs:
+        if name in accepted:
+            if name in values:
+                raise Invalid(name, f"{name} must stand only once")
+            values[name] = value
+    try:
+        return msgspec.convert(values, struct, strict=False)
+    except msgspec.ValidationError as error:
+        raise strictjson.explain(error, struct) from None
+
+
+async def _send_download(send: "Send", download: Download) -> None:
+    # The first chunk is made before the head is sent, so that what fails at once is an answer.
+    first = await anext(download.chunks, b"")
+    disposition = f'attachment; filename="{download.filename}"'.encode()
+    await send(
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [
+                (b"content-type", download.content_type.encode()),
+                (b"content-disposition", disposition),
+                (b"cache-control", b"no-store"),
+            ],
+        },
+    )
+    await send({"type": "http.response.body", "body": first, "more_body": True})
+    async for chunk in download.chunks:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,79 @@
+"""Checks of single inputs that more than one feature takes: addresses, e-mail, metadata."""
+
+import json
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from opentill.core.errors import Invalid
+
+MAX_URL: Final = 2048
+MAX_METADATA: Final = 16 * 1024
+MAX_KEYS: Final = 50
+MAX_KEY: Final = 64
+MAX_EMAIL: Final = 254  # RFC 5321 §4.5.3.1.3, less the angle brackets
+_UNSAFE: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\<>\"`{}|^]")
+_SESSION_MARK: Final = "{CHECKOUT_SESSION_ID}"
+# RFC 5322's dot-atom without quoted forms, and a host name with at least one dot (RFC 1035), or
+# the same in other scripts (RFC 6531).
+_EMAIL: Final = re.compile(
+    r"[^\s\x00-\x1f\x7f-\x9f()<>@,;:\\\"\[\].]+(?:\.[^\s\x00-\x1f\x7f-\x9f()<>@,;:\\\"\[\].]+)*"
+    r"@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+[^\W\d_](?:[\w-]{0,61}[^\W_])?",
+)
+
+
+def web_address(field: str, text: str | None) -> str | None:
+    """Check an absolute http(s) address without credentials. Raises Invalid; None stays None."""
+    if text is None:
+        return None
+    reason = f"{field} must be an absolute http or https URL of at most {MAX_URL} characters"
+    plain = text.replace(_SESSION_MARK, "x")
+    if len(text) > MAX_URL or _UNSAFE.search(plain):
+        raise Invalid(field, reason)
+    try:
+        parts = urlsplit(plain)
+        port_ok = parts.port is None or parts.port > 0
+        host = parts.hostname
+    except ValueError:
+        raise Invalid(field, reason) from None
+    if parts.scheme not in ("http", "https") or not host or not port_ok:
+        raise Invalid(field, reason)
+    if parts.username is not None or parts.password is not None:
+        raise Invalid(field, f"{field} must be an http or https URL without user name and password")
+    return text
+
+
+def email(field: str, text: str) -> str:
+    """Check an e-mail address as customers type it. Raises Invalid; returns it trimmed."""
+    trimmed = text.strip()
+    if len(trimmed) > MAX_EMAIL or _EMAIL.fullmatch(trimmed) is None:
+        raise Invalid(field, f"{field} must be an e-mail address such as ada@example.com")
+    return trimmed
+
+
+def metadata(raw: msgspec.Raw) -> str:
+    """Check metadata and return its JSON text exactly as sent; ``{}`` where there is none."""
+    text = bytes(raw).decode()
+    if text in ("", "null"):
+        return "{}"
+    reason = "metadata must be a JSON object"
+    if not text.startswith("{"):
+        raise Invalid("metadata", reason)
+    if len(text.encode()) > MAX_METADATA:
+        raise Invalid("metadata", "metadata must be at most 16 KiB of JSON")
+    keys = json.loads(text, parse_int=len, parse_float=len)
+    if len(keys) > MAX_KEYS:
+        raise Invalid("metadata", f"metadata must have at most {MAX_KEYS} keys")
+    if any(len(key) > MAX_KEY for key in keys):
+        raise Invalid("metadata", f"metadata keys must be at most {MAX_KEY} characters")
+    return text
+
+
+def name(field: str, text: str, most: int) -> str:
+    """Trim a name and check that 1 to ``most`` characters are left. Raises Invalid."""
+    trimmed = text.strip()
+    if not 1 <= len(trimmed) <= most:
+        raise Invalid(field, f"{field} must be text of 1 to {most} characters")
+    return trimmed

@@ -1,0 +1,62 @@
+"""Rate limits: sliding windows of one minute, exact across all processes.
+
+A window is the list of the times at which requests passed; one statement drops the old ones, counts
+and adds. The row lock of the upsert makes it exact: of requests that run at once in any number of
+processes, never more than the limit pass in any 60 seconds. A refused request is not counted, so a
+client that keeps knocking is served again as soon as its minute allows.
+"""
+
+from typing import Final
+
+import msgspec
+
+from opentill.core.db import Command, Query, Tx
+
+WINDOW_MS: Final = 60_000
+
+# $1 scope, $2 subject, $3 limit, $4 now. Also a part of the statement that authenticates.
+HIT_SQL: Final = """
+    insert into rate_windows as w (scope, subject, hits, last_at)
+    values ($1::text, $2::text, array[$4::bigint], $4::bigint)
+    on conflict (scope, subject) do update
+        set hits = array(select hit from unnest(w.hits) hit where hit > $4 - 60000) || $4::bigint,
+            last_at = greatest(w.last_at, $4::bigint)
+        where (select count(*) from unnest(w.hits) hit where hit > $4 - 60000) < $3::int
+    returning cardinality(hits) as used, hits[1] as oldest
+"""
+
+
+class Window(msgspec.Struct, frozen=True):
+    """How full a window is: requests used, and the time (Unix ms) of the oldest one in it."""
+
+    used: int
+    oldest: int
+
+
+HIT: Final = Query(Window, HIT_SQL)
+LOOK: Final = Query(
+    Window,
+    """
+    select count(*)::int as used, coalesce(min(hit), $3::bigint) as oldest
+    from rate_windows w, unnest(w.hits) hit
+    where w.scope = $1 and w.subject = $2 and hit > $3::bigint - 60000
+    """,
+)
+PRUNE: Final = Command("delete from rate_windows where last_at < $1")
+
+
+async def hit(tx: Tx, scope: str, subject: str, limit: int, now: int) -> Window | None:
+    """Count a request. Returns the window, or None if the limit (per minute) is used up."""
+    return await HIT.first(tx, scope, subject, limit, now)
+
+
+async def retry_after_s(tx: Tx, scope: str, subject: str, now: int) -> int:
+    """Return after how many whole seconds the oldest request leaves the window."""
+    window = await LOOK.first(tx, scope, subject, now)
+    oldest = now if window is None else window.oldest
+    return max(1, -(-(oldest + WINDOW_MS - now) // 1000))
+
+
+async def prune(tx: Tx, now: int) -> int:
+    """Delete windows that nobody used for two minutes."""
+    return await PRUNE.run(tx, now - 2 * WINDOW_MS)

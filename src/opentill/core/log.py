@@ -1,0 +1,120 @@
+"""The log: one JSON object a line on standard error, made readable on a terminal.
+
+No line ever carries a secret, an e-mail address, a card number, a body or a query string: code does
+not log them, and what slips in through an error's text is struck out here, last before writing.
+The request's id is bound with ``structlog.contextvars`` and is on every line of the request.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TextIO
+
+import msgspec
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+STRUCK: Final = "[struck out]"
+_SECRET_NAME: Final = re.compile(
+    r"secret|passw|token|authori[sz]ation|cookie|signature|api_?key|(^|_)key$|(^|_)cv[cv]2?($|_)"
+    r"|card_?number|(^|_)pan$|e_?mail|(^|_)body$|query_?string|database_url",
+    re.IGNORECASE,
+)
+_CARD: Final = re.compile(r"(?<![0-9A-Za-z])[0-9](?:[ -]?[0-9]){12,18}(?![0-9A-Za-z])")
+# (what is struck out, what stands there instead)
+_RULES: Final[Sequence[tuple[re.Pattern[str], str]]] = (
+    (re.compile(r"svc_(live|stg)_[0-9A-Za-z]+"), rf"svc_\1_{STRUCK}"),
+    (re.compile(r"\b(whsec|sk_live|sk_test|rk_live|rk_test)_[0-9A-Za-z+/=_-]+"), rf"\1_{STRUCK}"),
+    (re.compile(r"(?i)\bbearer\s+[^\s\"',]+"), f"Bearer {STRUCK}"),
+    (re.compile(r"://[^/\s@'\"]+@"), f"://{STRUCK}@"),
+    (re.compile(r"\?[^\s=?&'\"]+=[^\s'\"<>]*"), f"?{STRUCK}"),
+    (re.compile(r"[^\s@<>\"'(),:;=\[\]{}/]+(?:@|%40)[\w.-]+\.\w+"), STRUCK),
+)
+# Their information lines hold addresses with query strings, or say what the supervisor says.
+_QUIET: Final = ("httpx", "httpx2", "httpcore", "httpcore2", "uvicorn", "uvicorn.error", "asyncio")
+
+
+def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
+    """Set the log up for this process: our own lines and those of the libraries alike.
+
+    ``level`` is ``debug``, ``info``, ``warning`` or ``error``; ``stream`` is standard error unless a
+    test gives another. Lines are pretty if it is a terminal. May be called again.
+    """
+    stream = stream or sys.stderr
+    number = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: list[Processor] = [structlog.processors.format_exc_info, strike_out]
+    if stream.isatty():
+        last.append(structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback))
+    else:
+        last.append(structlog.processors.JSONRenderer(serializer=_json))
+    structlog.configure(
+        processors=[*shared, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(stream),
+        cache_logger_on_first_use=False,  # a test may configure again
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(number)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(max(number, logging.WARNING))
+
+
+def strike_out(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Strike out what must not be in a log, in names, values and values inside values."""
+    return {name: _clean(name, value) for name, value in event.items()}
+
+
+def clean_text(text: str) -> str:
+    """Strike out keys, secrets, e-mail addresses, query strings and card numbers in a text."""
+    for pattern, instead in _RULES:
+        text = pattern.sub(instead, text)
+    return _CARD.sub(_struck_card, text)
+
+
+def _clean(name: str, value: Any) -> Any:  # noqa: ANN401 - log values are anything
+    if _SECRET_NAME.search(name) and not isinstance(value, bool | None):
+        return STRUCK
+    match value:
+        case str():
+            return clean_text(value)
+        case bool() | float() | None:
+            return value
+        case int():
+            return STRUCK if len(str(value)) > 13 and _luhn(str(value)) else value  # noqa: PLR2004 - Unix ms have 13
+        case Mapping():
+            return {str(key): _clean(str(key), inner) for key, inner in value.items()}
+        case list() | tuple() | set():
+            return [_clean("", inner) for inner in value]
+        case bytes():
+            return f"{len(value)} bytes"
+    return clean_text(str(value))
+
+
+def _struck_card(match: re.Match[str]) -> str:
+    """Leave digits that no card has: most times and amounts fail the check digit."""
+    return STRUCK if _luhn(re.sub(r"[ -]", "", match[0])) else match[0]
+
+
+def _luhn(digits: str) -> bool:
+    """ISO/IEC 7812-1 annex B."""
+    doubled = (int(digit) * 2 for digit in digits[-2::-2])
+    total = sum(int(digit) for digit in digits[-1::-2])
+    return (total + sum(value - 9 if value > 9 else value for value in doubled)) % 10 == 0  # noqa: PLR2004
+
+
+def _json(event: EventDict, **_: object) -> str:
+    return msgspec.json.encode(event, enc_hook=str).decode()

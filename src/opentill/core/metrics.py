@@ -1,0 +1,144 @@
+"""Figures for Prometheus: requests and jobs, over one process or several.
+
+With several processes each writes to files in ``PROMETHEUS_MULTIPROC_DIR``, which the supervisor
+sets for its children before they import this module, and any of them renders the sum. The library
+is imported on first use: the command line does without it.
+"""
+
+import functools
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from opentill.core.operator import OperatorError
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry, Counter, Histogram
+
+PORT_SETTING: Final = "OPENTILL_METRICS_PORT"
+VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+REQUEST_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+JOB_BUCKETS_S: Final = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
+
+
+@functools.cache
+def _registry() -> "CollectorRegistry":
+    from prometheus_client import CollectorRegistry  # noqa: PLC0415 - see the module
+
+    return CollectorRegistry(auto_describe=True)
+
+
+@functools.cache
+def _requests() -> "tuple[Counter, Histogram]":
+    from prometheus_client import Counter, Histogram  # noqa: PLC0415
+
+    counter = Counter(
+        "opentill_requests", "Answered requests", ("route", "method", "status"), registry=_registry()
+    )
+    histogram = Histogram(
+        "opentill_request_seconds",
+        "From the last byte of a request's headers to the last byte of its answer",
+        ("route", "method"),
+        buckets=REQUEST_BUCKETS_S,
+        registry=_registry(),
+    )
+    return counter, histogram
+
+
+@functools.cache
+def _jobs() -> "tuple[Counter, Histogram]":
+    from prometheus_client import Counter, Histogram  # noqa: PLC0415
+
+    counter = Counter(
+        "opentill_jobs", "Jobs that the worker ran", ("kind", "outcome"), registry=_registry()
+    )
+    histogram = Histogram(
+        "opentill_job_seconds", "Run time", ("kind",), buckets=JOB_BUCKETS_S, registry=_registry()
+    )
+    return counter, histogram
+
+
+@functools.lru_cache(4096)
+def _request_series(route: str, method: str, status: int) -> "tuple[Counter, Histogram]":
+    counter, histogram = _requests()
+    return counter.labels(route, method, str(status)), histogram.labels(route, method)
+
+
+def count_request(route: str, method: str, status: int, seconds: float) -> None:
+    """Count one answered request; ``route`` is the template (``/v1/orders/{id}``), never a path."""
+    counter, histogram = _request_series(route, method, status)
+    counter.inc()
+    histogram.observe(seconds)
+
+
+def count_job(kind: str, outcome: str, seconds: float) -> None:
+    """Count one run of a job; ``outcome`` such as ``done``, ``retry``, ``failed``."""
+    counter, histogram = _jobs()
+    counter.labels(kind, outcome).inc()
+    histogram.labels(kind).observe(seconds)
+
+
+def render(gauges: Mapping[str, float] | None = None) -> bytes:
+    """Everything as Prometheus text (``CONTENT_TYPE``), summed over the processes.
+
+    ``gauges`` are figures of the moment that the caller measured, such as the length of a queue.
+    """
+    import prometheus_client as prometheus  # noqa: PLC0415
+    from prometheus_client import multiprocess, values  # noqa: PLC0415
+
+    registry = _registry()
+    _requests()
+    _jobs()
+    if values.ValueClass is not values.MutexValue:
+        registry = prometheus.CollectorRegistry()
+        multiprocess.MultiProcessCollector(registry)
+    text = prometheus.generate_latest(registry)
+    for name, value in (gauges or {}).items():
+        text += f"# TYPE {name} gauge\n{name} {value:g}\n".encode()
+    return text
+
+
+@contextmanager
+def listening(port: int) -> Iterator[None]:
+    """Serve the figures to scrapers on this machine at ``127.0.0.1:port``, in a thread.
+
+    Raises ``OperatorError`` if the port is taken.
+    """
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer  # noqa: PLC0415
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802 - the library's name
+            body = render()
+            self.send_response(200)
+            self.send_header("content-type", CONTENT_TYPE)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its names
+            """Say nothing."""
+
+    try:
+        httpd = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    except OSError as error:
+        message = f"cannot listen on 127.0.0.1 port {port} ({error.strerror}); set {PORT_SETTING}"
+        raise OperatorError(message) from None
+    thread = threading.Thread(target=httpd.serve_forever, name="metrics", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        httpd.shutdown()
+        httpd.server_close()
+
+
+def fresh_directory(data_dir: Path) -> Path:
+    """Make the directory for several processes' files, without those of an earlier run."""
+    directory = data_dir / "metrics"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for rest in directory.glob("*.db"):
+        rest.unlink(missing_ok=True)
+    return directory

@@ -1,0 +1,194 @@
+"""Serves an ASGI application with uvicorn until it is told to stop, and stops without losing any.
+
+One process: ``serve``. Several share sockets bound once by ``supervisor``, and each calls ``serve``.
+On SIGTERM or SIGINT: ``on_drain`` (so that ``/readyz`` says 503), after ``drain_delay_s`` no more
+connections are accepted, running requests are answered with ``connection: close``, and then the
+application's lifespan ends. A second SIGINT does not wait.
+"""
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import structlog
+import uvicorn
+import uvloop
+from uvicorn._types import ASGIApplication
+
+from opentill.core.operator import OperatorError
+from opentill.core.protocol import LimitedConfig, Limits, Protocol, sweep
+from opentill.core.settings import Settings
+
+BACKLOG: Final = 2048
+PARENT_CHECK_S: Final = 0.5
+_log: Final = structlog.get_logger()
+
+
+class ServeError(OperatorError):
+    """The server cannot start; the text is one line that says what to do."""
+
+
+def bind(host: str, port: int, variable: str) -> list[socket.socket]:
+    """Bind and listen on every address of ``host``; raises ``ServeError`` naming ``variable``."""
+    bound: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG
+        )
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            listener = socket.socket(family, kind, protocol)
+            bound.append(listener)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
+            listener.bind(address)
+            listener.listen(BACKLOG)
+            listener.setblocking(False)  # noqa: FBT003 - no name in the library
+    except OSError as error:
+        for listener in bound:
+            listener.close()
+        message = f"cannot listen on {host} port {port} ({error.strerror}); set {variable}"
+        raise ServeError(message) from None
+    return bound
+
+
+def limits(settings: Settings) -> Limits:
+    """What clients may take, by the settings."""
+    return Limits(
+        header_timeout_s=settings.header_timeout_s,
+        body_timeout_s=settings.body_timeout_s,
+        idle_timeout_s=settings.idle_timeout_s,
+        write_timeout_s=settings.request_timeout_s,
+        connections=settings.connection_limit,
+    )
+
+
+def serve(
+    factory: Callable[[], ASGIApplication],
+    settings: Settings,
+    sockets: Sequence[socket.socket],
+    *,
+    on_ready: Callable[[], None] | None = None,
+    on_drain: Callable[[ASGIApplication], None] | None = None,
+    child: bool = False,
+) -> int:
+    """Serve until a signal comes; the exit code: 0, or 1 if the application could not start.
+
+    ``sockets`` listen already and are closed at the end. ``child``: SIGINT is the supervisor's
+    business, and the end of the parent process means to stop.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(factory(), settings, sockets, on_ready, on_drain, child=child))
+
+
+def make(app: ASGIApplication, settings: Settings) -> "Server":
+    """Make the server of an application; it does not listen to signals itself."""
+    config = LimitedConfig(
+        app,
+        http=Protocol,
+        ws="none",
+        loop="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=settings.drain_timeout_s,  # type: ignore[arg-type] # seconds
+    )
+    config.limits = limits(settings)
+    return Server(config)
+
+
+async def _serve(
+    app: ASGIApplication,
+    settings: Settings,
+    sockets: Sequence[socket.socket],
+    on_ready: Callable[[], None] | None,
+    on_drain: Callable[[ASGIApplication], None] | None,
+    *,
+    child: bool,
+) -> int:
+    server = make(app, settings)
+
+    def stop(number: int) -> None:
+        if server.draining and number == signal.SIGINT:
+            server.force_exit = True
+        server.drain(settings.drain_delay_s if number == signal.SIGTERM else 0.0)
+
+    if on_drain is not None:
+        server.on_drain = lambda: on_drain(app)
+    server.on_ready = on_ready
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop, signal.SIGTERM)
+    if child:
+        loop.add_signal_handler(signal.SIGINT, lambda: None)
+    else:
+        loop.add_signal_handler(signal.SIGINT, stop, signal.SIGINT)
+    watch = loop.create_task(watch_parent(lambda: server.drain(0.0))) if child else None
+    try:
+        await server.serve(sockets=list(sockets))
+    except SystemExit:  # uvicorn's way to say that the lifespan failed, which it has logged
+        return 1
+    finally:
+        if watch is not None:
+            watch.cancel()
+    return 0
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server with our signals, which says when it is ready and when it drains."""
+
+    on_ready: Callable[[], None] | None = None
+    on_drain: Callable[[], None] | None = None
+    draining = False
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:  # type: ignore[override]
+        """Leave the signals to us: uvicorn would raise them again after a clean end."""
+        yield
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until ``should_exit``, cutting off slow clients all along."""
+        sweeping = asyncio.create_task(sweep(self.server_state))
+        try:
+            await super().serve(sockets)
+        finally:
+            sweeping.cancel()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then say so."""
+        await super().startup(sockets)
+        # The headers that every answer carries come with the first tick, requests may come before.
+        await self.on_tick(0)
+        if self.on_ready is not None:
+            self.on_ready()
+
+    def drain(self, delay_s: float) -> None:
+        """Say that we are going away, then stop accepting after ``delay_s``."""
+        if self.draining:
+            return
+        self.draining = True
+        if self.on_drain is not None:
+            self.on_drain()
+        asyncio.get_running_loop().call_later(delay_s, setattr, self, "should_exit", True)
+
+
+async def watch_parent(stop: Callable[[], None]) -> None:
+    """Call ``stop`` when the supervisor was killed: nobody else would ever tell us."""
+    supervisor = multiprocessing.parent_process()
+    parent = supervisor.pid if supervisor else os.getppid()
+    while os.getppid() == parent:
+        await asyncio.sleep(PARENT_CHECK_S)
+    _log.warning("the supervisor is gone, stopping")
+    stop()
+
+
+def set_draining(app: Any) -> None:  # noqa: ANN401 - whatever application, if it has the place
+    """Let ``/readyz`` of an application say 503: the usual ``on_drain``."""
+    if (state := getattr(app, "state", None)) is not None:
+        state.draining = True

@@ -1,0 +1,135 @@
+"""JSON bodies, taken strictly: what two parsers could read differently is refused.
+
+Refused beside malformed JSON: duplicate keys, NUL and lone surrogates in any text (PostgreSQL and
+UTF-8 cannot hold them), ``NaN`` and ``Infinity``, and nesting deeper than 16 (RFC 8259 §4, §8.2,
+§9 leave all of these to the implementation).
+"""
+
+import json
+import re
+from functools import lru_cache
+from typing import Any, Final, NoReturn, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from opentill.core.errors import Invalid
+
+MAX_DEPTH: Final = 16
+_TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_PATH: Final = re.compile(r"`\$\.(\w+)")
+_MISSING: Final = re.compile(r"missing required field `(\w+)`")
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+T = TypeVar("T")
+
+
+class _Twice(ValueError):
+    """A key stands twice in one object."""
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _Twice(key)
+            seen.add(key)
+    return made
+
+
+def _no_constant(name: str) -> NoReturn:
+    msg = f"{name} is no JSON"
+    raise ValueError(msg)
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_pairs,
+    parse_constant=_no_constant,
+    parse_int=len,  # the values of numbers do not matter here, and huge ones cost time
+    parse_float=len,
+)
+
+
+def _depth(body: bytes) -> int:
+    deepest = depth = 0
+    for byte in _TEXT.sub(b"", body):
+        if byte in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif byte in b"]}":
+            depth -= 1
+    return deepest
+
+
+def _storable(value: Any) -> bool:
+    if isinstance(value, str):
+        return _UNSTORABLE.search(value) is None
+    if isinstance(value, dict):
+        return all(_storable(key) and _storable(item) for key, item in value.items())
+    return not isinstance(value, list) or all(_storable(item) for item in value)
+
+
+def check(body: bytes) -> None:
+    """Refuse a body that is not strict JSON. Raises Invalid with field ``body`` or the field."""
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
+        raise Invalid("body", f"body must not nest deeper than {MAX_DEPTH} levels")
+    try:
+        tree = _DECODER.decode(body.decode())
+    except _Twice as error:
+        key = str(error)
+        field = key if _UNSTORABLE.search(key) is None and len(key) <= 64 else "body"  # noqa: PLR2004
+        raise Invalid(field or "body", "each key of an object must stand only once") from None
+    except (ValueError, RecursionError):
+        raise Invalid("body", "body must be valid JSON in UTF-8") from None
+    if b"\\u" in body and isinstance(tree, dict):
+        for key, value in tree.items():
+            if not _storable(key):
+                raise Invalid("body", "keys must be text without NUL and lone surrogates")
+            if not _storable(value):
+                raise Invalid(key, f"{key} must be text without NUL and lone surrogates")
+
+
+@lru_cache
+def _decoder(struct: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(struct)
+
+
+def decode(body: bytes, struct: type[T]) -> T:
+    """Check a body and turn it into ``struct``. Raises Invalid that names the field.
+
+    The sentence comes from the ``description`` in the field's ``msgspec.Meta``: what is accepted.
+    """
+    check(body)
+    try:
+        return _decoder(struct).decode(body)
+    except msgspec.ValidationError as error:
+        raise explain(error, struct) from None
+    except msgspec.DecodeError:
+        raise Invalid("body", "body must be valid JSON in UTF-8") from None
+
+
+def explain(error: msgspec.ValidationError, struct: type) -> Invalid:
+    """Turn msgspec's message into the field's name and the sentence that says what is accepted."""
+    text = str(error)
+    accepted = sentences(struct)
+    if missing := _MISSING.search(text):
+        return Invalid(missing[1], f"{missing[1]} is required: {accepted[missing[1]]}")
+    if path := _PATH.search(text):
+        return Invalid(path[1], f"{path[1]} must be {accepted[path[1]]}")
+    return Invalid("body", "body must be a JSON object")
+
+
+@lru_cache
+def sentences(struct: type) -> dict[str, str]:
+    """Return what each field of a struct accepts, by its name on the wire."""
+    hints = get_type_hints(struct, include_extras=True)
+    fields = msgspec.structs.fields(struct)
+    return {field.encode_name: _description(hints[field.name]) for field in fields}
+
+
+def _description(hint: Any) -> str:
+    for part in getattr(hint, "__metadata__", ()):
+        if isinstance(part, msgspec.Meta) and part.description:
+            return part.description
+    found = [text for text in map(_description, get_args(hint)) if text]
+    return found[0] if found else ""

@@ -1,0 +1,113 @@
+"""The system user that PostgreSQL runs as when OpenTill itself runs as root.
+
+PostgreSQL refuses to run as root. A user of its own then owns the database's files, and is let
+through, and only through, the directories above them and above the programs: an entry for this one
+user in the directory's access control list, so that a private ``/root`` stays closed to everybody
+else. File systems without such lists get the search bit (``o+x``, never the right to list).
+"""
+
+import os
+import pwd
+import shutil
+import stat
+import struct
+import subprocess
+from pathlib import Path
+from typing import Final
+
+NAME: Final = "opentill-postgres"
+_ACL: Final = "system.posix_acl_access"
+_VERSION: Final = struct.pack("<I", 2)
+_NO_ID: Final = 0xFFFFFFFF
+_OWNER, _USER, _GROUP, _NAMED_GROUP, _MASK, _OTHER = 1, 2, 4, 8, 16, 32
+_SEARCH: Final = 1
+
+
+def ids(owned: Path) -> tuple[int, int] | None:
+    """Give the user and group id to run PostgreSQL as; ``None``: as the user that we are.
+
+    ``owned`` is the database's directory. If it exists already its owner is kept, so that a volume
+    moved to another machine works. Raises ``OSError`` if no user can be made.
+    """
+    if os.geteuid() != 0:
+        return None
+    if owned.exists():
+        status = owned.stat()
+        if status.st_uid != 0:
+            return status.st_uid, status.st_gid
+    entry = _existing() or _made()
+    return entry.pw_uid, entry.pw_gid
+
+
+def _existing() -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(NAME)
+    except KeyError:
+        return None
+
+
+def _made() -> pwd.struct_passwd:
+    """Make the user with whichever tool the system has: Debian's and Red Hat's, or BusyBox's."""
+    tools = (
+        ("useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"),
+        ("adduser", "-S", "-D", "-H"),
+    )
+    for tool, *options in tools:
+        program = shutil.which(tool) or shutil.which(tool, path="/usr/sbin:/sbin")
+        if program is not None:
+            subprocess.run([program, *options, NAME], check=False, capture_output=True)  # noqa: S603 - fixed words
+            if entry := _existing():
+                return entry
+    message = f"cannot add the system user {NAME!r}, and PostgreSQL does not run as root"
+    raise OSError(message)
+
+
+def let_through(target: Path, uid: int) -> None:
+    """Let the user reach ``target`` through all the directories above it; raises ``OSError``."""
+    for directory in target.resolve().parents:
+        status = directory.stat()
+        if not status.st_mode & stat.S_IXOTH and status.st_uid != uid:
+            _allow_search(directory, status.st_mode, uid)
+
+
+def _allow_search(directory: Path, mode: int, uid: int) -> None:
+    try:
+        entries = _read(directory, mode)
+        entries[_USER, uid] = entries.get((_USER, uid), 0) | _SEARCH
+        # The mask caps the named entries, and a later chmod of the group's bits changes the mask.
+        entries[_MASK, _NO_ID] = entries.get((_MASK, _NO_ID), entries[_GROUP, _NO_ID]) | _SEARCH
+        os.setxattr(directory, _ACL, _packed(entries))
+    except (OSError, AttributeError):  # no such lists on this file system, or no Linux
+        directory.chmod(stat.S_IMODE(mode) | stat.S_IXOTH)
+
+
+def _read(directory: Path, mode: int) -> dict[tuple[int, int], int]:
+    """The list as ``{(kind, id): permissions}``; one that says what the mode says if none is."""
+    try:
+        packed = os.getxattr(directory, _ACL)
+    except OSError:
+        return {
+            (_OWNER, _NO_ID): mode >> 6 & 7,
+            (_GROUP, _NO_ID): mode >> 3 & 7,
+            (_OTHER, _NO_ID): mode & 7,
+        }
+    return {(kind, who): rights for kind, rights, who in struct.iter_unpack("<HHI", packed[4:])}
+
+
+def _packed(entries: dict[tuple[int, int], int]) -> bytes:
+    """Pack as the kernel wants it: by kind, then by id."""
+    rows = (struct.pack("<HHI", kind, entries[kind, who], who) for kind, who in sorted(entries))
+    return _VERSION + b"".join(rows)
+
+
+def make_readable(programs: Path) -> None:
+    """Let everybody read and run the programs below ``programs``; they hold no secret.
+
+    A virtual environment installed with a strict umask would be closed to the other user.
+    """
+    for path in (programs, *programs.rglob("*")):
+        if not path.is_symlink():
+            mode = stat.S_IMODE(path.stat().st_mode)
+            wanted = mode | (0o555 if path.is_dir() or mode & stat.S_IXUSR else 0o444)
+            if wanted != mode:
+                path.chmod(wanted)

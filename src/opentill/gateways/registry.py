@@ -1,0 +1,60 @@
+"""Which gateways a deployment has: ours by name, others through an entry point.
+
+A third party adds one with an entry point in the group ``opentill.gateways``: a callable that takes
+the ``Settings`` and returns a ``Gateway``. Ours cannot be replaced by another of the same name.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from typing import Final
+
+from opentill.core.settings import Settings
+from opentill.gateways.model import Gateway, Method
+from opentill.gateways.sandbox import SandboxGateway
+
+Factory = Callable[[Settings], Gateway]
+
+ENTRY_POINTS: Final = "opentill.gateways"
+
+
+def _sandbox(settings: Settings) -> Gateway:
+    return SandboxGateway(settings.sandbox_url, settings.sandbox_secret)
+
+
+BUILT_IN: Final[dict[str, Factory]] = {"sandbox": _sandbox}
+
+
+def load(names: tuple[str, ...], settings: Settings) -> dict[str, Gateway]:
+    """Make the named gateways, in the order of the names.
+
+    Raises ValueError with a sentence that says what is available, if a name is unknown.
+    """
+    others = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+    available = ", ".join(sorted({*BUILT_IN, *others}))
+    gateways: dict[str, Gateway] = {}
+    for name in names:
+        if name in BUILT_IN:
+            gateways[name] = BUILT_IN[name](settings)
+        elif name in others:
+            factory: Factory = others[name].load()
+            gateways[name] = factory(settings)
+        else:
+            msg = f"OPENTILL_GATEWAYS names {name!r}; available are: {available}."
+            raise ValueError(msg)
+    return gateways
+
+
+def find_for(gateways: Mapping[str, Gateway], method: Method, currency: str) -> Gateway | None:
+    """Return the first gateway that takes the currency by the method, or None."""
+    for gateway in gateways.values():
+        if method in gateway.methods(currency):
+            return gateway
+    return None
+
+
+def offered(gateways: Mapping[str, Gateway], currency: str) -> tuple[Method, ...]:
+    """Return the methods for the currency, in the gateways' order of preference, each once."""
+    methods: dict[Method, None] = {}
+    for gateway in gateways.values():
+        methods |= dict.fromkeys(gateway.methods(currency))
+    return tuple(methods)

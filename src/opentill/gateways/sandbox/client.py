@@ -1,0 +1,252 @@
+"""Talks to the sandbox bank and translates; remembers nothing.
+
+What matters is what is said when no usable answer comes. A request that surely never arrived is
+UNREACHABLE; whatever may have arrived and been done is UNKNOWN until the bank is asked again.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Generic, Literal, TypeVar
+from urllib.parse import quote
+
+import httpx2
+import msgspec
+
+from opentill.core.money import EXPONENTS
+from opentill.gateways.model import (
+    BadCallback,
+    Method,
+    News,
+    PaymentOutcome,
+    PaymentRequest,
+    RefundOutcome,
+    RefundRequest,
+)
+from opentill.gateways.sandbox import wire
+
+T = TypeVar("T")
+
+_CONNECT_S: Final = 2.0
+_TOTAL_S: Final = 10.0
+_TOLERANCE_S: Final = 300
+_ANY: Final = frozenset(EXPONENTS)
+
+# In order of preference. Wallets take the currencies that their real acquirers do.
+_METHODS: Final[tuple[tuple[Method, frozenset[str]], ...]] = (
+    ("CREDIT_CARD", _ANY),
+    ("ALIPAY", frozenset("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD".split())),
+    ("WECHAT_PAY", frozenset("AUD CAD CHF CNY DKK EUR GBP HKD JPY NOK SEK SGD USD".split())),
+    ("PAYNOW", frozenset({"SGD"})),
+    ("CRYPTO", frozenset({"USD"})),
+    ("BANK_TRANSFER", _ANY),
+)
+_OFFERS: Final[dict[str, tuple[Method, ...]]] = {
+    currency: tuple(method for method, currencies in _METHODS if currency in currencies)
+    for currency in EXPONENTS
+}
+
+# Failures before anything was sent.
+_NEVER_SENT: Final = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.UnsupportedProtocol,
+    httpx2.InvalidURL,
+)
+# Answers of 4xx that decide nothing: ask again later.
+_UNDECIDED: Final = (408, 425, 429)
+_NOT_FOUND: Final = 404
+_CLIENT_ERRORS: Final = range(400, 500)
+
+_TIMESTAMP: Final = re.compile(r"(?:^|,)\s*t=(\d{1,12})\s*(?:,|$)", re.ASCII)
+_SIGNATURE: Final = re.compile(r"(?:^|,)\s*v1=([0-9a-f]{64})\s*(?=,|$)", re.ASCII)
+
+_log: Final = logging.getLogger(__name__)
+
+
+class _Answer(msgspec.Struct, Generic[T], frozen=True):
+    """What came of a call: the bank's object, or why there is none."""
+
+    found: T | None = None
+    status: Literal["UNREACHABLE", "NOT_FOUND", "REFUSED", "UNKNOWN"] = "UNKNOWN"
+    reason: str = ""
+
+
+class SandboxGateway:
+    """The ``Gateway`` of the sandbox bank."""
+
+    name = "sandbox"
+
+    def __init__(self, url: str, secret: str, client: httpx2.AsyncClient | None = None) -> None:
+        """``url`` is where the bank is, ``secret`` is shared with it.
+
+        A ``client`` that is given is used as it is, timeouts too, and closed with the gateway.
+        """
+        self._url = url.rstrip("/")
+        self._secret = secret.encode()
+        self._headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
+        self._client = client or httpx2.AsyncClient(
+            timeout=httpx2.Timeout(_TOTAL_S, connect=_CONNECT_S),
+            limits=httpx2.Limits(max_connections=64, max_keepalive_connections=32),
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    def methods(self, currency: str) -> tuple[Method, ...]:
+        """Return the payment methods on offer for the currency, in order of preference."""
+        return _OFFERS.get(currency, ())
+
+    async def pay(self, request: PaymentRequest) -> PaymentOutcome:
+        """Start the attempt, or find it if it was started before under the same id."""
+        order = wire.PaymentOrder(
+            id=request.attempt_id,
+            amount_minor=request.amount.minor,
+            currency=request.amount.currency,
+            method=request.method,
+            description=request.description,
+            merchant_name=request.merchant_name,
+            customer_email=request.customer_email,
+            return_url=request.return_url,
+            callback_url=request.callback_url,
+            locale=request.locale,
+        )
+        answer = await self._call(wire.Payment, "POST", "/payments", request.attempt_id, order)
+        return _payment_outcome(answer, request.attempt_id)
+
+    async def find_payment(self, attempt_id: str) -> PaymentOutcome:
+        """Ask what became of an attempt. NOT_FOUND only if the bank says so."""
+        path = f"/payments/{quote(attempt_id, safe='')}"
+        answer = await self._call(wire.Payment, "GET", path, attempt_id)
+        return _payment_outcome(answer, attempt_id)
+
+    async def refund(self, request: RefundRequest) -> RefundOutcome:
+        """Start the refund, or find it if it was started before under the same id."""
+        order = wire.RefundOrder(
+            id=request.refund_id,
+            payment_id=request.provider_ref or request.attempt_id,
+            amount_minor=request.amount.minor,
+            currency=request.amount.currency,
+            callback_url=request.callback_url,
+        )
+        answer = await self._call(wire.Refund, "POST", "/refunds", request.refund_id, order)
+        return _refund_outcome(answer, request.refund_id)
+
+    async def find_refund(self, refund_id: str) -> RefundOutcome:
+        """Ask what became of a refund. NOT_FOUND only if the bank says so."""
+        path = f"/refunds/{quote(refund_id, safe='')}"
+        answer = await self._call(wire.Refund, "GET", path, refund_id)
+        return _refund_outcome(answer, refund_id)
+
+    def read_callback(self, headers: Mapping[str, str], body: bytes, now: int) -> tuple[News, ...]:
+        """Verify and translate a callback (``now`` in Unix ms). Raises BadCallback.
+
+        ``Sandbox-Signature: t=<Unix s>,v1=<hex HMAC-SHA256(secret, t + "." + body)>``, at most five
+        minutes old. A genuine callback of a type that we do not know is an empty tuple.
+        """
+        header = headers.get("sandbox-signature", "")
+        timestamp = _TIMESTAMP.search(header)
+        if timestamp is None:
+            msg = "no usable Sandbox-Signature header"
+            raise BadCallback(msg)
+        signed = timestamp[1].encode() + b"." + body
+        expected = hmac.new(self._secret, signed, hashlib.sha256).hexdigest()
+        if not any(hmac.compare_digest(expected, v1) for v1 in _SIGNATURE.findall(header)):
+            msg = "the signature does not fit the body"
+            raise BadCallback(msg)
+        if abs(now / 1000 - int(timestamp[1])) > _TOLERANCE_S:
+            msg = "the signature is more than five minutes old"
+            raise BadCallback(msg)
+        try:
+            kind = wire.CALLBACKS.get(msgspec.json.decode(body, type=wire.Kind).type)
+            if kind is None:
+                return ()
+            return (msgspec.json.decode(body, type=kind).data.news,)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            msg = f"the body is not in the bank's form: {error}"
+            raise BadCallback(msg) from error
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._client.aclose()
+
+    async def _call(
+        self,
+        kind: type[T],
+        verb: Literal["GET", "POST"],
+        path: str,
+        subject: str,
+        order: msgspec.Struct | None = None,
+    ) -> _Answer[T]:
+        """Send one request; every way to fail becomes an answer."""
+        answer = await self._try(kind, verb, path, order)
+        if answer.reason:
+            _log.warning(
+                "the sandbox bank's answer to %s for %s is %s: %s",
+                verb,
+                subject,
+                answer.status,
+                answer.reason,
+            )
+        return answer
+
+    async def _try(
+        self, kind: type[T], verb: Literal["GET", "POST"], path: str, order: msgspec.Struct | None
+    ) -> _Answer[T]:
+        try:
+            async with asyncio.timeout(_TOTAL_S):
+                response = await self._client.request(
+                    verb,
+                    self._url + path,
+                    content=None if order is None else msgspec.json.encode(order),
+                    headers=self._headers,
+                )
+        except _NEVER_SENT as error:
+            return _Answer(status="UNREACHABLE", reason=type(error).__name__)
+        except (httpx2.HTTPError, TimeoutError) as error:
+            return _Answer(reason=type(error).__name__)
+        if response.is_success:
+            try:
+                return _Answer(found=msgspec.json.decode(response.content, type=kind))
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                return _Answer(reason=f"bad answer: {error}")
+        return _no_success(verb, response)
+
+
+def _no_success(verb: str, response: httpx2.Response) -> _Answer[Any]:
+    """Tell a decision of the bank from an answer that decides nothing."""
+    code = response.status_code
+    problem = _explained(response)
+    if verb == "GET" and code == _NOT_FOUND and problem is not None:
+        return _Answer(status="NOT_FOUND")
+    reason = f"HTTP {code} {problem.code}: {problem.message}" if problem else f"HTTP {code}"
+    if verb == "POST" and code in _CLIENT_ERRORS and code not in _UNDECIDED:
+        return _Answer(status="REFUSED", reason=reason)
+    return _Answer(reason=reason)
+
+
+def _explained(response: httpx2.Response) -> wire.Problem | None:
+    """Return the bank's own words; a proxy's error page has none."""
+    try:
+        return msgspec.json.decode(response.content, type=wire.Refused).error
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _payment_outcome(answer: _Answer[wire.Payment], attempt_id: str) -> PaymentOutcome:
+    if answer.found is None:
+        return PaymentOutcome(status=answer.status, reason=answer.reason)
+    if answer.found.id != attempt_id:
+        return PaymentOutcome(status="UNKNOWN", reason="the answer is about another payment")
+    return answer.found.outcome
+
+
+def _refund_outcome(answer: _Answer[wire.Refund], refund_id: str) -> RefundOutcome:
+    if answer.found is None:
+        return RefundOutcome(status=answer.status, reason=answer.reason)
+    if answer.found.id != refund_id:
+        return RefundOutcome(status="UNKNOWN", reason="the answer is about another refund")
+    return answer.found.outcome

@@ -1,0 +1,223 @@
+"""The sandbox bank's shapes on the wire, and what they mean in our language.
+
+Amounts are whole minor units, times are Unix milliseconds. An answer that does not fit these
+shapes is no answer.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from opentill.core.money import Money
+from opentill.gateways.model import (
+    DisputeNews,
+    DisputeStatus,
+    Method,
+    News,
+    PaymentNews,
+    PaymentOutcome,
+    PaymentStatus,
+    RefundNews,
+    RefundOutcome,
+    RefundStatus,
+)
+
+BankPaymentStatus = Literal[
+    "action_required", "processing", "succeeded", "declined", "refused", "voided"
+]
+BankRefundStatus = Literal["pending", "succeeded", "failed"]
+BankDisputeStatus = Literal["opened", "won", "lost", "recovered"]
+
+PAYMENT_STATUSES: Final[dict[BankPaymentStatus, PaymentStatus]] = {
+    "action_required": "ACTION_REQUIRED",
+    "processing": "PENDING",
+    "succeeded": "SUCCEEDED",
+    "declined": "DECLINED",
+    "refused": "REFUSED",
+    "voided": "VOIDED",
+}
+REFUND_STATUSES: Final[dict[BankRefundStatus, RefundStatus]] = {
+    "pending": "PENDING",
+    "succeeded": "SUCCEEDED",
+    "failed": "REFUSED",
+}
+DISPUTE_STATUSES: Final[dict[BankDisputeStatus, DisputeStatus]] = {
+    "opened": "OPENED",
+    "won": "WON",
+    "lost": "LOST",
+    "recovered": "RECOVERED",
+}
+
+
+class PaymentOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of ``POST /payments``."""
+
+    id: str
+    amount_minor: int
+    currency: str
+    method: Method
+    description: str
+    merchant_name: str
+    customer_email: str
+    return_url: str
+    callback_url: str
+    locale: str
+
+
+class RefundOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of ``POST /refunds``."""
+
+    id: str
+    payment_id: str
+    amount_minor: int
+    currency: str
+    callback_url: str
+
+
+class Payment(msgspec.Struct, frozen=True, kw_only=True):
+    """A payment as the bank answers it."""
+
+    id: str
+    status: BankPaymentStatus
+    decline_code: str | None
+    amount_minor: int
+    currency: str
+    method: Method
+    action_url: str
+    qr_text: str | None
+
+    @property
+    def outcome(self) -> PaymentOutcome:
+        """The payment in our language."""
+        status = PAYMENT_STATUSES[self.status]
+        acting, paid = status == "ACTION_REQUIRED", status == "SUCCEEDED"
+        return PaymentOutcome(
+            status=status,
+            provider_ref=self.id,
+            action_url=self.action_url if acting else "",
+            qr_text=self.qr_text or "" if acting else "",
+            reason=self.decline_code or "",
+            amount=Money(self.amount_minor, self.currency) if paid else None,
+            method=self.method,
+            clearing_currency=self.currency if paid else None,
+        )
+
+
+class Refund(msgspec.Struct, frozen=True, kw_only=True):
+    """A refund as the bank answers it."""
+
+    id: str
+    payment_id: str
+    status: BankRefundStatus
+    error: str | None
+
+    @property
+    def outcome(self) -> RefundOutcome:
+        """The refund in our language."""
+        return RefundOutcome(
+            status=REFUND_STATUSES[self.status], provider_ref=self.id, reason=self.error or ""
+        )
+
+
+class Dispute(msgspec.Struct, frozen=True, kw_only=True):
+    """A dispute in a callback."""
+
+    id: str
+    payment_id: str
+    amount_minor: int
+    currency: str
+    reason: str
+    status: BankDisputeStatus
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why the bank refused a request."""
+
+    code: str
+    message: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The body of an answer of 4xx."""
+
+    error: Problem
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """What a callback is about; the rest is read only if it concerns us."""
+
+    type: str
+
+
+class PaymentData(msgspec.Struct, frozen=True):
+    """The data of ``payment.…``."""
+
+    payment: Payment
+
+    @property
+    def news(self) -> News:
+        """The callback in our language."""
+        return PaymentNews(attempt_id=self.payment.id, outcome=self.payment.outcome)
+
+
+class RefundData(msgspec.Struct, frozen=True):
+    """The data of ``refund.…``."""
+
+    refund: Refund
+
+    @property
+    def news(self) -> News:
+        """The callback in our language."""
+        refund = self.refund
+        return RefundNews(attempt_id=refund.payment_id, refund_id=refund.id, outcome=refund.outcome)
+
+
+class DisputeData(msgspec.Struct, frozen=True):
+    """The data of ``dispute.…``."""
+
+    dispute: Dispute
+
+    @property
+    def news(self) -> News:
+        """The callback in our language."""
+        dispute = self.dispute
+        return DisputeNews(
+            attempt_id=dispute.payment_id,
+            dispute_ref=dispute.id,
+            status=DISPUTE_STATUSES[dispute.status],
+            amount=Money(dispute.amount_minor, dispute.currency),
+            reason=dispute.reason,
+        )
+
+
+class PaymentCallback(msgspec.Struct, frozen=True):
+    """A callback of type ``payment.…``."""
+
+    data: PaymentData
+
+
+class RefundCallback(msgspec.Struct, frozen=True):
+    """A callback of type ``refund.…``."""
+
+    data: RefundData
+
+
+class DisputeCallback(msgspec.Struct, frozen=True):
+    """A callback of type ``dispute.…``."""
+
+    data: DisputeData
+
+
+CALLBACKS: Final[dict[str, type[PaymentCallback | RefundCallback | DisputeCallback]]] = {
+    "payment.processing": PaymentCallback,
+    "payment.succeeded": PaymentCallback,
+    "payment.declined": PaymentCallback,
+    "payment.refused": PaymentCallback,
+    "payment.voided": PaymentCallback,
+    "refund.succeeded": RefundCallback,
+    "refund.failed": RefundCallback,
+    "dispute.opened": DisputeCallback,
+    "dispute.won": DisputeCallback,
+    "dispute.lost": DisputeCallback,
+    "dispute.recovered": DisputeCallback,
+}

@@ -1,0 +1,75 @@
+"""``/healthz``, ``/readyz`` and ``/metrics``: what an orchestrator asks."""
+
+import asyncio
+import secrets
+from typing import Final
+
+from litestar import MediaType, Request, get
+from litestar.response import Response
+
+from opentill.core import metrics
+from opentill.core.db import Db, Value
+from opentill.core.errors import NotFound, Problem, Unauthorized
+from opentill.core.http import App
+from opentill.core.migrate import SchemaMismatch, check
+
+_TIMEOUT_S: Final = 1.5
+_DUE_ATTEMPTS: Final = Value(
+    int, "select count(*) from (select from attempts where check_at <= $1 limit 10000) due"
+)
+_DUE_REFUNDS: Final = Value(
+    int, "select count(*) from (select from refunds where try_at <= $1 limit 10000) due"
+)
+
+
+@get("/healthz", media_type=MediaType.JSON, include_in_schema=False)
+async def healthz() -> dict[str, str]:
+    """Tell that the process runs."""
+    return {"status": "ok"}
+
+
+@get("/readyz", media_type=MediaType.JSON, include_in_schema=False)
+async def readyz(request: Request) -> Response[dict[str, str]]:
+    """Tell whether requests are welcome: database there, schema right, not about to stop."""
+    why = "draining" if request.app.state.draining else await _trouble(request.app.state.app.db)
+    if why is None:
+        return Response({"status": "ready"})
+    return Response(
+        {"status": "unavailable", "reason": why}, status_code=503, headers={"retry-after": "1"}
+    )
+
+
+async def _trouble(db: Db) -> str | None:
+    try:
+        async with asyncio.timeout(_TIMEOUT_S), db.connection() as tx:
+            await check(tx)
+    except (Problem, TimeoutError):
+        return "the database does not answer"
+    except SchemaMismatch:
+        return "the database has another schema: run opentill migrate"
+    return None
+
+
+@get("/metrics", media_type=MediaType.TEXT, include_in_schema=False)
+async def metrics_page(request: Request) -> Response[bytes]:
+    """Return the figures for Prometheus, to who has the token; without a token there is no page."""
+    app: App = request.app.state.app
+    token = app.settings.metrics_token
+    if not token:
+        raise NotFound
+    given = request.headers.get("authorization", "")
+    if not secrets.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        raise Unauthorized
+    return Response(
+        metrics.render(await gauges(app)), headers={"content-type": metrics.CONTENT_TYPE}
+    )
+
+
+async def gauges(app: App) -> dict[str, float]:
+    """Return the figures of the moment: what waits for the worker."""
+    now = app.clock()
+    async with app.db.connection() as tx:
+        return {
+            "opentill_attempts_due": await _DUE_ATTEMPTS.get(tx, now) or 0,
+            "opentill_refunds_due": await _DUE_REFUNDS.get(tx, now) or 0,
+        }

@@ -1,0 +1,96 @@
+"""``/v1/balance…``: the balance, and every movement on it."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from opentill.core.db import Tx
+from opentill.core.http import Call, Nothing, Operation
+from opentill.core.paging import Listing, Page, Size, listing
+from opentill.ledger import queries
+from opentill.ledger.model import BalanceOut, Entry, Transaction
+from opentill.ledger.postings import Type
+
+_TYPE_TEXT: Final = "a balance transaction type such as PAYMENT or REFUND"
+
+
+class ListQuery(msgspec.Struct, frozen=True):
+    """Which movements to list."""
+
+    page: Page = 1
+    size: Size = 20
+    type: Annotated[Type, Meta(description=_TYPE_TEXT)] | None = None
+
+
+async def _page(tx: Tx, merchant_id: str, query: ListQuery) -> tuple[list[Entry], int]:
+    offset = (query.page - 1) * query.size
+    if query.type is None:
+        items = await queries.LIST.all(tx, merchant_id, query.size, offset)
+        return items, await queries.COUNT.get(tx, merchant_id) or 0
+    items = await queries.LIST_BY_TYPE.all(tx, merchant_id, query.size, offset, query.type)
+    return items, await queries.COUNT_BY_TYPE.get(tx, merchant_id, query.type) or 0
+
+
+async def list_transactions(call: Call[ListQuery, Nothing]) -> Listing[Transaction]:
+    """List movements, newest first."""
+    async with call.app.db.connection() as tx:
+        items, total = await _page(tx, call.merchant_id, call.query)
+    shown = [Transaction.of(entry) for entry in items]
+    return listing(shown, call.query.page, call.query.size, total)
+
+
+async def read_balance(call: Call[Nothing, Nothing]) -> BalanceOut:
+    """Return the balance in the merchant's settlement currency."""
+    async with call.app.db.connection() as tx:
+        currency = await queries.CURRENCY.get(tx, call.merchant_id) or "USD"
+        found = await queries.BALANCE.first(tx, call.merchant_id, currency)
+    return BalanceOut.of(found, currency)
+
+
+_EXAMPLE: Final[dict[str, Any]] = {
+    "id": "txn_01m7y0m0jzefzv5n8efcf1hqw1",
+    "type": "FEE",
+    "amount": "-0.40",
+    "currency": "USD",
+    "availableAfter": "0.00",
+    "pendingAfter": "9.59",
+    "frozenAfter": "0.00",
+    "sourceType": "order",
+    "sourceId": "order_01m7y0m0jzefzv5n8efcf1hqw2",
+    "description": "Platform fee",
+    "createdAt": 1736932500000,
+}
+
+operations: Final = (
+    Operation(
+        method="GET",
+        path="/v1/balance/transactions",
+        tag="Balance",
+        summary="List balance transactions",
+        description="Every movement on the balance, newest first, with the balances after it.",
+        query=ListQuery,
+        answer=Listing[Transaction],
+        read=list_transactions,
+        answer_example={
+            "items": [_EXAMPLE],
+            "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
+        },
+    ),
+    Operation(
+        method="GET",
+        path="/v1/balance",
+        tag="Balance",
+        summary="Read the balance",
+        description="An extension of the contract. `updatedAt` is null before the first movement.",
+        answer=BalanceOut,
+        read=read_balance,
+        answer_example={
+            "available": "0.00",
+            "pending": "9.59",
+            "frozen": "0.00",
+            "currency": "USD",
+            "updatedAt": 1736932500000,
+        },
+    ),
+)

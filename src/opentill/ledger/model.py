@@ -1,0 +1,134 @@
+"""What a movement, an entry and a balance are; and the shapes on the wire."""
+
+from typing import Literal, Self
+
+import msgspec
+
+from opentill.core import money
+from opentill.ledger.postings import BY_MOVE, Account, Cause, Type
+
+
+class Movement(msgspec.Struct, frozen=True):
+    """One posting to make: a positive amount of minor units, and what caused it."""
+
+    type: Type
+    source: Account
+    target: Account
+    amount_minor: int
+    cause_type: Cause
+    cause_id: str
+    description: str
+
+    @property
+    def shown_minor(self) -> int:
+        """The amount with the sign that the merchant sees."""
+        return BY_MOVE[self.type, self.source, self.target].shown * self.amount_minor
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A posting as it stands in the books, with the merchant's balances after it."""
+
+    merchant_id: str
+    currency: str
+    number: int
+    id: str
+    type: Type
+    from_account: Account
+    to_account: Account
+    amount_minor: int
+    shown_minor: int
+    pending_after: int
+    available_after: int
+    frozen_after: int
+    reserve_after: int
+    source_type: str
+    source_id: str
+    description: str
+    created_at: int
+
+
+class Balance(msgspec.Struct, frozen=True, kw_only=True):
+    """All accounts of one merchant in one currency, in minor units."""
+
+    merchant_id: str
+    currency: str
+    pending: int
+    available: int
+    frozen: int
+    reserve: int
+    gateway: int
+    bank: int
+    platform: int
+    entries: int
+    last_at: int
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """A rule of the ledger that does not hold somewhere."""
+
+    rule: str
+    merchant_id: str
+    subject: str
+    detail: str
+
+
+class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A balance transaction on the wire (spec §2.7)."""
+
+    id: str
+    type: Type
+    amount: str
+    currency: str
+    available_after: str
+    pending_after: str
+    frozen_after: str
+    source_type: str
+    source_id: str
+    description: str
+    created_at: int
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        """Show an entry; frozen funds are shown together with the rolling reserve."""
+        currency = entry.currency
+        return cls(
+            id=entry.id,
+            type=entry.type,
+            amount=money.show(entry.shown_minor, currency),
+            currency=currency,
+            available_after=money.show(entry.available_after, currency),
+            pending_after=money.show(entry.pending_after, currency),
+            frozen_after=money.show(entry.frozen_after + entry.reserve_after, currency),
+            source_type=entry.source_type,
+            source_id=entry.source_id,
+            description=entry.description,
+            created_at=entry.created_at,
+        )
+
+
+class BalanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A balance on the wire (product decisions §3)."""
+
+    available: str
+    pending: str
+    frozen: str
+    currency: str
+    updated_at: int | None
+
+    @classmethod
+    def of(cls, balance: Balance | None, currency: str) -> Self:
+        """Show a balance, or the empty one of a merchant without movements."""
+        if balance is None:
+            return cls(
+                available="0.00", pending="0.00", frozen="0.00", currency=currency, updated_at=None
+            )
+        return cls(
+            available=money.show(balance.available, currency),
+            pending=money.show(balance.pending, currency),
+            frozen=money.show(balance.frozen + balance.reserve, currency),
+            currency=currency,
+            updated_at=balance.last_at,
+        )
+
+
+Held = Literal["pending", "available"]

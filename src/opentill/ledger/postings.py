@@ -1,0 +1,81 @@
+"""The table of postings (product decisions §5). What is not in it cannot be posted.
+
+A posting moves one positive amount from one account to another, so the books balance by
+construction. ``shown`` is the sign under which the merchant sees it.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+Account = Literal["pending", "available", "frozen", "reserve", "gateway", "bank", "platform"]
+Type = Literal[
+    "PAYMENT",
+    "SETTLEMENT",
+    "PAYOUT",
+    "FREEZE",
+    "UNFREEZE",
+    "CHARGEBACK",
+    "CHARGEBACK_FEE",
+    "CHARGEBACK_RECOVERY",
+    "ROLLING_RESERVE_RECOVERY",
+    "ROLLING_RESERVE",
+    "ROLLING_RESERVE_RELEASE",
+    "ROLLING_RESERVE_OFFSET",
+    "ADMIN_RECHARGE",
+    "REFUND",
+    "FEE",
+    "BALANCE_CORRECTION",
+]
+Cause = Literal["order", "refund", "dispute", "payout", "operator"]
+
+ACCOUNTS: Final[tuple[Account, ...]] = (
+    "pending",
+    "available",
+    "frozen",
+    "reserve",
+    "gateway",
+    "bank",
+    "platform",
+)
+
+
+class Posting(msgspec.Struct, frozen=True):
+    """One allowed movement, and the sign (+1 or -1) that the merchant sees."""
+
+    type: Type
+    source: Account
+    target: Account
+    shown: Literal[1, -1]
+
+
+POSTINGS: Final = (
+    #       type                        source       target       shown
+    Posting("PAYMENT", "gateway", "pending", +1),
+    Posting("FEE", "pending", "platform", -1),
+    Posting("FEE", "available", "platform", -1),
+    Posting("SETTLEMENT", "pending", "available", +1),
+    Posting("PAYOUT", "available", "bank", -1),
+    Posting("PAYOUT", "bank", "available", +1),
+    Posting("FREEZE", "available", "frozen", -1),
+    Posting("FREEZE", "pending", "frozen", -1),
+    Posting("UNFREEZE", "frozen", "available", +1),
+    Posting("UNFREEZE", "frozen", "pending", +1),
+    Posting("REFUND", "frozen", "gateway", -1),
+    Posting("CHARGEBACK", "available", "gateway", -1),
+    Posting("CHARGEBACK", "pending", "gateway", -1),
+    Posting("CHARGEBACK_FEE", "available", "platform", -1),
+    Posting("CHARGEBACK_FEE", "pending", "platform", -1),
+    Posting("CHARGEBACK_RECOVERY", "gateway", "available", +1),
+    Posting("ROLLING_RESERVE", "available", "reserve", -1),
+    Posting("ROLLING_RESERVE_RELEASE", "reserve", "available", +1),
+    Posting("ROLLING_RESERVE_OFFSET", "reserve", "available", +1),
+    Posting("ROLLING_RESERVE_RECOVERY", "available", "reserve", -1),
+    Posting("ADMIN_RECHARGE", "bank", "available", +1),
+    Posting("BALANCE_CORRECTION", "available", "platform", -1),
+    Posting("BALANCE_CORRECTION", "platform", "available", +1),
+    Posting("BALANCE_CORRECTION", "pending", "platform", -1),
+    Posting("BALANCE_CORRECTION", "platform", "pending", +1),
+)
+
+BY_MOVE: Final = {(posting.type, posting.source, posting.target): posting for posting in POSTINGS}

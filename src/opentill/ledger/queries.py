@@ -1,0 +1,167 @@
+"""All SQL about entries and balances."""
+
+from opentill.core.db import Query, Value
+from opentill.ledger.model import Balance, Entry, Violation
+
+# Post a list of movements in one statement: the balance row's lock orders all entries of a merchant
+# and currency; running balances are window sums over the movements.
+# An entry's id is made of its time, its number and random characters, so that entries of the same
+# millisecond sort in the order of their numbers too.
+# $1 merchant, $2 currency, $3 now, then arrays: $4 random characters, $5 types, $6 sources, $7 targets,
+# $8 amounts, $9 shown amounts, $10 cause types, $11 cause ids, $12 descriptions.
+POST = Query(
+    Balance,
+    """
+    with move as (
+        select m.*,
+            (case target when 'pending' then amount else 0 end
+             - case source when 'pending' then amount else 0 end) as pending,
+            (case target when 'available' then amount else 0 end
+             - case source when 'available' then amount else 0 end) as available,
+            (case target when 'frozen' then amount else 0 end
+             - case source when 'frozen' then amount else 0 end) as frozen,
+            (case target when 'reserve' then amount else 0 end
+             - case source when 'reserve' then amount else 0 end) as reserve,
+            (case target when 'gateway' then amount else 0 end
+             - case source when 'gateway' then amount else 0 end) as gateway,
+            (case target when 'bank' then amount else 0 end
+             - case source when 'bank' then amount else 0 end) as bank,
+            (case target when 'platform' then amount else 0 end
+             - case source when 'platform' then amount else 0 end) as platform
+        from unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[],
+                    $10::text[], $11::text[], $12::text[]) with ordinality
+            as m (random, type, source, target, amount, shown, cause_type, cause_id, description, n)
+    ), after as (
+        insert into balances as b (merchant_id, currency, pending, available, frozen, reserve,
+            gateway, bank, platform, entries, last_at)
+        select $1, $2, sum(pending), sum(available), sum(frozen), sum(reserve), sum(gateway),
+            sum(bank), sum(platform), count(*), $3::bigint
+        from move
+        on conflict (merchant_id, currency) do update set
+            pending = b.pending + excluded.pending,
+            available = b.available + excluded.available,
+            frozen = b.frozen + excluded.frozen,
+            reserve = b.reserve + excluded.reserve,
+            gateway = b.gateway + excluded.gateway,
+            bank = b.bank + excluded.bank,
+            platform = b.platform + excluded.platform,
+            entries = b.entries + excluded.entries,
+            last_at = greatest(b.last_at, excluded.last_at)
+        returning b.*
+    ), written as (
+        insert into entries (merchant_id, currency, number, id, type, from_account, to_account,
+            amount_minor, shown_minor, pending_after, available_after, frozen_after, reserve_after,
+            source_type, source_id, description, created_at)
+        select $1, $2, a.entries - (select count(*) from move) + m.n,
+            'txn_' || lpad(to_hex(a.last_at), 12, '0')
+                || lpad(to_hex(a.entries - (select count(*) from move) + m.n), 10, '0') || m.random,
+            m.type, m.source, m.target, m.amount, m.shown,
+            a.pending - coalesce(sum(m.pending) over later, 0),
+            a.available - coalesce(sum(m.available) over later, 0),
+            a.frozen - coalesce(sum(m.frozen) over later, 0),
+            a.reserve - coalesce(sum(m.reserve) over later, 0),
+            m.cause_type, m.cause_id, m.description, a.last_at
+        from move m cross join after a
+        window later as (order by m.n desc rows between unbounded preceding and 1 preceding)
+    )
+    select * from after
+    """,
+)
+BALANCE = Query(Balance, "select * from balances where merchant_id = $1 and currency = $2")
+LIST = Query(
+    Entry,
+    """
+    select * from entries where merchant_id = $1
+    order by created_at desc, id desc limit $2 offset $3
+    """,
+)
+LIST_BY_TYPE = Query(
+    Entry,
+    """
+    select * from entries where merchant_id = $1 and type = $4
+    order by created_at desc, id desc limit $2 offset $3
+    """,
+)
+COUNT = Value(int, "select count(*) from entries where merchant_id = $1")
+COUNT_BY_TYPE = Value(int, "select count(*) from entries where merchant_id = $1 and type = $2")
+CURRENCY = Value(str, "select settlement_currency from merchants where id = $1")
+ENTRIES = Value(int, "select count(*) from entries")
+
+# What `opentill ledger check` looks for; each returns the places where its rule does not hold.
+_SIGNED = """
+    (case e.to_account when '{0}' then e.amount_minor else 0 end
+     - case e.from_account when '{0}' then e.amount_minor else 0 end)
+"""
+
+
+def _running(account: str) -> str:
+    return (
+        f"{account}_after <> lag({account}_after, 1, 0) over following + "
+        + _SIGNED.format(account).strip()
+    )
+
+
+RULES = (
+    Query(
+        Violation,
+        f"""
+        select 'each balance after is the one before plus this entry, numbered 1, 2, 3 …' as rule,
+            merchant_id, id as subject, 'entry ' || number || ' of ' || currency as detail
+        from (
+            select e.merchant_id, e.id, e.number, e.currency,
+                ({_running("pending")}) or ({_running("available")}) or ({_running("frozen")})
+                or ({_running("reserve")}) or number <> lag(number, 1, 0::bigint) over following + 1
+                or created_at < lag(created_at, 1, 0::bigint) over following as wrong
+            from entries e
+            window following as (partition by merchant_id, currency order by number)
+        ) as checked where wrong
+        """,  # noqa: S608 - the account names are constants of ours
+    ),
+    Query(
+        Violation,
+        """
+        select 'the balance equals the sum of its entries' as rule, b.merchant_id,
+            b.currency as subject, 'the balance row and its entries differ' as detail
+        from balances b left join (
+            select merchant_id, currency, count(*) as entries, max(created_at) as last_at,
+                sum(case to_account when 'pending' then amount_minor else 0 end
+                    - case from_account when 'pending' then amount_minor else 0 end) as pending,
+                sum(case to_account when 'available' then amount_minor else 0 end
+                    - case from_account when 'available' then amount_minor else 0 end) as available,
+                sum(case to_account when 'frozen' then amount_minor else 0 end
+                    - case from_account when 'frozen' then amount_minor else 0 end) as frozen,
+                sum(case to_account when 'reserve' then amount_minor else 0 end
+                    - case from_account when 'reserve' then amount_minor else 0 end) as reserve,
+                sum(case to_account when 'gateway' then amount_minor else 0 end
+                    - case from_account when 'gateway' then amount_minor else 0 end) as gateway,
+                sum(case to_account when 'bank' then amount_minor else 0 end
+                    - case from_account when 'bank' then amount_minor else 0 end) as bank,
+                sum(case to_account when 'platform' then amount_minor else 0 end
+                    - case from_account when 'platform' then amount_minor else 0 end) as platform
+            from entries group by merchant_id, currency
+        ) e using (merchant_id, currency)
+        where (b.entries, b.last_at, b.pending, b.available, b.frozen, b.reserve, b.gateway,
+               b.bank, b.platform)
+            is distinct from (e.entries, e.last_at, e.pending, e.available, e.frozen, e.reserve,
+               e.gateway, e.bank, e.platform)
+        """,
+    ),
+    Query(
+        Violation,
+        """
+        select 'the sum over all accounts is zero' as rule, merchant_id, currency as subject,
+            'the accounts do not add up' as detail
+        from balances
+        where pending + available + frozen + reserve + gateway + bank + platform <> 0
+        """,
+    ),
+    Query(
+        Violation,
+        """
+        select 'entries have a balance row' as rule, e.merchant_id, e.currency as subject,
+            'entries without a balance' as detail
+        from entries e left join balances b using (merchant_id, currency)
+        where b.merchant_id is null group by e.merchant_id, e.currency
+        """,
+    ),
+)

@@ -1,0 +1,80 @@
+"""Posting to the ledger, and checking it."""
+
+import secrets
+from typing import Final
+
+from opentill.core.db import Tx, Value
+from opentill.ledger import queries
+from opentill.ledger.model import Balance, Movement, Violation
+from opentill.ledger.postings import POSTINGS
+
+_UNKNOWN_MOVES: Final = Value(
+    int,
+    """
+    select count(*) from entries e where not exists (
+        select from unnest($1::text[], $2::text[], $3::text[], $4::int[])
+            as p (type, source, target, shown)
+        where (p.type, p.source, p.target, p.shown * e.amount_minor)
+            = (e.type, e.from_account, e.to_account, e.shown_minor))
+    """,
+)
+
+
+async def post(
+    tx: Tx, merchant_id: str, currency: str, movements: list[Movement], now: int
+) -> Balance:
+    """Write movements, in their order, and return the balance after the last.
+
+    Takes the lock of the balance row, so it comes last in a transaction. Entry times are ``now``,
+    or the time of the entry before where that is later. Raises ValueError for a movement that is
+    not in the table or not positive: a defect of ours.
+    """
+    if not movements:
+        msg = "nothing to post"
+        raise ValueError(msg)
+    for movement in movements:
+        if movement.amount_minor <= 0:
+            msg = f"a posting moves a positive amount: {movement}"
+            raise ValueError(msg)
+    columns = zip(
+        *(
+            (
+                secrets.token_hex(4),
+                movement.type,
+                movement.source,
+                movement.target,
+                movement.amount_minor,
+                movement.shown_minor,
+                movement.cause_type,
+                movement.cause_id,
+                movement.description,
+            )
+            for movement in movements
+        ),
+        strict=True,
+    )
+    balance = await queries.POST.first(tx, merchant_id, currency, now, *map(list, columns))
+    if balance is None:
+        raise AssertionError  # an upsert always returns its row
+    return balance
+
+
+async def balance(tx: Tx, merchant_id: str, currency: str) -> Balance | None:
+    """Return a balance, None before the first movement."""
+    return await queries.BALANCE.first(tx, merchant_id, currency)
+
+
+async def check(tx: Tx) -> tuple[int, list[Violation]]:
+    """Check every rule of the ledger itself. Returns how many entries there are and what is wrong.
+
+    Meant to run in one repeatable-read transaction, so that it sees the books of one moment.
+    """
+    violations: list[Violation] = []
+    for rule in queries.RULES:
+        violations += await rule.all(tx)
+    table = [list(column) for column in zip(*((p.type, p.source, p.target, p.shown)
+             for p in POSTINGS), strict=True)]
+    if unknown := await _UNKNOWN_MOVES.get(tx, *table):
+        rule_text = "every entry is a movement of the table"
+        violations.append(Violation(rule_text, "", "entries", f"{unknown} are not"))
+    return await queries.ENTRIES.get(tx) or 0, violations

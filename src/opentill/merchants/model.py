@@ -1,0 +1,104 @@
+"""What a merchant and a key are."""
+
+import hashlib
+import re
+import secrets
+import zlib
+from decimal import Decimal
+from typing import Final, Literal
+
+import msgspec
+
+from opentill.core.settings import Environment
+
+FeePolicy = Literal["KEPT", "RETURNED"]
+
+PREFIXES: Final[dict[Environment, str]] = {"production": "svc_live_", "staging": "svc_stg_"}
+_BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_KEY: Final = re.compile(r"(svc_(?:live|stg)_)([0-9A-Za-z]{40})([0-9A-Za-z]{6})", re.ASCII)
+
+
+class Merchant(msgspec.Struct, frozen=True, kw_only=True):
+    """An account with keys, products, orders and one balance per settlement currency."""
+
+    id: str
+    name: str
+    settlement_currency: str
+    platform_fee_rate: Decimal
+    refund_fee_policy: FeePolicy
+    overdraft_minor: int  # how far refunds may take the balance below zero
+    settlement_delay_days: int
+    reserve_rate: Decimal
+    reserve_days: int
+    ip_allowlist: list[str]  # networks; empty: from everywhere
+    created_at: int
+    updated_at: int
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """An API key as it is kept: never the key itself."""
+
+    id: str
+    merchant_id: str
+    hint: str
+    environment: Environment
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+
+
+class NewKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key just made; ``key`` is shown this once."""
+
+    id: str
+    merchant_id: str
+    key: str
+    expires_at: int | None
+
+
+class Entered(msgspec.Struct, frozen=True, kw_only=True):
+    """What the one query at the door found."""
+
+    allowed: bool
+    merchant_id: str | None
+    environment: str | None
+    ip_allowlist: list[str] | None
+
+
+def _base62(number: int, length: int) -> str:
+    digits = ""
+    for _ in range(length):
+        number, digit = divmod(number, 62)
+        digits = _BASE62[digit] + digits
+    return digits
+
+
+def _checksum(prefix: str, secret: str) -> str:
+    return _base62(zlib.crc32((prefix + secret).encode()), 6)
+
+
+def make_key(environment: Environment) -> str:
+    """Make a key: prefix, 40 random base62 characters (238 bits), 6 of checksum (CRC-32)."""
+    prefix = PREFIXES[environment]
+    secret = "".join(secrets.choice(_BASE62) for _ in range(40))
+    return prefix + secret + _checksum(prefix, secret)
+
+
+def is_key(text: str, environment: Environment) -> bool:
+    """Tell whether a text can be a key of this environment, without asking the database."""
+    found = _KEY.fullmatch(text)
+    return (
+        found is not None
+        and found[1] == PREFIXES[environment]
+        and _checksum(found[1], found[2]) == found[3]
+    )
+
+
+def digest(key: str) -> bytes:
+    """Return what is kept of a key. A key is random, so a plain SHA-256 cannot be reversed."""
+    return hashlib.sha256(key.encode()).digest()
+
+
+def hint(key: str) -> str:
+    """Return the prefix and the last four characters, enough to tell a merchant's keys apart."""
+    return f"{key[: key.rindex('_') + 1]}…{key[-4:]}"

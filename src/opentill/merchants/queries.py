@@ -1,0 +1,81 @@
+"""All SQL about merchants and keys."""
+
+from opentill.core.db import Command, Query, Value
+from opentill.core.limits import HIT_SQL
+from opentill.merchants.model import Entered, Key, Merchant
+
+_KEY_COLUMNS = "id, merchant_id, hint, environment, created_at, expires_at, revoked_at"
+
+INSERT = Command(
+    """
+    insert into merchants (id, name, settlement_currency, platform_fee_rate, refund_fee_policy,
+        overdraft_minor, settlement_delay_days, reserve_rate, reserve_days, ip_allowlist,
+        created_at, updated_at)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11)
+    """,
+)
+BY_ID = Query(Merchant, "select * from merchants where id = $1")
+LOCKED = Query(Merchant, "select * from merchants where id = $1 for update")
+ALL = Query(Merchant, "select * from merchants order by id")
+UPDATE = Command(
+    """
+    update merchants set name = $2, platform_fee_rate = $3, refund_fee_policy = $4,
+        overdraft_minor = $5, settlement_delay_days = $6, reserve_rate = $7, reserve_days = $8,
+        ip_allowlist = $9, updated_at = $10
+    where id = $1
+    """,
+)
+INSERT_KEY = Command(
+    """
+    insert into api_keys (id, merchant_id, key_sha256, hint, environment, created_at, expires_at)
+    values ($1, $2, $3, $4, $5, $6, $7)
+    """,
+)
+KEYS = Query(
+    Key,
+    f"select {_KEY_COLUMNS} from api_keys where merchant_id = $1 order by created_at, id",  # noqa: S608
+)
+REVOKE_KEY = Query(
+    Key,
+    f"""
+    update api_keys set revoked_at = $2 where id = $1 and revoked_at is null
+    returning {_KEY_COLUMNS}
+    """,
+)
+INSERT_RATE = Command(
+    """
+    insert into rates (base, quote, valid_from, rate) values ($1, $2, $3, $4)
+    on conflict (base, quote, valid_from) do update set rate = excluded.rate
+    """,
+)
+INSERT_AUDIT = Command(
+    """
+    insert into audit_log (id, at, who, action, merchant_id, subject, reason)
+    values ($1, $2, $3, $4, $5, $6, $7)
+    """,
+)
+
+# One statement at the door: count the request against its address and find the caller.
+# $1 scope, $2 address, $3 limit, $4 now, $5 SHA-256 of the key.
+_CALLER_SQL = """
+    select k.merchant_id, k.environment, m.ip_allowlist
+    from api_keys k join merchants m on m.id = k.merchant_id
+    where k.key_sha256 = $5 and k.revoked_at is null and (k.expires_at is null or k.expires_at > $4)
+"""
+ENTER_LIMITED = Query(
+    Entered,
+    f"""
+    with hit as ({HIT_SQL}), caller as ({_CALLER_SQL})
+    select exists (select from hit) as allowed, caller.*
+    from (select) as always left join caller on true
+    """,
+)
+ENTER = Query(
+    Entered,
+    """
+    select true as allowed, k.merchant_id, k.environment, m.ip_allowlist
+    from api_keys k join merchants m on m.id = k.merchant_id
+    where k.key_sha256 = $1 and k.revoked_at is null and (k.expires_at is null or k.expires_at > $2)
+    """,
+)
+EXISTS = Value(bool, "select exists (select from merchants where id = $1)")

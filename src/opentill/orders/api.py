@@ -1,0 +1,156 @@
+"""``/v1/orders`` (spec §4.8 to §4.10)."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid
+from opentill.core.http import Call, Download, Nothing, Operation
+from opentill.core.paging import Listing, Millis, Page, Size, listing
+from opentill.orders import export, queries, service
+from opentill.orders.model import Order, OrderDetail, OrderOut, Status
+
+_FOREVER: Final = 2**62
+_STATUS_TEXT: Final = "an order status such as PENDING, PAID or REFUNDED"
+
+
+class ListQuery(msgspec.Struct, frozen=True, rename="camel"):
+    """Which orders to list; times are inclusive."""
+
+    page: Page = 1
+    size: Size = 20
+    status: Annotated[Status, Meta(description=_STATUS_TEXT)] | None = None
+    product_id: Annotated[str, Meta(description="the id of one of your products")] | None = None
+    start_date: Millis | None = None
+    end_date: Millis | None = None
+
+
+class ExportQuery(msgspec.Struct, frozen=True, rename="camel"):
+    """Which orders to export; times are inclusive."""
+
+    start_date: Millis | None = None
+    end_date: Millis | None = None
+
+
+def _range(query: ListQuery | ExportQuery) -> tuple[int, int]:
+    start = 0 if query.start_date is None else query.start_date
+    end = _FOREVER if query.end_date is None else query.end_date
+    if start > end:
+        raise Invalid("endDate", "endDate must not be before startDate")
+    return start, end
+
+
+async def _page(tx: Tx, merchant_id: str, query: ListQuery) -> tuple[list[Order], int | None]:
+    start, end = _range(query)
+    page = (merchant_id, query.size, (query.page - 1) * query.size, start, end)
+    which = (merchant_id, start, end)
+    if query.product_id is not None:
+        if not await queries.HAS_PRODUCT.get(tx, merchant_id, query.product_id):
+            raise Invalid("productId", "productId must be the id of one of your products")
+        orders = await queries.LIST_BY_PRODUCT.all(tx, *page, query.product_id, query.status)
+        total = await queries.COUNT_BY_PRODUCT.get(tx, *which, query.product_id, query.status)
+    elif query.status is not None:
+        orders = await queries.LIST_BY_STATUS.all(tx, *page, query.status)
+        total = await queries.COUNT_BY_STATUS.get(tx, *which, query.status)
+    else:
+        orders = await queries.LIST.all(tx, *page)
+        total = await queries.COUNT.get(tx, *which)
+    return orders, total
+
+
+async def list_orders(call: Call[ListQuery, Nothing]) -> Listing[OrderOut]:
+    """List orders, newest first."""
+    async with call.app.db.connection() as tx:
+        orders, total = await _page(tx, call.merchant_id, call.query)
+    shown = [OrderOut.of(order) for order in orders]
+    return listing(shown, call.query.page, call.query.size, total or 0)
+
+
+async def read(call: Call[Nothing, Nothing]) -> OrderDetail:
+    """Return an order with everything."""
+    async with call.app.db.connection() as tx:
+        return OrderDetail.of(await service.find(tx, call.merchant_id, call.path["id"]))
+
+
+async def export_orders(call: Call[ExportQuery, Nothing]) -> Download:
+    """Export orders as CSV, oldest first."""
+    start, end = _range(call.query)
+    return Download(
+        content_type="text/csv; charset=utf-8",
+        filename=export.filename(call.query.start_date, call.query.end_date),
+        chunks=export.chunks(call.app.db, call.merchant_id, start, end),
+    )
+
+
+_ORDER: Final[dict[str, Any]] = {
+    "id": "order_01m7y0m0jzefzv5n8efcf1hqw2",
+    "checkoutSessionId": "cs_rqdceb7m99yhnfshefk9760251e2xjd2",
+    "productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1",
+    "customerEmail": "ada@example.com",
+    "customerName": None,
+    "amount": "9.99",
+    "currency": "USD",
+    "platformFeeRate": "0.04",
+    "platformFee": "0.40",
+    "netAmount": "9.59",
+    "settledAmount": "9.59",
+    "settledCurrency": "USD",
+    "exchangeRate": "1",
+    "hkdExchangeRate": None,
+    "paymentMethod": "CREDIT_CARD",
+    "status": "PAID",
+    "paidAt": 1736932560000,
+    "settledAt": None,
+    "metadata": {"cart": "42"},
+    "createdAt": 1736932500000,
+}
+_DETAIL: Final[dict[str, Any]] = {
+    **_ORDER,
+    "baseAmount": "9.99",
+    "payableAmount": "9.99",
+    "refundStatus": "NONE",
+    "refundedAmount": "0",
+    "payerIp": "203.0.113.7",
+    "updatedAt": 1736932560000,
+    "rollingReserveRate": "0",
+    "rollingReserveAmount": "0.00",
+    "rollingReserveStatus": "NONE",
+    "rollingReserveReleaseAt": None,
+}
+
+operations: Final = (
+    Operation(
+        method="GET",
+        path="/v1/orders",
+        tag="Orders",
+        summary="List orders",
+        query=ListQuery,
+        answer=Listing[OrderOut],
+        read=list_orders,
+        answer_example={
+            "items": [_ORDER],
+            "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
+        },
+    ),
+    Operation(
+        method="GET",
+        path="/v1/orders/export",
+        tag="Orders",
+        summary="Export orders as CSV",
+        description="UTF-8 CSV (RFC 4180) with a header row, oldest order first.",
+        query=ExportQuery,
+        answer=Download,
+        read=export_orders,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/orders/{id}",
+        tag="Orders",
+        summary="Read an order",
+        answer=OrderDetail,
+        read=read,
+        answer_example=_DETAIL,
+    ),
+)

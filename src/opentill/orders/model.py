@@ -1,0 +1,288 @@
+"""What an order and an attempt are, the table of an order's steps, and the shapes on the wire."""
+
+from decimal import Decimal
+from typing import Annotated, Any, Final, Literal, Self, get_args
+
+import msgspec
+from msgspec import Meta
+
+from opentill.core import money
+from opentill.gateways.model import Method
+from opentill.ledger import Movement
+from opentill.ledger import Type as PostingType
+
+Status = Literal[
+    "CREATING",
+    "PENDING",
+    "PAID",
+    "SETTLED",
+    "REFUNDED",
+    "DISPUTED",
+    "CHARGEBACK",
+    "FAILED",
+    "CLOSED",
+    "REVOKED",
+]
+SessionStatus = Literal["OPEN", "COMPLETE", "EXPIRED"]
+Source = Literal["API", "EPAY"]
+RefundState = Literal["NONE", "PARTIAL", "FULL"]
+ReserveStatus = Literal["NONE", "HELD", "OFFSET", "RELEASED"]
+AttemptStatus = Literal[
+    "SUBMITTED",
+    "ACTION_REQUIRED",
+    "PENDING",
+    "SUCCEEDED",
+    "DECLINED",
+    "REFUSED",
+    "VOIDED",
+    "DUPLICATE",
+    "GIVEN_BACK",
+]
+Event = Literal[
+    "submitted",
+    "accepted",
+    "declined",
+    "refused",
+    "confirmed",
+    "voided",
+    "expired",
+    "refunded_in_full",
+]
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
+EVENTS: Final[tuple[Event, ...]] = get_args(Event)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One allowed step of an order; ``session`` is what an open session becomes by it."""
+
+    source: Status
+    event: Event
+    target: Status
+    postings: tuple[PostingType, ...] = ()
+    session: SessionStatus | None = None
+
+
+_RECEIVED: Final = ("PAYMENT", "FEE")
+
+# Product decisions §4. What is not in this table cannot happen.
+STEPS: Final = (
+    #    source      event               target      postings   session
+    Step("PENDING", "submitted", "CREATING"),
+    Step("CREATING", "accepted", "PENDING"),
+    Step("CREATING", "declined", "PENDING"),
+    Step("CREATING", "refused", "FAILED", session="EXPIRED"),
+    Step("PENDING", "refused", "FAILED", session="EXPIRED"),
+    Step("CREATING", "confirmed", "PAID", _RECEIVED, session="COMPLETE"),
+    Step("PENDING", "confirmed", "PAID", _RECEIVED, session="COMPLETE"),
+    Step("CREATING", "voided", "REVOKED", session="EXPIRED"),
+    Step("PENDING", "voided", "REVOKED", session="EXPIRED"),
+    Step("PENDING", "expired", "CLOSED", session="EXPIRED"),
+    Step("CLOSED", "confirmed", "PAID", _RECEIVED),
+    Step("FAILED", "confirmed", "PAID", _RECEIVED),
+    Step("PAID", "refunded_in_full", "REFUNDED"),
+    Step("SETTLED", "refunded_in_full", "REFUNDED"),
+)
+BY_EVENT: Final = {(step.source, step.event): step for step in STEPS}
+
+# What an attempt may become by what its gateway says, wherever that was heard: in the answer, a
+# callback or when asked. Money received counts from everywhere; everything else only as long as
+# nothing is decided, so that late and repeated news change nothing.
+UNDECIDED: Final[tuple[AttemptStatus, ...]] = ("SUBMITTED", "ACTION_REQUIRED", "PENDING")
+FINAL: Final[tuple[AttemptStatus, ...]] = ("SUCCEEDED", "DUPLICATE", "GIVEN_BACK")
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """An order as it is kept; amounts in minor units."""
+
+    merchant_id: str
+    id: str
+    checkout_id: str
+    product_id: str
+    product_name: str
+    product_description: str
+    product_image: str | None
+    source: Source
+    status: Status
+    steps: int
+    currency: str
+    amount_minor: int
+    platform_fee_rate: Decimal
+    platform_fee_minor: int
+    settled_currency: str
+    exchange_rate: Decimal
+    usd_exchange_rate: Decimal
+    hkd_exchange_rate: Decimal | None
+    gross_settled_minor: int
+    net_settled_minor: int
+    refund_fee_policy: Literal["KEPT", "RETURNED"]
+    payment_method: Method | None
+    paid_attempt_id: str | None
+    customer_email: str
+    customer_name: str | None
+    payer_ip: str
+    paid_at: int | None
+    settled_at: int | None
+    refunded_minor: int
+    refund_held_minor: int
+    refund_debit_minor: int
+    reserve_rate: Decimal
+    reserve_minor: int
+    reserve_status: ReserveStatus
+    reserve_release_at: int | None
+    metadata: str
+    created_at: int
+    updated_at: int
+
+    @property
+    def refund_status(self) -> RefundState:
+        """How much of the order is given back, counting refunds that succeeded."""
+        if not self.refunded_minor:
+            return "NONE"
+        return "FULL" if self.refunded_minor == self.amount_minor else "PARTIAL"
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One try to pay an order through one gateway with one payment method."""
+
+    merchant_id: str
+    id: str
+    order_id: str
+    gateway: str
+    method: Method
+    status: AttemptStatus
+    amount_minor: int
+    currency: str
+    provider_ref: str
+    action_url: str
+    qr_text: str
+    reason: str
+    locale: str
+    payer_ip: str
+    check_at: int | None
+    checks: int
+    created_at: int
+    updated_at: int
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of an order's history."""
+
+    number: int
+    at: int
+    event: str
+    from_status: Status | None
+    to_status: Status
+    cause: str
+
+
+def movements(order: Order, step: Step) -> list[Movement]:
+    """Return what a step of this order posts; the fee only where there is one."""
+    amounts = {
+        "PAYMENT": ("gateway", "pending", order.gross_settled_minor, "Payment received"),
+        "FEE": (
+            "pending",
+            "platform",
+            order.gross_settled_minor - order.net_settled_minor,
+            "Platform fee",
+        ),
+    }
+    made: list[Movement] = []
+    for kind in step.postings:
+        source, target, amount, text = amounts[kind]
+        if amount:
+            made.append(Movement(kind, source, target, amount, "order", order.id, text))  # type: ignore[arg-type]
+    return made
+
+
+Metadata = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
+
+
+class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An order in a list (spec §2.5)."""
+
+    id: str
+    checkout_session_id: str
+    product_id: str
+    customer_email: str
+    customer_name: str | None
+    amount: str
+    currency: str
+    platform_fee_rate: str
+    platform_fee: str
+    net_amount: str
+    settled_amount: str
+    settled_currency: str
+    exchange_rate: str
+    hkd_exchange_rate: str | None
+    payment_method: Method | None
+    status: Status
+    paid_at: int | None
+    settled_at: int | None
+    metadata: Metadata
+    created_at: int
+
+    @classmethod
+    def of(cls, order: Order) -> Self:
+        """Show an order as a list does."""
+        return cls(**_listed(order))
+
+
+class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
+    """A single order (spec §2.5, second table)."""
+
+    base_amount: str
+    payable_amount: str
+    refund_status: RefundState
+    refunded_amount: str
+    payer_ip: str
+    updated_at: int
+    rolling_reserve_rate: str
+    rolling_reserve_amount: str
+    rolling_reserve_status: ReserveStatus
+    rolling_reserve_release_at: int | None
+
+    @classmethod
+    def of(cls, order: Order) -> Self:
+        """Show an order with everything."""
+        amount = money.show(order.amount_minor, order.currency)
+        refunded = order.refunded_minor
+        return cls(
+            **_listed(order),
+            base_amount=amount,
+            payable_amount=amount,
+            refund_status=order.refund_status,
+            refunded_amount=money.show(refunded, order.currency) if refunded else "0",
+            payer_ip=order.payer_ip,
+            updated_at=order.updated_at,
+            rolling_reserve_rate=money.rate_text(order.reserve_rate),
+            rolling_reserve_amount=money.show(order.reserve_minor, order.settled_currency),
+            rolling_reserve_status=order.reserve_status,
+            rolling_reserve_release_at=order.reserve_release_at,
+        )
+
+
+def _listed(order: Order) -> dict[str, Any]:
+    hkd = order.hkd_exchange_rate
+    net = order.amount_minor - order.platform_fee_minor
+    return {
+        "id": order.id,
+        "checkout_session_id": order.checkout_id,
+        "product_id": order.product_id,
+        "customer_email": order.customer_email,
+        "customer_name": order.customer_name,
+        "amount": money.show(order.amount_minor, order.currency),
+        "currency": order.currency,
+        "platform_fee_rate": money.rate_text(order.platform_fee_rate),
+        "platform_fee": money.show(order.platform_fee_minor, order.currency),
+        "net_amount": money.show(net, order.currency),
+        "settled_amount": money.show(order.net_settled_minor, order.settled_currency),
+        "settled_currency": order.settled_currency,
+        "exchange_rate": money.rate_text(order.exchange_rate),
+        "hkd_exchange_rate": None if hkd is None else money.rate_text(hkd),
+        "payment_method": order.payment_method,
+        "status": order.status,
+        "paid_at": order.paid_at,
+        "settled_at": order.settled_at,
+        "metadata": msgspec.Raw(order.metadata.encode()),
+        "created_at": order.created_at,
+    }

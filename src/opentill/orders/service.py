@@ -1,0 +1,317 @@
+"""The life of an order: taking steps, and hearing what became of its attempts."""
+
+from typing import Any, Final
+
+import structlog
+
+from opentill import ledger
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.ids import new_id
+from opentill.gateways.model import Method, PaymentOutcome
+from opentill.orders import queries
+from opentill.orders.model import (
+    BY_EVENT,
+    FINAL,
+    UNDECIDED,
+    Attempt,
+    AttemptStatus,
+    Event,
+    Order,
+    movements,
+)
+
+_log: Final = structlog.get_logger()
+
+FIRST_CHECK_MS: Final = 15_000  # longer than any call to a gateway lasts
+ACTION_CHECK_MS: Final = 60_000
+PENDING_CHECK_MS: Final = 2_000
+
+
+async def find(tx: Tx, merchant_id: str, order_id: str) -> Order:
+    """Return an order. Raises NotFound."""
+    order = await queries.BY_ID.first(tx, merchant_id, order_id)
+    if order is None:
+        raise NotFound
+    return order
+
+
+async def last_attempt(tx: Tx, merchant_id: str, order_id: str) -> Attempt | None:
+    """Return the latest attempt to pay an order, None if nobody tried."""
+    return await queries.LAST_ATTEMPT.first(tx, merchant_id, order_id)
+
+
+async def find_attempt(tx: Tx, merchant_id: str, attempt_id: str) -> Attempt:
+    """Return an attempt. Raises NotFound."""
+    attempt = await queries.ATTEMPT.first(tx, merchant_id, attempt_id)
+    if attempt is None:
+        raise NotFound
+    return attempt
+
+
+async def lock(tx: Tx, merchant_id: str, order_id: str) -> Order:
+    """Return an order and keep everyone else from changing it until the end of ``tx``."""
+    order = await queries.LOCKED.first(tx, merchant_id, order_id)
+    if order is None:
+        raise NotFound
+    return order
+
+
+async def step(  # noqa: PLR0913 - a step and what becomes known with it
+    tx: Tx,
+    order: Order,
+    event: Event,
+    cause: str,
+    now: int,
+    *,
+    method: Method | None = None,
+    attempt: Attempt | None = None,
+    email: str | None = None,
+    name: str | None = None,
+    payer_ip: str | None = None,
+) -> Order:
+    """Take a step of a locked order: new status, history, session, postings.
+
+    The one place that assigns an order's status. Raises Invalid on ``orderId`` for a step that is
+    not in the table.
+    """
+    row = BY_EVENT.get((order.status, event))
+    if row is None:
+        raise Invalid("orderId", f"an order that is {order.status} cannot be {event}")
+    paid = event == "confirmed"
+    moved = await queries.STEP.first(
+        tx,
+        order.merchant_id,
+        order.id,
+        row.source,
+        row.target,
+        now,
+        event,
+        cause,
+        row.session,
+        now if paid else None,
+        method,
+        attempt.id if paid and attempt else None,
+        email,
+        name,
+        payer_ip,
+    )
+    if moved is None:
+        raise AssertionError  # the row is locked and had the status
+    if posted := movements(order, row):
+        await ledger.post(tx, order.merchant_id, order.settled_currency, posted, now)
+    return moved
+
+
+async def note(tx: Tx, order: Order, event: str, cause: str, now: int) -> None:
+    """Write something that happened to an order, without a step, into its history."""
+    await queries.NOTE.run(tx, order.merchant_id, order.id, now, event, cause)
+
+
+async def merchant_of(tx: Tx, public_id: str) -> str:
+    """Return whose a session or attempt is. Raises NotFound."""
+    merchant_id = await queries.MERCHANT_OF.get(tx, public_id)
+    if merchant_id is None:
+        raise NotFound
+    return merchant_id
+
+
+async def start_attempt(  # noqa: PLR0913 - what an attempt is
+    tx: Tx,
+    order: Order,
+    *,
+    gateway: str,
+    method: Method,
+    email: str,
+    name: str | None,
+    locale: str,
+    payer_ip: str,
+    now: int,
+) -> Attempt:
+    """Write down that a gateway is about to be asked for an order's payment.
+
+    To be committed before the call: whatever happens then, the worker asks the gateway by the
+    attempt's id until it knows.
+    """
+    attempt = await queries.INSERT_ATTEMPT.first(
+        tx,
+        order.merchant_id,
+        new_id("att"),
+        order.id,
+        gateway,
+        method,
+        "SUBMITTED",
+        order.amount_minor,
+        order.currency,
+        locale,
+        payer_ip,
+        now + FIRST_CHECK_MS,
+        now,
+    )
+    if attempt is None:
+        raise AssertionError  # an insert always returns its row
+    cause = f"{attempt.id} by {method} through {gateway}"
+    await step(tx, order, "submitted", cause, now, email=email, name=name, payer_ip=payer_ip)
+    return attempt
+
+
+async def hear(
+    tx: Tx, merchant_id: str, attempt_id: str, outcome: PaymentOutcome, now: int
+) -> Attempt:
+    """Take in what a gateway says of an attempt, wherever it was heard and however often.
+
+    Raises NotFound for an attempt that is not there.
+    """
+    seen = await queries.ATTEMPT.first(tx, merchant_id, attempt_id)
+    if seen is None:
+        raise NotFound
+    order = await lock(tx, merchant_id, seen.order_id)
+    attempt = await queries.ATTEMPT.first(tx, merchant_id, attempt_id) or seen
+    match outcome.status:
+        case "SUCCEEDED":
+            return await _received(tx, order, attempt, outcome, now)
+        case "ACTION_REQUIRED":
+            return await _accepted(tx, order, attempt, outcome, "ACTION_REQUIRED", now)
+        case "PENDING":
+            return await _accepted(tx, order, attempt, outcome, "PENDING", now)
+        case "DECLINED" | "UNREACHABLE":
+            return await _ended(tx, order, attempt, outcome, "DECLINED", "declined", now)
+        case "NOT_FOUND" if attempt.status == "SUBMITTED":
+            return await _ended(tx, order, attempt, outcome, "DECLINED", "declined", now)
+        case "REFUSED":
+            return await _ended(tx, order, attempt, outcome, "REFUSED", "refused", now)
+        case "VOIDED":
+            return await _ended(tx, order, attempt, outcome, "VOIDED", "voided", now)
+        case _:  # UNKNOWN, or NOT_FOUND of what the gateway once knew: ask again
+            _log.warning("attempt unknown", attempt=attempt.id, reason=outcome.reason)
+            return attempt
+
+
+async def _write(
+    tx: Tx,
+    attempt: Attempt,
+    status: AttemptStatus,
+    outcome: PaymentOutcome,
+    check_at: int | None,
+    now: int,
+) -> Attempt:
+    written = await queries.UPDATE_ATTEMPT.first(
+        tx,
+        attempt.merchant_id,
+        attempt.id,
+        status,
+        outcome.provider_ref,
+        outcome.action_url,
+        outcome.qr_text,
+        outcome.reason,
+        check_at,
+        now,
+    )
+    return written or attempt
+
+
+async def _received(
+    tx: Tx, order: Order, attempt: Attempt, outcome: PaymentOutcome, now: int
+) -> Attempt:
+    """Money came in. It is never lost: it pays the order, or it is given back."""
+    if attempt.status in FINAL:
+        return attempt
+    amount = outcome.amount
+    if amount and (amount.minor, amount.currency) != (attempt.amount_minor, attempt.currency):
+        _log.error("amount differs", attempt=attempt.id, got=amount.text, currency=amount.currency)
+        if attempt.reason != "amount_differs":
+            cause = f"{attempt.id}: {amount.text} {amount.currency} instead of the amount due"
+            await note(tx, order, "amount_differs", cause, now)
+        differs = PaymentOutcome(status="UNKNOWN", reason="amount_differs")
+        return await _write(tx, attempt, attempt.status, differs, None, now)
+    cause = f"{attempt.id} confirmed by {attempt.gateway}"
+    if (order.status, "confirmed") in BY_EVENT:
+        paid = await _write(tx, attempt, "SUCCEEDED", outcome, None, now)
+        method = outcome.method or attempt.method
+        await step(
+            tx, order, "confirmed", cause, now,
+            method=method, attempt=attempt, payer_ip=attempt.payer_ip,
+        )  # fmt: skip
+        return paid
+    await note(tx, order, "duplicate_payment", f"{attempt.id} is given back", now)
+    return await _write(tx, attempt, "DUPLICATE", outcome, now, now)
+
+
+async def _accepted(
+    tx: Tx,
+    order: Order,
+    attempt: Attempt,
+    outcome: PaymentOutcome,
+    status: AttemptStatus,
+    now: int,
+) -> Attempt:
+    """The customer must act, or the answer comes later."""
+    stale = attempt.status == "PENDING" and status == "ACTION_REQUIRED"
+    if attempt.status not in UNDECIDED or stale or attempt.status == status:
+        return attempt
+    wait = ACTION_CHECK_MS if status == "ACTION_REQUIRED" else PENDING_CHECK_MS
+    written = await _write(tx, attempt, status, outcome, now + wait, now)
+    if attempt.status == "SUBMITTED" and order.status == "CREATING":
+        await step(tx, order, "accepted", attempt.id, now)
+    return written
+
+
+async def _ended(
+    tx: Tx,
+    order: Order,
+    attempt: Attempt,
+    outcome: PaymentOutcome,
+    status: AttemptStatus,
+    event: Event,
+    now: int,
+) -> Attempt:
+    """The attempt came to nothing: the customer may try again, or not."""
+    if attempt.status not in UNDECIDED:
+        return attempt
+    written = await _write(tx, attempt, status, outcome, None, now)
+    reason = outcome.reason or outcome.status.lower()
+    cause = f"{attempt.id}: {reason}"
+    # Another attempt may be on its way while this one ends: an order waits for the one submitted.
+    waits_for_other = order.status == "CREATING" and attempt.status != "SUBMITTED"
+    if (order.status, event) in BY_EVENT and not (waits_for_other and event == "declined"):
+        await step(tx, order, event, cause, now)
+    else:
+        await note(tx, order, event, cause, now)
+    return written
+
+
+async def given_back(tx: Tx, attempt: Attempt, outcome_ref: str, now: int) -> None:
+    """Write down that the gateway gave a duplicate payment back."""
+    order = await lock(tx, attempt.merchant_id, attempt.order_id)
+    current = await queries.ATTEMPT.first(tx, attempt.merchant_id, attempt.id)
+    if current is None or current.status != "DUPLICATE":
+        return
+    done = PaymentOutcome(status="SUCCEEDED")
+    await _write(tx, current, "GIVEN_BACK", done, None, now)
+    await note(tx, order, "payment_given_back", f"{attempt.id} {outcome_ref}".strip(), now)
+
+
+async def confirm_by_hand(
+    tx: Tx, merchant_id: str, order_id: str, who: str, reason: str, now: int
+) -> Order:
+    """Say as the operator that the money of an order arrived, for example by bank transfer."""
+    order = await lock(tx, merchant_id, order_id)
+    if (order.status, "confirmed") not in BY_EVENT:
+        raise Invalid("orderId", f"an order that is {order.status} cannot be confirmed")
+    values: tuple[Any, ...] = (
+        merchant_id, new_id("att"), order.id, "manual", "BANK_TRANSFER", "SUCCEEDED",
+        order.amount_minor, order.currency, "en", order.payer_ip, None, now,
+    )  # fmt: skip
+    attempt = await queries.INSERT_ATTEMPT.first(tx, *values)
+    cause = f"confirmed by {who}: {reason}"
+    return await step(
+        tx, order, "confirmed", cause, now, method="BANK_TRANSFER", attempt=attempt
+    )
+
+
+async def revoke_by_hand(
+    tx: Tx, merchant_id: str, order_id: str, who: str, reason: str, now: int
+) -> Order:
+    """Void an unpaid order as the operator: nobody can pay it any more."""
+    order = await lock(tx, merchant_id, order_id)
+    return await step(tx, order, "voided", f"revoked by {who}: {reason}", now)

@@ -1,0 +1,118 @@
+"""English sentences of the customer's pages."""
+
+from typing import Final
+
+SENTENCES: Final[dict[str, str]] = {
+    # frame
+    "languages": "Language",
+    "skip": "Skip to the main part",
+    "summary": "Your order",
+    "total": "Total",
+    "powered": "Powered by {name}",
+    "error_prefix": "Error: {title}",
+    # open
+    "open_title": "Pay {amount} to {merchant}",
+    "email": "E-mail",
+    "email_hint": "The receipt is made out to this address.",
+    "name": "Name",
+    "optional": "(optional)",
+    "method": "Payment method",
+    "about_item": "About this item",
+    "pay": "Pay {amount}",
+    "bank_note": "You confirm the payment on your bank’s or wallet’s own secure page. "
+    "Card numbers are never entered here.",
+    "cancel": "Cancel and go back to {merchant}",
+    "time_left": "You can pay for another {left}",
+    "until": "until {time}",
+    "no_methods": "No payment method is on offer for this currency at the moment. "
+    "Please contact {merchant}.",
+    # methods
+    "CREDIT_CARD": "Card",
+    "ALIPAY": "Alipay",
+    "WECHAT_PAY": "WeChat Pay",
+    "PAYNOW": "PayNow",
+    "CRYPTO": "Cryptocurrency",
+    "BANK_TRANSFER": "Bank transfer",
+    # errors of the form
+    "errors_title": "Please check your entries",
+    "error_email": "Enter an e-mail address such as name@example.com",
+    "error_name": "Enter a name of at most 200 characters, or leave it empty",
+    "error_method": "Choose one of the payment methods",
+    "error_form": "The payment could not be started. Please try once more.",
+    # unfinished attempt
+    "unfinished_title": "You have started a payment",
+    "unfinished_text": "It is not finished yet. Go on with it, or start again below.",
+    "unfinished_go": "Go on with the payment",
+    "unfinished_check": "I have paid already",
+    # to the bank
+    "continue_title": "On to your bank",
+    "continue_text": "You are being taken to {host} to confirm the payment of {amount}.",
+    "continue_go": "Continue to {host}",
+    "back_to_form": "Back to the payment form",
+    "qr_title": "Scan to pay",
+    "qr_text": "Open {method} on your phone and scan this code to pay {amount}.",
+    "qr_alt": "QR code to be scanned with {method}",
+    "qr_wait": "This page goes on by itself once you have paid.",
+    "transfer_title": "Make the transfer",
+    "transfer_text": "Transfer {amount} with these details. The order is complete when "
+    "the money has come in.",
+    # waiting
+    "waiting_title": "Waiting for the bank",
+    "waiting_text": "The bank has not confirmed your payment of {amount} yet. "
+    "This page checks by itself.",
+    "waiting_leave": "You may leave this page. The payment goes on, and you will not be "
+    "charged twice.",
+    "check_now": "Check now",
+    "hold": "Stay on this page",
+    "pause": "Stop checking automatically",
+    # paid
+    "paid_title": "Payment received",
+    "paid_text": "Thank you. {merchant} has been told about your payment.",
+    "paid_next": "You will be taken back to {merchant} in a few seconds.",
+    "paid_go": "Back to {merchant}",
+    "amount": "Amount",
+    "order": "Order",
+    "paid_at": "Paid",
+    "paid_with": "Paid with",
+    "receipt_for": "Receipt for",
+    "refunded_amount": "Refunded",
+    # other ends
+    "refunded_title": "Payment given back",
+    "refunded_text": "Your payment of {amount} has been given back. It can take some days "
+    "until your bank shows it.",
+    "expired_title": "This payment page has expired",
+    "expired_text": "Nothing has been charged. To pay, start again at {merchant}.",
+    "closed_title": "This payment is closed",
+    "closed_text": "It can no longer be paid. To pay, start again at {merchant}.",
+    "failed_title": "The payment was refused",
+    "failed_text": "Nothing has been charged. This order cannot be paid any more. "
+    "Please start again at {merchant}.",
+    "revoked_title": "The payment was taken back",
+    "revoked_text": "Nothing has been charged: the amount that was set aside is free again.",
+    "return_go": "Back to {merchant}",
+    # declined
+    "declined_title": "The payment did not go through",
+    "declined_again": "Nothing has been charged. You can try again below.",
+    "declined": "Your bank declined the payment. Try another card or method, or ask your bank.",
+    "insufficient_funds": "There is not enough money on the account or card.",
+    "expired_card": "The card has expired.",
+    "incorrect_cvc": "The security code of the card was wrong.",
+    "processing_error": "The bank could not process the payment just now.",
+    "authentication_failed": "The payment was not confirmed with the bank.",
+    "canceled": "The payment was cancelled.",
+    "invalid_card": "The card number was not accepted.",
+    "limit_exceeded": "The payment is over the limit of the card or account.",
+    "unavailable": "The bank could not be reached.",
+    # problems
+    "missing_title": "We cannot find this page",
+    "missing_text": "Please check that the address is complete, or go back to the shop "
+    "you came from.",
+    "refused_title": "This request cannot be answered",
+    "refused_text": "Please open the payment page again and start from there.",
+    "busy_title": "Too many requests",
+    "busy_text": "Please wait a moment, then try again.",
+    "unavailable_title": "We will be back in a moment",
+    "unavailable_text": "The payment page cannot be shown just now. "
+    "If you have just paid, your payment is safe. Please try again soon.",
+    "again": "Try again",
+}

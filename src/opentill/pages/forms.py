@@ -1,0 +1,90 @@
+"""The one form that customers send: read, kept from foreign sites, checked."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from opentill.core import inputs
+from opentill.core.errors import Invalid, PayloadTooLarge, Problem, UnsupportedMediaType
+from opentill.pages.model import Entries, Payment
+
+if TYPE_CHECKING:
+    from litestar.types import Receive
+
+_MAX_BODY: Final = 64 * 1024
+_MAX_FIELDS: Final = 20
+_MAX_NAME: Final = 200
+_UNPRINTABLE: Final = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\udfff]")
+
+
+class Foreign(Problem):
+    """A form that was sent by another site's page."""
+
+    status, code, message = 403, 40301, "Forbidden"
+
+
+def check_origin(headers: Mapping[bytes, bytes], public_url: str) -> None:
+    """Raise Foreign if a browser says that another site's page has sent the form.
+
+    Browsers that say nothing, and programs, may send it: the form acts on nothing but its address,
+    which is the secret, and on no cookie.
+    """
+    site = headers.get(b"sec-fetch-site")
+    if site is not None:
+        if site not in {b"same-origin", b"none"}:
+            raise Foreign
+        return
+    origin = headers.get(b"origin")
+    if origin is None:
+        return
+    sender = urlsplit(origin.decode("latin-1")).netloc.lower()
+    ours = {urlsplit(public_url).netloc.lower(), headers.get(b"host", b"").decode("latin-1").lower()}
+    if not sender or sender not in ours:
+        raise Foreign
+
+
+async def read(headers: Mapping[bytes, bytes], receive: "Receive") -> dict[str, str]:
+    """Read a form of at most 64 KiB; of a field that comes twice the first counts.
+
+    Raises PayloadTooLarge, UnsupportedMediaType, and Invalid for what is no form in UTF-8.
+    """
+    media_type = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+    if media_type != b"application/x-www-form-urlencoded":
+        raise UnsupportedMediaType
+    body = bytearray()
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Invalid("body", "the form must arrive whole")
+        body += message["body"]
+        if len(body) > _MAX_BODY:
+            raise PayloadTooLarge
+        more = message["more_body"]
+    try:
+        pairs = parse_qsl(
+            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS
+        )
+    except ValueError:
+        raise Invalid("body", "the form must be URL-encoded UTF-8") from None
+    return dict(reversed(pairs))
+
+
+def entries(form: Mapping[str, str]) -> Entries:
+    """Take the customer's entries out of a form, trimmed."""
+    return Entries(*(form.get(name, "").strip() for name in ("email", "name", "method")))
+
+
+def errors(typed: Entries, payment: Payment) -> dict[str, str]:
+    """Check entries: field → key of the sentence that says what would be accepted."""
+    found: dict[str, str] = {}
+    try:
+        inputs.email("email", typed.email)
+    except Invalid:
+        found["email"] = "error_email"
+    if len(typed.name) > _MAX_NAME or _UNPRINTABLE.search(typed.name):
+        found["name"] = "error_name"
+    if typed.method not in payment.methods:
+        found["method"] = "error_method"
+    return found

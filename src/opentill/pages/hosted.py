@@ -1,0 +1,253 @@
+"""``/checkout/…``: the hosted page, from the open form to the receipt.
+
+The customer's way: the form (POST) → 303 → the step to the bank (GET, a link and a refresh) → the
+bank → ``return`` (asks the gateway) → 303 → the page again, in whatever state it is by then. Each
+step reads what is true now, so that going back, reloading and paying in two tabs are harmless.
+"""
+
+import asyncio
+import io
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+import segno
+import structlog
+from litestar import asgi
+
+from opentill import checkouts
+from opentill.core.errors import Invalid, MethodNotAllowed, NotFound, Problem
+from opentill.core.http import App
+from opentill.core.money import Money
+from opentill.pages import answers, forms, language, model, render
+from opentill.pages.answers import Answer
+
+if TYPE_CHECKING:
+    from litestar.types import Receive, Scope, Send
+
+_log: Final = structlog.get_logger()
+_ASK_GATEWAY_S: Final = 3.0
+_MOST_POLLS: Final = 9999
+_ID: Final = "([a-z]{2,5}_[0-9a-z]{16,40})"
+
+
+class Request:
+    """One request for a page: what came, and what can be done with it."""
+
+    def __init__(self, scope: "Scope", receive: "Receive") -> None:
+        """Read what stands in the head; a query that is none counts as empty."""
+        self.app: App = scope["litestar_app"].state.app
+        self.now = self.app.clock()
+        self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        self.receive = receive
+        self.client_ip: str = scope["opentill_address"]  # type: ignore[typeddict-item] # the edge's
+        try:
+            pairs = parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=20)
+        except ValueError:
+            pairs = []
+        self.query = dict(pairs)
+
+    def visit(self, lang: str | None = None) -> render.Visit:
+        """Say who looks, with the language that a form has named, or the query, or the browser."""
+        accepted = self.headers.get(b"accept-language", b"").decode("latin-1")
+        step = self.query.get("n", "")
+        return render.Visit(
+            tongue=language.choose(lang or self.query.get("lang"), accepted),
+            now=self.now,
+            public_url=self.app.settings.public_url,
+            step=min(int(step), _MOST_POLLS) if step.isascii() and step.isdigit() else 0,
+            hold="hold" in self.query,
+        )
+
+    async def payment(self, session_id: str) -> model.Payment:
+        """Look a session up as its customer sees it. Raises NotFound."""
+        view = await checkouts.page_view(self.app.db, session_id)
+        if view is None:
+            raise NotFound
+        return _payment(view, self.app)
+
+
+def _payment(view: checkouts.PageView, app: App) -> model.Payment:
+    session, order, last = view.session, view.order, view.last_attempt
+    currency = session.currency
+    offered = {
+        method for gateway in app.gateways.values() for method in gateway.methods(currency)
+    }
+    return model.Payment(
+        session_id=session.id,
+        session_status=session.status,
+        expires_at=session.expires_at,
+        merchant=session.display_merchant_name,
+        item=model.Item(order.product_name, order.product_description, order.product_image),
+        amount=Money(order.amount_minor, order.currency),
+        order_id=order.id,
+        order_status=order.status,
+        success_url=session.success_url,
+        cancel_url=session.cancel_url,
+        email=order.customer_email or session.customer_email,
+        name=order.customer_name or session.customer_name or "",
+        paid_at=order.paid_at,
+        method=order.payment_method,
+        refunded=Money(order.refunded_minor, order.currency),
+        methods=tuple(method for method in model.METHODS if method in offered),
+        attempt=None
+        if last is None
+        else model.Attempt(
+            id=last.id,
+            status=last.status,
+            method=last.method,
+            action_url=last.action_url,
+            qr_text=last.qr_text,
+            reason=last.reason,
+        ),
+    )
+
+
+async def show(request: Request, session_id: str) -> Answer:
+    """Show the page of the state that the payment is in."""
+    visit = request.visit()
+    payment = await request.payment(session_id)
+    state = model.state_of(payment, request.now)
+    if state == "open":
+        made = render.open_page(payment, visit)
+    else:
+        made = render.status_page(payment, visit, state)
+    return answers.page(made, visit.tongue.language)
+
+
+async def submit(request: Request, session_id: str) -> Answer:
+    """Take the form: start an attempt and go on to it, or show what is wrong with the entries."""
+    forms.check_origin(request.headers, request.app.settings.public_url)
+    form = await forms.read(request.headers, request.receive)
+    visit = request.visit(form.get("lang"))
+    payment = await request.payment(session_id)
+    if model.state_of(payment, request.now) != "open":
+        return answers.see_other(render.path(payment, visit))
+    entries = forms.entries(form)
+    errors = forms.errors(entries, payment)
+    attempt = None
+    if not errors:
+        try:
+            attempt = await checkouts.pay(
+                request.app.db,
+                request.app.gateways,
+                session_id,
+                email=entries.email,
+                name=entries.name,
+                method=entries.method,
+                payer_ip=request.client_ip,
+                locale=visit.tongue.language,
+                public_url=request.app.settings.public_url,
+                now=request.now,
+            )
+        except Invalid as problem:
+            _log.info("payment form refused", field=problem.field)
+            errors = {"email": "error_form"}
+    if errors:
+        made = render.open_page(payment, visit, entries, errors)
+        return answers.page(made, visit.tongue.language, 400)
+    if attempt is not None and attempt.status == "ACTION_REQUIRED":
+        return answers.see_other(render.path(payment, visit, "continue", attempt.id))
+    return answers.see_other(render.path(payment, visit))
+
+
+async def proceed(request: Request, session_id: str, attempt_id: str) -> Answer:
+    """Show the step to the bank, as long as the attempt waits for the customer."""
+    visit = request.visit()
+    payment = await request.payment(session_id)
+    attempt = _waiting_for_customer(payment, attempt_id, request.now)
+    if attempt is None:
+        return answers.see_other(render.path(payment, visit))
+    made = render.continue_page(payment, visit, attempt)
+    return answers.page(made, visit.tongue.language)
+
+
+async def come_back(request: Request, session_id: str, attempt_id: str) -> Answer:
+    """Ask the gateway what became of the attempt, for a moment, and show the page."""
+    visit = request.visit()
+    payment = await request.payment(session_id)
+    try:
+        async with asyncio.timeout(_ASK_GATEWAY_S):
+            await checkouts.refresh(
+                request.app.db, request.app.gateways, session_id, attempt_id, request.now
+            )
+    except TimeoutError:
+        _log.warning("gateway slow", attempt=attempt_id)  # the worker goes on asking
+    return answers.see_other(render.path(payment, visit))
+
+
+async def qr_code(request: Request, session_id: str, attempt_id: str) -> Answer:
+    """Draw the code that the wallet scans."""
+    payment = await request.payment(session_id)
+    attempt = _waiting_for_customer(payment, attempt_id, request.now)
+    if attempt is None or not attempt.qr_text:
+        raise NotFound
+    image = io.BytesIO()
+    try:
+        code = segno.make(attempt.qr_text, error="m", micro=False)
+    except segno.DataOverflowError:
+        raise NotFound from None
+    code.save(image, kind="svg", scale=8, border=4, dark="#000", light="#fff", svgclass=None, lineclass=None)
+    return answers.drawing(image.getvalue())
+
+
+def _waiting_for_customer(
+    payment: model.Payment, attempt_id: str, now: int
+) -> model.Attempt | None:
+    attempt = model.unfinished(payment)
+    if attempt is None or attempt.id != attempt_id or model.state_of(payment, now) != "open":
+        return None
+    return attempt
+
+
+_Handler = Callable[..., Awaitable[Answer]]
+
+# path → method → handler, which gets the ids; the path as it is written is the metrics' label
+ROUTES: Final[Mapping[str, Mapping[str, _Handler]]] = {
+    "/checkout/{session}": {"GET": show, "POST": submit},
+    "/checkout/{session}/continue/{attempt}": {"GET": proceed},
+    "/checkout/{session}/return/{attempt}": {"GET": come_back},
+    "/checkout/{session}/qr/{attempt}.svg": {"GET": qr_code},
+}
+_PATTERNS: Final = {
+    path: re.compile(re.escape(path).replace(r"\{session\}", _ID).replace(r"\{attempt\}", _ID))
+    for path in ROUTES
+}
+
+
+@asgi("/checkout", is_mount=True, copy_scope=False)
+async def checkout(scope: "Scope", receive: "Receive", send: "Send") -> None:
+    """Answer everything under /checkout, what goes wrong too, with pages."""
+    answer = await _answer(scope, receive)
+    await answer.send(send)
+
+
+async def _answer(scope: "Scope", receive: "Receive") -> Answer:
+    request = Request(scope, receive)
+    visit = request.visit()
+    route, ids = _match("/checkout/" + scope["path"].removeprefix("/checkout").strip("/"))
+    scope["opentill_route"] = route or "/checkout"  # type: ignore[typeddict-unknown-key]
+    ways = ROUTES.get(route, {})
+    again = f"{visit.base}/checkout/{ids[0]}?lang={visit.tongue.language}" if ids else None
+    method = "GET" if scope["method"] == "HEAD" else scope["method"]
+    try:
+        if not ids:
+            raise NotFound
+        if method not in ways:
+            raise MethodNotAllowed
+        return await ways[method](request, *ids)
+    except Exception as error:  # noqa: BLE001 - the customer gets a page, the log the rest
+        return answers.trouble(error, visit, again, ", ".join(("HEAD", *ways)))
+
+
+def _match(path: str) -> tuple[str, tuple[str, ...]]:
+    """The route of a path and the ids in it; empty if there is none."""
+    for route, pattern in _PATTERNS.items():
+        if found := pattern.fullmatch(path):
+            return route, found.groups()
+    return "", ()
+
+
+routes: Final[list[Any]] = [checkout]

@@ -1,0 +1,116 @@
+"""The customer's language: which one, and how amounts, times and durations look in it.
+
+``?lang=`` wins over Accept-Language; the region (en-GB, zh-HK) is taken from Accept-Language, so
+that an amount looks as the customer knows it.
+"""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final
+
+from babel import Locale
+from babel.dates import format_date, format_timedelta
+from babel.numbers import NumberPattern, parse_pattern
+from markupsafe import Markup, escape
+
+from opentill.core.money import Money, exponent
+from opentill.pages.catalogue import LANGUAGES, SENTENCES, Language
+
+# language → regions whose conventions are used if the customer's browser names them
+_REGIONS: Final[dict[Language, frozenset[str]]] = {
+    "en": frozenset({"US", "GB", "AU", "NZ", "CA", "IE", "IN", "SG", "HK", "ZA"}),
+    "zh-Hans": frozenset({"CN", "SG", "MY"}),
+    "zh-Hant": frozenset({"TW", "HK", "MO"}),
+}
+_BABEL: Final[dict[Language, str]] = {"en": "en", "zh-Hans": "zh_Hans", "zh-Hant": "zh_Hant"}
+_LONGEST_HEADER: Final = 500
+
+
+class Tongue:
+    """One language with one region's conventions. Made by ``choose``; immutable."""
+
+    def __init__(self, language: Language, region: str | None = None) -> None:
+        """``region`` is an ISO 3166 code out of the table, or None."""
+        self.language: Language = language
+        self._locale = _locale(_BABEL[language], region)
+        self._sentences = SENTENCES[language]
+
+    def say(self, key: str, /, **values: object) -> Markup:
+        """Return a sentence with values filled in, each escaped unless it is markup already."""
+        return Markup(escape(self._sentences[key])).format(**values)  # noqa: S704 - escaped here
+
+    def amount(self, money: Money) -> str:
+        """Write an amount with as many decimals as ISO 4217 says: ``$9.99``, ``¥1,000``."""
+        decimals = exponent(money.currency)
+        pattern = _pattern(self._locale, decimals)
+        return pattern.apply(
+            Decimal(money.minor).scaleb(-decimals),
+            self._locale,
+            currency=money.currency,
+            currency_digits=False,
+        )
+
+    def moment(self, time_ms: int) -> str:
+        """Write a time to the minute, in UTC."""
+        time = datetime.fromtimestamp(time_ms / 1000, UTC)
+        return f"{format_date(time, 'long', locale=self._locale)}, {time:%H:%M} UTC"
+
+    def duration(self, length_ms: int) -> str:
+        """Write a length of time in one unit: ``24 hours``, ``15 minutes``."""
+        length = timedelta(seconds=max(length_ms // 1000, 1))
+        return format_timedelta(length, granularity="second", threshold=2, locale=self._locale)
+
+
+def choose(wanted: str | None, accept_language: str | None) -> Tongue:
+    """Choose the language: by ``?lang=`` if it is one of ours, else by the browser, else English."""
+    ranges = _ranges(accept_language or "")
+    named: Language | None = next((tag for tag in LANGUAGES if tag == wanted), None)
+    for tag in ranges:
+        language, region = _match(tag)
+        if language is not None and named in {None, language}:
+            return Tongue(language, region)
+    return Tongue(named or "en")
+
+
+def _ranges(header: str) -> list[str]:
+    """Language ranges of the header, best first (RFC 9110 §12.5.4); what is malformed is dropped."""
+    weighted: list[tuple[float, str]] = []
+    for part in header[:_LONGEST_HEADER].split(","):
+        tag, _, parameter = part.strip().partition(";")
+        name, _, weight = parameter.strip().partition("=")
+        try:
+            quality = float(weight) if name.strip() == "q" else 1.0
+        except ValueError:
+            continue
+        if quality > 0:
+            weighted.append((-quality, tag.strip()))
+    return [tag for _, tag in sorted(weighted, key=lambda pair: pair[0])]
+
+
+def _match(tag: str) -> tuple[Language | None, str | None]:
+    """Return our language and the region for a range such as ``zh-HK``, or (None, None)."""
+    parts = tag.replace("_", "-").split("-")
+    rest = {part.upper() for part in parts[1:]}
+    match parts[0].lower():
+        case "en":
+            language: Language = "en"
+        case "zh":
+            hant = "HANT" in rest or (rest & _REGIONS["zh-Hant"] and "HANS" not in rest)
+            language = "zh-Hant" if hant else "zh-Hans"
+        case _:
+            return None, None
+    return language, next(iter(rest & _REGIONS[language]), None)
+
+
+@lru_cache
+def _locale(name: str, region: str | None) -> Locale:
+    return Locale.parse(f"{name}_{region}" if region else name)
+
+
+@lru_cache
+def _pattern(locale: Locale, decimals: int) -> NumberPattern:
+    """The locale's currency pattern with ISO 4217's decimals: CLDR's own differ for some."""
+    pattern = parse_pattern(locale.currency_formats["standard"].pattern)
+    pattern.frac_prec = (decimals, decimals)
+    return pattern

@@ -1,0 +1,172 @@
+"""What a customer's page shows, as plain structs, and which page a payment is at.
+
+Pages are made from these alone, so that each can be drawn and tested without a database. The tables
+below say which page belongs to which status; a status that is not in them cannot be shown.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from opentill.core.money import Money
+from opentill.gateways.model import Method
+
+State = Literal[
+    "open", "waiting", "paid", "refunded", "expired", "closed", "failed", "revoked"
+]
+Trouble = Literal["missing", "refused", "busy", "unavailable"]
+
+METHODS: Final[tuple[Method, ...]] = (
+    "CREDIT_CARD",
+    "ALIPAY",
+    "WECHAT_PAY",
+    "PAYNOW",
+    "CRYPTO",
+    "BANK_TRANSFER",
+)
+
+
+class Item(msgspec.Struct, frozen=True):
+    """What is bought, as the merchant describes it; ``image`` is an http(s) address or None."""
+
+    name: str
+    description: str
+    image: str | None
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """The last try to pay: where it stands and where the customer has to go for it."""
+
+    id: str
+    status: str
+    method: Method | None = None
+    action_url: str = ""
+    qr_text: str = ""
+    reason: str = ""
+
+
+class Payment(msgspec.Struct, frozen=True, kw_only=True):
+    """One checkout session with its order, as the customer may see it. Times are Unix ms."""
+
+    session_id: str
+    session_status: str
+    expires_at: int
+    merchant: str
+    item: Item
+    amount: Money
+    order_id: str
+    order_status: str
+    success_url: str | None = None
+    cancel_url: str | None = None
+    email: str = ""
+    name: str = ""
+    paid_at: int | None = None
+    method: Method | None = None
+    refunded: Money | None = None
+    methods: tuple[Method, ...] = ()
+    attempt: Attempt | None = None
+
+
+class Entries(msgspec.Struct, frozen=True):
+    """What the customer has typed and chosen; shown again when something is wrong with it."""
+
+    email: str = ""
+    name: str = ""
+    method: str = ""
+
+
+# order status → page, once a payment has left the open form behind
+PAGES: Final[Mapping[str, State]] = {
+    "CREATING": "waiting",
+    "PAID": "paid",
+    "SETTLED": "paid",
+    "DISPUTED": "paid",
+    "REFUNDED": "refunded",
+    "CHARGEBACK": "refunded",
+    "CLOSED": "closed",
+    "FAILED": "failed",
+    "REVOKED": "revoked",
+}
+
+# attempt statuses with which the bank, not the customer, has the next word
+AT_THE_BANK: Final = frozenset({"SUBMITTED", "PENDING", "SUCCEEDED"})
+DECLINED: Final = frozenset({"DECLINED", "REFUSED", "VOIDED"})
+
+# decline codes of providers → sentence; what is not listed is said in the words of "declined"
+DECLINES: Final[Mapping[str, str]] = {
+    "insufficient_funds": "insufficient_funds",
+    "expired_card": "expired_card",
+    "card_expired": "expired_card",
+    "incorrect_cvc": "incorrect_cvc",
+    "invalid_cvc": "incorrect_cvc",
+    "processing_error": "processing_error",
+    "authentication_failed": "authentication_failed",
+    "authentication_required": "authentication_failed",
+    "three_d_secure_failed": "authentication_failed",
+    "canceled": "canceled",
+    "cancelled": "canceled",
+    "incorrect_number": "invalid_card",
+    "invalid_number": "invalid_card",
+    "invalid_card": "invalid_card",
+    "card_velocity_exceeded": "limit_exceeded",
+    "limit_exceeded": "limit_exceeded",
+    "customer_declined": "canceled",
+    "transfer_rejected": "canceled",
+    "ConnectError": "unavailable",
+    "ConnectTimeout": "unavailable",
+    "PoolTimeout": "unavailable",
+}
+
+
+def state_of(payment: Payment, now: int) -> State:
+    """Say which page the payment is at; ``now`` is Unix ms."""
+    if payment.order_status == "PENDING":
+        if payment.attempt is not None and payment.attempt.status in AT_THE_BANK:
+            return "waiting"
+        over = payment.session_status != "OPEN" or payment.expires_at <= now
+        return "expired" if over else "open"
+    if payment.order_status == "CLOSED" and payment.session_status == "EXPIRED":
+        return "expired"
+    return PAGES[payment.order_status]
+
+
+def decline_of(payment: Payment) -> str | None:
+    """Name the sentence that says why the last attempt did not go through, or None."""
+    attempt = payment.attempt
+    if attempt is None or attempt.status not in DECLINED:
+        return None
+    return DECLINES.get(attempt.reason, "declined")
+
+
+def unfinished(payment: Payment) -> Attempt | None:
+    """Return the attempt that the customer has started and can still go on with, or None."""
+    attempt = payment.attempt
+    if attempt is None or attempt.status != "ACTION_REQUIRED":
+        return None
+    return attempt if web_address(attempt.action_url) or attempt.qr_text else None
+
+
+def web_address(text: str | None) -> str | None:
+    """Return the address if it is absolute http(s) without credentials, otherwise None.
+
+    Services have checked already; a page does not lean on it, because one ``javascript:`` address
+    in a link is enough.
+    """
+    if not text or not text.isprintable() or any(c in text for c in "\"'<>\\^`{|} "):
+        return None
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
+        return None
+    return text
+
+
+def origin_of(address: str) -> str:
+    """Return ``scheme://host[:port]`` of a vetted address."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}".lower()

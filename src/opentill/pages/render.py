@@ -1,0 +1,224 @@
+"""Pages out of structs: the only place that fills templates in.
+
+Every value is escaped by Jinja2's autoescape; an unknown name in a template is an error and never
+an empty space. The functions are pure, so that each page of each state can be made in a test.
+"""
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode, urlsplit
+
+import jinja2
+import msgspec
+
+from opentill.pages import assets, model
+from opentill.pages.catalogue import LANGUAGES
+from opentill.pages.language import Tongue
+
+# seconds until the waiting page asks again: soon at first, seldom later
+POLLS_S: Final = (2, 2, 2, 3, 3, 4, 5, 6, 8, 10, 15, 20, 30)
+_LEAVE_AFTER_S: Final = 5
+# marks that turn or hide text around them; attributes and titles have no <bdi> to hold them
+_MARKS: Final = re.compile("[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f]+")
+_FIRST_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
+
+
+class Visit(msgspec.Struct, frozen=True, kw_only=True):
+    """Who looks at the page and when: language, time (Unix ms), where the service is reached."""
+
+    tongue: Tongue
+    now: int
+    public_url: str = ""
+    step: int = 0  # how often a waiting page has asked already
+    hold: bool = False  # the customer has asked the page not to move on by itself
+
+    @property
+    def base(self) -> str:
+        """The path that the public address puts before every path of ours."""
+        return urlsplit(self.public_url).path.rstrip("/")
+
+    @property
+    def secure(self) -> bool:
+        """Whether the customer's browser speaks HTTPS with us."""
+        return self.public_url.startswith("https:")
+
+
+class Refresh(msgspec.Struct, frozen=True):
+    """Where the browser goes by itself, and after how many seconds."""
+
+    after_s: int
+    address: str
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A page as HTML and, if it shows a picture from elsewhere, the origin of that picture."""
+
+    html: str
+    picture_origin: str | None = None
+
+
+def open_page(
+    payment: model.Payment,
+    visit: Visit,
+    entries: model.Entries | None = None,
+    errors: dict[str, str] | None = None,
+) -> Page:
+    """Draw the payment form. ``errors``: form field → key of the sentence that says what is wrong."""
+    if entries is None:
+        first = payment.methods[0] if payment.methods else ""
+        entries = model.Entries(payment.email, payment.name, first)
+    return _payment_page(
+        "open.html",
+        payment,
+        visit,
+        entries=entries,
+        errors=errors or {},
+        decline=model.decline_of(payment),
+        unfinished=model.unfinished(payment),
+        cancel_url=_shop_address(payment, payment.cancel_url),
+    )
+
+
+def status_page(payment: model.Payment, visit: Visit, state: model.State) -> Page:
+    """Draw the page of any state but the open one."""
+    success, cancel = (
+        _shop_address(payment, url) for url in (payment.success_url, payment.cancel_url)
+    )
+    leave = success if state == "paid" else cancel
+    refresh = None
+    if state == "waiting":
+        delay = POLLS_S[min(visit.step, len(POLLS_S) - 1)]
+        refresh = Refresh(delay, path(payment, visit, n=str(visit.step + 1)))
+    elif state == "paid" and leave:
+        refresh = Refresh(_LEAVE_AFTER_S, leave)
+    return _payment_page(
+        "status.html",
+        payment,
+        visit,
+        refresh=None if visit.hold else refresh,
+        state=state,
+        leave=leave,
+        check=path(payment, visit, n=str(visit.step + 1)),
+        hold=path(payment, visit, hold="1"),
+    )
+
+
+def continue_page(payment: model.Payment, visit: Visit, attempt: model.Attempt) -> Page:
+    """Draw the step to the bank: an address to go to, a code to scan, or how to transfer.
+
+    The way out is this GET page and never the answer to the form's POST, because
+    ``form-action 'self'`` rightly stops a form whose answer leads elsewhere.
+    """
+    action_url = model.web_address(attempt.action_url)
+    kind, refresh = "transfer", None
+    if action_url:
+        kind, refresh = "bank", Refresh(0, action_url)
+    elif attempt.method != "BANK_TRANSFER":
+        kind = "qr"
+        delay = max(POLLS_S[min(visit.step, len(POLLS_S) - 1)], 3)
+        address = path(payment, visit, "continue", attempt.id, n=str(visit.step + 1))
+        refresh = Refresh(delay, address)
+    return _payment_page(
+        "continue.html",
+        payment,
+        visit,
+        refresh=None if visit.hold else refresh,
+        kind=kind,
+        attempt=attempt,
+        host=_isolated(urlsplit(action_url).hostname or "" if action_url else ""),
+        qr=f"{visit.base}/checkout/{payment.session_id}/qr/{attempt.id}.svg",
+        hold=path(payment, visit, "continue", attempt.id, hold="1"),
+    )
+
+
+def trouble_page(trouble: model.Trouble, visit: Visit, again: str | None = None) -> Page:
+    """Draw a page that has no payment to show; ``again`` is the path to try once more."""
+    return _page("trouble.html", visit, refresh=None, trouble=trouble, again=again)
+
+
+def path(payment: model.Payment, visit: Visit, *steps: str, **query: str) -> str:
+    """Return a path below the payment's page; the language goes along in the query."""
+    place = "/".join((visit.base, "checkout", payment.session_id, *steps))
+    return f"{place}?{urlencode({'lang': visit.tongue.language, **query})}"
+
+
+def _payment_page(
+    template: str,
+    payment: model.Payment,
+    visit: Visit,
+    refresh: Refresh | None = None,
+    **values: object,
+) -> Page:
+    picture = _picture(payment.item.image, visit)
+    return _page(
+        template,
+        visit,
+        picture_origin=model.origin_of(picture) if picture else None,
+        refresh=refresh,
+        payment=payment,
+        picture=picture,
+        link=lambda *steps: path(payment, visit, *steps),
+        **values,
+    )
+
+
+def _page(
+    template: str, visit: Visit, picture_origin: str | None = None, **values: object
+) -> Page:
+    html = ENVIRONMENT.get_template(template).render(
+        tongue=visit.tongue,
+        say=visit.tongue.say,
+        languages=LANGUAGES,
+        now=visit.now,
+        asset=lambda name: visit.base + assets.address(name),
+        isolated=_isolated,
+        **values,
+    )
+    return Page(html, picture_origin)
+
+
+def _picture(image: str | None, visit: Visit) -> str | None:
+    """The picture's address if it may be shown: no plain-text picture on an encrypted page."""
+    address = model.web_address(image)
+    if address and visit.secure and not address.startswith("https:"):
+        return None
+    return address
+
+
+def _shop_address(payment: model.Payment, address: str | None) -> str | None:
+    """The merchant's address with the session's id in place of the placeholder."""
+    filled = (address or "").replace("{CHECKOUT_SESSION_ID}", payment.session_id)
+    return model.web_address(filled)
+
+
+def _isolated(text: str) -> str:
+    """Text for a title or an attribute: without marks that reach out, isolated as <bdi> would."""
+    return f"{_FIRST_ISOLATE}{_MARKS.sub(' ', text).strip()}{_POP_ISOLATE}"
+
+
+def _masked(email: str) -> str:
+    """Enough of an address to know it by; receipts get passed on."""
+    local, _, domain = email.rpartition("@")
+    return f"{local[:1]}•••@{domain}"
+
+
+def _iso(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(iso=_iso, masked=_masked)
+    return environment
+
+
+ENVIRONMENT: Final = _environment()

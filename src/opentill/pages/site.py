@@ -1,0 +1,112 @@
+"""The pages that are for everyone: the front page, the reference, the agreement, and /static."""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+from litestar import asgi
+
+from opentill import agreement
+from opentill.core.errors import MethodNotAllowed, NotFound
+from opentill.core.http import App, send_problem
+from opentill.pages import assets, docs
+from opentill.pages.answers import POLICY, Answer
+from opentill.pages.render import ENVIRONMENT
+
+if TYPE_CHECKING:
+    from litestar.handlers import ASGIRouteHandler
+    from litestar.types import Receive, Scope, Send
+
+_HTML: Final = "text/html; charset=utf-8"
+_PUBLIC: Final[Mapping[str, str]] = {
+    "cache-control": "no-cache",
+    "content-security-policy": POLICY.format(picture=""),
+}
+_FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
+
+
+def front_page(scope: "Scope") -> Answer:
+    """Show where one is, and nothing about the deployment."""
+    return _html("landing.html", _base(scope), agreement_path=agreement.PAGE_PATH)
+
+
+def reference(scope: "Scope") -> Answer:
+    """Show the API reference."""
+    document = getattr(scope["litestar_app"].state, "openapi", None)
+    if document is None:
+        raise NotFound
+    body = document if isinstance(document, bytes) else msgspec.json.encode(document)
+    return Answer(200, _reference(body, _base(scope)), _HTML, _PUBLIC)
+
+
+@lru_cache(maxsize=2)
+def _reference(document: bytes, base: str) -> bytes:
+    return docs.reference(msgspec.json.decode(document), base).encode()
+
+
+def agreement_page(scope: "Scope") -> Answer:
+    """Show the merchant services agreement (its ``documentUrl``)."""
+    current = agreement.current(_app(scope).settings)
+    content = docs.markdown(current.markdown_content)
+    return _html("agreement.html", _base(scope), agreement=current, content=content)
+
+
+def static(scope: "Scope") -> Answer:
+    """Serve a style sheet or an icon: for a year if the address names the version."""
+    asset = assets.ASSETS.get(scope["path"].removeprefix("/static").strip("/"))
+    if asset is None:
+        raise NotFound
+    current = scope["query_string"] == b"v=" + asset.version.encode()
+    return Answer(
+        200,
+        asset.body,
+        asset.media_type,
+        {
+            "cache-control": _FOR_A_YEAR if current else "no-cache",
+            "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
+        },
+    )
+
+
+def _html(template: str, base: str, **values: object) -> Answer:
+    html = ENVIRONMENT.get_template(template).render(
+        asset=lambda name: base + assets.address(name), base=base, **values
+    )
+    return Answer(200, html.encode(), _HTML, _PUBLIC)
+
+
+def _app(scope: "Scope") -> App:
+    app: App = scope["litestar_app"].state.app
+    return app
+
+
+def _base(scope: "Scope") -> str:
+    return urlsplit(_app(scope).settings.public_url).path.rstrip("/")
+
+
+def _route(path: str, show: Callable[["Scope"], Answer]) -> "ASGIRouteHandler":
+    # Mounted where something follows: the framework finds no parameters of plain ASGI handlers.
+    @asgi(path.removesuffix("/…"), is_mount=path.endswith("/…"), copy_scope=False)
+    async def handle(scope: "Scope", receive: "Receive", send: "Send") -> None:  # noqa: ARG001
+        scope["opentill_route"] = path  # type: ignore[typeddict-unknown-key] # for the metrics
+        try:
+            if scope["method"] not in {"GET", "HEAD"}:
+                raise MethodNotAllowed
+            answer = show(scope)
+        except Exception as error:  # noqa: BLE001 - every failure gets the one error body
+            await send_problem(send, error)
+        else:
+            await answer.send(send)
+
+    return handle
+
+
+PAGES: Final[Mapping[str, Callable[["Scope"], Answer]]] = {
+    "/": front_page,
+    "/docs": reference,
+    agreement.PAGE_PATH: agreement_page,
+    "/static/…": static,
+}
+routes: Final[list[Any]] = [_route(path, show) for path, show in PAGES.items()]

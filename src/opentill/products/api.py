@@ -1,0 +1,145 @@
+"""``/v1/products`` (spec §4.2 to §4.5)."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from opentill.core.db import Tx
+from opentill.core.errors import NotFound
+from opentill.core.http import Call, Nothing, Operation
+from opentill.core.paging import Listing, Page, Size, listing
+from opentill.products import queries, service
+from opentill.products.model import ProductBody, ProductChange, ProductOut, Status
+
+
+class ListQuery(msgspec.Struct, frozen=True):
+    """Which products to list."""
+
+    page: Page = 1
+    size: Size = 20
+    status: Annotated[Status, Meta(description="ACTIVE or ARCHIVED")] | None = None
+
+
+async def create(call: Call[Nothing, ProductBody], tx: Tx) -> ProductOut:
+    """Make a product."""
+    return ProductOut.of(await service.create(tx, call.merchant_id, call.body, call.now))
+
+
+async def read(call: Call[Nothing, Nothing]) -> ProductOut:
+    """Return a product, archived ones too."""
+    async with call.app.db.connection() as tx:
+        product = await queries.BY_ID.first(tx, call.merchant_id, call.path["id"])
+    if product is None:
+        raise NotFound
+    return ProductOut.of(product)
+
+
+async def list_products(call: Call[ListQuery, Nothing]) -> Listing[ProductOut]:
+    """List products, newest first."""
+    query = call.query
+    offset = (query.page - 1) * query.size
+    async with call.app.db.connection() as tx:
+        if query.status is None:
+            items = await queries.LIST.all(tx, call.merchant_id, query.size, offset)
+            total = await queries.COUNT.get(tx, call.merchant_id)
+        else:
+            items = await queries.LIST_BY_STATUS.all(
+                tx, call.merchant_id, query.size, offset, query.status
+            )
+            total = await queries.COUNT_BY_STATUS.get(tx, call.merchant_id, query.status)
+    return listing([ProductOut.of(item) for item in items], query.page, query.size, total or 0)
+
+
+async def change(call: Call[Nothing, ProductChange], tx: Tx) -> ProductOut:
+    """Change a product."""
+    product_id = call.path["id"]
+    return ProductOut.of(
+        await service.change(tx, call.merchant_id, product_id, call.body, call.now)
+    )
+
+
+async def archive(call: Call[Nothing, Nothing], tx: Tx) -> None:
+    """Archive a product."""
+    await service.archive(tx, call.merchant_id, call.path["id"], call.now)
+
+
+_BODY: Final[dict[str, Any]] = {
+    "name": "Tea, 100 g",
+    "price": "9.99",
+    "currency": "USD",
+    "description": "Loose leaf green tea.",
+    "metadata": {"sku": "TEA-100"},
+}
+_PRODUCT: Final[dict[str, Any]] = {
+    "id": "prod_01m7y0m0jzefzv5n8efcf1hqw1",
+    "name": "Tea, 100 g",
+    "description": "Loose leaf green tea.",
+    "image": None,
+    "price": "9.99",
+    "currency": "USD",
+    "status": "ACTIVE",
+    "metadata": {"sku": "TEA-100"},
+    "createdAt": 1736932500000,
+    "updatedAt": 1736932500000,
+}
+
+operations: Final = (
+    Operation(
+        method="POST",
+        path="/v1/products",
+        tag="Products",
+        summary="Create a product",
+        body=ProductBody,
+        answer=ProductOut,
+        status=201,
+        write=create,
+        refusals=("a currency that is not active", "a fraction that the currency does not have"),
+        example=_BODY,
+        answer_example=_PRODUCT,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/products",
+        tag="Products",
+        summary="List products",
+        query=ListQuery,
+        answer=Listing[ProductOut],
+        read=list_products,
+        answer_example={
+            "items": [_PRODUCT],
+            "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
+        },
+    ),
+    Operation(
+        method="GET",
+        path="/v1/products/{id}",
+        tag="Products",
+        summary="Read a product",
+        answer=ProductOut,
+        read=read,
+        answer_example=_PRODUCT,
+    ),
+    Operation(
+        method="PATCH",
+        path="/v1/products/{id}",
+        tag="Products",
+        summary="Change a product",
+        description="An extension of the contract. Only the fields that are sent change; open "
+        "sessions keep the price they were opened with.",
+        body=ProductChange,
+        answer=ProductOut,
+        write=change,
+        example={"price": "8.99"},
+        answer_example={**_PRODUCT, "price": "8.99"},
+    ),
+    Operation(
+        method="DELETE",
+        path="/v1/products/{id}",
+        tag="Products",
+        summary="Archive a product",
+        description="The product stays readable, and no new checkout sessions can use it.",
+        answer=None,
+        write=archive,
+    ),
+)

@@ -1,0 +1,112 @@
+"""What a product is; and its shapes on the wire."""
+
+from typing import Annotated, Final, Literal, Self
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from opentill.core import money
+
+Status = Literal["ACTIVE", "ARCHIVED"]
+MAX_PRICE: Final = "99999999.99"
+
+# The length is checked after trimming, so the limits stand in the document only.
+Name = Annotated[
+    str,
+    Meta(
+        description="text of 1 to 200 characters",
+        extra_json_schema={"minLength": 1, "maxLength": 200, "pattern": r"\S"},
+    ),
+]
+Description = Annotated[str, Meta(max_length=1000, description="text of at most 1000 characters")]
+Image = Annotated[
+    str,
+    Meta(max_length=2048, description="an absolute http or https URL of at most 2048 characters"),
+]
+Price = Annotated[
+    str,
+    Meta(
+        max_length=32,
+        pattern=money.PRICE_PATTERN,
+        description="decimal text from 0.01 to 99999999.99 with at most two fraction digits",
+    ),
+]
+Currency = Annotated[
+    str, Meta(pattern="^[A-Z]{3}$", description="an active ISO 4217 currency code in capitals")
+]
+Metadata = Annotated[
+    msgspec.Raw,
+    Meta(
+        description="a JSON object of at most 50 keys of at most 64 characters, 16 KiB in all",
+        extra_json_schema={"type": "object", "maxProperties": 50, "additionalProperties": True},
+    ),
+]
+
+
+class Product(msgspec.Struct, frozen=True, kw_only=True):
+    """A product as it is kept."""
+
+    merchant_id: str
+    id: str
+    name: str
+    description: str
+    image: str | None
+    price_minor: int
+    currency: str
+    status: Status
+    metadata: str
+    created_at: int
+    updated_at: int
+
+
+class ProductBody(msgspec.Struct, frozen=True, kw_only=True):
+    """The body that creates a product (spec §4.2)."""
+
+    name: Name
+    price: Price
+    currency: Currency
+    description: Description | None = None
+    image: Image | None = None
+    metadata: Metadata = msgspec.field(default_factory=msgspec.Raw)
+
+
+class ProductChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The body that changes a product; what is not sent stays."""
+
+    name: Name | UnsetType = UNSET
+    price: Price | UnsetType = UNSET
+    currency: Currency | UnsetType = UNSET
+    description: Description | None | UnsetType = UNSET
+    image: Image | None | UnsetType = UNSET
+    metadata: Metadata = msgspec.field(default_factory=msgspec.Raw)
+
+
+class ProductOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A product on the wire (spec §2.3)."""
+
+    id: str
+    name: str
+    description: str
+    image: str | None
+    price: str
+    currency: str
+    status: Status
+    metadata: Metadata
+    created_at: int
+    updated_at: int
+
+    @classmethod
+    def of(cls, product: Product) -> Self:
+        """Show a product."""
+        return cls(
+            id=product.id,
+            name=product.name,
+            description=product.description,
+            image=product.image,
+            price=money.show(product.price_minor, product.currency),
+            currency=product.currency,
+            status=product.status,
+            metadata=msgspec.Raw(product.metadata.encode()),
+            created_at=product.created_at,
+            updated_at=product.updated_at,
+        )

@@ -1,0 +1,74 @@
+"""What can be done with products."""
+
+from msgspec import UNSET
+
+from opentill.core import inputs, money
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.ids import new_id
+from opentill.products import queries
+from opentill.products.model import Product, ProductBody, ProductChange
+
+
+def price_minor(price: str, currency: str) -> int:
+    """Turn a price into minor units. Raises Invalid on ``currency`` or ``price``."""
+    if currency not in money.EXPONENTS:
+        raise Invalid("currency", "currency must be an active ISO 4217 currency code in capitals")
+    try:
+        minor = money.parse(price, currency)
+    except ValueError as error:
+        raise Invalid("price", f"price {error}") from None
+    if minor <= 0:
+        raise Invalid("price", "price must be at least 0.01")
+    return minor
+
+
+async def create(tx: Tx, merchant_id: str, body: ProductBody, now: int) -> Product:
+    """Make an active product. Raises Invalid."""
+    product = await queries.INSERT.first(
+        tx,
+        merchant_id,
+        new_id("prod"),
+        inputs.name("name", body.name, 200),
+        body.description or "",
+        inputs.web_address("image", body.image),
+        price_minor(body.price, body.currency),
+        body.currency,
+        inputs.metadata(body.metadata),
+        now,
+    )
+    if product is None:
+        raise AssertionError  # an insert always returns its row
+    return product
+
+
+async def change(
+    tx: Tx, merchant_id: str, product_id: str, body: ProductChange, now: int
+) -> Product:
+    """Change what was sent; open sessions keep what they were opened with. Raises Invalid."""
+    old = await queries.LOCKED.first(tx, merchant_id, product_id)
+    if old is None:
+        raise NotFound
+    currency = old.currency if body.currency is UNSET else body.currency
+    price = money.show(old.price_minor, old.currency) if body.price is UNSET else body.price
+    new = await queries.UPDATE.first(
+        tx,
+        merchant_id,
+        product_id,
+        old.name if body.name is UNSET else inputs.name("name", body.name, 200),
+        old.description if body.description is UNSET else body.description or "",
+        old.image if body.image is UNSET else inputs.web_address("image", body.image),
+        price_minor(price, currency),
+        currency,
+        old.metadata if not bytes(body.metadata) else inputs.metadata(body.metadata),
+        now,
+    )
+    if new is None:
+        raise AssertionError  # the row is locked by us
+    return new
+
+
+async def archive(tx: Tx, merchant_id: str, product_id: str, now: int) -> None:
+    """Archive a product; archiving twice is fine. Raises NotFound."""
+    if not await queries.ARCHIVE.run(tx, merchant_id, product_id, now):
+        raise NotFound

@@ -1,0 +1,110 @@
+"""``/v1/orders/{id}/refunds`` and ``/v1/refunds`` (spec §4.11)."""
+
+from typing import Any, Final
+
+import msgspec
+
+from opentill.core.db import Tx
+from opentill.core.errors import NotFound
+from opentill.core.http import Call, Nothing, Operation
+from opentill.core.paging import Listing, Page, Size, listing
+from opentill.refunds import queries, service
+from opentill.refunds.model import RefundBody, RefundOut
+
+
+class ListQuery(msgspec.Struct, frozen=True):
+    """Which page of an order's refunds."""
+
+    page: Page = 1
+    size: Size = 20
+
+
+async def create(call: Call[Nothing, RefundBody], tx: Tx) -> RefundOut:
+    """Refund an order in full or in part."""
+    refund = await service.create(tx, call.merchant_id, call.path["id"], call.body, call.now)
+    return RefundOut.of(refund)
+
+
+async def read(call: Call[Nothing, Nothing]) -> RefundOut:
+    """Return a refund."""
+    async with call.app.db.connection() as tx:
+        return RefundOut.of(await service.find(tx, call.merchant_id, call.path["id"]))
+
+
+async def list_refunds(call: Call[ListQuery, Nothing]) -> Listing[RefundOut]:
+    """List an order's refunds, newest first."""
+    query, order = call.query, (call.merchant_id, call.path["id"])
+    async with call.app.db.connection() as tx:
+        if not await queries.EXISTS_ORDER.get(tx, *order):
+            raise NotFound
+        items = await queries.OF_ORDER.all(
+            tx, *order, query.size, (query.page - 1) * query.size
+        )
+        total = await queries.COUNT_OF_ORDER.get(tx, *order)
+    return listing([RefundOut.of(item) for item in items], query.page, query.size, total or 0)
+
+
+_REFUND: Final[dict[str, Any]] = {
+    "id": "re_01m7y0m0jzefzv5n8efcf1hqw3",
+    "merchantId": "mer_01m7y0m0jzefzv5n8efcf1hqw4",
+    "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2",
+    "refundNo": "RMA-7",
+    "status": "PROCESSING",
+    "amount": "2.00",
+    "currency": "USD",
+    "userRefundAmountUsd": "2.00",
+    "merchantDebitUsd": "2.00",
+    "reason": "One item was broken",
+    "errorMessage": None,
+    "createdAt": 1736932600000,
+    "updatedAt": 1736932600000,
+    "succeededAt": None,
+    "failedAt": None,
+}
+
+operations: Final = (
+    Operation(
+        method="POST",
+        path="/v1/orders/{id}/refunds",
+        tag="Refunds",
+        summary="Refund an order",
+        description="Without `amount`, all that is left. The money is held at once; the refund "
+        "is PROCESSING until the bank has done or refused it.",
+        body=RefundBody,
+        answer=RefundOut,
+        status=201,
+        write=create,
+        refusals=(
+            "an order that is not PAID or SETTLED",
+            "an amount over what is left to refund",
+            "a refundNo that another refund has",
+            "a balance that would fall below the overdraft limit",
+        ),
+        example={"amount": "2.00", "reason": "One item was broken", "refundNo": "RMA-7"},
+        answer_example=_REFUND,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/orders/{id}/refunds",
+        tag="Refunds",
+        summary="List an order's refunds",
+        description="An extension of the contract.",
+        query=ListQuery,
+        answer=Listing[RefundOut],
+        read=list_refunds,
+        answer_example={
+            "items": [_REFUND],
+            "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
+        },
+    ),
+    Operation(
+        method="GET",
+        path="/v1/refunds/{id}",
+        tag="Refunds",
+        summary="Read a refund",
+        description="An extension of the contract.",
+        answer=RefundOut,
+        read=read,
+        answer_example=_REFUND,
+    ),
+)

@@ -1,0 +1,61 @@
+"""What the worker does for refunds: sends them to the gateway until it says how they ended."""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from opentill import orders
+from opentill.core.db import Db
+from opentill.core.money import Money
+from opentill.gateways.model import Gateway, RefundRequest
+from opentill.refunds import queries, service
+from opentill.refunds.model import Refund
+
+_log = structlog.get_logger()
+_LEASE_MS = 60_000
+_LONGEST_WAIT_MS = 3_600_000
+
+
+async def send_due(
+    db: Db, gateways: Mapping[str, Gateway], public_url: str, now: int, batch: int = 50
+) -> int:
+    """Send a batch of refunds that are due and return how many there were.
+
+    The refund's id is the gateway's idempotency key, so sending again what it may already have
+    done has no second effect, and its answer says how the first one ended.
+    """
+    async with db.connection() as tx:
+        due = await queries.CLAIM.all(tx, now, now + _LEASE_MS, batch)
+
+    async def one(refund: Refund) -> None:
+        async with db.connection() as tx:
+            attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
+        gateway = gateways.get(attempt.gateway)
+        after = refund
+        if gateway is None:
+            _log.error("gateway gone", refund=refund.id, gateway=attempt.gateway)
+        else:
+            outcome = await gateway.refund(
+                RefundRequest(
+                    refund_id=refund.id,
+                    attempt_id=attempt.id,
+                    provider_ref=attempt.provider_ref,
+                    amount=Money(refund.amount_minor, refund.currency),
+                    reason=refund.reason,
+                    callback_url=orders.callback_url(public_url, attempt.gateway),
+                ),
+            )
+            after = await db.run(
+                lambda tx: service.hear(tx, refund.merchant_id, refund.id, outcome, now)
+            )
+        if after.status == "PROCESSING":
+            wait = min(2_000 * 2 ** min(refund.tries, 12), _LONGEST_WAIT_MS)
+            async with db.connection() as tx:
+                await queries.TRY_AGAIN.run(tx, refund.merchant_id, refund.id, now + wait)
+
+    results = await asyncio.gather(*map(one, due), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return len(due)

@@ -1,0 +1,109 @@
+"""What a refund is, the table of its steps, and its shapes on the wire."""
+
+from typing import Annotated, Final, Literal, Self
+
+import msgspec
+from msgspec import Meta
+
+from opentill.core import money
+from opentill.gateways.model import RefundStatus
+from opentill.ledger import Held
+
+Status = Literal["PROCESSING", "SUCCEEDED", "FAILED"]
+
+# Product decisions §4: what a gateway's word does to a refund that is PROCESSING. Everything else
+# it may say leaves the refund as it is, to be asked for again.
+STEPS: Final[dict[RefundStatus, Status]] = {"SUCCEEDED": "SUCCEEDED", "REFUSED": "FAILED"}
+
+
+class RefundBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The body that refunds an order (spec §4.11)."""
+
+    amount: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^[0-9]{1,15}(\.[0-9]{1,2})?$",
+                description="decimal text from 0.01 with at most two fraction digits",
+            ),
+        ]
+        | None
+    ) = None
+    reason: (
+        Annotated[str, Meta(max_length=255, description="text of at most 255 characters")] | None
+    ) = None
+    refund_no: (
+        Annotated[
+            str, Meta(min_length=1, max_length=64, description="text of 1 to 64 characters")
+        ]
+        | None
+    ) = None
+
+
+class Refund(msgspec.Struct, frozen=True, kw_only=True):
+    """A refund as it is kept; amounts in minor units."""
+
+    merchant_id: str
+    id: str
+    order_id: str
+    attempt_id: str
+    status: Status
+    amount_minor: int
+    currency: str
+    debit_minor: int
+    debit_currency: str
+    held_from: Held
+    user_refund_usd_minor: int
+    merchant_debit_usd_minor: int
+    reason: str
+    refund_no: str | None
+    error_message: str | None
+    provider_ref: str
+    sent: bool
+    try_at: int | None
+    tries: int
+    created_at: int
+    updated_at: int
+    succeeded_at: int | None
+    failed_at: int | None
+
+
+class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A refund on the wire (spec §2.6)."""
+
+    id: str
+    merchant_id: str
+    order_id: str
+    refund_no: str | None
+    status: Status
+    amount: str
+    currency: str
+    user_refund_amount_usd: str
+    merchant_debit_usd: str
+    reason: str
+    error_message: str | None
+    created_at: int
+    updated_at: int
+    succeeded_at: int | None
+    failed_at: int | None
+
+    @classmethod
+    def of(cls, refund: Refund) -> Self:
+        """Show a refund."""
+        return cls(
+            id=refund.id,
+            merchant_id=refund.merchant_id,
+            order_id=refund.order_id,
+            refund_no=refund.refund_no,
+            status=refund.status,
+            amount=money.show(refund.amount_minor, refund.currency),
+            currency=refund.currency,
+            user_refund_amount_usd=money.show(refund.user_refund_usd_minor, "USD"),
+            merchant_debit_usd=money.show(refund.merchant_debit_usd_minor, "USD"),
+            reason=refund.reason,
+            error_message=refund.error_message,
+            created_at=refund.created_at,
+            updated_at=refund.updated_at,
+            succeeded_at=refund.succeeded_at,
+            failed_at=refund.failed_at,
+        )

@@ -1,0 +1,224 @@
+"""What can be done with refunds: accept one and hold its money, and take in how it ended."""
+
+from typing import Final
+
+import asyncpg
+import msgspec
+import structlog
+
+from opentill import ledger, orders
+from opentill.core import money
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.ids import new_id
+from opentill.gateways.model import RefundOutcome
+from opentill.ledger import Held, Movement
+from opentill.orders import Order
+from opentill.refunds import queries
+from opentill.refunds.model import STEPS, Refund, RefundBody
+
+_log: Final = structlog.get_logger()
+_REFUNDABLE: Final = ("PAID", "SETTLED")
+
+
+class _Share(msgspec.Struct, frozen=True):
+    """What a refund costs: minor units in the settled currency and in USD."""
+
+    debit_minor: int
+    user_usd_minor: int
+    debit_usd_minor: int
+
+
+async def create(
+    tx: Tx, merchant_id: str, order_id: str, body: RefundBody, now: int
+) -> Refund:
+    """Accept a refund of a paid order and freeze what it takes from the merchant.
+
+    The same ``refundNo`` with the same order and amount returns the first refund. Raises NotFound
+    for an unknown order and Invalid for what cannot be refunded.
+    """
+    order = await orders.lock(tx, merchant_id, order_id)
+    if body.refund_no is not None:
+        first = await queries.BY_NUMBER.first(tx, merchant_id, body.refund_no)
+        if first is not None:
+            return _same(first, order, body)
+    amount = _amount(order, body)
+    share = _share(order, amount)
+    held_from: Held = "pending" if order.settled_at is None else "available"
+    try:
+        refund = await queries.INSERT.first(
+            tx,
+            merchant_id,
+            new_id("re"),
+            order.id,
+            order.paid_attempt_id,
+            amount,
+            order.currency,
+            share.debit_minor,
+            order.settled_currency,
+            held_from,
+            share.user_usd_minor,
+            share.debit_usd_minor,
+            body.reason or "",
+            body.refund_no,
+            now,
+        )
+    except asyncpg.UniqueViolationError:  # another order's refund took the number just now
+        raise _number_taken() from None
+    if refund is None:
+        raise AssertionError  # an insert always returns its row
+    text = f"Refund of {money.show(amount, order.currency)} {order.currency}"
+    await orders.note(tx, order, "refund_created", f"{refund.id}: {text}", now)
+    if share.debit_minor:
+        await _freeze(tx, refund, text, now)
+    return refund
+
+
+def _same(first: Refund, order: Order, body: RefundBody) -> Refund:
+    """Return the refund that has this number already, if it is the one that is asked for."""
+    wanted = first.amount_minor if body.amount is None else _parsed(body.amount, order.currency)
+    if first.order_id == order.id and first.amount_minor == wanted:
+        return first
+    raise _number_taken()
+
+
+def _number_taken() -> Invalid:
+    return Invalid("refundNo", "refundNo must be a number that no other refund of yours has")
+
+
+def _parsed(amount: str, currency: str) -> int:
+    try:
+        return money.parse(amount, currency)
+    except ValueError as error:
+        raise Invalid("amount", f"amount {error}") from None
+
+
+def _amount(order: Order, body: RefundBody) -> int:
+    if order.source == "EPAY":
+        reason = "orderId must be an order of this API: refund this one at /epay/api.php?act=refund"
+        raise Invalid("orderId", reason)
+    if order.status not in _REFUNDABLE:
+        reason = f"orderId must be an order that is PAID or SETTLED: this one is {order.status}"
+        raise Invalid("orderId", reason)
+    left = order.amount_minor - order.refund_held_minor
+    if left <= 0:
+        reason = "amount must not be more than what is left to refund: nothing is left"
+        raise Invalid("amount", reason)
+    if body.amount is None:
+        return left
+    amount = _parsed(body.amount, order.currency)
+    if not 0 < amount <= left:
+        most = money.show(left, order.currency)
+        raise Invalid("amount", f"amount must be from 0.01 to {most}, what is left to refund")
+    return amount
+
+
+def _share(order: Order, amount: int) -> _Share:
+    """Work out a refund's share of the order, so that all of them add up exactly.
+
+    Each takes what the refunds accepted so far and this one cost together, less what those cost:
+    whatever the rounding of the parts, the last one brings the sum to the whole.
+    """
+    held = order.refund_held_minor + amount
+    gross = money.times(held, order.exchange_rate, order.currency, order.settled_currency)
+    if held == order.amount_minor:
+        gross = order.gross_settled_minor
+    if order.refund_fee_policy == "RETURNED":
+        fee = order.gross_settled_minor - order.net_settled_minor
+        gross -= money.share(fee, held, order.amount_minor, order.settled_currency)
+    debit = max(0, gross - order.refund_debit_minor)
+    user_usd = money.times(amount, order.usd_exchange_rate, order.currency, "USD")
+    settled, usd_rate = order.settled_currency, order.usd_exchange_rate / order.exchange_rate
+    debit_usd = debit if settled == "USD" else money.times(debit, usd_rate, settled, "USD")
+    return _Share(debit, user_usd, debit_usd)
+
+
+async def _freeze(tx: Tx, refund: Refund, text: str, now: int) -> None:
+    overdraft = await queries.OVERDRAFT.get(tx, refund.merchant_id) or 0
+    balance = await ledger.post(
+        tx,
+        refund.merchant_id,
+        refund.debit_currency,
+        [
+            Movement(
+                "FREEZE", refund.held_from, "frozen", refund.debit_minor, "refund", refund.id, text
+            ),
+        ],
+        now,
+    )
+    left = balance.pending if refund.held_from == "pending" else balance.available
+    if left < -overdraft:
+        least = money.show(-overdraft, refund.debit_currency)
+        reason = (
+            f"amount must leave the {refund.held_from} balance at or above "
+            f"{least} {refund.debit_currency}"
+        )
+        raise Invalid("amount", reason)
+
+
+async def hear(
+    tx: Tx, merchant_id: str, refund_id: str, outcome: RefundOutcome, now: int
+) -> Refund:
+    """Take in what a gateway says of a refund, wherever it was heard and however often.
+
+    Raises NotFound for a refund that is not there.
+    """
+    seen = await queries.BY_ID.first(tx, merchant_id, refund_id)
+    if seen is None:
+        raise NotFound
+    status = STEPS.get(outcome.status)
+    if status is None:
+        if outcome.status != "PENDING":
+            _log.warning(
+                "refund unknown", refund=refund_id, status=outcome.status, reason=outcome.reason
+            )
+        return seen
+    order = await orders.lock(tx, merchant_id, seen.order_id)
+    error = None if status == "SUCCEEDED" else outcome.reason or "refused by the bank"
+    refund = await queries.FINISH.first(
+        tx, merchant_id, refund_id, status, now, error, outcome.provider_ref
+    )
+    if refund is None:  # it ended before: late and repeated news change nothing
+        return await queries.BY_ID.first(tx, merchant_id, refund_id) or seen
+    if status == "SUCCEEDED":
+        await _succeeded(tx, order, refund, now)
+    else:
+        await _failed(tx, order, refund, now)
+    return refund
+
+
+async def _succeeded(tx: Tx, order: Order, refund: Refund, now: int) -> None:
+    ids = (refund.merchant_id, order.id)
+    await queries.SUCCEED_ORDER.run(tx, *ids, refund.amount_minor, now)
+    await orders.note(tx, order, "refund_succeeded", refund.id, now)
+    if order.refunded_minor + refund.amount_minor == order.amount_minor:
+        fresh = await orders.lock(tx, *ids)
+        await orders.step(tx, fresh, "refunded_in_full", refund.id, now)
+    if refund.debit_minor:
+        text = f"Refund of {money.show(refund.amount_minor, refund.currency)} {refund.currency}"
+        move = Movement(
+            "REFUND", "frozen", "gateway", refund.debit_minor, "refund", refund.id, text
+        )
+        await ledger.post(tx, refund.merchant_id, refund.debit_currency, [move], now)
+
+
+async def _failed(tx: Tx, order: Order, refund: Refund, now: int) -> None:
+    await queries.RELEASE_ORDER.run(
+        tx, refund.merchant_id, order.id, refund.amount_minor, refund.debit_minor, now
+    )
+    await orders.note(tx, order, "refund_failed", f"{refund.id}: {refund.error_message}", now)
+    if refund.debit_minor:
+        # Back to where the order's money is now: it may have settled meanwhile.
+        target: Held = "pending" if order.settled_at is None else "available"
+        move = Movement(
+            "UNFREEZE", "frozen", target, refund.debit_minor, "refund", refund.id, "Refund failed"
+        )
+        await ledger.post(tx, refund.merchant_id, refund.debit_currency, [move], now)
+
+
+async def find(tx: Tx, merchant_id: str, refund_id: str) -> Refund:
+    """Return a refund. Raises NotFound."""
+    refund = await queries.BY_ID.first(tx, merchant_id, refund_id)
+    if refund is None:
+        raise NotFound
+    return refund

@@ -1,0 +1,26 @@
+"""How amounts are shown to the customer: in their locale, with the currency's ISO 4217 decimals."""
+
+import copy
+from decimal import Decimal
+from typing import Final
+
+from babel.core import Locale, UnknownLocaleError
+
+# ISO 4217: currencies whose minor unit is not a hundredth. Babel's own digits are those that are
+# customary in cash (CLDR), which for some currencies are fewer than can be charged.
+_DECIMALS: Final[dict[str, int]] = dict.fromkeys(
+    "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF".split(), 0
+) | dict.fromkeys("BHD IQD JOD KWD LYD OMR TND".split(), 3)
+
+
+def show(minor: int, currency: str, language: str) -> str:
+    """Write minor units for people, such as ``€1,234.50``; an unknown language is English."""
+    try:
+        locale = Locale.parse(language, sep="-")
+    except (ValueError, UnknownLocaleError):
+        locale = Locale("en")
+    decimals = _DECIMALS.get(currency, 2)
+    pattern = copy.copy(locale.currency_formats["standard"])
+    pattern.frac_prec = (decimals, decimals)
+    amount = Decimal(minor).scaleb(-decimals)
+    return str(pattern.apply(amount, locale, currency=currency, currency_digits=False))

@@ -1,0 +1,332 @@
+"""What the bank does: payments, refunds, disputes, and what happens by itself later.
+
+Every method is a step inside somebody's transaction (``tx`` first, ``now`` in Unix ms), and every
+change of a status queues the callback that reports it in the same transaction. Asking for the same
+thing again gives the first result again.
+"""
+
+import secrets
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+
+from opentill.sandbox import callbacks, timers
+from opentill.sandbox.callbacks import CallbackType
+from opentill.sandbox.cards import TestCard
+from opentill.sandbox.model import (
+    DISPUTE_STEPS,
+    PAYMENT_STEPS,
+    Dispute,
+    Payment,
+    PaymentOrder,
+    PaymentStatus,
+    PaymentView,
+    Refund,
+    RefundOrder,
+    RefundStatus,
+    Refusal,
+    Timing,
+)
+from opentill.sandbox.storage import Tx
+from opentill.sandbox.timers import Timer
+
+_REPORTS: dict[PaymentStatus, CallbackType] = {
+    "processing": "payment.processing",
+    "succeeded": "payment.succeeded",
+    "declined": "payment.declined",
+    "refused": "payment.refused",
+    "voided": "payment.voided",
+}
+_DISPUTE_REPORTS: dict[Literal["won", "lost", "recovered"], CallbackType] = {
+    "won": "dispute.won",
+    "lost": "dispute.lost",
+    "recovered": "dispute.recovered",
+}
+
+
+class Bank:
+    """The bank's rules; ``public_url`` is where customers reach its pages."""
+
+    def __init__(self, public_url: str, timing: Timing) -> None:
+        """Take the address without a slash at its end."""
+        self.public_url = public_url
+        self._timing = timing
+
+    def view(self, payment: Payment) -> PaymentView:
+        """Return the payment as the API shows it."""
+        return PaymentView.of(payment, self.public_url)
+
+    # Payments
+
+    def find_payment(self, tx: Tx, payment_id: str) -> Payment:
+        """Return the payment. Raises Refusal (404) if it was never seen."""
+        found = tx.first(Payment, "select * from payments where id = :id", id=payment_id)
+        if found is None:
+            raise Refusal(404, "not_found", "The sandbox bank has never seen this payment.")
+        return found
+
+    def start_payment(self, tx: Tx, order: PaymentOrder, now: int) -> tuple[Payment, bool]:
+        """Take the order and return the payment and whether it is new.
+
+        Raises Refusal (409) if the id was used for another amount, currency or method. Texts and
+        addresses may differ: a shop that repeats itself after a restart means the same payment.
+        """
+        found = tx.first(Payment, "select * from payments where id = :id", id=order.id)
+        if found is not None:
+            same = (order.amount_minor, order.currency, order.method)
+            if same != (found.amount_minor, found.currency, found.method):
+                message = "This id was used for a payment of another amount, currency or method."
+                raise Refusal(409, "id_reused", message)
+            return found, False
+        payment = Payment(
+            **msgspec.structs.asdict(order),
+            status="action_required",
+            decline_code=None,
+            challenged=False,
+            card_last4=None,
+            refunds_fail=False,
+            refunded_minor=0,
+            created_at=now,
+            updated_at=now,
+        )
+        tx.insert("payments", msgspec.structs.asdict(payment))
+        return payment, True
+
+    def pay_by_card(self, tx: Tx, payment_id: str, card: TestCard, now: int) -> Payment:
+        """Do with the card what its number stands for; nothing if the payment is past that."""
+        payment = self.find_payment(tx, payment_id)
+        if payment.status != "action_required" or payment.challenged:
+            return payment
+        tx.run(
+            "update payments set card_last4 = :last4, challenged = :challenged, "
+            "refunds_fail = :refunds_fail where id = :id",
+            id=payment_id,
+            last4=card.number[-4:],
+            challenged=card.aftermath == "challenge",
+            refunds_fail=card.aftermath == "refunds_fail",
+        )
+        if card.aftermath == "challenge":
+            return self.find_payment(tx, payment_id)
+        if card.aftermath == "dispute":
+            due_at = now + round(self._timing.dispute_after_s * 1000)
+            timers.set_timer(tx, "dispute", payment_id, due_at)
+        if card.status == "processing":
+            due_at = now + round(self._timing.processing_s * 1000)
+            timers.set_timer(tx, "decline", payment_id, due_at)
+        code = card.decline_code if card.status in {"declined", "refused"} else None
+        return self._step(tx, payment, card.status, now, code)
+
+    def finish_challenge(self, tx: Tx, payment_id: str, now: int, *, passed: bool) -> Payment:
+        """End the 3-D Secure step; nothing if none is open."""
+        payment = self.find_payment(tx, payment_id)
+        if payment.status != "action_required" or not payment.challenged:
+            return payment
+        tx.run("update payments set challenged = 0 where id = :id", id=payment_id)
+        if passed:
+            return self._step(tx, payment, "succeeded", now)
+        return self._step(tx, payment, "declined", now, "authentication_failed")
+
+    def answer(self, tx: Tx, payment_id: str, now: int, *, approved: bool) -> Payment:
+        """Do what the customer decided on the phone or the transfer page; nothing if decided."""
+        payment = self.find_payment(tx, payment_id)
+        if payment.status != "action_required" or payment.method == "CREDIT_CARD":
+            return payment
+        if approved:
+            return self._step(tx, payment, "succeeded", now)
+        by_transfer = payment.method == "BANK_TRANSFER"
+        code = "transfer_rejected" if by_transfer else "customer_declined"
+        return self._step(tx, payment, "declined", now, code)
+
+    def void(self, tx: Tx, payment_id: str, now: int) -> Payment:
+        """Give the authorization back. Raises Refusal (409) once the payment has come to an end."""
+        payment = self.find_payment(tx, payment_id)
+        if payment.status == "voided":
+            return payment
+        if "voided" not in PAYMENT_STEPS[payment.status]:
+            message = f"A payment that is {payment.status} cannot be voided."
+            raise Refusal(409, "not_voidable", message)
+        return self._step(tx, payment, "voided", now)
+
+    def _step(
+        self, tx: Tx, payment: Payment, status: PaymentStatus, now: int, code: str | None = None
+    ) -> Payment:
+        """Take a step of the table and report it. Nothing else changes a payment's status."""
+        if status not in PAYMENT_STEPS[payment.status]:
+            msg = f"no step from {payment.status} to {status}"
+            raise AssertionError(msg)
+        tx.run(
+            "update payments set status = :status, decline_code = :code, updated_at = :now "
+            "where id = :id",
+            id=payment.id,
+            status=status,
+            code=code,
+            now=now,
+        )
+        after = self.find_payment(tx, payment.id)
+        callbacks.queue(tx, after.callback_url, _REPORTS[status], now, self.view(after))
+        return after
+
+    # Refunds
+
+    def find_refund(self, tx: Tx, refund_id: str) -> Refund:
+        """Return the refund. Raises Refusal (404) if it was never seen."""
+        found = tx.first(Refund, "select * from refunds where id = :id", id=refund_id)
+        if found is None:
+            raise Refusal(404, "not_found", "The sandbox bank has never seen this refund.")
+        return found
+
+    def start_refund(self, tx: Tx, order: RefundOrder, now: int) -> tuple[Refund, bool]:
+        """Give money back, or record why not; return the refund and whether it is new.
+
+        Raises Refusal: 404 if there is no such payment, 409 if the id was used for another refund.
+        """
+        found = tx.first(Refund, "select * from refunds where id = :id", id=order.id)
+        if found is not None:
+            same = (order.payment_id, order.amount_minor, order.currency)
+            if same != (found.payment_id, found.amount_minor, found.currency):
+                message = "This id was used for a refund of another payment, amount or currency."
+                raise Refusal(409, "id_reused", message)
+            return found, False
+        payment = self.find_payment(tx, order.payment_id)
+        error = self._why_no_refund(tx, payment, order)
+        status: RefundStatus = "failed" if error is not None else "succeeded"
+        if error is None and payment.refunds_fail:
+            status = "pending"
+            due_at = now + round(self._timing.refund_fails_after_s * 1000)
+            timers.set_timer(tx, "fail_refund", order.id, due_at)
+        refund = Refund(
+            **msgspec.structs.asdict(order),
+            status=status,
+            error=error,
+            created_at=now,
+            updated_at=now,
+        )
+        tx.insert("refunds", msgspec.structs.asdict(refund))
+        if status != "failed":
+            self._count_refund(tx, payment.id, order.amount_minor, now)
+        if status != "pending":
+            self._report_refund(tx, refund, now)
+        return refund, True
+
+    def _why_no_refund(self, tx: Tx, payment: Payment, order: RefundOrder) -> str | None:
+        if payment.status != "succeeded":
+            return f"A payment that is {payment.status} cannot be refunded."
+        if payment.currency != order.currency:
+            return f"The payment was made in {payment.currency}."
+        disputed = sum(
+            dispute.amount_minor
+            for dispute in self.disputes(tx, payment.id)
+            if dispute.status in {"opened", "lost"}
+        )
+        left = payment.amount_minor - payment.refunded_minor - disputed
+        if order.amount_minor > left:
+            return f"Only {left} minor units of the payment are left to refund."
+        return None
+
+    def _count_refund(self, tx: Tx, payment_id: str, change_minor: int, now: int) -> None:
+        tx.run(
+            "update payments set refunded_minor = refunded_minor + :change, updated_at = :now "
+            "where id = :id",
+            id=payment_id,
+            change=change_minor,
+            now=now,
+        )
+
+    def _report_refund(self, tx: Tx, refund: Refund, now: int) -> None:
+        kind: CallbackType = "refund.succeeded" if refund.status == "succeeded" else "refund.failed"
+        payment = self.find_payment(tx, refund.payment_id)
+        callbacks.queue(tx, refund.callback_url, kind, now, self.view(payment), refund=refund)
+
+    # Disputes
+
+    def disputes(self, tx: Tx, payment_id: str | None = None) -> list[Dispute]:
+        """Return the disputes of a payment, or the latest 100 of all, newest first."""
+        if payment_id is None:
+            return tx.all(Dispute, "select * from disputes order by id desc limit 100")
+        sql = "select * from disputes where payment_id = :payment_id order by id desc"
+        return tx.all(Dispute, sql, payment_id=payment_id)
+
+    def open_dispute(self, tx: Tx, payment_id: str, reason: str, now: int) -> Dispute:
+        """Dispute what is left of the payment.
+
+        Raises Refusal (409) if nothing is left or the payment is or was disputed already.
+        """
+        payment = self.find_payment(tx, payment_id)
+        left = payment.amount_minor - payment.refunded_minor
+        if payment.status != "succeeded" or left == 0:
+            raise Refusal(409, "not_disputable", "Only money that was paid can be disputed.")
+        if self.disputes(tx, payment_id):
+            raise Refusal(409, "already_disputed", "This payment was disputed already.")
+        dispute = Dispute(
+            id=f"dp_{now:012x}{secrets.token_hex(8)}",
+            payment_id=payment_id,
+            amount_minor=left,
+            currency=payment.currency,
+            reason=reason,
+            status="opened",
+            created_at=now,
+            updated_at=now,
+        )
+        tx.insert("disputes", msgspec.structs.asdict(dispute))
+        self._report_dispute(tx, "dispute.opened", dispute, now)
+        return dispute
+
+    def step_dispute(
+        self, tx: Tx, dispute_id: str, status: Literal["won", "lost", "recovered"], now: int
+    ) -> Dispute:
+        """Decide the dispute from the shop's view, or recover what a lost one took.
+
+        Raises Refusal: 404 if there is none, 409 if there is no such step from where it stands.
+        """
+        sql = "select * from disputes where id = :id"
+        dispute = tx.first(Dispute, sql, id=dispute_id)
+        if dispute is None:
+            raise Refusal(404, "not_found", "There is no such dispute.")
+        if dispute.status == status:
+            return dispute
+        if status not in DISPUTE_STEPS[dispute.status]:
+            message = f"A dispute that is {dispute.status} cannot become {status}."
+            raise Refusal(409, "no_such_step", message)
+        after = msgspec.structs.replace(dispute, status=status, updated_at=now)
+        tx.run(
+            "update disputes set status = :status, updated_at = :now where id = :id",
+            id=dispute_id,
+            status=status,
+            now=now,
+        )
+        self._report_dispute(tx, _DISPUTE_REPORTS[status], after, now)
+        return after
+
+    def _report_dispute(self, tx: Tx, kind: CallbackType, dispute: Dispute, now: int) -> None:
+        payment = self.find_payment(tx, dispute.payment_id)
+        callbacks.queue(tx, payment.callback_url, kind, now, self.view(payment), dispute=dispute)
+
+    # Later
+
+    def ring(self, tx: Tx, timer: Timer, now: int) -> None:
+        """Do the task of a timer, unless the world moved on in the meantime."""
+        if timer.task == "decline":
+            payment = self.find_payment(tx, timer.subject)
+            if payment.status == "processing":
+                self._step(tx, payment, "declined", now, "processing_error")
+        elif timer.task == "dispute":
+            with suppress(Refusal):  # refunded in full, or disputed by hand
+                self.open_dispute(tx, timer.subject, "fraudulent", now)
+        else:
+            self._fail_refund(tx, timer.subject, now)
+
+    def _fail_refund(self, tx: Tx, refund_id: str, now: int) -> None:
+        refund = self.find_refund(tx, refund_id)
+        if refund.status != "pending":
+            return
+        error = "The customer’s bank did not accept the refund."
+        tx.run(
+            "update refunds set status = 'failed', error = :error, updated_at = :now "
+            "where id = :id",
+            id=refund_id,
+            error=error,
+            now=now,
+        )
+        self._count_refund(tx, refund.payment_id, -refund.amount_minor, now)
+        self._report_refund(tx, self.find_refund(tx, refund_id), now)

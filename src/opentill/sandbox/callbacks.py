@@ -1,0 +1,270 @@
+"""Callbacks: signed reports of what happened, delivered until somebody says that they arrived.
+
+They are written in the same transaction as what they report, so that nothing is reported that did
+not happen and nothing that happened goes unreported. Each receiver has a lane of its own, which
+narrows while the receiver does not answer: a dead one costs the others nothing.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import secrets
+import time
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+
+from opentill.sandbox import faults
+from opentill.sandbox.model import Dispute, PaymentView, Refund, Timing
+from opentill.sandbox.storage import Store, Tx
+
+CallbackType = Literal[
+    "payment.processing",
+    "payment.succeeded",
+    "payment.declined",
+    "payment.refused",
+    "payment.voided",
+    "refund.succeeded",
+    "refund.failed",
+    "dispute.opened",
+    "dispute.won",
+    "dispute.lost",
+    "dispute.recovered",
+]
+
+RECEIVER: Final = "receiver:"  # prefix of the topics that wake a lane
+SIGNATURE_HEADER: Final = "Sandbox-Signature"
+_WIDTH: Final = 32  # deliveries at once to a receiver that answers; to one that does not: one
+_LONGEST_NAP_S: Final = 60.0
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Callback(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of ``callbacks``. ``copies`` counts the repetitions that a fault asked for."""
+
+    id: str
+    receiver: str
+    url: str
+    payment_id: str
+    body: bytes
+    status: Literal["pending", "delivered", "dropped", "given_up"]
+    attempts: int
+    copies: int
+    held: bool
+    next_at: int
+    created_at: int
+
+
+def queue(
+    tx: Tx,
+    url: str,
+    kind: CallbackType,
+    now: int,
+    payment: PaymentView,
+    *,
+    refund: Refund | None = None,
+    dispute: Dispute | None = None,
+) -> None:
+    """Have the news delivered to ``url`` once the transaction is committed."""
+    data: dict[str, Any] = {"payment": payment}
+    subjects = [payment.id]
+    for name, part in (("refund", refund), ("dispute", dispute)):
+        if part is not None:
+            data[name] = part
+            subjects.append(part.id)
+    fault = faults.take(tx, "callback", *subjects)
+    spoilt = None if fault is None else fault.kind
+    late = spoilt in {"slow", "out_of_order"}
+    delay_ms = round(fault.delay_s * 1000) if fault is not None and late else 0
+    callback_id = f"cb_{now:012x}{secrets.token_hex(8)}"
+    body = {"id": callback_id, "type": kind, "created_at": now, "data": data}
+    row = Callback(
+        id=callback_id,
+        receiver="{0.scheme}://{0.netloc}".format(urlsplit(url)),
+        url=url,
+        payment_id=payment.id,
+        body=msgspec.json.encode(body),
+        status="dropped" if spoilt == "drop" else "pending",
+        attempts=0,
+        copies=1 if spoilt == "duplicate" else 0,
+        held=spoilt == "out_of_order",
+        next_at=now + delay_ms,
+        created_at=now,
+    )
+    tx.insert("callbacks", msgspec.structs.asdict(row))
+    tx.announce(RECEIVER + row.receiver)
+
+
+def sign(secret: str, body: bytes, timestamp: int) -> str:
+    """Return the signature header's value for a body sent at ``timestamp`` (Unix seconds)."""
+    signed = str(timestamp).encode() + b"." + body
+    return f"t={timestamp},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
+
+
+class Postman:
+    """Delivers callbacks: one lane per receiver that has any waiting."""
+
+    def __init__(self, store: Store, secret: str, timing: Timing) -> None:
+        """``secret`` signs the callbacks."""
+        self._store = store
+        self._secret = secret
+        self._timing = timing
+        self._lanes: dict[str, _Lane] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def wake(self, receiver: str) -> None:
+        """Look again what waits for the receiver."""
+        lane = self._lanes.get(receiver)
+        if lane is not None:
+            lane.woken.set()
+        elif self._tasks is not None:
+            self._lanes[receiver] = lane = _Lane(receiver)
+            self._tasks.create_task(self._run_lane(lane))
+
+    async def run(self) -> None:
+        """Deliver, for ever; begins with what waited when the bank was stopped."""
+        limits = httpx2.Limits(max_connections=512, max_keepalive_connections=64)
+        async with (
+            httpx2.AsyncClient(
+                timeout=self._timing.callback_timeout_s,
+                limits=limits,
+                trust_env=False,
+                follow_redirects=False,
+            ) as self._client,
+            asyncio.TaskGroup() as self._tasks,
+        ):
+            for receiver in await self._store.do(_receivers):
+                self.wake(receiver)
+            await asyncio.Event().wait()
+
+    async def _run_lane(self, lane: "_Lane") -> None:
+        async with asyncio.TaskGroup() as deliveries:
+            while True:
+                lane.woken.clear()
+                width = _WIDTH if lane.healthy else 1
+                due, later_at = await self._store.do(
+                    partial(_due, receiver=lane.receiver, limit=width)
+                )
+                fresh = [callback for callback in due if callback.id not in lane.busy]
+                for callback in fresh[: max(width - len(lane.busy), 0)]:
+                    lane.busy.add(callback.id)
+                    deliveries.create_task(self._deliver(lane, callback))
+                if not due and later_at is None and not lane.busy and not lane.woken.is_set():
+                    del self._lanes[lane.receiver]
+                    return
+                nap_s = _LONGEST_NAP_S  # whatever is due but finds no room waits for a delivery
+                if later_at is not None:
+                    nap_s = min(max(later_at / 1000 - time.time(), 0.001), _LONGEST_NAP_S)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(nap_s):
+                        await lane.woken.wait()
+
+    async def _deliver(self, lane: "_Lane", callback: Callback) -> None:
+        arrived = await self._send(callback)
+        recovered = arrived and not lane.healthy
+        now = time.time_ns() // 1_000_000
+        if arrived:
+            await self._store.do(lambda tx: _mark_arrived(tx, callback, now, recovered=recovered))
+        else:
+            await self._store.do(lambda tx: _mark_failed(tx, callback, now, self._timing))
+        lane.healthy = arrived
+        lane.busy.discard(callback.id)
+        lane.woken.set()
+
+    async def _send(self, callback: Callback) -> bool:
+        headers = {
+            "Content-Type": "application/json",
+            SIGNATURE_HEADER: sign(self._secret, callback.body, int(time.time())),
+        }
+        try:
+            async with asyncio.timeout(self._timing.callback_timeout_s):
+                answer = await self._client.post(
+                    callback.url, content=callback.body, headers=headers
+                )
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
+            _log.info("callback %s did not arrive: %s", callback.id, type(error).__name__)
+            return False
+        if not answer.is_success:
+            _log.info("callback %s was answered %d", callback.id, answer.status_code)
+        return answer.is_success
+
+
+class _Lane:
+    """The deliveries to one receiver."""
+
+    def __init__(self, receiver: str) -> None:
+        self.receiver = receiver
+        self.woken = asyncio.Event()
+        self.busy: set[str] = set()  # ids of callbacks on their way
+        self.healthy = True  # the last delivery arrived
+
+
+def _receivers(tx: Tx) -> list[str]:
+    rows = tx.all(
+        dict[str, str], "select distinct receiver from callbacks where status = 'pending'"
+    )
+    return [row["receiver"] for row in rows]
+
+
+def _due(tx: Tx, receiver: str, limit: int) -> tuple[list[Callback], int | None]:
+    """Return what is due at the receiver and when the first thing that is not will be.
+
+    What is on its way is among the due: with ``limit`` as wide as the lane there is always enough.
+    """
+    sql = (
+        "select * from callbacks where status = 'pending' and receiver = :receiver "
+        "order by next_at limit :limit"
+    )
+    now = time.time_ns() // 1_000_000
+    rows = tx.all(Callback, sql, receiver=receiver, limit=limit + 1)
+    due = [row for row in rows if row.next_at <= now]
+    later = [row.next_at for row in rows if row.next_at > now]
+    return due, later[0] if later else None
+
+
+def _mark_arrived(tx: Tx, callback: Callback, now: int, *, recovered: bool) -> None:
+    """Take it off the list, or send it once more if a fault wants that; free what it held back."""
+    tx.run(
+        "update callbacks set status = case when copies > 0 then 'pending' else 'delivered' end, "
+        "copies = max(copies - 1, 0), held = 0, attempts = attempts + 1, next_at = :now "
+        "where id = :id",
+        id=callback.id,
+        now=now,
+    )
+    tx.run(
+        "update callbacks set held = 0, next_at = :now "
+        "where payment_id = :payment_id and status = 'pending' and held and id <> :id "
+        "and created_at <= :created_at",
+        payment_id=callback.payment_id,
+        id=callback.id,
+        created_at=callback.created_at,
+        now=now,
+    )
+    if recovered:  # the receiver is back: no need to wait for what was tried in vain
+        tx.run(
+            "update callbacks set next_at = :now where receiver = :receiver "
+            "and status = 'pending' and attempts > 0 and not held and next_at > :now",
+            receiver=callback.receiver,
+            now=now,
+        )
+
+
+def _mark_failed(tx: Tx, callback: Callback, now: int, timing: Timing) -> None:
+    """Try again later, unless it was tried for long enough."""
+    wait_s = timing.retry_s[min(callback.attempts, len(timing.retry_s) - 1)]
+    given_up = now + wait_s * 1000 > callback.created_at + timing.give_up_after_s * 1000
+    tx.run(
+        "update callbacks set status = :status, attempts = attempts + 1, next_at = :next_at, "
+        "held = 0 where id = :id",
+        id=callback.id,
+        status="given_up" if given_up else "pending",
+        next_at=now + round(wait_s * 1000),
+    )
+    if given_up:
+        _log.warning("callback %s is given up", callback.id)

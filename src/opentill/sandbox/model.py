@@ -1,0 +1,241 @@
+"""The bank's words: what a payment, refund, dispute and fault look like, stored and on the wire.
+
+Amounts are whole minor units, times are Unix milliseconds. What is not in the tables of this file
+cannot happen.
+"""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+Method = Literal["CREDIT_CARD", "ALIPAY", "WECHAT_PAY", "PAYNOW", "CRYPTO", "BANK_TRANSFER"]
+PaymentStatus = Literal[
+    "action_required", "processing", "succeeded", "declined", "refused", "voided"
+]
+RefundStatus = Literal["pending", "succeeded", "failed"]
+DisputeStatus = Literal["opened", "won", "lost", "recovered"]
+Operation = Literal["pay", "find", "refund", "find_refund", "callback"]
+FaultKind = Literal[
+    "timeout_before",
+    "timeout_after",
+    "error_500",
+    "error_500_after",
+    "reset",
+    "reset_after",
+    "slow",
+    "duplicate",
+    "out_of_order",
+    "drop",
+]
+
+# Every step a payment and a dispute can take; a status without a step from it is final.
+PAYMENT_STEPS: Final[dict[PaymentStatus, tuple[PaymentStatus, ...]]] = {
+    "action_required": ("processing", "succeeded", "declined", "refused", "voided"),
+    "processing": ("succeeded", "declined", "refused", "voided"),
+    "succeeded": (),
+    "declined": (),
+    "refused": (),
+    "voided": (),
+}
+DISPUTE_STEPS: Final[dict[DisputeStatus, tuple[DisputeStatus, ...]]] = {
+    "opened": ("won", "lost"),
+    "won": (),
+    "lost": ("recovered",),
+    "recovered": (),
+}
+
+# Which faults make sense for which operation.
+_ANSWER_FAULTS: Final[tuple[FaultKind, ...]] = (
+    "timeout_before",
+    "timeout_after",
+    "error_500",
+    "error_500_after",
+    "reset",
+    "reset_after",
+    "slow",
+)
+FAULTS: Final[dict[Operation, tuple[FaultKind, ...]]] = {
+    "pay": _ANSWER_FAULTS,
+    "find": _ANSWER_FAULTS,
+    "refund": _ANSWER_FAULTS,
+    "find_refund": _ANSWER_FAULTS,
+    "callback": ("duplicate", "out_of_order", "slow", "drop"),
+}
+
+# What the decline codes mean to the person who pays.
+DECLINES: Final[dict[str, str]] = {
+    "card_declined": "The card was declined.",
+    "insufficient_funds": "The card has insufficient funds.",
+    "expired_card": "The card has expired.",
+    "incorrect_cvc": "The card’s security code is incorrect.",
+    "processing_error": "The card could not be processed.",
+    "lost_card": "The card was reported lost and cannot be used.",
+    "authentication_failed": "The 3-D Secure check was not passed.",
+    "customer_declined": "The payment was declined on the phone.",
+    "transfer_rejected": "The transfer was rejected.",
+}
+
+Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Minor = Annotated[int, msgspec.Meta(gt=0, le=10**15)]
+Currency = Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{3}$")]
+Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s\x00-\x1f/]+[^\s\x00-\x1f]*$")]
+HttpUrl = Annotated[Url, msgspec.Meta(max_length=2048)]
+Text = Annotated[str, msgspec.Meta(max_length=1000)]
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the bank takes over things, in seconds; tests make it hurry."""
+
+    processing_s: float = 10.0  # a payment without an answer stays "processing" this long
+    dispute_after_s: float = 3.0  # a disputed payment is disputed this long after it was paid
+    refund_fails_after_s: float = 3.0  # a refund that fails is "pending" this long
+    retry_s: tuple[float, ...] = (0.5, 1, 2, 5, 15, 60, 300)  # the last one is repeated
+    give_up_after_s: float = 86_400.0
+    callback_timeout_s: float = 10.0
+
+
+class PaymentOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What a shop sends to take a payment; ``id`` is its own and the idempotency key."""
+
+    id: Id
+    amount_minor: Minor
+    currency: Currency
+    method: Method
+    return_url: HttpUrl
+    callback_url: HttpUrl
+    description: Text = ""
+    merchant_name: Text = ""
+    customer_email: Text = ""
+    locale: Annotated[str, msgspec.Meta(max_length=64)] = "en"
+
+
+class Payment(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of ``payments``. The card number is not in it: only its last four digits are kept."""
+
+    id: str
+    amount_minor: int
+    currency: str
+    method: Method
+    description: str
+    merchant_name: str
+    customer_email: str
+    return_url: str
+    callback_url: str
+    locale: str
+    status: PaymentStatus
+    decline_code: str | None
+    challenged: bool  # the card asked for a 3-D Secure step, which is not done yet
+    card_last4: str | None
+    refunds_fail: bool
+    refunded_minor: int
+    created_at: int
+    updated_at: int
+
+
+class PaymentView(msgspec.Struct, frozen=True, kw_only=True):
+    """A payment on the wire. ``refunded_minor`` counts what is given back or on its way back."""
+
+    id: str
+    status: PaymentStatus
+    decline_code: str | None
+    amount_minor: int
+    currency: str
+    method: Method
+    action_url: str
+    qr_text: str | None
+    refunded_minor: int
+    created_at: int
+    updated_at: int
+
+    @classmethod
+    def of(cls, payment: Payment, public_url: str) -> "PaymentView":
+        """Show the payment with addresses under ``public_url``."""
+        wallet = payment.method not in {"CREDIT_CARD", "BANK_TRANSFER"}
+        return cls(
+            id=payment.id,
+            status=payment.status,
+            decline_code=payment.decline_code,
+            amount_minor=payment.amount_minor,
+            currency=payment.currency,
+            method=payment.method,
+            action_url=f"{public_url}/pay/{payment.id}",
+            qr_text=f"{public_url}/phone/{payment.id}" if wallet else None,
+            refunded_minor=payment.refunded_minor,
+            created_at=payment.created_at,
+            updated_at=payment.updated_at,
+        )
+
+
+class RefundOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What a shop sends to give money back; ``id`` is its own and the idempotency key."""
+
+    id: Id
+    payment_id: Id
+    amount_minor: Minor
+    currency: Currency
+    callback_url: HttpUrl
+
+
+class Refund(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of ``refunds``, and a refund on the wire."""
+
+    id: str
+    payment_id: str
+    amount_minor: int
+    currency: str
+    callback_url: str
+    status: RefundStatus
+    error: str | None
+    created_at: int
+    updated_at: int
+
+
+class DisputeOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody sends to open a dispute by hand."""
+
+    reason: Text = "fraudulent"
+
+
+class Dispute(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of ``disputes``, and a dispute on the wire."""
+
+    id: str
+    payment_id: str
+    amount_minor: int
+    currency: str
+    reason: str
+    status: DisputeStatus
+    created_at: int
+    updated_at: int
+
+
+class FaultOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask for ``times`` faults of a kind; ``match`` limits them to one payment or refund id."""
+
+    operation: Operation
+    kind: FaultKind
+    times: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 1
+    delay_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] | None = None
+    match: Id | None = None
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of ``faults``: ``times`` is how many are left."""
+
+    id: int
+    operation: Operation
+    kind: FaultKind
+    times: int
+    delay_s: float
+    match: str | None
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, not a defect
+    """The bank does not do it: HTTP ``status``, a ``code`` for programs, a sentence for people."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        """Remember the answer."""
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message

@@ -1,0 +1,239 @@
+"""The bank's own storage: one SQLite file, written by one thread, several steps per commit.
+
+Commits wait for the disk (``synchronous=FULL``), so that nothing acknowledged is lost, whenever the
+process is killed. To make that cheap, the writing thread takes all steps that wait, runs each in a
+savepoint of its own and commits them together; nobody hears of a result before its commit.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+Value = str | bytes | int | float | None
+
+_BATCH: Final = 64  # steps per commit at most
+
+_SCHEMA: Final = """
+create table if not exists payments (
+    id text primary key,
+    amount_minor integer not null check (amount_minor > 0),
+    currency text not null,
+    method text not null,
+    description text not null,
+    merchant_name text not null,
+    customer_email text not null,
+    return_url text not null,
+    callback_url text not null,
+    locale text not null,
+    status text not null,
+    decline_code text,
+    challenged integer not null,
+    card_last4 text check (length(card_last4) = 4),
+    refunds_fail integer not null,
+    refunded_minor integer not null check (refunded_minor between 0 and amount_minor),
+    created_at integer not null,
+    updated_at integer not null
+) without rowid;
+create table if not exists refunds (
+    id text primary key,
+    payment_id text not null references payments,
+    amount_minor integer not null check (amount_minor > 0),
+    currency text not null,
+    callback_url text not null,
+    status text not null,
+    error text,
+    created_at integer not null,
+    updated_at integer not null
+) without rowid;
+create table if not exists disputes (
+    id text primary key,
+    payment_id text not null references payments,
+    amount_minor integer not null check (amount_minor > 0),
+    currency text not null,
+    reason text not null,
+    status text not null,
+    created_at integer not null,
+    updated_at integer not null
+) without rowid;
+create index if not exists disputes_by_payment on disputes (payment_id);
+create table if not exists callbacks (
+    id text primary key,
+    receiver text not null,
+    url text not null,
+    payment_id text not null,
+    body blob not null,
+    status text not null check (status in ('pending', 'delivered', 'dropped', 'given_up')),
+    attempts integer not null default 0,
+    copies integer not null default 0,
+    held integer not null default 0,
+    next_at integer not null,
+    created_at integer not null
+) without rowid;
+create index if not exists callbacks_due on callbacks (receiver, next_at) where status = 'pending';
+create index if not exists callbacks_held on callbacks (payment_id)
+    where status = 'pending' and held;
+create table if not exists timers (
+    id integer primary key,
+    due_at integer not null,
+    task text not null,
+    subject text not null
+);
+create index if not exists timers_due on timers (due_at);
+create table if not exists faults (
+    id integer primary key,
+    operation text not null,
+    kind text not null,
+    times integer not null,
+    delay_s real not null,
+    match text
+);
+"""
+
+
+class Tx:
+    """A step inside a transaction. It never commits and never leaves the database."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Work on the connection, inside the transaction that is open on it."""
+        self._connection = connection
+        self.announced: set[str] = set()
+
+    def run(self, sql: str, **values: Value) -> int:
+        """Run a statement with ``:named`` values and return how many rows it changed."""
+        return self._connection.execute(sql, values).rowcount
+
+    def all(self, kind: type[T], sql: str, **values: Value) -> list[T]:
+        """Return all rows as structs of the kind."""
+        cursor = self._connection.execute(sql, values)
+        names = [column[0] for column in cursor.description]
+        rows = [dict(zip(names, row, strict=True)) for row in cursor]
+        return [msgspec.convert(row, kind, strict=False) for row in rows]
+
+    def first(self, kind: type[T], sql: str, **values: Value) -> T | None:
+        """Return the first row as a struct of the kind, or None."""
+        rows = self.all(kind, sql, **values)
+        return rows[0] if rows else None
+
+    def insert(self, table: str, row: Mapping[str, Value]) -> None:
+        """Insert a row; table and column names come from the code, never from outside."""
+        names, slots = ", ".join(row), ", ".join(f":{name}" for name in row)
+        self.run(f"insert into {table} ({names}) values ({slots})", **row)  # noqa: S608
+
+    def announce(self, topic: str) -> None:
+        """Wake whoever waits for the topic, once the transaction is committed."""
+        self.announced.add(topic)
+
+
+class _Step:
+    """One step that waits for the writing thread, and the future that waits for the step."""
+
+    def __init__(self, work: Callable[[Tx], Any], future: "asyncio.Future[Any]") -> None:
+        self.work = work
+        self.future = future
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def settle(self) -> None:
+        if self.future.done():  # the caller is gone; what it asked for is done all the same
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class Store:
+    """The file and its writing thread. Open and close it in the event loop that uses it."""
+
+    def __init__(self, path: Path, on_commit: Callable[[str], None]) -> None:
+        """Name the file; ``on_commit`` is called in the event loop with each announced topic."""
+        self._path = path
+        self._on_commit = on_commit
+        self._steps: queue.SimpleQueue[_Step | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    async def open(self) -> None:
+        """Create or open the file. Raises OSError or sqlite3.Error if that cannot be."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(
+            self._path, isolation_level=None, check_same_thread=False, timeout=10
+        )
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("pragma synchronous = full")
+        connection.execute("pragma foreign_keys = on")
+        connection.executescript(_SCHEMA)
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(
+            target=self._write, args=(connection,), name="sandbox-storage", daemon=True
+        )
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Finish the steps that wait and close the file."""
+        if self._thread is not None:
+            self._steps.put(None)
+            await asyncio.to_thread(self._thread.join)
+            self._thread = None
+
+    async def do(self, work: Callable[[Tx], T]) -> T:
+        """Run a step in a transaction; return its result after the commit.
+
+        What the step raises is raised here, and the step has no effect then.
+        """
+        if self._thread is None:
+            msg = "the bank's storage is closed"
+            raise RuntimeError(msg)
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._steps.put(_Step(work, future))
+        return await future
+
+    def _write(self, connection: sqlite3.Connection) -> None:
+        going = True
+        while going:
+            batch = [self._steps.get()]
+            while len(batch) < _BATCH and not self._steps.empty():
+                batch.append(self._steps.get())
+            steps = [step for step in batch if step is not None]
+            going = len(steps) == len(batch)
+            if steps:
+                topics = _commit(connection, steps)
+                self._loop.call_soon_threadsafe(self._settle, steps, topics)
+        connection.close()
+
+    def _settle(self, steps: list[_Step], topics: set[str]) -> None:
+        for step in steps:
+            step.settle()
+        for topic in topics:
+            self._on_commit(topic)
+
+
+def _commit(connection: sqlite3.Connection, steps: list[_Step]) -> set[str]:
+    """Run the steps, each in a savepoint, and commit them together; return what they announced."""
+    topics: set[str] = set()
+    try:
+        connection.execute("begin immediate")
+        for step in steps:
+            tx = Tx(connection)
+            connection.execute("savepoint step")
+            try:
+                step.result = step.work(tx)
+                topics |= tx.announced
+            except Exception as error:  # noqa: BLE001 - handed to the one who asked
+                step.error = error
+                connection.execute("rollback to step")
+            connection.execute("release step")
+        connection.execute("commit")
+    except sqlite3.Error as error:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        for step in steps:
+            step.error = error
+        return set()
+    return topics

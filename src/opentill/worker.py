@@ -1,0 +1,105 @@
+"""The worker: does what waits. Any number of them may run, beside or inside the servers.
+
+Each job claims a batch of rows that are due (``for update skip locked``) and says how many it had;
+a full batch is followed by the next at once, an empty one by a short rest.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from opentill import gateways
+from opentill.checkouts import jobs as checkout_jobs
+from opentill.core import idempotency, limits, metrics
+from opentill.core.db import Db
+from opentill.core.errors import Unavailable
+from opentill.core.http import App, now_ms
+from opentill.core.settings import Settings
+from opentill.orders import jobs as order_jobs
+from opentill.refunds import jobs as refund_jobs
+
+_log: Final = structlog.get_logger()
+
+
+class Job(msgspec.Struct, frozen=True):
+    """Something done again and again: ``rest_s`` seconds apart while there is nothing to do."""
+
+    name: str
+    rest_s: float
+    run: Callable[[App], Awaitable[int]]
+
+
+async def _check_attempts(app: App) -> int:
+    return await order_jobs.check_attempts(
+        app.db, app.gateways, app.settings.public_url, app.clock()
+    )
+
+
+async def _send_refunds(app: App) -> int:
+    return await refund_jobs.send_due(app.db, app.gateways, app.settings.public_url, app.clock())
+
+
+async def _expire_sessions(app: App) -> int:
+    return await checkout_jobs.expire_due(app.db, app.clock())
+
+
+async def _prune(app: App) -> int:
+    async with app.db.connection() as tx:
+        windows = await limits.prune(tx, app.clock())
+        return windows + await idempotency.prune(tx, app.clock())
+
+
+JOBS: Final = (
+    #   name               rest  what
+    Job("check_attempts", 0.5, _check_attempts),
+    Job("send_refunds", 0.25, _send_refunds),
+    Job("expire_sessions", 5.0, _expire_sessions),
+    Job("prune", 60.0, _prune),
+)
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Run as a process of its own until ``stop`` is set."""
+    db = await Db.connect(settings.database_url or "", settings.db_pool_size)
+    adapters = gateways.load(settings.gateways, settings)
+    try:
+        await work(App(settings=settings, db=db, gateways=adapters, clock=now_ms), stop)
+    finally:
+        for adapter in adapters.values():
+            await adapter.close()
+        await db.close()
+
+
+async def work(app: App, stop: asyncio.Event) -> None:
+    """Run every job until ``stop`` is set; what is begun is finished."""
+    await asyncio.gather(*(_repeat(job, app, stop) for job in JOBS))
+
+
+async def _repeat(job: Job, app: App, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        started = time.perf_counter()
+        done, outcome = 0, "done"
+        try:
+            done = await job.run(app)
+        except Unavailable as error:
+            outcome = "unavailable"
+            _log.warning("job waits for the database", job=job.name, reason=error.reason)
+        except Exception:  # noqa: BLE001 - one job's defect must not stop the others
+            outcome = "failed"
+            _log.exception("job failed", job=job.name)
+        metrics.count_job(job.name, outcome, time.perf_counter() - started)
+        if outcome != "done":
+            await _rest(stop, max(1.0, job.rest_s))
+        elif not done:
+            await _rest(stop, job.rest_s)
+
+
+async def _rest(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(stop.wait(), seconds)
+    except TimeoutError:
+        return

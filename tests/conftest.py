@@ -1,0 +1,117 @@
+"""What all tests share: a real PostgreSQL for each xdist worker, and fresh migrated databases.
+
+Nothing here needs an event loop, so that plain, asynchronous and browser tests can use all of it.
+"""
+
+import asyncio
+import itertools
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import uvloop
+
+from opentill.core import migrate
+from opentill.core.embedded import EmbeddedPostgres, find_programs
+from opentill.core.settings import Settings
+
+TEMPLATE: Final = "opentill_template"
+_numbers: Final = itertools.count(1)
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run asynchronous tests on the event loop of production."""
+    return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """Address of the database ``opentill`` of an empty server that lasts as long as the worker.
+
+    Writes are not synced: no test of the worker survives a power cut. Tests that do kill servers
+    start an ``EmbeddedPostgres`` of their own.
+    """
+    # Not in pytest's own directory: every pytest that starts closes that to other users, and
+    # PostgreSQL runs as another user if we are root.
+    with (
+        tempfile.TemporaryDirectory(prefix="opentill-test-") as directory,
+        EmbeddedPostgres.start(Path(directory), durable=False) as server,
+    ):
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def template(postgres_url: str) -> str:
+    """Name of a migrated database that nobody connects to."""
+    _sql(postgres_url, f"create database {TEMPLATE}")
+    # In a thread: a browser test may have left a running event loop in this one.
+    _in_thread(lambda: asyncio.run(migrate.migrate(_named(postgres_url, TEMPLATE))))
+    return TEMPLATE
+
+
+@pytest.fixture
+def make_database(postgres_url: str, template: str) -> Iterator[Callable[[], str]]:
+    """Make fresh migrated databases; each call gives the address of one. Gone after the test."""
+    made: list[str] = []
+
+    def make() -> str:
+        name = f"test_{next(_numbers)}"
+        _sql(postgres_url, f"create database {name} template {template} strategy wal_log")
+        made.append(name)
+        return _named(postgres_url, name)
+
+    yield make
+    for name in made:
+        _sql(postgres_url, f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def database_url(make_database: Callable[[], str]) -> str:
+    """Address of a fresh migrated database that only this test uses."""
+    return make_database()
+
+
+@pytest.fixture
+def empty_database_url(postgres_url: str) -> Iterator[str]:
+    """Address of a fresh database without any table."""
+    name = f"empty_{next(_numbers)}"
+    _sql(postgres_url, f"create database {name}")
+    yield _named(postgres_url, name)
+    _sql(postgres_url, f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path) -> Settings:
+    """Settings of a deployment on a fresh database, with test secrets and without rate limits."""
+    return Settings(
+        database_url=database_url,
+        data_dir=tmp_path,
+        secret_key="test-secret-key-test-secret-key-0123",
+        sandbox_secret="test-sandbox-secret-0123456789abcd",
+        limit_ip_per_minute=0,
+        limit_checkouts_per_minute=0,
+    )
+
+
+def _named(url: str, database: str) -> str:
+    return url.replace("@/opentill?", f"@/{database}?")
+
+
+def _sql(url: str, statement: str) -> None:
+    """Run one statement with psql, which needs no event loop."""
+    _, programs = find_programs()
+    subprocess.run(
+        [str(programs / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", statement],
+        check=True,
+        capture_output=True,
+    )
+
+
+def _in_thread(run: Callable[[], object]) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(run).result()

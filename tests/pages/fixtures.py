@@ -1,0 +1,101 @@
+"""Payments in every state, made up, for tests of pages alone."""
+
+import msgspec
+
+from opentill.core.money import Money
+from opentill.pages.language import Tongue
+from opentill.pages.model import METHODS, Attempt, Item, Payment
+from opentill.pages.render import Page, Visit, continue_page, open_page, status_page, trouble_page
+
+NOW = 1_795_233_600_000
+MINUTE = 60_000
+
+PAYMENT = Payment(
+    session_id="cs_0123456789abcdefghjkmnpqrstvwxyz",
+    session_status="OPEN",
+    expires_at=NOW + 23 * 60 * MINUTE,
+    merchant="Harbour Books",
+    item=Item(
+        "The Cartographer’s Notebook",
+        "Thread-sewn, 192 dotted pages, with a pocket for maps.",
+        None,
+    ),
+    amount=Money(999, "USD"),
+    order_id="order_01k0a1b2c3d4e5f6g7h8j9kmnp",
+    order_status="PENDING",
+    success_url="https://shop.example/thanks?session={CHECKOUT_SESSION_ID}",
+    cancel_url="https://shop.example/basket",
+    email="maria@example.com",
+    methods=METHODS,
+)
+ATTEMPT = Attempt(
+    id="att_01k0a1b2c3d4e5f6g7h8j9kmnp",
+    status="ACTION_REQUIRED",
+    method="CREDIT_CARD",
+    action_url="https://bank.example/pay/abc",
+)
+HOSTILE = (
+    "\u202e\u2067<script>alert(1)</script>\"'>&amp;{{7*7}}${1}\u200f"
+    "<img src=x onerror=alert(1)>" + "W" * 120
+)
+HOSTILE_PAYMENT = msgspec.structs.replace(
+    PAYMENT,
+    merchant=HOSTILE[:80],
+    item=Item(HOSTILE, HOSTILE * 4, "javascript:alert(1)"),
+    email='"><script>alert(1)</script>@x',
+    name=HOSTILE,
+    success_url="javascript:alert(1)",
+    cancel_url='https://x.example/"><script>',
+    attempt=msgspec.structs.replace(
+        ATTEMPT, action_url='https://x.example/"><script>', qr_text=HOSTILE
+    ),
+)
+
+
+def made(tongue: Tongue, payment: Payment = PAYMENT, public_url: str = "") -> dict[str, Page]:
+    """Make every page that there is from one payment; name → page."""
+    visit = Visit(tongue=tongue, now=NOW, public_url=public_url)
+    attempt = payment.attempt or ATTEMPT
+    paid = msgspec.structs.replace(
+        payment, order_status="PAID", paid_at=NOW, method="CREDIT_CARD", methods=()
+    )
+
+    def tried(**changes: object) -> Payment:
+        return msgspec.structs.replace(
+            payment, attempt=msgspec.structs.replace(attempt, **changes)
+        )
+
+    scanned = msgspec.structs.replace(
+        attempt, method="ALIPAY", action_url="", qr_text=attempt.qr_text or "https://qr.example"
+    )
+    wired = msgspec.structs.replace(
+        attempt,
+        method="BANK_TRANSFER",
+        action_url="",
+        qr_text=attempt.qr_text or "IBAN DE00 0000\nReference 4711",
+    )
+    return {
+        "open": open_page(msgspec.structs.replace(payment, attempt=None), visit),
+        "errors": open_page(
+            payment, visit, errors={"email": "error_email", "method": "error_method"}
+        ),
+        "declined": open_page(tried(status="DECLINED", reason="insufficient_funds"), visit),
+        "unfinished": open_page(tried(status="ACTION_REQUIRED"), visit),
+        "no-methods": open_page(msgspec.structs.replace(payment, methods=()), visit),
+        "continue": continue_page(payment, visit, attempt),
+        "qr": continue_page(payment, visit, scanned),
+        "transfer": continue_page(payment, visit, wired),
+        "waiting": status_page(payment, visit, "waiting"),
+        "paid": status_page(paid, visit, "paid"),
+        "refunded": status_page(
+            msgspec.structs.replace(paid, refunded=payment.amount), visit, "refunded"
+        ),
+        "expired": status_page(payment, visit, "expired"),
+        "closed": status_page(payment, visit, "closed"),
+        "failed": status_page(payment, visit, "failed"),
+        "revoked": status_page(payment, visit, "revoked"),
+        "missing": trouble_page("missing", visit),
+        "refused": trouble_page("refused", visit, again="/checkout/x"),
+        "busy": trouble_page("busy", visit, again="/checkout/x"),
+        "unavailable": trouble_page("unavailable", visit, again="/checkout/x"),
+    }
