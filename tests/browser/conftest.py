@@ -17,16 +17,20 @@ from opentill import app, sandbox
 from opentill.core.settings import Settings
 
 CHROMIUM = Path("/usr/bin/chromium")
-SWITCHES = (
-    "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update "
-    "--disable-sync --no-first-run"
-).split()
+SWITCHES = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 
 
 @pytest_asyncio.fixture
 async def browser() -> AsyncIterator[Browser]:
     """A headless Chromium."""
-    if not CHROMIUM.exists():
+    if not CHROMIUM.exists():  # noqa: ASYNC240 - before anything runs
         pytest.skip("no Chromium here")
     async with async_playwright() as playwright:
         chromium = await playwright.chromium.launch(
@@ -37,9 +41,11 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @asynccontextmanager
-async def serving(application: Any, listener: socket.socket) -> AsyncIterator[None]:  # noqa: ANN401
+async def serving(application: Any, listener: socket.socket) -> AsyncIterator[None]:
     """Serve an application on a bound socket while the block runs."""
-    config = uvicorn.Config(application, log_level="error", lifespan="on", timeout_graceful_shutdown=2)
+    config = uvicorn.Config(
+        application, log_level="error", lifespan="on", timeout_graceful_shutdown=2
+    )
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined] # pytest's own stay
     task = asyncio.create_task(server.serve(sockets=[listener]))

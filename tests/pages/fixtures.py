@@ -61,9 +61,7 @@ def made(tongue: Tongue, payment: Payment = PAYMENT, public_url: str = "") -> di
     )
 
     def tried(**changes: object) -> Payment:
-        return msgspec.structs.replace(
-            payment, attempt=msgspec.structs.replace(attempt, **changes)
-        )
+        return msgspec.structs.replace(payment, attempt=msgspec.structs.replace(attempt, **changes))
 
     scanned = msgspec.structs.replace(
         attempt, method="ALIPAY", action_url="", qr_text=attempt.qr_text or "https://qr.example"

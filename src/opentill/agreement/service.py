@@ -23,8 +23,19 @@ _SHIPPED: Final = Path(__file__).parent
 _NAME: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6}){0,3})\.md", re.ASCII)
 _PLACEHOLDER: Final = re.compile(r"{{(.*?)}}")
 _MONTHS: Final = (
-    "January February March April May June July August September October November December"
-).split()
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
 
 
 def current(settings: Settings) -> Agreement:
@@ -50,7 +61,7 @@ def _agreement(folder: Path, url: str, values: tuple[tuple[str, str], ...]) -> A
         template = path.read_bytes()
         text = template.decode("utf-8").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise BrokenTemplate(f"{path}: must be a readable file in UTF-8 ({error})") from error
+        raise BrokenTemplate(path, f"must be a readable file in UTF-8 ({error})") from error
     fields, body = _split(path, text)
     day = _day(path, fields["effectiveDate"])
     document = _fill(path, body, dict(values))
@@ -68,28 +79,28 @@ def _agreement(folder: Path, url: str, values: tuple[tuple[str, str], ...]) -> A
 
 
 def _highest(folder: Path) -> tuple[str, Path]:
-    """The version and path of the folder's newest template; 1.10 is newer than 1.9."""
+    """Return the version and path of the folder's newest template; 1.10 is newer than 1.9."""
     try:
         named = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir())
         found = [(match[1], path) for match, path in named if match]
     except OSError as error:
-        raise BrokenTemplate(f"{folder}: must be a readable folder ({error})") from error
+        raise BrokenTemplate(folder, f"must be a readable folder ({error})") from error
     if not found:
-        raise BrokenTemplate(f"{folder}: must hold a template with a name such as 1.0.md")
+        raise BrokenTemplate(folder, "must hold a template with a name such as 1.0.md")
     return max(found, key=lambda one: tuple(map(int, one[0].split("."))))
 
 
 def _split(path: Path, text: str) -> tuple[dict[str, str], str]:
-    """The fields at the top and the Markdown below them."""
+    """Return the fields at the top and the Markdown below them."""
     opening, _, rest = text.partition("---\n")
     head, closing, body = rest.partition("\n---\n")
     if opening or not closing or not body.strip():
-        raise BrokenTemplate(f'{path}: must begin with fields between two lines "---", then text')
+        raise BrokenTemplate(path, 'must begin with fields between two lines "---", then text')
     pairs = (line.partition(":") for line in head.splitlines() if line.strip())
     fields = {name.strip(): value.strip().strip('"') for name, _, value in pairs}
     for name in FIELDS:
         if not fields.get(name):
-            raise BrokenTemplate(f'{path}: must have a line "{name}: …" at its top')
+            raise BrokenTemplate(path, f'must have a line "{name}: …" at its top')
     return fields, body.strip() + "\n"
 
 
@@ -97,7 +108,7 @@ def _day(path: Path, text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise BrokenTemplate(f"{path}: effectiveDate must be a date as 2026-01-15") from None
+        raise BrokenTemplate(path, "effectiveDate must be a date as 2026-01-15") from None
 
 
 def _fill(path: Path, body: str, values: dict[str, str]) -> str:
@@ -105,7 +116,7 @@ def _fill(path: Path, body: str, values: dict[str, str]) -> str:
         name = found[1].strip()
         if name not in values:
             accepted = ", ".join(values)
-            raise BrokenTemplate(f"{path}: {{{{ {name} }}}} must be one of {accepted}")
+            raise BrokenTemplate(path, f"{{{{ {name} }}}} must be one of {accepted}")
         return values[name]
 
     return _PLACEHOLDER.sub(value, body)

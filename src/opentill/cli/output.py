@@ -17,6 +17,14 @@ Json = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 """The option that every command has: ``def list_(*, as_json: Json = False)``."""
 
 
+def plain(result: object) -> dict[str, Any]:
+    """Turn a struct into plain data that can be shown."""
+    import msgspec  # noqa: PLC0415 - slow imports stay inside commands
+
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(result, enc_hook=str))
+    return found
+
+
 def show(result: object, *, as_json: bool, columns: Sequence[str] = ()) -> None:
     """Print a result: one record (a struct or mapping), or a sequence of records.
 
@@ -24,13 +32,13 @@ def show(result: object, *, as_json: bool, columns: Sequence[str] = ()) -> None:
     """
     import msgspec  # noqa: PLC0415 - slow imports stay inside commands
 
-    plain = msgspec.to_builtins(result, enc_hook=str)
+    found = msgspec.json.decode(msgspec.json.encode(result, enc_hook=str))
     if as_json:
-        typer.echo(msgspec.json.encode(plain).decode())
-    elif isinstance(plain, Mapping):
-        _print_table(("", ""), [(name, value) for name, value in plain.items()], head=False)
+        typer.echo(msgspec.json.encode(found).decode())
+    elif isinstance(found, Mapping):
+        _print_table(("", ""), [(name, value) for name, value in found.items()], head=False)
     else:
-        rows: list[dict[str, Any]] = list(plain)
+        rows: list[dict[str, Any]] = list(found)
         names = list(columns) or list(rows[0] if rows else {})
         _print_table(names, [[row.get(name) for name in names] for row in rows], head=True)
 

@@ -88,6 +88,15 @@ class Db:
         async with self.connection() as connection, connection.transaction():
             yield connection
 
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Tx]:
+        """Lend a connection that sees the database of one moment, and cannot change it."""
+        async with (
+            self.connection() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            yield connection
+
     async def run(self, step: Callable[[Tx], Awaitable[T]]) -> T:
         """Run ``step`` in a transaction, again if PostgreSQL says that it collided with another.
 

@@ -82,6 +82,11 @@ class Child:
         """Whether the process runs."""
         return self._process is not None and self._process.is_alive()
 
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended, minus the signal's number if one did it."""
+        return self._process.exitcode if self._process else None
+
     def tend(self) -> None:
         """Note that it is ready, or start it again if it died."""
         if self.alive:
@@ -91,8 +96,12 @@ class Child:
             self._deaths = self._deaths + 1 if young else 1
             pause = PAUSES_S[min(self._deaths, len(PAUSES_S)) - 1]
             self._not_before = time.monotonic() + pause
-            code = self._process.exitcode if self._process else None
-            _log.error("process ended, starting it again", name=self.name, exit=code, pause_s=pause)
+            _log.error(
+                "process ended, starting it again",
+                name=self.name,
+                exit=self.exit_code,
+                pause_s=pause,
+            )
         elif time.monotonic() >= self._not_before:
             self._not_before = 0.0
             self.start()
@@ -203,7 +212,11 @@ class Supervisor:
             while new.alive and not new.see_ready() and time.monotonic() < deadline:
                 time.sleep(POLL_S)
             if not new.is_ready:
-                _log.error("the new process does not start, the old one goes on", name=old.name)
+                _log.error(
+                    "the new process does not start, the old one goes on",
+                    name=old.name,
+                    exit=new.exit_code,
+                )
                 new.tell(signal.SIGKILL)
                 new.end(1.0)
                 return

@@ -11,13 +11,16 @@ from opentill.orders.model import (
     Status,
     Step,
 )
+from opentill.orders.export import chunks as export_csv
 from opentill.orders.payments import Payer, ask, callback_url, submit
 from opentill.orders.service import (
     confirm_by_hand,
     find,
+    find_anywhere,
     find_attempt,
     given_back,
     hear,
+    history,
     last_attempt,
     lock,
     merchant_of,
@@ -40,10 +43,13 @@ __all__ = [
     "ask",
     "callback_url",
     "confirm_by_hand",
+    "export_csv",
     "find",
+    "find_anywhere",
     "find_attempt",
     "given_back",
     "hear",
+    "history",
     "last_attempt",
     "lock",
     "merchant_of",

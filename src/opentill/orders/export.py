@@ -69,7 +69,7 @@ async def chunks(db: Db, merchant_id: str, start: int, end: int) -> AsyncIterato
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer)  # its defaults are RFC 4180 with CRLF
     writer.writerow(COLUMNS)
-    async with db.transaction() as tx:
+    async with db.snapshot() as tx:
         async for order in queries.EXPORT.each(tx, merchant_id, start, end):
             writer.writerow(row(order))
             if buffer.tell() > _CHUNK:

@@ -17,6 +17,7 @@ from opentill.orders.model import (
     Attempt,
     AttemptStatus,
     Event,
+    Line,
     Order,
     movements,
 )
@@ -34,6 +35,19 @@ async def find(tx: Tx, merchant_id: str, order_id: str) -> Order:
     if order is None:
         raise NotFound
     return order
+
+
+async def find_anywhere(tx: Tx, order_id: str) -> Order:
+    """Return an order of whichever merchant, for the operator. Raises NotFound."""
+    order = await queries.ANYWHERE.first(tx, order_id)
+    if order is None:
+        raise NotFound(reason=f"there is no order {order_id}")
+    return order
+
+
+async def history(tx: Tx, merchant_id: str, order_id: str) -> list[Line]:
+    """Return all that happened to an order, oldest first."""
+    return await queries.HISTORY.all(tx, merchant_id, order_id)
 
 
 async def last_attempt(tx: Tx, merchant_id: str, order_id: str) -> Attempt | None:

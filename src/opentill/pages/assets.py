@@ -5,6 +5,7 @@ get a new one at once when it changes.
 """
 
 import re
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,11 @@ class Asset(msgspec.Struct, frozen=True):
 def address(name: str) -> str:
     """Return the path of a file with its version. Raises KeyError if there is no such file."""
     return f"/static/{name}?v={ASSETS[name].version}"
+
+
+def finder(base: str) -> Callable[[str], str]:
+    """Return ``address`` for a service whose public address has the path ``base``."""
+    return lambda name: base + address(name)
 
 
 def _asset(path: Path, body: bytes) -> Asset:

@@ -6,7 +6,7 @@ document is untrusted input like any other, so that every value is escaped and d
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from markdown_it import MarkdownIt
@@ -40,6 +40,16 @@ _LIMITS: Final[Mapping[str, str]] = {
     "const": "always {}",
 }
 
+# what a description says in words already
+_SAID: Final = frozenset(_LIMITS) - {"default", "const", "format"}
+_TYPES: Final[Mapping[type, str]] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
+
 # Raw HTML stays text, and only http, https and mailto links become links.
 MARKDOWN: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
 
@@ -53,7 +63,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     place: str = ""
     type: str
     required: bool
-    notes: str
+    notes: Markup
     limits: tuple[str, ...]
     rows: tuple["Row", ...] = ()
 
@@ -101,8 +111,10 @@ def reference(document: Json, base: str = "") -> str:
         version=document["info"]["version"],
         description=markdown(document["info"].get("description", "")),
         server=book.server,
-        groups=[(tag, markdown(described.get(tag, "")), groups[tag]) for tag in dict.fromkeys(order)],
-        asset=lambda name: base + assets.address(name),
+        groups=[
+            (tag, markdown(described.get(tag, "")), groups[tag]) for tag in dict.fromkeys(order)
+        ],
+        asset=assets.finder(base),
         base=base,
     )
 
@@ -174,7 +186,7 @@ class _Book:
             place=given.get("in", ""),
             type=self._type(schema),
             required=bool(given.get("required")),
-            notes=given.get("description") or schema.get("description", ""),
+            notes=_inline(given.get("description") or schema.get("description", "")),
             limits=tuple(self._limits(schema)),
         )
 
@@ -197,14 +209,14 @@ class _Book:
             )
         return None
 
-    def _example(self, content: Json, schema: Json) -> Any:  # noqa: ANN401 - any JSON
+    def _example(self, content: Json, schema: Json) -> Any:
         if "example" in content:
             return content["example"]
         for example in content.get("examples", {}).values():
             return self._follow(example).get("value")
         return self._sample(schema, 0)
 
-    def _sample(self, schema: Json, depth: int) -> Any:  # noqa: ANN401 - any JSON
+    def _sample(self, schema: Json, depth: int) -> Any:  # noqa: PLR0911 - one for each kind
         """Make an example up from a schema."""
         schema = self._follow(schema)
         for key in ("example", "const", "default"):
@@ -227,7 +239,7 @@ class _Book:
         return _SAMPLES.get(kind[0] if isinstance(kind, list) else kind or "null")
 
     def _rows(self, schema: Json, depth: int) -> tuple[Row, ...]:
-        """List the fields of an object, of an array's entries, or of the first choice that has any."""
+        """List the fields of an object, of an array's entries, or of the first choice with any."""
         schema = self._follow(schema)
         if depth >= _DEEPEST:
             return ()
@@ -251,7 +263,7 @@ class _Book:
             name=name,
             type=self._type(schema),
             required=required,
-            notes=schema.get("description", ""),
+            notes=_inline(schema.get("description", "")),
             limits=tuple(self._limits(schema)),
             rows=self._rows(schema, depth + 1),
         )
@@ -273,7 +285,11 @@ class _Book:
             return " or ".join(kind)
         if kind == "array":
             return f"array of {self._type(schema.get('items', {})) or 'anything'}"
-        return str(kind) or ("object" if self._properties(schema) else "")
+        if not kind:
+            values = [schema["const"]] if "const" in schema else schema.get("enum", ())
+            names = (_TYPES.get(type(value), "anything") for value in values)
+            return " or ".join(dict.fromkeys(names))
+        return str(kind)
 
     def _limits(self, schema: Json) -> Iterator[str]:
         schema = self._follow(schema)
@@ -281,8 +297,9 @@ class _Book:
             yield from self._limits(choice)
         if values := schema.get("enum"):
             yield "one of " + " ".join(str(value) for value in values if value is not None)
+        told = _SAID if schema.get("description") else frozenset[str]()
         for keyword, sentence in _LIMITS.items():
-            if schema.get(keyword) is not None:
+            if schema.get(keyword) is not None and keyword not in told:
                 value = schema[keyword]
                 yield sentence.format(value if isinstance(value, str) else json.dumps(value))
 
@@ -295,10 +312,16 @@ class _Book:
             found: Any = self._document
             for part in reference.removeprefix("#/").split("/"):
                 key = part.replace("~1", "/").replace("~0", "~")
-                found = found.get(key, {}) if isinstance(found, Mapping) else {}
+                inner = cast("Json", found) if isinstance(found, Mapping) else {}
+                found = inner.get(key, {})
             beside = {key: value for key, value in given.items() if key != "$ref"}
             given = {**found, **beside}
         return {}
+
+
+def _inline(text: str) -> Markup:
+    """Markdown within a line; paragraphs run together."""
+    return Markup(MARKDOWN.renderInline(" ".join(text.split())))  # noqa: S704 - it escapes
 
 
 def _json(value: object) -> str:

@@ -39,7 +39,8 @@ def check_origin(headers: Mapping[bytes, bytes], public_url: str) -> None:
     if origin is None:
         return
     sender = urlsplit(origin.decode("latin-1")).netloc.lower()
-    ours = {urlsplit(public_url).netloc.lower(), headers.get(b"host", b"").decode("latin-1").lower()}
+    host = headers.get(b"host", b"")
+    ours = {urlsplit(public_url).netloc.lower(), host.decode("latin-1").lower()}
     if not sender or sender not in ours:
         raise Foreign
 
@@ -64,7 +65,10 @@ async def read(headers: Mapping[bytes, bytes], receive: "Receive") -> dict[str, 
         more = message["more_body"]
     try:
         pairs = parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS
+            body.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_MAX_FIELDS,
         )
     except ValueError:
         raise Invalid("body", "the form must be URL-encoded UTF-8") from None

@@ -9,23 +9,22 @@ import asyncio
 import io
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl
 
-import msgspec
 import segno
 import structlog
 from litestar import asgi
 
 from opentill import checkouts
-from opentill.core.errors import Invalid, MethodNotAllowed, NotFound, Problem
+from opentill.core.errors import Invalid, MethodNotAllowed, NotFound
 from opentill.core.http import App
 from opentill.core.money import Money
 from opentill.pages import answers, forms, language, model, render
 from opentill.pages.answers import Answer
 
 if TYPE_CHECKING:
-    from litestar.types import Receive, Scope, Send
+    from litestar.types import HTTPScope, Receive, Scope, Send
 
 _log: Final = structlog.get_logger()
 _ASK_GATEWAY_S: Final = 3.0
@@ -72,9 +71,7 @@ class Request:
 def _payment(view: checkouts.PageView, app: App) -> model.Payment:
     session, order, last = view.session, view.order, view.last_attempt
     currency = session.currency
-    offered = {
-        method for gateway in app.gateways.values() for method in gateway.methods(currency)
-    }
+    offered = {method for gateway in app.gateways.values() for method in gateway.methods(currency)}
     return model.Payment(
         session_id=session.id,
         session_status=session.status,
@@ -189,7 +186,7 @@ async def qr_code(request: Request, session_id: str, attempt_id: str) -> Answer:
         code = segno.make(attempt.qr_text, error="m", micro=False)
     except segno.DataOverflowError:
         raise NotFound from None
-    code.save(image, kind="svg", scale=8, border=4, dark="#000", light="#fff", svgclass=None, lineclass=None)
+    code.save(image, kind="svg", scale=8, border=4, light="#fff", svgclass=None, lineclass=None)
     return answers.drawing(image.getvalue())
 
 
@@ -231,19 +228,24 @@ async def _answer(scope: "Scope", receive: "Receive") -> Answer:
     scope["opentill_route"] = route or "/checkout"  # type: ignore[typeddict-unknown-key]
     ways = ROUTES.get(route, {})
     again = f"{visit.base}/checkout/{ids[0]}?lang={visit.tongue.language}" if ids else None
-    method = "GET" if scope["method"] == "HEAD" else scope["method"]
+    asked = str(cast("HTTPScope", scope)["method"])
+    method = "GET" if asked == "HEAD" else asked
     try:
-        if not ids:
-            raise NotFound
-        if method not in ways:
-            raise MethodNotAllowed
-        return await ways[method](request, *ids)
+        return await _handler(ways, method)(request, *ids)
     except Exception as error:  # noqa: BLE001 - the customer gets a page, the log the rest
         return answers.trouble(error, visit, again, ", ".join(("HEAD", *ways)))
 
 
+def _handler(ways: Mapping[str, _Handler], method: str) -> _Handler:
+    if not ways:
+        raise NotFound
+    if method not in ways:
+        raise MethodNotAllowed
+    return ways[method]
+
+
 def _match(path: str) -> tuple[str, tuple[str, ...]]:
-    """The route of a path and the ids in it; empty if there is none."""
+    """Return the route of a path and the ids in it; empty if there is none."""
     for route, pattern in _PATTERNS.items():
         if found := pattern.fullmatch(path):
             return route, found.groups()

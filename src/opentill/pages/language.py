@@ -38,7 +38,7 @@ class Tongue:
 
     def say(self, key: str, /, **values: object) -> Markup:
         """Return a sentence with values filled in, each escaped unless it is markup already."""
-        return Markup(escape(self._sentences[key])).format(**values)  # noqa: S704 - escaped here
+        return Markup(str(escape(self._sentences[key]))).format(**values)  # noqa: S704 - escaped
 
     def amount(self, money: Money) -> str:
         """Write an amount with as many decimals as ISO 4217 says: ``$9.99``, ``¥1,000``."""
@@ -63,7 +63,7 @@ class Tongue:
 
 
 def choose(wanted: str | None, accept_language: str | None) -> Tongue:
-    """Choose the language: by ``?lang=`` if it is one of ours, else by the browser, else English."""
+    """Choose by ``?lang=`` if it is one of ours, else by the browser, else English."""
     ranges = _ranges(accept_language or "")
     named: Language | None = next((tag for tag in LANGUAGES if tag == wanted), None)
     for tag in ranges:
@@ -74,7 +74,7 @@ def choose(wanted: str | None, accept_language: str | None) -> Tongue:
 
 
 def _ranges(header: str) -> list[str]:
-    """Language ranges of the header, best first (RFC 9110 §12.5.4); what is malformed is dropped."""
+    """Return the ranges of the header, best first (RFC 9110 §12.5.4), without malformed ones."""
     weighted: list[tuple[float, str]] = []
     for part in header[:_LONGEST_HEADER].split(","):
         tag, _, parameter = part.strip().partition(";")
@@ -110,7 +110,7 @@ def _locale(name: str, region: str | None) -> Locale:
 
 @lru_cache
 def _pattern(locale: Locale, decimals: int) -> NumberPattern:
-    """The locale's currency pattern with ISO 4217's decimals: CLDR's own differ for some."""
+    """Return the locale's currency pattern with ISO 4217's decimals: CLDR's differ for some."""
     pattern = parse_pattern(locale.currency_formats["standard"].pattern)
     pattern.frac_prec = (decimals, decimals)
     return pattern

@@ -13,9 +13,7 @@ import msgspec
 from opentill.core.money import Money
 from opentill.gateways.model import Method
 
-State = Literal[
-    "open", "waiting", "paid", "refunded", "expired", "closed", "failed", "revoked"
-]
+State = Literal["open", "waiting", "paid", "refunded", "expired", "closed", "failed", "revoked"]
 Trouble = Literal["missing", "refused", "busy", "unavailable"]
 
 METHODS: Final[tuple[Method, ...]] = (

@@ -6,6 +6,7 @@ an empty space. The functions are pure, so that each page of each state can be m
 
 import re
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode, urlsplit
@@ -21,7 +22,9 @@ from opentill.pages.language import Tongue
 POLLS_S: Final = (2, 2, 2, 3, 3, 4, 5, 6, 8, 10, 15, 20, 30)
 _LEAVE_AFTER_S: Final = 5
 # marks that turn or hide text around them; attributes and titles have no <bdi> to hold them
-_MARKS: Final = re.compile("[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f]+")
+_MARKS: Final = re.compile(
+    "[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f]+"
+)
 _FIRST_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 
 
@@ -65,7 +68,7 @@ def open_page(
     entries: model.Entries | None = None,
     errors: dict[str, str] | None = None,
 ) -> Page:
-    """Draw the payment form. ``errors``: form field → key of the sentence that says what is wrong."""
+    """Draw the payment form. ``errors``: field → key of the sentence that says what is wrong."""
     if entries is None:
         first = payment.methods[0] if payment.methods else ""
         entries = model.Entries(payment.email, payment.name, first)
@@ -159,20 +162,18 @@ def _payment_page(
         refresh=refresh,
         payment=payment,
         picture=picture,
-        link=lambda *steps: path(payment, visit, *steps),
+        link=partial(path, payment, visit),
         **values,
     )
 
 
-def _page(
-    template: str, visit: Visit, picture_origin: str | None = None, **values: object
-) -> Page:
+def _page(template: str, visit: Visit, picture_origin: str | None = None, **values: object) -> Page:
     html = ENVIRONMENT.get_template(template).render(
         tongue=visit.tongue,
         say=visit.tongue.say,
         languages=LANGUAGES,
         now=visit.now,
-        asset=lambda name: visit.base + assets.address(name),
+        asset=assets.finder(visit.base),
         isolated=_isolated,
         **values,
     )
@@ -180,7 +181,7 @@ def _page(
 
 
 def _picture(image: str | None, visit: Visit) -> str | None:
-    """The picture's address if it may be shown: no plain-text picture on an encrypted page."""
+    """Return the picture's address if it may be shown: on an HTTPS page only an HTTPS one."""
     address = model.web_address(image)
     if address and visit.secure and not address.startswith("https:"):
         return None
@@ -188,18 +189,18 @@ def _picture(image: str | None, visit: Visit) -> str | None:
 
 
 def _shop_address(payment: model.Payment, address: str | None) -> str | None:
-    """The merchant's address with the session's id in place of the placeholder."""
+    """Return the merchant's address with the session's id in place of the placeholder."""
     filled = (address or "").replace("{CHECKOUT_SESSION_ID}", payment.session_id)
     return model.web_address(filled)
 
 
 def _isolated(text: str) -> str:
-    """Text for a title or an attribute: without marks that reach out, isolated as <bdi> would."""
+    """Return text for a title or an attribute: without marks that reach out, isolated as <bdi> would."""
     return f"{_FIRST_ISOLATE}{_MARKS.sub(' ', text).strip()}{_POP_ISOLATE}"
 
 
 def _masked(email: str) -> str:
-    """Enough of an address to know it by; receipts get passed on."""
+    """Return enough of an address to know it by; receipts get passed on."""
     local, _, domain = email.rpartition("@")
     return f"{local[:1]}•••@{domain}"
 

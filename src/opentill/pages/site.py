@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,7 +17,7 @@ from opentill.pages.render import ENVIRONMENT
 
 if TYPE_CHECKING:
     from litestar.handlers import ASGIRouteHandler
-    from litestar.types import Receive, Scope, Send
+    from litestar.types import HTTPScope, Receive, Scope, Send
 
 _HTML: Final = "text/html; charset=utf-8"
 _PUBLIC: Final[Mapping[str, str]] = {
@@ -71,9 +71,7 @@ def static(scope: "Scope") -> Answer:
 
 
 def _html(template: str, base: str, **values: object) -> Answer:
-    html = ENVIRONMENT.get_template(template).render(
-        asset=lambda name: base + assets.address(name), base=base, **values
-    )
+    html = ENVIRONMENT.get_template(template).render(asset=assets.finder(base), base=base, **values)
     return Answer(200, html.encode(), _HTML, _PUBLIC)
 
 
@@ -86,15 +84,19 @@ def _base(scope: "Scope") -> str:
     return urlsplit(_app(scope).settings.public_url).path.rstrip("/")
 
 
+def _read(show: Callable[["Scope"], Answer], scope: "Scope") -> Answer:
+    if cast("HTTPScope", scope)["method"] not in {"GET", "HEAD"}:
+        raise MethodNotAllowed
+    return show(scope)
+
+
 def _route(path: str, show: Callable[["Scope"], Answer]) -> "ASGIRouteHandler":
     # Mounted where something follows: the framework finds no parameters of plain ASGI handlers.
     @asgi(path.removesuffix("/…"), is_mount=path.endswith("/…"), copy_scope=False)
     async def handle(scope: "Scope", receive: "Receive", send: "Send") -> None:  # noqa: ARG001
         scope["opentill_route"] = path  # type: ignore[typeddict-unknown-key] # for the metrics
         try:
-            if scope["method"] not in {"GET", "HEAD"}:
-                raise MethodNotAllowed
-            answer = show(scope)
+            answer = _read(show, scope)
         except Exception as error:  # noqa: BLE001 - every failure gets the one error body
             await send_problem(send, error)
         else:

@@ -1,6 +1,6 @@
 """Refunds: held at creation, sent by the worker, ended by the gateway's word."""
 
-from opentill.refunds.model import Refund, RefundBody
-from opentill.refunds.service import create, find, hear
+from opentill.refunds.model import Refund, RefundBody, RefundOut
+from opentill.refunds.service import create, find, find_anywhere, hear
 
-__all__ = ["Refund", "RefundBody", "create", "find", "hear"]
+__all__ = ["Refund", "RefundBody", "RefundOut", "create", "find", "find_anywhere", "hear"]

@@ -33,7 +33,9 @@ async def send_due(
             attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
         gateway = gateways.get(attempt.gateway)
         after = refund
-        if gateway is None:
+        if attempt.gateway == "manual":
+            _log.warning("refund waits for the operator", refund=refund.id)
+        elif gateway is None:
             _log.error("gateway gone", refund=refund.id, gateway=attempt.gateway)
         else:
             outcome = await gateway.refund(

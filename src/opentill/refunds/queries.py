@@ -5,6 +5,14 @@ from opentill.refunds.model import Refund
 
 BY_ID = Query(Refund, "select * from refunds where merchant_id = $1 and id = $2")
 LOCKED = Query(Refund, "select * from refunds where merchant_id = $1 and id = $2 for update")
+# For the operator, who has only the refund's id: one look into the index for each merchant.
+ANYWHERE = Query(
+    Refund,
+    """
+    select r.* from merchants m
+    cross join lateral (select * from refunds where merchant_id = m.id and id = $1) r
+    """,
+)
 BY_NUMBER = Query(Refund, "select * from refunds where merchant_id = $1 and refund_no = $2")
 OF_ORDER = Query(
     Refund,

@@ -222,3 +222,11 @@ async def find(tx: Tx, merchant_id: str, refund_id: str) -> Refund:
     if refund is None:
         raise NotFound
     return refund
+
+
+async def find_anywhere(tx: Tx, refund_id: str) -> Refund:
+    """Return a refund of whichever merchant, for the operator. Raises NotFound."""
+    refund = await queries.ANYWHERE.first(tx, refund_id)
+    if refund is None:
+        raise NotFound(reason=f"there is no refund {refund_id}")
+    return refund

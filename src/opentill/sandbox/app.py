@@ -94,7 +94,7 @@ async def _keep_running(run: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await run()
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it was, callbacks must go on
             _log.exception("the sandbox bank's background work stopped; it starts again")
         await asyncio.sleep(_RESTART_S)
 

@@ -7,6 +7,7 @@ posting twice are harmless and no policy on form targets is in the way.
 
 import hashlib
 import io
+import logging
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -67,6 +68,9 @@ _ENDS: Final[dict[PaymentStatus, tuple[str, str, str]]] = {
 }
 
 
+_log: Final = logging.getLogger(__name__)
+
+
 class Decision(msgspec.Struct, frozen=True):
     """The button that was pressed on the phone, the transfer page or the 3-D Secure page."""
 
@@ -89,7 +93,7 @@ class Pages:
         self._templates.globals.update(base=self.base, version=_VERSION)
 
     def show(
-        self, template: str, payment: Payment | None = None, status: int = 200, **words: Any
+        self, template: str, payment: Payment | None = None, status: int = 200, **words: object
     ) -> Response[str]:
         """Render a page, with the payment's summary on it if there is one."""
         if payment is not None:
@@ -113,10 +117,12 @@ class Pages:
         status = 500
         if isinstance(error, Refusal | HTTPException):
             status = error.status if isinstance(error, Refusal) else error.status_code
+        else:
+            _log.error("defect", exc_info=error)
         heading, text = {
             404: ("Page not found", "There is no such payment at the sandbox bank."),
             400: ("That did not work", "The form was not complete. Go back and try again."),
-        }.get(status, ("That did not work", "Go back and try again. Nothing was charged."))
+        }.get(status, ("That did not work", "Go back and try again; you will not be charged twice."))
         return self.show("message.html", status=status, heading=heading, text=text)
 
 

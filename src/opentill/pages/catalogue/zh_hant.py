@@ -3,7 +3,6 @@
 from typing import Final
 
 # Full-width punctuation is what Chinese is written with.
-# ruff: noqa: RUF001
 SENTENCES: Final[dict[str, str]] = {
     # frame
     "languages": "語言",

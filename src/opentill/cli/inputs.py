@@ -1,0 +1,60 @@
+"""What commands take: amounts, rates and dates as text, and who is at the keyboard."""
+
+import getpass
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Annotated
+
+import typer
+
+Reason = Annotated[str, typer.Option("--reason", help="Why; goes to the audit log.")]
+By = Annotated[
+    str, typer.Option("--by", help="Who does it; without it, the system's user name.")
+]
+
+
+def who(by: str) -> str:
+    """Return who does it, for the audit log."""
+    return by.strip() or getpass.getuser()
+
+
+def rate(field: str, text: str | None) -> Decimal | None:
+    """Turn decimal text into a rate. Raises Invalid."""
+    from opentill.core.errors import Invalid  # noqa: PLC0415 - slow imports stay inside commands
+
+    if text is None:
+        return None
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise Invalid(field, f"{field} must be a decimal number such as 0.04") from None
+
+
+def amount(field: str, text: str | None, currency: str) -> int | None:
+    """Turn decimal text into minor units of the currency. Raises Invalid."""
+    from opentill.core import money  # noqa: PLC0415
+    from opentill.core.errors import Invalid  # noqa: PLC0415
+
+    if text is None:
+        return None
+    try:
+        return money.parse(text, currency)
+    except ValueError as error:
+        raise Invalid(field, f"{field} {error}") from None
+
+
+def moment(field: str, text: str | None, *, end: bool = False) -> int | None:
+    """Turn ``YYYY-MM-DD`` (UTC; its end with ``end``) or Unix ms into Unix ms. Raises Invalid."""
+    from opentill.core.errors import Invalid  # noqa: PLC0415
+
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit() and len(text) >= 9:  # noqa: PLR2004 - no year has nine
+        return int(text)
+    try:
+        day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        reason = f"{field} must be a date such as 2026-01-31, or Unix milliseconds"
+        raise Invalid(field, reason) from None
+    start = int(day.timestamp()) * 1000
+    return start + 86_400_000 - 1 if end else start

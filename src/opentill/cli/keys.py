@@ -1,0 +1,107 @@
+"""``opentill keys create|list|regenerate|revoke``."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from opentill.cli import inputs, output, session
+from opentill.cli.output import Json
+
+if TYPE_CHECKING:
+    from opentill.core.db import Tx
+
+_Which = Annotated[
+    str, typer.Argument(help="A key's id, or the id of a merchant with one valid key.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(help="API keys. A key is shown once, when it is made.", no_args_is_help=True)
+    group.command("create")(create)
+    group.command("list")(list_)
+    group.command("regenerate")(regenerate)
+    group.command("revoke")(revoke)
+    app.add_typer(group, name="keys")
+
+
+async def _key_id(tx: "Tx", which: str) -> str:
+    from opentill import merchants  # noqa: PLC0415 - slow imports stay inside commands
+    from opentill.core.errors import Invalid  # noqa: PLC0415
+
+    if not which.startswith("mer_"):
+        return which
+    merchant = await merchants.find(tx, which)
+    valid = [key for key in await merchants.keys(tx, merchant.id) if key.revoked_at is None]
+    if len(valid) != 1:
+        reason = f"key must be a key's id: {which} has {len(valid)} valid keys (opentill keys list)"
+        raise Invalid("key", reason)
+    return valid[0].id
+
+
+def create(
+    merchant_id: str,
+    *,
+    expires: Annotated[
+        str | None, typer.Option(help="Last day (UTC), such as 2027-01-31, or Unix ms.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a key for the deployment's environment."""
+    from opentill import merchants  # noqa: PLC0415
+    from opentill.core.http import now_ms  # noqa: PLC0415
+
+    async def work() -> None:
+        found = session.settings()
+        until = inputs.moment("expires", expires, end=True)
+        async with session.database(found) as db:
+            made = await db.run(
+                lambda tx: merchants.create_key(
+                    tx, merchant_id, found.environment, now_ms(), until
+                ),
+            )
+        output.show(made, as_json=as_json)
+
+    session.run(work())
+
+
+def list_(merchant_id: str, *, as_json: Json = False) -> None:
+    """List a merchant's keys."""
+    from opentill import merchants  # noqa: PLC0415
+
+    async def work() -> None:
+        async with session.database() as db, db.connection() as tx:
+            merchant = await merchants.find(tx, merchant_id)
+            output.show(await merchants.keys(tx, merchant.id), as_json=as_json)
+
+    session.run(work())
+
+
+def regenerate(key: _Which, *, as_json: Json = False) -> None:
+    """Replace a key at once: the old one gets 401 from now on."""
+    from opentill import merchants  # noqa: PLC0415
+    from opentill.core.http import now_ms  # noqa: PLC0415
+
+    async def step(tx: "Tx") -> object:
+        return await merchants.regenerate_key(tx, await _key_id(tx, key), now_ms())
+
+    async def work() -> None:
+        async with session.database() as db:
+            output.show(await db.run(step), as_json=as_json)
+
+    session.run(work())
+
+
+def revoke(key: _Which, *, as_json: Json = False) -> None:
+    """Revoke a key: it gets 401 from now on."""
+    from opentill import merchants  # noqa: PLC0415
+    from opentill.core.http import now_ms  # noqa: PLC0415
+
+    async def step(tx: "Tx") -> object:
+        return await merchants.revoke_key(tx, await _key_id(tx, key), now_ms())
+
+    async def work() -> None:
+        async with session.database() as db:
+            output.show(await db.run(step), as_json=as_json)
+
+    session.run(work())

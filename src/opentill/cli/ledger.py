@@ -1,0 +1,37 @@
+"""``opentill ledger check``."""
+
+import typer
+
+from opentill.cli import output, session
+from opentill.cli.output import Json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(help="The ledger.", no_args_is_help=True)
+    group.callback()(_group)
+    group.command("check")(check)
+    app.add_typer(group, name="ledger")
+
+
+def _group() -> None:
+    """The ledger."""
+
+
+def check(*, as_json: Json = False) -> None:
+    """Check every rule of the books. Exit code 1 if one does not hold."""
+    from opentill.checks import check_books  # noqa: PLC0415 - slow imports stay inside commands
+
+    async def work() -> bool:
+        async with session.database() as db, db.snapshot() as tx:
+            entries, violations = await check_books(tx)
+        if as_json:
+            output.show({"entries": entries, "violations": violations}, as_json=True)
+        else:
+            if violations:
+                output.show(violations, as_json=False)
+            output.say(f"{entries} entries, {len(violations)} violations")
+        return not violations
+
+    if not session.run(work()):
+        raise typer.Exit(1)
