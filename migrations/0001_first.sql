@@ -162,7 +162,8 @@ create table attempts (
     id           text not null,
     order_id     text not null,
     gateway      text not null,
-    method       text not null,
+    method       text not null check (method in
+        ('CREDIT_CARD', 'ALIPAY', 'WECHAT_PAY', 'PAYNOW', 'CRYPTO', 'BANK_TRANSFER')),
     status       text not null check (status in
         ('SUBMITTED', 'ACTION_REQUIRED', 'PENDING', 'SUCCEEDED', 'DECLINED', 'REFUSED', 'VOIDED',
          'DUPLICATE', 'GIVEN_BACK')),
@@ -244,7 +245,11 @@ create table entries (
     currency        text not null,
     number          bigint not null check (number > 0),
     id              text not null,
-    type            text not null,
+    type            text not null check (type in
+        ('PAYMENT', 'SETTLEMENT', 'PAYOUT', 'FREEZE', 'UNFREEZE', 'CHARGEBACK', 'CHARGEBACK_FEE',
+         'CHARGEBACK_RECOVERY', 'ROLLING_RESERVE_RECOVERY', 'ROLLING_RESERVE',
+         'ROLLING_RESERVE_RELEASE', 'ROLLING_RESERVE_OFFSET', 'ADMIN_RECHARGE', 'REFUND', 'FEE',
+         'BALANCE_CORRECTION')),
     from_account    text not null check (from_account in
         ('pending', 'available', 'frozen', 'reserve', 'gateway', 'bank', 'platform')),
     to_account      text not null check (to_account in
@@ -255,7 +260,8 @@ create table entries (
     available_after bigint not null,
     frozen_after    bigint not null,
     reserve_after   bigint not null,
-    source_type     text not null,
+    source_type     text not null check (source_type in
+        ('order', 'refund', 'dispute', 'payout', 'operator')),
     source_id       text not null,
     description     text not null,
     created_at      bigint not null,
@@ -280,6 +286,8 @@ create trigger entries_are_not_truncated before truncate on entries
     for each statement execute function refuse_change();
 create trigger history_is_final before update or delete on order_history
     for each row execute function refuse_change();
+create trigger history_is_not_truncated before truncate on order_history
+    for each statement execute function refuse_change();
 
 create table idempotency_keys (
     merchant_id text not null,
@@ -314,3 +322,5 @@ create table audit_log (
 );
 create trigger audit_is_final before update or delete on audit_log
     for each row execute function refuse_change();
+create trigger audit_is_not_truncated before truncate on audit_log
+    for each statement execute function refuse_change();

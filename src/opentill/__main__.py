@@ -5,9 +5,9 @@ import sys
 
 def main() -> None:
     """Run the command line: exit code 0 done, 1 not as it should be, 2 refused, 130 Ctrl-C."""
-    from opentill.cli import build  # noqa: PLC0415 - inside the try block's reach of Ctrl-C
-    from opentill.core.errors import Problem  # noqa: PLC0415
-    from opentill.core.operator import OperatorError  # noqa: PLC0415
+    from opentill.cli import build
+    from opentill.core.errors import Problem
+    from opentill.core.operator import OperatorError
 
     try:
         build()(prog_name="opentill")

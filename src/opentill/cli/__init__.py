@@ -49,7 +49,7 @@ def build() -> typer.Typer:
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's way
     if wanted:
-        from opentill import __version__  # noqa: PLC0415 - see the module
+        from opentill import __version__
 
         typer.echo(f"opentill {__version__}")
         raise typer.Exit

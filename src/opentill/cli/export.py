@@ -26,8 +26,8 @@ def export(
     ] = None,
 ) -> None:
     """Write a merchant's orders as CSV, oldest first, as the API exports them."""
-    from opentill import merchants, orders  # noqa: PLC0415 - slow imports stay inside commands
-    from opentill.core.errors import Invalid  # noqa: PLC0415
+    from opentill import merchants, orders
+    from opentill.core.errors import Invalid
 
     start = inputs.moment("from", since)
     end = inputs.moment("to", until, end=True)

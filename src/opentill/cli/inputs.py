@@ -20,7 +20,7 @@ def who(by: str) -> str:
 
 def rate(field: str, text: str | None) -> Decimal | None:
     """Turn decimal text into a rate. Raises Invalid."""
-    from opentill.core.errors import Invalid  # noqa: PLC0415 - slow imports stay inside commands
+    from opentill.core.errors import Invalid
 
     if text is None:
         return None
@@ -32,8 +32,8 @@ def rate(field: str, text: str | None) -> Decimal | None:
 
 def amount(field: str, text: str | None, currency: str) -> int | None:
     """Turn decimal text into minor units of the currency. Raises Invalid."""
-    from opentill.core import money  # noqa: PLC0415
-    from opentill.core.errors import Invalid  # noqa: PLC0415
+    from opentill.core import money
+    from opentill.core.errors import Invalid
 
     if text is None:
         return None
@@ -45,7 +45,7 @@ def amount(field: str, text: str | None, currency: str) -> int | None:
 
 def moment(field: str, text: str | None, *, end: bool = False) -> int | None:
     """Turn ``YYYY-MM-DD`` (UTC; its end with ``end``) or Unix ms into Unix ms. Raises Invalid."""
-    from opentill.core.errors import Invalid  # noqa: PLC0415
+    from opentill.core.errors import Invalid
 
     if text is None:
         return None

@@ -26,8 +26,8 @@ def register(app: typer.Typer) -> None:
 
 
 async def _key_id(tx: "Tx", which: str) -> str:
-    from opentill import merchants  # noqa: PLC0415 - slow imports stay inside commands
-    from opentill.core.errors import Invalid  # noqa: PLC0415
+    from opentill import merchants
+    from opentill.core.errors import Invalid
 
     if not which.startswith("mer_"):
         return which
@@ -48,8 +48,8 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Make a key for the deployment's environment."""
-    from opentill import merchants  # noqa: PLC0415
-    from opentill.core.http import now_ms  # noqa: PLC0415
+    from opentill import merchants
+    from opentill.core.http import now_ms
 
     async def work() -> None:
         found = session.settings()
@@ -67,7 +67,7 @@ def create(
 
 def list_(merchant_id: str, *, as_json: Json = False) -> None:
     """List a merchant's keys."""
-    from opentill import merchants  # noqa: PLC0415
+    from opentill import merchants
 
     async def work() -> None:
         async with session.database() as db, db.connection() as tx:
@@ -79,8 +79,8 @@ def list_(merchant_id: str, *, as_json: Json = False) -> None:
 
 def regenerate(key: _Which, *, as_json: Json = False) -> None:
     """Replace a key at once: the old one gets 401 from now on."""
-    from opentill import merchants  # noqa: PLC0415
-    from opentill.core.http import now_ms  # noqa: PLC0415
+    from opentill import merchants
+    from opentill.core.http import now_ms
 
     async def step(tx: "Tx") -> object:
         return await merchants.regenerate_key(tx, await _key_id(tx, key), now_ms())
@@ -94,8 +94,8 @@ def regenerate(key: _Which, *, as_json: Json = False) -> None:
 
 def revoke(key: _Which, *, as_json: Json = False) -> None:
     """Revoke a key: it gets 401 from now on."""
-    from opentill import merchants  # noqa: PLC0415
-    from opentill.core.http import now_ms  # noqa: PLC0415
+    from opentill import merchants
+    from opentill.core.http import now_ms
 
     async def step(tx: "Tx") -> object:
         return await merchants.revoke_key(tx, await _key_id(tx, key), now_ms())

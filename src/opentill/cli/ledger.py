@@ -20,7 +20,7 @@ def _group() -> None:
 
 def check(*, as_json: Json = False) -> None:
     """Check every rule of the books. Exit code 1 if one does not hold."""
-    from opentill.checks import check_books  # noqa: PLC0415 - slow imports stay inside commands
+    from opentill.checks import check_books
 
     async def work() -> bool:
         async with session.database() as db, db.snapshot() as tx:

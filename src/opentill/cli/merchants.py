@@ -47,8 +47,8 @@ def _terms(  # noqa: PLR0913 - a merchant's terms
     reserve_days: int | None,
     allow: list[str] | None,
 ) -> dict[str, Any]:
-    from opentill.core.errors import Invalid  # noqa: PLC0415 - slow imports stay inside commands
-    from opentill.core.money import EXPONENTS  # noqa: PLC0415
+    from opentill.core.errors import Invalid
+    from opentill.core.money import EXPONENTS
 
     if currency not in EXPONENTS:
         raise Invalid("currency", "currency must be an active ISO 4217 code such as USD")
@@ -80,8 +80,8 @@ def create(  # noqa: PLR0913 - a merchant's terms
     as_json: Json = False,
 ) -> None:
     """Make a merchant."""
-    from opentill import merchants  # noqa: PLC0415
-    from opentill.core.http import now_ms  # noqa: PLC0415
+    from opentill import merchants
+    from opentill.core.http import now_ms
 
     terms = _terms(
         currency,
@@ -108,7 +108,7 @@ def create(  # noqa: PLR0913 - a merchant's terms
 
 def list_(*, as_json: Json = False) -> None:
     """List all merchants."""
-    from opentill import merchants  # noqa: PLC0415
+    from opentill import merchants
 
     async def work() -> None:
         async with session.database() as db, db.connection() as tx:
@@ -119,7 +119,7 @@ def list_(*, as_json: Json = False) -> None:
 
 def show(merchant_id: str, *, as_json: Json = False) -> None:
     """Show a merchant with its terms."""
-    from opentill import merchants  # noqa: PLC0415
+    from opentill import merchants
 
     async def work() -> None:
         async with session.database() as db, db.connection() as tx:
@@ -144,10 +144,10 @@ def set_(  # noqa: PLR0913 - a merchant's terms
     as_json: Json = False,
 ) -> None:
     """Change a merchant's terms, for sessions opened from now on."""
-    from opentill import merchants  # noqa: PLC0415
-    from opentill.core.db import Tx  # noqa: PLC0415
-    from opentill.core.errors import Invalid  # noqa: PLC0415
-    from opentill.core.http import now_ms  # noqa: PLC0415
+    from opentill import merchants
+    from opentill.core.db import Tx
+    from opentill.core.errors import Invalid
+    from opentill.core.http import now_ms
 
     async def step(tx: Tx) -> object:
         old = await merchants.find(tx, merchant_id)
@@ -182,8 +182,8 @@ def set_(  # noqa: PLR0913 - a merchant's terms
 
 def set_rate(base: str, quote: str, rate: str, *, as_json: Json = False) -> None:
     """Say what one BASE is worth in QUOTE from now on: opentill rates set EUR USD 1.08."""
-    from opentill import merchants  # noqa: PLC0415
-    from opentill.core.http import now_ms  # noqa: PLC0415
+    from opentill import merchants
+    from opentill.core.http import now_ms
 
     async def work() -> None:
         value = inputs.rate("rate", rate)

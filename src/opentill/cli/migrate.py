@@ -13,11 +13,11 @@ def register(app: typer.Typer) -> None:
 
 def migrate(*, as_json: Json = False) -> None:
     """Bring the database to the schema of this version. Safe to repeat, and while serving."""
-    import asyncpg  # noqa: PLC0415 - slow imports stay inside commands
+    import asyncpg
 
-    from opentill.core import migrate as migrations  # noqa: PLC0415
-    from opentill.core.embedded import EmbeddedPostgres  # noqa: PLC0415
-    from opentill.core.operator import OperatorError  # noqa: PLC0415
+    from opentill.core import migrate as migrations
+    from opentill.core.embedded import EmbeddedPostgres
+    from opentill.core.operator import OperatorError
 
     found = session.settings()
     try:

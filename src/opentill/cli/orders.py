@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 def show(order_id: str, *, as_json: Json = False) -> None:
     """Show an order."""
-    from opentill import orders  # noqa: PLC0415 - slow imports stay inside commands
+    from opentill import orders
 
     async def work() -> None:
         async with session.database() as db, db.connection() as tx:
@@ -48,7 +48,7 @@ def show(order_id: str, *, as_json: Json = False) -> None:
 
 def history(order_id: str, *, as_json: Json = False) -> None:
     """Show all that happened to an order."""
-    from opentill import orders  # noqa: PLC0415
+    from opentill import orders
 
     async def work() -> None:
         async with session.database() as db, db.connection() as tx:
@@ -62,7 +62,7 @@ def confirm(
     order_id: str, *, reason: _Reason = "", by: inputs.By = "", as_json: Json = False
 ) -> None:
     """Say that an order's money arrived, for example by bank transfer."""
-    from opentill import orders  # noqa: PLC0415
+    from opentill import orders
 
     _by_hand(orders.confirm_by_hand, "orders confirm", order_id, reason, by, as_json=as_json)
 
@@ -71,7 +71,7 @@ def revoke(
     order_id: str, *, reason: _Reason = "", by: inputs.By = "", as_json: Json = False
 ) -> None:
     """Void an unpaid order: nobody can pay it any more."""
-    from opentill import orders  # noqa: PLC0415
+    from opentill import orders
 
     _by_hand(orders.revoke_by_hand, "orders revoke", order_id, reason, by, as_json=as_json)
 
@@ -85,8 +85,8 @@ def _by_hand(  # noqa: PLR0913 - who does what to which order and why
     *,
     as_json: bool,
 ) -> None:
-    from opentill import merchants, orders  # noqa: PLC0415
-    from opentill.core.http import now_ms  # noqa: PLC0415
+    from opentill import merchants, orders
+    from opentill.core.http import now_ms
 
     who = inputs.who(by)
 
@@ -109,7 +109,7 @@ def refund_done(
     refund_id: str, *, reason: _Reason = "", by: inputs.By = "", as_json: Json = False
 ) -> None:
     """Say that the money of a refund was sent back."""
-    from opentill.gateways.model import RefundOutcome  # noqa: PLC0415
+    from opentill.gateways.model import RefundOutcome
 
     _end_refund(refund_id, RefundOutcome(status="SUCCEEDED"), reason, by, as_json=as_json)
 
@@ -118,7 +118,7 @@ def refund_failed(
     refund_id: str, *, reason: _Reason = "", by: inputs.By = "", as_json: Json = False
 ) -> None:
     """Say that a refund's money cannot be sent back: it returns to the merchant's balance."""
-    from opentill.gateways.model import RefundOutcome  # noqa: PLC0415
+    from opentill.gateways.model import RefundOutcome
 
     outcome = RefundOutcome(status="REFUSED", reason=reason.strip()[:200])
     _end_refund(refund_id, outcome, reason, by, as_json=as_json)
@@ -127,9 +127,9 @@ def refund_failed(
 def _end_refund(
     refund_id: str, outcome: "RefundOutcome", reason: str, by: str, *, as_json: bool
 ) -> None:
-    from opentill import merchants, orders, refunds  # noqa: PLC0415
-    from opentill.core.errors import Invalid  # noqa: PLC0415
-    from opentill.core.http import now_ms  # noqa: PLC0415
+    from opentill import merchants, orders, refunds
+    from opentill.core.errors import Invalid
+    from opentill.core.http import now_ms
 
     async def step(tx: "Tx") -> refunds.Refund:
         refund = await refunds.find_anywhere(tx, refund_id)

@@ -19,7 +19,7 @@ Json = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 
 def plain(result: object) -> dict[str, Any]:
     """Turn a struct into plain data that can be shown."""
-    import msgspec  # noqa: PLC0415 - slow imports stay inside commands
+    import msgspec
 
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(result, enc_hook=str))
     return found
@@ -30,7 +30,7 @@ def show(result: object, *, as_json: bool, columns: Sequence[str] = ()) -> None:
 
     ``columns`` chooses and orders what the table shows; JSON always has everything.
     """
-    import msgspec  # noqa: PLC0415 - slow imports stay inside commands
+    import msgspec
 
     found = msgspec.json.decode(msgspec.json.encode(result, enc_hook=str))
     if as_json:
@@ -57,8 +57,8 @@ def progress(text: str, total: int | None = None) -> "Iterator[Callable[[int], N
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import Progress  # noqa: PLC0415
+    from rich.console import Console
+    from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=total)
@@ -66,9 +66,9 @@ def progress(text: str, total: int | None = None) -> "Iterator[Callable[[int], N
 
 
 def _print_table(names: Sequence[str], rows: Sequence[Sequence[object]], *, head: bool) -> None:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table(show_header=head, box=None, pad_edge=False, header_style="bold")
     for name in names:

@@ -78,7 +78,7 @@ class Deployment:
             return self._run_one(supervisor, sockets)
 
     def _run_one(self, supervisor: Supervisor, sockets: Sequence[socket.socket]) -> int:
-        from opentill.app import create_app  # noqa: PLC0415 - a supervisor does without it
+        from opentill.app import create_app
 
         settings, with_worker = self.settings, self.with_worker
 
@@ -118,7 +118,7 @@ def api_process(
     settings: Settings, sockets: list[socket.socket], *, ready: Callable[[], None]
 ) -> None:
     """One of several server processes."""
-    from opentill.app import create_app  # noqa: PLC0415 - only this process needs it
+    from opentill.app import create_app
 
     log.configure(settings.log_level)
     code = server.serve(
@@ -150,7 +150,7 @@ def run_worker(
     settings: Settings, *, ready: Callable[[], None] | None = None, child: bool = False
 ) -> None:
     """Run jobs until a signal comes. The jobs at work are finished."""
-    from opentill import worker  # noqa: PLC0415
+    from opentill import worker
 
     async def until_stopped() -> None:
         stop = asyncio.Event()
@@ -175,7 +175,7 @@ def run_sandbox(
     child: bool = False,
 ) -> int:
     """Serve the sandbox bank until a signal comes; the exit code."""
-    from opentill import sandbox  # noqa: PLC0415 - only this process needs it
+    from opentill import sandbox
 
     return server.serve(
         lambda: sandbox.create_app(

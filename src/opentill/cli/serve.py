@@ -26,7 +26,7 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the API and the payment page. Without settings: everything it needs, on loopback."""
-    from opentill.cli.running import Deployment  # noqa: PLC0415 - slow imports stay in commands
+    from opentill.cli.running import Deployment
 
     found = session.settings(quiet=False)
     sys.exit(Deployment(found, workers=workers, with_worker=not no_worker).run())
@@ -34,7 +34,7 @@ def serve(
 
 def worker() -> None:
     """Run the jobs: settlement, events, lost answers. As many beside each other as you like."""
-    from opentill.cli.running import run_worker  # noqa: PLC0415
+    from opentill.cli.running import run_worker
 
     found = session.settings(quiet=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -44,7 +44,7 @@ def worker() -> None:
 
 def sandbox() -> None:
     """Serve the sandbox bank alone, at OPENTILL_SANDBOX_HOST and OPENTILL_SANDBOX_PORT."""
-    from opentill.cli.running import bind_sandbox, lock_sandbox, run_sandbox  # noqa: PLC0415
+    from opentill.cli.running import bind_sandbox, lock_sandbox, run_sandbox
 
     found = session.settings(quiet=False)
     lock = lock_sandbox(found)

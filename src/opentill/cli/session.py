@@ -23,8 +23,8 @@ def settings(*, quiet: bool = True) -> Settings:
 
     ``quiet``: a command's log shows warnings only. Raises ``OperatorError``.
     """
-    from opentill import config  # noqa: PLC0415 - slow imports stay inside commands
-    from opentill.core import log  # noqa: PLC0415
+    from opentill import config
+    from opentill.core import log
 
     found = config.with_keys(config.load(os.environ))
     log.configure("warning" if quiet and found.log_level == "info" else found.log_level)
@@ -33,7 +33,7 @@ def settings(*, quiet: bool = True) -> Settings:
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a command's coroutine to its end."""
-    import uvloop  # noqa: PLC0415
+    import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)
@@ -46,15 +46,15 @@ def running_database(found: Settings) -> Iterator[Settings]:
     An embedded database is started if need be and brought up to date; one of the operator's is only
     looked at. Blocks. Raises ``OperatorError``.
     """
-    import msgspec  # noqa: PLC0415
+    import msgspec
 
-    from opentill.core import migrate  # noqa: PLC0415
+    from opentill.core import migrate
 
     if found.database_url is not None:
         run(_look_at(found.database_url))
         yield found
         return
-    from opentill.core.embedded import EmbeddedPostgres  # noqa: PLC0415
+    from opentill.core.embedded import EmbeddedPostgres
 
     with EmbeddedPostgres.start(found.data_dir) as server:
         run(migrate.migrate(server.url))
@@ -67,7 +67,7 @@ async def database(found: Settings | None = None) -> "AsyncIterator[Db]":
 
     Raises ``OperatorError`` or ``Unavailable``.
     """
-    from opentill.core.db import Db  # noqa: PLC0415
+    from opentill.core.db import Db
 
     found = found or settings()
     context = running_database(found)
@@ -83,15 +83,17 @@ async def database(found: Settings | None = None) -> "AsyncIterator[Db]":
 
 
 async def _look_at(url: str) -> None:
-    import asyncpg  # noqa: PLC0415
+    import asyncpg
 
-    from opentill.core import migrate  # noqa: PLC0415
-    from opentill.core.operator import OperatorError  # noqa: PLC0415
+    from opentill.core import migrate
+    from opentill.core.operator import OperatorError
 
     try:
         connection = await asyncpg.connect(url, timeout=10)
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as e:
-        message = f"the database of OPENTILL_DATABASE_URL cannot be reached: {e or type(e).__name__}"
+        message = (
+            f"the database of OPENTILL_DATABASE_URL cannot be reached: {e or type(e).__name__}"
+        )
         raise OperatorError(message) from None
     try:
         await migrate.check(connection)

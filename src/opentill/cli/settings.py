@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 def settings(*, as_json: Json = False) -> None:
     """List the settings with their values here; secrets are not shown."""
-    from opentill import config  # noqa: PLC0415 - slow imports stay inside commands
+    from opentill import config
 
     rows = [
         {"variable": variable, "value": value, "explanation": explanation}

@@ -111,6 +111,8 @@ class Db:
                 if attempt == _RETRIES - 1:
                     raise Unavailable(reason="too many collisions, try again") from error
                 await asyncio.sleep(0.005 * 2**attempt)
+            except asyncpg.LockNotAvailableError as error:
+                raise Unavailable(reason="somebody keeps a row locked, try again") from error
         raise AssertionError  # the loop returns or raises
 
 

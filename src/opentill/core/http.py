@@ -8,13 +8,12 @@ address and authentication (both by the edge, before routing), rate limit per me
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
-from urllib.parse import parse_qsl
 
 import msgspec
 import structlog
 from litestar import asgi
 
-from opentill.core import idempotency, limits, strictjson
+from opentill.core import idempotency, limits, querystring, strictjson
 from opentill.core.db import Db, Tx
 from opentill.core.errors import (
     Internal,
@@ -311,7 +310,7 @@ def _call(
         merchant_id=merchant_id,
         now=now,
         path=scope["opentill_parameters"],
-        query=read_query(scope["query_string"], operation.query),
+        query=querystring.read(scope["query_string"], operation.query),
         body=_decode_body(operation, headers, body),
     )
 
@@ -397,30 +396,6 @@ def _decode_body(operation: Operation, headers: Mapping[bytes, bytes], body: byt
     if media_type != b"application/json":
         raise UnsupportedMediaType
     return strictjson.decode(body, operation.body)
-
-
-def read_query(query_string: bytes, struct: type[Q]) -> Q:
-    """Turn a query string into ``struct``; unknown parameters are ignored, empty ones are absent.
-
-    Raises Invalid that names the parameter: for a wrong value, and for one that stands twice.
-    """
-    if struct is Nothing or not query_string:
-        return struct()
-    accepted = strictjson.sentences(struct)
-    values: dict[str, str] = {}
-    try:
-        pairs = parse_qsl(query_string.decode("ascii"), errors="strict", max_num_fields=100)
-    except ValueError:
-        raise Invalid("query", "the query string must be URL-encoded UTF-8") from None
-    for name, value in pairs:
-        if name in accepted:
-            if name in values:
-                raise Invalid(name, f"{name} must stand only once")
-            values[name] = value
-    try:
-        return msgspec.convert(values, struct, strict=False)
-    except msgspec.ValidationError as error:
-        raise strictjson.explain(error, struct) from None
 
 
 async def _send_download(send: "Send", download: Download) -> None:

@@ -50,7 +50,9 @@ def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
     ]
     last: list[Processor] = [structlog.processors.format_exc_info, strike_out]
     if stream.isatty():
-        last.append(structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback))
+        last.append(
+            structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        )
     else:
         last.append(structlog.processors.JSONRenderer(serializer=_json))
     structlog.configure(

@@ -26,17 +26,20 @@ JOB_BUCKETS_S: Final = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 
 @functools.cache
 def _registry() -> "CollectorRegistry":
-    from prometheus_client import CollectorRegistry  # noqa: PLC0415 - see the module
+    from prometheus_client import CollectorRegistry
 
     return CollectorRegistry(auto_describe=True)
 
 
 @functools.cache
 def _requests() -> "tuple[Counter, Histogram]":
-    from prometheus_client import Counter, Histogram  # noqa: PLC0415
+    from prometheus_client import Counter, Histogram
 
     counter = Counter(
-        "opentill_requests", "Answered requests", ("route", "method", "status"), registry=_registry()
+        "opentill_requests",
+        "Answered requests",
+        ("route", "method", "status"),
+        registry=_registry(),
     )
     histogram = Histogram(
         "opentill_request_seconds",
@@ -50,7 +53,7 @@ def _requests() -> "tuple[Counter, Histogram]":
 
 @functools.cache
 def _jobs() -> "tuple[Counter, Histogram]":
-    from prometheus_client import Counter, Histogram  # noqa: PLC0415
+    from prometheus_client import Counter, Histogram
 
     counter = Counter(
         "opentill_jobs", "Jobs that the worker ran", ("kind", "outcome"), registry=_registry()
@@ -86,8 +89,8 @@ def render(gauges: Mapping[str, float] | None = None) -> bytes:
 
     ``gauges`` are figures of the moment that the caller measured, such as the length of a queue.
     """
-    import prometheus_client as prometheus  # noqa: PLC0415
-    from prometheus_client import multiprocess, values  # noqa: PLC0415
+    import prometheus_client as prometheus
+    from prometheus_client import multiprocess, values
 
     registry = _registry()
     _requests()
@@ -107,7 +110,7 @@ def listening(port: int) -> Iterator[None]:
 
     Raises ``OperatorError`` if the port is taken.
     """
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer  # noqa: PLC0415
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:  # noqa: N802 - the library's name

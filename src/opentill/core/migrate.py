@@ -113,9 +113,7 @@ async def _create_table(connection: Tx) -> None:
             continue
 
 
-async def _apply(
-    connection: Tx, migration: Migration, known: list[Migration]
-) -> bool:
+async def _apply(connection: Tx, migration: Migration, known: list[Migration]) -> bool:
     """Apply one file; ``False`` if the database has it, perhaps by a migrator beside us."""
     async with connection.transaction():
         await connection.execute(LOCK)
@@ -127,15 +125,11 @@ async def _apply(
             message = f"migration {migration.name} failed and was taken back: {error}"
             raise SchemaMismatch(message) from error
         now = time.time_ns() // 1_000_000
-        await connection.execute(
-            RECORD, migration.version, migration.name, migration.sha256, now
-        )
+        await connection.execute(RECORD, migration.version, migration.name, migration.sha256, now)
     return True
 
 
-async def _applied(
-    connection: Tx, known: list[Migration], *, newer_ok: bool = False
-) -> set[int]:
+async def _applied(connection: Tx, known: list[Migration], *, newer_ok: bool = False) -> set[int]:
     """The versions that the database has, after seeing that each is one of ours, unaltered."""
     digests = {migration.version: migration.sha256 for migration in known}
     versions: set[int] = set()

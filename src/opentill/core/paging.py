@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 T = TypeVar("T")
-Page = Annotated[int, Meta(ge=1, le=10_000_000, description="a whole number from 1")]
+Page = Annotated[int, Meta(ge=1, le=2**53 - 1, description="a whole number from 1")]
 Size = Annotated[int, Meta(ge=1, le=100, description="a whole number from 1 to 100")]
 Millis = Annotated[
     int,

@@ -144,9 +144,7 @@ class Protocol(HttpToolsProtocol):
             self._refuse_in_turn(refusal)
         except httptools.HttpParserError as error:
             cause = error.__context__
-            self._refuse_in_turn(
-                cause if isinstance(cause, Refusal) else _malformed(*_UNREADABLE)
-            )
+            self._refuse_in_turn(cause if isinstance(cause, Refusal) else _malformed(*_UNREADABLE))
 
     def eof_received(self) -> bool:  # type: ignore[override] # asyncio asks for it
         """Answer what is asked to a client that has nothing more to say, then close."""
@@ -287,7 +285,9 @@ class Protocol(HttpToolsProtocol):
     def _refuse(self, refusal: Refusal) -> None:
         _log.debug("request refused", status=refusal.status)
         head = [STATUS_LINE[refusal.status], refusal.headers]
-        head += [name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers]
+        head += [
+            name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers
+        ]
         request_id = secrets.token_hex(16).encode()
         head += [b"content-type: application/json\r\nconnection: close\r\nx-request-id: "]
         head += [request_id, b"\r\ncontent-length: %d\r\n\r\n" % len(refusal.body), refusal.body]

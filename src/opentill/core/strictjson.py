@@ -15,7 +15,9 @@ import msgspec
 from opentill.core.errors import Invalid
 
 MAX_DEPTH: Final = 16
-_TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_LONGEST_NAME: Final = 64  # of a key that an answer repeats
+# Possessive, and a text that never ends is one too: otherwise each of its quotes would be tried.
+_TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _PATH: Final = re.compile(r"`\$\.(\w+)")
 _MISSING: Final = re.compile(r"missing required field `(\w+)`")
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
@@ -77,8 +79,9 @@ def check(body: bytes) -> None:
         tree = _DECODER.decode(body.decode())
     except _Twice as error:
         key = str(error)
-        field = key if _UNSTORABLE.search(key) is None and len(key) <= 64 else "body"  # noqa: PLR2004
-        raise Invalid(field or "body", "each key of an object must stand only once") from None
+        short = _UNSTORABLE.search(key) is None and 0 < len(key) <= _LONGEST_NAME
+        field = key if short else "body"
+        raise Invalid(field, "each key of an object must stand only once") from None
     except (ValueError, RecursionError):
         raise Invalid("body", "body must be valid JSON in UTF-8") from None
     if b"\\u" in body and isinstance(tree, dict):
@@ -86,7 +89,8 @@ def check(body: bytes) -> None:
             if not _storable(key):
                 raise Invalid("body", "keys must be text without NUL and lone surrogates")
             if not _storable(value):
-                raise Invalid(key, f"{key} must be text without NUL and lone surrogates")
+                field = key if 0 < len(key) <= _LONGEST_NAME else "body"
+                raise Invalid(field, f"{field} must be text without NUL and lone surrogates")
 
 
 @lru_cache

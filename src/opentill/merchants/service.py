@@ -189,7 +189,10 @@ def limit_subject(address: str) -> str:
 
 
 def _inside(address: str, networks: list[str]) -> bool:
-    parsed = ip_address(address)
+    try:
+        parsed = ip_address(address)
+    except ValueError:  # no address at all, such as a local socket's
+        return False
     if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped:
         parsed = parsed.ipv4_mapped
     return any(parsed in ip_network(network) for network in networks)

@@ -65,6 +65,7 @@ async def submit(  # noqa: PLR0913 - a payment and its surroundings
             or (last.status == "ACTION_REQUIRED" and last.method == method)
         )
         if waiting:
+            await queries.SET_CUSTOMER.run(tx, merchant_id, order_id, payer.email, payer.name)
             return order, last, False
         chosen = _choose(gateways, method, order.currency)
         attempt = await service.start_attempt(

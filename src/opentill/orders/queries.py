@@ -55,6 +55,12 @@ NOTE = Command(
     select $1, $2, steps, $3::bigint, $4, status, status, $5 from noted
     """,
 )
+SET_CUSTOMER = Command(
+    """
+    update orders set customer_email = $3, customer_name = coalesce($4, customer_name)
+    where merchant_id = $1 and id = $2
+    """,
+)
 HISTORY = Query(
     Line,
     """

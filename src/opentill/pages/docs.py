@@ -216,9 +216,9 @@ class _Book:
             return self._follow(example).get("value")
         return self._sample(schema, 0)
 
-    def _sample(self, schema: Json, depth: int) -> Any:  # noqa: PLR0911 - one for each kind
+    def _sample(self, schema: Json, depth: int) -> Any:
         """Make an example up from a schema."""
-        schema = self._follow(schema)
+        schema = self._follow(schema) if depth < _DEEPEST else {}
         for key in ("example", "const", "default"):
             if key in schema:
                 return schema[key]
@@ -228,15 +228,12 @@ class _Book:
         choice = next(iter(schema.get("oneOf") or schema.get("anyOf") or ()), None)
         if choice is not None:
             return self._sample(choice, depth + 1)
-        if depth >= _DEEPEST:
-            return None
         properties = self._properties(schema)
         if properties or schema.get("type") == "object":
             return {name: self._sample(one, depth + 1) for name, one in properties.items()}
         if schema.get("type") == "array":
             return [self._sample(schema.get("items", {}), depth + 1)]
-        kind = schema.get("type")
-        return _SAMPLES.get(kind[0] if isinstance(kind, list) else kind or "null")
+        return _SAMPLES.get(next(iter(_kinds(schema)), "null"))
 
     def _rows(self, schema: Json, depth: int) -> tuple[Row, ...]:
         """List the fields of an object, of an array's entries, or of the first choice with any."""
@@ -268,33 +265,27 @@ class _Book:
             rows=self._rows(schema, depth + 1),
         )
 
-    def _properties(self, schema: Json) -> Json:
+    def _properties(self, schema: Json, depth: int = 0) -> Json:
         found = dict(schema.get("properties", {}))
-        for part in schema.get("allOf", ()):
-            found.update(self._properties(self._follow(part)))
+        for part in schema.get("allOf", ()) if depth < _DEEPEST else ():
+            found.update(self._properties(self._follow(part), depth + 1))
         return found
 
-    def _type(self, schema: Json) -> str:
+    def _type(self, schema: Json, depth: int = 0) -> str:
         """Name a type as one reads it: ``string or null``, ``array of object``."""
-        schema = self._follow(schema)
-        choices = schema.get("oneOf") or schema.get("anyOf")
+        schema = self._follow(schema) if depth < _DEEPEST else {}
+        choices: Sequence[Json] = schema.get("oneOf") or schema.get("anyOf") or ()
         if choices:
-            return " or ".join(dict.fromkeys(map(self._type, choices)))
-        kind = schema.get("type", "")
-        if isinstance(kind, list):
-            return " or ".join(kind)
-        if kind == "array":
-            return f"array of {self._type(schema.get('items', {})) or 'anything'}"
-        if not kind:
-            values = [schema["const"]] if "const" in schema else schema.get("enum", ())
-            names = (_TYPES.get(type(value), "anything") for value in values)
-            return " or ".join(dict.fromkeys(names))
-        return str(kind)
+            return " or ".join(dict.fromkeys(self._type(one, depth + 1) for one in choices))
+        kinds = _kinds(schema)
+        if kinds == ["array"]:
+            return f"array of {self._type(schema.get('items', {}), depth + 1) or 'anything'}"
+        return " or ".join(dict.fromkeys(kinds))
 
-    def _limits(self, schema: Json) -> Iterator[str]:
-        schema = self._follow(schema)
+    def _limits(self, schema: Json, depth: int = 0) -> Iterator[str]:
+        schema = self._follow(schema) if depth < _DEEPEST else {}
         for choice in (*schema.get("oneOf", ()), *schema.get("anyOf", ())):
-            yield from self._limits(choice)
+            yield from self._limits(choice, depth + 1)
         if values := schema.get("enum"):
             yield "one of " + " ".join(str(value) for value in values if value is not None)
         told = _SAID if schema.get("description") else frozenset[str]()
@@ -312,11 +303,21 @@ class _Book:
             found: Any = self._document
             for part in reference.removeprefix("#/").split("/"):
                 key = part.replace("~1", "/").replace("~0", "~")
-                inner = cast("Json", found) if isinstance(found, Mapping) else {}
-                found = inner.get(key, {})
+                found = cast("Json", found).get(key, {}) if isinstance(found, Mapping) else {}
             beside = {key: value for key, value in given.items() if key != "$ref"}
             given = {**found, **beside}
         return {}
+
+
+def _kinds(schema: Json) -> list[str]:
+    """Name the types that a schema allows; by its values where it names none."""
+    kind: Any = schema.get("type")
+    if isinstance(kind, str):
+        return [kind]
+    if kind:
+        return list(kind)
+    values: Sequence[Any] = [schema["const"]] if "const" in schema else schema.get("enum", ())
+    return [_TYPES.get(value.__class__, "anything") for value in values]
 
 
 def _inline(text: str) -> Markup:

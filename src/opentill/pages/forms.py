@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _MAX_BODY: Final = 64 * 1024
 _MAX_FIELDS: Final = 20
 _MAX_NAME: Final = 200
+_ACCEPTED: Final = ("body", "the form must arrive whole, URL-encoded in UTF-8")
 _UNPRINTABLE: Final = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\udfff]")
 
 
@@ -58,7 +59,7 @@ async def read(headers: Mapping[bytes, bytes], receive: "Receive") -> dict[str, 
     while more:
         message = await receive()
         if message["type"] != "http.request":
-            raise Invalid("body", "the form must arrive whole")
+            raise Invalid(*_ACCEPTED)
         body += message["body"]
         if len(body) > _MAX_BODY:
             raise PayloadTooLarge
@@ -71,7 +72,7 @@ async def read(headers: Mapping[bytes, bytes], receive: "Receive") -> dict[str, 
             max_num_fields=_MAX_FIELDS,
         )
     except ValueError:
-        raise Invalid("body", "the form must be URL-encoded UTF-8") from None
+        raise Invalid(*_ACCEPTED) from None
     return dict(reversed(pairs))
 
 

@@ -44,11 +44,9 @@ class Tongue:
         """Write an amount with as many decimals as ISO 4217 says: ``$9.99``, ``¥1,000``."""
         decimals = exponent(money.currency)
         pattern = _pattern(self._locale, decimals)
-        return pattern.apply(
-            Decimal(money.minor).scaleb(-decimals),
-            self._locale,
-            currency=money.currency,
-            currency_digits=False,
+        number = Decimal(money.minor).scaleb(-decimals)
+        return str(
+            pattern.apply(number, self._locale, currency=money.currency, currency_digits=False)
         )
 
     def moment(self, time_ms: int) -> str:

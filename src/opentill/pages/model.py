@@ -4,6 +4,7 @@ Pages are made from these alone, so that each can be drawn and tested without a 
 below say which page belongs to which status; a status that is not in them cannot be shown.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -24,6 +25,8 @@ METHODS: Final[tuple[Method, ...]] = (
     "CRYPTO",
     "BANK_TRANSFER",
 )
+
+_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -164,7 +167,17 @@ def web_address(text: str | None) -> str | None:
     return text
 
 
-def origin_of(address: str) -> str:
-    """Return ``scheme://host[:port]`` of a vetted address."""
+def origin_of(address: str) -> str | None:
+    """Return ``scheme://host[:port]`` of a vetted address in ASCII, as a content policy names it.
+
+    None for a host that a policy would read as something else, such as ``*``.
+    """
     parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.netloc}".lower()
+    try:
+        host = (parts.hostname or "").encode("idna").decode().lower()
+    except UnicodeError:
+        return None
+    if _HOST.fullmatch(host) is None:
+        return None
+    port = "" if parts.port is None else f":{parts.port}"
+    return f"{parts.scheme}://{host}{port}"

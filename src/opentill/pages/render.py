@@ -158,7 +158,7 @@ def _payment_page(
     return _page(
         template,
         visit,
-        picture_origin=model.origin_of(picture) if picture else None,
+        picture_origin=picture and model.origin_of(picture),
         refresh=refresh,
         payment=payment,
         picture=picture,
@@ -183,9 +183,9 @@ def _page(template: str, visit: Visit, picture_origin: str | None = None, **valu
 def _picture(image: str | None, visit: Visit) -> str | None:
     """Return the picture's address if it may be shown: on an HTTPS page only an HTTPS one."""
     address = model.web_address(image)
-    if address and visit.secure and not address.startswith("https:"):
+    if address is None or model.origin_of(address) is None:
         return None
-    return address
+    return address if address.startswith("https:") or not visit.secure else None
 
 
 def _shop_address(payment: model.Payment, address: str | None) -> str | None:
@@ -195,7 +195,7 @@ def _shop_address(payment: model.Payment, address: str | None) -> str | None:
 
 
 def _isolated(text: str) -> str:
-    """Return text for a title or an attribute: without marks that reach out, isolated as <bdi> would."""
+    """Return text for a title or an attribute: nothing in it reaches out, as in <bdi>."""
     return f"{_FIRST_ISOLATE}{_MARKS.sub(' ', text).strip()}{_POP_ISOLATE}"
 
 

@@ -75,7 +75,7 @@ def read_card(form: CardForm, year: int, month: int) -> tuple[TestCard | None, d
         errors["number"] = "A card number has 12 to 19 digits; spaces are fine."
     elif card is None:
         errors["number"] = (
-            "This is not one of the test cards listed below. The sandbox bank takes no other, "
+            "This is not one of the test cards on this page. The sandbox bank takes no other, "
             "and nothing was charged. Never type a real card number here."
         )
     if wrong := _wrong_expiry(form.exp.strip(), year, month):

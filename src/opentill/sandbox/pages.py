@@ -122,7 +122,9 @@ class Pages:
         heading, text = {
             404: ("Page not found", "There is no such payment at the sandbox bank."),
             400: ("That did not work", "The form was not complete. Go back and try again."),
-        }.get(status, ("That did not work", "Go back and try again; you will not be charged twice."))
+        }.get(
+            status, ("That did not work", "Go back and try again; you will not be charged twice.")
+        )
         return self.show("message.html", status=status, heading=heading, text=text)
 
 
@@ -147,7 +149,7 @@ async def home(pages: NamedDependency[Pages]) -> Response[str]:
     return pages.show(
         "message.html",
         heading="A bank for tests",
-        text="Shops that are being tried out send their customers here to pay. No real money moves.",
+        text="Shops on trial send their customers here to pay. No real money moves.",
     )
 
 

@@ -1,0 +1,76 @@
+# Everything that is done with this project. `make run` needs Python 3.11 with venv, nothing else.
+
+PYTHON ?= python3
+BIN := .venv/bin
+SCREEN := chromium chromium-driver fonts-noto-cjk
+ARGS ?=
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help run demo test check fix bench stress lock browser
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make demo    serve, with a merchant and a session to pay: the quickest look'
+	@echo 'make run     serve'
+	@echo 'make test    all tests (ARGS="-k name" for some)'
+	@echo 'make check   formatting, lint, types, layers, known vulnerabilities'
+	@echo 'make fix     what can be put right by itself'
+	@echo 'make bench   benchmarks'
+	@echo 'make stress  long runs: kill -9, failing receivers, many clients'
+	@echo 'make lock    requirements.lock anew, after a change of pyproject.toml'
+
+run: .venv/stamp
+	$(BIN)/opentill serve $(ARGS)
+
+demo: .venv/stamp
+	$(BIN)/opentill demo $(ARGS)
+
+test: .venv/stamp browser
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal -m 'not stress' $(ARGS)
+
+check: .venv/stamp
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	PYTHONPATH=src $(BIN)/lint-imports
+	$(BIN)/pip-audit --require-hashes --disable-pip -r requirements.lock
+
+fix: .venv/stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/stamp
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+stress: .venv/stamp
+	$(BIN)/pytest -m stress $(ARGS)
+
+# uv only resolves here; installing is pip's business and checks every hash.
+lock:
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header --upgrade --output-file requirements.lock
+
+.venv/stamp: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'Python 3.11 or newer is needed; set PYTHON=python3.12 or the like.' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy python3-venv; \
+		else \
+			echo 'Python lacks venv. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; \
+		fi
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+# The browser tests drive the system's Chromium; without it they are skipped and say so.
+browser:
+	@command -v chromium >/dev/null || \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -q && \
+			DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $(SCREEN); \
+		else \
+			echo 'No chromium: the browser tests are skipped. Debian: apt-get install $(SCREEN)' >&2; \
+		fi

@@ -1,0 +1,165 @@
+"""``opentill demo``: a running server with a merchant, a product and a session to be paid.
+
+The merchant and the key are made once and kept in ``demo.json`` of the data directory, readable by
+its owner alone; the product and the session are made over the API, as any merchant would.
+"""
+
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from opentill.cli import output, session
+from opentill.core.settings import Settings
+
+FILE = "demo.json"
+EMAIL = "customer@example.com"
+
+
+class Demo(msgspec.Struct, frozen=True):
+    """What is kept between two runs."""
+
+    merchant_id: str
+    product_id: str
+    key: str
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(demo)
+
+
+def demo(
+    *,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Server processes.")] = 1,
+) -> None:
+    """Serve, with a merchant, a product and a session to pay. The quickest way to a paid order."""
+    from opentill.cli.running import Deployment
+    from opentill.core.datadir import lock_serve
+    from opentill.core.operator import OperatorError
+
+    found = session.settings()
+    if found.database_url is None:
+        try:
+            lock_serve(found.data_dir).release()
+        except OperatorError:  # it runs already: show what there is to see and leave it alone
+            with session.running_database(found) as ready:
+                _show(ready)
+            return
+
+    def in_the_background(ready: Settings) -> None:
+        threading.Thread(target=_show_or_say, args=(ready,), name="demo", daemon=True).start()
+
+    sys.exit(Deployment(found, workers=workers, on_ready=in_the_background).run())
+
+
+def _show_or_say(settings: Settings) -> None:
+    """In a thread: a problem ends the demonstration's output and not the server."""
+    try:
+        _show(settings)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the server goes on
+        output.say(f"opentill: the demonstration cannot go on: {error}")
+
+
+def _show(settings: Settings) -> None:
+    kept = _kept(settings.data_dir / FILE) or session.run(_make_merchant(settings))
+    if not kept.product_id:
+        kept = _with_product(settings, kept)
+    checkout = _post(settings, kept.key, "/v1/checkouts", {"productId": kept.product_id})
+    typer.echo(_text(settings, kept, str(checkout["url"]), str(checkout["id"])))
+    sys.stdout.flush()
+
+
+def _kept(path: Path) -> Demo | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Demo)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+async def _make_merchant(settings: Settings) -> Demo:
+    from opentill import merchants
+    from opentill.core.datadir import write_private
+    from opentill.core.db import Db
+    from opentill.core.http import now_ms
+
+    db = await Db.connect(settings.database_url or "", 1)
+    try:
+        async with db.transaction() as tx:
+            merchant = await merchants.create(tx, name="Demo Shop", now=now_ms())
+            new = await merchants.create_key(tx, merchant.id, settings.environment, now=now_ms())
+    finally:
+        await db.close()
+    made = Demo(merchant.id, "", new.key)
+    write_private(settings.data_dir / FILE, msgspec.json.encode(made).decode())
+    return made
+
+
+def _with_product(settings: Settings, kept: Demo) -> Demo:
+    from opentill.core.datadir import write_private
+
+    product = {
+        "name": "A cup of tea",
+        "description": "Green, 300 ml. It is a demonstration: no money moves.",
+        "price": "4.20",
+        "currency": "USD",
+    }
+    made = _post(settings, kept.key, "/v1/products", product)
+    kept = msgspec.structs.replace(kept, product_id=str(made["id"]))
+    write_private(settings.data_dir / FILE, msgspec.json.encode(kept).decode())
+    return kept
+
+
+def _post(settings: Settings, key: str, path: str, body: dict[str, str]) -> dict[str, object]:
+    """Call the API as a merchant's program would; raises ``OperatorError`` if it refuses."""
+    import httpx2
+
+    from opentill import config
+    from opentill.core.operator import OperatorError
+
+    # Straight to the server: the public address may lead through what is not there yet.
+    url = config.address(settings.host, settings.port) + path
+    try:
+        answer = httpx2.post(url, json=body, headers={"x-api-key": key}, timeout=10)
+    except httpx2.HTTPError as error:
+        message = f"{url} does not answer ({error or type(error).__name__})"
+        raise OperatorError(message) from None
+    if answer.status_code != 201:  # noqa: PLR2004 - created
+        message = f"{path} answered {answer.status_code} {answer.text}"
+        if answer.status_code == 401:  # noqa: PLR2004 - not the database that the key was made for
+            message += f"; remove {settings.data_dir / FILE} to begin anew"
+        raise OperatorError(message)
+    data: dict[str, object] = answer.json()["data"]
+    return data
+
+
+def _text(settings: Settings, kept: Demo, url: str, checkout_id: str) -> str:
+    base = settings.public_url
+    return f"""
+Pay here:  {url}
+           (card 4242 4242 4242 4242, any later date, any CVC; e-mail {EMAIL})
+
+API key:   {kept.key}
+           (kept in {settings.data_dir / FILE})
+
+Go on with:
+  export KEY={kept.key}
+  # a product of your own
+  curl -sH "x-api-key: $KEY" -H 'content-type: application/json' {base}/v1/products \\
+    -d '{{"name":"A book","price":"12.50","currency":"USD"}}'
+  # another session to pay
+  curl -sH "x-api-key: $KEY" -H 'content-type: application/json' {base}/v1/checkouts \\
+    -d '{{"productId":"{kept.product_id}"}}'
+  # the order of the session above
+  curl -sH "x-api-key: $KEY" {base}/v1/checkouts/{checkout_id}
+  curl -sH "x-api-key: $KEY" '{base}/v1/orders?size=5'
+  # give 1.00 back, once it is paid
+  curl -sH "x-api-key: $KEY" -H 'content-type: application/json' \\
+    {base}/v1/orders/ORDER_ID/refunds -d '{{"amount":"1.00","reason":"spilled"}}'
+  # every movement of the balance, and all orders as CSV
+  curl -sH "x-api-key: $KEY" {base}/v1/balance/transactions
+  curl -sH "x-api-key: $KEY" {base}/v1/orders/export
+"""

@@ -1,0 +1,214 @@
+"""``opentill doctor``: looks at everything a deployment needs and says what to do about it."""
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+import typer
+
+from opentill.cli import output, session
+from opentill.cli.output import Json
+from opentill.core.operator import OperatorError
+from opentill.core.settings import Settings
+
+Level = Literal["ok", "warn", "fail"]
+OLDEST_POSTGRES: Final = 15
+CLOCK_TOLERANCE_S: Final = 2.0
+FREE_BYTES: Final = 1024**3
+_COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line: what was looked at, how it is, and what to do if it is not well."""
+
+    subject: str
+    level: Level
+    text: str
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(doctor)
+
+
+def doctor(*, as_json: Json = False) -> None:
+    """Check this deployment and say what to do. Exit code 1 if something fails."""
+    findings: list[Finding] = []
+    for finding in examine():
+        findings.append(finding)
+        if not as_json:
+            level = typer.style(f"{finding.level:4}", fg=_COLOURS[finding.level])
+            typer.echo(f"{level}  {finding.subject:11} {finding.text}")
+    if as_json:
+        output.show(findings, as_json=True)
+    sys.exit(1 if any(finding.level == "fail" for finding in findings) else 0)
+
+
+def examine() -> Iterator[Finding]:
+    """Look at one thing after the other; without settings there is nothing further to look at."""
+    yield _python()
+    try:
+        settings = session.settings()
+    except OperatorError as error:
+        yield Finding("settings", "fail", str(error))
+        return
+    yield Finding("settings", "ok", "readable and complete")
+    yield _data_dir(settings)
+    yield from _database(settings)
+    for check in (_port, _sandbox, _public_url):
+        yield check(settings)
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < (3, 11):
+        return Finding("python", "fail", f"{version} is too old; install Python 3.11 or newer")
+    return Finding("python", "ok", version)
+
+
+def _data_dir(settings: Settings) -> Finding:
+    path = settings.data_dir.absolute()
+    status = os.statvfs(path)
+    free = status.f_bavail * status.f_frsize
+    if free < FREE_BYTES:
+        text = f"{path} has {free // 1024**2} MiB left; PostgreSQL stops when the disk is full"
+        return Finding("data dir", "warn", text)
+    if _readable_by_others(path / "secret.key"):
+        return Finding("data dir", "fail", f"others can read the keys; chmod 600 {path}/*.key")
+    return Finding("data dir", "ok", f"{path}, {free // 1024**3} GiB free")
+
+
+def _readable_by_others(path: Path) -> bool:
+    return path.exists() and bool(path.stat().st_mode & 0o077)
+
+
+def _database(settings: Settings) -> Iterator[Finding]:
+    where = "embedded" if settings.database_url is None else "OPENTILL_DATABASE_URL"
+    try:
+        with session.running_database(settings) as ready:
+            version, clock_s = session.run(_ask(ready.database_url or ""))
+    except OperatorError as error:
+        yield Finding("database", "fail", str(error))
+        return
+    major = version // 10_000
+    if major < OLDEST_POSTGRES:
+        text = f"PostgreSQL {major} is too old; use {OLDEST_POSTGRES} or newer"
+        yield Finding("database", "fail", text)
+    else:
+        yield Finding("database", "ok", f"PostgreSQL {major}, {where}, schema as it should be")
+    ahead = time.time() - clock_s
+    if abs(ahead) > CLOCK_TOLERANCE_S:
+        text = f"differs from the database's by {ahead:.1f} s; synchronise both with NTP"
+        yield Finding("clock", "warn", text)
+    else:
+        yield Finding("clock", "ok", "agrees with the database's")
+
+
+async def _ask(url: str) -> tuple[int, float]:
+    import asyncpg
+
+    connection = await asyncpg.connect(url, timeout=10)
+    try:
+        row = await connection.fetchrow(
+            "select current_setting('server_version_num')::int,"
+            " extract(epoch from clock_timestamp())::float8"
+        )
+        return int(row[0]), float(row[1])
+    finally:
+        await connection.close()
+
+
+def _port(settings: Settings) -> Finding:
+    return _listening(
+        "port",
+        settings.host,
+        settings.port,
+        lambda: _get(settings.host, settings.port, "/healthz"),
+        "OPENTILL_PORT",
+    )
+
+
+def _sandbox(settings: Settings) -> Finding:
+    if "sandbox" not in settings.gateways:
+        return Finding("sandbox", "ok", "not used")
+    if settings.sandbox_elsewhere:
+        parts = urlsplit(settings.sandbox_url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        if _reachable(parts.hostname or "", port):
+            return Finding("sandbox", "ok", f"{settings.sandbox_url} answers")
+        text = f"{settings.sandbox_url} does not answer; start it or unset OPENTILL_SANDBOX_URL"
+        return Finding("sandbox", "fail", text)
+    if settings.environment == "production" and not _loopback(settings.public_url):
+        text = "real customers can pay with test cards; set OPENTILL_GATEWAYS to a real gateway"
+        return Finding("sandbox", "warn", text)
+    return _listening(
+        "sandbox",
+        settings.sandbox_host,
+        settings.sandbox_port,
+        lambda: _get(settings.sandbox_host, settings.sandbox_port, "/healthz"),
+        "OPENTILL_SANDBOX_PORT",
+    )
+
+
+def _public_url(settings: Settings) -> Finding:
+    parts = urlsplit(settings.public_url)
+    if _loopback(settings.public_url):
+        text = f"{settings.public_url} is for this machine only; set OPENTILL_PUBLIC_URL"
+        return Finding("public url", "warn" if settings.host != "127.0.0.1" else "ok", text)
+    if parts.scheme != "https":
+        text = f"{settings.public_url}: customers should reach you by https only"
+        return Finding("public url", "warn", text)
+    try:
+        socket.getaddrinfo(parts.hostname, None)
+    except OSError:
+        text = f"{parts.hostname} has no address; correct OPENTILL_PUBLIC_URL or the DNS"
+        return Finding("public url", "fail", text)
+    return Finding("public url", "ok", settings.public_url)
+
+
+def _loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+def _listening(
+    subject: str, host: str, port: int, ours: Callable[[], bool], variable: str
+) -> Finding:
+    """A port is well if it is free, or if what listens there is ours."""
+    from opentill.core.server import ServeError, bind
+
+    try:
+        for listener in bind(host, port, variable):
+            listener.close()
+    except ServeError as error:
+        if ours():
+            return Finding(subject, "ok", f"{host} port {port}: it runs")
+        return Finding(subject, "fail", str(error))
+    return Finding(subject, "ok", f"{host} port {port} is free")
+
+
+def _get(host: str, port: int, path: str) -> bool:
+    """Say whether an OpenTill server answers there."""
+    import httpx2
+
+    from opentill.config import address
+
+    try:
+        answer = httpx2.get(address(host, port) + path, timeout=3)
+        return answer.status_code == 200 and answer.json().get("status") == "ok"  # noqa: PLR2004
+    except (httpx2.HTTPError, ValueError, AttributeError):
+        return False
+
+
+def _reachable(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=3):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,172 @@
+"""Pages as a browser draws them, from made-up payments: contrast, sizes, no overflow, no errors."""
+
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import Browser, Page, Route
+
+from opentill.pages import assets
+from opentill.pages.answers import page as answer
+from opentill.pages.catalogue import LANGUAGES, Language
+from opentill.pages.language import Tongue
+from pages.fixtures import HOSTILE_PAYMENT, made
+
+pytestmark = pytest.mark.browser
+
+HOST = "http://127.0.0.1:9"  # nobody is there: fixtures answer
+DEVICES = {"phone": (390, 844), "small": (320, 568), "desktop": (1280, 800)}
+
+# For each visible piece of text: how far its contrast is below what WCAG 2.2 asks (1.4.3), worst
+# of all colours that lie behind it.
+FAINT_TEXT = """() => {
+  const parse = text => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const over = (top, under) => {
+    const a = top[3] === undefined ? 1 : top[3];
+    return [0, 1, 2].map(i => top[i] * a + under[i] * (1 - a));
+  };
+  const behind = element => {
+    const layers = [];
+    for (let e = element; e; e = e.parentElement) {
+      const style = getComputedStyle(e);
+      const stops = style.backgroundImage.match(/rgba?\\([^)]*\\)/g);
+      if (stops) layers.push(stops.map(parse));
+      else {
+        const colour = parse(style.backgroundColor);
+        if (colour.length && colour[3] !== 0) layers.push([colour]);
+      }
+    }
+    const dark = matchMedia('(prefers-color-scheme: dark)').matches;
+    let grounds = [dark ? [18, 18, 18] : [255, 255, 255]];
+    for (const layer of layers.reverse())
+      grounds = layer.flatMap(top => grounds.map(ground => over(top, ground)));
+    return grounds;
+  };
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !element.checkVisibility()) continue;
+    const style = getComputedStyle(element);
+    const size = parseFloat(style.fontSize);
+    const least = size >= 24 || (size >= 18.66 && style.fontWeight >= 600) ? 3 : 4.5;
+    for (const ground of behind(element)) {
+      const [a, b] = [light(over(parse(style.color), ground)), light(ground)];
+      const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+      if (ratio < least) found.push([walker.currentNode.data.trim().slice(0, 40), ratio]);
+    }
+  }
+  return found;
+}"""
+
+# Things to press that are smaller than 24 by 24 pixels and not within a sentence (WCAG 2.5.8).
+SMALL_TARGETS = """() => [...document.querySelectorAll('a, button, input, summary')]
+  .filter(e => e.checkVisibility() && !e.closest('.skip') && e.type !== 'hidden')
+  .map(e => e.closest('label') || e)
+  .filter(e => { const r = e.getBoundingClientRect();
+                 return (r.width < 24 || r.height < 24)
+                   && getComputedStyle(e).display !== 'inline'; })
+  .map(e => e.outerHTML.slice(0, 80))"""
+
+WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+async def _serve(page: Page, language: Language) -> list[str]:
+    """Answer the page's requests from fixtures; the list gathers what goes wrong."""
+    tongue = Tongue(language)
+    pages = made(tongue) | {
+        f"hostile-{name}": one for name, one in made(tongue, HOSTILE_PAYMENT).items()
+    }
+    wrong: list[str] = []
+
+    async def fulfil(route: Route) -> None:
+        address = urlsplit(route.request.url)
+        name = address.path.rpartition("/")[2]
+        if not route.request.url.startswith(HOST):
+            wrong.append(f"asked {route.request.url}")
+            await route.abort()
+        elif address.path.startswith("/static/"):
+            file = assets.ASSETS[name]
+            await route.fulfill(body=file.body, content_type=file.media_type)
+        elif name in pages:
+            sent = answer(pages[name], language)
+            headers = {key: value for key, value in sent.headers.items() if key != "content-length"}
+            body = sent.body.replace(b'http-equiv="refresh"', b'http-equiv="x-refresh"')
+            await route.fulfill(body=body, headers=headers)
+        else:
+            await route.fulfill(
+                body=b"<svg xmlns='http://www.w3.org/2000/svg'/>", content_type="image/svg+xml"
+            )
+
+    await page.route("**/*", fulfil)
+    page.on("console", lambda message: wrong.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: wrong.append(f"script: {error}"))
+    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+    return wrong
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("device", DEVICES)
+async def test_every_page_is_readable_and_fits(browser: Browser, scheme: str, device: str) -> None:
+    width, height = DEVICES[device]
+    context = await browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme=scheme,  # type: ignore[arg-type]
+    )
+    page = await context.new_page()
+    wrong = await _serve(page, "en")
+    for name in [*made(Tongue("en")), "hostile-open", "hostile-errors", "hostile-paid"]:
+        await page.goto(f"{HOST}/{name}")
+        assert await page.evaluate(FAINT_TEXT) == [], name
+        assert await page.evaluate(SMALL_TARGETS) == [], name
+        assert await page.evaluate(WIDER) <= 0, name
+    assert wrong == []
+    await context.close()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_every_language_fits_on_a_phone(browser: Browser, language: Language) -> None:
+    context = await browser.new_context(viewport={"width": 320, "height": 568})
+    page = await context.new_page()
+    wrong = await _serve(page, language)
+    for name in made(Tongue(language)):
+        await page.goto(f"{HOST}/{name}")
+        assert await page.evaluate(WIDER) <= 0, name
+        assert await page.evaluate("document.documentElement.lang") == language
+    assert wrong == []
+    await context.close()
+
+
+async def test_the_form_is_used_with_the_keyboard_alone(browser: Browser) -> None:
+    page = await browser.new_page()
+    await _serve(page, "en")
+    await page.goto(f"{HOST}/open")
+    reached = []
+    for _ in range(6):
+        await page.keyboard.press("Tab")
+        reached.append(
+            await page.evaluate("document.activeElement.name || document.activeElement.className")
+        )
+    assert reached == ["skip", "email", "name", "method", "button", ""]
+    await page.close()
+
+
+async def test_the_summary_of_errors_has_the_focus_and_leads_to_the_field(browser: Browser) -> None:
+    page = await browser.new_page()
+    await _serve(page, "en")
+    await page.goto(f"{HOST}/errors")
+    assert await page.evaluate("document.activeElement.getAttribute('role')") == "alert"
+    await page.click("[role=alert] a >> nth=0")
+    assert await page.evaluate("document.activeElement.id") == "email"
+    await page.close()
+
+
+async def test_nothing_turns_for_those_who_want_no_motion(browser: Browser) -> None:
+    context = await browser.new_context(reduced_motion="reduce")
+    page = await context.new_page()
+    await _serve(page, "en")
+    await page.goto(f"{HOST}/waiting")
+    assert await page.evaluate("document.getAnimations().length") == 0
+    await context.close()

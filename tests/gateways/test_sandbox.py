@@ -1,0 +1,305 @@
+"""The adapter against the running bank, and against servers that misbehave."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from opentill.core.money import EXPONENTS, Money
+from opentill.gateways import (
+    BadCallback,
+    DisputeNews,
+    PaymentNews,
+    PaymentRequest,
+    RefundNews,
+    RefundRequest,
+)
+from opentill.gateways.sandbox import SandboxGateway
+from opentill.sandbox.callbacks import sign
+from sandbox.running import SECRET, Shop, free_socket, serving, url_of
+
+NOW = 1_795_000_000_000
+
+
+@pytest.fixture
+async def gateway(bank_url: str) -> AsyncIterator[SandboxGateway]:
+    """Return the adapter of the running bank."""
+    gateway = SandboxGateway(bank_url + "/", SECRET)
+    yield gateway
+    await gateway.close()
+
+
+def attempt(shop: Shop, **changes: Any) -> PaymentRequest:
+    """Return a request for 9.99 euro by card under a new id."""
+    order = shop.order()
+    request = PaymentRequest(
+        attempt_id=order["id"],
+        method="CREDIT_CARD",
+        amount=Money(999, "EUR"),
+        description="A mug",
+        merchant_name="Mugs",
+        customer_email="ann@example.com",
+        customer_name=None,
+        payer_ip="203.0.113.9",
+        return_url=order["return_url"],
+        callback_url=order["callback_url"],
+        locale="en",
+    )
+    return msgspec.structs.replace(request, **changes)
+
+
+def giving_back(shop: Shop, payment_id: str, minor: int, refund_id: str) -> RefundRequest:
+    """Return a request to give some of a payment back."""
+    return RefundRequest(
+        refund_id=refund_id,
+        attempt_id=payment_id,
+        provider_ref=payment_id,
+        amount=Money(minor, "EUR"),
+        reason="",
+        callback_url=f"{shop.receiver.url}/callback",
+    )
+
+
+async def test_a_new_attempt_asks_for_action(shop: Shop, gateway: SandboxGateway) -> None:
+    request = attempt(shop)
+    outcome = await gateway.pay(request)
+    assert outcome.status == "ACTION_REQUIRED"
+    assert outcome.action_url == f"{shop.bank_url}/pay/{request.attempt_id}"
+    assert (outcome.qr_text, outcome.amount) == ("", None)
+    assert await gateway.pay(request) == outcome
+    assert await gateway.find_payment(request.attempt_id) == outcome
+
+
+async def test_a_wallet_gives_a_text_for_a_code(shop: Shop, gateway: SandboxGateway) -> None:
+    request = attempt(shop, method="ALIPAY")
+    outcome = await gateway.pay(request)
+    assert outcome.qr_text == f"{shop.bank_url}/phone/{request.attempt_id}"
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "reason"),
+    [
+        ("4242424242424242", "SUCCEEDED", ""),
+        ("4000000000009995", "DECLINED", "insufficient_funds"),
+        ("4000000000009987", "REFUSED", "lost_card"),
+        ("4000000000000119", "PENDING", ""),
+        ("4000002500003155", "ACTION_REQUIRED", ""),
+    ],
+)
+async def test_each_status_is_translated(
+    shop: Shop, gateway: SandboxGateway, number: str, status: str, reason: str
+) -> None:
+    payment_id = shop.start()
+    shop.type_card(payment_id, number)
+    outcome = await gateway.find_payment(payment_id)
+    assert (outcome.status, outcome.reason) == (status, reason)
+    assert outcome.provider_ref == payment_id
+    assert outcome.amount == (Money(999, "EUR") if status == "SUCCEEDED" else None)
+    assert outcome.clearing_currency == ("EUR" if status == "SUCCEEDED" else None)
+
+
+async def test_a_voided_payment_is_voided(shop: Shop, gateway: SandboxGateway) -> None:
+    payment_id = shop.start()
+    shop.api.post(f"/payments/{payment_id}/void")
+    assert (await gateway.find_payment(payment_id)).status == "VOIDED"
+
+
+async def test_refunds_are_translated(shop: Shop, gateway: SandboxGateway) -> None:
+    payment_id, failing = shop.paid(), shop.paid("4000000000005126")
+    done = await gateway.refund(giving_back(shop, payment_id, 900, "re_gw_done"))
+    assert (done.status, done.provider_ref) == ("SUCCEEDED", "re_gw_done")
+    assert await gateway.find_refund("re_gw_done") == done
+    over = await gateway.refund(giving_back(shop, payment_id, 100, "re_gw_over"))
+    assert over.status == "REFUSED"
+    assert "99 minor units" in over.reason
+    pending = await gateway.refund(giving_back(shop, failing, 999, "re_gw_pending"))
+    assert pending.status == "PENDING"
+    unknown = await gateway.refund(giving_back(shop, "none", 1, "re_gw_none"))
+    assert unknown.status == "REFUSED"
+
+
+async def test_what_the_bank_never_saw_is_not_found(gateway: SandboxGateway) -> None:
+    assert (await gateway.find_payment("att_none")).status == "NOT_FOUND"
+    assert (await gateway.find_payment("a/../b?c")).status == "UNKNOWN"
+    assert (await gateway.find_refund("re_none")).status == "NOT_FOUND"
+
+
+async def test_other_values_under_an_id_are_refused(shop: Shop, gateway: SandboxGateway) -> None:
+    request = attempt(shop)
+    await gateway.pay(request)
+    outcome = await gateway.pay(msgspec.structs.replace(request, amount=Money(1, "EUR")))
+    assert outcome.status == "REFUSED"
+    assert outcome.reason.startswith("HTTP 409 id_reused")
+
+
+@pytest.mark.parametrize("kind", ["error_500", "error_500_after", "reset", "reset_after"])
+async def test_a_lost_answer_is_unknown_and_asking_again_helps(
+    shop: Shop, gateway: SandboxGateway, kind: str
+) -> None:
+    request = attempt(shop)
+    for operation in ("pay", "find"):
+        shop.spoil(operation, kind, match=request.attempt_id)
+    assert (await gateway.pay(request)).status == "UNKNOWN"
+    assert (await gateway.find_payment(request.attempt_id)).status == "UNKNOWN"
+    expected = "ACTION_REQUIRED" if kind.endswith("after") else "NOT_FOUND"
+    assert (await gateway.find_payment(request.attempt_id)).status == expected
+    assert (await gateway.pay(request)).status == "ACTION_REQUIRED"
+
+
+async def test_a_timeout_after_sending_is_unknown(shop: Shop) -> None:
+    client = httpx2.AsyncClient(timeout=0.2, trust_env=False)
+    gateway = SandboxGateway(shop.bank_url, SECRET, client)
+    request = attempt(shop)
+    shop.spoil("pay", "timeout_after", match=request.attempt_id)
+    assert (await gateway.pay(request)).status == "UNKNOWN"
+    assert (await gateway.find_payment(request.attempt_id)).status == "ACTION_REQUIRED"
+    await gateway.close()
+
+
+async def test_a_bank_that_is_not_there_is_unreachable(shop: Shop) -> None:
+    sock = free_socket()
+    gateway = SandboxGateway(url_of(sock), SECRET)
+    assert (await gateway.pay(attempt(shop))).status == "UNREACHABLE"
+    assert (await gateway.find_payment("x")).status == "UNREACHABLE"
+    assert (await gateway.refund(giving_back(shop, "x", 1, "y"))).status == "UNREACHABLE"
+    await gateway.close()
+    sock.close()
+
+
+async def test_a_wrong_secret_refuses_what_is_started_and_finds_nothing(shop: Shop) -> None:
+    gateway = SandboxGateway(shop.bank_url, "wrong")
+    assert (await gateway.pay(attempt(shop))).status == "REFUSED"
+    assert (await gateway.find_payment("att_none")).status == "UNKNOWN"
+    await gateway.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, b"not json"),
+        (200, b"{}"),
+        (200, b"\xff"),
+        (201, b'{"id":"other","status":"succeeded","decline_code":null,"amount_minor":1,'
+              b'"currency":"EUR","method":"ALIPAY","action_url":"","qr_text":null}'),
+        (302, b""),
+        (404, b"<html>a proxy's page</html>"),
+        (429, b""),
+        (503, b""),
+    ],
+)  # fmt: skip
+async def test_an_answer_that_makes_no_sense_is_unknown(status: int, body: bytes) -> None:
+    async def nonsense(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": status, "headers": []})
+            await send({"type": "http.response.body", "body": body})
+
+    sock = free_socket()
+    with serving(nonsense, sock):
+        gateway = SandboxGateway(url_of(sock), SECRET)
+        assert (await gateway.find_payment("x")).status == "UNKNOWN"
+        await gateway.close()
+
+
+async def arrived(shop: Shop, kind: str) -> tuple[dict[str, str], bytes]:
+    """Return headers and body of the latest callback of a type."""
+    for _ in range(300):
+        for headers, body in reversed(shop.receiver.got):
+            if json.loads(body)["type"] == kind:
+                return headers, body
+        await asyncio.sleep(0.01)
+    raise AssertionError(kind)
+
+
+async def test_genuine_callbacks_are_translated(shop: Shop, gateway: SandboxGateway) -> None:
+    now = int(time.time() * 1000)
+    payment_id = shop.paid()
+    refund_id = shop.refund(payment_id, 99).json()["id"]
+    dispute = shop.api.post(f"/payments/{payment_id}/disputes").json()
+    shop.receiver.wait_for(payment_id, "dispute.opened")
+    shop.receiver.wait_for(payment_id, "refund.succeeded")
+    (payment,) = gateway.read_callback(*await arrived(shop, "payment.succeeded"), now)
+    (refund,) = gateway.read_callback(*await arrived(shop, "refund.succeeded"), now)
+    (opened,) = gateway.read_callback(*await arrived(shop, "dispute.opened"), now)
+    assert isinstance(payment, PaymentNews)
+    assert (payment.attempt_id, payment.outcome.status) == (payment_id, "SUCCEEDED")
+    assert payment.outcome.amount == Money(999, "EUR")
+    assert isinstance(refund, RefundNews)
+    assert (refund.attempt_id, refund.refund_id) == (payment_id, refund_id)
+    assert refund.outcome.status == "SUCCEEDED"
+    assert opened == DisputeNews(
+        attempt_id=payment_id,
+        dispute_ref=dispute["id"],
+        status="OPENED",
+        amount=Money(900, "EUR"),
+        reason="fraudulent",
+    )
+
+
+GENUINE = b'{"type":"something.new"}'
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda signature: {},
+        lambda signature: {"sandbox-signature": ""},
+        lambda signature: {"sandbox-signature": signature.replace("v1=", "v0=")},
+        lambda signature: {"sandbox-signature": signature[:-1] + "g"},
+        lambda signature: {"sandbox-signature": signature.split(",")[0]},
+        lambda signature: {"sandbox-signature": signature.split(",")[1]},
+        lambda signature: {"sandbox-signature": signature.replace("t=17", "t=18")},
+        lambda signature: {"sandbox-signature": sign("other", GENUINE, NOW // 1000)},
+        lambda signature: {"sandbox-signature": sign(SECRET, GENUINE + b" ", NOW // 1000)},
+        lambda signature: {"sandbox-signature": sign(SECRET, GENUINE, NOW // 1000 - 301)},
+        lambda signature: {"sandbox-signature": sign(SECRET, GENUINE, NOW // 1000 + 301)},
+        lambda signature: {"sandbox-signature": signature.replace("t=", "t=١")},
+    ],
+)
+def test_a_callback_that_is_not_genuine_or_old_is_refused(
+    spoil: Callable[[str], dict[str, str]],
+) -> None:
+    gateway = SandboxGateway("http://127.0.0.1:1", SECRET)
+    headers = spoil(sign(SECRET, GENUINE, NOW // 1000))
+    with pytest.raises(BadCallback):
+        gateway.read_callback(headers, GENUINE, NOW)
+
+
+@pytest.mark.parametrize("age_s", [-300, 0, 300])
+def test_a_genuine_callback_of_an_unknown_type_concerns_nobody(age_s: int) -> None:
+    gateway = SandboxGateway("http://127.0.0.1:1", SECRET)
+    headers = {"sandbox-signature": sign(SECRET, GENUINE, NOW // 1000 - age_s)}
+    assert gateway.read_callback(headers, GENUINE, NOW) == ()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"\xff", b'{"type":"payment.succeeded","data":{"payment":{}}}']
+)
+def test_a_signed_body_in_another_form_is_refused(body: bytes) -> None:
+    gateway = SandboxGateway("http://127.0.0.1:1", SECRET)
+    headers = {"sandbox-signature": sign(SECRET, body, NOW // 1000)}
+    with pytest.raises(BadCallback):
+        gateway.read_callback(headers, body, NOW)
+
+
+@pytest.mark.parametrize(
+    ("currency", "methods"),
+    [
+        ("EUR", ("CREDIT_CARD", "ALIPAY", "WECHAT_PAY", "BANK_TRANSFER")),
+        ("SGD", ("CREDIT_CARD", "ALIPAY", "WECHAT_PAY", "PAYNOW", "BANK_TRANSFER")),
+        ("USD", ("CREDIT_CARD", "ALIPAY", "WECHAT_PAY", "CRYPTO", "BANK_TRANSFER")),
+        ("KWD", ("CREDIT_CARD", "BANK_TRANSFER")),
+        ("XXX", ()),
+    ],
+)
+def test_offers_depend_on_the_currency(currency: str, methods: tuple[str, ...]) -> None:
+    assert SandboxGateway("http://127.0.0.1:1", SECRET).methods(currency) == methods
+
+
+def test_every_currency_can_be_paid_by_card() -> None:
+    gateway = SandboxGateway("http://127.0.0.1:1", SECRET)
+    assert all("CREDIT_CARD" in gateway.methods(currency) for currency in EXPONENTS)

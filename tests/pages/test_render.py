@@ -1,0 +1,326 @@
+"""Every page of every state, in every language, from made-up payments."""
+
+import re
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+
+from opentill.core.money import Money
+from opentill.pages import model
+from opentill.pages.answers import page
+from opentill.pages.catalogue import LANGUAGES, SENTENCES, Language
+from opentill.pages.language import Tongue
+from opentill.pages.model import Item, decline_of, state_of, web_address
+from opentill.pages.render import POLLS_S, Visit, continue_page, open_page, status_page
+from pages.fixtures import ATTEMPT, HOSTILE, HOSTILE_PAYMENT, MINUTE, NOW, PAYMENT, made
+
+PAGES = sorted(made(Tongue("en")))
+VOID = {"meta", "link", "input", "img", "br"}
+ALLOWED = {
+    *("html", "head", "meta", "title", "link", "body", "a", "div", "header", "main", "footer"),
+    *("nav", "section", "p", "span", "bdi", "h1", "h2", "ul", "li", "form", "input", "label"),
+    *("fieldset", "legend", "img", "button", "small", "time", "dl", "dt", "dd", "code"),
+    *("details", "summary"),
+}
+
+
+class Reader(HTMLParser):
+    """Read a page: its elements, their ids, whether they nest, and the text."""
+
+    def __init__(self, html: str) -> None:
+        """Read ``html`` at once."""
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element."""
+        assert len({name for name, _ in attrs}) == len(attrs), f"{tag} says something twice"
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """See that elements nest."""
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Collect the text."""
+        self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        """Return the attributes of each element of a kind."""
+        return [attrs for name, attrs in self.elements if name == tag]
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_page_is_sound_markup_in_its_language(name: str, language: Language) -> None:
+    html = made(Tongue(language))[name].html
+    reader = Reader(html)
+    assert reader.open == []
+    assert reader.all("html") == [{"lang": language, "dir": "ltr"}]
+    assert len(reader.all("main")) == len(reader.all("h1")) == len(reader.all("title")) == 1
+    assert {tag for tag, _ in reader.elements} <= ALLOWED
+    ids = [attrs["id"] for _, attrs in reader.elements if "id" in attrs]
+    assert len(set(ids)) == len(ids)
+    for _, attrs in reader.elements:
+        assert not any(attr.startswith("on") or attr == "style" for attr in attrs)
+        for target in (attrs.get("aria-describedby") or "").split():
+            assert target in ids
+        if (attrs.get("href") or "").startswith("#"):
+            assert (attrs["href"] or "")[1:] in ids
+        if "for" in attrs:
+            assert attrs["for"] in ids
+    assert all("alt" in attrs for attrs in reader.all("img"))
+    assert "{" not in reader.text
+    marked = [attrs["hreflang"] for attrs in reader.all("a") if "aria-current" in attrs]
+    assert marked == [language]
+    switch = [attrs["href"] for attrs in reader.all("a") if "hreflang" in attrs]
+    assert switch == ["?lang=en", "?lang=zh-Hans", "?lang=zh-Hant"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_on_a_page_comes_from_elsewhere_or_has_a_card_field(name: str) -> None:
+    html = made(Tongue("en"))[name].html
+    reader = Reader(html)
+    loaded = [attrs.get("src") for attrs in reader.all("img")]
+    loaded += [attrs.get("href") for attrs in reader.all("link")]
+    assert all((address or "").startswith(("/static/", "/checkout/")) for address in loaded)
+    assert "cc-" not in html
+    assert "password" not in html
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_hostile_text_stays_text(name: str, language: Language) -> None:
+    reader = Reader(made(Tongue(language), HOSTILE_PAYMENT)[name].html)
+    assert {tag for tag, _ in reader.elements} <= ALLOWED
+    assert reader.open == []
+    for _, attrs in reader.elements:
+        assert not any(attr.startswith("on") for attr in attrs)
+        for attr in ("href", "src", "content", "action"):
+            assert "javascript:" not in (attrs.get(attr) or "")
+            assert "x.example" not in (attrs.get(attr) or "")
+    if name == "open":
+        assert HOSTILE in reader.text
+        assert "49" not in reader.text
+
+
+def test_marks_that_turn_text_do_not_get_into_titles() -> None:
+    for html in (one.html for one in made(Tongue("en"), HOSTILE_PAYMENT).values()):
+        title = re.search("<title>(.*?)</title>", html, re.DOTALL)
+        assert title
+        assert not re.search("[\u202a-\u202e\u2066\u2067\u200e\u200f]", title[1])
+        assert title[1].count("\u2068") == title[1].count("\u2069")
+
+
+def test_the_open_form_asks_for_what_it_needs_and_no_more() -> None:
+    reader = Reader(made(Tongue("en"))["open"].html)
+    fields = {attrs["name"]: attrs for attrs in reader.all("input") if attrs["type"] != "radio"}
+    assert set(fields) == {"lang", "email", "name"}
+    assert fields["email"]["autocomplete"] == fields["email"]["type"] == "email"
+    assert fields["email"]["value"] == "maria@example.com"
+    assert "required" in fields["email"]
+    assert fields["name"]["autocomplete"] == "name"
+    assert "required" not in fields["name"]
+    radios = [attrs for attrs in reader.all("input") if attrs["type"] == "radio"]
+    assert tuple(attrs["value"] for attrs in radios) == model.METHODS
+    assert ["checked" in attrs for attrs in radios] == [True] + [False] * 5
+    assert "Pay $9.99" in reader.text
+    assert "another 23 hours" in reader.text
+    assert reader.all("time") == [{"datetime": "2026-11-22T03:00:00Z"}]
+    assert "Cancel and go back to Harbour Books" in reader.text
+
+
+def test_without_a_cancel_address_there_is_no_cancel_link() -> None:
+    payment = msgspec.structs.replace(PAYMENT, cancel_url=None)
+    assert "Cancel" not in open_page(payment, Visit(tongue=Tongue("en"), now=NOW)).html
+
+
+def test_wrong_entries_are_named_on_top_and_at_the_field() -> None:
+    html = made(Tongue("en"))["errors"].html
+    reader = Reader(html)
+    assert "<title>Error:" in html
+    links = [attrs["href"] for attrs in reader.all("a")]
+    assert {"#email", "#method"} <= set(links)
+    (email,) = (attrs for attrs in reader.all("input") if attrs["name"] == "email")
+    assert email["aria-invalid"] == "true"
+    assert email["aria-describedby"] == "email-error email-hint"
+
+
+# state, refresh after seconds, where to, as far as it is told
+REFRESHES = [
+    ("continue", 0, "https://bank.example/pay/abc"),
+    ("waiting", 2, f"/checkout/{PAYMENT.session_id}?lang=en&amp;n=1"),
+    ("paid", 5, f"https://shop.example/thanks?session={PAYMENT.session_id}"),
+    ("qr", 3, f"/checkout/{PAYMENT.session_id}/continue/{ATTEMPT.id}?lang=en&amp;n=1"),
+    *((name, None, None) for name in PAGES if name not in {"continue", "waiting", "paid", "qr"}),
+]
+
+
+@pytest.mark.parametrize(("name", "after_s", "address"), REFRESHES)
+def test_only_these_pages_move_on_by_themselves(
+    name: str, after_s: int | None, address: str | None
+) -> None:
+    found = re.findall(r'http-equiv="refresh" content="(.*?)"', made(Tongue("en"))[name].html)
+    assert found == ([] if address is None else [f"{after_s};url={address}"])
+
+
+def test_a_page_can_be_told_to_stay() -> None:
+    visit = Visit(tongue=Tongue("en"), now=NOW, hold=True)
+    assert "refresh" not in status_page(PAYMENT, visit, "waiting").html
+    assert "refresh" not in status_page(PAYMENT, visit, "paid").html
+
+
+def test_waiting_asks_ever_more_seldom() -> None:
+    delays = []
+    for step in (*range(20), 9999):
+        visit = Visit(tongue=Tongue("en"), now=NOW, step=step)
+        found = re.search(r'content="(\d+);', status_page(PAYMENT, visit, "waiting").html)
+        assert found
+        delays.append(int(found[1]))
+    assert delays == sorted(delays)
+    assert (delays[0], delays[-1]) == (2, POLLS_S[-1])
+
+
+# image, public address, what the policy then allows beside 'self'
+PICTURES = [
+    (None, "https://pay.example", ""),
+    ("https://cdn.example/a.png", "https://pay.example", " https://cdn.example"),
+    ("https://CDN.example:8443/a.png?x=1", "https://pay.example", " https://cdn.example:8443"),
+    ("http://cdn.example/a.png", "https://pay.example", ""),
+    ("http://cdn.example/a.png", "http://127.0.0.1:8080", " http://cdn.example"),
+    ("data:image/png;base64,AAAA", "https://pay.example", ""),
+    ("javascript:alert(1)", "https://pay.example", ""),
+    ("https://x;script-src 'unsafe-inline'", "https://pay.example", ""),
+    ("https://x,y.example/a.png", "https://pay.example", ""),
+    ("https://user:pw@cdn.example/a.png", "https://pay.example", ""),
+    ("https://*/a.png", "https://pay.example", ""),
+    ("https://*.example/a.png", "https://pay.example", ""),
+    ("https://例え.jp/a.png", "https://pay.example", " https://xn--r8jz45g.jp"),
+    ("https://[2001:db8::1]/a.png", "https://pay.example", ""),
+]
+
+
+@pytest.mark.parametrize(("image", "public_url", "allowed"), PICTURES)
+def test_the_policy_lets_one_picture_in_and_nothing_else(
+    image: str | None, public_url: str, allowed: str
+) -> None:
+    payment = msgspec.structs.replace(PAYMENT, item=Item("Tea", "", image))
+    made_page = open_page(payment, Visit(tongue=Tongue("en"), now=NOW, public_url=public_url))
+    answer = page(made_page, "en")
+    assert answer.headers["content-security-policy"] == (
+        f"default-src 'none'; style-src 'self'; img-src 'self'{allowed}; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    )
+    pictures = [attrs for attrs in Reader(made_page.html).all("img") if "referrerpolicy" in attrs]
+    assert [attrs["src"] for attrs in pictures] == ([image] if allowed else [])
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["referrer-policy"] == "same-origin"
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert answer.headers["content-language"] == "en"
+    assert "permissions-policy" in answer.headers
+
+
+# order, session, minutes left, attempt's status, page
+STATES = [
+    ("PENDING", "OPEN", 1, None, "open"),
+    ("PENDING", "OPEN", 1, "ACTION_REQUIRED", "open"),
+    ("PENDING", "OPEN", 1, "DECLINED", "open"),
+    ("PENDING", "OPEN", 1, "PENDING", "waiting"),
+    ("PENDING", "OPEN", 0, None, "expired"),
+    ("PENDING", "OPEN", 0, "PENDING", "waiting"),
+    ("PENDING", "EXPIRED", 1, None, "expired"),
+    ("CREATING", "OPEN", 1, "SUBMITTED", "waiting"),
+    ("CREATING", "OPEN", 0, "SUBMITTED", "waiting"),
+    ("PAID", "COMPLETE", 0, "SUCCEEDED", "paid"),
+    ("PAID", "EXPIRED", 0, "SUCCEEDED", "paid"),
+    ("SETTLED", "COMPLETE", 0, "SUCCEEDED", "paid"),
+    ("DISPUTED", "COMPLETE", 0, "SUCCEEDED", "paid"),
+    ("REFUNDED", "COMPLETE", 0, "SUCCEEDED", "refunded"),
+    ("CHARGEBACK", "COMPLETE", 0, "SUCCEEDED", "refunded"),
+    ("CLOSED", "EXPIRED", 0, None, "expired"),
+    ("CLOSED", "OPEN", 1, None, "closed"),
+    ("FAILED", "EXPIRED", 1, "REFUSED", "failed"),
+    ("REVOKED", "EXPIRED", 1, "VOIDED", "revoked"),
+]
+
+
+@pytest.mark.parametrize(("order", "session", "minutes", "attempt", "state"), STATES)
+def test_each_status_has_its_page(
+    order: str, session: str, minutes: int, attempt: str | None, state: str
+) -> None:
+    tried = attempt and msgspec.structs.replace(ATTEMPT, status=attempt)
+    payment = msgspec.structs.replace(
+        PAYMENT,
+        order_status=order,
+        session_status=session,
+        expires_at=NOW + minutes * MINUTE,
+        attempt=tried or None,
+    )
+    assert state_of(payment, NOW) == state
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("code", [*model.DECLINES, "never_heard_of", ""])
+def test_each_decline_is_said_in_plain_words(code: str, language: Language) -> None:
+    tried = msgspec.structs.replace(ATTEMPT, status="DECLINED", reason=code)
+    payment = msgspec.structs.replace(PAYMENT, attempt=tried)
+    text = Reader(open_page(payment, Visit(tongue=Tongue(language), now=NOW)).html).text
+    assert SENTENCES[language][model.DECLINES.get(code, "declined")] in text
+    assert "_" not in code or code not in text
+
+
+def test_only_a_declined_attempt_is_called_declined() -> None:
+    assert decline_of(PAYMENT) is None
+    assert decline_of(msgspec.structs.replace(PAYMENT, attempt=ATTEMPT)) is None
+
+
+ADDRESSES = [
+    ("https://a.example/x?y=1#z", True),
+    ("http://127.0.0.1:8080/", True),
+    ("https://例え.jp/道", True),
+    (None, False),
+    ("", False),
+    ("//a.example", False),
+    ("javascript:alert(1)", False),
+    ("data:text/html,x", False),
+    ("https://u:p@a.example", False),
+    ("https://a.example:port/", False),
+    ('https://a.example/"onload=', False),
+    ("https://a.example/\u202e", False),
+    ("https://a.example/ b", False),
+    ("https://[::1/", False),
+]
+
+
+@pytest.mark.parametrize(("text", "accepted"), ADDRESSES)
+def test_only_plain_web_addresses_become_links(text: str | None, accepted: bool) -> None:
+    assert web_address(text) == (text if accepted else None)
+
+
+def test_the_receipt_does_not_give_the_e_mail_address_away() -> None:
+    text = Reader(made(Tongue("en"))["paid"].html).text
+    assert "m•••@example.com" in text
+    assert "maria@" not in text
+
+
+def test_a_service_below_a_path_links_below_it() -> None:
+    visit = Visit(tongue=Tongue("en"), now=NOW, public_url="https://example.com/pay")
+    reader = Reader(continue_page(PAYMENT, visit, ATTEMPT).html)
+    own = [attrs["href"] for attrs in reader.all("link")]
+    own += [attrs["href"] for attrs in reader.all("a") if "/checkout/" in (attrs["href"] or "")]
+    assert own
+    assert all((address or "").startswith("/pay/") for address in own)
+
+
+def test_a_partial_refund_stands_on_the_receipt() -> None:
+    paid = msgspec.structs.replace(PAYMENT, order_status="PAID", refunded=Money(100, "USD"))
+    text = Reader(status_page(paid, Visit(tongue=Tongue("en"), now=NOW), "paid").html).text
+    assert "Refunded" in text
+    assert "$1.00" in text

@@ -1,0 +1,132 @@
+"""Callbacks: signed, repeated until they arrive, and not forgotten when the bank is killed."""
+
+import hashlib
+import hmac
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from opentill.sandbox.callbacks import sign
+from sandbox.running import (
+    SECRET,
+    Receiver,
+    Shop,
+    free_socket,
+    serving,
+    url_of,
+    wait_until,
+)
+
+_BANK: Final = """
+import sys, uvicorn
+from pathlib import Path
+from opentill.sandbox import Timing, create_app
+port = int(sys.argv[1])
+timing = Timing(processing_s=0.5, retry_s=(0.1,))
+app = create_app(data_dir=Path(sys.argv[2]), secret=sys.argv[3],
+                 public_url=f"http://127.0.0.1:{port}", timing=timing)
+uvicorn.run(app, host="127.0.0.1", port=port, log_level="critical")
+"""
+
+
+def test_the_signature_is_an_hmac_of_time_and_body() -> None:
+    expected = hmac.new(b"secret", b"1736932500.{}", hashlib.sha256).hexdigest()
+    assert sign("secret", b"{}", 1736932500) == f"t=1736932500,v1={expected}"
+
+
+def test_a_callback_arrives_signed_and_at_once(shop: Shop) -> None:
+    payment_id = shop.start()
+    begin = time.monotonic()
+    shop.type_card(payment_id, "4242424242424242")
+    news = shop.receiver.wait_for(payment_id, "payment.succeeded")
+    assert time.monotonic() - begin < 0.5
+    assert news["id"].startswith("cb_")
+    headers, body = next(
+        (headers, body) for headers, body in shop.receiver.got if news["id"].encode() in body
+    )
+    assert headers["content-type"] == "application/json"
+    timestamp = int(headers["sandbox-signature"].split(",")[0].removeprefix("t="))
+    assert abs(time.time() - timestamp) < 5
+    assert headers["sandbox-signature"] == sign(SECRET, body, timestamp)
+
+
+def test_a_callback_is_repeated_until_it_is_taken(shop: Shop) -> None:
+    shop.receiver.status = 503
+    try:
+        payment_id = shop.paid()
+        shop.receiver.wait_for(payment_id, "payment.succeeded", times=2)
+    finally:
+        shop.receiver.status = 200
+    before = len(shop.receiver.about(payment_id))
+    wait_until(lambda: len(shop.receiver.about(payment_id)) > before)
+    time.sleep(0.5)
+    assert len(shop.receiver.about(payment_id)) == before + 1
+    assert len({body["id"] for body in shop.receiver.about(payment_id)}) == 1
+
+
+def test_a_dead_receiver_does_not_hold_up_the_others(shop: Shop) -> None:
+    deaf = free_socket()
+    deaf.listen(200)  # accepts connections and never answers
+    for _ in range(20):
+        shop.paid(callback_url=f"{url_of(deaf)}/callback")
+    begin = time.monotonic()
+    shop.receiver.wait_for(shop.paid(), "payment.succeeded")
+    assert time.monotonic() - begin < 0.5
+    deaf.close()
+
+
+@pytest.fixture
+def start_bank(tmp_path: Path) -> Any:
+    """Start banks as processes that can be killed."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(port: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", _BANK, str(port), str(tmp_path), SECRET]
+        processes.append(subprocess.Popen(command, env=os.environ | {"PYTHONWARNINGS": ""}))  # noqa: S603
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_a_killed_bank_goes_on_where_it_was(
+    start_bank: Callable[[int], subprocess.Popen[bytes]],
+) -> None:
+    away = free_socket()  # nobody listens yet
+    receiver = Receiver()
+    receiver.url = url_of(away)
+    sock = free_socket()
+    port = sock.getsockname()[1]
+    sock.close()
+    shop = Shop(f"http://127.0.0.1:{port}", receiver)
+
+    def answers() -> bool:
+        try:
+            return shop.browser.get("/healthz").is_success
+        except Exception:  # noqa: BLE001
+            return False
+
+    process = start_bank(port)
+    wait_until(answers)
+    paid, processing = shop.paid(), shop.start()
+    shop.type_card(processing, "4000000000000119")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+    start_bank(port)
+    wait_until(answers)
+    assert shop.find(paid)["status"] == "succeeded"
+    with serving(receiver, away):
+        receiver.wait_for(paid, "payment.succeeded")
+        receiver.wait_for(processing, "payment.processing")
+        receiver.wait_for(processing, "payment.declined")
+    shop.close()

@@ -1,0 +1,109 @@
+"""Faults on demand."""
+
+import time
+
+import httpx2
+import pytest
+
+from sandbox.running import Shop
+
+
+@pytest.mark.parametrize(
+    ("kind", "done"),
+    [
+        ("timeout_before", False),
+        ("timeout_after", True),
+        ("error_500", False),
+        ("error_500_after", True),
+        ("reset", False),
+        ("reset_after", True),
+    ],
+)
+def test_a_lost_answer_leaves_the_payment_done_or_not(shop: Shop, kind: str, *, done: bool) -> None:
+    order = shop.order()
+    shop.spoil("pay", kind, match=order["id"])
+    if kind.startswith("error"):
+        assert shop.api.post("/payments", json=order).status_code == 500
+    else:
+        lost = httpx2.ReadTimeout if kind.startswith("timeout") else httpx2.RemoteProtocolError
+        with pytest.raises(lost):
+            shop.api.post("/payments", json=order, timeout=0.2)
+    assert (shop.api.get(f"/payments/{order['id']}").status_code == 200) is done
+    assert shop.api.post("/payments", json=order).status_code == (200 if done else 201)
+
+
+@pytest.mark.parametrize("operation", ["find", "refund", "find_refund"])
+def test_other_operations_fail_as_well(shop: Shop, operation: str) -> None:
+    payment_id = shop.paid()
+    shop.refund(payment_id, 1, id=f"re_{operation}")
+    shop.spoil(operation, "error_500_after")
+    answers = {
+        "find": lambda: shop.api.get(f"/payments/{payment_id}"),
+        "refund": lambda: shop.refund(payment_id, 1),
+        "find_refund": lambda: shop.api.get(f"/refunds/re_{operation}"),
+    }
+    assert answers[operation]().status_code == 500
+    assert answers[operation]().status_code in {200, 201}
+
+
+def test_a_slow_answer_is_late_but_right(shop: Shop) -> None:
+    shop.spoil("pay", "slow", delay_s=0.3)
+    begin = time.monotonic()
+    shop.start()
+    assert time.monotonic() - begin >= 0.3
+
+
+def test_a_fault_with_a_match_spares_the_others_and_is_used_up(shop: Shop) -> None:
+    order = shop.order()
+    shop.spoil("pay", "error_500", match=order["id"], times=2)
+    shop.start()
+    codes = [shop.api.post("/payments", json=order).status_code for _ in range(3)]
+    assert codes == [500, 500, 201]
+    assert shop.api.get("/faults").json() == []
+
+
+def test_faults_can_be_listed_and_cleared(shop: Shop) -> None:
+    shop.spoil("find", "slow", times=3)
+    waiting = shop.api.get("/faults").json()
+    assert [(fault["kind"], fault["times"]) for fault in waiting] == [("slow", 3)]
+    assert shop.api.delete("/faults").status_code == 204
+    assert shop.api.get("/faults").json() == []
+
+
+def test_a_fault_that_fits_not_its_operation_is_refused(shop: Shop) -> None:
+    for operation, kind in (("pay", "drop"), ("callback", "error_500"), ("pay", "flood")):
+        answer = shop.api.post("/faults", json={"operation": operation, "kind": kind})
+        assert answer.status_code == 400
+
+
+def test_a_duplicate_callback_arrives_twice_with_the_same_body(shop: Shop) -> None:
+    shop.spoil("callback", "duplicate")
+    payment_id = shop.paid()
+    shop.receiver.wait_for(payment_id, "payment.succeeded", times=2)
+    first, second = shop.receiver.about(payment_id)
+    assert first == second
+
+
+def test_an_out_of_order_callback_arrives_after_a_later_one(shop: Shop) -> None:
+    payment_id = shop.start()
+    shop.spoil("callback", "out_of_order", match=payment_id)
+    shop.type_card(payment_id, "4242424242424242")
+    shop.refund(payment_id, 1)
+    shop.receiver.wait_for(payment_id, "payment.succeeded")
+    assert shop.receiver.types(payment_id) == ["refund.succeeded", "payment.succeeded"]
+
+
+def test_a_slow_callback_is_late(shop: Shop) -> None:
+    shop.spoil("callback", "slow", delay_s=0.4)
+    payment_id = shop.paid()
+    begin = time.monotonic()
+    shop.receiver.wait_for(payment_id, "payment.succeeded")
+    assert time.monotonic() - begin > 0.25
+
+
+def test_a_dropped_callback_never_arrives_but_asking_helps(shop: Shop) -> None:
+    shop.spoil("callback", "drop")
+    payment_id = shop.paid()
+    shop.refund(payment_id, 1)
+    shop.receiver.wait_for(payment_id, "refund.succeeded")
+    assert shop.receiver.types(payment_id) == ["refund.succeeded"]
