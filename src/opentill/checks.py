@@ -1,13 +1,194 @@
-"""Checking the books: the ledger's own rules, and that orders and refunds explain their entries."""
+"""Whether the books are right: the ledger's own rules, and that the orders' rows explain them.
+
+Product decisions §5. Above the features, since it reads all of them and none may know the others.
+Each rule is a statement that returns the places where it does not hold.
+"""
+
+from typing import Final
 
 from opentill import ledger
-from opentill.core.db import Tx
+from opentill.core.db import Query, Tx
 from opentill.ledger import Violation
+from opentill.orders import STEPS
+
+_UNPAID: Final = "('CREATING', 'PENDING', 'FAILED', 'CLOSED', 'REVOKED')"
+
+RULES: Final = (
+    Query(
+        Violation,
+        f"""
+        select 'an order has its PAYMENT exactly when it was paid' as rule, o.merchant_id,
+            o.id as subject,
+            o.status || ', paid at ' || coalesce(o.paid_at::text, 'no time') || ', '
+                || coalesce(e.amount_minor || ' ' || e.currency, 'nothing') || ' posted of '
+                || o.gross_settled_minor || ' ' || o.settled_currency as detail
+        from orders o left join entries e on e.merchant_id = o.merchant_id
+            and e.source_type = 'order' and e.source_id = o.id and e.type = 'PAYMENT'
+        where (o.paid_at is null) <> (o.status in {_UNPAID})
+            or (o.paid_at is null) <> (e.id is null)
+            or (e.amount_minor, e.currency) <> (o.gross_settled_minor, o.settled_currency)
+        """,  # noqa: S608 - a constant of ours
+    ),
+    Query(
+        Violation,
+        """
+        select 'an order has the FEE of its gross less its net exactly when it was paid' as rule,
+            o.merchant_id, o.id as subject,
+            coalesce(e.amount_minor, 0) || ' posted of '
+                || o.gross_settled_minor - o.net_settled_minor as detail
+        from orders o left join entries e on e.merchant_id = o.merchant_id
+            and e.source_type = 'order' and e.source_id = o.id and e.type = 'FEE'
+        where coalesce(e.amount_minor, 0) <> case when o.paid_at is null then 0
+                else o.gross_settled_minor - o.net_settled_minor end
+            or e.currency <> o.settled_currency
+        """,
+    ),
+    Query(
+        Violation,
+        """
+        select 'a paid order was paid by exactly one attempt' as rule, o.merchant_id,
+            o.id as subject,
+            count(a.id) || ' succeeded, paid by ' || coalesce(o.paid_attempt_id, 'none') as detail
+        from orders o left join attempts a on a.merchant_id = o.merchant_id
+            and a.order_id = o.id and a.status = 'SUCCEEDED'
+        group by o.merchant_id, o.id
+        having count(a.id) <> (o.paid_at is not null)::int
+            or max(a.id) is distinct from o.paid_attempt_id
+        """,
+    ),
+    Query(
+        Violation,
+        """
+        select 'an order counts its refunds, and they are at most what was paid' as rule,
+            o.merchant_id, o.id as subject,
+            'refunded ' || o.refunded_minor || ' of ' || r.refunded || ', held '
+                || o.refund_held_minor || ' of ' || r.held || ', debit ' || o.refund_debit_minor
+                || ' of ' || r.debit as detail
+        from orders o cross join lateral (
+            select coalesce(sum(amount_minor) filter (where status = 'SUCCEEDED'), 0) as refunded,
+                coalesce(sum(amount_minor) filter (where status <> 'FAILED'), 0) as held,
+                coalesce(sum(debit_minor) filter (where status <> 'FAILED'), 0) as debit,
+                count(*) as refunds
+            from refunds r where r.merchant_id = o.merchant_id and r.order_id = o.id
+        ) r
+        where (o.refunded_minor, o.refund_held_minor, o.refund_debit_minor)
+                <> (r.refunded, r.held, r.debit)
+            or r.held > o.amount_minor or r.debit > o.gross_settled_minor
+            or (o.paid_at is null and r.refunds > 0)
+            or (o.status = 'REFUNDED' and o.refunded_minor <> o.amount_minor)
+            or (o.status in ('PAID', 'SETTLED') and o.refunded_minor = o.amount_minor)
+        """,
+    ),
+    Query(
+        Violation,
+        """
+        select 'a refund is frozen while it is processing, then refunded or unfrozen' as rule,
+            r.merchant_id, r.id as subject,
+            r.status || ' of ' || r.debit_minor || ': frozen ' || e.frozen || ', refunded '
+                || e.refunded || ', unfrozen ' || e.unfrozen as detail
+        from refunds r
+        join orders o on o.merchant_id = r.merchant_id and o.id = r.order_id
+        cross join lateral (
+            select
+                coalesce(sum(e.amount_minor) filter (where e.type = 'FREEZE'), 0) as frozen,
+                coalesce(sum(e.amount_minor) filter (where e.type = 'REFUND'), 0) as refunded,
+                coalesce(sum(e.amount_minor) filter (where e.type = 'UNFREEZE'), 0) as unfrozen,
+                count(*) filter (where e.type not in ('FREEZE', 'REFUND', 'UNFREEZE')
+                    or e.currency <> r.debit_currency
+                    or (e.type = 'FREEZE' and e.from_account <> r.held_from)) as odd
+            from entries e where e.merchant_id = r.merchant_id
+                and e.source_type = 'refund' and e.source_id = r.id
+        ) e
+        where e.odd > 0 or r.currency <> o.currency or r.debit_currency <> o.settled_currency
+            or (e.frozen, e.refunded, e.unfrozen) <> (r.debit_minor,
+                case r.status when 'SUCCEEDED' then r.debit_minor else 0 end,
+                case r.status when 'FAILED' then r.debit_minor else 0 end)
+        """,
+    ),
+    Query(
+        Violation,
+        """
+        select 'what refunds keep frozen is what the processing ones take' as rule,
+            merchant_id, currency as subject,
+            'frozen by refunds ' || sum(frozen) || ', processing ' || sum(processing) as detail
+        from (
+            select b.merchant_id, b.currency, b.frozen, 0::bigint as processing from balances b
+            union all
+            select e.merchant_id, e.currency, case e.to_account when 'frozen'
+                then -e.amount_minor else e.amount_minor end, 0
+            from entries e where 'frozen' in (e.from_account, e.to_account)
+                and e.source_type <> 'refund'
+            union all
+            select r.merchant_id, r.debit_currency, 0, r.debit_minor
+            from refunds r where r.status = 'PROCESSING'
+        ) as held
+        group by merchant_id, currency having sum(frozen) <> sum(processing)
+        """,
+    ),
+    Query(
+        Violation,
+        """
+        select 'every entry of an order or refund has one' as rule, e.merchant_id,
+            e.id as subject, e.source_type || ' ' || e.source_id || ' is not there' as detail
+        from entries e
+        where (e.source_type = 'order' and not exists (
+                select from orders o where o.merchant_id = e.merchant_id and o.id = e.source_id))
+            or (e.source_type = 'refund' and not exists (
+                select from refunds r where r.merchant_id = e.merchant_id and r.id = e.source_id))
+        """,
+    ),
+    Query(
+        Violation,
+        f"""
+        select 'a session is open as long as its order can be paid' as rule, o.merchant_id,
+            o.id as subject, o.status || ' with a session that is ' || c.status as detail
+        from orders o
+        join checkouts c on c.merchant_id = o.merchant_id and c.id = o.checkout_id
+        where case c.status
+            when 'OPEN' then o.status not in ('CREATING', 'PENDING')
+            when 'COMPLETE' then o.status in {_UNPAID}
+            else o.status in ('CREATING', 'PENDING') end
+        """,  # noqa: S608 - a constant of ours
+    ),
+)
+
+# $1 sources, $2 events, $3 targets of the steps that there are.
+HISTORY: Final = Query(
+    Violation,
+    """
+    select 'the history leads to the status, by steps of the table' as rule, o.merchant_id,
+        o.id as subject, coalesce('row ' || h.number || ': ' || coalesce(h.from_status, 'nothing')
+            || ' to ' || h.to_status || ' by ' || h.event, 'no history') as detail
+    from orders o left join (
+        select h.*,
+            lag(number, 1, 0) over rows as number_before,
+            lag(to_status) over rows as status_before,
+            lag(at) over rows as at_before,
+            lead(number) over rows is null as last
+        from order_history h
+        window rows as (partition by merchant_id, order_id order by number)
+    ) h on h.merchant_id = o.merchant_id and h.order_id = o.id
+    where h.number is null
+        or h.number <> h.number_before + 1
+        or h.from_status is distinct from h.status_before
+        or h.at < h.at_before
+        or (h.last and (h.number, h.to_status) <> (o.steps, o.status))
+        or (h.number = 1 and (h.event, h.to_status) <> ('opened', 'PENDING'))
+        or (h.number > 1 and h.from_status <> h.to_status and not exists (
+            select from unnest($1::text[], $2::text[], $3::text[]) as s (source, event, target)
+            where (s.source, s.event, s.target) = (h.from_status, h.event, h.to_status)))
+    """,
+)
 
 
 async def check_books(tx: Tx) -> tuple[int, list[Violation]]:
-    """Check every rule. Returns how many entries there are and where a rule does not hold.
+    """Check every rule of the books. Returns how many entries there are and what is wrong.
 
-    Meant to run in one repeatable-read transaction, so that it sees the books of one moment.
+    To be run in one repeatable-read transaction, so that it sees the books of one moment.
     """
-    return await ledger.check(tx)
+    entries, violations = await ledger.check(tx)
+    for rule in RULES:
+        violations += await rule.all(tx)
+    steps = [list(column) for column in zip(*((s.source, s.event, s.target) for s in STEPS), strict=True)]
+    violations += await HISTORY.all(tx, *steps)
+    return entries, violations

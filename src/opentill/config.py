@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -120,10 +120,11 @@ def _web(text: str) -> str:
 def _database(text: str) -> str:
     wanted = "a postgresql:// address such as postgresql://user:password@host:5432/opentill"
     try:
-        if urlsplit(text).scheme not in {"postgresql", "postgres"}:
-            raise ValueError
+        fits = urlsplit(text).scheme in {"postgresql", "postgres"}
     except ValueError:
-        raise ValueError(wanted) from None
+        fits = False
+    if not fits:
+        raise ValueError(wanted)
     return text
 
 
@@ -153,36 +154,44 @@ _RATE: Final = _whole(0, 10_000)
 _KEY: Final = _text(32, 256)
 
 SETTINGS: Final = (
-    Setting("DATABASE_URL", _database, "PostgreSQL 15 or newer", True, "an embedded one"),
+    Setting(
+        "DATABASE_URL", _database, "PostgreSQL 15 or newer", secret=True, default="an embedded one"
+    ),
     Setting("DATA_DIR", Path, "embedded database, storage of the sandbox bank, made keys"),
     Setting("HOST", _host, "address to listen on"),
     Setting("PORT", _PORT, "port to listen on"),
-    Setting("PUBLIC_URL", _web, "what customers reach this server by", False, "from HOST and PORT"),
+    Setting("PUBLIC_URL", _web, "what customers reach this server by", default="HOST:PORT"),
     Setting("ENVIRONMENT", _one_of("production", "staging"), "which API keys are accepted"),
     Setting("LIMIT_IP_PER_MINUTE", _RATE, "API requests of one address per minute; 0: no limit"),
     Setting("LIMIT_CHECKOUTS_PER_MINUTE", _RATE, "new sessions of one merchant; 0: no limit"),
     Setting("TRUSTED_PROXIES", _networks, "peers whose X-Forwarded-For is believed"),
-    Setting("SECRET_KEY", _KEY, "encrypts what is read back", True, "made in DATA_DIR"),
+    Setting("SECRET_KEY", _KEY, "encrypts what is read back", secret=True, default="in DATA_DIR"),
     Setting("GATEWAYS", _gateways, "where payments go, in order of preference"),
-    Setting("SANDBOX_URL", _web, "a sandbox bank run elsewhere", False, "one is started along"),
-    Setting("SANDBOX_PUBLIC_URL", _web, "what browsers reach it by", False, "as SANDBOX_URL"),
+    Setting("SANDBOX_URL", _web, "a sandbox bank run elsewhere", default="one is started along"),
+    Setting("SANDBOX_PUBLIC_URL", _web, "what browsers reach it by", default="as SANDBOX_URL"),
     Setting("SANDBOX_HOST", _host, "address the sandbox bank listens on"),
-    Setting("SANDBOX_PORT", _PORT, "port the sandbox bank listens on", False, "PORT + 1"),
-    Setting("SANDBOX_SECRET", _KEY, "shared with the sandbox bank", True, "made in DATA_DIR"),
-    Setting("STRIPE_SECRET_KEY", _text(8, 256), "of your Stripe account", True),
-    Setting("STRIPE_WEBHOOK_SECRET", _text(8, 256), "of your Stripe webhook endpoint", True),
-    Setting("STRIPE_URL", _web, "another Stripe, such as an emulator", False, "the real one"),
+    Setting("SANDBOX_PORT", _PORT, "port the sandbox bank listens on", default="PORT + 1"),
+    Setting(
+        "SANDBOX_SECRET",
+        _KEY,
+        "shared with the sandbox bank",
+        secret=True,
+        default="made in DATA_DIR",
+    ),
+    Setting("STRIPE_SECRET_KEY", _text(8, 256), "of your Stripe account", secret=True),
+    Setting("STRIPE_WEBHOOK_SECRET", _text(8, 256), "of your Stripe webhook endpoint", secret=True),
+    Setting("STRIPE_URL", _web, "another Stripe, such as an emulator", default="the real one"),
     Setting("EPAY_URL", _web, "an Epay gateway upstream"),
     Setting("EPAY_PID", _text(1, 32), "your merchant number there"),
-    Setting("EPAY_KEY", _text(8, 256), "your key there", True),
+    Setting("EPAY_KEY", _text(8, 256), "your key there", secret=True),
     Setting("MANUAL_INSTRUCTIONS", _text(1, 2000), "what payers by bank transfer are told"),
     Setting("WEBHOOK_ALLOW_HTTP", _yes, "deliver events to http addresses too"),
     Setting("WEBHOOK_ALLOW_PRIVATE", _yes, "deliver events to private addresses too"),
-    Setting("METRICS_TOKEN", _text(16, 256), "bearer token that opens /metrics", True),
+    Setting("METRICS_TOKEN", _text(16, 256), "bearer token that opens /metrics", secret=True),
     Setting("METRICS_PORT", _PORT, "port of its own for /metrics, on loopback"),
     Setting("DB_POOL_SIZE", _whole(2, 1000), "database connections of each process"),
     Setting("LOG_LEVEL", _one_of("debug", "info", "warning", "error"), "the least that is logged"),
-    Setting("AGREEMENT_DIR", Path, "your own agreement templates", False, "the shipped ones"),
+    Setting("AGREEMENT_DIR", Path, "your own agreement templates", default="the shipped ones"),
     Setting("OPERATOR_NAME", _text(1, 200), "your legal name, in the agreement"),
     Setting("OPERATOR_ADDRESS", _text(1, 500), "your address, in the agreement"),
     Setting("OPERATOR_CONTACT", _text(1, 200), "how merchants reach you, in the agreement"),
@@ -251,18 +260,26 @@ def shown(settings: Settings) -> list[tuple[str, str, str]]:
     """Rows for people: ``(variable, value, explanation)``, secrets masked."""
     rows: list[tuple[str, str, str]] = []
     for row in SETTINGS:
-        value = getattr(settings, row.field)
-        if row.secret:
-            value = "(set)" if value else ""
-        elif isinstance(value, bool):
-            value = "yes" if value else "no"
-        elif isinstance(value, tuple):
-            value = ",".join(str(part) for part in value)
-        elif isinstance(value, float):
-            value = f"{value:g}"
+        value: object = getattr(settings, row.field)
+        text = ("(set)" if value else "") if row.secret else _text_of(value)
         explanation = f"{row.text} (default: {row.default})" if row.default else row.text
-        rows.append((row.name, "" if value is None else str(value), explanation))
+        rows.append((row.name, text, explanation))
     return rows
+
+
+def _text_of(value: object) -> str:
+    """Write a value the way it may be given."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:g}"
+        case tuple():
+            return ",".join(map(str, cast("tuple[object, ...]", value)))
+        case _:
+            return str(value)
 
 
 def _refuse_unknown(given: Mapping[str, str]) -> None:

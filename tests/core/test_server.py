@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from opentill.core import server
-from opentill.core.server import Server, ServeError, bind, make
+from opentill.core.server import ServeError, Server, bind, make
 from opentill.core.settings import Settings
-
 
 FAST = Settings(
     header_timeout_s=0.4,
@@ -23,6 +22,9 @@ FAST = Settings(
     connection_limit=20,
 )
 HOST = b"Host: x\r\n"
+POST = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+CLOSE = b"Connection: close\r\n"
 GET = b"GET /echo HTTP/1.1\r\n" + HOST + b"\r\n"
 
 
@@ -122,14 +124,12 @@ MALFORMED = [
     ),
     (
         "length and chunks",
-        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Content-Length: 5\r\n" + CHUNKED + b"\r\n0\r\n\r\n",
         "request",
     ),
     (
         "chunks and length",
-        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
-        b"Content-Length: 5\r\n\r\n0\r\n\r\n",
+        POST + CHUNKED + b"Content-Length: 5\r\n\r\n0\r\n\r\n",
         "request",
     ),
     (
@@ -139,8 +139,7 @@ MALFORMED = [
     ),
     (
         "two codings",
-        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + CHUNKED + CHUNKED + b"\r\n0\r\n\r\n",
         "request",
     ),
     (
@@ -186,8 +185,7 @@ WELL_FORMED = [
     ("HTTP/1.0 without host", b"GET /echo HTTP/1.0\r\n\r\n", b"0"),
     (
         "chunks",
-        b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
-        b"3\r\nabc\r\n2;ext=1\r\nde\r\n0\r\n\r\n",
+        POST + CHUNKED + CLOSE + b"\r\n3\r\nabc\r\n2;ext=1\r\nde\r\n0\r\n\r\n",
         b"5",
     ),
     (
@@ -377,5 +375,5 @@ def test_draining_reaches_the_state_of_the_application() -> None:
 
 async def _until(true: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(3):
-        while not true():
+        while not true():  # noqa: ASYNC110 - what is waited for does not tell
             await asyncio.sleep(0.02)

@@ -1,5 +1,5 @@
-"""Fixtures of the API: a running server and merchants."""
+"""A database for tests that commit, and a transaction for those that do not."""
 
-from api import clock, shop, till
+from money.fixtures import book, db, tx
 
-__all__ = ["clock", "shop", "till"]
+__all__ = ["book", "db", "tx"]

@@ -15,7 +15,7 @@ import uvicorn
 
 from opentill.sandbox import Timing, create_app
 
-SECRET: Final = "a secret for tests"  # noqa: S105
+SECRET: Final = "a secret for tests"
 HURRY: Final = Timing(
     processing_s=0.3,
     dispute_after_s=0.1,

@@ -89,7 +89,7 @@ def start_bank(tmp_path: Path) -> Any:
 
     def start(port: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", _BANK, str(port), str(tmp_path), SECRET]
-        processes.append(subprocess.Popen(command, env=os.environ | {"PYTHONWARNINGS": ""}))  # noqa: S603
+        processes.append(subprocess.Popen(command, env=os.environ | {"PYTHONWARNINGS": ""}))
         return processes[-1]
 
     yield start

@@ -58,9 +58,8 @@ async def take_in(app: App, news: News, now: int) -> None:
             case PaymentNews():
                 await orders.hear(tx, merchant_id, news.attempt_id, news.outcome, now)
             case RefundNews(refund_id=refund_id) if refund_id == news.attempt_id:
-                if news.outcome.status == "SUCCEEDED":
-                    attempt = await orders.find_attempt(tx, merchant_id, news.attempt_id)
-                    await orders.given_back(tx, attempt, news.outcome.provider_ref, now)
+                attempt = await orders.find_attempt(tx, merchant_id, news.attempt_id)
+                await orders.given_back(tx, attempt, news.outcome, now)
             case RefundNews():
                 await refunds.hear(tx, merchant_id, news.refund_id, news.outcome, now)
             case DisputeNews():

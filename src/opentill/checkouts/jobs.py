@@ -3,6 +3,8 @@
 import structlog
 
 from opentill.checkouts import queries, service
+from opentill.checkouts.model import Session
+from opentill.core import jobs
 from opentill.core.db import Db
 from opentill.core.errors import Invalid
 
@@ -10,20 +12,27 @@ _log = structlog.get_logger()
 
 
 async def expire_due(db: Db, now: int, batch: int = 200) -> int:
-    """End a batch of open sessions that are over their time and return how many were looked at.
+    """End the open sessions that are over their time, in batches, and return how many there were.
 
     A session whose payment is on its way waits until that is known. Each is a step of its own, so
-    that two workers at once do no harm.
+    that two workers at once do no harm, and one that fails holds up none of those after it.
     """
-    async with db.connection() as tx:
-        due = await queries.DUE.all(tx, now, batch)
-    for session in due:
+
+    async def one(session: Session) -> None:
         try:
             await db.run(
-                lambda tx, s=session: service.expire(  # type: ignore[misc]
-                    tx, s.merchant_id, s.id, "24 hours are over", now
+                lambda tx: service.expire(
+                    tx, session.merchant_id, session.id, "24 hours are over", now
                 ),
             )
         except Invalid as refused:  # paid or submitted in between
             _log.info("session not expired", session=session.id, reason=refused.reason)
-    return len(due)
+
+    ended, after = 0, (0, "")
+    while True:
+        async with db.connection() as tx:
+            due = await queries.DUE.all(tx, now, batch, *after)
+        ended += await jobs.each(due, one, lambda session: session.id)
+        if len(due) < batch:
+            return ended
+        after = (due[-1].expires_at, due[-1].id)

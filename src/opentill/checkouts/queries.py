@@ -69,7 +69,8 @@ DUE = Query(
     select c.* from checkouts c
     join orders o on o.merchant_id = c.merchant_id and o.id = c.order_id
     where c.status = 'OPEN' and c.expires_at <= $1 and o.status = 'PENDING'
-    order by c.expires_at limit $2
+        and (c.expires_at, c.id) > ($3, $4)
+    order by c.expires_at, c.id limit $2
     """,
 )
 TOUCH_EXPIRED = Command(

@@ -56,7 +56,7 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's way
 
 
 def _options(
-    version: bool = typer.Option(  # noqa: FBT001, ARG001 - typer's way
+    version: bool = typer.Option(  # noqa: FBT001 - typer's way
         False,  # noqa: FBT003
         "--version",
         callback=_version,

@@ -125,7 +125,7 @@ def _post(settings: Settings, key: str, path: str, body: dict[str, str]) -> dict
     try:
         answer = httpx2.post(url, json=body, headers={"x-api-key": key}, timeout=10)
     except httpx2.HTTPError as error:
-        message = f"{url} does not answer ({error or type(error).__name__})"
+        message = f"{url} does not answer ({str(error) or type(error).__name__})"
         raise OperatorError(message) from None
     if answer.status_code != 201:  # noqa: PLR2004 - created
         message = f"{path} answered {answer.status_code} {answer.text}"

@@ -18,6 +18,7 @@ from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
 
 Level = Literal["ok", "warn", "fail"]
+OLDEST_PYTHON: Final = (3, 11)
 OLDEST_POSTGRES: Final = 15
 CLOCK_TOLERANCE_S: Final = 2.0
 FREE_BYTES: Final = 1024**3
@@ -67,7 +68,7 @@ def examine() -> Iterator[Finding]:
 
 def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < (3, 11):
+    if sys.version_info < OLDEST_PYTHON:
         return Finding("python", "fail", f"{version} is too old; install Python 3.11 or newer")
     return Finding("python", "ok", version)
 
@@ -115,11 +116,9 @@ async def _ask(url: str) -> tuple[int, float]:
 
     connection = await asyncpg.connect(url, timeout=10)
     try:
-        row = await connection.fetchrow(
-            "select current_setting('server_version_num')::int,"
-            " extract(epoch from clock_timestamp())::float8"
-        )
-        return int(row[0]), float(row[1])
+        version = await connection.fetchval("select current_setting('server_version_num')::int")
+        clock = await connection.fetchval("select extract(epoch from clock_timestamp())::float8")
+        return int(version), float(clock)
     finally:
         await connection.close()
 
@@ -174,7 +173,7 @@ def _public_url(settings: Settings) -> Finding:
 
 def _loopback(url: str) -> bool:
     host = urlsplit(url).hostname or ""
-    return host == "localhost" or host == "::1" or host.startswith("127.")
+    return host in {"localhost", "::1"} or host.startswith("127.")
 
 
 def _listening(

@@ -26,8 +26,8 @@ def migrate(*, as_json: Json = False) -> None:
         else:
             with EmbeddedPostgres.start(found.data_dir) as server:
                 applied = session.run(migrations.migrate(server.url))
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        message = f"the database cannot be migrated: {error or type(error).__name__}"
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        message = f"the database cannot be migrated: {str(error) or type(error).__name__}"
         raise OperatorError(message) from None
     if as_json:
         output.show({"applied": applied}, as_json=True)

@@ -6,7 +6,7 @@ Results go to standard output, everything else to standard error, so that ``--js
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -36,7 +36,8 @@ def show(result: object, *, as_json: bool, columns: Sequence[str] = ()) -> None:
     if as_json:
         typer.echo(msgspec.json.encode(found).decode())
     elif isinstance(found, Mapping):
-        _print_table(("", ""), [(name, value) for name, value in found.items()], head=False)
+        record = cast("Mapping[str, object]", found)
+        _print_table(("", ""), list(record.items()), head=False)
     else:
         rows: list[dict[str, Any]] = list(found)
         names = list(columns) or list(rows[0] if rows else {})

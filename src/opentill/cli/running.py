@@ -42,12 +42,12 @@ class Deployment:
         self.settings = settings
         self.workers = workers
         self.with_worker = with_worker
-        self._on_ready = on_ready or (lambda _: None)
+        self._on_ready = on_ready
 
     def run(self) -> int:
         """Serve until stopped; the exit code. Raises ``OperatorError``."""
         # Until the server has handlers of its own, and after: leave through every "finally".
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        signal.signal(signal.SIGTERM, session.leave)
         settings = self.settings
         with contextlib.ExitStack() as cleanup:
             if settings.database_url is None or _runs_sandbox(settings):
@@ -111,7 +111,8 @@ class Deployment:
             line += f"; sandbox bank: {settings.sandbox_public_url}"
         typer.echo(line + "). Ctrl-C stops it.")
         sys.stdout.flush()
-        self._on_ready(settings)
+        if self._on_ready is not None:
+            self._on_ready(settings)
 
 
 def api_process(

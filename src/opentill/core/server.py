@@ -1,6 +1,6 @@
 """Serves an ASGI application with uvicorn until it is told to stop, and stops without losing any.
 
-One process: ``serve``. Several share sockets bound once by ``supervisor``, and each calls ``serve``.
+One process calls ``serve``. Several share sockets that were bound once, and each calls ``serve``.
 On SIGTERM or SIGINT: ``on_drain`` (so that ``/readyz`` says 503), after ``drain_delay_s`` no more
 connections are accepted, running requests are answered with ``connection: close``, and then the
 application's lifespan ends. A second SIGINT does not wait.
@@ -12,17 +12,19 @@ import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
 
 import structlog
 import uvicorn
 import uvloop
-from uvicorn._types import ASGIApplication
 
 from opentill.core.operator import OperatorError
 from opentill.core.protocol import LimitedConfig, Limits, Protocol, sweep
 from opentill.core.settings import Settings
+
+Asgi = Callable[[Any, Any, Any], Awaitable[None]]
+"""An ASGI 3 application, whatever its framework calls the types of its parameters."""
 
 BACKLOG: Final = 2048
 PARENT_CHECK_S: Final = 0.5
@@ -68,13 +70,13 @@ def limits(settings: Settings) -> Limits:
     )
 
 
-def serve(
-    factory: Callable[[], ASGIApplication],
+def serve(  # noqa: PLR0913 - of a process's life
+    factory: Callable[[], Asgi],
     settings: Settings,
     sockets: Sequence[socket.socket],
     *,
     on_ready: Callable[[], None] | None = None,
-    on_drain: Callable[[ASGIApplication], None] | None = None,
+    on_drain: Callable[[Asgi], None] | None = None,
     child: bool = False,
 ) -> int:
     """Serve until a signal comes; the exit code: 0, or 1 if the application could not start.
@@ -86,7 +88,7 @@ def serve(
         return runner.run(_serve(factory(), settings, sockets, on_ready, on_drain, child=child))
 
 
-def make(app: ASGIApplication, settings: Settings) -> "Server":
+def make(app: Asgi, settings: Settings) -> "Server":
     """Make the server of an application; it does not listen to signals itself."""
     config = LimitedConfig(
         app,
@@ -104,12 +106,12 @@ def make(app: ASGIApplication, settings: Settings) -> "Server":
     return Server(config)
 
 
-async def _serve(
-    app: ASGIApplication,
+async def _serve(  # noqa: PLR0913 - as serve
+    app: Asgi,
     settings: Settings,
     sockets: Sequence[socket.socket],
     on_ready: Callable[[], None] | None,
-    on_drain: Callable[[ASGIApplication], None] | None,
+    on_drain: Callable[[Asgi], None] | None,
     *,
     child: bool,
 ) -> int:
@@ -148,7 +150,7 @@ class Server(uvicorn.Server):
     draining = False
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:  # type: ignore[override]
+    def capture_signals(self) -> Iterator[None]:
         """Leave the signals to us: uvicorn would raise them again after a clean end."""
         yield
 
@@ -175,20 +177,23 @@ class Server(uvicorn.Server):
         self.draining = True
         if self.on_drain is not None:
             self.on_drain()
-        asyncio.get_running_loop().call_later(delay_s, setattr, self, "should_exit", True)
+        asyncio.get_running_loop().call_later(delay_s, self._stop_accepting)
+
+    def _stop_accepting(self) -> None:
+        self.should_exit = True
 
 
 async def watch_parent(stop: Callable[[], None]) -> None:
     """Call ``stop`` when the supervisor was killed: nobody else would ever tell us."""
     supervisor = multiprocessing.parent_process()
     parent = supervisor.pid if supervisor else os.getppid()
-    while os.getppid() == parent:
+    while os.getppid() == parent:  # noqa: ASYNC110 - nothing tells when a parent dies
         await asyncio.sleep(PARENT_CHECK_S)
     _log.warning("the supervisor is gone, stopping")
     stop()
 
 
-def set_draining(app: Any) -> None:  # noqa: ANN401 - whatever application, if it has the place
+def set_draining(app: Any) -> None:
     """Let ``/readyz`` of an application say 503: the usual ``on_drain``."""
     if (state := getattr(app, "state", None)) is not None:
         state.draining = True

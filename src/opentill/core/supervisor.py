@@ -37,7 +37,7 @@ class Child:
         self,
         name: str,
         target: Target,
-        *arguments: Any,  # noqa: ANN401 - the target's
+        *arguments: Any,
         overlaps: bool = True,
     ) -> None:
         """``arguments`` are pickled into the new process; sockets may be among them.
@@ -138,7 +138,7 @@ class Child:
 
 
 class Supervisor:
-    """Runs children: in the main thread (``run``), or beside a server in this process (``tend``)."""
+    """Runs children: in the main thread (``run``), or beside a server in a thread (``tend``)."""
 
     def __init__(self, children: Sequence[Child], *, finish_timeout_s: float) -> None:
         """``finish_timeout_s``: how long a child may take to finish before it is killed."""
@@ -150,7 +150,7 @@ class Supervisor:
     def wait_ready(self) -> None:
         """Wait until each is ready; raises ``ServeError`` if one ends before."""
         deadline = time.monotonic() + READY_TIMEOUT_S
-        while not all([child.see_ready() for child in self.children]) and not self._stopping:
+        while not self._all_ready() and not self._stopping:
             for child in self.children:
                 if not child.alive and not child.see_ready():
                     message = f"the {child.name} process ended while starting, see the log above"
@@ -181,6 +181,9 @@ class Supervisor:
         finally:
             self.finish()
         return 0
+
+    def _all_ready(self) -> bool:
+        return sum(child.see_ready() for child in self.children) == len(self.children)
 
     def tend(self) -> None:
         """Start again what died."""

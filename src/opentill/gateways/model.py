@@ -66,8 +66,20 @@ class RefundRequest(msgspec.Struct, frozen=True, kw_only=True):
     callback_url: str
 
 
+def _storable(text: str) -> str:
+    """Leave out what PostgreSQL cannot keep: NUL, and halves of surrogate pairs."""
+    return text.replace("\x00", "").encode(errors="replace").decode()
+
+
+def _make_storable(outcome: "PaymentOutcome | RefundOutcome") -> None:
+    for field in outcome.__struct_fields__:
+        text = getattr(outcome, field)
+        if isinstance(text, str) and (storable := _storable(text)) != text:
+            msgspec.structs.force_setattr(outcome, field, storable)
+
+
 class PaymentOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider said about one attempt."""
+    """What a provider said about one attempt; its texts can be kept, whatever it sent."""
 
     status: PaymentStatus
     provider_ref: str = ""
@@ -78,13 +90,21 @@ class PaymentOutcome(msgspec.Struct, frozen=True, kw_only=True):
     method: Method | None = None  # what was really used, where the provider tells
     clearing_currency: str | None = None  # ISO 4217, where the provider tells
 
+    def __post_init__(self) -> None:
+        """Drop from the texts what cannot be stored, so that no answer is lost for its wording."""
+        _make_storable(self)
+
 
 class RefundOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider said about one refund."""
+    """What a provider said about one refund; its texts can be kept, whatever it sent."""
 
     status: RefundStatus
     provider_ref: str = ""
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        """Drop from the texts what cannot be stored, so that no answer is lost for its wording."""
+        _make_storable(self)
 
 
 class PaymentNews(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """All SQL about entries and balances."""
 
-from opentill.core.db import Query, Value
+from opentill.core.db import Command, Query, Value
 from opentill.ledger.model import Balance, Entry, Violation
 
 # Post a list of movements in one statement: the balance row's lock orders all entries of a merchant
@@ -32,21 +32,23 @@ POST = Query(
                     $10::text[], $11::text[], $12::text[]) with ordinality
             as m (random, type, source, target, amount, shown, cause_type, cause_id, description, n)
     ), after as (
-        insert into balances as b (merchant_id, currency, pending, available, frozen, reserve,
-            gateway, bank, platform, entries, last_at)
-        select $1, $2, sum(pending), sum(available), sum(frozen), sum(reserve), sum(gateway),
-            sum(bank), sum(platform), count(*), $3::bigint
-        from move
-        on conflict (merchant_id, currency) do update set
-            pending = b.pending + excluded.pending,
-            available = b.available + excluded.available,
-            frozen = b.frozen + excluded.frozen,
-            reserve = b.reserve + excluded.reserve,
-            gateway = b.gateway + excluded.gateway,
-            bank = b.bank + excluded.bank,
-            platform = b.platform + excluded.platform,
-            entries = b.entries + excluded.entries,
-            last_at = greatest(b.last_at, excluded.last_at)
+        update balances b set
+            pending = b.pending + change.pending,
+            available = b.available + change.available,
+            frozen = b.frozen + change.frozen,
+            reserve = b.reserve + change.reserve,
+            gateway = b.gateway + change.gateway,
+            bank = b.bank + change.bank,
+            platform = b.platform + change.platform,
+            entries = b.entries + change.entries,
+            last_at = greatest(b.last_at, $3::bigint)
+        from (
+            select sum(pending) as pending, sum(available) as available, sum(frozen) as frozen,
+                sum(reserve) as reserve, sum(gateway) as gateway, sum(bank) as bank,
+                sum(platform) as platform, count(*) as entries
+            from move
+        ) as change
+        where b.merchant_id = $1 and b.currency = $2
         returning b.*
     ), written as (
         insert into entries (merchant_id, currency, number, id, type, from_account, to_account,
@@ -65,6 +67,16 @@ POST = Query(
         window later as (order by m.n desc rows between unbounded preceding and 1 preceding)
     )
     select * from after
+    """,
+)
+# The row that postings change. Not an upsert of the posting itself: PostgreSQL holds the row that an
+# upsert proposes against the constraints, and a change alone may lower what the balance holds.
+OPEN = Command(
+    """
+    insert into balances (merchant_id, currency, pending, available, frozen, reserve, gateway, bank,
+        platform, entries, last_at)
+    values ($1, $2, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    on conflict (merchant_id, currency) do nothing
     """,
 )
 BALANCE = Query(Balance, "select * from balances where merchant_id = $1 and currency = $2")

@@ -53,9 +53,13 @@ async def post(
         ),
         strict=True,
     )
-    balance = await queries.POST.first(tx, merchant_id, currency, now, *map(list, columns))
+    values = (merchant_id, currency, now, *map(list, columns))
+    balance = await queries.POST.first(tx, *values)
+    if balance is None:  # the first movement in this currency
+        await queries.OPEN.run(tx, merchant_id, currency)
+        balance = await queries.POST.first(tx, *values)
     if balance is None:
-        raise AssertionError  # an upsert always returns its row
+        raise AssertionError  # the row is there now
     return balance
 
 

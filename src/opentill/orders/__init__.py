@@ -14,6 +14,7 @@ from opentill.orders.model import (
 from opentill.orders.export import chunks as export_csv
 from opentill.orders.payments import Payer, ask, callback_url, submit
 from opentill.orders.service import (
+    can,
     confirm_by_hand,
     find,
     find_anywhere,
@@ -42,6 +43,7 @@ __all__ = [
     "Step",
     "ask",
     "callback_url",
+    "can",
     "confirm_by_hand",
     "export_csv",
     "find",

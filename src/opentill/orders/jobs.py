@@ -1,8 +1,8 @@
 """What the worker does for orders: asks gateways about attempts, gives duplicates back."""
 
-import asyncio
 from collections.abc import Mapping
 
+from opentill.core import jobs
 from opentill.core.db import Db
 from opentill.gateways.model import Gateway
 from opentill.orders import payments, queries
@@ -27,10 +27,9 @@ async def check_attempts(
         if after.status == attempt.status:
             again = payments.next_check(attempt, now)
             async with db.connection() as tx:
-                await queries.ASK_AGAIN.run(tx, attempt.merchant_id, attempt.id, again)
+                await queries.ASK_AGAIN.run(
+                    tx, attempt.merchant_id, attempt.id, attempt.status, again
+                )
 
-    results = await asyncio.gather(*map(one, due), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
+    await jobs.each(due, one, lambda attempt: attempt.id)
     return len(due)

@@ -114,6 +114,9 @@ async def ask(db: Db, gateways: Mapping[str, Gateway], attempt: Attempt, now: in
         _log.error("gateway gone", attempt=attempt.id, gateway=attempt.gateway)
         return attempt
     outcome = await gateway.find_payment(attempt.id)
+    if outcome.status == "UNREACHABLE":
+        # Only the question did not arrive. That says nothing about the payment asked for.
+        outcome = PaymentOutcome(status="UNKNOWN", reason=outcome.reason)
     return await _take_in(db, attempt, outcome, now)
 
 
@@ -135,10 +138,7 @@ async def give_back(
             callback_url=callback_url(public_url, attempt.gateway),
         ),
     )
-    if outcome.status == "SUCCEEDED":
-        await db.run(lambda tx: service.given_back(tx, attempt, outcome.provider_ref, now))
-    elif outcome.status == "REFUSED":
-        _log.error("duplicate not given back", attempt=attempt.id, reason=outcome.reason)
+    await db.run(lambda tx: service.given_back(tx, attempt, outcome, now))
 
 
 def next_check(attempt: Attempt, now: int) -> int | None:

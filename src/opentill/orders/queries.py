@@ -33,7 +33,7 @@ STEP = Query(
     ), noted as (
         insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
             cause)
-        select $1, $2, steps, $5::bigint, $6, $3, $4, $7 from moved
+        select $1, $2, steps, updated_at, $6, $3, $4, $7 from moved
     ), followed as (
         update checkouts c set status = $8::text, updated_at = $5::bigint from moved
         where c.merchant_id = $1 and c.id = moved.checkout_id and c.status = 'OPEN'
@@ -48,11 +48,11 @@ NOTE = Command(
     with noted as (
         update orders set steps = steps + 1, updated_at = greatest(updated_at, $3)
         where merchant_id = $1 and id = $2
-        returning steps, status
+        returning steps, status, updated_at
     )
     insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
         cause)
-    select $1, $2, steps, $3::bigint, $4, status, status, $5 from noted
+    select $1, $2, steps, updated_at, $4, status, status, $5 from noted
     """,
 )
 SET_CUSTOMER = Command(
@@ -172,6 +172,16 @@ CLAIM_ATTEMPTS = Query(
     returning a.*
     """,
 )
+# Not if it became something else since it was claimed: then that says when to ask.
 ASK_AGAIN = Command(
-    "update attempts set check_at = $3 where merchant_id = $1 and id = $2 and check_at is not null",
+    """
+    update attempts set check_at = $4
+    where merchant_id = $1 and id = $2 and status = $3 and check_at is not null
+    """,
+)
+STOP_GIVING_BACK = Command(
+    """
+    update attempts set check_at = null, reason = $3, updated_at = greatest(updated_at, $4)
+    where merchant_id = $1 and id = $2
+    """,
 )

@@ -8,7 +8,7 @@ from opentill import ledger
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
-from opentill.gateways.model import Method, PaymentOutcome
+from opentill.gateways.model import Method, PaymentOutcome, RefundOutcome
 from opentill.orders import queries
 from opentill.orders.model import (
     BY_EVENT,
@@ -117,6 +117,11 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
     return moved
 
 
+def can(order: Order, event: Event) -> bool:
+    """Tell whether the table has a step from where the order stands."""
+    return (order.status, event) in BY_EVENT
+
+
 async def note(tx: Tx, order: Order, event: str, cause: str, now: int) -> None:
     """Write something that happened to an order, without a step, into its history."""
     await queries.NOTE.run(tx, order.merchant_id, order.id, now, event, cause)
@@ -190,7 +195,10 @@ async def hear(
             return await _accepted(tx, order, attempt, outcome, "PENDING", now)
         case "DECLINED" | "UNREACHABLE":
             return await _ended(tx, order, attempt, outcome, "DECLINED", "declined", now)
-        case "NOT_FOUND" if attempt.status == "SUBMITTED":
+        # Only once the call has surely ended: before, it may be about to arrive.
+        case "NOT_FOUND" if (
+            attempt.status == "SUBMITTED" and now - attempt.created_at >= FIRST_CHECK_MS
+        ):
             return await _ended(tx, order, attempt, outcome, "DECLINED", "declined", now)
         case "REFUSED":
             return await _ended(tx, order, attempt, outcome, "REFUSED", "refused", now)
@@ -294,15 +302,26 @@ async def _ended(
     return written
 
 
-async def given_back(tx: Tx, attempt: Attempt, outcome_ref: str, now: int) -> None:
-    """Write down that the gateway gave a duplicate payment back."""
+async def given_back(tx: Tx, attempt: Attempt, outcome: RefundOutcome, now: int) -> None:
+    """Take in what a gateway says of giving a duplicate payment back.
+
+    If it refuses for good it is not asked again: an operator finds it in the order's history.
+    """
     order = await lock(tx, attempt.merchant_id, attempt.order_id)
     current = await queries.ATTEMPT.first(tx, attempt.merchant_id, attempt.id)
     if current is None or current.status != "DUPLICATE":
         return
-    done = PaymentOutcome(status="SUCCEEDED")
-    await _write(tx, current, "GIVEN_BACK", done, None, now)
-    await note(tx, order, "payment_given_back", f"{attempt.id} {outcome_ref}".strip(), now)
+    if outcome.status == "SUCCEEDED":
+        done = PaymentOutcome(status="SUCCEEDED")
+        await _write(tx, current, "GIVEN_BACK", done, None, now)
+        cause = f"{attempt.id} {outcome.provider_ref}".strip()
+        await note(tx, order, "payment_given_back", cause, now)
+    elif outcome.status == "REFUSED" and current.check_at is not None:
+        _log.error("duplicate not given back", attempt=attempt.id, reason=outcome.reason)
+        ids = (attempt.merchant_id, attempt.id)
+        await queries.STOP_GIVING_BACK.run(tx, *ids, outcome.reason or "refused", now)
+        cause = f"{attempt.id}: {outcome.reason or 'refused'}"
+        await note(tx, order, "payment_not_given_back", cause, now)
 
 
 async def confirm_by_hand(

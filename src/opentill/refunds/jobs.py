@@ -1,11 +1,11 @@
 """What the worker does for refunds: sends them to the gateway until it says how they ended."""
 
-import asyncio
 from collections.abc import Mapping
 
 import structlog
 
 from opentill import orders
+from opentill.core import jobs
 from opentill.core.db import Db
 from opentill.core.money import Money
 from opentill.gateways.model import Gateway, RefundRequest
@@ -56,8 +56,5 @@ async def send_due(
             async with db.connection() as tx:
                 await queries.TRY_AGAIN.run(tx, refund.merchant_id, refund.id, now + wait)
 
-    results = await asyncio.gather(*map(one, due), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
+    await jobs.each(due, one, lambda refund: refund.id)
     return len(due)

@@ -8,9 +8,12 @@ from babel.core import Locale, UnknownLocaleError
 
 # ISO 4217: currencies whose minor unit is not a hundredth. Babel's own digits are those that are
 # customary in cash (CLDR), which for some currencies are fewer than can be charged.
-_DECIMALS: Final[dict[str, int]] = dict.fromkeys(
-    "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF".split(), 0
-) | dict.fromkeys("BHD IQD JOD KWD LYD OMR TND".split(), 3)
+_ZERO: Final = "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"
+_THREE: Final = "BHD IQD JOD KWD LYD OMR TND"
+_DECIMALS: Final[dict[str, int]] = {
+    **dict.fromkeys(_ZERO.split(), 0),
+    **dict.fromkeys(_THREE.split(), 3),
+}
 
 
 def show(minor: int, currency: str, language: str) -> str:

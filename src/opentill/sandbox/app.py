@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -51,7 +51,7 @@ def create_app(
     sheets = pages.Pages(public_url)
 
     @asynccontextmanager
-    async def running(_: Litestar) -> AsyncIterator[None]:
+    async def running(_: Litestar) -> AsyncGenerator[None, None]:
         await store.open()
         tasks = [asyncio.create_task(_keep_running(one.run)) for one in (clock, postman)]
         try:

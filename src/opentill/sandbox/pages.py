@@ -90,7 +90,6 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.globals.update(base=self.base, version=_VERSION)
 
     def show(
         self, template: str, payment: Payment | None = None, status: int = 200, **words: object
@@ -99,7 +98,9 @@ class Pages:
         if payment is not None:
             amount = amounts.show(payment.amount_minor, payment.currency, payment.locale)
             words |= {"payment": payment, "amount": amount, "method": _METHODS[payment.method]}
-        text = self._templates.get_template(template).render(**words)
+        text = self._templates.get_template(template).render(
+            **words, base=self.base, version=_VERSION
+        )
         return Response(
             text,
             status_code=status,

@@ -35,13 +35,18 @@ _TOTAL_S: Final = 10.0
 _TOLERANCE_S: Final = 300
 _ANY: Final = frozenset(EXPONENTS)
 
+
+def _some(currencies: str) -> frozenset[str]:
+    return frozenset(currencies.split())
+
+
 # In order of preference. Wallets take the currencies that their real acquirers do.
 _METHODS: Final[tuple[tuple[Method, frozenset[str]], ...]] = (
     ("CREDIT_CARD", _ANY),
-    ("ALIPAY", frozenset("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD".split())),
-    ("WECHAT_PAY", frozenset("AUD CAD CHF CNY DKK EUR GBP HKD JPY NOK SEK SGD USD".split())),
-    ("PAYNOW", frozenset({"SGD"})),
-    ("CRYPTO", frozenset({"USD"})),
+    ("ALIPAY", _some("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD")),
+    ("WECHAT_PAY", _some("AUD CAD CHF CNY DKK EUR GBP HKD JPY NOK SEK SGD USD")),
+    ("PAYNOW", _some("SGD")),
+    ("CRYPTO", _some("USD")),
     ("BANK_TRANSFER", _ANY),
 )
 _OFFERS: Final[dict[str, tuple[Method, ...]]] = {
@@ -57,8 +62,9 @@ _NEVER_SENT: Final = (
     httpx2.UnsupportedProtocol,
     httpx2.InvalidURL,
 )
-# Answers of 4xx that decide nothing: ask again later.
-_UNDECIDED: Final = (408, 425, 429)
+# Answers of 4xx that decide nothing: ask again later. A secret that is wrong for the moment says
+# nothing about the payment or refund, which may have been done before it was.
+_UNDECIDED: Final = (401, 403, 407, 408, 421, 425, 429)
 _NOT_FOUND: Final = 404
 _CLIENT_ERRORS: Final = range(400, 500)
 
@@ -217,13 +223,16 @@ class SandboxGateway:
 
 
 def _no_success(verb: str, response: httpx2.Response) -> _Answer[Any]:
-    """Tell a decision of the bank from an answer that decides nothing."""
+    """Tell a decision of the bank from an answer that decides nothing.
+
+    A 404 of another server, or for another address, does not say that the bank knows no such id.
+    """
     code = response.status_code
     problem = _explained(response)
-    if verb == "GET" and code == _NOT_FOUND and problem is not None:
+    if verb == "GET" and code == _NOT_FOUND and problem and problem.code == "not_found":
         return _Answer(status="NOT_FOUND")
     reason = f"HTTP {code} {problem.code}: {problem.message}" if problem else f"HTTP {code}"
-    if verb == "POST" and code in _CLIENT_ERRORS and code not in _UNDECIDED:
+    if verb == "POST" and problem and code in _CLIENT_ERRORS and code not in _UNDECIDED:
         return _Answer(status="REFUSED", reason=reason)
     return _Answer(reason=reason)
 

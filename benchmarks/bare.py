@@ -1,0 +1,212 @@
+"""The limit: an ASGI application on OpenTill's HTTP server that runs the very same SQL, and no more.
+
+No framework, no validation, no rules, no log: a request's ids are taken out of its bytes, the
+recorded statements are run through asyncpg on one connection, the last row becomes the same JSON.
+``/constant`` answers at once: the HTTP server alone.
+"""
+
+import hashlib
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+import asyncpg
+import msgspec
+
+from benchmarks.recording import Role, Statement
+from opentill.core import server
+from opentill.core.ids import new_id, new_session_id
+from opentill.core.settings import Settings
+
+Traces = Mapping[str, list[Statement]]  # by operation: create, read, pay
+Row = Mapping[str, Any]
+Answer = tuple[int, bytes]
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder().decode
+_DONE: Final = b'{"code":0,"message":"success"}'
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """A statement, ready to run."""
+
+    how: str
+    sql: str
+    values: Callable[[dict[str, Any]], tuple[Any, ...]]
+    gives: tuple[tuple[str, str], ...]
+
+
+def _source(value: Any, constants: list[Any]) -> str:
+    if isinstance(value, Role):
+        named = f"r[{value.name!r}]"
+        if value.before or value.after:
+            return f"{value.before!r} + {named} + {value.after!r}"
+        return named
+    if isinstance(value, list):
+        return "[" + ", ".join(_source(item, constants) for item in value) + "]"
+    constants.append(value)
+    return f"c[{len(constants) - 1}]"
+
+
+def prepare(statements: list[Statement]) -> list[_Step]:
+    """Compile a trace, so that binding values costs next to nothing."""
+    steps = []
+    for statement in statements:
+        constants: list[Any] = []
+        items = "".join(_source(value, constants) + ", " for value in statement.values)
+        values = eval(f"lambda r, c=c: ({items})", {"c": constants})  # noqa: S307 - our own words
+        gives = tuple((column, role) for column, role in statement.gives.items())
+        steps.append(_Step(statement.how, statement.sql, values, gives))
+    return steps
+
+
+class Bare:
+    """The application."""
+
+    def __init__(self, url: str, traces: Traces, pool_size: int) -> None:
+        """``traces`` say what each operation runs."""
+        self._url = url
+        self._pool_size = pool_size
+        self._steps = {name: prepare(statements) for name, statements in traces.items()}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+            return
+        path: str = scope["path"]
+        if path == "/constant":
+            await _send(send, 200, _DONE)
+        elif path.startswith("/v1/orders/"):
+            roles = {"digest": _digest(scope), "order": path[11:]}
+            row = await self._run("read", roles)
+            await _send(send, 200, _encode(_order(row)))
+        elif path == "/v1/checkouts":
+            body = _decode(await _read(receive))
+            roles = {"digest": _digest(scope), "product": body["productId"]}
+            roles |= {"session": new_session_id(), "order": new_id("order")}
+            row = await self._run("create", roles)
+            await _send(send, 201, _encode(_session(row)))
+        else:
+            body = _decode(await _read(receive))
+            await self._run("pay", {"attempt": body["data"]["payment"]["id"]})
+            await _send(send, 200, _DONE)
+
+    async def _lifespan(self, receive: Any, send: Any) -> None:
+        await receive()
+        self._pool = await asyncpg.create_pool(
+            self._url, min_size=1, max_size=self._pool_size, reset=_no_reset
+        )
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        self._pool.terminate()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _run(self, operation: str, roles: dict[str, Any]) -> Row:
+        """Run an operation's statements and return the last row."""
+        last: Any = None
+        async with self._pool.acquire() as connection:
+            for step in self._steps[operation]:
+                if step.how == "begin":
+                    transaction = connection.transaction()
+                    await transaction.start()
+                elif step.how == "commit":
+                    await transaction.commit()
+                else:
+                    run: Callable[..., Awaitable[Any]] = getattr(connection, step.how)
+                    last = await run(step.sql, *step.values(roles))
+                    for column, role in step.gives:
+                        roles[role] = last[column] if column else last
+        return last  # type: ignore[no-any-return]
+
+
+async def _no_reset(_connection: asyncpg.Connection) -> None:
+    """Leave out asyncpg's reset query, as OpenTill does."""
+
+
+async def _read(receive: Any) -> bytes:
+    message = await receive()
+    body: bytes = message["body"]
+    while message["more_body"]:
+        message = await receive()
+        body += message["body"]
+    return body
+
+
+async def _send(send: Any, status: int, body: bytes) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _digest(scope: Any) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"x-api-key":
+            return hashlib.sha256(value).digest()
+    return b""
+
+
+def _money(minor: int) -> str:
+    return f"{minor // 100}.{minor % 100:02}"
+
+
+def _rate(rate: Decimal) -> str:
+    return str(rate)
+
+
+def _session(row: Row) -> dict[str, Any]:
+    data = {
+        "id": row["id"],
+        "productId": row["product_id"],
+        "amount": _money(row["amount_minor"]),
+        "currency": row["currency"],
+        "status": row["status"],
+        "url": f"http://127.0.0.1:8080/checkout/{row['id']}",
+        "expiresAt": row["expires_at"],
+        "createdAt": row["created_at"],
+    }
+    return {"code": 0, "message": "success", "data": data}
+
+
+def _order(row: Row) -> dict[str, Any]:
+    amount = _money(row["amount_minor"])
+    data = {
+        "id": row["id"],
+        "checkoutSessionId": row["checkout_id"],
+        "productId": row["product_id"],
+        "customerEmail": row["customer_email"],
+        "customerName": row["customer_name"],
+        "amount": amount,
+        "currency": row["currency"],
+        "platformFeeRate": _rate(row["platform_fee_rate"]),
+        "platformFee": _money(row["platform_fee_minor"]),
+        "netAmount": _money(row["amount_minor"] - row["platform_fee_minor"]),
+        "settledAmount": _money(row["net_settled_minor"]),
+        "settledCurrency": row["settled_currency"],
+        "exchangeRate": _rate(row["exchange_rate"]),
+        "hkdExchangeRate": row["hkd_exchange_rate"],
+        "paymentMethod": row["payment_method"],
+        "status": row["status"],
+        "paidAt": row["paid_at"],
+        "settledAt": row["settled_at"],
+        "metadata": msgspec.Raw(row["metadata"].encode()),
+        "createdAt": row["created_at"],
+        "baseAmount": amount,
+        "payableAmount": amount,
+        "refundStatus": "NONE",
+        "refundedAmount": "0",
+        "payerIp": row["payer_ip"],
+        "updatedAt": row["updated_at"],
+        "rollingReserveRate": _rate(row["reserve_rate"]),
+        "rollingReserveAmount": _money(row["reserve_minor"]),
+        "rollingReserveStatus": row["reserve_status"],
+        "rollingReserveReleaseAt": row["reserve_release_at"],
+    }
+    return {"code": 0, "message": "success", "data": data}
+
+
+def bare_server(
+    url: str, traces: Traces, pool_size: int, settings: Settings, listener: socket.socket
+) -> None:
+    """Serve until terminated, in a process of its own."""
+    server.serve(lambda: Bare(url, traces, pool_size), settings, [listener])

@@ -1,0 +1,316 @@
+"""Paying in a browser, from the form through the bank to the receipt."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from opentill import app, checkouts, ledger, merchants, orders
+from opentill.checkouts.model import SessionBody
+from opentill.core.http import now_ms
+from opentill.pages.model import METHODS
+from opentill.products import service as products
+from opentill.products.model import ProductBody
+
+pytestmark = pytest.mark.browser
+
+Open = Callable[..., Awaitable[checkouts.Session]]
+
+
+@pytest_asyncio.fixture
+async def open_session(till: app.Server) -> Open:
+    """Open checkout sessions of one merchant."""
+    db, url = till.state.app.db, till.state.settings.public_url
+    merchant = await db.run(lambda tx: merchants.create(tx, name="Harbour Books", now=now_ms()))
+
+    async def make(
+        price: str = "9.99", currency: str = "USD", name: str = "Tea & <b>cake</b>"
+    ) -> checkouts.Session:
+        body = ProductBody(name=name, price=price, currency=currency, description="Two of each")
+        product = await db.run(lambda tx: products.create(tx, merchant.id, body, now_ms()))
+        wanted = SessionBody(
+            product_id=product.id,
+            success_url=f"{url}/?paid={{CHECKOUT_SESSION_ID}}",
+            cancel_url=f"{url}/?cancelled",
+        )
+        session: checkouts.Session = await db.run(
+            lambda tx: checkouts.open_session(tx, merchant.id, wanted, now_ms())
+        )
+        return session
+
+    return make
+
+
+@pytest_asyncio.fixture
+async def page(browser: Browser, till: app.Server) -> AsyncIterator[Page]:
+    """A page that fails the test for any console message and any request to somewhere else."""
+    context = await browser.new_context(locale="en-US")
+    tab = await context.new_page()
+    settings = till.state.settings
+    ours = {urlsplit(url).netloc for url in (settings.public_url, settings.sandbox_url)}
+    wrong: list[str] = []
+    tab.on("console", lambda message: wrong.append(message.text))
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    tab.on(
+        "request",
+        lambda request: urlsplit(request.url).netloc in ours or wrong.append(request.url),
+    )
+    yield tab
+    await context.close()
+    statuses = ("400 (Bad Request)", "404 (Not Found)", "422 (Unprocessable")
+    assert [text for text in wrong if not any(status in text for status in statuses)] == []
+
+
+def _address(till: app.Server, session: checkouts.Session) -> str:
+    return f"{till.state.settings.public_url}/checkout/{session.id}"
+
+
+async def _order(till: app.Server, session: checkouts.Session) -> orders.Order:
+    async with till.state.app.db.connection() as tx:
+        return await orders.find(tx, session.merchant_id, session.order_id)
+
+
+async def _status(till: app.Server, session: checkouts.Session, wanted: str) -> None:
+    """Wait until the order has the status."""
+    for _ in range(100):
+        if (await _order(till, session)).status == wanted:
+            return
+        await asyncio.sleep(0.1)
+    pytest.fail(f"the order never became {wanted}")
+
+
+async def _start(page: Page, address: str, method: str = "CREDIT_CARD") -> None:
+    await page.goto(address)
+    await page.fill("[autocomplete=email]", "maria@example.com")
+    await page.fill("[autocomplete=name]", "Maria")
+    await page.check(f"[value={method}]")
+    await page.click("button[type=submit]")
+
+
+async def _enter_card(page: Page, number: str) -> None:
+    await page.fill("[autocomplete=cc-number]", number)
+    await page.fill("[autocomplete=cc-exp]", "12/34")
+    await page.fill("[autocomplete=cc-csc]", "123")
+    await page.click("button")
+
+
+# card, what the page says then, the order's status
+CARDS = [
+    ("4242 4242 4242 4242", "Payment received", "PAID"),
+    ("4000 0000 0000 0259", "Payment received", "PAID"),
+    ("4000 0000 0000 5126", "Payment received", "PAID"),
+    ("4000 0000 0000 0002", "Your bank declined the payment", "PENDING"),
+    ("4000 0000 0000 9995", "There is not enough money", "PENDING"),
+    ("4000 0000 0000 0069", "The card has expired", "PENDING"),
+    ("4000 0000 0000 0127", "The security code of the card was wrong", "PENDING"),
+    ("4000 0000 0000 9987", "The payment was refused", "FAILED"),
+    ("4000 0000 0000 0119", "Waiting for the bank", "PENDING"),
+]
+
+
+@pytest.mark.parametrize("case", CARDS, ids=lambda case: case[0])
+async def test_each_test_card_comes_to_its_page(
+    page: Page, till: app.Server, open_session: Open, case: tuple[str, str, str]
+) -> None:
+    number, text, status = case
+    session = await open_session()
+    await _start(page, _address(till, session))
+    await _enter_card(page, number)
+    await expect(page.locator("main")).to_contain_text(text, timeout=10_000)
+    assert urlsplit(page.url).path == f"/checkout/{session.id}"
+    order = await _order(till, session)
+    assert order.status == status
+    assert (order.customer_email, order.customer_name) == ("maria@example.com", "Maria")
+    async with till.state.app.db.connection() as tx:
+        assert (await ledger.check(tx))[1] == []
+
+
+async def test_after_the_receipt_the_customer_is_taken_back_to_the_shop(
+    page: Page, till: app.Server, open_session: Open
+) -> None:
+    session = await open_session()
+    await _start(page, _address(till, session))
+    await _enter_card(page, "4242 4242 4242 4242")
+    await expect(page.locator("h1")).to_have_text("Payment received", timeout=10_000)
+    await expect(page.locator(".receipt")).to_contain_text("$9.99 USD")
+    await expect(page.locator(".receipt")).to_contain_text(session.order_id)
+    await page.wait_for_url(f"**/?paid={session.id}", timeout=10_000)
+
+
+async def test_a_declined_customer_tries_again_with_another_card(
+    page: Page, till: app.Server, open_session: Open
+) -> None:
+    session = await open_session()
+    await _start(page, _address(till, session))
+    await _enter_card(page, "4000 0000 0000 0002")
+    await expect(page.locator("[role=alert]")).to_contain_text("declined", timeout=10_000)
+    assert await page.input_value("[autocomplete=email]") == "maria@example.com"
+    await page.click("button[type=submit]")
+    await _enter_card(page, "4242 4242 4242 4242")
+    await expect(page.locator("h1")).to_have_text("Payment received", timeout=10_000)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"), [("Complete", "Payment received"), ("Fail", "not confirmed")]
+)
+async def test_the_bank_may_ask_whether_it_is_really_you(
+    page: Page, till: app.Server, open_session: Open, answer: str, text: str
+) -> None:
+    session = await open_session()
+    await _start(page, _address(till, session))
+    await _enter_card(page, "4000 0025 0000 3155")
+    await page.click(f"button:has-text('{answer}')")
+    await expect(page.locator("main")).to_contain_text(text, timeout=10_000)
+
+
+# currency, price, what the receipt says
+WALLETS = [
+    ("ALIPAY", "USD", "9.99", "$9.99 USD"),
+    ("WECHAT_PAY", "JPY", "1000", "¥1,000 JPY"),
+    ("PAYNOW", "SGD", "5.00", "SGD"),
+    ("CRYPTO", "USD", "5.00", "$5.00 USD"),
+]
+
+
+@pytest.mark.parametrize("case", WALLETS, ids=lambda case: case[0])
+async def test_a_wallet_is_paid_on_the_phone(
+    page: Page, till: app.Server, open_session: Open, case: tuple[str, str, str, str]
+) -> None:
+    method, currency, price, receipt = case
+    await _add_rates(till)
+    session = await open_session(price, currency)
+    await _start(page, _address(till, session), method)
+    await page.click("a:has-text('open the phone here')")
+    await page.click("button:has-text('Approve')")
+    await page.click("a:has-text('Continue')")
+    await expect(page.locator("h1")).to_have_text("Payment received", timeout=10_000)
+    await expect(page.locator(".receipt")).to_contain_text(receipt)
+    assert (await _order(till, session)).payment_method == method
+
+
+async def _add_rates(till: app.Server) -> None:
+    from decimal import Decimal
+
+    for currency, rate in (("JPY", "0.0067"), ("SGD", "0.75")):
+        await till.state.app.db.run(
+            lambda tx, c=currency, r=rate: merchants.add_rate(tx, c, "USD", Decimal(r), now_ms())
+        )
+
+
+async def test_a_bank_transfer_is_confirmed_at_the_bank(
+    page: Page, till: app.Server, open_session: Open
+) -> None:
+    session = await open_session()
+    await _start(page, _address(till, session), "BANK_TRANSFER")
+    await page.click("button:has-text('Confirm transfer')")
+    await expect(page.locator("h1")).to_have_text("Payment received", timeout=10_000)
+
+
+async def test_the_language_goes_along_through_the_bank_and_back(
+    page: Page, till: app.Server, open_session: Open
+) -> None:
+    session = await open_session()
+    await page.goto(_address(till, session))
+    await page.click("a[hreflang=zh-Hant]")
+    await expect(page.locator("h1")).to_contain_text("支付")
+    await page.fill("[autocomplete=email]", "maria@example.com")
+    await page.click("button[type=submit]")
+    await _enter_card(page, "4000 0000 0000 0002")
+    await expect(page.locator("[role=alert]")).to_contain_text("付款未成功", timeout=10_000)
+    assert await page.evaluate("document.documentElement.lang") == "zh-Hant"
+
+
+async def test_coming_back_without_paying_offers_to_go_on(
+    page: Page, till: app.Server, open_session: Open
+) -> None:
+    session = await open_session()
+    await _start(page, _address(till, session))
+    await page.wait_for_selector("[autocomplete=cc-number]")
+    await page.goto(_address(till, session))
+    await expect(page.locator("main")).to_contain_text("You have started a payment")
+    await page.click("text=Go on with the payment")
+    await _enter_card(page, "4242 4242 4242 4242")
+    await expect(page.locator("h1")).to_have_text("Payment received", timeout=10_000)
+
+
+async def test_going_back_and_reloading_the_receipt_is_harmless(
+    page: Page, till: app.Server, open_session: Open
+) -> None:
+    session = await open_session()
+    await _start(page, _address(till, session))
+    await _enter_card(page, "4242 4242 4242 4242")
+    await expect(page.locator("h1")).to_have_text("Payment received", timeout=10_000)
+    await page.goto(f"{_address(till, session)}?hold=1")
+    await page.reload()
+    for _ in range(6):
+        await page.go_back()
+        if urlsplit(page.url).path == f"/checkout/{session.id}":
+            await expect(page.locator("h1")).to_have_text("Payment received")
+    order = await _order(till, session)
+    assert order.status == "PAID"
+
+
+async def test_two_tabs_pay_once(page: Page, till: app.Server, open_session: Open) -> None:
+    session = await open_session()
+    other = await page.context.new_page()
+    await other.goto(_address(till, session))
+    await _start(page, _address(till, session))
+    await _enter_card(page, "4242 4242 4242 4242")
+    await expect(page.locator("h1")).to_have_text("Payment received", timeout=10_000)
+    await other.fill("[autocomplete=email]", "maria@example.com")
+    await other.click("button[type=submit]")
+    await expect(other.locator("h1")).to_have_text("Payment received")
+    async with till.state.app.db.connection() as tx:
+        entries = await tx.fetchval("select count(*) from entries where type = 'PAYMENT'")
+    assert entries == 1
+
+
+async def test_wrong_entries_come_back_with_what_was_typed(
+    page: Page, till: app.Server, open_session: Open
+) -> None:
+    session = await open_session()
+    await page.goto(_address(till, session))
+    await page.eval_on_selector("form", "form => { form.noValidate = true }")
+    await page.fill("[autocomplete=email]", "maria@nowhere")
+    await page.fill("[autocomplete=name]", '"><script>alert(1)</script>')
+    await page.click("button[type=submit]")
+    await expect(page.locator("[role=alert]")).to_contain_text("Enter an e-mail address")
+    assert await page.input_value("[autocomplete=email]") == "maria@nowhere"
+    assert await page.input_value("[autocomplete=name]") == '"><script>alert(1)</script>'
+    assert (await page.title()).startswith("Error:")
+
+
+async def test_an_expired_session_says_so_and_leads_back(
+    page: Page, till: app.Server, open_session: Open
+) -> None:
+    session = await open_session()
+    await till.state.app.db.run(
+        lambda tx: checkouts.expire(tx, session.merchant_id, session.id, "test", now_ms())
+    )
+    await page.goto(_address(till, session))
+    await expect(page.locator("h1")).to_have_text("This payment page has expired")
+    await page.click("a:has-text('Back to Harbour Books')")
+    assert page.url.endswith("/?cancelled")
+
+
+async def test_an_unknown_session_is_a_page_that_says_so(page: Page, till: app.Server) -> None:
+    answer = await page.goto(f"{till.state.settings.public_url}/checkout/cs_{'0' * 32}")
+    assert answer
+    assert answer.status == 404
+    await expect(page.locator("h1")).to_have_text("We cannot find this page")
+
+
+async def test_reference_and_agreement_and_front_page_open_without_a_complaint(
+    page: Page, till: app.Server
+) -> None:
+    for path, heading in (
+        ("/docs", "OpenTill Merchant Payments API"),
+        ("/legal/merchant-services-agreement", "Merchant Services Agreement"),
+        ("/", "OpenTill"),
+    ):
+        await page.goto(till.state.settings.public_url + path)
+        await expect(page.locator("h1")).to_have_text(heading)

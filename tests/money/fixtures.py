@@ -1,0 +1,55 @@
+"""Fixtures of the tests about money."""
+
+import itertools
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+
+import asyncpg
+import pytest
+
+from opentill.core.db import Db, Tx
+from opentill.core.embedded import find_programs
+from money import world
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def book(postgres_url: str, template: str) -> Iterator[str]:
+    """Address of a migrated database in which nothing is ever committed."""
+    name = f"book_{next(_numbers)}"
+    _sql(postgres_url, f"create database {name} template {template} strategy wal_log")
+    yield postgres_url.replace("@/opentill?", f"@/{name}?")
+    _sql(postgres_url, f"drop database {name} with (force)")
+
+
+@pytest.fixture
+async def tx(book: str) -> AsyncIterator[Tx]:
+    """Lend a transaction that is rolled back; the books are right at its end."""
+    connection = await asyncpg.connect(book)
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        yield connection
+        await world.assert_books(connection)
+    finally:
+        await transaction.rollback()
+        await connection.close()
+
+
+@pytest.fixture
+async def db(database_url: str) -> AsyncIterator[Db]:
+    """Connect to a database of the test's own; the books are right at its end."""
+    db = await Db.connect(database_url, 10, acquire_timeout_s=20)
+    try:
+        yield db
+        async with db.transaction() as tx:
+            await world.assert_books(tx)
+    finally:
+        await db.close()
+
+
+def _sql(url: str, statement: str) -> None:
+    _, programs = find_programs()
+    command = [str(programs / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url]
+    subprocess.run([*command, "-c", statement], check=True, capture_output=True)

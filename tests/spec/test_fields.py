@@ -1,0 +1,232 @@
+"""Every field of every resource: there, of its type, and null only where the contract says so."""
+
+import re
+from typing import Any, Final
+
+import pytest
+from api import Shop
+
+Rows = tuple[tuple[str, str], ...]
+
+# What a type of the contract looks like on the wire. A question mark: or null.
+KINDS: Final[dict[str, Any]] = {
+    "text": lambda value: type(value) is str,
+    "decimal": lambda value: type(value) is str and re.fullmatch(r"-?\d+\.\d{2}", value),
+    "rate": lambda value: type(value) is str and re.fullmatch(r"\d+(\.\d+)?", value),
+    "ms": lambda value: type(value) is int and 1_700_000_000_000 < value < 4_000_000_000_000,
+    "count": lambda value: type(value) is int and value >= 0,
+    "object": lambda value: type(value) is dict,
+    "ip": lambda value: type(value) is str,
+}
+
+PRODUCT: Final[Rows] = (
+    ("id", "text"),
+    ("name", "text"),
+    ("description", "text"),
+    ("image", "text?"),
+    ("price", "decimal"),
+    ("currency", "text"),
+    ("status", "text"),
+    ("metadata", "object"),
+    ("createdAt", "ms"),
+    ("updatedAt", "ms"),
+)
+CREATED: Final[Rows] = (
+    ("id", "text"),
+    ("productId", "text"),
+    ("amount", "decimal"),
+    ("currency", "text"),
+    ("status", "text"),
+    ("url", "text"),
+    ("expiresAt", "ms"),
+    ("createdAt", "ms"),
+)
+SESSION: Final[Rows] = (*CREATED, ("orderId", "text"))
+ORDER: Final[Rows] = (
+    ("id", "text"),
+    ("checkoutSessionId", "text"),
+    ("productId", "text"),
+    ("customerEmail", "text"),
+    ("customerName", "text?"),
+    ("amount", "decimal"),
+    ("currency", "text"),
+    ("platformFeeRate", "rate"),
+    ("platformFee", "decimal"),
+    ("netAmount", "decimal"),
+    ("settledAmount", "decimal"),
+    ("settledCurrency", "text"),
+    ("exchangeRate", "rate"),
+    ("hkdExchangeRate", "rate?"),
+    ("paymentMethod", "text?"),
+    ("status", "text"),
+    ("paidAt", "ms?"),
+    ("settledAt", "ms?"),
+    ("metadata", "object"),
+    ("createdAt", "ms"),
+)
+DETAIL: Final[Rows] = (
+    *ORDER,
+    ("baseAmount", "decimal"),
+    ("payableAmount", "decimal"),
+    ("refundStatus", "text"),
+    ("refundedAmount", "rate"),
+    ("payerIp", "ip"),
+    ("updatedAt", "ms"),
+    ("rollingReserveRate", "rate"),
+    ("rollingReserveAmount", "decimal"),
+    ("rollingReserveStatus", "text"),
+    ("rollingReserveReleaseAt", "ms?"),
+)
+REFUND: Final[Rows] = (
+    ("id", "text"),
+    ("merchantId", "text"),
+    ("orderId", "text"),
+    ("refundNo", "text?"),
+    ("status", "text"),
+    ("amount", "decimal"),
+    ("currency", "text"),
+    ("userRefundAmountUsd", "decimal"),
+    ("merchantDebitUsd", "decimal"),
+    ("reason", "text"),
+    ("errorMessage", "text?"),
+    ("createdAt", "ms"),
+    ("updatedAt", "ms"),
+    ("succeededAt", "ms?"),
+    ("failedAt", "ms?"),
+)
+TRANSACTION: Final[Rows] = (
+    ("id", "text"),
+    ("type", "text"),
+    ("amount", "decimal"),
+    ("currency", "text"),
+    ("availableAfter", "decimal"),
+    ("pendingAfter", "decimal"),
+    ("frozenAfter", "decimal"),
+    ("sourceType", "text"),
+    ("sourceId", "text"),
+    ("description", "text"),
+    ("createdAt", "ms"),
+)
+BALANCE: Final[Rows] = (
+    ("available", "decimal"),
+    ("pending", "decimal"),
+    ("frozen", "decimal"),
+    ("currency", "text"),
+    ("updatedAt", "ms?"),
+)
+AGREEMENT: Final[Rows] = (
+    ("agreementVersion", "text"),
+    ("effectiveDate", "text"),
+    ("effectiveDateDisplay", "text"),
+    ("templateSha256", "text"),
+    ("renderedDocumentSha256", "text"),
+    ("markdownContent", "text"),
+    ("acceptanceStatement", "text"),
+    ("actionLabel", "text"),
+    ("documentUrl", "text"),
+)
+PAGINATION: Final[Rows] = (
+    ("page", "count"),
+    ("size", "count"),
+    ("total", "count"),
+    ("totalPages", "count"),
+)
+
+
+def has_shape(data: dict[str, Any], rows: Rows) -> None:
+    """Exactly these fields, each of its type."""
+    assert set(data) == {name for name, _ in rows}
+    for name, kind in rows:
+        value = data[name]
+        if value is None:
+            assert kind.endswith("?"), f"{name} is null"
+        else:
+            assert KINDS[kind.rstrip("?")](value), f"{name} is {value!r}, no {kind}"
+
+
+def _order(shop: Shop) -> str:
+    return str(shop.paid()["id"])
+
+
+def _refund(shop: Shop) -> str:
+    return str(shop.refund(_order(shop), amount="1.00")["id"])
+
+
+# what, how to make it and say where it is, its fields
+SINGLE: Final[tuple[Any, ...]] = (
+    ("product", lambda shop: f"/v1/products/{shop.product()['id']}", PRODUCT),
+    ("session", lambda shop: f"/v1/checkouts/{shop.session()['id']}", SESSION),
+    ("unpaid order", lambda shop: f"/v1/orders/{shop.order()['id']}", DETAIL),
+    ("paid order", lambda shop: f"/v1/orders/{_order(shop)}", DETAIL),
+    ("refund", lambda shop: f"/v1/refunds/{_refund(shop)}", REFUND),
+    ("empty balance", lambda _: "/v1/balance", BALANCE),
+    ("balance", lambda shop: _order(shop) and "/v1/balance", BALANCE),
+    ("agreement", lambda _: "/v1/config/legal/merchant-services-agreement", AGREEMENT),
+)
+
+
+@pytest.mark.parametrize(("make", "rows"), [row[1:] for row in SINGLE], ids=[r[0] for r in SINGLE])
+def test_a_resource_has_exactly_its_fields_in_an_envelope(shop: Shop, make: Any, rows: Rows) -> None:
+    answer = shop.get(make(shop))
+    assert answer.status_code == 200
+    assert list(answer.json()) == ["code", "message", "data"]
+    assert answer.json()["code"] == 0
+    assert answer.json()["message"] == "success"
+    assert answer.headers["content-type"] == "application/json"
+    has_shape(answer.json()["data"], rows)
+
+
+LISTS: Final[tuple[Any, ...]] = (
+    ("products", lambda shop: shop.product() and "/v1/products", PRODUCT),
+    ("orders", lambda shop: shop.order() and "/v1/orders", ORDER),
+    ("refunds", lambda s: f"/v1/orders/{s.data('GET', f'/v1/refunds/{_refund(s)}')['orderId']}/refunds", REFUND),
+    ("transactions", lambda shop: _order(shop) and "/v1/balance/transactions", TRANSACTION),
+)
+
+
+@pytest.mark.parametrize(("make", "rows"), [row[1:] for row in LISTS], ids=[r[0] for r in LISTS])
+def test_a_list_has_items_of_exactly_their_fields_and_pagination(
+    shop: Shop, make: Any, rows: Rows
+) -> None:
+    answer = shop.get(make(shop))
+    assert answer.status_code == 200
+    data = answer.json()["data"]
+    assert set(data) == {"items", "pagination"}
+    has_shape(data["pagination"], PAGINATION)
+    assert data["items"]
+    for item in data["items"]:
+        has_shape(item, rows)
+
+
+def test_a_creation_is_201_with_the_fields_of_the_resource(shop: Shop) -> None:
+    product = shop.post("/v1/products", {"name": "Tea", "price": "9.99", "currency": "USD"})
+    assert product.status_code == 201
+    has_shape(product.json()["data"], PRODUCT)
+    session = shop.post("/v1/checkouts", {"productId": product.json()["data"]["id"]})
+    assert session.status_code == 201
+    has_shape(session.json()["data"], CREATED)
+    refund = shop.post(f"/v1/orders/{_order(shop)}/refunds", {})
+    assert refund.status_code == 201
+    has_shape(refund.json()["data"], REFUND)
+
+
+def test_archiving_answers_code_and_message_and_nothing_else(shop: Shop) -> None:
+    path = f"/v1/products/{shop.product()['id']}"
+    for _ in range(2):
+        answer = shop.call("DELETE", path)
+        assert (answer.status_code, answer.json()) == (200, {"code": 0, "message": "success"})
+
+
+@pytest.mark.parametrize(
+    ("make", "prefix"),
+    [
+        (lambda s: s.id, "mer_"),
+        (lambda s: s.product()["id"], "prod_"),
+        (lambda s: s.session()["id"], "cs_"),
+        (lambda s: s.order()["id"], "order_"),
+        (lambda s: _refund(s), "re_"),
+        (lambda s: _order(s) and s.get("/v1/balance/transactions").json()["data"]["items"][0]["id"], "txn_"),
+    ],
+)
+def test_an_id_is_its_prefix_and_letters_and_digits(shop: Shop, make: Any, prefix: str) -> None:
+    assert re.fullmatch(prefix + "[0-9a-z]{16,40}", make(shop))

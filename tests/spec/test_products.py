@@ -1,0 +1,259 @@
+"""Products: spec §2.3, §4.2 to §4.5, and what product decisions §3 adds."""
+
+from typing import Any, Final
+
+import pytest
+from api import TEA, Shop, refused
+
+from opentill.core.money import EXPONENTS
+
+_URL: Final = "https://shop.example/"
+_ABSENT: Final = object()
+
+
+def _body(changes: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in (TEA | changes).items() if value is not _ABSENT}
+
+
+# field, value, what is shown (the value itself if not said)
+TAKEN: Final[tuple[tuple[str, Any, Any], ...]] = (
+    ("name", "T", "T"),
+    ("name", "T" * 200, "T" * 200),
+    ("name", "茶" * 200, "茶" * 200),
+    ("name", "  Tea  ", "Tea"),
+    ("name", " " + "T" * 200 + " ", "T" * 200),
+    ("name", "<b>Tea</b> & \u202etea", "<b>Tea</b> & \u202etea"),
+    ("description", _ABSENT, ""),
+    ("description", None, ""),
+    ("description", "", ""),
+    ("description", "d" * 1000, "d" * 1000),
+    ("image", _ABSENT, None),
+    ("image", None, None),
+    ("image", _URL + "tea.png", _URL + "tea.png"),
+    ("image", "http://shop.example:8080/tea?size=2#top", "http://shop.example:8080/tea?size=2#top"),
+    ("image", _URL + "x" * (2048 - len(_URL)), _URL + "x" * (2048 - len(_URL))),
+    ("price", "0.01", "0.01"),
+    ("price", "1", "1.00"),
+    ("price", "1.5", "1.50"),
+    ("price", "99999999.99", "99999999.99"),
+    ("price", "007.50", "7.50"),
+    ("currency", "CNY", "CNY"),
+    ("currency", "HKD", "HKD"),
+    ("metadata", _ABSENT, {}),
+    ("metadata", None, {}),
+    ("metadata", {}, {}),
+    ("metadata", {"k" * 64: "v"}, {"k" * 64: "v"}),
+    ("metadata", {str(n): "v" for n in range(50)}, {str(n): "v" for n in range(50)}),
+    ("metadata", {"a": [1, {"b": None}], "": True}, {"a": [1, {"b": None}], "": True}),
+    ("unknown", "ignored", _ABSENT),
+)
+REFUSED: Final[tuple[tuple[str, Any], ...]] = (
+    ("name", _ABSENT),
+    ("name", None),
+    ("name", ""),
+    ("name", "   "),
+    ("name", "T" * 201),
+    ("name", 7),
+    ("name", ["Tea"]),
+    ("description", "d" * 1001),
+    ("description", 7),
+    ("image", ""),
+    ("image", "tea.png"),
+    ("image", "//shop.example/tea.png"),
+    ("image", "ftp://shop.example/tea.png"),
+    ("image", "javascript:alert(1)"),
+    ("image", "data:image/png;base64,AAAA"),
+    ("image", "https://"),
+    ("image", "https:///tea.png"),
+    ("image", "https://user:word@shop.example/tea.png"),
+    ("image", "https://user@shop.example/tea.png"),
+    ("image", "https://shop.example/a b"),
+    ("image", "https://shop.example/\n"),
+    ("image", "https://shop.example:0/"),
+    ("image", "https://shop.example:99999/"),
+    ("image", "https://[::1/"),
+    ("image", "https://shop.example\\@evil.example/"),
+    ("image", _URL + "x" * (2049 - len(_URL))),
+    ("price", _ABSENT),
+    ("price", None),
+    ("price", 9.99),
+    ("price", 9),
+    ("price", ""),
+    ("price", "0"),
+    ("price", "0.00"),
+    ("price", "0.001"),
+    ("price", "9.999"),
+    ("price", "-9.99"),
+    ("price", "+9.99"),
+    ("price", "9."),
+    ("price", ".99"),
+    ("price", "9,99"),
+    ("price", "1e2"),
+    ("price", " 9.99"),
+    ("price", "9.99\n"),
+    ("price", "NaN"),
+    ("price", "Infinity"),
+    ("price", "0x10"),
+    ("price", "1_0"),
+    ("price", "９.99"),
+    ("price", "٣"),
+    ("price", "100000000"),
+    ("price", "100000000.00"),
+    ("price", "9" * 400),
+    ("currency", _ABSENT),
+    ("currency", None),
+    ("currency", ""),
+    ("currency", "usd"),
+    ("currency", "US"),
+    ("currency", "USDT"),
+    ("currency", "USD\n"),
+    ("currency", "ＵＳＤ"),
+    ("currency", "DEM"),  # gone since 2002
+    ("currency", "HRK"),  # gone since 2023
+    ("currency", "XXX"),  # no currency
+    ("currency", "XTS"),  # for tests
+    ("currency", "XAU"),  # gold
+    ("currency", 840),
+    ("metadata", "text"),
+    ("metadata", []),
+    ("metadata", 1),
+    ("metadata", False),
+    ("metadata", {"k" * 65: "v"}),
+    ("metadata", {str(n): "v" for n in range(51)}),
+    ("metadata", {"k": "v" * 16 * 1024}),
+)
+
+
+@pytest.mark.parametrize(("field", "value", "shown"), TAKEN)
+def test_a_product_is_made_with(shop: Shop, field: str, value: Any, shown: Any) -> None:
+    answer = shop.post("/v1/products", _body({field: value}))
+    assert answer.status_code == 201, answer.text
+    made = answer.json()["data"]
+    assert made.get(field, _ABSENT) == shown
+    assert made["status"] == "ACTIVE"
+    assert made["createdAt"] == made["updatedAt"]
+    assert shop.data("GET", f"/v1/products/{made['id']}") == made
+
+
+@pytest.mark.parametrize(("field", "value"), REFUSED)
+def test_a_product_is_refused_with(shop: Shop, field: str, value: Any) -> None:
+    reason = refused(shop.post("/v1/products", _body({field: value})), field)
+    assert field in reason
+    assert "�" not in reason
+    assert shop.data("GET", "/v1/products")["pagination"]["total"] == 0
+
+
+@pytest.mark.parametrize(("field", "value"), [row for row in REFUSED if row[1] is not _ABSENT])
+def test_a_change_is_refused_with(shop: Shop, field: str, value: Any) -> None:
+    if value is None and field not in {"name", "price", "currency"}:
+        return
+    product = shop.product()
+    refused(shop.call("PATCH", f"/v1/products/{product['id']}", json={field: value}), field)
+    assert shop.data("GET", f"/v1/products/{product['id']}") == product
+
+
+def test_metadata_of_exactly_16_kib_is_taken_and_one_more_byte_is_not(shop: Shop) -> None:
+    fits = '{"k":"' + "v" * (16 * 1024 - 8) + '"}'
+    head, tail = '{"name":"Tea","price":"1","currency":"USD","metadata":', "}"
+    for text, status in ((fits, 201), (fits.replace("v", "vv", 1), 400)):
+        answer = shop.call(
+            "POST",
+            "/v1/products",
+            content=head + text + tail,
+            headers={"content-type": "application/json"},
+        )
+        assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"b":1,"a":2}',
+        '{"x":1.0,"y":1e5,"z":-0.0,"big":123456789012345678901234567890}',
+        '{"nested":{"z":[1,2.50,{"a":null}],"y":true}}',
+        '{"spaced" : [ 1 , 2 ]}',
+        '{"escaped":"\\u00e9\\/\\n","plain":"é"}',
+        '{"中文":"值","rtl":"\u202e","quote":"\\""}',
+    ],
+)
+def test_metadata_is_echoed_byte_for_byte_everywhere(shop: Shop, text: str) -> None:
+    json_type = {"content-type": "application/json"}
+    body = '{"name":"Tea","price":"9.99","currency":"USD","metadata":' + text + "}"
+    made = shop.call("POST", "/v1/products", content=body, headers=json_type)
+    product_id = made.json()["data"]["id"]
+    body = f'{{"productId":"{product_id}","metadata":{text}}}'
+    session = shop.call("POST", "/v1/checkouts", content=body, headers=json_type).json()["data"]
+    order_id = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
+    wanted = f'"metadata":{text}'.encode()
+    assert wanted in made.content
+    for path in (f"/v1/products/{product_id}", "/v1/products", f"/v1/orders/{order_id}", "/v1/orders"):
+        assert wanted in shop.get(path).content
+
+
+@pytest.mark.parametrize("currency", sorted(EXPONENTS))
+def test_a_price_fits_the_currency(shop: Shop, currency: str) -> None:
+    assert shop.product(currency=currency, price="10.00")["price"] == "10.00"
+    fraction = shop.post("/v1/products", {"name": "T", "price": "10.50", "currency": currency})
+    if EXPONENTS[currency] == 0:
+        assert currency in refused(fraction, "price")
+    else:
+        assert fraction.json()["data"]["price"] == "10.50"
+
+
+def test_only_the_sent_fields_change(shop: Shop) -> None:
+    old = shop.product(description="Green", image="https://x.example/", metadata={"a": "1"})
+    path = f"/v1/products/{old['id']}"
+    for change, shown in (
+        ({"name": " New "}, {"name": "New"}),
+        ({"price": "8.5"}, {"price": "8.50"}),
+        ({"currency": "EUR"}, {"currency": "EUR"}),
+        ({"description": None}, {"description": ""}),
+        ({"image": None}, {"image": None}),
+        ({"metadata": {"b": "2"}}, {"metadata": {"b": "2"}}),
+        ({"metadata": None}, {"metadata": {}}),
+        ({}, {}),
+    ):
+        new = shop.data("PATCH", path, json=change)
+        old |= shown
+        assert new | {"updatedAt": 0} == old | {"updatedAt": 0}
+        assert new["updatedAt"] >= old["updatedAt"]
+    assert shop.data("GET", path) == new
+
+
+def test_a_currency_that_does_not_have_the_fraction_of_the_price_is_refused(shop: Shop) -> None:
+    path = f"/v1/products/{shop.product()['id']}"
+    assert "JPY" in refused(shop.call("PATCH", path, json={"currency": "JPY"}), "price")
+    assert shop.data("PATCH", path, json={"currency": "JPY", "price": "10"})["price"] == "10.00"
+
+
+def test_an_open_session_keeps_the_price_it_was_opened_with(shop: Shop) -> None:
+    product = shop.product()
+    order = shop.order(product["id"])
+    shop.data("PATCH", f"/v1/products/{product['id']}", json={"price": "1", "name": "Other"})
+    shop.call("DELETE", f"/v1/products/{product['id']}")
+    assert shop.read_order(order["id"]) == order
+    shop.confirm(order["id"])
+    assert shop.read_order(order["id"])["amount"] == "9.99"
+
+
+def test_an_archived_product_stays_readable_and_cannot_be_sold(shop: Shop) -> None:
+    product = shop.product()
+    path = f"/v1/products/{product['id']}"
+    shop.call("DELETE", path)
+    archived = shop.data("GET", path)
+    assert archived["status"] == "ARCHIVED"
+    shop.call("DELETE", path)
+    assert shop.data("GET", path) == archived
+    refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
+    assert shop.data("GET", "/v1/products", params={"status": "ACTIVE"})["items"] == []
+    assert shop.data("GET", "/v1/products", params={"status": "ARCHIVED"})["items"] == [archived]
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
+@pytest.mark.parametrize(
+    "product_id", ["prod_01m7y0m0jzefzv5n8efcf1hqw1", "x", "prod_", "%00", "..", "a%2Fb", "ＡＢ"]
+)
+def test_an_unknown_product_is_not_found(shop: Shop, method: str, product_id: str) -> None:
+    body = {"json": {"name": "x"}} if method == "PATCH" else {}
+    answer = shop.call(method, f"/v1/products/{product_id}", **body)
+    assert (answer.status_code, answer.json()) == (404, {"code": 40401, "message": "Not Found"})
