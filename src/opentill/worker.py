@@ -20,6 +20,7 @@ from opentill.core.errors import Unavailable
 from opentill.core.http import App, now_ms
 from opentill.core.settings import Settings
 from opentill.orders import jobs as order_jobs
+from opentill.orders import settlement
 from opentill.refunds import jobs as refund_jobs
 
 _log: Final = structlog.get_logger()
@@ -47,6 +48,14 @@ async def _expire_sessions(app: App) -> int:
     return await checkout_jobs.expire_due(app.db, app.clock())
 
 
+async def _settle(app: App) -> int:
+    return await settlement.settle_due(app.db, app.clock())
+
+
+async def _release_reserves(app: App) -> int:
+    return await settlement.release_reserves(app.db, app.clock())
+
+
 async def _prune(app: App) -> int:
     async with app.db.connection() as tx:
         windows = await limits.prune(tx, app.clock())
@@ -58,6 +67,8 @@ JOBS: Final = (
     Job("check_attempts", 0.5, _check_attempts),
     Job("send_refunds", 0.25, _send_refunds),
     Job("expire_sessions", 5.0, _expire_sessions),
+    Job("settle", 5.0, _settle),
+    Job("release_reserves", 5.0, _release_reserves),
     Job("prune", 60.0, _prune),
 )
 

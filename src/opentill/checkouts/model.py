@@ -87,6 +87,12 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     platform_fee_rate: Decimal
     refund_fee_policy: str
     reserve_rate: Decimal
+    terms_version: int
+    fees: str
+    settlement_delay_days: int
+    settlement_calendar: str
+    reserve_days: int
+    dispute_fee_minor: int
     exchange_rate: Decimal | None
     usd_exchange_rate: Decimal | None
 

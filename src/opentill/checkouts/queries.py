@@ -18,7 +18,8 @@ OFFER = Query(
     f"""
     select product.name, product.description, product.image, product.price_minor, product.currency,
         product.status, m.name as merchant_name, m.settlement_currency, m.platform_fee_rate,
-        m.refund_fee_policy, m.reserve_rate,
+        m.refund_fee_policy, m.reserve_rate, m.terms_version, m.fees, m.settlement_delay_days,
+        m.settlement_calendar, m.reserve_days, m.dispute_fee_minor,
         ({_RATE.format(quote="m.settlement_currency")})::numeric as exchange_rate,
         ({_RATE.format(quote="'USD'")})::numeric as usd_exchange_rate
     from products product join merchants m on m.id = product.merchant_id
@@ -44,9 +45,11 @@ OPEN = Query(
             usd_exchange_rate, gross_settled_minor, net_settled_minor, refund_fee_policy,
             customer_email, customer_name, payer_ip, refunded_minor, refund_held_minor,
             refund_debit_minor, reserve_rate, reserve_minor, reserve_status, metadata, created_at,
-            updated_at)
+            updated_at, terms_version, fees, settlement_delay_days, settlement_calendar,
+            reserve_days, dispute_fee_minor)
         values ($1, $4, $2, $3, $14, $15, $16, $17, 'PENDING', 1, $6, $5, $18, $19, $20, $21, $22,
-            $23, $24, $25, $9, $10, '', 0, 0, 0, $26, 0, 'NONE', $27, $13, $13)
+            $23, $24, $25, $9, $10, '', 0, 0, 0, $26, 0, 'NONE', $27, $13, $13, $28,
+            $29, $30, $31, $32, $33)
     ), noted as (
         insert into order_history (merchant_id, order_id, number, at, event, to_status, cause)
         values ($1, $4, 1, $13, 'opened', 'PENDING', $2)

@@ -118,6 +118,12 @@ async def open_session(
         offer.refund_fee_policy,
         offer.reserve_rate,
         inputs.metadata(body.metadata),
+        offer.terms_version,
+        offer.fees,
+        offer.settlement_delay_days,
+        offer.settlement_calendar,
+        offer.reserve_days,
+        offer.dispute_fee_minor,
     )
     if session is None:
         raise AssertionError  # an insert always returns its row

@@ -33,6 +33,11 @@ class Merchant(msgspec.Struct, frozen=True, kw_only=True):
     ip_allowlist: list[str]  # networks; empty: from everywhere
     created_at: int
     updated_at: int
+    terms_version: int
+    fees: str  # JSON: fee rates by method and currency, with fixed parts
+    settlement_calendar: Literal["EVERY_DAY", "WEEKDAYS"]
+    dispute_fee_minor: int
+    payout_minimum_minor: int
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,9 @@ INSERT = Command(
     """
     insert into merchants (id, name, settlement_currency, platform_fee_rate, refund_fee_policy,
         overdraft_minor, settlement_delay_days, reserve_rate, reserve_days, ip_allowlist,
-        created_at, updated_at)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11)
+        created_at, updated_at, terms_version, fees, settlement_calendar, dispute_fee_minor,
+        payout_minimum_minor)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, $12, $13, $14, $15, $16)
     """,
 )
 BY_ID = Query(Merchant, "select * from merchants where id = $1")

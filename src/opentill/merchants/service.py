@@ -73,9 +73,17 @@ async def create(  # noqa: PLR0913 - a merchant's terms
             ip_allowlist=list(ip_allowlist),
             created_at=now,
             updated_at=now,
+            terms_version=0,
+            fees="[]",
+            settlement_calendar="EVERY_DAY",
+            dispute_fee_minor=15 * 10**decimals,
+            payout_minimum_minor=0,
         ),
     )
-    await queries.INSERT.run(tx, *msgspec.structs.astuple(merchant)[:11])
+    await queries.INSERT.run(tx, *msgspec.structs.astuple(merchant)[:11], *(
+        merchant.terms_version, merchant.fees, merchant.settlement_calendar,
+        merchant.dispute_fee_minor, merchant.payout_minimum_minor,
+    ))  # fmt: skip
     return merchant
 
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from opentill.core import money
 from opentill.gateways.model import Method
-from opentill.ledger import Movement
+from opentill.ledger import Account, Movement
 from opentill.ledger import Type as PostingType
 
 Status = Literal[
@@ -26,6 +26,7 @@ Status = Literal[
 SessionStatus = Literal["OPEN", "COMPLETE", "EXPIRED"]
 Source = Literal["API", "EPAY"]
 RefundState = Literal["NONE", "PARTIAL", "FULL"]
+Calendar = Literal["EVERY_DAY", "WEEKDAYS"]
 ReserveStatus = Literal["NONE", "HELD", "OFFSET", "RELEASED"]
 AttemptStatus = Literal[
     "SUBMITTED",
@@ -47,13 +48,23 @@ Event = Literal[
     "voided",
     "expired",
     "refunded_in_full",
+    "settled",
+    "disputed",
+    "dispute_won",
+    "dispute_lost",
+    "recovered",
 ]
+DAY_MS: Final = 86_400_000
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 EVENTS: Final[tuple[Event, ...]] = get_args(Event)
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One allowed step of an order; ``session`` is what an open session becomes by it."""
+    """One allowed step of an order; ``session`` is what an open session becomes by it.
+
+    ``postings`` says what it may post; which of them depends on the order: no fee where there is
+    none, no UNFREEZE where nothing was frozen.
+    """
 
     source: Status
     event: Event
@@ -63,6 +74,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 _RECEIVED: Final = ("PAYMENT", "FEE")
+_LOST: Final = ("UNFREEZE", "CHARGEBACK", "CHARGEBACK_FEE", "ROLLING_RESERVE_OFFSET")
 
 # Product decisions §4. What is not in this table cannot happen.
 STEPS: Final = (
@@ -79,10 +91,19 @@ STEPS: Final = (
     Step("PENDING", "expired", "CLOSED", session="EXPIRED"),
     Step("CLOSED", "confirmed", "PAID", _RECEIVED),
     Step("FAILED", "confirmed", "PAID", _RECEIVED),
+    Step("PAID", "settled", "SETTLED", ("SETTLEMENT", "ROLLING_RESERVE")),
     Step("PAID", "refunded_in_full", "REFUNDED"),
     Step("SETTLED", "refunded_in_full", "REFUNDED"),
+    Step("PAID", "disputed", "DISPUTED"),
+    Step("SETTLED", "disputed", "DISPUTED", ("FREEZE",)),
+    Step("DISPUTED", "dispute_won", "PAID"),
+    Step("DISPUTED", "dispute_won", "SETTLED", ("UNFREEZE",)),
+    Step("DISPUTED", "dispute_lost", "CHARGEBACK", _LOST),
+    Step("CHARGEBACK", "recovered", "SETTLED", ("CHARGEBACK_RECOVERY", "ROLLING_RESERVE_RECOVERY")),
 )
 BY_EVENT: Final = {(step.source, step.event): step for step in STEPS}
+# A dispute that is won puts the order back to where it was: the one event with two targets.
+BACK: Final = {step.target: step for step in STEPS if step.event == "dispute_won"}
 
 # What an attempt may become by what its gateway says, wherever that was heard: in the answer, a
 # callback or when asked. Money received counts from everywhere; everything else only as long as
@@ -132,6 +153,29 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     metadata: str
     created_at: int
     updated_at: int
+    terms_version: int
+    fees: str
+    settlement_delay_days: int
+    settlement_calendar: Calendar
+    reserve_days: int
+    dispute_fee_minor: int
+    charged_back_minor: int
+    due_at: int | None
+    settle_at: int | None
+
+    @property
+    def unsettled_minor(self) -> int:
+        """What of a paid order still stands in pending, in the settled currency.
+
+        Below zero where refunds and losses took more than the payment brought net of its fee.
+        """
+        return self.net_settled_minor - self.refund_debit_minor - self.charged_back_minor
+
+    @property
+    def stands_in(self) -> Literal["pending", "available"]:
+        """Where the order's money is: refunds are held from there, and go back there."""
+        carried = self.status in ("REFUNDED", "CHARGEBACK") and self.settle_at is None
+        return "pending" if self.settled_at is None and not carried else "available"
 
     @property
     def refund_status(self) -> RefundState:
@@ -175,23 +219,63 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     cause: str
 
 
-def movements(order: Order, step: Step) -> list[Movement]:
-    """Return what a step of this order posts; the fee only where there is one."""
-    amounts = {
-        "PAYMENT": ("gateway", "pending", order.gross_settled_minor, "Payment received"),
-        "FEE": (
-            "pending",
-            "platform",
-            order.gross_settled_minor - order.net_settled_minor,
-            "Platform fee",
-        ),
-    }
-    made: list[Movement] = []
-    for kind in step.postings:
-        source, target, amount, text = amounts[kind]
-        if amount:
-            made.append(Movement(kind, source, target, amount, "order", order.id, text))  # type: ignore[arg-type]
+def due_at(paid_at: int, delay_days: int, calendar: Calendar) -> int:
+    """Return when an order settles: so many days, or weekdays (UTC), after it was paid; Unix ms."""
+    if calendar == "EVERY_DAY":
+        return paid_at + delay_days * DAY_MS
+    due, left = paid_at, delay_days
+    while left or _is_weekend(due):
+        due += DAY_MS
+        left -= left > 0 and not _is_weekend(due)
+    return due
+
+
+def _is_weekend(millis: int) -> bool:
+    return (millis // DAY_MS + 3) % 7 >= 5  # noqa: PLR2004 - 1970-01-01 was a Thursday
+
+
+class DueMerchant(msgspec.Struct, frozen=True):
+    """A merchant with orders that are due to settle, and how many."""
+
+    merchant_id: str
+    orders: int
+
+
+def received(order: Order) -> list[Movement]:
+    """Return what a confirmed payment posts; the fee only where there is one."""
+    fee = order.gross_settled_minor - order.net_settled_minor
+    made = [_move(order, "PAYMENT", "gateway", "pending", order.gross_settled_minor, "Payment")]
+    if fee:
+        made.append(_move(order, "FEE", "pending", "platform", fee, "Platform fee"))
     return made
+
+
+def settlement(order: Order, reserve_minor: int) -> list[Movement]:
+    """Return what moves an order's money out of pending, and what of it is held in reserve.
+
+    Where refunds or a loss took more than came in net of the fee, the rest is below zero and is
+    carried over to available by way of frozen: no movement goes straight back.
+    """
+    left = order.unsettled_minor
+    if left < 0:
+        text = "Remainder below zero carried over"
+        return [
+            _move(order, "FREEZE", "available", "frozen", -left, text),
+            _move(order, "UNFREEZE", "frozen", "pending", -left, text),
+        ]
+    made: list[Movement] = []
+    if left:
+        made.append(_move(order, "SETTLEMENT", "pending", "available", left, "Settlement"))
+    if reserve_minor:
+        text = "Rolling reserve"
+        made.append(_move(order, "ROLLING_RESERVE", "available", "reserve", reserve_minor, text))
+    return made
+
+
+def _move(  # noqa: PLR0913 - a movement
+    order: Order, kind: PostingType, source: Account, target: Account, amount: int, text: str
+) -> Movement:
+    return Movement(kind, source, target, amount, "order", order.id, text)
 
 
 Metadata = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]

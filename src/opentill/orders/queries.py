@@ -1,7 +1,7 @@
 """All SQL about orders, their history and their attempts."""
 
 from opentill.core.db import Command, Query, Value
-from opentill.orders.model import Attempt, Line, Order
+from opentill.orders.model import Attempt, DueMerchant, Line, Order
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = $1")
 BY_ID = Query(Order, "select * from orders where merchant_id = $1 and id = $2")
@@ -18,7 +18,8 @@ ANYWHERE = Query(
 
 # Take a step: $3 from, $4 to, $5 now, $6 event, $7 cause, $8 the session's new status or null;
 # then what becomes known with it, null where nothing: $9 paid_at, $10 method, $11 paid attempt,
-# $12 e-mail, $13 customer name, $14 payer address.
+# $12 e-mail, $13 customer name, $14 payer address, $15 when it is due to settle. A disputed order
+# does not settle; one that came back, or lost what was not settled yet, is looked at when it is due.
 STEP = Query(
     Order,
     """
@@ -27,7 +28,13 @@ STEP = Query(
             paid_at = coalesce($9, paid_at), payment_method = coalesce($10, payment_method),
             paid_attempt_id = coalesce($11, paid_attempt_id),
             customer_email = coalesce($12, customer_email),
-            customer_name = coalesce($13, customer_name), payer_ip = coalesce($14, payer_ip)
+            customer_name = coalesce($13, customer_name), payer_ip = coalesce($14, payer_ip),
+            due_at = coalesce($15, due_at),
+            settle_at = case
+                when $4 = 'DISPUTED' then null
+                when $4 in ('PAID', 'CHARGEBACK') and settled_at is null
+                    then coalesce($15::bigint, due_at)
+                else settle_at end
         where merchant_id = $1 and id = $2 and status = $3
         returning *
     ), noted as (
@@ -40,6 +47,64 @@ STEP = Query(
             and $8::text is not null
     )
     select * from moved
+    """,
+)
+# Settle many orders of one merchant that are locked: $2 now, then arrays: $3 ids, $4 the status each
+# has, $5 the one it gets, $6 reserves, $7 when each is released or null, $8 events.
+SETTLE = Command(
+    """
+    with settled as (
+        update orders o set status = m.after, steps = o.steps + 1, settle_at = null,
+            settled_at = case m.event when 'settled' then $2::bigint else o.settled_at end,
+            reserve_minor = case when m.reserve > 0 then m.reserve else o.reserve_minor end,
+            reserve_status = case when m.reserve > 0 then 'HELD' else o.reserve_status end,
+            reserve_release_at = coalesce(m.release_at, o.reserve_release_at),
+            updated_at = greatest(o.updated_at, $2::bigint)
+        from unnest($3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::text[])
+            as m (id, before, after, reserve, release_at, event)
+        where o.merchant_id = $1 and o.id = m.id and o.status = m.before
+        returning o.id, o.steps, m.event, m.before, m.after
+    )
+    insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
+        cause)
+    select $1, id, steps, $2::bigint, event, before, after, 'due' from settled
+    """,
+)
+DUE_MERCHANTS = Query(
+    DueMerchant,
+    """
+    select merchant_id, count(*) as orders from orders
+    where settle_at <= $1 and ($2::text is null or merchant_id = $2)
+    group by merchant_id order by merchant_id
+    """,
+)
+LOCK_DUE = Query(
+    Order,
+    """
+    select * from orders where merchant_id = $1 and settle_at <= $2
+    order by settle_at, id limit $3 for update skip locked
+    """,
+)
+LOCK_SETTLEABLE = Query(
+    Order,
+    """
+    select * from orders where merchant_id = $1 and id = $2 and settle_at is not null for update
+    """,
+)
+RESERVES_DUE = Query(
+    Order,
+    """
+    select * from orders
+    where reserve_status = 'HELD' and status <> 'DISPUTED' and reserve_release_at <= $1
+    order by reserve_release_at limit $2
+    """,
+)
+SET_RESERVE = Query(
+    Order,
+    """
+    update orders set reserve_status = $3, updated_at = greatest(updated_at, $4)
+    where merchant_id = $1 and id = $2
+    returning *
     """,
 )
 # Note something that happened without a step. $3 now, $4 event, $5 cause.

@@ -1,5 +1,6 @@
 """The life of an order: taking steps, and hearing what became of its attempts."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import structlog
@@ -10,7 +11,9 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.gateways.model import Method, PaymentOutcome, RefundOutcome
 from opentill.orders import queries
+from opentill.ledger import Movement
 from opentill.orders.model import (
+    BACK,
     BY_EVENT,
     FINAL,
     UNDECIDED,
@@ -19,7 +22,9 @@ from opentill.orders.model import (
     Event,
     Line,
     Order,
-    movements,
+    Status,
+    due_at,
+    received,
 )
 
 _log: Final = structlog.get_logger()
@@ -83,16 +88,24 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
     email: str | None = None,
     name: str | None = None,
     payer_ip: str | None = None,
+    back_to: Status | None = None,
+    posted: Sequence[Movement] | None = None,
 ) -> Order:
     """Take a step of a locked order: new status, history, session, postings.
 
-    The one place that assigns an order's status. Raises Invalid on ``orderId`` for a step that is
-    not in the table.
+    The one place that assigns an order's status (settling assigns those of a whole batch, in
+    ``settlement``). ``posted`` is what another feature says the step moves; all of it must stand in
+    the table. ``back_to`` is where a dispute that is won puts the order. Raises Invalid on
+    ``orderId`` for a step that is not in the table.
     """
-    row = BY_EVENT.get((order.status, event))
-    if row is None:
+    row = BACK.get(back_to) if back_to else BY_EVENT.get((order.status, event))
+    if row is None or (row.source, row.event) != (order.status, event):
         raise Invalid("orderId", f"an order that is {order.status} cannot be {event}")
     paid = event == "confirmed"
+    moves = received(order) if paid else list(posted or ())
+    if any(move.type not in row.postings for move in moves):
+        msg = f"{event} cannot post {[move.type for move in moves]}"
+        raise ValueError(msg)
     moved = await queries.STEP.first(
         tx,
         order.merchant_id,
@@ -109,11 +122,12 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
         email,
         name,
         payer_ip,
+        due_at(now, order.settlement_delay_days, order.settlement_calendar) if paid else None,
     )
     if moved is None:
         raise AssertionError  # the row is locked and had the status
-    if posted := movements(order, row):
-        await ledger.post(tx, order.merchant_id, order.settled_currency, posted, now)
+    if moves:
+        await ledger.post(tx, order.merchant_id, order.settled_currency, moves, now)
     return moved
 
 

@@ -44,7 +44,7 @@ async def create(
             return _same(first, order, body)
     amount = _amount(order, body)
     share = _share(order, amount)
-    held_from: Held = "pending" if order.settled_at is None else "available"
+    held_from: Held = order.stands_in
     try:
         refund = await queries.INSERT.first(
             tx,
@@ -209,8 +209,7 @@ async def _failed(tx: Tx, order: Order, refund: Refund, now: int) -> None:
     )
     await orders.note(tx, order, "refund_failed", f"{refund.id}: {refund.error_message}", now)
     if refund.debit_minor:
-        # Back to where the order's money is now: it may have settled meanwhile.
-        target: Held = "pending" if order.settled_at is None else "available"
+        target: Held = order.stands_in  # it may have settled meanwhile
         move = Movement(
             "UNFREEZE", "frozen", target, refund.debit_minor, "refund", refund.id, "Refund failed"
         )

@@ -1,0 +1,128 @@
+"""Settlement: paid orders that are due move from pending to available, a batch at a time.
+
+Orders that were refunded or charged back before they settled are looked at on the same day: what
+they left in pending (a kept fee, a dispute's fee) is carried over, so that pending holds the money
+of orders that are yet to settle, and nothing else.
+"""
+
+from typing import Final
+
+import msgspec
+
+from opentill import ledger
+from opentill.core import money
+from opentill.core.db import Db, Tx
+from opentill.core.errors import Invalid
+from opentill.ledger import Movement
+from opentill.orders import queries
+from opentill.orders.model import DAY_MS, Event, Order, Status, settlement
+
+BATCH: Final = 500
+
+
+class Settled(msgspec.Struct, frozen=True, rename="camel"):
+    """What settling did, or would do, to one order; minor units of the settled currency."""
+
+    merchant_id: str
+    order_id: str
+    status: Status
+    settled_minor: int  # below zero: carried over
+    reserve_minor: int
+    currency: str
+
+
+async def settle_due(db: Db, now: int, merchant_id: str | None = None) -> int:
+    """Settle every order that is due, and return how many. Safe beside other workers."""
+    async with db.connection() as tx:
+        due = await queries.DUE_MERCHANTS.all(tx, now, merchant_id)
+    done = 0
+    for merchant in due:
+        while batch := len(await db.run(lambda tx, m=merchant: settle_batch(tx, m.merchant_id, now))):  # type: ignore[misc]
+            done += batch
+            if batch < BATCH:
+                break
+    return done
+
+
+async def settle_batch(tx: Tx, merchant_id: str, now: int) -> list[Settled]:
+    """Settle up to a batch of a merchant's due orders in this transaction."""
+    due = await queries.LOCK_DUE.all(tx, merchant_id, now, BATCH)
+    return await _settle(tx, due, now)
+
+
+async def settle_one(tx: Tx, merchant_id: str, order_id: str, now: int) -> list[Settled]:
+    """Settle one order before its time. Raises Invalid for one that cannot settle."""
+    found = await queries.LOCK_SETTLEABLE.all(tx, merchant_id, order_id)
+    if not found:
+        reason = "orderId must be an order that is PAID and not settled yet"
+        raise Invalid("orderId", reason)
+    return await _settle(tx, found, now)
+
+
+def plan(order: Order) -> Settled:
+    """Say what settling an order moves."""
+    left = order.unsettled_minor
+    currency = order.settled_currency
+    reserve = 0
+    if order.status == "PAID" and left > 0:
+        reserve = money.times(left, order.reserve_rate, currency, currency)
+    status: Status = "SETTLED" if order.status == "PAID" else order.status
+    return Settled(order.merchant_id, order.id, status, left, reserve, currency)
+
+
+async def _settle(tx: Tx, orders: list[Order], now: int) -> list[Settled]:
+    plans = [plan(order) for order in orders]
+    if not plans:
+        return []
+    merchant_id = orders[0].merchant_id
+    moves: dict[str, list[Movement]] = {}
+    events: list[Event | str] = []
+    releases: list[int | None] = []
+    for order, planned in zip(orders, plans, strict=True):
+        posted = settlement(order, planned.reserve_minor)
+        moves.setdefault(order.settled_currency, []).extend(posted)
+        events.append("settled" if order.status == "PAID" else "carried_over")
+        releases.append(now + order.reserve_days * DAY_MS if planned.reserve_minor else None)
+    await queries.SETTLE.run(
+        tx,
+        merchant_id,
+        now,
+        [order.id for order in orders],
+        [order.status for order in orders],
+        [planned.status for planned in plans],
+        [planned.reserve_minor for planned in plans],
+        releases,
+        events,
+    )
+    for currency, posted in sorted(moves.items()):
+        if posted:
+            await ledger.post(tx, merchant_id, currency, posted, now)
+    return plans
+
+
+async def release_reserves(db: Db, now: int, batch: int = 200) -> int:
+    """Give back the reserves whose time is over, each in its own transaction; return how many."""
+    async with db.connection() as tx:
+        due = await queries.RESERVES_DUE.all(tx, now, batch)
+
+    async def release(tx: Tx, seen: Order) -> None:
+        order = await queries.LOCKED.first(tx, seen.merchant_id, seen.id)
+        ready = order is not None and order.reserve_status == "HELD" and order.status != "DISPUTED"
+        if order is None or not ready:
+            return
+        await queries.SET_RESERVE.first(tx, order.merchant_id, order.id, "RELEASED", now)
+        await queries.NOTE.run(tx, order.merchant_id, order.id, now, "reserve_released", "due")
+        move = Movement(
+            "ROLLING_RESERVE_RELEASE",
+            "reserve",
+            "available",
+            order.reserve_minor,
+            "order",
+            order.id,
+            "Rolling reserve released",
+        )
+        await ledger.post(tx, order.merchant_id, order.settled_currency, [move], now)
+
+    for order in due:
+        await db.run(lambda tx, o=order: release(tx, o))  # type: ignore[misc]
+    return len(due)
