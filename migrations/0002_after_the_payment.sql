@@ -31,6 +31,14 @@ alter table merchants
         check (settlement_calendar in ('EVERY_DAY', 'WEEKDAYS')),
     add column dispute_fee_minor    bigint not null default 1500 check (dispute_fee_minor >= 0),
     add column payout_minimum_minor bigint not null default 0 check (payout_minimum_minor >= 0);
+update merchants set terms_version = 1;
+insert into merchant_terms (merchant_id, version, platform_fee_rate, fees, refund_fee_policy,
+    overdraft_minor, settlement_delay_days, settlement_calendar, reserve_rate, reserve_days,
+    dispute_fee_minor, payout_minimum_minor, ip_allowlist, who, reason, created_at)
+select id, terms_version, platform_fee_rate, fees, refund_fee_policy, overdraft_minor,
+    settlement_delay_days, settlement_calendar, reserve_rate, reserve_days, dispute_fee_minor,
+    payout_minimum_minor, ip_allowlist, 'opentill', 'terms before they had versions', updated_at
+from merchants;
 
 alter table orders
     add column terms_version         integer not null default 0,
@@ -103,16 +111,23 @@ create table payouts (
     reference      text not null,            -- ours: the same reference is the same payout
     bank_reference text not null,
     failure_reason text not null,
+    reason         text not null,
+    created_by     text not null,
+    approved_by    text,                     -- above the deployment's limit: a second operator
     created_at     bigint not null,
     updated_at     bigint not null,
     paid_at        bigint,
     failed_at      bigint,
     primary key (merchant_id, id),
+    check (lower(approved_by) <> lower(created_by)),
     check ((status = 'PAID') = (paid_at is not null)),
-    check ((status = 'FAILED') = (failed_at is not null))
+    check ((status = 'PAID') = (bank_reference <> '')),
+    check ((status = 'FAILED') = (failed_at is not null)),
+    check ((status = 'FAILED') = (failure_reason <> ''))
 );
 create unique index payouts_by_reference on payouts (merchant_id, reference);
 create index payouts_newest on payouts (merchant_id, created_at desc, id desc);
+create index payouts_newest_by_status on payouts (merchant_id, status, created_at desc, id desc);
 
 -- What an operator moves by hand, beside payouts: waits for a second operator above a limit.
 create table operator_movements (
@@ -132,21 +147,52 @@ create table operator_movements (
     created_at   bigint not null,
     decided_at   bigint,
     primary key (merchant_id, id),
-    check (kind = 'correct' or amount_minor > 0)
+    foreign key (merchant_id, order_id) references orders (merchant_id, id),
+    check (kind = 'correct' or (amount_minor > 0 and account = 'available')),
+    check ((kind = 'correct') = (order_id is not null)),
+    check ((status = 'WAITING') = (decided_at is null)),
+    check (status <> 'REJECTED' or decided_by is not null),
+    check (status <> 'DONE' or lower(decided_by) <> lower(asked_by))
 );
 create unique index operator_movements_by_reference on operator_movements (merchant_id, reference);
+create index operator_movements_waiting on operator_movements (created_at) where status = 'WAITING';
 
--- The audit log becomes a chain: each row's hash covers the row and the hash before it.
+-- The audit log becomes a chain: each row's hash covers the row and the hash before it, see
+-- merchants/audit.py. What is there already is chained here; a row without a number was written past
+-- the chain.
 alter table audit_log
-    add column number bigint,
-    add column hash   bytea;
+    add column number bigint check (number > 0),
+    add column hash   bytea check (length(hash) = 32);
 create unique index audit_log_in_order on audit_log (number);
 create table audit_head (
     only_one boolean primary key default true check (only_one),
     number   bigint not null,
-    hash     bytea not null
+    hash     bytea not null check (length(hash) = 32)
 );
-insert into audit_head (number, hash) values (0, sha256('opentill audit log'));
+create trigger audit_head_is_not_deleted before delete on audit_head
+    for each row execute function refuse_change();
+create trigger audit_head_is_not_truncated before truncate on audit_head
+    for each statement execute function refuse_change();
+alter table audit_log disable trigger audit_is_final;
+do $$
+declare
+    entry audit_log;
+    field text;
+    chained bigint := 0;
+    link bytea := sha256('opentill audit log');
+begin
+    for entry in select * from audit_log order by at, id loop
+        chained := chained + 1;
+        foreach field in array array[chained::text, entry.id, entry.at::text, entry.who, entry.action,
+                entry.merchant_id, entry.subject, entry.reason] loop
+            link := link || int4send(octet_length(convert_to(field, 'UTF8'))) || convert_to(field, 'UTF8');
+        end loop;
+        link := sha256(link);
+        update audit_log set number = chained, hash = link where id = entry.id;
+    end loop;
+    insert into audit_head (number, hash) values (chained, link);
+end $$;
+alter table audit_log enable trigger audit_is_final;
 
 -- Business time for trying things out, with the sandbox only: how far it is ahead.
 create table business_clock (
@@ -154,3 +200,27 @@ create table business_clock (
     ahead_ms bigint not null check (ahead_ms >= 0)
 );
 insert into business_clock (ahead_ms) values (0);
+
+-- How far the worker's check of the books has come with each balance: the number of the last entry
+-- that was checked in this round, the sums of all accounts up to it, and what was found.
+create table books_checks (
+    merchant_id text not null,
+    currency    text not null,
+    checked_to  bigint not null,
+    pending     bigint not null,
+    available   bigint not null,
+    frozen      bigint not null,
+    reserve     bigint not null,
+    gateway     bigint not null,
+    bank        bigint not null,
+    platform    bigint not null,
+    last_at     bigint not null,            -- time of the last entry that was checked
+    found       bigint not null,            -- violations of this round so far
+    violations  bigint not null,            -- of the last round that was finished, or of this one
+    entries     bigint not null,            -- checked in the last round that was finished
+    checked_at  bigint not null,            -- real time
+    primary key (merchant_id, currency)
+);
+
+-- Orders whose payment is on its way, to be found when that takes too long.
+create index orders_creating on orders (updated_at) where status = 'CREATING';

@@ -23,7 +23,7 @@ import msgspec
 import pytest
 import uvloop
 
-from opentill import ledger, merchants, orders, refunds
+from opentill import ledger, merchants, orders, rates, refunds
 from opentill.app import create_app
 from opentill.core import server
 from opentill.core.db import Db, Tx
@@ -182,7 +182,7 @@ class Till:
     def rate(self, base: str, quote_: str, rate: Any) -> None:
         """Set an exchange rate."""
         now = self.app.clock()
-        self.tx(lambda tx: merchants.add_rate(tx, base, quote_, rate, now))
+        self.tx(lambda tx: rates.put(tx, base, quote_, rate, now))
 
     def check_books(self) -> None:
         """See that the ledger holds."""

@@ -13,14 +13,17 @@ from opentill import callbacks, gateways, health, merchants, worker
 from opentill.agreement import api as agreement_api
 from opentill.checkouts import api as checkouts_api
 from opentill.core import http, openapi
+from opentill.core.clock import Clock
 from opentill.core.db import Db
 from opentill.core.edge import Edge
 from opentill.core.errors import Internal, Invalid, MethodNotAllowed, NotFound, Problem
-from opentill.core.http import App, Operation, now_ms
+from opentill.core.http import App, Operation
 from opentill.core.settings import Settings
+from opentill.disputes import api as disputes_api
 from opentill.ledger import api as ledger_api
 from opentill.orders import api as orders_api
 from opentill.pages import api as pages_api
+from opentill.payouts import api as payouts_api
 from opentill.products import api as products_api
 from opentill.refunds import api as refunds_api
 
@@ -33,6 +36,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *checkouts_api.operations,
     *orders_api.operations,
     *refunds_api.operations,
+    *disputes_api.operations,
+    *payouts_api.operations,
     *ledger_api.operations,
 )
 
@@ -92,14 +97,16 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
     async def lifespan(litestar: Litestar) -> AsyncIterator[None]:
         db = await Db.connect(settings.database_url or "", settings.db_pool_size)
         adapters = gateways.load(settings.gateways, settings)
-        app = App(settings=settings, db=db, gateways=adapters, clock=now_ms)
+        clock = Clock(db, settings.gateways)
+        app = App(settings=settings, db=db, gateways=adapters, clock=clock.now)
         litestar.state.app = app
         litestar.state.db = db
         litestar.state.gateways = adapters
         stop = asyncio.Event()
         working = asyncio.create_task(worker.work(app, stop)) if run_worker else None
         try:
-            yield
+            async with clock.following():
+                yield
         finally:
             stop.set()
             if working is not None:

@@ -1,4 +1,4 @@
-"""Whether the books are right: the ledger's own rules, and that the orders' rows explain them.
+"""Whether the books are right: the ledger's own rules, and that the features' rows explain them.
 
 Product decisions §5. Above the features, since it reads all of them and none may know the others.
 Each rule is a statement that returns the places where it does not hold.
@@ -9,9 +9,15 @@ from typing import Final
 from opentill import ledger
 from opentill.core.db import Query, Tx
 from opentill.ledger import Violation
+from opentill.operator.checks import RULES as OPERATOR_RULES
 from opentill.orders import STEPS
+from opentill.payouts.checks import RULES as PAYOUT_RULES
 
 _UNPAID: Final = "('CREATING', 'PENDING', 'FAILED', 'CLOSED', 'REVOKED')"
+# As orders.Order says it: whether the order's money is in pending still, and how much it is.
+_STANDS: Final = """(o.paid_at is not null and o.settled_at is null
+    and (o.settle_at is not null or o.status not in ('REFUNDED', 'CHARGEBACK')))"""
+_UNSETTLED: Final = "(o.net_settled_minor - o.refund_debit_minor - o.charged_back_minor)"
 
 RULES: Final = (
     Query(
@@ -108,22 +114,129 @@ RULES: Final = (
     Query(
         Violation,
         """
-        select 'what refunds keep frozen is what the processing ones take' as rule,
-            merchant_id, currency as subject,
-            'frozen by refunds ' || sum(frozen) || ', processing ' || sum(processing) as detail
+        select 'a dispute has the entries of its status, and an entry its dispute' as rule,
+            coalesce(x.merchant_id, e.merchant_id) as merchant_id,
+            coalesce(x.id, e.source_id) as subject,
+            coalesce(x.type, e.type) || ' of ' || coalesce(e.amount_minor, 0) || ' instead of '
+                || coalesce(x.amount, 0) as detail
         from (
-            select b.merchant_id, b.currency, b.frozen, 0::bigint as processing from balances b
-            union all
-            select e.merchant_id, e.currency, case e.to_account when 'frozen'
-                then -e.amount_minor else e.amount_minor end, 0
-            from entries e where 'frozen' in (e.from_account, e.to_account)
-                and e.source_type <> 'refund'
-            union all
-            select r.merchant_id, r.debit_currency, 0, r.debit_minor
-            from refunds r where r.status = 'PROCESSING'
-        ) as held
-        group by merchant_id, currency having sum(frozen) <> sum(processing)
+            select d.merchant_id, d.id, d.debit_currency as currency, p.*
+            from disputes d cross join lateral (
+                select d.disputed_from = 'SETTLED' as settled,
+                    d.status in ('LOST', 'RECOVERED') as lost, case d.disputed_from
+                        when 'SETTLED' then 'available' else 'pending' end as origin
+            ) at cross join lateral (
+                values
+                    ('FREEZE', 'available', 'frozen', at.settled, d.debit_minor),
+                    ('UNFREEZE', 'frozen', 'available', at.settled and d.status <> 'OPEN',
+                        d.debit_minor),
+                    ('CHARGEBACK', at.origin, 'gateway', at.lost, d.debit_minor),
+                    ('CHARGEBACK_FEE', at.origin, 'platform', at.lost, d.fee_minor),
+                    ('ROLLING_RESERVE_OFFSET', 'reserve', 'available', at.lost, d.offset_minor),
+                    ('CHARGEBACK_RECOVERY', 'gateway', 'available', d.status = 'RECOVERED',
+                        d.debit_minor),
+                    ('ROLLING_RESERVE_RECOVERY', 'available', 'reserve', d.status = 'RECOVERED',
+                        d.offset_minor)
+            ) as p (type, source, target, there, amount)
+            where p.there and p.amount > 0
+        ) x full join (
+            select * from entries
+            where source_type = 'dispute' and type <> 'ROLLING_RESERVE_RELEASE'
+        ) e on (e.merchant_id, e.source_id, e.currency, e.type, e.from_account, e.to_account)
+            = (x.merchant_id, x.id, x.currency, x.type, x.source, x.target)
+        where x.amount is distinct from e.amount_minor
         """,
+    ),
+    Query(
+        Violation,
+        """
+        select 'an order is DISPUTED by one open dispute, and a CHARGEBACK by one that was lost'
+                as rule, o.merchant_id, o.id as subject,
+            o.status || ', charged back ' || o.charged_back_minor || ': ' || d.open || ' open, '
+                || d.lost || ' lost, of ' || d.loss as detail
+        from orders o left join (
+            select merchant_id, order_id, count(*) filter (where status = 'OPEN') as open,
+                count(*) filter (where status = 'LOST') as lost,
+                coalesce(sum(debit_minor + fee_minor) filter (where status = 'LOST'), 0) as loss,
+                bool_or(status in ('OPEN', 'LOST') and disputed_from = 'PAID') as unsettled,
+                max(offset_minor - debit_minor - fee_minor) as over
+            from disputes group by merchant_id, order_id
+        ) d on d.merchant_id = o.merchant_id and d.order_id = o.id
+        where (o.status = 'DISPUTED')::int <> coalesce(d.open, 0)
+            or (o.status = 'CHARGEBACK')::int <> coalesce(d.lost, 0)
+            or o.charged_back_minor <> coalesce(d.loss, 0)
+            or (o.status in ('DISPUTED', 'CHARGEBACK') and d.unsettled <> (o.settled_at is null))
+            or d.over > 0
+        """,
+    ),
+    # The order's own entries and those of its refunds and disputes, together.
+    Query(
+        Violation,
+        f"""
+        select 'an order stands in pending until it is settled, and in reserve while that is held'
+                as rule, o.merchant_id, o.id as subject,
+            o.status || ', settled at ' || coalesce(o.settled_at::text, 'no time') || ', reserve '
+                || o.reserve_status || ': pending ' || coalesce(e.pending, 0) || ' of '
+                || case when {_STANDS} then {_UNSETTLED} else 0 end || ', reserve '
+                || coalesce(e.reserve, 0) || ' of ' || o.reserve_minor as detail
+        from orders o left join (
+            select e.merchant_id, coalesce(r.order_id, d.order_id, e.source_id) as order_id,
+                sum((e.to_account = 'pending')::int * e.amount_minor
+                    - (e.from_account = 'pending')::int * e.amount_minor) as pending,
+                sum((e.to_account = 'reserve')::int * e.amount_minor
+                    - (e.from_account = 'reserve')::int * e.amount_minor) as reserve,
+                count(*) filter (where e.type = 'ROLLING_RESERVE') as reserves
+            from entries e
+            left join refunds r on e.source_type = 'refund' and r.merchant_id = e.merchant_id
+                and r.id = e.source_id
+            left join disputes d on e.source_type = 'dispute' and d.merchant_id = e.merchant_id
+                and d.id = e.source_id
+            where e.source_type in ('order', 'refund', 'dispute')
+            group by 1, 2
+        ) e on e.merchant_id = o.merchant_id and e.order_id = o.id
+        where coalesce(e.pending, 0) <> case when {_STANDS} then {_UNSETTLED} else 0 end
+            or coalesce(e.reserve, 0)
+                <> case o.reserve_status when 'HELD' then o.reserve_minor else 0 end
+            or coalesce(e.reserves, 0) <> (o.reserve_status <> 'NONE')::int
+            or (o.reserve_status = 'NONE') <> (o.reserve_minor = 0)
+            or (o.reserve_status = 'NONE') <> (o.reserve_release_at is null)
+            or (o.settle_at is not null) <> ({_STANDS} and o.status <> 'DISPUTED')
+            or (o.paid_at is null) <> (o.due_at is null)
+        """,  # noqa: S608 - constants of ours
+    ),
+    Query(
+        Violation,
+        f"""
+        select 'each balance is what orders, refunds, disputes and the operator keep there' as rule,
+            merchant_id, currency as subject,
+            'pending ' || sum(pending) || ', frozen ' || sum(frozen) || ', reserve ' || sum(reserve)
+                || ' more than that' as detail
+        from (
+            select merchant_id, currency, pending, frozen, reserve from balances
+            union all
+            select o.merchant_id, o.settled_currency,
+                case when {_STANDS} then -({_UNSETTLED}) else 0 end, 0,
+                case o.reserve_status when 'HELD' then -o.reserve_minor else 0 end
+            from orders o where o.paid_at is not null
+            union all
+            select merchant_id, debit_currency, 0, -debit_minor, 0
+            from refunds where status = 'PROCESSING'
+            union all
+            select merchant_id, debit_currency, 0, -debit_minor, 0
+            from disputes where status = 'OPEN' and disputed_from = 'SETTLED'
+            union all
+            select merchant_id, currency, 0,
+                case kind when 'freeze' then -amount_minor else amount_minor end, 0
+            from operator_movements where status = 'DONE' and kind in ('freeze', 'unfreeze')
+            union all
+            select merchant_id, currency,
+                case e.from_account when 'pending' then amount_minor else -amount_minor end, 0, 0
+            from entries e
+            where source_type = 'operator' and 'pending' in (from_account, to_account)
+        ) as kept
+        group by merchant_id, currency
+        having (sum(pending), sum(frozen), sum(reserve)) <> (0, 0, 0)
+        """,  # noqa: S608 - constants of ours
     ),
     Query(
         Violation,
@@ -187,8 +300,10 @@ async def check_books(tx: Tx) -> tuple[int, list[Violation]]:
     To be run in one repeatable-read transaction, so that it sees the books of one moment.
     """
     entries, violations = await ledger.check(tx)
-    for rule in RULES:
+    for rule in (*RULES, *PAYOUT_RULES, *OPERATOR_RULES):
         violations += await rule.all(tx)
-    steps = [list(column) for column in zip(*((s.source, s.event, s.target) for s in STEPS), strict=True)]
+    steps = [
+        list(column) for column in zip(*((s.source, s.event, s.target) for s in STEPS), strict=True)
+    ]
     violations += await HISTORY.all(tx, *steps)
     return entries, violations

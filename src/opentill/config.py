@@ -6,6 +6,7 @@ The same table checks what is given, names what is wrong and feeds ``opentill se
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Final, cast
@@ -68,6 +69,13 @@ def _seconds(low: float, high: float) -> Callable[[str], float]:
         return float(text)
 
     return parse
+
+
+def _amount(text: str) -> Decimal:
+    if not re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,2})?", text):
+        message = "a decimal number of at most two fraction digits, such as 10000 or 2500.00"
+        raise ValueError(message)
+    return Decimal(text)
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -187,6 +195,13 @@ SETTINGS: Final = (
     Setting("MANUAL_INSTRUCTIONS", _text(1, 2000), "what payers by bank transfer are told"),
     Setting("WEBHOOK_ALLOW_HTTP", _yes, "deliver events to http addresses too"),
     Setting("WEBHOOK_ALLOW_PRIVATE", _yes, "deliver events to private addresses too"),
+    Setting(
+        "APPROVAL_ABOVE",
+        _amount,
+        "more than this by hand needs a second operator; in the merchant's currency",
+        default="never",
+    ),
+    Setting("RATES_MAX_AGE_DAYS", _whole(0, 3650), "older exchange rates do not count; 0: all do"),
     Setting("METRICS_TOKEN", _text(16, 256), "bearer token that opens /metrics", secret=True),
     Setting("METRICS_PORT", _PORT, "port of its own for /metrics, on loopback"),
     Setting("DB_POOL_SIZE", _whole(2, 1000), "database connections of each process"),

@@ -12,6 +12,7 @@ from opentill.core.db import Db, Value
 from opentill.core.errors import NotFound, Problem, Unauthorized
 from opentill.core.http import App
 from opentill.core.migrate import SchemaMismatch, check
+from opentill.orders import jobs as order_jobs
 
 _TIMEOUT_S: Final = 1.5
 _DUE_ATTEMPTS: Final = Value(
@@ -20,6 +21,8 @@ _DUE_ATTEMPTS: Final = Value(
 _DUE_REFUNDS: Final = Value(
     int, "select count(*) from (select from refunds where try_at <= $1 limit 10000) due"
 )
+_VIOLATIONS: Final = Value(int, "select sum(violations)::bigint from books_checks")
+_CHECKED: Final = Value(int, "select sum(greatest(entries, checked_to))::bigint from books_checks")
 
 
 @get("/healthz", media_type=MediaType.JSON, include_in_schema=False)
@@ -66,10 +69,13 @@ async def metrics_page(request: Request) -> Response[bytes]:
 
 
 async def gauges(app: App) -> dict[str, float]:
-    """Return the figures of the moment: what waits for the worker."""
+    """Return the figures of the moment: what waits for the worker, and what it found."""
     now = app.clock()
     async with app.db.connection() as tx:
         return {
             "opentill_attempts_due": await _DUE_ATTEMPTS.get(tx, now) or 0,
             "opentill_refunds_due": await _DUE_REFUNDS.get(tx, now) or 0,
+            "opentill_orders_stuck": await order_jobs.count_stuck(tx, now),
+            "opentill_ledger_violations": await _VIOLATIONS.get(tx) or 0,
+            "opentill_ledger_entries_checked": await _CHECKED.get(tx) or 0,
         }

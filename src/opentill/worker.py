@@ -12,12 +12,13 @@ from typing import Final
 import msgspec
 import structlog
 
-from opentill import gateways
+from opentill import gateways, watch
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.core import idempotency, limits, metrics
+from opentill.core.clock import Clock
 from opentill.core.db import Db
 from opentill.core.errors import Unavailable
-from opentill.core.http import App, now_ms
+from opentill.core.http import App
 from opentill.core.settings import Settings
 from opentill.orders import jobs as order_jobs
 from opentill.orders import settlement
@@ -56,6 +57,15 @@ async def _release_reserves(app: App) -> int:
     return await settlement.release_reserves(app.db, app.clock())
 
 
+async def _find_forgotten(app: App) -> int:
+    return await order_jobs.find_forgotten(app.db, app.clock())
+
+
+async def _check_books(app: App) -> int:
+    await watch.check_some(app.db)
+    return 0  # however much there is: it rests between its steps
+
+
 async def _prune(app: App) -> int:
     async with app.db.connection() as tx:
         windows = await limits.prune(tx, app.clock())
@@ -69,6 +79,8 @@ JOBS: Final = (
     Job("expire_sessions", 5.0, _expire_sessions),
     Job("settle", 5.0, _settle),
     Job("release_reserves", 5.0, _release_reserves),
+    Job("find_forgotten", 60.0, _find_forgotten),
+    Job("check_books", 5.0, _check_books),
     Job("prune", 60.0, _prune),
 )
 
@@ -77,8 +89,10 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Run as a process of its own until ``stop`` is set."""
     db = await Db.connect(settings.database_url or "", settings.db_pool_size)
     adapters = gateways.load(settings.gateways, settings)
+    clock = Clock(db, settings.gateways)
     try:
-        await work(App(settings=settings, db=db, gateways=adapters, clock=now_ms), stop)
+        async with clock.following():
+            await work(App(settings=settings, db=db, gateways=adapters, clock=clock.now), stop)
     finally:
         for adapter in adapters.values():
             await adapter.close()

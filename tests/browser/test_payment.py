@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from opentill import app, checkouts, ledger, merchants, orders
+from opentill import app, checkouts, ledger, merchants, orders, rates
 from opentill.checkouts.model import SessionBody
 from opentill.core.http import now_ms
 from opentill.pages.model import METHODS
@@ -197,7 +197,7 @@ async def _add_rates(till: app.Server) -> None:
 
     for currency, rate in (("JPY", "0.0067"), ("SGD", "0.75")):
         await till.state.app.db.run(
-            lambda tx, c=currency, r=rate: merchants.add_rate(tx, c, "USD", Decimal(r), now_ms())
+            lambda tx, c=currency, r=rate: rates.put(tx, c, "USD", Decimal(r), now_ms())
         )
 
 

@@ -10,13 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
-from opentill import checkouts, merchants, orders, refunds
+from opentill import checkouts, disputes, ledger, merchants, orders, refunds
 from opentill.checkouts import Session
 from opentill.checkouts.model import SessionBody
 from opentill.checks import check_books
 from opentill.core.db import Tx
 from opentill.core.money import Money
-from opentill.gateways.model import PaymentOutcome, RefundOutcome
+from opentill.disputes import Dispute
+from opentill.gateways.model import DisputeNews, PaymentOutcome, RefundOutcome
 from opentill.merchants import Merchant
 from opentill.orders import Attempt, Line, Order, queries, service
 from opentill.products import service as products
@@ -32,7 +33,8 @@ _numbers: Final = itertools.count(1)
 
 async def merchant(tx: Tx, **terms: Any) -> Merchant:
     """Make a merchant; ``platform_fee_rate`` and ``reserve_rate`` may be text."""
-    rates = {key: Decimal(terms[key]) for key in ("platform_fee_rate",) if key in terms}
+    names = ("platform_fee_rate", "reserve_rate")
+    rates = {key: Decimal(terms[key]) for key in names if key in terms}
     name = f"Shop {next(_numbers)}"
     return await merchants.create(tx, **{"name": name, "now": NOW, **terms, **rates})
 
@@ -87,6 +89,12 @@ async def in_status(tx: Tx, status: str, **what: Any) -> Order:
             await submitted(tx, order)
         case "PAID":
             await paid(tx, order)
+        case "SETTLED":
+            await settled(tx, await paid(tx, order))
+        case "DISPUTED":
+            await dispute_said(tx, await paid(tx, order), "OPENED")
+        case "CHARGEBACK":
+            await dispute_said(tx, await paid(tx, order), "LOST")
         case "FAILED":
             await said(tx, await submitted(tx, order), "REFUSED")
         case "REVOKED":
@@ -113,6 +121,48 @@ async def refund_said(tx: Tx, refund: Refund, status: str, now: int = NOW, **wha
     """Let the gateway say something of a refund."""
     outcome = RefundOutcome(status=status, **what)
     return await refunds.hear(tx, refund.merchant_id, refund.id, outcome, now)
+
+
+async def settled(tx: Tx, order: Order, now: int = NOW) -> Order:
+    """Settle an order, due or not."""
+    await orders.settle_one(tx, order.merchant_id, order.id, now, "test")
+    return await orders.find(tx, order.merchant_id, order.id)
+
+
+async def dispute_said(
+    tx: Tx,
+    order: Order,
+    status: str,
+    now: int = NOW,
+    *,
+    ref: str = "dispute-1",
+    minor: int | None = None,
+    attempt_id: str | None = None,
+) -> Dispute | None:
+    """Let the gateway say something of a dispute of all that is left, if nothing is said."""
+    fresh = await orders.find(tx, order.merchant_id, order.id)
+    left = fresh.amount_minor - fresh.refund_held_minor
+    for known in await tx.fetch(
+        "select amount_minor from disputes where merchant_id = $1 and gateway_ref = $2",
+        order.merchant_id,
+        ref,
+    ):
+        left = known["amount_minor"]
+    news = DisputeNews(
+        attempt_id=attempt_id or fresh.paid_attempt_id or "",
+        dispute_ref=ref,
+        status=status,
+        amount=Money(left if minor is None else minor, order.currency),
+        reason="fraudulent",
+    )
+    return await disputes.hear(tx, order.merchant_id, news, now)
+
+
+async def balances(tx: Tx, order: Order) -> tuple[int, int, int, int]:
+    """Return the merchant's pending, available, frozen and reserve in the settled currency."""
+    found = await ledger.balance(tx, order.merchant_id, order.settled_currency)
+    assert found is not None
+    return found.pending, found.available, found.frozen, found.reserve
 
 
 async def history(tx: Tx, order: Order) -> list[Line]:

@@ -21,12 +21,12 @@ from opentill import checkouts, orders
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid
 from opentill.orders import service
-from opentill.orders.model import EVENTS, STEPS
+from opentill.orders.model import EVENTS, STATUSES, STEPS
 
 LATER = NOW + 5_000
 PAID = [("PAYMENT", "gateway", "pending", 999), ("FEE", "pending", "platform", 40)]
 
-# Product decisions §4, as far as this part of the product goes. The session before and after.
+# Product decisions §4: until the money is there. The session before and after.
 TABLE = (
     # from        event               to          posts  session
     ("PENDING", "submitted", "CREATING", [], "OPEN"),
@@ -42,14 +42,27 @@ TABLE = (
     ("CLOSED", "confirmed", "PAID", PAID, "EXPIRED"),
     ("FAILED", "confirmed", "PAID", PAID, "EXPIRED"),
 )
-REACHED = ("CREATING", "PENDING", "PAID", "REFUNDED", "FAILED", "CLOSED", "REVOKED")
-BY_SERVICES = ("submitted", "accepted", "declined", "refused", "confirmed", "voided", "expired")
+# What happens to money that was received; tested in tests/refunds, test_settlement.py and
+# tests/disputes.
+AFTER = {
+    ("PAID", "settled"): {"SETTLED"},
+    ("PAID", "refunded_in_full"): {"REFUNDED"},
+    ("SETTLED", "refunded_in_full"): {"REFUNDED"},
+    ("PAID", "disputed"): {"DISPUTED"},
+    ("SETTLED", "disputed"): {"DISPUTED"},
+    ("DISPUTED", "dispute_won"): {"PAID", "SETTLED"},
+    ("DISPUTED", "dispute_lost"): {"CHARGEBACK"},
+    ("CHARGEBACK", "recovered"): {"SETTLED"},
+}
+REACHED = (
+    "CREATING", "PENDING", "PAID", "SETTLED", "REFUNDED", "DISPUTED", "CHARGEBACK", "FAILED",
+    "CLOSED", "REVOKED",
+)  # fmt: skip
 REFUSED = [
     (status, event)
     for status in REACHED
     for event in EVENTS
-    if (status, event) not in {(row[0], row[1]) for row in TABLE}
-    and (status, event) != ("PAID", "refunded_in_full")
+    if (status, event) not in {(row[0], row[1]) for row in TABLE} | set(AFTER)
 ]
 
 
@@ -91,12 +104,13 @@ async def test_a_step_of_the_table(tx: Tx, source, event, target, posts, ends) -
 
 
 def test_the_table_in_code_is_this_one() -> None:
-    table = {(source, event): target for source, event, target, _, _ in TABLE}
-    table |= {(paid, "refunded_in_full"): "REFUNDED" for paid in ("PAID", "SETTLED")}
-    in_code = {(s.source, s.event): s.target for s in STEPS if s.source in {*REACHED, "SETTLED"}}
-    ours = {key: in_code[key] for key in in_code if key[1] in EVENTS and key in table}
-    assert ours == table
-    assert len({(s.source, s.event) for s in STEPS}) == len(STEPS)
+    table = {(source, event): {target} for source, event, target, _, _ in TABLE} | AFTER
+    in_code: dict[tuple[str, str], set[str]] = {}
+    for step in STEPS:
+        in_code.setdefault((step.source, step.event), set()).add(step.target)
+    assert in_code == table
+    assert len(STEPS) == sum(map(len, table.values()))
+    assert set(STATUSES) == set(REACHED)
 
 
 @pytest.mark.parametrize(("status", "event"), REFUSED)
@@ -148,7 +162,9 @@ async def test_the_operator_confirms_what_a_gateway_could(tx: Tx, status) -> Non
     assert (await history(tx, order))[-1].cause == "confirmed by ann: bank"
 
 
-@pytest.mark.parametrize("status", ["PAID", "REFUNDED", "REVOKED"])
+@pytest.mark.parametrize(
+    "status", ["PAID", "SETTLED", "DISPUTED", "CHARGEBACK", "REFUNDED", "REVOKED"]
+)
 async def test_the_operator_confirms_nothing_twice(tx: Tx, status) -> None:
     order = await in_status(tx, status)
     before = await dump(tx)
@@ -177,7 +193,7 @@ async def test_a_session_expires_only_while_nothing_is_on_its_way(tx: Tx, status
     order = await in_status(tx, status)
     before = await dump(tx)
     key = (order.merchant_id, order.checkout_id)
-    if status in {"CREATING", "PAID", "REFUNDED"}:
+    if status in {"CREATING", "PAID", "SETTLED", "DISPUTED", "CHARGEBACK", "REFUNDED"}:
         with pytest.raises(Invalid) as refused:
             async with tx.transaction():
                 await checkouts.expire(tx, *key, "time is over", LATER)

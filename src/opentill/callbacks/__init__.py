@@ -7,7 +7,8 @@ from litestar import Request, post
 from litestar.params import FromPath
 from litestar.response import Response
 
-from opentill import orders, refunds
+from opentill import disputes, orders, refunds
+from opentill.core.clock import now_ms
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound, PayloadTooLarge
 from opentill.core.http import MAX_BODY, App
@@ -27,13 +28,12 @@ async def callback(request: Request, name: FromPath[str]) -> Response[bytes]:
     if gateway is None:
         raise NotFound
     body = await read_body(request)
-    now = app.clock()
-    try:
-        news = gateway.read_callback(dict(request.headers.items()), body, now)
+    try:  # the age of a signature is a matter between machines: real time
+        news = gateway.read_callback(dict(request.headers.items()), body, now_ms())
     except BadCallback as error:
         raise Invalid("signature", f"signature must be genuine and fresh: {error}") from None
     for piece in news:
-        await take_in(app, piece, now)
+        await take_in(app, piece, app.clock())
     return Response(b'{"code":0,"message":"success"}', media_type="application/json")
 
 
@@ -50,7 +50,7 @@ async def read_body(request: Request) -> bytes:
 
 
 async def take_in(app: App, news: News, now: int) -> None:
-    """Apply one piece of news to the order or refund that it is about."""
+    """Apply one piece of news to the order, refund or dispute that it is about."""
 
     async def step(tx: Tx) -> None:
         merchant_id = await orders.merchant_of(tx, news.attempt_id)
@@ -63,9 +63,6 @@ async def take_in(app: App, news: News, now: int) -> None:
             case RefundNews():
                 await refunds.hear(tx, merchant_id, news.refund_id, news.outcome, now)
             case DisputeNews():
-                attempt = await orders.find_attempt(tx, merchant_id, news.attempt_id)
-                order = await orders.lock(tx, merchant_id, attempt.order_id)
-                cause = f"{news.dispute_ref}: {news.reason}".strip(": ")
-                await orders.note(tx, order, f"dispute_{news.status.lower()}", cause, now)
+                await disputes.hear(tx, merchant_id, news, now)
 
     await app.db.run(step)

@@ -11,8 +11,15 @@ from opentill.core.http import Call, Nothing, Operation
 
 async def create(call: Call[Nothing, SessionBody], tx: Tx) -> SessionCreated:
     """Open a session."""
-    session = await service.open_session(tx, call.merchant_id, call.body, call.now)
-    return SessionCreated.of(session, call.app.settings.public_url)
+    settings = call.app.settings
+    session = await service.open_session(
+        tx,
+        call.merchant_id,
+        call.body,
+        call.now,
+        rates_max_age_days=settings.rates_max_age_days,
+    )
+    return SessionCreated.of(session, settings.public_url)
 
 
 async def read(call: Call[Nothing, Nothing]) -> SessionOut:

@@ -2,17 +2,14 @@
 
 from opentill.checkouts.model import Offer, Session
 from opentill.core.db import Command, Query, Value
+from opentill.rates import LOOKUP_SQL
 
-# The rate that holds now, read in the direction that is there. $3 is the time.
-_RATE = """
-    select case when product.currency = {quote} then 1 else (
-        select case r.base when product.currency then r.rate else round(1 / r.rate, 12) end
-        from rates r
-        where (r.base, r.quote) in ((product.currency, {quote}), ({quote}, product.currency))
-            and r.valid_from <= $3
-        order by r.valid_from desc, r.base = product.currency desc limit 1
-    ) end
-"""
+
+def _rate_to(quote: str) -> str:
+    return LOOKUP_SQL.format(base="product.currency", quote=quote, at="$3", oldest="$4")
+
+
+# $3 now, $4 the earliest valid_from of a rate that counts.
 OFFER = Query(
     Offer,
     f"""
@@ -20,8 +17,8 @@ OFFER = Query(
         product.status, m.name as merchant_name, m.settlement_currency, m.platform_fee_rate,
         m.refund_fee_policy, m.reserve_rate, m.terms_version, m.fees, m.settlement_delay_days,
         m.settlement_calendar, m.reserve_days, m.dispute_fee_minor,
-        ({_RATE.format(quote="m.settlement_currency")})::numeric as exchange_rate,
-        ({_RATE.format(quote="'USD'")})::numeric as usd_exchange_rate
+        {_rate_to("m.settlement_currency")} as exchange_rate,
+        {_rate_to("'USD'")} as usd_exchange_rate
     from products product join merchants m on m.id = product.merchant_id
     where product.merchant_id = $1 and product.id = $2
     """,  # noqa: S608 - the quotes are constants of ours

@@ -6,7 +6,7 @@ from typing import cast, get_args
 
 import msgspec
 
-from opentill import orders
+from opentill import orders, rates
 from opentill.checkouts import queries
 from opentill.checkouts.model import (
     LIFETIME_MS,
@@ -16,12 +16,13 @@ from opentill.checkouts.model import (
     Session,
     SessionBody,
 )
-from opentill.core import inputs, money
+from opentill.core import inputs
 from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id, new_id, new_session_id
 from opentill.gateways.model import Gateway, Method
 from opentill.orders import Attempt, Order, Payer
+from opentill.orders.fees import Priced, price
 from opentill.orders.model import UNDECIDED, Source
 
 
@@ -36,9 +37,7 @@ class PageView(msgspec.Struct, frozen=True, kw_only=True):
 class _Terms(msgspec.Struct, frozen=True):
     """The money of an order, worked out once and frozen: minor units and rates."""
 
-    fee_minor: int
-    gross_settled_minor: int
-    net_settled_minor: int
+    priced: Priced
     exchange_rate: Decimal
     usd_exchange_rate: Decimal
 
@@ -53,25 +52,38 @@ def _terms(offer: Offer) -> _Terms:
             f"there is none from {currency} to {wanted}"
         )
         raise Invalid("productId", reason)
-    fee = money.times(offer.price_minor, offer.platform_fee_rate, currency, currency)
-    gross = money.times(offer.price_minor, rate, currency, settled)
-    net = money.times(offer.price_minor - fee, rate, currency, settled)
-    if gross <= 0:
+    priced = price(
+        offer.price_minor,
+        currency,
+        settled_currency=settled,
+        exchange_rate=rate,
+        fee_rate=offer.platform_fee_rate,
+    )
+    if priced.gross_settled_minor <= 0:
         reason = f"productId must be a product worth at least one minor unit of {settled}"
         raise Invalid("productId", reason)
-    return _Terms(fee, gross, net, rate, usd_rate)
+    return _Terms(priced, rate, usd_rate)
 
 
-async def open_session(
-    tx: Tx, merchant_id: str, body: SessionBody, now: int, source: Source = "API"
+async def open_session(  # noqa: PLR0913 - a session and its surroundings
+    tx: Tx,
+    merchant_id: str,
+    body: SessionBody,
+    now: int,
+    source: Source = "API",
+    *,
+    rates_max_age_days: int = 0,
 ) -> Session:
     """Open a session and place its order, PENDING. Raises Invalid.
 
-    Price, product and terms are frozen on the order as they are now.
+    Price, product, terms and exchange rates are frozen on the order as they are now; the fee is
+    that of the default rate as long as nobody knows the payment method. Rates that are older than
+    ``rates_max_age_days`` do not count (0: all do).
     """
     offer = None
     if is_id(body.product_id):
-        offer = await queries.OFFER.first(tx, merchant_id, body.product_id, now)
+        oldest = rates.oldest_valid_from(now, rates_max_age_days)
+        offer = await queries.OFFER.first(tx, merchant_id, body.product_id, now, oldest)
     if offer is None or offer.status != "ACTIVE":
         reason = (
             "productId is required: the id of one of your active products"
@@ -109,12 +121,12 @@ async def open_session(
         offer.image,
         source,
         offer.platform_fee_rate,
-        terms.fee_minor,
+        terms.priced.fee_minor,
         offer.settlement_currency,
         terms.exchange_rate,
         terms.usd_exchange_rate,
-        terms.gross_settled_minor,
-        terms.net_settled_minor,
+        terms.priced.gross_settled_minor,
+        terms.priced.net_settled_minor,
         offer.refund_fee_policy,
         offer.reserve_rate,
         inputs.metadata(body.metadata),

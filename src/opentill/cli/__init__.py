@@ -18,10 +18,19 @@ FILES: Final = (
     "migrate",
     "merchants",
     "keys",
+    "rates",
     "orders",
+    "disputes",
+    "settle",
+    "payouts",
+    "balance",
+    "audit",
     "ledger",
     "webhooks",
     "export",
+    "statement",
+    "reconcile",
+    "clock",
 )
 
 

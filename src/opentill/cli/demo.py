@@ -84,13 +84,13 @@ async def _make_merchant(settings: Settings) -> Demo:
     from opentill import merchants
     from opentill.core.datadir import write_private
     from opentill.core.db import Db
-    from opentill.core.http import now_ms
 
     db = await Db.connect(settings.database_url or "", 1)
     try:
         async with db.transaction() as tx:
-            merchant = await merchants.create(tx, name="Demo Shop", now=now_ms())
-            new = await merchants.create_key(tx, merchant.id, settings.environment, now=now_ms())
+            now = await session.now(tx)
+            merchant = await merchants.create(tx, name="Demo Shop", now=now)
+            new = await merchants.create_key(tx, merchant.id, settings.environment, now=now)
     finally:
         await db.close()
     made = Demo(merchant.id, "", new.key)

@@ -93,32 +93,66 @@ def _database(settings: Settings) -> Iterator[Finding]:
     where = "embedded" if settings.database_url is None else "OPENTILL_DATABASE_URL"
     try:
         with session.running_database(settings) as ready:
-            version, clock_s = session.run(_ask(ready.database_url or ""))
+            found = session.run(_ask(ready))
     except OperatorError as error:
         yield Finding("database", "fail", str(error))
         return
-    major = version // 10_000
+    major = found.version // 10_000
     if major < OLDEST_POSTGRES:
         text = f"PostgreSQL {major} is too old; use {OLDEST_POSTGRES} or newer"
         yield Finding("database", "fail", text)
     else:
         yield Finding("database", "ok", f"PostgreSQL {major}, {where}, schema as it should be")
-    ahead = time.time() - clock_s
+    ahead = time.time() - found.clock_s
     if abs(ahead) > CLOCK_TOLERANCE_S:
         text = f"differs from the database's by {ahead:.1f} s; synchronise both with NTP"
         yield Finding("clock", "warn", text)
     else:
         yield Finding("clock", "ok", "agrees with the database's")
+    yield _business_time(settings, found.ahead_ms)
+    if found.stuck:
+        text = f"{found.stuck} wait for a bank's answer longer than 15 minutes; see the log, and"
+        yield Finding("orders", "warn", f"{text} `opentill orders history ORDER`")
+    else:
+        yield Finding("orders", "ok", "none waits for a bank's answer too long")
 
 
-async def _ask(url: str) -> tuple[int, float]:
+def _business_time(settings: Settings, ahead_ms: int) -> Finding:
+    from opentill.core.clock import movable
+
+    if not ahead_ms:
+        return Finding("time", "ok", "business time is real time")
+    hours = f"{ahead_ms / 3_600_000:.1f} hours ahead"
+    if movable(settings.gateways):
+        text = f"business time is {hours}, for trying things out; `opentill clock reset` ends that"
+        return Finding("time", "warn", text)
+    text = f"business time was {hours} and is ignored with real gateways; this database was used"
+    return Finding("time", "warn", f"{text} for trying things out, take a new one")
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """What the database says."""
+
+    version: int
+    clock_s: float
+    ahead_ms: int
+    stuck: int
+
+
+async def _ask(settings: Settings) -> _Asked:
     import asyncpg
 
-    connection = await asyncpg.connect(url, timeout=10)
+    from opentill.core import clock
+    from opentill.orders import jobs
+
+    connection = await asyncpg.connect(settings.database_url or "", timeout=10)
     try:
         version = await connection.fetchval("select current_setting('server_version_num')::int")
-        clock = await connection.fetchval("select extract(epoch from clock_timestamp())::float8")
-        return int(version), float(clock)
+        seconds = await connection.fetchval("select extract(epoch from clock_timestamp())::float8")
+        ahead_ms = await clock.AHEAD.get(connection) or 0
+        now = await clock.business_now(connection, settings.gateways)
+        stuck = await jobs.count_stuck(connection, now)
+        return _Asked(int(version), float(seconds), ahead_ms, stuck)
     finally:
         await connection.close()
 

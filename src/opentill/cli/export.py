@@ -1,6 +1,5 @@
 """``opentill export``: a merchant's orders as CSV."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -38,20 +37,10 @@ def export(
         async with session.database() as db:
             async with db.connection() as tx:
                 merchant = await merchants.find(tx, merchant_id)
-            chunks = orders.export_csv(
-                db, merchant.id, start or 0, 2**62 if end is None else end
-            )
-            try:
-                target = sys.stdout.buffer if to_file is None else to_file.open("wb")
-            except OSError as error:
-                reason = f"output must be a file that can be written: {error.strerror}"
-                raise Invalid("output", reason) from None
-            try:
+            chunks = orders.export_csv(db, merchant.id, start or 0, 2**62 if end is None else end)
+            with inputs.target(to_file) as target:
                 async for chunk in chunks:
                     target.write(chunk)
                 target.flush()
-            finally:
-                if to_file is not None:
-                    target.close()
 
     session.run(work())

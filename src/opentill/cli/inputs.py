@@ -1,16 +1,40 @@
 """What commands take: amounts, rates and dates as text, and who is at the keyboard."""
 
 import getpass
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final
 
 import typer
 
+_LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 Reason = Annotated[str, typer.Option("--reason", help="Why; goes to the audit log.")]
-By = Annotated[
-    str, typer.Option("--by", help="Who does it; without it, the system's user name.")
+Reference = Annotated[
+    str | None,
+    typer.Option("--reference", help="Yours; given again, the same is not done twice."),
 ]
+By = Annotated[str, typer.Option("--by", help="Who does it; without it, the system's user name.")]
+
+
+@contextmanager
+def target(path: Path | None) -> Iterator[BinaryIO]:
+    """Open a file to write, or standard output where there is none. Raises Invalid."""
+    from opentill.core.errors import Invalid
+
+    if path is None:
+        yield sys.stdout.buffer
+        return
+    try:
+        file = path.open("wb")
+    except OSError as error:
+        reason = f"output must be a file that can be written: {error.strerror}"
+        raise Invalid("output", reason) from None
+    with file:
+        yield file
 
 
 def who(by: str) -> str:
@@ -50,7 +74,7 @@ def moment(field: str, text: str | None, *, end: bool = False) -> int | None:
     if text is None:
         return None
     if text.isascii() and text.isdigit() and len(text) >= 9:  # noqa: PLR2004 - no year has nine
-        return int(text)
+        return min(int(text), _LAST_MS)
     try:
         day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
@@ -58,3 +82,8 @@ def moment(field: str, text: str | None, *, end: bool = False) -> int | None:
         raise Invalid(field, reason) from None
     start = int(day.timestamp()) * 1000
     return start + 86_400_000 - 1 if end else start
+
+
+def day(millis: int) -> str:
+    """Write Unix ms as the day (UTC) they are in, for people."""
+    return datetime.fromtimestamp(millis / 1000, UTC).strftime("%Y-%m-%d")

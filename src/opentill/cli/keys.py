@@ -17,7 +17,9 @@ _Which = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(help="API keys. A key is shown once, when it is made.", no_args_is_help=True)
+    group = typer.Typer(
+        help="API keys. A key is shown once, when it is made.", no_args_is_help=True
+    )
     group.command("create")(create)
     group.command("list")(list_)
     group.command("regenerate")(regenerate)
@@ -49,16 +51,14 @@ def create(
 ) -> None:
     """Make a key for the deployment's environment."""
     from opentill import merchants
-    from opentill.core.http import now_ms
 
     async def work() -> None:
         found = session.settings()
         until = inputs.moment("expires", expires, end=True)
         async with session.database(found) as db:
+            now = await session.now(db)
             made = await db.run(
-                lambda tx: merchants.create_key(
-                    tx, merchant_id, found.environment, now_ms(), until
-                ),
+                lambda tx: merchants.create_key(tx, merchant_id, found.environment, now, until),
             )
         output.show(made, as_json=as_json)
 
@@ -80,10 +80,9 @@ def list_(merchant_id: str, *, as_json: Json = False) -> None:
 def regenerate(key: _Which, *, as_json: Json = False) -> None:
     """Replace a key at once: the old one gets 401 from now on."""
     from opentill import merchants
-    from opentill.core.http import now_ms
 
     async def step(tx: "Tx") -> object:
-        return await merchants.regenerate_key(tx, await _key_id(tx, key), now_ms())
+        return await merchants.regenerate_key(tx, await _key_id(tx, key), await session.now(tx))
 
     async def work() -> None:
         async with session.database() as db:
@@ -95,10 +94,9 @@ def regenerate(key: _Which, *, as_json: Json = False) -> None:
 def revoke(key: _Which, *, as_json: Json = False) -> None:
     """Revoke a key: it gets 401 from now on."""
     from opentill import merchants
-    from opentill.core.http import now_ms
 
     async def step(tx: "Tx") -> object:
-        return await merchants.revoke_key(tx, await _key_id(tx, key), now_ms())
+        return await merchants.revoke_key(tx, await _key_id(tx, key), await session.now(tx))
 
     async def work() -> None:
         async with session.database() as db:

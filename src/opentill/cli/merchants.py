@@ -1,69 +1,108 @@
-"""``opentill merchants create|list|show|set`` and ``opentill rates set``."""
+"""``opentill merchants create|list|show|set|terms``."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from opentill.cli import inputs, output, session
 from opentill.cli.output import Json
 
+if TYPE_CHECKING:
+    from opentill.merchants import Merchant, TermsVersion
+
 _Text = Annotated[str | None, typer.Option()]
 _Days = Annotated[int | None, typer.Option()]
-_FeeRate = Annotated[str | None, typer.Option(help="Decimal fraction of each payment: 0.04.")]
+_FeeRate = Annotated[
+    str | None, typer.Option(help="Decimal fraction of each payment, 0.04, where no --fee fits.")
+]
+_Fee = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="METHOD[:CURRENCY]=RATE[+FIXED]: CREDIT_CARD:USD=0.029+0.30. Repeat it; "
+        "CREDIT_CARD:USD= takes one away. A fixed part is in CURRENCY; without one it is in the "
+        "settlement currency, and only payments in that have it."
+    ),
+]
 _Policy = Annotated[
     str | None, typer.Option(help="Platform fee at a refund: KEPT, or RETURNED in proportion.")
 ]
 _Overdraft = Annotated[
     str | None, typer.Option(help="How far refunds may take the balance below zero: 100.00.")
 ]
+_DelayDays = Annotated[
+    int | None, typer.Option(help="Days from the payment until its money is available: 7.")
+]
+_Calendar = Annotated[
+    str | None, typer.Option(help="Which days count for that: EVERY_DAY or WEEKDAYS.")
+]
+_ReserveRate = Annotated[
+    str | None, typer.Option(help="Decimal fraction of each settlement held in reserve: 0.1.")
+]
+_ReserveDays = Annotated[int | None, typer.Option(help="How long it is held: 180.")]
+_DisputeFee = Annotated[str | None, typer.Option(help="Fee of a dispute that is lost: 15.00.")]
+_PayoutMinimum = Annotated[str | None, typer.Option(help="The least that is paid out: 0.00.")]
 _Allow = Annotated[
     list[str] | None,
     typer.Option(help="Address or network that may use the API; repeat it. '' allows all."),
 ]
+_Why = Annotated[str, typer.Option("--reason", help="Why; compulsory, for the audit log.")]
+_WhyMade = Annotated[str, typer.Option("--reason", help="Why; kept with the terms.")]
 _COLUMNS = ("id", "name", "settlement_currency", "platform_fee_rate", "created_at")
+_WORDS = {
+    "refund_fee_policy": ("KEPT", "RETURNED"),
+    "settlement_calendar": ("EVERY_DAY", "WEEKDAYS"),
+}
 
 
 def register(app: typer.Typer) -> None:
-    """Add the groups."""
+    """Add the group."""
     group = typer.Typer(help="Merchants and their terms.", no_args_is_help=True)
     group.command("create")(create)
     group.command("list")(list_)
     group.command("show")(show)
     group.command("set")(set_)
+    group.command("terms")(terms_)
     app.add_typer(group, name="merchants")
-    rates = typer.Typer(help="Exchange rates.", no_args_is_help=True)
-    rates.command("set")(set_rate)
-    app.add_typer(rates, name="rates")
 
 
-def _terms(  # noqa: PLR0913 - a merchant's terms
-    currency: str,
-    *,
-    fee_rate: str | None,
-    refund_fee_policy: str | None,
-    overdraft: str | None,
-    settlement_delay_days: int | None,
-    reserve_rate: str | None,
-    reserve_days: int | None,
-    allow: list[str] | None,
-) -> dict[str, Any]:
+def _terms(currency: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Turn the options that were given into terms. Raises Invalid."""
     from opentill.core.errors import Invalid
     from opentill.core.money import EXPONENTS
 
     if currency not in EXPONENTS:
         raise Invalid("currency", "currency must be an active ISO 4217 code such as USD")
-    if refund_fee_policy not in (None, "KEPT", "RETURNED"):
-        raise Invalid("refund-fee-policy", "refund-fee-policy must be KEPT or RETURNED")
-    given = {
-        "platform_fee_rate": inputs.rate("fee-rate", fee_rate),
-        "refund_fee_policy": refund_fee_policy,
-        "overdraft_minor": inputs.amount("overdraft", overdraft, currency),
-        "settlement_delay_days": settlement_delay_days,
-        "reserve_rate": inputs.rate("reserve-rate", reserve_rate),
-        "reserve_days": reserve_days,
+    for name, words in _WORDS.items():
+        if given[name] is not None and given[name] not in words:
+            option = name.replace("_", "-")
+            raise Invalid(option, f"{option} must be {' or '.join(words)}")
+    allow = given["allow"]
+    terms = {
+        "platform_fee_rate": inputs.rate("fee-rate", given["fee_rate"]),
+        "fee_changes": tuple(given["fee"] or ()) or None,
+        "refund_fee_policy": given["refund_fee_policy"],
+        "overdraft_minor": inputs.amount("overdraft", given["overdraft"], currency),
+        "settlement_delay_days": given["settlement_delay_days"],
+        "settlement_calendar": given["settlement_calendar"],
+        "reserve_rate": inputs.rate("reserve-rate", given["reserve_rate"]),
+        "reserve_days": given["reserve_days"],
+        "dispute_fee_minor": inputs.amount("dispute-fee", given["dispute_fee"], currency),
+        "payout_minimum_minor": inputs.amount("payout-minimum", given["payout_minimum"], currency),
         "ip_allowlist": None if allow is None else [network for network in allow if network],
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in terms.items() if value is not None}
+
+
+def _shown(merchant: "Merchant", *, as_json: bool) -> dict[str, Any]:
+    """Show a merchant with its fees as rows, or as text for people."""
+    from opentill import merchants
+
+    found = output.plain(merchant)
+    first = ("id", "name", "settlement_currency", "terms_version")
+    rows = merchants.read_fees(merchant.fees)
+    shown = {name: found.pop(name) for name in first} | found
+    shown["fees"] = [output.plain(row) for row in rows] if as_json else " ".join(map(str, rows))
+    return shown
 
 
 def create(  # noqa: PLR0913 - a merchant's terms
@@ -71,37 +110,48 @@ def create(  # noqa: PLR0913 - a merchant's terms
     *,
     currency: Annotated[str, typer.Option(help="Settlement currency.")] = "USD",
     fee_rate: _FeeRate = None,
+    fee: _Fee = None,
     refund_fee_policy: _Policy = None,
     overdraft: _Overdraft = None,
-    settlement_delay_days: _Days = None,
-    reserve_rate: _Text = None,
-    reserve_days: _Days = None,
+    settlement_delay_days: _DelayDays = None,
+    settlement_calendar: _Calendar = None,
+    reserve_rate: _ReserveRate = None,
+    reserve_days: _ReserveDays = None,
+    dispute_fee: _DisputeFee = None,
+    payout_minimum: _PayoutMinimum = None,
     allow: _Allow = None,
+    reason: _WhyMade = "",
+    by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
     """Make a merchant."""
     from opentill import merchants
-    from opentill.core.http import now_ms
 
-    terms = _terms(
-        currency,
-        fee_rate=fee_rate,
-        refund_fee_policy=refund_fee_policy,
-        overdraft=overdraft,
-        settlement_delay_days=settlement_delay_days,
-        reserve_rate=reserve_rate,
-        reserve_days=reserve_days,
-        allow=allow,
-    )
+    given = {
+        "fee_rate": fee_rate,
+        "fee": fee,
+        "refund_fee_policy": refund_fee_policy,
+        "overdraft": overdraft,
+        "settlement_delay_days": settlement_delay_days,
+        "settlement_calendar": settlement_calendar,
+        "reserve_rate": reserve_rate,
+        "reserve_days": reserve_days,
+        "dispute_fee": dispute_fee,
+        "payout_minimum": payout_minimum,
+        "allow": allow,
+    }
+    terms = _terms(currency, given)
 
     async def work() -> None:
         async with session.database() as db:
+            now = await session.now(db)
             made = await db.run(
                 lambda tx: merchants.create(
-                    tx, name=name, now=now_ms(), settlement_currency=currency, **terms
+                    tx, name=name, now=now, settlement_currency=currency,
+                    who=inputs.who(by), reason=reason.strip() or "merchant created", **terms,
                 ),
-            )
-        output.show(made, as_json=as_json)
+            )  # fmt: skip
+        output.show(_shown(made, as_json=as_json), as_json=as_json)
 
     session.run(work())
 
@@ -112,7 +162,9 @@ def list_(*, as_json: Json = False) -> None:
 
     async def work() -> None:
         async with session.database() as db, db.connection() as tx:
-            output.show(await merchants.all_merchants(tx), as_json=as_json, columns=_COLUMNS)
+            found = await merchants.all_merchants(tx)
+        rows = [_shown(merchant, as_json=as_json) for merchant in found]
+        output.show(rows, as_json=as_json, columns=_COLUMNS)
 
     session.run(work())
 
@@ -123,7 +175,8 @@ def show(merchant_id: str, *, as_json: Json = False) -> None:
 
     async def work() -> None:
         async with session.database() as db, db.connection() as tx:
-            output.show(await merchants.find(tx, merchant_id), as_json=as_json)
+            found = await merchants.find(tx, merchant_id)
+        output.show(_shown(found, as_json=as_json), as_json=as_json)
 
     session.run(work())
 
@@ -133,13 +186,17 @@ def set_(  # noqa: PLR0913 - a merchant's terms
     *,
     name: _Text = None,
     fee_rate: _FeeRate = None,
+    fee: _Fee = None,
     refund_fee_policy: _Policy = None,
     overdraft: _Overdraft = None,
-    settlement_delay_days: _Days = None,
-    reserve_rate: _Text = None,
-    reserve_days: _Days = None,
+    settlement_delay_days: _DelayDays = None,
+    settlement_calendar: _Calendar = None,
+    reserve_rate: _ReserveRate = None,
+    reserve_days: _ReserveDays = None,
+    dispute_fee: _DisputeFee = None,
+    payout_minimum: _PayoutMinimum = None,
     allow: _Allow = None,
-    reason: inputs.Reason = "",
+    reason: _Why = "",
     by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
@@ -147,50 +204,83 @@ def set_(  # noqa: PLR0913 - a merchant's terms
     from opentill import merchants
     from opentill.core.db import Tx
     from opentill.core.errors import Invalid
-    from opentill.core.http import now_ms
 
-    async def step(tx: Tx) -> object:
+    given = {
+        "fee_rate": fee_rate,
+        "fee": fee,
+        "refund_fee_policy": refund_fee_policy,
+        "overdraft": overdraft,
+        "settlement_delay_days": settlement_delay_days,
+        "settlement_calendar": settlement_calendar,
+        "reserve_rate": reserve_rate,
+        "reserve_days": reserve_days,
+        "dispute_fee": dispute_fee,
+        "payout_minimum": payout_minimum,
+        "allow": allow,
+    }
+
+    async def step(tx: Tx) -> "Merchant":
         old = await merchants.find(tx, merchant_id)
-        terms = _terms(
-            old.settlement_currency,
-            fee_rate=fee_rate,
-            refund_fee_policy=refund_fee_policy,
-            overdraft=overdraft,
-            settlement_delay_days=settlement_delay_days,
-            reserve_rate=reserve_rate,
-            reserve_days=reserve_days,
-            allow=allow,
-        )
+        terms = _terms(old.settlement_currency, given)
         if name is not None:
             terms["name"] = name.strip()
         if not terms:
             raise Invalid("terms", "at least one term must be given, such as --fee-rate 0.03")
-        new = await merchants.change(tx, merchant_id, now_ms(), **terms)
-        changed = ", ".join(f"{term}={value}" for term, value in terms.items())
+        now, who = await session.now(tx), inputs.who(by)
+        new = await merchants.change(tx, merchant_id, now, who=who, reason=reason, **terms)
+        given_terms = ", ".join(f"{term}={_text(value)}" for term, value in terms.items())
         await merchants.record_audit(
-            tx, who=inputs.who(by), action="merchants set", merchant_id=merchant_id,
-            subject=changed, reason=reason or "terms changed", now=now_ms(),
+            tx, who=who, action="merchants set", merchant_id=merchant_id,
+            subject=f"version {new.terms_version}: {given_terms}", reason=reason, now=now,
         )  # fmt: skip
         return new
 
     async def work() -> None:
         async with session.database() as db:
-            output.show(await db.run(step), as_json=as_json)
+            changed = await db.run(step)
+        output.show(_shown(changed, as_json=as_json), as_json=as_json)
 
     session.run(work())
 
 
-def set_rate(base: str, quote: str, rate: str, *, as_json: Json = False) -> None:
-    """Say what one BASE is worth in QUOTE from now on: opentill rates set EUR USD 1.08."""
+def terms_(merchant_id: str, *, as_json: Json = False) -> None:
+    """Show every version of a merchant's terms: when, who, why, and what changed."""
     from opentill import merchants
-    from opentill.core.http import now_ms
 
     async def work() -> None:
-        value = inputs.rate("rate", rate)
-        if value is None:
-            raise AssertionError
-        async with session.database() as db:
-            await db.run(lambda tx: merchants.add_rate(tx, base, quote, value, now_ms()))
-        output.show({"base": base, "quote": quote, "rate": str(value)}, as_json=as_json)
+        async with session.database() as db, db.connection() as tx:
+            versions = await merchants.history(tx, merchant_id)
+        rows: list[dict[str, Any]] = []
+        before: TermsVersion | None = None
+        for version in versions:
+            rows.append(_version(version, before, as_json=as_json))
+            before = version
+        columns = ("version", "day", "who", "reason", "changes")
+        output.show(rows, as_json=as_json, columns=columns)
 
     session.run(work())
+
+
+def _version(
+    version: "TermsVersion", before: "TermsVersion | None", *, as_json: bool
+) -> dict[str, Any]:
+    from opentill import merchants
+
+    shown = output.plain(version)
+    if as_json:
+        shown["fees"] = [output.plain(row) for row in merchants.read_fees(version.fees)]
+        return shown
+    differences = merchants.differences(before, version) if before else {}
+    changes = [f"{name} {_text(a)} → {_text(b)}" for name, (a, b) in differences.items()]
+    return {**shown, "day": inputs.day(version.created_at), "changes": "; ".join(changes)}
+
+
+def _text(value: object) -> str:
+    """Write a term the way it is given."""
+    from opentill import merchants
+
+    if isinstance(value, str) and value.startswith("["):  # a fee schedule
+        return " ".join(map(str, merchants.read_fees(value))) or "none"
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(str, value)) or "none"  # pyright: ignore[reportUnknownArgumentType]
+    return str(value)

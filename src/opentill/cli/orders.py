@@ -86,17 +86,17 @@ def _by_hand(  # noqa: PLR0913 - who does what to which order and why
     as_json: bool,
 ) -> None:
     from opentill import merchants, orders
-    from opentill.core.http import now_ms
 
     who = inputs.who(by)
 
     async def step(tx: "Tx") -> "Order":
         order = await orders.find_anywhere(tx, order_id)
+        now = await session.now(tx)
         await merchants.record_audit(
             tx, who=who, action=action, merchant_id=order.merchant_id, subject=order_id,
-            reason=reason, now=now_ms(),
+            reason=reason, now=now,
         )  # fmt: skip
-        return await change(tx, order.merchant_id, order_id, who, reason, now_ms())
+        return await change(tx, order.merchant_id, order_id, who, reason, now)
 
     async def work() -> None:
         async with session.database() as db:
@@ -129,18 +129,18 @@ def _end_refund(
 ) -> None:
     from opentill import merchants, orders, refunds
     from opentill.core.errors import Invalid
-    from opentill.core.http import now_ms
 
     async def step(tx: "Tx") -> refunds.Refund:
         refund = await refunds.find_anywhere(tx, refund_id)
         attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
         if attempt.gateway != "manual" or refund.status != "PROCESSING":
             raise Invalid("refund", "refund must be PROCESSING, of a payment confirmed by hand")
+        now = await session.now(tx)
         await merchants.record_audit(
             tx, who=inputs.who(by), action=f"refund {outcome.status.lower()}",
-            merchant_id=refund.merchant_id, subject=refund_id, reason=reason, now=now_ms(),
+            merchant_id=refund.merchant_id, subject=refund_id, reason=reason, now=now,
         )  # fmt: skip
-        return await refunds.hear(tx, refund.merchant_id, refund_id, outcome, now_ms())
+        return await refunds.hear(tx, refund.merchant_id, refund_id, outcome, now)
 
     async def work() -> None:
         async with session.database() as db:

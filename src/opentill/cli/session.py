@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
-    from opentill.core.db import Db
+    from opentill.core.db import Db, Tx
 
 T = TypeVar("T")
 
@@ -86,6 +86,22 @@ async def database(found: Settings | None = None) -> "AsyncIterator[Db]":
             await db.close()
     finally:
         await asyncio.to_thread(context.__exit__, None, None, None)
+
+
+async def now(place: "Db | Tx") -> int:
+    """Business time in Unix ms, read once: what a command hands to everything it does.
+
+    Raises ``Unavailable``.
+    """
+    from opentill import config
+    from opentill.core import clock
+    from opentill.core.db import Db
+
+    gateways = config.load(os.environ).gateways
+    if not isinstance(place, Db):
+        return await clock.business_now(place, gateways)
+    async with place.connection() as tx:
+        return await clock.business_now(tx, gateways)
 
 
 async def _look_at(url: str) -> None:

@@ -5,7 +5,6 @@ the handler come from it. Checks run in the order of the product's decisions (§
 address and authentication (both by the edge, before routing), rate limit per merchant, body, rules.
 """
 
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -14,6 +13,7 @@ import structlog
 from litestar import asgi
 
 from opentill.core import idempotency, limits, querystring, strictjson
+from opentill.core.clock import now_ms as now_ms  # noqa: PLC0414 - handed on to who has an App
 from opentill.core.db import Db, Tx
 from opentill.core.errors import (
     Internal,
@@ -86,7 +86,7 @@ class App(msgspec.Struct, kw_only=True):
     settings: Settings
     db: Db
     gateways: Mapping[str, Any]
-    clock: Callable[[], int]  # Unix ms
+    clock: Callable[[], int]  # business time, Unix ms (core/clock.py)
 
 
 class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
@@ -132,11 +132,6 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     refusals: tuple[str, ...] = ()  # what is answered with 40001, beside malformed fields
     example: Any = None  # of the body
     answer_example: Any = None  # of data
-
-
-def now_ms() -> int:
-    """Return the time in Unix milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 def failure(problem: Problem) -> tuple[int, bytes, Headers]:

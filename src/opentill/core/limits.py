@@ -43,6 +43,7 @@ LOOK: Final = Query(
     """,
 )
 PRUNE: Final = Command("delete from rate_windows where last_at < $1")
+FORGET: Final = Command("delete from rate_windows")
 
 
 async def hit(tx: Tx, scope: str, subject: str, limit: int, now: int) -> Window | None:
@@ -60,3 +61,8 @@ async def retry_after_s(tx: Tx, scope: str, subject: str, now: int) -> int:
 async def prune(tx: Tx, now: int) -> int:
     """Delete windows that nobody used for two minutes."""
     return await PRUNE.run(tx, now - 2 * WINDOW_MS)
+
+
+async def forget(tx: Tx) -> None:
+    """Begin all windows anew: they hold times that the clock has gone back behind."""
+    await FORGET.run(tx)

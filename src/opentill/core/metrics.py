@@ -100,7 +100,7 @@ def render(gauges: Mapping[str, float] | None = None) -> bytes:
         multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     text = prometheus.generate_latest(registry)
     for name, value in (gauges or {}).items():
-        text += f"# TYPE {name} gauge\n{name} {value:g}\n".encode()
+        text += f"# TYPE {name} gauge\n{name} {value:.17g}\n".encode()
     return text
 
 

@@ -1,6 +1,7 @@
 """The settings of a deployment as one frozen struct, handed down. Read by ``config.py`` only."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Literal
@@ -35,6 +36,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stripe_url: str | None = None
     stripe_secret_key: str = ""
     stripe_webhook_secret: str = ""
+    approval_above: Decimal | None = None  # None: one operator is always enough
+    rates_max_age_days: int = 0  # 0: rates do not age
     epay_url: str = ""
     epay_pid: str = ""
     epay_key: str = ""

@@ -10,9 +10,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from opentill.core.methods import Method as Method  # noqa: PLC0414 - a word of this language
 from opentill.core.money import Money
-
-Method = Literal["CREDIT_CARD", "ALIPAY", "WECHAT_PAY", "PAYNOW", "CRYPTO", "BANK_TRANSFER"]
 
 # What became of a payment or refund, as far as the provider's answer tells:
 #   SUCCEEDED        the money moved (captured, or given back)
@@ -71,7 +70,7 @@ def _storable(text: str) -> str:
     return text.replace("\x00", "").encode(errors="replace").decode()
 
 
-def _make_storable(outcome: "PaymentOutcome | RefundOutcome") -> None:
+def _make_storable(outcome: "PaymentOutcome | RefundOutcome | DisputeNews") -> None:
     for field in outcome.__struct_fields__:
         text = getattr(outcome, field)
         if isinstance(text, str) and (storable := _storable(text)) != text:
@@ -130,6 +129,10 @@ class DisputeNews(msgspec.Struct, frozen=True, kw_only=True):
     status: DisputeStatus
     amount: Money
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        """Drop from the texts what cannot be stored, so that no news is lost for its wording."""
+        _make_storable(self)
 
 
 News = PaymentNews | RefundNews | DisputeNews

@@ -1,14 +1,16 @@
-"""``/v1/balance…``: the balance, and every movement on it."""
+"""``/v1/balance…``: the balance, every movement on it, and statements."""
 
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
 
+from opentill.core import csvfile
 from opentill.core.db import Tx
-from opentill.core.http import Call, Nothing, Operation
-from opentill.core.paging import Listing, Page, Size, listing
-from opentill.ledger import queries
+from opentill.core.errors import Invalid
+from opentill.core.http import Call, Download, Nothing, Operation
+from opentill.core.paging import Listing, Millis, Page, Size, listing
+from opentill.ledger import queries, statement
 from opentill.ledger.model import BalanceOut, Entry, Transaction
 from opentill.ledger.postings import Type
 
@@ -21,6 +23,13 @@ class ListQuery(msgspec.Struct, frozen=True):
     page: Page = 1
     size: Size = 20
     type: Annotated[Type, Meta(description=_TYPE_TEXT)] | None = None
+
+
+class StatementQuery(msgspec.Struct, frozen=True, rename="camel"):
+    """Which movements the statement lists; times are inclusive."""
+
+    start_date: Millis | None = None
+    end_date: Millis | None = None
 
 
 async def _page(tx: Tx, merchant_id: str, query: ListQuery) -> tuple[list[Entry], int]:
@@ -46,6 +55,18 @@ async def read_balance(call: Call[Nothing, Nothing]) -> BalanceOut:
         currency = await queries.CURRENCY.get(tx, call.merchant_id) or "USD"
         found = await queries.BALANCE.first(tx, call.merchant_id, currency)
     return BalanceOut.of(found, currency)
+
+
+async def export_statement(call: Call[StatementQuery, Nothing]) -> Download:
+    """Export a statement as CSV."""
+    start, end = call.query.start_date, call.query.end_date
+    if start is not None and end is not None and start > end:
+        raise Invalid("endDate", "endDate must not be before startDate")
+    return Download(
+        content_type=csvfile.CONTENT_TYPE,
+        filename=csvfile.filename("statement", start, end),
+        chunks=statement.chunks(call.app.db, call.merchant_id, start, end),
+    )
 
 
 _EXAMPLE: Final[dict[str, Any]] = {
@@ -76,6 +97,18 @@ operations: Final = (
             "items": [_EXAMPLE],
             "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
         },
+    ),
+    Operation(
+        method="GET",
+        path="/v1/balance/statement.csv",
+        tag="Balance",
+        summary="Export a statement as CSV",
+        description="An extension of the contract. For each currency and account the opening "
+        "balance, every movement with the balances after it, the sums by type and the closing "
+        "balance: UTF-8 CSV (RFC 4180) with a header row. It adds up, or it breaks off.",
+        query=StatementQuery,
+        answer=Download,
+        read=export_statement,
     ),
     Operation(
         method="GET",

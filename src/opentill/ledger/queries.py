@@ -80,6 +80,22 @@ OPEN = Command(
     """,
 )
 BALANCE = Query(Balance, "select * from balances where merchant_id = $1 and currency = $2")
+BALANCES = Query(Balance, "select * from balances where merchant_id = $1 order by currency")
+# The last entry before a time: ids sort by number within a millisecond (decision 0011).
+LAST_BEFORE = Query(
+    Entry,
+    """
+    select * from entries where merchant_id = $1 and currency = $2 and created_at < $3
+    order by created_at desc, id desc limit 1
+    """,
+)
+BETWEEN = Query(
+    Entry,
+    """
+    select * from entries where merchant_id = $1 and currency = $2 and number > $3 and number <= $4
+    order by number
+    """,
+)
 LIST = Query(
     Entry,
     """

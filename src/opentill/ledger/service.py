@@ -76,8 +76,10 @@ async def check(tx: Tx) -> tuple[int, list[Violation]]:
     violations: list[Violation] = []
     for rule in queries.RULES:
         violations += await rule.all(tx)
-    table = [list(column) for column in zip(*((p.type, p.source, p.target, p.shown)
-             for p in POSTINGS), strict=True)]
+    table = [
+        list(column)
+        for column in zip(*((p.type, p.source, p.target, p.shown) for p in POSTINGS), strict=True)
+    ]
     if unknown := await _UNKNOWN_MOVES.get(tx, *table):
         rule_text = "every entry is a movement of the table"
         violations.append(Violation(rule_text, "", "entries", f"{unknown} are not"))

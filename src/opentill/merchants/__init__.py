@@ -1,34 +1,45 @@
 """Merchants, their API keys, and who is calling."""
 
-from opentill.merchants.model import FeePolicy, Key, Merchant, NewKey
+from opentill.merchants.audit import AuditHead, AuditRow, Verdict
+from opentill.merchants.audit import newest as audit_log
+from opentill.merchants.audit import record as record_audit
+from opentill.merchants.audit import verify as verify_audit
+from opentill.merchants.fees import read as read_fees
+from opentill.merchants.model import FeePolicy, Key, Merchant, NewKey, Terms, TermsVersion
 from opentill.merchants.service import (
-    add_rate,
     all_merchants,
-    change,
-    create,
     create_key,
     enter,
     find,
     keys,
-    record_audit,
     regenerate_key,
     revoke_key,
 )
+from opentill.merchants.terms import change, create, differences, history
 
 __all__ = [
+    "AuditHead",
+    "AuditRow",
     "FeePolicy",
     "Key",
     "Merchant",
     "NewKey",
-    "add_rate",
+    "Terms",
+    "TermsVersion",
+    "Verdict",
     "all_merchants",
+    "audit_log",
     "change",
     "create",
     "create_key",
+    "differences",
     "enter",
     "find",
+    "history",
     "keys",
+    "read_fees",
     "record_audit",
     "regenerate_key",
     "revoke_key",
+    "verify_audit",
 ]

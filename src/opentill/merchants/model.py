@@ -12,32 +12,48 @@ import msgspec
 from opentill.core.settings import Environment
 
 FeePolicy = Literal["KEPT", "RETURNED"]
+Calendar = Literal["EVERY_DAY", "WEEKDAYS"]
 
 PREFIXES: Final[dict[Environment, str]] = {"production": "svc_live_", "staging": "svc_stg_"}
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _KEY: Final = re.compile(r"(svc_(?:live|stg)_)([0-9A-Za-z]{40})([0-9A-Za-z]{6})", re.ASCII)
 
 
-class Merchant(msgspec.Struct, frozen=True, kw_only=True):
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a merchant pays and when it gets its money; amounts in the settlement currency."""
+
+    platform_fee_rate: Decimal  # where the schedule says nothing else
+    fees: str  # JSON: the schedule by method and currency, see ``fees``
+    refund_fee_policy: FeePolicy
+    overdraft_minor: int  # how far refunds may take the balance below zero
+    settlement_delay_days: int
+    settlement_calendar: Calendar
+    reserve_rate: Decimal
+    reserve_days: int
+    dispute_fee_minor: int
+    payout_minimum_minor: int
+    ip_allowlist: list[str]  # networks; empty: from everywhere
+
+
+class Merchant(Terms, frozen=True, kw_only=True):
     """An account with keys, products, orders and one balance per settlement currency."""
 
     id: str
     name: str
     settlement_currency: str
-    platform_fee_rate: Decimal
-    refund_fee_policy: FeePolicy
-    overdraft_minor: int  # how far refunds may take the balance below zero
-    settlement_delay_days: int
-    reserve_rate: Decimal
-    reserve_days: int
-    ip_allowlist: list[str]  # networks; empty: from everywhere
+    terms_version: int
     created_at: int
     updated_at: int
-    terms_version: int
-    fees: str  # JSON: fee rates by method and currency, with fixed parts
-    settlement_calendar: Literal["EVERY_DAY", "WEEKDAYS"]
-    dispute_fee_minor: int
-    payout_minimum_minor: int
+
+
+class TermsVersion(Terms, frozen=True, kw_only=True):
+    """The terms as they were set once: by whom, why and when."""
+
+    merchant_id: str
+    version: int
+    who: str
+    reason: str
+    created_at: int
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,17 +2,18 @@
 
 from opentill.core.db import Command, Query, Value
 from opentill.core.limits import HIT_SQL
-from opentill.merchants.model import Entered, Key, Merchant
+from opentill.merchants.model import Entered, Key, Merchant, TermsVersion
 
 _KEY_COLUMNS = "id, merchant_id, hint, environment, created_at, expires_at, revoked_at"
 
+# The terms come last, in the order of ``Terms``.
 INSERT = Command(
     """
-    insert into merchants (id, name, settlement_currency, platform_fee_rate, refund_fee_policy,
-        overdraft_minor, settlement_delay_days, reserve_rate, reserve_days, ip_allowlist,
-        created_at, updated_at, terms_version, fees, settlement_calendar, dispute_fee_minor,
-        payout_minimum_minor)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, $12, $13, $14, $15, $16)
+    insert into merchants (id, name, settlement_currency, created_at, updated_at, terms_version,
+        platform_fee_rate, fees, refund_fee_policy, overdraft_minor, settlement_delay_days,
+        settlement_calendar, reserve_rate, reserve_days, dispute_fee_minor, payout_minimum_minor,
+        ip_allowlist)
+    values ($1, $2, $3, $4, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
     """,
 )
 BY_ID = Query(Merchant, "select * from merchants where id = $1")
@@ -20,12 +21,23 @@ LOCKED = Query(Merchant, "select * from merchants where id = $1 for update")
 ALL = Query(Merchant, "select * from merchants order by id")
 UPDATE = Command(
     """
-    update merchants set name = $2, platform_fee_rate = $3, refund_fee_policy = $4,
-        overdraft_minor = $5, settlement_delay_days = $6, reserve_rate = $7, reserve_days = $8,
-        ip_allowlist = $9, updated_at = $10
+    update merchants set name = $2, updated_at = $3, terms_version = $4, platform_fee_rate = $5,
+        fees = $6, refund_fee_policy = $7, overdraft_minor = $8, settlement_delay_days = $9,
+        settlement_calendar = $10, reserve_rate = $11, reserve_days = $12, dispute_fee_minor = $13,
+        payout_minimum_minor = $14, ip_allowlist = $15
     where id = $1
     """,
 )
+INSERT_TERMS = Command(
+    """
+    insert into merchant_terms (merchant_id, version, created_at, platform_fee_rate, fees,
+        refund_fee_policy, overdraft_minor, settlement_delay_days, settlement_calendar,
+        reserve_rate, reserve_days, dispute_fee_minor, payout_minimum_minor, ip_allowlist, who,
+        reason)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+    """,
+)
+TERMS = Query(TermsVersion, "select * from merchant_terms where merchant_id = $1 order by version")
 INSERT_KEY = Command(
     """
     insert into api_keys (id, merchant_id, key_sha256, hint, environment, created_at, expires_at)
@@ -41,18 +53,6 @@ REVOKE_KEY = Query(
     f"""
     update api_keys set revoked_at = $2 where id = $1 and revoked_at is null
     returning {_KEY_COLUMNS}
-    """,
-)
-INSERT_RATE = Command(
-    """
-    insert into rates (base, quote, valid_from, rate) values ($1, $2, $3, $4)
-    on conflict (base, quote, valid_from) do update set rate = excluded.rate
-    """,
-)
-INSERT_AUDIT = Command(
-    """
-    insert into audit_log (id, at, who, action, merchant_id, subject, reason)
-    values ($1, $2, $3, $4, $5, $6, $7)
     """,
 )
 

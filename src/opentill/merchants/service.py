@@ -1,90 +1,14 @@
 """What can be done with merchants and keys."""
 
-from decimal import Decimal
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Any, Final
 
-import msgspec
-
-from opentill.core import limits, money
+from opentill.core import limits
 from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid, NotFound, TooManyRequests
 from opentill.core.ids import new_id
 from opentill.core.settings import Environment, Settings
 from opentill.merchants import model, queries
-from opentill.merchants.model import FeePolicy, Key, Merchant, NewKey
-
-_MAX_RATE_DIGITS: Final = 6
-
-
-def _checked(merchant: Merchant) -> Merchant:
-    """Refuse terms that make no sense. Raises Invalid."""
-    if not 1 <= len(merchant.name) <= 200:  # noqa: PLR2004 - as a product's name
-        raise Invalid("name", "name must be text of 1 to 200 characters")
-    if merchant.settlement_currency not in money.EXPONENTS:
-        raise Invalid("settlement_currency", "must be an active ISO 4217 code such as USD")
-    for field in ("platform_fee_rate", "reserve_rate"):
-        rate: Decimal = getattr(merchant, field)
-        exponent = rate.normalize().as_tuple().exponent if rate.is_finite() else None
-        if not isinstance(exponent, int) or exponent < -_MAX_RATE_DIGITS or not 0 <= rate < 1:
-            raise Invalid(field, f"{field} must be a decimal fraction from 0 to below 1")
-    if not 0 <= merchant.overdraft_minor <= 10**15:
-        raise Invalid("overdraft", "overdraft must not be negative")
-    if not 0 <= merchant.settlement_delay_days <= 365:  # noqa: PLR2004
-        raise Invalid("settlement_delay_days", "settlement_delay_days must be from 0 to 365")
-    if not 0 <= merchant.reserve_days <= 3650:  # noqa: PLR2004
-        raise Invalid("reserve_days", "reserve_days must be from 0 to 3650")
-    for network in merchant.ip_allowlist:
-        try:
-            ip_network(network)
-        except ValueError:
-            reason = "ip_allowlist must hold addresses or networks such as 192.0.2.0/24"
-            raise Invalid("ip_allowlist", reason) from None
-    return merchant
-
-
-async def create(  # noqa: PLR0913 - a merchant's terms
-    tx: Tx,
-    *,
-    name: str,
-    now: int,
-    settlement_currency: str = "USD",
-    platform_fee_rate: Decimal = Decimal("0.04"),
-    refund_fee_policy: FeePolicy = "KEPT",
-    overdraft_minor: int | None = None,
-    settlement_delay_days: int = 7,
-    reserve_rate: Decimal = Decimal(0),
-    reserve_days: int = 180,
-    ip_allowlist: tuple[str, ...] = (),
-) -> Merchant:
-    """Make a merchant; the overdraft limit defaults to 100.00. Raises Invalid."""
-    decimals = money.EXPONENTS.get(settlement_currency, 2)
-    merchant = _checked(
-        Merchant(
-            id=new_id("mer"),
-            name=name.strip(),
-            settlement_currency=settlement_currency,
-            platform_fee_rate=platform_fee_rate,
-            refund_fee_policy=refund_fee_policy,
-            overdraft_minor=100 * 10**decimals if overdraft_minor is None else overdraft_minor,
-            settlement_delay_days=settlement_delay_days,
-            reserve_rate=reserve_rate,
-            reserve_days=reserve_days,
-            ip_allowlist=list(ip_allowlist),
-            created_at=now,
-            updated_at=now,
-            terms_version=0,
-            fees="[]",
-            settlement_calendar="EVERY_DAY",
-            dispute_fee_minor=15 * 10**decimals,
-            payout_minimum_minor=0,
-        ),
-    )
-    await queries.INSERT.run(tx, *msgspec.structs.astuple(merchant)[:11], *(
-        merchant.terms_version, merchant.fees, merchant.settlement_calendar,
-        merchant.dispute_fee_minor, merchant.payout_minimum_minor,
-    ))  # fmt: skip
-    return merchant
+from opentill.merchants.model import Key, Merchant, NewKey
 
 
 async def find(tx: Tx, merchant_id: str) -> Merchant:
@@ -98,28 +22,6 @@ async def find(tx: Tx, merchant_id: str) -> Merchant:
 async def all_merchants(tx: Tx) -> list[Merchant]:
     """Return all merchants, oldest first."""
     return await queries.ALL.all(tx)
-
-
-async def change(tx: Tx, merchant_id: str, now: int, **terms: Any) -> Merchant:
-    """Change the given terms. They hold for sessions opened from now on. Raises Invalid."""
-    old = await queries.LOCKED.first(tx, merchant_id)
-    if old is None:
-        raise NotFound(reason=f"there is no merchant {merchant_id}")
-    new = _checked(msgspec.structs.replace(old, **terms, updated_at=now))
-    await queries.UPDATE.run(
-        tx,
-        new.id,
-        new.name,
-        new.platform_fee_rate,
-        new.refund_fee_policy,
-        new.overdraft_minor,
-        new.settlement_delay_days,
-        new.reserve_rate,
-        new.reserve_days,
-        new.ip_allowlist,
-        now,
-    )
-    return new
 
 
 async def create_key(
@@ -161,27 +63,6 @@ async def regenerate_key(tx: Tx, key_id: str, now: int) -> NewKey:
 async def keys(tx: Tx, merchant_id: str) -> list[Key]:
     """Return a merchant's keys, oldest first."""
     return await queries.KEYS.all(tx, merchant_id)
-
-
-async def add_rate(tx: Tx, base: str, quote: str, rate: Decimal, now: int) -> None:
-    """Say what one ``base`` is worth in ``quote`` from now on. Raises Invalid."""
-    for field, code in (("base", base), ("quote", quote)):
-        if code not in money.EXPONENTS:
-            raise Invalid(field, f"{field} must be an active ISO 4217 code such as USD")
-    if base == quote or not rate.is_finite() or not 0 < rate < 10**9:
-        raise Invalid("rate", "rate must be a positive decimal number between two currencies")
-    await queries.INSERT_RATE.run(tx, base, quote, now, rate)
-
-
-async def record_audit(  # noqa: PLR0913 - who did what to whom, when and why
-    tx: Tx, *, who: str, action: str, merchant_id: str, subject: str, reason: str, now: int
-) -> None:
-    """Write to the audit log what an operator did. Raises Invalid without a reason."""
-    if not reason.strip():
-        raise Invalid("reason", "reason must say why, in a few words")
-    await queries.INSERT_AUDIT.run(
-        tx, new_id("aud"), now, who, action, merchant_id, subject, reason.strip()
-    )
 
 
 def limit_subject(address: str) -> str:

@@ -1,5 +1,6 @@
 """Orders: from the open session to the money received, and back."""
 
+from opentill.orders.export import chunks as export_csv
 from opentill.orders.model import (
     STEPS,
     Attempt,
@@ -11,7 +12,6 @@ from opentill.orders.model import (
     Status,
     Step,
 )
-from opentill.orders.export import chunks as export_csv
 from opentill.orders.payments import Payer, ask, callback_url, submit
 from opentill.orders.service import (
     can,
@@ -29,6 +29,7 @@ from opentill.orders.service import (
     revoke_by_hand,
     step,
 )
+from opentill.orders.settlement import Settled, settle_batch, settle_one, settleable
 
 __all__ = [
     "STEPS",
@@ -39,6 +40,7 @@ __all__ = [
     "OrderDetail",
     "OrderOut",
     "Payer",
+    "Settled",
     "Status",
     "Step",
     "ask",
@@ -57,6 +59,9 @@ __all__ = [
     "merchant_of",
     "note",
     "revoke_by_hand",
+    "settle_batch",
+    "settle_one",
+    "settleable",
     "step",
     "submit",
 ]

@@ -1,14 +1,12 @@
 """The CSV export of orders: RFC 4180, streamed, and inert in a spreadsheet."""
 
-import csv
-import io
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from opentill.core import money
+from opentill.core import csvfile, money
+from opentill.core.csvfile import cell, utc
 from opentill.core.db import Db
 from opentill.orders import queries
 from opentill.orders.model import Order, OrderOut
@@ -20,29 +18,6 @@ COLUMNS: Final = (
     "createdAtUtc",
     "paidAtUtc",
 )
-_CHUNK: Final = 64 * 1024
-# Cells that begin so are run as formulas by spreadsheets (OWASP, "CSV Injection").
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-
-
-def utc(millis: int | None) -> str:
-    """Write a time as people read it: ``2025-01-15T09:15:00.000Z``, or nothing."""
-    if millis is None:
-        return ""
-    moment = datetime.fromtimestamp(millis // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{millis % 1000:03}Z"
-
-
-def cell(value: Any) -> str:
-    """Write one cell; text that a spreadsheet would run gets an apostrophe in front."""
-    if value is None:
-        return ""
-    if isinstance(value, msgspec.Raw):
-        return bytes(value).decode()  # a JSON object begins with a brace
-    text = str(value).replace("\x00", "")
-    if isinstance(value, str) and text.lstrip(" ").startswith(_FORMULA):
-        return "'" + text
-    return text
 
 
 def row(order: Order) -> list[str]:
@@ -60,20 +35,15 @@ def row(order: Order) -> list[str]:
 
 def filename(start: int | None, end: int | None) -> str:
     """Name the range: ``orders_2025-01-01_2025-01-31.csv``, ``all`` where a side is open."""
-    sides = ["all" if side is None else utc(side)[:10] for side in (start, end)]
-    return f"orders_{sides[0]}_{sides[1]}.csv"
+    return csvfile.filename("orders", start, end)
 
 
-async def chunks(db: Db, merchant_id: str, start: int, end: int) -> AsyncIterator[bytes]:
-    """Yield the file, oldest order first, in constant memory. Times are inclusive Unix ms."""
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer)  # its defaults are RFC 4180 with CRLF
-    writer.writerow(COLUMNS)
+async def _rows(db: Db, merchant_id: str, start: int, end: int) -> AsyncIterator[list[str]]:
     async with db.snapshot() as tx:
         async for order in queries.EXPORT.each(tx, merchant_id, start, end):
-            writer.writerow(row(order))
-            if buffer.tell() > _CHUNK:
-                yield buffer.getvalue().encode()
-                buffer.seek(0)
-                buffer.truncate()
-    yield buffer.getvalue().encode()
+            yield row(order)
+
+
+def chunks(db: Db, merchant_id: str, start: int, end: int) -> AsyncIterator[bytes]:
+    """Yield the file, oldest order first, in constant memory. Times are inclusive Unix ms."""
+    return csvfile.chunks(COLUMNS, _rows(db, merchant_id, start, end))

@@ -1,14 +1,29 @@
-"""What the worker does for orders: asks gateways about attempts, gives duplicates back."""
+"""What the worker does for orders: asks gateways about attempts, gives duplicates back.
+
+No order stays CREATING without an end: what nobody would ask about any more is found and asked
+about.
+"""
 
 from collections.abc import Mapping
+from typing import Final
+
+import structlog
 
 from opentill.core import jobs
-from opentill.core.db import Db
+from opentill.core.db import Db, Tx
 from opentill.gateways.model import Gateway
-from opentill.orders import payments, queries
-from opentill.orders.model import Attempt
+from opentill.orders import payments, queries, service
+from opentill.orders.model import UNDECIDED, Attempt, AttemptStatus, Event, Forgotten
 
-_LEASE_MS = 60_000
+_LEASE_MS: Final = 60_000
+STUCK_MS: Final = 15 * 60_000  # an order that is CREATING longer is worth a look
+# What an order that is CREATING missed, by how its last attempt ended.
+_MISSED: Final[dict[AttemptStatus, Event]] = {
+    "DECLINED": "declined",
+    "REFUSED": "refused",
+    "VOIDED": "voided",
+}
+_log: Final = structlog.get_logger()
 
 
 async def check_attempts(
@@ -33,3 +48,41 @@ async def check_attempts(
 
     await jobs.each(due, one, lambda attempt: attempt.id)
     return len(due)
+
+
+async def find_forgotten(db: Db, now: int, batch: int = 100) -> int:
+    """Have gateways asked again about orders that are CREATING and that nobody would ask about.
+
+    Such are orders whose gateway reported another amount than was due, which the operator decides
+    (`orders confirm` or `revoke`); any other is a defect, and is put right here all the same.
+    """
+    async with db.connection() as tx:
+        forgotten = await queries.FORGOTTEN.all(tx, now - STUCK_MS, batch)
+
+    async def one(found: Forgotten) -> None:
+        await db.run(lambda tx: _remember(tx, found, now))
+
+    return await jobs.each(forgotten, one, lambda found: found.id)
+
+
+async def _remember(tx: Tx, found: Forgotten, now: int) -> None:
+    order = await service.lock(tx, found.merchant_id, found.id)
+    attempts = await queries.ATTEMPTS.all(tx, found.merchant_id, found.id)
+    if order.status != "CREATING" or any(attempt.check_at is not None for attempt in attempts):
+        return  # somebody was faster
+    last = attempts[-1] if attempts else None
+    _log.warning("order forgotten", order=order.id, attempt=last.id if last else None)
+    if last is not None and last.status in UNDECIDED:
+        await queries.ASK_NOW.run(tx, last.merchant_id, last.id, now)
+    elif event := _MISSED.get(last.status) if last else "declined":
+        await service.step(tx, order, event, "nothing is on its way any more", now)
+
+
+async def wake(tx: Tx, now: int) -> None:
+    """Have gateways asked at once about what waits for later: the clock has gone back."""
+    await queries.WAKE.run(tx, now)
+
+
+async def count_stuck(tx: Tx, now: int) -> int:
+    """Return how many orders, up to 10,000, are CREATING for too long."""
+    return await queries.STUCK.get(tx, now - STUCK_MS) or 0

@@ -74,7 +74,13 @@ class Step(msgspec.Struct, frozen=True):
 
 
 _RECEIVED: Final = ("PAYMENT", "FEE")
-_LOST: Final = ("UNFREEZE", "CHARGEBACK", "CHARGEBACK_FEE", "ROLLING_RESERVE_OFFSET")
+_LOST: Final = (
+    "UNFREEZE",
+    "CHARGEBACK",
+    "CHARGEBACK_FEE",
+    "ROLLING_RESERVE_OFFSET",
+    "ROLLING_RESERVE_RELEASE",  # what the loss leaves of the reserve
+)
 
 # Product decisions §4. What is not in this table cannot happen.
 STEPS: Final = (
@@ -239,6 +245,13 @@ class DueMerchant(msgspec.Struct, frozen=True):
 
     merchant_id: str
     orders: int
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """An order that is CREATING while nobody will ask about any of its attempts."""
+
+    merchant_id: str
+    id: str
 
 
 def received(order: Order) -> list[Movement]:

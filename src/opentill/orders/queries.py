@@ -1,7 +1,7 @@
 """All SQL about orders, their history and their attempts."""
 
 from opentill.core.db import Command, Query, Value
-from opentill.orders.model import Attempt, DueMerchant, Line, Order
+from opentill.orders.model import Attempt, DueMerchant, Forgotten, Line, Order
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = $1")
 BY_ID = Query(Order, "select * from orders where merchant_id = $1 and id = $2")
@@ -18,7 +18,8 @@ ANYWHERE = Query(
 
 # Take a step: $3 from, $4 to, $5 now, $6 event, $7 cause, $8 the session's new status or null;
 # then what becomes known with it, null where nothing: $9 paid_at, $10 method, $11 paid attempt,
-# $12 e-mail, $13 customer name, $14 payer address, $15 when it is due to settle. A disputed order
+# $12 e-mail, $13 customer name, $14 payer address, $15 when it is due to settle; the fee, which may
+# depend on the method: $16 rate, $17 fee, $18 net; $19 the rate to HKD or null. A disputed order
 # does not settle; one that came back, or lost what was not settled yet, is looked at when it is due.
 STEP = Query(
     Order,
@@ -29,7 +30,10 @@ STEP = Query(
             paid_attempt_id = coalesce($11, paid_attempt_id),
             customer_email = coalesce($12, customer_email),
             customer_name = coalesce($13, customer_name), payer_ip = coalesce($14, payer_ip),
-            due_at = coalesce($15, due_at),
+            due_at = coalesce($15, due_at), platform_fee_rate = coalesce($16, platform_fee_rate),
+            platform_fee_minor = coalesce($17, platform_fee_minor),
+            net_settled_minor = coalesce($18, net_settled_minor),
+            hkd_exchange_rate = coalesce($19, hkd_exchange_rate),
             settle_at = case
                 when $4 = 'DISPUTED' then null
                 when $4 in ('PAID', 'CHARGEBACK') and settled_at is null
@@ -50,7 +54,7 @@ STEP = Query(
     """,
 )
 # Settle many orders of one merchant that are locked: $2 now, then arrays: $3 ids, $4 the status each
-# has, $5 the one it gets, $6 reserves, $7 when each is released or null, $8 events.
+# has, $5 the one it gets, $6 reserves, $7 when each is released or null, $8 events, $9 the cause.
 SETTLE = Command(
     """
     with settled as (
@@ -63,11 +67,11 @@ SETTLE = Command(
         from unnest($3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::text[])
             as m (id, before, after, reserve, release_at, event)
         where o.merchant_id = $1 and o.id = m.id and o.status = m.before
-        returning o.id, o.steps, m.event, m.before, m.after
+        returning o.id, o.steps, o.updated_at, m.event, m.before, m.after
     )
     insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
         cause)
-    select $1, id, steps, $2::bigint, event, before, after, 'due' from settled
+    select $1, id, steps, updated_at, event, before, after, $9 from settled
     """,
 )
 DUE_MERCHANTS = Query(
@@ -83,6 +87,16 @@ LOCK_DUE = Query(
     """
     select * from orders where merchant_id = $1 and settle_at <= $2
     order by settle_at, id limit $3 for update skip locked
+    """,
+)
+# What is there to settle until $1: of all merchants or one ($2), all orders or one ($3).
+SETTLEABLE = Query(
+    Order,
+    """
+    select * from orders
+    where settle_at <= $1 and ($2::text is null or merchant_id = $2)
+        and ($3::text is null or id = $3)
+    order by merchant_id, settle_at, id
     """,
 )
 LOCK_SETTLEABLE = Query(
@@ -250,3 +264,28 @@ STOP_GIVING_BACK = Command(
     where merchant_id = $1 and id = $2
     """,
 )
+# Orders that are CREATING since $1 or before while no gateway will be asked about any attempt.
+FORGOTTEN = Query(
+    Forgotten,
+    """
+    select o.merchant_id, o.id from orders o
+    where o.status = 'CREATING' and o.updated_at <= $1 and not exists (
+        select from attempts a where a.merchant_id = o.merchant_id and a.order_id = o.id
+            and (a.check_at is not null or a.updated_at > $1))
+    order by o.updated_at limit $2
+    """,
+)
+STUCK = Value(
+    int,
+    """
+    select count(*) from (
+        select from orders where status = 'CREATING' and updated_at <= $1 limit 10000) stuck
+    """,
+)
+ASK_NOW = Command(
+    """
+    update attempts set check_at = $3, updated_at = greatest(updated_at, $3)
+    where merchant_id = $1 and id = $2 and check_at is null
+    """,
+)
+WAKE = Command("update attempts set check_at = $1 where check_at > $1")

@@ -1,17 +1,19 @@
 """The life of an order: taking steps, and hearing what became of its attempts."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 import structlog
 
-from opentill import ledger
+from opentill import ledger, rates
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.gateways.model import Method, PaymentOutcome, RefundOutcome
-from opentill.orders import queries
 from opentill.ledger import Movement
+from opentill.orders import queries
+from opentill.orders.fees import with_fee_of
 from opentill.orders.model import (
     BACK,
     BY_EVENT,
@@ -88,6 +90,7 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
     email: str | None = None,
     name: str | None = None,
     payer_ip: str | None = None,
+    hkd_rate: Decimal | None = None,
     back_to: Status | None = None,
     posted: Sequence[Movement] | None = None,
 ) -> Order:
@@ -95,13 +98,16 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
 
     The one place that assigns an order's status (settling assigns those of a whole batch, in
     ``settlement``). ``posted`` is what another feature says the step moves; all of it must stand in
-    the table. ``back_to`` is where a dispute that is won puts the order. Raises Invalid on
-    ``orderId`` for a step that is not in the table.
+    the table. ``back_to`` is where a dispute that is won puts the order. Once it is known by which
+    ``method`` an order was paid, its fee is that method's. Raises Invalid on ``orderId`` for a step
+    that is not in the table.
     """
     row = BACK.get(back_to) if back_to else BY_EVENT.get((order.status, event))
     if row is None or (row.source, row.event) != (order.status, event):
         raise Invalid("orderId", f"an order that is {order.status} cannot be {event}")
     paid = event == "confirmed"
+    if paid and method:
+        order = with_fee_of(order, method)
     moves = received(order) if paid else list(posted or ())
     if any(move.type not in row.postings for move in moves):
         msg = f"{event} cannot post {[move.type for move in moves]}"
@@ -123,6 +129,10 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
         name,
         payer_ip,
         due_at(now, order.settlement_delay_days, order.settlement_calendar) if paid else None,
+        order.platform_fee_rate if paid else None,
+        order.platform_fee_minor if paid else None,
+        order.net_settled_minor if paid else None,
+        hkd_rate,
     )
     if moved is None:
         raise AssertionError  # the row is locked and had the status
@@ -264,13 +274,24 @@ async def _received(
     if (order.status, "confirmed") in BY_EVENT:
         paid = await _write(tx, attempt, "SUCCEEDED", outcome, None, now)
         method = outcome.method or attempt.method
+        hkd = await _hkd_rate(tx, order, outcome)
         await step(
             tx, order, "confirmed", cause, now,
-            method=method, attempt=attempt, payer_ip=attempt.payer_ip,
+            method=method, attempt=attempt, payer_ip=attempt.payer_ip, hkd_rate=hkd,
         )  # fmt: skip
         return paid
     await note(tx, order, "duplicate_payment", f"{attempt.id} is given back", now)
     return await _write(tx, attempt, "DUPLICATE", outcome, now, now)
+
+
+async def _hkd_rate(tx: Tx, order: Order, outcome: PaymentOutcome) -> Decimal | None:
+    """What the order's currency was worth in HKD when it was opened, if it is cleared in HKD.
+
+    Shown, not reckoned with: None where no rate was known.
+    """
+    if outcome.clearing_currency != "HKD":
+        return None
+    return await rates.find(tx, order.currency, "HKD", order.created_at)
 
 
 async def _accepted(

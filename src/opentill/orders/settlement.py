@@ -5,6 +5,7 @@ they left in pending (a kept fee, a dispute's fee) is carried over, so that pend
 of orders that are yet to settle, and nothing else.
 """
 
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -18,6 +19,7 @@ from opentill.orders import queries
 from opentill.orders.model import DAY_MS, Event, Order, Status, settlement
 
 BATCH: Final = 500
+_EVER: Final = 2**62
 
 
 class Settled(msgspec.Struct, frozen=True, rename="camel"):
@@ -37,26 +39,40 @@ async def settle_due(db: Db, now: int, merchant_id: str | None = None) -> int:
         due = await queries.DUE_MERCHANTS.all(tx, now, merchant_id)
     done = 0
     for merchant in due:
-        while batch := len(await db.run(lambda tx, m=merchant: settle_batch(tx, m.merchant_id, now))):  # type: ignore[misc]
+        batch = BATCH
+        while batch == BATCH:
+            step = partial(settle_batch, merchant_id=merchant.merchant_id, now=now)
+            batch = len(await db.run(step))
             done += batch
-            if batch < BATCH:
-                break
     return done
 
 
-async def settle_batch(tx: Tx, merchant_id: str, now: int) -> list[Settled]:
-    """Settle up to a batch of a merchant's due orders in this transaction."""
-    due = await queries.LOCK_DUE.all(tx, merchant_id, now, BATCH)
-    return await _settle(tx, due, now)
+async def settle_batch(
+    tx: Tx, merchant_id: str, now: int, cause: str = "due", *, early: bool = False
+) -> list[Settled]:
+    """Settle up to a batch of a merchant's orders: those that are due, or all with ``early``."""
+    due = await queries.LOCK_DUE.all(tx, merchant_id, _EVER if early else now, BATCH)
+    return await _settle(tx, due, now, cause)
 
 
-async def settle_one(tx: Tx, merchant_id: str, order_id: str, now: int) -> list[Settled]:
-    """Settle one order before its time. Raises Invalid for one that cannot settle."""
+async def settleable(
+    tx: Tx, now: int, merchant_id: str | None, order_id: str | None, *, early: bool
+) -> list[Settled]:
+    """Say what settling would do now, and change nothing; ``early``: whether it is due or not."""
+    until = _EVER if early else now
+    found = await queries.SETTLEABLE.all(tx, until, merchant_id, order_id)
+    return [plan(order) for order in found]
+
+
+async def settle_one(
+    tx: Tx, merchant_id: str, order_id: str, now: int, cause: str
+) -> list[Settled]:
+    """Settle one order, perhaps before its time. Raises Invalid for one that cannot settle."""
     found = await queries.LOCK_SETTLEABLE.all(tx, merchant_id, order_id)
     if not found:
         reason = "orderId must be an order that is PAID and not settled yet"
         raise Invalid("orderId", reason)
-    return await _settle(tx, found, now)
+    return await _settle(tx, found, now, cause)
 
 
 def plan(order: Order) -> Settled:
@@ -70,7 +86,7 @@ def plan(order: Order) -> Settled:
     return Settled(order.merchant_id, order.id, status, left, reserve, currency)
 
 
-async def _settle(tx: Tx, orders: list[Order], now: int) -> list[Settled]:
+async def _settle(tx: Tx, orders: list[Order], now: int, cause: str) -> list[Settled]:
     plans = [plan(order) for order in orders]
     if not plans:
         return []
@@ -93,6 +109,7 @@ async def _settle(tx: Tx, orders: list[Order], now: int) -> list[Settled]:
         [planned.reserve_minor for planned in plans],
         releases,
         events,
+        cause,
     )
     for currency, posted in sorted(moves.items()):
         if posted:

@@ -6,7 +6,7 @@ import structlog
 
 from opentill import orders
 from opentill.core import jobs
-from opentill.core.db import Db
+from opentill.core.db import Db, Tx
 from opentill.core.money import Money
 from opentill.gateways.model import Gateway, RefundRequest
 from opentill.refunds import queries, service
@@ -58,3 +58,8 @@ async def send_due(
 
     await jobs.each(due, one, lambda refund: refund.id)
     return len(due)
+
+
+async def wake(tx: Tx, now: int) -> None:
+    """Send at once what waits for later: the clock has gone back."""
+    await queries.WAKE.run(tx, now)

@@ -91,3 +91,4 @@ EXISTS_ORDER = Value(
     bool, "select exists (select from orders where merchant_id = $1 and id = $2)"
 )
 OVERDRAFT = Value(int, "select overdraft_minor from merchants where id = $1")
+WAKE = Command("update refunds set try_at = $1 where try_at > $1")

@@ -126,6 +126,7 @@ def _share(order: Order, amount: int) -> _Share:
     if order.refund_fee_policy == "RETURNED":
         fee = order.gross_settled_minor - order.net_settled_minor
         gross -= money.share(fee, held, order.amount_minor, order.settled_currency)
+        gross = min(gross, order.net_settled_minor)  # a part may round above the whole
     debit = max(0, gross - order.refund_debit_minor)
     user_usd = money.times(amount, order.usd_exchange_rate, order.currency, "USD")
     settled, usd_rate = order.settled_currency, order.usd_exchange_rate / order.exchange_rate

@@ -27,3 +27,8 @@ def show(minor: int, currency: str, language: str) -> str:
     pattern.frac_prec = (decimals, decimals)
     amount = Decimal(minor).scaleb(-decimals)
     return str(pattern.apply(amount, locale, currency=currency, currency_digits=False))
+
+
+def decimal(minor: int, currency: str) -> str:
+    """Write minor units for programs: ``1234.50``, with as many decimals as the currency has."""
+    return f"{Decimal(minor).scaleb(-_DECIMALS.get(currency, 2)):f}"

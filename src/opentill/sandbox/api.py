@@ -3,16 +3,17 @@
 import hmac
 import time
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from litestar import Response, Router, delete, get, post
 from litestar.connection import ASGIConnection
 from litestar.di import NamedDependency
 from litestar.handlers import BaseRouteHandler
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.response import Stream
 
-from opentill.sandbox import faults
+from opentill.sandbox import faults, report
 from opentill.sandbox.bank import Bank
 from opentill.sandbox.model import (
     Dispute,
@@ -168,6 +169,16 @@ async def clear_faults(store: NamedDependency[Store]) -> None:
     await store.do(faults.clear)
 
 
+@get("/settlement-report.csv", media_type="text/csv")
+async def settlement_report(
+    store: NamedDependency[Store],
+    since: Annotated[int, QueryParameter(name="from", ge=0)] = 0,
+    until: Annotated[int, QueryParameter(name="to", ge=0)] = report.FOREVER,
+) -> Stream:
+    """Write what was settled between two times (Unix ms, inclusive), oldest first."""
+    return Stream(report.lines(store, since, until), media_type="text/csv")
+
+
 def router(secret: str) -> Router:
     """Put the handlers behind the secret."""
     expected = f"Bearer {secret}".encode()
@@ -193,5 +204,6 @@ def router(secret: str) -> Router:
             add_fault,
             list_faults,
             clear_faults,
+            settlement_report,
         ],
     )

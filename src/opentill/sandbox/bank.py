@@ -156,8 +156,8 @@ class Bank:
             msg = f"no step from {payment.status} to {status}"
             raise AssertionError(msg)
         tx.run(
-            "update payments set status = :status, decline_code = :code, updated_at = :now "
-            "where id = :id",
+            "update payments set status = :status, decline_code = :code, updated_at = :now, "
+            "settled_at = case :status when 'succeeded' then :now end where id = :id",
             id=payment.id,
             status=status,
             code=code,
@@ -290,7 +290,8 @@ class Bank:
             raise Refusal(409, "no_such_step", message)
         after = msgspec.structs.replace(dispute, status=status, updated_at=now)
         tx.run(
-            "update disputes set status = :status, updated_at = :now where id = :id",
+            "update disputes set status = :status, updated_at = :now, "
+            "lost_at = case :status when 'lost' then :now else lost_at end where id = :id",
             id=dispute_id,
             status=status,
             now=now,

@@ -39,7 +39,8 @@ create table if not exists payments (
     refunds_fail integer not null,
     refunded_minor integer not null check (refunded_minor between 0 and amount_minor),
     created_at integer not null,
-    updated_at integer not null
+    updated_at integer not null,
+    settled_at integer
 ) without rowid;
 create table if not exists refunds (
     id text primary key,
@@ -60,7 +61,8 @@ create table if not exists disputes (
     reason text not null,
     status text not null,
     created_at integer not null,
-    updated_at integer not null
+    updated_at integer not null,
+    lost_at integer
 ) without rowid;
 create index if not exists disputes_by_payment on disputes (payment_id);
 create table if not exists callbacks (
@@ -95,6 +97,8 @@ create table if not exists faults (
     match text
 );
 """
+# Columns that came later; storage made before gets them when it is opened.
+_LATER: Final = (("payments", "settled_at"), ("disputes", "lost_at"))
 
 
 class Tx:
@@ -169,6 +173,10 @@ class Store:
         connection.execute("pragma synchronous = full")
         connection.execute("pragma foreign_keys = on")
         connection.executescript(_SCHEMA)
+        for table, column in _LATER:
+            known = connection.execute("select name from pragma_table_info(?)", (table,))
+            if (column,) not in known.fetchall():
+                connection.execute(f"alter table {table} add column {column} integer")
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(
             target=self._write, args=(connection,), name="sandbox-storage", daemon=True

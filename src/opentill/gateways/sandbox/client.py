@@ -10,13 +10,14 @@ import hmac
 import logging
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, BinaryIO, Final, Generic, Literal, TypeVar
 from urllib.parse import quote
 
 import httpx2
 import msgspec
 
 from opentill.core.money import EXPONENTS
+from opentill.core.operator import OperatorError
 from opentill.gateways.model import (
     BadCallback,
     Method,
@@ -146,6 +147,29 @@ class SandboxGateway:
         path = f"/refunds/{quote(refund_id, safe='')}"
         answer = await self._call(wire.Refund, "GET", path, refund_id)
         return _refund_outcome(answer, refund_id)
+
+    async def settlement_report(
+        self, target: BinaryIO, since: int | None = None, until: int | None = None
+    ) -> None:
+        """Write the bank's settlement report (CSV; Unix ms, inclusive) into a file.
+
+        For the operator's reconciliation. Raises OperatorError if it cannot be had.
+        """
+        times = {"from": since, "to": until}
+        given = {name: str(time) for name, time in times.items() if time is not None}
+        url = self._url + "/settlement-report.csv"
+        try:
+            async with self._client.stream(
+                "GET", url, params=given, headers=self._headers
+            ) as response:
+                if response.status_code != httpx2.codes.OK:
+                    message = f"{url} answered {response.status_code}"
+                    raise OperatorError(message)
+                async for chunk in response.aiter_bytes():
+                    target.write(chunk)
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            message = f"{url} does not answer ({str(error) or type(error).__name__})"
+            raise OperatorError(message) from None
 
     def read_callback(self, headers: Mapping[str, str], body: bytes, now: int) -> tuple[News, ...]:
         """Verify and translate a callback (``now`` in Unix ms). Raises BadCallback.

@@ -1,0 +1,125 @@
+"""``opentill clock show|advance|reset``: business time, with the sandbox bank only."""
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from opentill.cli import output, session
+from opentill.cli.output import Json
+
+if TYPE_CHECKING:
+    from opentill.core.db import Tx
+
+_UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(
+        help="Business time, to try out what takes days. With the sandbox bank only.",
+        no_args_is_help=True,
+    )
+    group.command("show")(show)
+    group.command("advance")(advance)
+    group.command("reset")(reset)
+    app.add_typer(group, name="clock")
+
+
+def duration(text: str) -> int:
+    """Turn ``8d``, ``2h``, ``30m`` or several together (``1d12h``) into ms. Raises Invalid."""
+    from opentill.core.errors import Invalid
+
+    parts = re.findall(r"([0-9]{1,6})([dhms])", text, re.ASCII)
+    total = sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
+    if "".join(map("".join, parts)) != text or total <= 0:
+        raise Invalid("by", "by must be how far ahead, such as 8d, 2h, 30m or 1d12h")
+    return total
+
+
+def _movable() -> None:
+    """Raise OperatorError where real money could be concerned."""
+    from opentill.core import clock
+    from opentill.core.operator import OperatorError
+
+    gateways = session.settings().gateways
+    if not clock.movable(gateways):
+        message = (
+            "business time can be moved with the sandbox bank only;"
+            f" OPENTILL_GATEWAYS has {','.join(gateways)}"
+        )
+        raise OperatorError(message)
+
+
+async def _state(tx: "Tx") -> dict[str, Any]:
+    from opentill.core import clock
+    from opentill.core.csvfile import utc
+
+    ahead, real = await clock.AHEAD.get(tx) or 0, clock.now_ms()
+    return {
+        "aheadMs": ahead,
+        "now": real + ahead,
+        "nowUtc": utc(real + ahead),
+        "realUtc": utc(real),
+    }
+
+
+def show(*, as_json: Json = False) -> None:
+    """Show business time and how far it is ahead of the real one."""
+    _movable()
+
+    async def work() -> None:
+        async with session.database() as db, db.connection() as tx:
+            output.show(await _state(tx), as_json=as_json)
+
+    session.run(work())
+
+
+def advance(
+    by: Annotated[str, typer.Argument(help="How far, such as 8d, 2h, 30m or 1d12h.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Move business time ahead; servers and workers follow within a second."""
+    from opentill.core import clock
+    from opentill.core.errors import Invalid
+
+    _movable()
+    step_ms = duration(by)
+
+    async def step(tx: "Tx") -> dict[str, Any]:
+        if not await clock.ADVANCE.run(tx, step_ms, clock.FURTHEST_MS):
+            raise Invalid("by", "by must not lead further than twenty years ahead in all")
+        return await _state(tx)
+
+    async def work() -> None:
+        async with session.database() as db:
+            output.show(await db.run(step), as_json=as_json)
+
+    session.run(work())
+
+
+def reset(*, as_json: Json = False) -> None:
+    """Go back to real time. What is to settle or to be released waits for real time to get there.
+
+    Gateways are asked at once about what waits for them, and rate limits begin anew.
+    """
+    from opentill.core import clock, limits
+    from opentill.orders import jobs as order_jobs
+    from opentill.refunds import jobs as refund_jobs
+
+    _movable()
+
+    async def step(tx: "Tx") -> dict[str, Any]:
+        await clock.RESET.run(tx)
+        now = clock.now_ms()
+        await order_jobs.wake(tx, now)
+        await refund_jobs.wake(tx, now)
+        await limits.forget(tx)
+        return await _state(tx)
+
+    async def work() -> None:
+        async with session.database() as db:
+            output.show(await db.run(step), as_json=as_json)
+
+    session.run(work())

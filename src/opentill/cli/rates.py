@@ -1,0 +1,151 @@
+"""``opentill rates set|list|import``."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opentill.cli import inputs, output, session
+from opentill.cli.output import Json
+
+_Code = Annotated[str | None, typer.Option(help="Only of this currency.")]
+_From = Annotated[
+    str | None, typer.Option("--from", help="First day (UTC), or Unix ms; without it, now.")
+]
+_Since = Annotated[str | None, typer.Option("--from", help="Leave out the days before this one.")]
+_At = Annotated[str | None, typer.Option("--at", help="The end of this day (UTC), or Unix ms.")]
+_Why = Annotated[str, typer.Option("--reason", help="Why; goes to the audit log.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(help="Exchange rates.", no_args_is_help=True)
+    group.command("set")(set_)
+    group.command("list")(list_)
+    group.command("import")(import_)
+    app.add_typer(group, name="rates")
+
+
+def set_(  # noqa: PLR0913 - a rate, and who sets it
+    base: str,
+    quote: str,
+    rate: str,
+    *,
+    since: _From = None,
+    reason: _Why = "",
+    by: inputs.By = "",
+    as_json: Json = False,
+) -> None:
+    """Say what one BASE is worth in QUOTE: opentill rates set EUR USD 1.08."""
+    from opentill import merchants, rates
+    from opentill.core import money
+    from opentill.core.db import Tx
+
+    value = inputs.rate("rate", rate)
+    valid_from = inputs.moment("from", since)
+    if value is None:
+        raise AssertionError
+    shown: dict[str, object] = {"base": base, "quote": quote}
+
+    async def step(tx: Tx) -> None:
+        now = await session.now(tx)
+        made = await rates.put(tx, base, quote, value, now if valid_from is None else valid_from)
+        text = money.rate_text(made.rate)
+        shown.update(rate=text, validFrom=made.valid_from)
+        await merchants.record_audit(
+            tx, who=inputs.who(by), action="rates set", merchant_id="",
+            subject=f"{base} {quote} {text} from {made.valid_from}", reason=reason or "rate set",
+            now=now,
+        )  # fmt: skip
+
+    async def work() -> None:
+        async with session.database() as db:
+            await db.run(step)
+        output.show(shown, as_json=as_json)
+
+    session.run(work())
+
+
+def list_(
+    *, base: _Code = None, quote: _Code = None, at: _At = None, as_json: Json = False
+) -> None:
+    """List the rate of each pair that holds now, and whether it is too old to count."""
+    from opentill import rates
+    from opentill.core import money
+
+    moment = inputs.moment("at", at, end=True)
+
+    async def work() -> None:
+        settings = session.settings()
+        async with session.database(settings) as db, db.connection() as tx:
+            now = await session.now(tx) if moment is None else moment
+            found = await rates.newest(tx, now, base, quote)
+        oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
+        rows = [
+            {
+                "base": rate.base,
+                "quote": rate.quote,
+                "rate": money.rate_text(rate.rate),
+                "validFrom": rate.valid_from,
+                "day": inputs.day(rate.valid_from),
+                "counts": rate.valid_from >= oldest,
+            }
+            for rate in found
+        ]
+        columns = ("base", "quote", "rate", "day", "counts")
+        output.show(rows, as_json=as_json, columns=columns)
+
+    session.run(work())
+
+
+def _read(file: Path) -> bytes:
+    from opentill.core.errors import Invalid
+
+    try:
+        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        reason = f"file must be one that can be read, or - for standard input: {error.strerror}"
+        raise Invalid("file", reason) from None
+
+
+def import_(
+    file: Path,
+    *,
+    since: _Since = None,
+    reason: _Why = "",
+    by: inputs.By = "",
+    as_json: Json = False,
+) -> None:
+    """Bring in the ECB's reference rates (CSV or XML; - reads standard input), and all crosses."""
+    from opentill import merchants, rates
+    from opentill.core.db import Tx
+
+    start = inputs.moment("from", since) or 0
+    sheet = rates.read_file(_read(file))
+
+    async def step(tx: Tx) -> rates.Imported:
+        now = await session.now(tx)
+        with output.progress("days", len(sheet.days)) as advance:
+            made = await rates.bring_in(tx, sheet, now, start, advance)
+        span = f"{inputs.day(made.first)} to {inputs.day(made.last)}"
+        await merchants.record_audit(
+            tx, who=inputs.who(by), action="rates import", merchant_id="",
+            subject=f"{made.rates} rates of {len(made.currencies)} currencies, {span}",
+            reason=reason or f"import of {file.name}", now=now,
+        )  # fmt: skip
+        return made
+
+    async def work() -> None:
+        async with session.database() as db:
+            made = await db.run(step)
+        shown = {
+            **output.plain(made),
+            "first": inputs.day(made.first),
+            "last": inputs.day(made.last),
+        }
+        if not as_json:
+            shown |= {name: " ".join(shown[name]) for name in ("currencies", "skipped")}
+        output.show(shown, as_json=as_json)
+
+    session.run(work())

@@ -1,0 +1,111 @@
+"""``opentill settle``: by hand what the worker does by itself when orders are due."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from opentill.cli import inputs, output, session
+from opentill.cli.output import Json
+
+if TYPE_CHECKING:
+    from opentill.core.db import Db, Tx
+    from opentill.orders import Settled
+
+_COLUMNS = ("merchantId", "orderId", "status", "settled", "reserve", "currency")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("settle")(settle)
+
+
+def settle(  # noqa: PLR0913 - what to settle, and how
+    *,
+    merchant: Annotated[str | None, typer.Option(help="Only this merchant's orders.")] = None,
+    order: Annotated[str | None, typer.Option(help="Only this order.")] = None,
+    early: Annotated[
+        bool, typer.Option("--now", help="Whether due or not: the merchant's orders, or the order.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would move, and move nothing.")
+    ] = False,
+    reason: inputs.Reason = "",
+    by: inputs.By = "",
+    as_json: Json = False,
+) -> None:
+    """Settle orders: move what is due from pending to available, less the reserve."""
+    from opentill import merchants, orders
+    from opentill.core.errors import Invalid
+
+    if early and merchant is None and order is None:
+        raise Invalid("now", "now needs --merchant or --order: whose orders settle early")
+    if not dry_run and not reason.strip():
+        raise Invalid("reason", "reason must say why, in a few words")
+    who = inputs.who(by)
+
+    async def work() -> None:
+        async with session.database() as db:
+            now = await session.now(db)
+            async with db.connection() as tx:
+                if merchant is not None:
+                    await merchants.find(tx, merchant)
+                if order is not None and merchant not in (
+                    None,
+                    (await orders.find_anywhere(tx, order)).merchant_id,
+                ):
+                    raise Invalid("order", "order must be one of the merchant's")
+                planned = await orders.settleable(tx, now, merchant, order, early=early)
+            if order is not None and not planned:
+                raise Invalid("order", "order must be paid, not settled and due: see --now")
+            if not dry_run:
+                planned = await _settle(db, planned, order, early, (who, reason), now)
+        output.show([_shown(one) for one in planned], as_json=as_json, columns=_COLUMNS)
+
+    session.run(work())
+
+
+async def _settle(  # noqa: PLR0913 - what to settle, how, who and why
+    db: "Db",
+    planned: "list[Settled]",
+    order: str | None,
+    early: bool,  # noqa: FBT001 - as the option says
+    by: tuple[str, str],
+    now: int,
+) -> "list[Settled]":
+    """Settle a batch of a merchant's orders at a time, each with its row in the audit log."""
+    from opentill import merchants, orders
+    from opentill.orders.settlement import BATCH
+
+    who, reason = by
+
+    async def batch(tx: "Tx", merchant_id: str) -> "list[Settled]":
+        await merchants.record_audit(
+            tx, who=who, action="settle", merchant_id=merchant_id, subject=order or merchant_id,
+            reason=reason, now=now,
+        )  # fmt: skip
+        cause = f"settled by {who}: {reason.strip()}"
+        if order is not None:
+            return await orders.settle_one(tx, merchant_id, order, now, cause)
+        return await orders.settle_batch(tx, merchant_id, now, cause, early=early)
+
+    done: list[Settled] = []
+    for merchant_id in sorted({one.merchant_id for one in planned}):
+        more = True
+        while more:
+            some = await db.run(lambda tx, m=merchant_id: batch(tx, m))  # type: ignore[misc]
+            done += some
+            more = len(some) == BATCH
+    return done
+
+
+def _shown(one: "Settled") -> dict[str, Any]:
+    from opentill.core import money
+
+    return {
+        "merchantId": one.merchant_id,
+        "orderId": one.order_id,
+        "status": one.status,
+        "settled": money.show(one.settled_minor, one.currency),
+        "reserve": money.show(one.reserve_minor, one.currency),
+        "currency": one.currency,
+    }

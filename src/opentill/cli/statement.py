@@ -1,0 +1,136 @@
+"""``opentill statement``: opening balances, every movement, closing balances."""
+
+import sys
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
+
+import typer
+
+from opentill.cli import inputs, session
+
+if TYPE_CHECKING:
+    from opentill.core.db import Db
+    from opentill.ledger.statement import LineOut
+
+
+class Format(StrEnum):
+    """How it is written."""
+
+    csv = "csv"
+    json = "json"
+    table = "table"
+
+
+# What the table shows: heading, width, and whether it is a number.
+_TABLE: Final = (
+    #    field              heading        width
+    ("time_utc", "time (UTC)", 24),
+    ("number", "number", 7),
+    ("type", "type", 25),
+    ("pending", "pending", -12),
+    ("available", "available", -12),
+    ("frozen", "frozen", -12),
+    ("reserve", "reserve", -12),
+    ("pending_after", "pending after", -14),
+    ("available_after", "avail. after", -14),
+    ("frozen_after", "frozen after", -14),
+    ("reserve_after", "reserve after", -14),
+    ("source_id", "source", 33),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("statement")(statement)
+
+
+def statement(  # noqa: PLR0913 - the options of the command
+    merchant_id: str,
+    *,
+    since: Annotated[
+        str | None, typer.Option("--from", help="First day (UTC), or Unix ms.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--to", help="Last day (UTC), or Unix ms.")] = None,
+    to_file: Annotated[
+        Path | None, typer.Option("--output", help="A file; without it, standard output.")
+    ] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="Without it, csv to a file or pipe, table to a terminal."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """Write a merchant's statement: opening balances, every movement, closing balances."""
+    from opentill import merchants
+    from opentill.core.errors import Invalid
+    from opentill.core.operator import OperatorError
+    from opentill.ledger.statement import StatementError
+
+    start = inputs.moment("from", since)
+    end = inputs.moment("to", until, end=True)
+    if start is not None and end is not None and start > end:
+        raise Invalid("to", "to must not be before from")
+    to_screen = to_file is None and sys.stdout.isatty()
+    chosen = Format.json if as_json else form or (Format.table if to_screen else Format.csv)
+
+    async def work() -> None:
+        async with session.database() as db:
+            async with db.connection() as tx:
+                merchant = await merchants.find(tx, merchant_id)
+            with inputs.target(to_file) as target:
+                await _write(target, _pieces(chosen, db, merchant.id, start, end))
+
+    try:
+        session.run(work())
+    except StatementError as error:
+        message = f"the statement does not add up: {error}; run `opentill ledger check`"
+        raise OperatorError(message) from None
+
+
+async def _write(target: BinaryIO, pieces: AsyncIterator[bytes]) -> None:
+    async for piece in pieces:
+        target.write(piece)
+    target.flush()
+
+
+def _pieces(
+    form: Format, db: "Db", merchant_id: str, start: int | None, end: int | None
+) -> AsyncIterator[bytes]:
+    from opentill.ledger import statement as ledger_statement
+
+    if form is Format.csv:
+        return ledger_statement.chunks(db, merchant_id, start, end)
+    lines = ledger_statement.shown(db, merchant_id, start, end)
+    return _json(merchant_id, lines) if form is Format.json else _table(lines)
+
+
+async def _json(merchant_id: str, lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
+    """Write one object; its lines are those of the CSV, under the same names."""
+    import msgspec
+
+    yield b'{"merchantId":' + msgspec.json.encode(merchant_id) + b',"lines":['
+    between = b"\n"
+    async for line in lines:
+        yield between + msgspec.json.encode(line)
+        between = b",\n"
+    yield b"\n]}\n"
+
+
+async def _table(lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
+    yield _row([heading for _, heading, _ in _TABLE])
+    async for line in lines:
+        if line.row == "OPENING":
+            yield f"{line.currency}\n".encode()
+        name = f"total {line.type}" if line.row == "TOTAL" else line.type or line.row.lower()
+        values = [name if field == "type" else getattr(line, field) for field, _, _ in _TABLE]
+        yield _row(["" if value is None else str(value) for value in values])
+
+
+def _row(cells: list[str]) -> bytes:
+    padded = [
+        cell.rjust(-width) if width < 0 else cell.ljust(width)
+        for cell, (_, _, width) in zip(cells, _TABLE, strict=True)
+    ]
+    return (" ".join(padded).rstrip() + "\n").encode()

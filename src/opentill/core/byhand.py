@@ -1,0 +1,49 @@
+"""What everything that an operator does by hand has in common: words, amounts, a second person."""
+
+from decimal import Decimal
+from typing import Final
+
+from opentill.core import money
+from opentill.core.errors import Invalid
+
+MOST_MINOR: Final = 10**15  # of one movement: a slip of the keyboard must not overflow the books
+_WORDS: Final = 500
+_REFERENCE: Final = 64
+
+
+def words(field: str, text: str, most: int = _WORDS) -> str:
+    """Trim what an operator wrote and check that it can be kept. Raises Invalid."""
+    trimmed = text.strip()
+    if not (1 <= len(trimmed) <= most and trimmed.isprintable()):
+        raise Invalid(field, f"{field} must be text of 1 to {most} printable characters")
+    return trimmed
+
+
+def reference(text: str | None, otherwise: str) -> str:
+    """Return the reference that makes a command idempotent, ``otherwise`` if none is given."""
+    return otherwise if text is None else words("reference", text, _REFERENCE)
+
+
+def amount(field: str, minor: int, currency: str) -> int:
+    """Check a positive amount of minor units. Raises Invalid."""
+    if not 0 < minor <= MOST_MINOR:
+        most = money.show(MOST_MINOR, currency)
+        raise Invalid(field, f"{field} must be more than 0.00 and at most {most} {currency}")
+    return minor
+
+
+def needs_second(minor: int, currency: str, above: Decimal | None) -> bool:
+    """Tell whether moving so much needs a second operator's approval.
+
+    ``above`` is the deployment's limit in whole units of whichever currency; None: never.
+    """
+    moved = Decimal(minor).scaleb(-money.exponent(currency))
+    return above is not None and abs(moved) > above
+
+
+def second(first: str, other: str, field: str = "by") -> str:
+    """Check that somebody else approves, and return who. Raises Invalid."""
+    approver = words(field, other)
+    if approver.casefold() == first.casefold():
+        raise Invalid(field, f"{field} must be another operator than {first}, who asked for it")
+    return approver

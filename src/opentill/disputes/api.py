@@ -1,0 +1,92 @@
+"""``/v1/disputes``: what customers took back through their banks. An extension of the contract."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from opentill.core.errors import Invalid
+from opentill.core.http import Call, Nothing, Operation
+from opentill.core.paging import Listing, Page, Size, listing
+from opentill.disputes import queries, service
+from opentill.disputes.model import DisputeDetail, DisputeOut, Status
+
+
+class ListQuery(msgspec.Struct, frozen=True, rename="camel"):
+    """Which disputes to list."""
+
+    page: Page = 1
+    size: Size = 20
+    status: (
+        Annotated[Status, Meta(description="a dispute status: OPEN, WON, LOST or RECOVERED")] | None
+    ) = None
+    order_id: Annotated[str, Meta(description="the id of one of your orders")] | None = None
+
+
+async def list_disputes(call: Call[ListQuery, Nothing]) -> Listing[DisputeOut]:
+    """List disputes, newest first."""
+    query, merchant_id = call.query, call.merchant_id
+    which = (query.status, query.order_id)
+    async with call.app.db.connection() as tx:
+        order_id = query.order_id
+        if order_id is not None and not await queries.HAS_ORDER.get(tx, merchant_id, order_id):
+            raise Invalid("orderId", "orderId must be the id of one of your orders")
+        found = await queries.LIST.all(
+            tx, merchant_id, query.size, (query.page - 1) * query.size, *which
+        )
+        total = await queries.COUNT.get(tx, merchant_id, *which)
+    return listing([DisputeOut.of(item) for item in found], query.page, query.size, total or 0)
+
+
+async def read(call: Call[Nothing, Nothing]) -> DisputeDetail:
+    """Return a dispute with its notes."""
+    async with call.app.db.connection() as tx:
+        dispute = await service.find(tx, call.merchant_id, call.path["id"])
+        return DisputeDetail.of(dispute, await service.notes(tx, dispute))
+
+
+_DISPUTE: Final[dict[str, Any]] = {
+    "id": "dp_01m7y0m0jzefzv5n8efcf1hqw5",
+    "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2",
+    "status": "LOST",
+    "amount": "9.99",
+    "currency": "USD",
+    "debit": "9.99",
+    "fee": "15.00",
+    "debitCurrency": "USD",
+    "reason": "fraudulent",
+    "createdAt": 1737537300000,
+    "updatedAt": 1738142100000,
+    "closedAt": 1738142100000,
+}
+
+operations: Final = (
+    Operation(
+        method="GET",
+        path="/v1/disputes",
+        tag="Disputes",
+        summary="List disputes",
+        description="An extension of the contract. `debit` and `fee` are what losing the dispute "
+        "takes from the balance, in `debitCurrency`.",
+        query=ListQuery,
+        answer=Listing[DisputeOut],
+        read=list_disputes,
+        answer_example={
+            "items": [_DISPUTE],
+            "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
+        },
+    ),
+    Operation(
+        method="GET",
+        path="/v1/disputes/{id}",
+        tag="Disputes",
+        summary="Read a dispute",
+        description="An extension of the contract.",
+        answer=DisputeDetail,
+        read=read,
+        answer_example={
+            **_DISPUTE,
+            "notes": [{"at": 1737623700000, "note": "Proof of delivery sent to the bank."}],
+        },
+    ),
+)

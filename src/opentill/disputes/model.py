@@ -1,0 +1,243 @@
+"""What a dispute is, the table of its steps, what they post, and its shapes on the wire."""
+
+from typing import Final, Literal, Self, get_args
+
+import msgspec
+
+from opentill import orders
+from opentill.core import money
+from opentill.gateways.model import DisputeStatus
+from opentill.ledger import Account, Held, Movement
+from opentill.ledger import Type as PostingType
+
+Status = Literal["OPEN", "WON", "LOST", "RECOVERED"]
+Event = Literal["opened", "won", "lost", "recovered"]
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One allowed step of a dispute, and the step that its order takes by it."""
+
+    source: Status | None
+    event: Event
+    target: Status
+    order_event: orders.Event
+
+
+# Product decisions §4. What is not in this table cannot happen.
+STEPS: Final = (
+    #    source  event        target       the order is
+    Step(None, "opened", "OPEN", "disputed"),
+    Step("OPEN", "won", "WON", "dispute_won"),
+    Step("OPEN", "lost", "LOST", "dispute_lost"),
+    Step("LOST", "recovered", "RECOVERED", "recovered"),
+)
+BY_EVENT: Final = {(step.source, step.event): step for step in STEPS}
+# What a gateway's word makes of a dispute.
+WORDS: Final[dict[DisputeStatus, Status]] = {
+    "OPENED": "OPEN",
+    "WON": "WON",
+    "LOST": "LOST",
+    "RECOVERED": "RECOVERED",
+}
+
+
+def _way(target: Status) -> tuple[Step, ...]:
+    """Return the steps that lead from nothing to a status."""
+    last = next(step for step in STEPS if step.target == target)
+    return (last,) if last.source is None else (*_way(last.source), last)
+
+
+WAYS: Final = {status: _way(status) for status in STATUSES}
+
+
+def steps_to(target: Status, current: Status | None) -> tuple[Step, ...] | None:
+    """Return the steps from where a dispute stands to what was heard of it.
+
+    None of them for repeated and late news; those in between for news that overtook others. None
+    where the news contradicts what was heard before, such as a win after a loss.
+    """
+    reached = [None, *(step.target for step in WAYS[target])]
+    if current in reached:
+        return WAYS[target][reached.index(current) :]
+    overtaken = current is not None and target in [step.target for step in WAYS[current]]
+    return () if overtaken else None
+
+
+class Dispute(msgspec.Struct, frozen=True, kw_only=True):
+    """A dispute as it is kept; amounts in minor units."""
+
+    merchant_id: str
+    id: str
+    order_id: str
+    attempt_id: str
+    gateway: str
+    gateway_ref: str | None
+    status: Status
+    amount_minor: int
+    currency: str
+    debit_minor: int
+    fee_minor: int
+    debit_currency: str
+    disputed_from: Literal["PAID", "SETTLED"]
+    offset_minor: int
+    reason: str
+    created_at: int
+    updated_at: int
+    closed_at: int | None
+
+    @property
+    def stands_in(self) -> Held:
+        """Which of the merchant's accounts it takes from."""
+        return "available" if self.disputed_from == "SETTLED" else "pending"
+
+    @property
+    def loss_minor(self) -> int:
+        """What losing it costs: the debit and the fee, in the settled currency."""
+        return self.debit_minor + self.fee_minor
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """A note about a dispute, such as the evidence sent to the bank."""
+
+    merchant_id: str
+    dispute_id: str
+    number: int
+    at: int
+    who: str
+    note: str
+
+
+def debit(order: orders.Order, amount_minor: int) -> int:
+    """Return what disputing so much of what is left of an order takes, in the settled currency.
+
+    All that is left takes the exact rest: the payment's gross less what the gateway gave back by
+    refunds. Their debits are that, less the part of the fee that was returned with them.
+    """
+    left = order.amount_minor - order.refund_held_minor
+    rest = order.gross_settled_minor - order.refund_debit_minor
+    currency = order.settled_currency
+    if order.refund_fee_policy == "RETURNED":
+        fee = order.gross_settled_minor - order.net_settled_minor
+        rest -= money.share(fee, order.refund_held_minor, order.amount_minor, currency)
+    if amount_minor == left:
+        return max(0, rest)
+    return money.share(max(0, rest), amount_minor, left, currency)
+
+
+def opened(dispute: Dispute) -> list[Movement]:
+    """Return what opening posts: settled money is frozen, what is pending just does not settle."""
+    return _frozen(dispute, "FREEZE", "available", "frozen", "Disputed")
+
+
+def won(dispute: Dispute) -> list[Movement]:
+    """Return what winning posts."""
+    return _frozen(dispute, "UNFREEZE", "frozen", "available", "Dispute won")
+
+
+def lost(dispute: Dispute, offset_minor: int, released_minor: int) -> list[Movement]:
+    """Return what losing posts: the loss, and the reserve that covers it.
+
+    What the loss leaves of the reserve is released: there is nothing left to hold it for.
+    """
+    where = dispute.stands_in
+    return [
+        *_frozen(dispute, "UNFREEZE", "frozen", "available", "Dispute lost"),
+        *_move(dispute, "CHARGEBACK", where, "gateway", dispute.debit_minor, "Chargeback"),
+        *_move(dispute, "CHARGEBACK_FEE", where, "platform", dispute.fee_minor, "Chargeback fee"),
+        *_move(
+            dispute, "ROLLING_RESERVE_OFFSET", "reserve", "available", offset_minor,
+            "Rolling reserve covers the chargeback",
+        ),
+        *_move(
+            dispute, "ROLLING_RESERVE_RELEASE", "reserve", "available", released_minor,
+            "Rest of the rolling reserve released",
+        ),
+    ]  # fmt: skip
+
+
+def recovered(dispute: Dispute) -> list[Movement]:
+    """Return what recovering posts; the fee stays lost."""
+    text = "Chargeback recovered"
+    return [
+        *_move(
+            dispute, "CHARGEBACK_RECOVERY", "gateway", "available", dispute.debit_minor, text
+        ),
+        *_move(
+            dispute, "ROLLING_RESERVE_RECOVERY", "available", "reserve", dispute.offset_minor,
+            "Rolling reserve held again",
+        ),
+    ]  # fmt: skip
+
+
+def _frozen(
+    dispute: Dispute, kind: PostingType, source: Account, target: Account, text: str
+) -> list[Movement]:
+    frozen = dispute.debit_minor if dispute.disputed_from == "SETTLED" else 0
+    return _move(dispute, kind, source, target, frozen, text)
+
+
+def _move(  # noqa: PLR0913 - a movement
+    dispute: Dispute, kind: PostingType, source: Account, target: Account, amount: int, text: str
+) -> list[Movement]:
+    if not amount:
+        return []
+    return [Movement(kind, source, target, amount, "dispute", dispute.id, text)]
+
+
+class NoteOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A note on the wire."""
+
+    at: int
+    note: str
+
+
+class DisputeOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A dispute in a list; ``debit`` and ``fee`` are what losing it takes."""
+
+    id: str
+    order_id: str
+    status: Status
+    amount: str
+    currency: str
+    debit: str
+    fee: str
+    debit_currency: str
+    reason: str
+    created_at: int
+    updated_at: int
+    closed_at: int | None
+
+    @classmethod
+    def of(cls, dispute: Dispute) -> Self:
+        """Show a dispute as a list does."""
+        return cls(**_listed(dispute))  # type: ignore[arg-type]
+
+
+class DisputeDetail(DisputeOut, frozen=True, kw_only=True, rename="camel"):
+    """A single dispute, with its notes, oldest first."""
+
+    notes: list[NoteOut]
+
+    @classmethod
+    def of(cls, dispute: Dispute, notes: list[Note] | None = None) -> Self:
+        """Show a dispute with everything."""
+        shown = [NoteOut(at=note.at, note=note.note) for note in notes or ()]
+        return cls(**_listed(dispute), notes=shown)  # type: ignore[arg-type]
+
+
+def _listed(dispute: Dispute) -> dict[str, object]:
+    return {
+        "id": dispute.id,
+        "order_id": dispute.order_id,
+        "status": dispute.status,
+        "amount": money.show(dispute.amount_minor, dispute.currency),
+        "currency": dispute.currency,
+        "debit": money.show(dispute.debit_minor, dispute.debit_currency),
+        "fee": money.show(dispute.fee_minor, dispute.debit_currency),
+        "debit_currency": dispute.debit_currency,
+        "reason": dispute.reason,
+        "created_at": dispute.created_at,
+        "updated_at": dispute.updated_at,
+        "closed_at": dispute.closed_at,
+    }

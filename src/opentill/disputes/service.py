@@ -1,0 +1,254 @@
+"""What can be done with disputes: open and end them, by the gateway's word or the operator's.
+
+Whoever changes a dispute has locked its order first, so that the two always agree.
+"""
+
+from typing import Final
+
+import structlog
+
+from opentill import orders
+from opentill.core import money
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.ids import new_id
+from opentill.disputes import model, queries
+from opentill.disputes.model import BY_EVENT, WORDS, Dispute, Event, Note, Status, Step, steps_to
+from opentill.gateways.model import DisputeNews
+from opentill.orders import Attempt, Order
+
+_log: Final = structlog.get_logger()
+MAX_NOTE: Final = 10_000
+_LISTED: Final = 500
+
+
+async def find(tx: Tx, merchant_id: str, dispute_id: str) -> Dispute:
+    """Return a dispute. Raises NotFound."""
+    dispute = await queries.BY_ID.first(tx, merchant_id, dispute_id)
+    if dispute is None:
+        raise NotFound
+    return dispute
+
+
+async def find_anywhere(tx: Tx, dispute_id: str) -> Dispute:
+    """Return a dispute of whichever merchant, for the operator. Raises NotFound."""
+    dispute = await queries.ANYWHERE.first(tx, dispute_id)
+    if dispute is None:
+        raise NotFound(reason=f"there is no dispute {dispute_id}")
+    return dispute
+
+
+async def search(tx: Tx, merchant_id: str | None, status: Status | None) -> list[Dispute]:
+    """Return the latest disputes for the operator, newest first."""
+    return await queries.SEARCH.all(tx, merchant_id, status, _LISTED)
+
+
+async def notes(tx: Tx, dispute: Dispute) -> list[Note]:
+    """Return a dispute's notes, oldest first."""
+    return await queries.NOTES.all(tx, dispute.merchant_id, dispute.id)
+
+
+async def add_note(  # noqa: PLR0913 - a note
+    tx: Tx, merchant_id: str, dispute_id: str, text: str, who: str, now: int
+) -> Note:
+    """Append a note, such as the evidence sent to the bank. Raises NotFound and Invalid."""
+    text = text.strip()
+    if not 1 <= len(text) <= MAX_NOTE:
+        raise Invalid("note", f"note must be text of 1 to {MAX_NOTE} characters")
+    await queries.LOCKED.first(tx, merchant_id, dispute_id)  # numbers its notes one by one
+    note = await queries.ADD_NOTE.first(tx, merchant_id, dispute_id, now, who, text)
+    if note is None:
+        raise NotFound
+    return note
+
+
+async def open_by_hand(  # noqa: PLR0913 - what is disputed, by whom and why
+    tx: Tx,
+    merchant_id: str,
+    order_id: str,
+    *,
+    who: str,
+    reason: str,
+    now: int,
+    amount_minor: int | None = None,
+) -> Dispute:
+    """Open a dispute as the operator: of all that is left of the order, if nothing is said.
+
+    Raises NotFound, and Invalid for an order that cannot be disputed or an amount that is more
+    than what is left.
+    """
+    order = await orders.lock(tx, merchant_id, order_id)
+    if refusal := _refusal(order):
+        raise Invalid("orderId", refusal)
+    left = order.amount_minor - order.refund_held_minor
+    if amount_minor is not None and not 0 < amount_minor <= left:
+        most = money.show(left, order.currency)
+        raise Invalid("amount", f"amount must be from 0.01 to {most}, what is left of the order")
+    attempt = await orders.find_attempt(tx, merchant_id, order.paid_attempt_id or "")
+    opened, _ = await _open(tx, order, attempt, None, amount_minor, (reason, who), now)
+    return opened
+
+
+async def decide(  # noqa: PLR0913 - which dispute ends how, by whom and why
+    tx: Tx, merchant_id: str, dispute_id: str, event: Event, *, who: str, reason: str, now: int
+) -> Dispute:
+    """Say as the operator that a dispute is won or lost, or that a lost one was recovered.
+
+    Raises NotFound, and Invalid for a step that is not in the table.
+    """
+    seen = await find(tx, merchant_id, dispute_id)
+    order = await orders.lock(tx, merchant_id, seen.order_id)
+    dispute = await find(tx, merchant_id, dispute_id)
+    step = BY_EVENT.get((dispute.status, event))
+    if step is None:
+        raise Invalid("dispute", f"a dispute that is {dispute.status} cannot be {event}")
+    after, _ = await _take(tx, order, dispute, step, f"{dispute.id} by {who}: {reason}", now)
+    return after
+
+
+async def hear(tx: Tx, merchant_id: str, news: DisputeNews, now: int) -> Dispute | None:
+    """Take in what a gateway says of a dispute, however often and in whatever order.
+
+    What cannot be is noted on the order's history, once, and changes nothing: a dispute of an order
+    that is not paid, is refunded or disputed already, and news against what was heard before.
+    Returns the dispute, None if there is none. Raises NotFound for an unknown attempt.
+    """
+    attempt = await orders.find_attempt(tx, merchant_id, news.attempt_id)
+    order = await orders.lock(tx, merchant_id, attempt.order_id)
+    ref = news.dispute_ref or attempt.id
+    dispute = await queries.BY_REF.first(tx, merchant_id, attempt.gateway, ref)
+    target = WORDS[news.status]
+    refusal = _refusal(order, attempt) if dispute is None else None
+    if dispute is not None and dispute.order_id != order.id:
+        refusal = f"this is the name of {dispute.id}, of another order"
+    steps = steps_to(target, dispute.status if dispute else None)
+    if dispute is not None and steps is None:
+        refusal = f"{dispute.id} is {dispute.status}"
+    if refusal is not None or steps is None:
+        _log.warning("dispute ignored", order=order.id, dispute=ref, refusal=refusal)
+        await _note_once(tx, order, f"dispute_{target.lower()}_ignored", f"{ref}: {refusal}", now)
+        return dispute
+    why = (news.reason[:500], f"{attempt.gateway} {ref}")
+    for step in steps:
+        if dispute is None:
+            named = news.amount.minor if news.amount.currency == order.currency else None
+            dispute, order = await _open(tx, order, attempt, ref, named, why, now)
+        else:
+            cause = f"{dispute.id} by {why[1]}"
+            dispute, order = await _take(tx, order, dispute, step, cause, now)
+    if steps and dispute is not None:
+        await _compare(tx, order, dispute, news, now)
+    return dispute
+
+
+async def _compare(tx: Tx, order: Order, dispute: Dispute, news: DisputeNews, now: int) -> None:
+    """Note where the gateway disputes another amount than what is left of the order."""
+    named = news.amount
+    if (named.minor, named.currency) == (dispute.amount_minor, dispute.currency):
+        return
+    shown = money.show(dispute.amount_minor, dispute.currency)
+    cause = (
+        f"{dispute.id}: the gateway names {named.minor} minor units of {named.currency}, "
+        f"disputed is {shown} {dispute.currency}"
+    )
+    await _note_once(tx, order, "dispute_amount_differs", cause, now)
+
+
+async def _note_once(tx: Tx, order: Order, event: str, cause: str, now: int) -> None:
+    """Note something that the gateway may say again and again."""
+    lines = await orders.history(tx, order.merchant_id, order.id)
+    if (event, cause) not in [(line.event, line.cause) for line in lines]:
+        await orders.note(tx, order, event, cause, now)
+
+
+def _refusal(order: Order, attempt: Attempt | None = None) -> str | None:
+    """Say why an order cannot be disputed now, None if it can."""
+    if attempt is not None and order.paid_at and attempt.id != order.paid_attempt_id:
+        return f"orderId must be paid by the disputed attempt, not by {order.paid_attempt_id}"
+    if not orders.can(order, "disputed"):
+        return f"orderId must be an order that is PAID or SETTLED: this one is {order.status}"
+    return None
+
+
+async def _open(  # noqa: PLR0913 - all that a dispute is
+    tx: Tx,
+    order: Order,
+    attempt: Attempt,
+    ref: str | None,
+    named_minor: int | None,
+    why: tuple[str, str],
+    now: int,
+) -> tuple[Dispute, Order]:
+    """Open a dispute of a locked order; ``why`` is the reason and who says so."""
+    left = order.amount_minor - order.refund_held_minor
+    amount = left if named_minor is None else max(0, min(named_minor, left))
+    dispute = await queries.INSERT.first(
+        tx,
+        order.merchant_id,
+        new_id("dp"),
+        order.id,
+        attempt.id,
+        attempt.gateway,
+        ref,
+        amount,
+        order.currency,
+        model.debit(order, amount),
+        order.dispute_fee_minor,
+        order.settled_currency,
+        order.status,
+        why[0],
+        now,
+    )
+    if dispute is None:
+        raise AssertionError  # an insert always returns its row
+    cause = f"{dispute.id} by {why[1]}: {why[0]}"
+    moved = await orders.step(tx, order, "disputed", cause, now, posted=model.opened(dispute))
+    return dispute, moved
+
+
+async def _take(  # noqa: PLR0913 - a step and what it is of
+    tx: Tx, order: Order, dispute: Dispute, step: Step, cause: str, now: int
+) -> tuple[Dispute, Order]:
+    """Take a step of a dispute whose order is locked."""
+    offset = dispute.offset_minor
+    if step.event == "lost" and order.reserve_status == "HELD":
+        offset = min(order.reserve_minor, dispute.loss_minor)
+    after = await queries.STEP.first(
+        tx, dispute.merchant_id, dispute.id, dispute.status, step.target, now, offset
+    )
+    if after is None:
+        raise AssertionError  # its order is locked and it had the status
+    match step.event:
+        case "won":
+            moved = await orders.step(
+                tx, order, step.order_event, cause, now,
+                back_to=dispute.disputed_from, posted=model.won(dispute),
+            )  # fmt: skip
+        case "lost":
+            moved = await _lose(tx, order, after, cause, now)
+        case _:
+            moved = await _recover(tx, order, after, cause, now)
+    # Its refund was on its way when the dispute opened, and arrived meanwhile.
+    if moved.refunded_minor == moved.amount_minor and orders.can(moved, "refunded_in_full"):
+        moved = await orders.step(tx, moved, "refunded_in_full", dispute.id, now)
+    return after, moved
+
+
+async def _lose(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int) -> Order:
+    offset = dispute.offset_minor
+    released = order.reserve_minor - offset if offset else 0
+    reserve = "OFFSET" if offset else order.reserve_status
+    ids = (order.merchant_id, order.id)
+    await queries.LOSE_ORDER.run(tx, *ids, dispute.loss_minor, reserve, now)
+    posted = model.lost(dispute, offset, released)
+    return await orders.step(tx, order, "dispute_lost", cause, now, posted=posted)
+
+
+async def _recover(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int) -> Order:
+    """The bank gave back what it had taken. The order is settled by it, wherever it stood."""
+    ids = (order.merchant_id, order.id)
+    if order.settle_at is not None:  # what it left in pending goes along
+        await orders.settle_one(tx, *ids, now, dispute.id)
+    await queries.RECOVER_ORDER.run(tx, *ids, dispute.loss_minor, now, dispute.offset_minor)
+    posted = model.recovered(dispute)
+    return await orders.step(tx, order, "recovered", cause, now, posted=posted)

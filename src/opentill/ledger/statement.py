@@ -1,0 +1,242 @@
+"""Statements: opening balances, every movement, closing balances, for each account.
+
+``lines`` recomputes every balance as it goes and compares it with what the ledger says, so that a
+statement that does not add up is never finished: it raises. All of it is read in one snapshot.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Final, Literal, Self
+
+import msgspec
+
+from opentill.core import csvfile, money
+from opentill.core.csvfile import cell, utc
+from opentill.core.db import Db, Tx
+from opentill.ledger import queries
+from opentill.ledger.model import Balance, Entry
+
+Own = Literal["pending", "available", "frozen", "reserve"]
+Amounts = tuple[int, int, int, int]  # minor units: pending, available, frozen, reserve
+NOTHING: Final[Amounts] = (0, 0, 0, 0)
+
+
+class StatementError(Exception):
+    """The entries do not add up: the books are not right, and the text says where."""
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One line: ``moved`` is what it moves on each account, ``after`` the balances after it.
+
+    OPENING has no movement; TOTAL is the sum of one type and has no balances; CLOSING has the sum
+    of all movements. Entry's own fields are empty where a line is none.
+    """
+
+    row: Literal["OPENING", "MOVEMENT", "TOTAL", "CLOSING"]
+    currency: str
+    at: int | None = None
+    number: int | None = None
+    id: str = ""
+    type: str = ""
+    moved: Amounts | None = None
+    source_type: str = ""
+    source_id: str = ""
+    description: str = ""
+    after: Amounts | None = None
+
+
+class LineOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A line as it is shown: a row of the CSV, an object of the JSON. Amounts have two decimals."""
+
+    row: str
+    currency: str
+    time: int | None
+    time_utc: str
+    number: int | None
+    id: str
+    type: str
+    pending: str
+    available: str
+    frozen: str
+    reserve: str
+    source_type: str
+    source_id: str
+    description: str
+    pending_after: str
+    available_after: str
+    frozen_after: str
+    reserve_after: str
+
+    @classmethod
+    def of(cls, line: Line) -> Self:
+        """Show a line."""
+        pending, available, frozen, reserve = _shown(line.moved, line.currency)
+        after = _shown(line.after, line.currency)
+        return cls(
+            row=line.row,
+            currency=line.currency,
+            time=line.at,
+            time_utc=utc(line.at),
+            number=line.number,
+            id=line.id,
+            type=line.type,
+            pending=pending,
+            available=available,
+            frozen=frozen,
+            reserve=reserve,
+            source_type=line.source_type,
+            source_id=line.source_id,
+            description=line.description,
+            pending_after=after[0],
+            available_after=after[1],
+            frozen_after=after[2],
+            reserve_after=after[3],
+        )
+
+
+COLUMNS: Final = tuple(field.encode_name for field in msgspec.structs.fields(LineOut))
+# Free text; everything else is made by us, and an amount below zero is a number and no formula.
+_FREE: Final = frozenset({"source_id", "description"})
+
+
+def _shown(amounts: Amounts | None, currency: str) -> tuple[str, str, str, str]:
+    if amounts is None:
+        return "", "", "", ""
+    pending, available, frozen, reserve = (money.show(amount, currency) for amount in amounts)
+    return pending, available, frozen, reserve
+
+
+def moved(entry: Entry) -> Amounts:
+    """Return what an entry moves on each of the merchant's own accounts."""
+
+    def on(account: Own) -> int:
+        gained = entry.amount_minor if entry.to_account == account else 0
+        return gained - (entry.amount_minor if entry.from_account == account else 0)
+
+    return on("pending"), on("available"), on("frozen"), on("reserve")
+
+
+def _after(entry: Entry | None) -> Amounts:
+    if entry is None:
+        return NOTHING
+    return entry.pending_after, entry.available_after, entry.frozen_after, entry.reserve_after
+
+
+def _add(left: Amounts, right: Amounts) -> Amounts:
+    return (
+        left[0] + right[0],
+        left[1] + right[1],
+        left[2] + right[2],
+        left[3] + right[3],
+    )
+
+
+class _Book:
+    """The running sums of one currency; ``take`` refuses an entry that does not follow."""
+
+    def __init__(self, opening: Entry | None) -> None:
+        self.opening = _after(opening)
+        self.number = 0 if opening is None else opening.number
+        self.at = 0 if opening is None else opening.created_at
+        self.balance = self.opening
+        self.total = NOTHING
+        self.by_type: dict[str, Amounts] = {}
+
+    def take(self, entry: Entry) -> Line:
+        change = moved(entry)
+        self.balance = _add(self.balance, change)
+        self.number += 1
+        follows = entry.number == self.number and entry.created_at >= self.at
+        if not follows or self.balance != _after(entry):
+            msg = f"entry {entry.number} ({entry.id}) does not follow from the one before it"
+            raise StatementError(msg)
+        self.at = entry.created_at
+        self.total = _add(self.total, change)
+        self.by_type[entry.type] = _add(self.by_type.get(entry.type, NOTHING), change)
+        return Line(
+            row="MOVEMENT",
+            currency=entry.currency,
+            at=entry.created_at,
+            number=entry.number,
+            id=entry.id,
+            type=entry.type,
+            moved=change,
+            source_type=entry.source_type,
+            source_id=entry.source_id,
+            description=entry.description,
+            after=self.balance,
+        )
+
+    def close(self, last: Entry | None, whole: Balance | None) -> None:
+        """See that all of it was there: up to ``last``, and the balance where that is its end."""
+        sums = NOTHING
+        for amounts in self.by_type.values():
+            sums = _add(sums, amounts)
+        expected = [_after(last), _add(self.opening, self.total), _add(self.opening, sums)]
+        if whole is not None:
+            expected.append((whole.pending, whole.available, whole.frozen, whole.reserve))
+        short = whole is not None and self.number != whole.entries
+        if short or any(balance != self.balance for balance in expected):
+            msg = "the closing balance is not the opening balance and its movements"
+            raise StatementError(msg)
+
+
+async def _section(
+    tx: Tx, balance: Balance, start: int | None, end: int | None
+) -> AsyncIterator[Line]:
+    key, currency = (balance.merchant_id, balance.currency), balance.currency
+    first = None if start is None else await queries.LAST_BEFORE.first(tx, *key, start)
+    until = 2**62 if end is None else end + 1
+    last = await queries.LAST_BEFORE.first(tx, *key, until)
+    book = _Book(first)
+    yield Line(row="OPENING", currency=currency, at=start, after=book.opening)
+    if last is not None:
+        async for entry in queries.BETWEEN.each(tx, *key, book.number, last.number):
+            yield book.take(entry)
+    book.close(last, balance if until > balance.last_at else None)
+    for kind, total in sorted(book.by_type.items()):
+        yield Line(row="TOTAL", currency=currency, type=kind, moved=total)
+    yield Line(row="CLOSING", currency=currency, at=end, moved=book.total, after=book.balance)
+
+
+async def lines(
+    db: Db, merchant_id: str, start: int | None, end: int | None
+) -> AsyncIterator[Line]:
+    """Yield a merchant's statement, one currency after the other. Times are inclusive Unix ms.
+
+    None is an open side. Raises StatementError where the books do not add up.
+    """
+    async with db.snapshot() as tx:
+        for balance in await queries.BALANCES.all(tx, merchant_id):
+            async for line in _section(tx, balance, start, end):
+                yield line
+
+
+async def shown(
+    db: Db, merchant_id: str, start: int | None, end: int | None
+) -> AsyncIterator[LineOut]:
+    """Yield what ``lines`` does as it is shown."""
+    async for line in lines(db, merchant_id, start, end):
+        yield LineOut.of(line)
+
+
+def cells(line: LineOut) -> list[str]:
+    """Write a line as the cells of a row."""
+    return [
+        cell(value) if name in _FREE or not isinstance(value, str) else value
+        for name, value in msgspec.structs.asdict(line).items()
+    ]
+
+
+async def _rows(
+    db: Db, merchant_id: str, start: int | None, end: int | None
+) -> AsyncIterator[list[str]]:
+    async for line in shown(db, merchant_id, start, end):
+        yield cells(line)
+
+
+def chunks(db: Db, merchant_id: str, start: int | None, end: int | None) -> AsyncIterator[bytes]:
+    """Yield the statement as CSV, in constant memory. Times are inclusive Unix ms.
+
+    Raises StatementError in the middle where the books do not add up: no file is then complete.
+    """
+    return csvfile.chunks(COLUMNS, _rows(db, merchant_id, start, end))

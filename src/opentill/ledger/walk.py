@@ -1,0 +1,200 @@
+"""Checking a balance's entries a bounded range at a time, from the first to the last.
+
+Each range begins with the entry that the one before ended with, and carries the sums of all
+accounts on, so that the ranges together check what ``ledger.check`` does in one go.
+"""
+
+from typing import Final
+
+import msgspec
+
+from opentill.core.db import Command, Query, Tx
+from opentill.ledger import queries
+from opentill.ledger.model import Violation
+from opentill.ledger.postings import ACCOUNTS, POSTINGS
+
+RANGE: Final = 50_000
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a balance is checked in this round, and the sums of all accounts up to there."""
+
+    merchant_id: str
+    currency: str
+    checked_to: int
+    pending: int
+    available: int
+    frozen: int
+    reserve: int
+    gateway: int
+    bank: int
+    platform: int
+    last_at: int
+    found: int
+
+
+class Range(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in a range: how many entries, the last one, what they move."""
+
+    entries: int
+    last: int
+    last_at: int
+    pending: int
+    available: int
+    frozen: int
+    reserve: int
+    gateway: int
+    bank: int
+    platform: int
+
+
+# The balance that waits longest; one that is half checked comes first, one that was finished after
+# $1 (real time, Unix ms) not yet.
+NEXT = Query(
+    Progress,
+    """
+    select m.id as merchant_id, coalesce(b.currency, m.settlement_currency) as currency,
+        coalesce(c.checked_to, 0) as checked_to, coalesce(c.pending, 0) as pending,
+        coalesce(c.available, 0) as available, coalesce(c.frozen, 0) as frozen,
+        coalesce(c.reserve, 0) as reserve, coalesce(c.gateway, 0) as gateway,
+        coalesce(c.bank, 0) as bank, coalesce(c.platform, 0) as platform,
+        coalesce(c.last_at, 0) as last_at, coalesce(c.found, 0) as found
+    from merchants m left join balances b on b.merchant_id = m.id
+    left join books_checks c on c.merchant_id = m.id
+        and c.currency = coalesce(b.currency, m.settlement_currency)
+    where c.checked_at is null or c.checked_to > 0 or c.checked_at <= $1
+    order by c.checked_to > 0 desc nulls last, c.checked_at nulls first limit 1
+    """,
+)
+_SUMS: Final = ", ".join(
+    f"coalesce(sum((to_account = '{account}')::int * amount_minor"
+    f" - (from_account = '{account}')::int * amount_minor), 0)::bigint as {account}"
+    for account in ACCOUNTS
+)
+SUMS = Query(
+    Range,
+    f"""
+    select count(*) as entries, coalesce(max(number), $3) as last,
+        coalesce(max(created_at), 0) as last_at, {_SUMS}
+    from (
+        select * from entries where merchant_id = $1 and currency = $2 and number > $3
+        order by number limit $4
+    ) as range
+    """,  # noqa: S608 - the account names are constants of ours
+)
+_FOLLOWS: Final = " and ".join(
+    f"{account}_after = lag({account}_after, 1, 0::bigint) over following"
+    f" + (to_account = '{account}')::int * amount_minor"
+    f" - (from_account = '{account}')::int * amount_minor"
+    for account in ("pending", "available", "frozen", "reserve")
+)
+WRONG = Query(
+    Violation,
+    f"""
+    select 'each balance after is the one before plus this entry, numbered 1, 2, 3 …' as rule,
+        $1::text as merchant_id, id as subject, 'entry ' || number || ' of ' || $2 as detail
+    from (
+        select id, number, ({_FOLLOWS}) and number = lag(number, 1, 0::bigint) over following + 1
+            and created_at >= lag(created_at, 1, 0::bigint) over following as follows
+        from entries
+        where merchant_id = $1 and currency = $2 and number >= $3 and number <= $4
+        window following as (order by number)
+    ) as checked where not follows and number > $3 order by number limit 1000
+    """,  # noqa: S608 - the account names are constants of ours
+)
+UNKNOWN = Query(
+    Violation,
+    """
+    select 'every entry is a movement of the table' as rule, merchant_id, id as subject,
+        type || ' from ' || from_account || ' to ' || to_account as detail
+    from entries e
+    where merchant_id = $1 and currency = $2 and number > $3 and number <= $4 and not exists (
+        select from unnest($5::text[], $6::text[], $7::text[], $8::int[])
+            as p (type, source, target, shown)
+        where (p.type, p.source, p.target, p.shown * e.amount_minor)
+            = (e.type, e.from_account, e.to_account, e.shown_minor))
+    order by number limit 1000
+    """,
+)
+# $3 where the range began: nothing is written if another worker was faster. $4 where it ended, 0
+# at the end of a round; $5 to $11 sums, $12 last time, $13 found, $14 entries if finished, $15 real
+# time.
+SAVE = Command(
+    """
+    insert into books_checks as c (merchant_id, currency, checked_to, pending, available, frozen,
+        reserve, gateway, bank, platform, last_at, found, violations, entries, checked_at)
+    values ($1, $2, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, coalesce($14, 0), $15)
+    on conflict (merchant_id, currency) do update set checked_to = $4, pending = $5,
+        available = $6, frozen = $7, reserve = $8, gateway = $9, bank = $10, platform = $11,
+        last_at = $12, found = $13, checked_at = $15, entries = coalesce($14, c.entries),
+        violations = case when $14::bigint is null then greatest(c.violations, $13) else $13 end
+    where c.checked_to = $3
+    """,
+)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What a step found: where the walk is now, and whether it came to the end."""
+
+    progress: Progress
+    entries: int
+    finished: bool
+    violations: list[Violation]
+
+
+async def step(tx: Tx, before: Progress, limit: int = RANGE) -> Step:
+    """Check the next range of a balance; ``tx`` is a snapshot, so that it sees one moment."""
+    key = (before.merchant_id, before.currency)
+    found = await SUMS.first(tx, *key, before.checked_to, limit)
+    balance = await queries.BALANCE.first(tx, *key)
+    if found is None:
+        raise AssertionError  # an aggregate always has a row
+    span = (*key, before.checked_to, found.last)
+    table = [list(column) for column in zip(*((p.type, p.source, p.target, p.shown)
+             for p in POSTINGS), strict=True)]  # fmt: skip
+    wrong = [*await WRONG.all(tx, *span), *await UNKNOWN.all(tx, *span, *table)]
+    sums = {name: getattr(before, name) + getattr(found, name) for name in ACCOUNTS}
+    last_at = max(before.last_at, found.last_at)
+    finished = found.entries < limit
+    if finished:
+        expected = {name: 0 if balance is None else getattr(balance, name) for name in ACCOUNTS}
+        there = (0, 0) if balance is None else (balance.entries, balance.last_at)
+        if expected != sums or there != (found.last, last_at):
+            rule = "the balance equals the sum of its entries"
+            detail = "the balance row and its entries differ"
+            wrong.append(Violation(rule, *key, detail))
+    after = msgspec.structs.replace(
+        before, checked_to=found.last, last_at=last_at, found=before.found + len(wrong), **sums
+    )
+    return Step(after, found.entries, finished, wrong)
+
+
+async def save(tx: Tx, before: Progress, made: Step, found: int, now: int) -> bool:
+    """Write down how far a step came, and ``found`` of this round; False if another was faster.
+
+    At the end the next round begins at the first entry. ``now`` is real time, Unix ms.
+    """
+    after = made.progress
+    if made.finished:
+        sums, last_at, to = [0] * len(ACCOUNTS), 0, 0
+    else:
+        sums, last_at, to = (
+            [getattr(after, name) for name in ACCOUNTS],
+            after.last_at,
+            after.checked_to,
+        )
+    entries = after.checked_to if made.finished else None
+    return bool(
+        await SAVE.run(
+            tx,
+            before.merchant_id,
+            before.currency,
+            before.checked_to,
+            to,
+            *sums,
+            last_at,
+            found,
+            entries,
+            now,
+        )
+    )

@@ -1,0 +1,204 @@
+"""The audit log: what operators did, as a chain of hashes that shows any change of it.
+
+Each row's hash is SHA-256 over the hash before it and all of the row; ``audit_head`` holds the last
+number and hash. Who can write to the database can change, remove or slip in rows, but not without
+leaving a place where the chain breaks. Only somebody who rewrites every later row and the head too
+goes unseen: against that, keep a number and hash that ``opentill audit verify`` printed elsewhere
+and give them back later (``--expect``).
+"""
+
+import hashlib
+import struct
+from collections.abc import AsyncIterator
+from typing import Final, Literal
+
+import msgspec
+
+from opentill.core.db import Command, Query, Tx
+from opentill.core.errors import Invalid
+from opentill.core.ids import new_id
+
+Finding = Literal["altered", "removed", "inserted"]
+_FIRST: Final = hashlib.sha256(b"opentill audit log").hexdigest()
+_COLUMNS: Final = (
+    "number, id, at, who, action, merchant_id, subject, reason, encode(hash, 'hex') as hash"
+)
+
+
+class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator did; ``hash`` in hexadecimal."""
+
+    number: int | None  # None: written past the chain
+    id: str
+    at: int
+    who: str
+    action: str
+    merchant_id: str
+    subject: str
+    reason: str
+    hash: str | None
+
+
+class AuditHead(msgspec.Struct, frozen=True):
+    """Where the chain ends."""
+
+    number: int
+    hash: str
+
+
+class Break(msgspec.Struct, frozen=True):
+    """A place where the chain does not hold: which row, and what became of it."""
+
+    number: int | None
+    id: str | None
+    finding: Finding
+    detail: str
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What verifying the chain found; nothing is wrong if ``breaks`` is empty."""
+
+    rows: int
+    head: AuditHead | None
+    breaks: list[Break]
+
+
+HEAD: Final = Query(AuditHead, "select number, encode(hash, 'hex') as hash from audit_head")
+LOCK_HEAD: Final = Query(
+    AuditHead, "select number, encode(hash, 'hex') as hash from audit_head for update"
+)
+INSERT: Final = Command(
+    """
+    with headed as (update audit_head set number = $1, hash = decode($9, 'hex'))
+    insert into audit_log (number, id, at, who, action, merchant_id, subject, reason, hash)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, decode($9, 'hex'))
+    """,
+)
+CHAIN: Final = Query(
+    AuditRow,
+    f"select {_COLUMNS} from audit_log order by number nulls first, id",  # noqa: S608 - ours
+)
+NEWEST: Final = Query(
+    AuditRow,
+    f"""
+    select {_COLUMNS} from audit_log where ($1::text is null or merchant_id = $1)
+    order by number desc nulls first limit $2
+    """,  # noqa: S608 - a constant of ours
+)
+
+
+def link(before: str, row: AuditRow) -> str:
+    """Return the hash of a row that follows the hash ``before``.
+
+    The row's bytes are its fields in the order of ``AuditRow``, but for the hash: each as text in
+    UTF-8 after its length in four bytes, so that no two rows have the same bytes.
+    """
+    sha256 = hashlib.sha256(bytes.fromhex(before))
+    for field in AuditRow.__struct_fields__[:-1]:
+        text = str(getattr(row, field)).encode()
+        sha256.update(struct.pack(">I", len(text)) + text)
+    return sha256.hexdigest()
+
+
+async def record(  # noqa: PLR0913 - who did what to whom, when and why
+    tx: Tx, *, who: str, action: str, merchant_id: str, subject: str, reason: str, now: int
+) -> None:
+    """Write to the audit log what an operator did. Raises Invalid without a reason.
+
+    Locks the head of the chain until the transaction ends: operators act one after the other.
+    """
+    if not reason.strip():
+        raise Invalid("reason", "reason must say why, in a few words")
+    head = await LOCK_HEAD.first(tx)
+    if head is None:
+        raise AssertionError  # the migration made it
+    row = AuditRow(
+        number=head.number + 1,
+        id=new_id("aud"),
+        at=now,
+        who=who,
+        action=action,
+        merchant_id=merchant_id,
+        subject=subject,
+        reason=reason.strip(),
+        hash=None,
+    )
+    values = msgspec.structs.astuple(row)[:-1]
+    await INSERT.run(tx, *values, link(head.hash, row))
+
+
+async def newest(tx: Tx, merchant_id: str | None = None, limit: int = 100) -> list[AuditRow]:
+    """Return the latest rows, newest first; of one merchant if given."""
+    return await NEWEST.all(tx, merchant_id, limit)
+
+
+async def verify(tx: Tx, expected: AuditHead | None = None) -> Verdict:
+    """Walk the whole chain and name every row that was altered, removed or slipped in.
+
+    ``tx`` sees the database of one moment and is inside a transaction. ``expected`` is a place that
+    the chain must pass through, noted earlier. Constant memory.
+    """
+    head = await HEAD.first(tx)
+    walk = _Walk(head, expected)
+    await walk.along(CHAIN.each(tx))
+    walk.end()
+    return Verdict(walk.rows, head, walk.breaks)
+
+
+class _Walk:
+    """One pass over the chain."""
+
+    def __init__(self, head: AuditHead | None, expected: AuditHead | None) -> None:
+        self.breaks: list[Break] = []
+        self.rows = 0
+        self._head = head
+        self._expected = expected
+        self._number = 0
+        self._hash = _FIRST
+        self._whole = True  # the hash before the next row is known
+
+    def _found(self, number: int | None, row_id: str | None, finding: Finding, why: str) -> None:
+        self.breaks.append(Break(number, row_id, finding, why))
+
+    async def along(self, rows: AsyncIterator[AuditRow]) -> None:
+        async for row in rows:
+            self.rows += 1
+            if row.number is None or row.hash is None:
+                self._found(row.number, row.id, "inserted", "it was written past the chain")
+            elif row.number <= self._number:
+                self._found(row.number, row.id, "inserted", "another row has its number")
+            elif self._head is not None and row.number > self._head.number:
+                why = f"the head of the chain ends at {self._head.number}"
+                self._found(row.number, row.id, "inserted", why)
+            else:
+                self._missing(row.number - 1)
+                self._follow(row, row.number, row.hash)
+
+    def _missing(self, last: int) -> None:
+        first = self._number + 1
+        if first <= last:
+            rows = f"row {first} is" if first == last else f"rows {first} to {last} are"
+            self._found(first, None, "removed", f"{rows} not there")
+            self._whole = False
+
+    def _follow(self, row: AuditRow, number: int, found: str) -> None:
+        # After a removed row the hash before is not known, so that only what follows is checked.
+        if self._whole and link(self._hash, row) != found:
+            why = "its hash does not follow from it and the row before"
+            self._found(number, row.id, "altered", why)
+        expected = self._expected
+        if expected is not None and number == expected.number and found != expected.hash:
+            self._found(number, row.id, "altered", "its hash is not the expected one")
+        self._number, self._hash, self._whole = number, found, True
+
+    def end(self) -> None:
+        head, expected = self._head, self._expected
+        if head is None:
+            self._found(None, None, "removed", "the head of the chain is not there")
+        elif head.number > self._number:
+            self._missing(head.number)
+        elif head.hash != self._hash:
+            why = "the head of the chain has another hash of it"
+            self._found(self._number, None, "altered", why)
+        if expected is not None and expected.number > max(self._number, head.number if head else 0):
+            self._found(expected.number, None, "removed", "it was expected")

@@ -1,0 +1,164 @@
+"""A merchant's terms: made, changed, and every version kept. An order keeps its own."""
+
+from decimal import Decimal
+from ipaddress import ip_network
+from typing import Any, Final
+
+import msgspec
+
+from opentill.core import money
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.ids import new_id
+from opentill.merchants import fees, queries
+from opentill.merchants.model import Calendar, FeePolicy, Merchant, Terms, TermsVersion
+
+_MOST: Final = 10**15
+_RANGES: Final = (
+    # field                   least  most
+    ("overdraft_minor",       0,     _MOST),
+    ("settlement_delay_days", 0,     365),
+    ("reserve_days",          0,     3650),
+    ("dispute_fee_minor",     0,     _MOST),
+    ("payout_minimum_minor",  0,     _MOST),
+)  # fmt: skip
+
+
+def _checked(merchant: Merchant) -> Merchant:
+    """Refuse terms that make no sense. Raises Invalid."""
+    if not 1 <= len(merchant.name) <= 200:  # noqa: PLR2004 - as a product's name
+        raise Invalid("name", "name must be text of 1 to 200 characters")
+    if merchant.settlement_currency not in money.EXPONENTS:
+        reason = "settlement_currency must be an active ISO 4217 code such as USD"
+        raise Invalid("settlement_currency", reason)
+    for field in ("platform_fee_rate", "reserve_rate"):
+        if not fees.is_rate(getattr(merchant, field)):
+            reason = f"{field} must be from 0 to below 1, of at most six decimals, such as 0.04"
+            raise Invalid(field, reason)
+    for field, least, most in _RANGES:
+        if not least <= getattr(merchant, field) <= most:
+            shown = field.removesuffix("_minor")
+            raise Invalid(shown, f"{shown} must be from {least} to {most}")
+    for network in merchant.ip_allowlist:
+        try:
+            ip_network(network)
+        except ValueError:
+            reason = "ip_allowlist must hold addresses or networks such as 192.0.2.0/24"
+            raise Invalid("ip_allowlist", reason) from None
+    return merchant
+
+
+async def create(  # noqa: PLR0913 - a merchant's terms
+    tx: Tx,
+    *,
+    name: str,
+    now: int,
+    settlement_currency: str = "USD",
+    platform_fee_rate: Decimal = Decimal("0.04"),
+    fee_changes: tuple[str, ...] = (),
+    refund_fee_policy: FeePolicy = "KEPT",
+    overdraft_minor: int | None = None,
+    settlement_delay_days: int = 7,
+    settlement_calendar: Calendar = "EVERY_DAY",
+    reserve_rate: Decimal = Decimal(0),
+    reserve_days: int = 180,
+    dispute_fee_minor: int | None = None,
+    payout_minimum_minor: int = 0,
+    ip_allowlist: tuple[str, ...] = (),
+    who: str = "opentill",
+    reason: str = "merchant created",
+) -> Merchant:
+    """Make a merchant; overdraft limit and dispute fee default to 100.00 and 15.00.
+
+    ``fee_changes`` are rows of the fee schedule as ``fees.changed`` takes them. Raises Invalid.
+    """
+    whole = 10 ** money.EXPONENTS.get(settlement_currency, 2)
+    merchant = _checked(
+        Merchant(
+            id=new_id("mer"),
+            name=name.strip(),
+            settlement_currency=settlement_currency,
+            terms_version=1,
+            platform_fee_rate=platform_fee_rate,
+            fees="[]",
+            refund_fee_policy=refund_fee_policy,
+            overdraft_minor=100 * whole if overdraft_minor is None else overdraft_minor,
+            settlement_delay_days=settlement_delay_days,
+            settlement_calendar=settlement_calendar,
+            reserve_rate=reserve_rate,
+            reserve_days=reserve_days,
+            dispute_fee_minor=15 * whole if dispute_fee_minor is None else dispute_fee_minor,
+            payout_minimum_minor=payout_minimum_minor,
+            ip_allowlist=list(ip_allowlist),
+            created_at=now,
+            updated_at=now,
+        ),
+    )
+    schedule = fees.changed(merchant.fees, fee_changes, settlement_currency)
+    merchant = msgspec.structs.replace(merchant, fees=schedule)
+    await queries.INSERT.run(
+        tx,
+        merchant.id,
+        merchant.name,
+        merchant.settlement_currency,
+        now,
+        merchant.terms_version,
+        *_values(merchant),
+    )
+    await _keep(tx, merchant, who, reason, now)
+    return merchant
+
+
+async def change(  # noqa: PLR0913 - who changes what of whom, when and why
+    tx: Tx,
+    merchant_id: str,
+    now: int,
+    *,
+    who: str,
+    reason: str,
+    fee_changes: tuple[str, ...] = (),
+    **terms: Any,
+) -> Merchant:
+    """Change the given terms. They hold for sessions opened from now on.
+
+    Overdraft limit, payout minimum and allowlist are about the merchant, not about an order, and
+    hold at once. What changes nothing makes no new version. Raises Invalid and NotFound.
+    """
+    if not reason.strip():
+        raise Invalid("reason", "reason must say why, in a few words")
+    old = await queries.LOCKED.first(tx, merchant_id)
+    if old is None:
+        raise NotFound(reason=f"there is no merchant {merchant_id}")
+    schedule = fees.changed(old.fees, fee_changes, old.settlement_currency)
+    new = _checked(msgspec.structs.replace(old, **terms, fees=schedule, updated_at=now))
+    fresh = _values(new) != _values(old)
+    if fresh:
+        new = msgspec.structs.replace(new, terms_version=old.terms_version + 1)
+    await queries.UPDATE.run(tx, new.id, new.name, now, new.terms_version, *_values(new))
+    if fresh:
+        await _keep(tx, new, who, reason.strip(), now)
+    return new
+
+
+async def _keep(tx: Tx, merchant: Merchant, who: str, reason: str, now: int) -> None:
+    version = merchant.terms_version
+    values = (*_values(merchant), who, reason)
+    await queries.INSERT_TERMS.run(tx, merchant.id, version, now, *values)
+
+
+def _values(terms: Terms) -> tuple[Any, ...]:
+    """Return the terms alone, in the order of ``Terms``."""
+    return tuple(getattr(terms, field) for field in Terms.__struct_fields__)
+
+
+async def history(tx: Tx, merchant_id: str) -> list[TermsVersion]:
+    """Return every version of a merchant's terms, oldest first. Raises NotFound."""
+    if not await queries.EXISTS.get(tx, merchant_id):
+        raise NotFound(reason=f"there is no merchant {merchant_id}")
+    return await queries.TERMS.all(tx, merchant_id)
+
+
+def differences(old: Terms, new: Terms) -> dict[str, tuple[Any, Any]]:
+    """Return what changed between two versions: field, before, after."""
+    pairs = zip(Terms.__struct_fields__, _values(old), _values(new), strict=True)
+    return {field: (before, after) for field, before, after in pairs if before != after}

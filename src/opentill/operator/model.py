@@ -1,0 +1,134 @@
+"""What a movement by hand is, the table of those that there are, and its shape for people."""
+
+from typing import Final, Literal, Self, get_args
+
+import msgspec
+
+from opentill.core import money
+from opentill.ledger import Account, Held, Movement
+from opentill.ledger import Type as PostingType
+
+Kind = Literal["freeze", "unfreeze", "recharge", "correct", "fee"]
+Status = Literal["WAITING", "DONE", "REJECTED"]
+Decision = Literal["approve", "reject"]
+Floor = Literal["none", "zero", "overdraft", "frozen by hand"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One allowed movement: what it posts, and how far it may take the account it takes from.
+
+    ``sign`` is that of the amount an operator gives: a correction may take. ``floor``: ``zero``,
+    the merchant's ``overdraft`` limit, or what operators themselves have frozen.
+    """
+
+    kind: Kind
+    account: Held
+    sign: Literal[1, -1]
+    posting: PostingType
+    source: Account
+    target: Account
+    floor: Floor
+
+
+# Product decisions §5, the rows that an operator may post. What is not here cannot be moved.
+MOVES: Final = (
+    #    kind       account      ±   posting               source       target       floor
+    Move("freeze", "available", +1, "FREEZE", "available", "frozen", "zero"),
+    Move("unfreeze", "available", +1, "UNFREEZE", "frozen", "available", "frozen by hand"),
+    Move("recharge", "available", +1, "ADMIN_RECHARGE", "bank", "available", "none"),
+    Move("correct", "available", +1, "BALANCE_CORRECTION", "platform", "available", "none"),
+    Move("correct", "available", -1, "BALANCE_CORRECTION", "available", "platform", "overdraft"),
+    Move("correct", "pending", +1, "BALANCE_CORRECTION", "platform", "pending", "none"),
+    Move("correct", "pending", -1, "BALANCE_CORRECTION", "pending", "platform", "overdraft"),
+    Move("fee", "available", +1, "FEE", "available", "platform", "zero"),
+)
+BY_KIND: Final = {(move.kind, move.account, move.sign): move for move in MOVES}
+# A movement that waits for a second operator, and what becomes of it.
+DECISIONS: Final[dict[tuple[Status, Decision], Status]] = {
+    ("WAITING", "approve"): "DONE",
+    ("WAITING", "reject"): "REJECTED",
+}
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """A movement that is asked for; ``amount_minor`` is negative for a correction that takes."""
+
+    kind: Kind
+    amount_minor: int
+    reason: str
+    by: str
+    reference: str | None = None  # None: the movement's own id
+    account: Held = "available"
+    order_id: str | None = None  # of a correction
+
+
+class ByHand(msgspec.Struct, frozen=True, kw_only=True):
+    """A movement by hand as it is kept; amounts in minor units."""
+
+    merchant_id: str
+    id: str
+    kind: Kind
+    status: Status
+    amount_minor: int
+    currency: str
+    account: Held
+    order_id: str | None
+    reference: str
+    reason: str
+    asked_by: str
+    decided_by: str | None  # None: nobody else was needed
+    created_at: int
+    decided_at: int | None
+
+    @property
+    def move(self) -> Move:
+        """The row of the table that it is."""
+        return BY_KIND[self.kind, self.account, 1 if self.amount_minor > 0 else -1]
+
+    @property
+    def movement(self) -> Movement:
+        """What it posts."""
+        move, amount = self.move, abs(self.amount_minor)
+        about = f" for {self.order_id}" if self.order_id else ""
+        text = f"{self.kind.capitalize()} by the operator{about}"
+        return Movement(move.posting, move.source, move.target, amount, "operator", self.id, text)
+
+
+class ByHandOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A movement by hand as the command line shows it."""
+
+    id: str
+    merchant_id: str
+    kind: Kind
+    status: Status
+    amount: str
+    currency: str
+    account: Held
+    order_id: str | None
+    reference: str
+    reason: str
+    asked_by: str
+    decided_by: str | None
+    created_at: int
+    decided_at: int | None
+
+    @classmethod
+    def of(cls, made: ByHand) -> Self:
+        """Show a movement."""
+        return cls(
+            id=made.id,
+            merchant_id=made.merchant_id,
+            kind=made.kind,
+            status=made.status,
+            amount=money.show(made.amount_minor, made.currency),
+            currency=made.currency,
+            account=made.account,
+            order_id=made.order_id,
+            reference=made.reference,
+            reason=made.reason,
+            asked_by=made.asked_by,
+            decided_by=made.decided_by,
+            created_at=made.created_at,
+            decided_at=made.decided_at,
+        )

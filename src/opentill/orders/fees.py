@@ -1,0 +1,63 @@
+"""What of a payment is the platform's: said at opening, and again when the method is known."""
+
+from decimal import Decimal
+
+import msgspec
+
+from opentill.core import money
+from opentill.core.methods import Method
+from opentill.merchants import fees
+from opentill.orders.model import Order
+
+
+class Priced(msgspec.Struct, frozen=True):
+    """The money of an order: the fee in its currency, gross and net in the settled one."""
+
+    fee_minor: int
+    gross_settled_minor: int
+    net_settled_minor: int
+
+
+def price(  # noqa: PLR0913 - what an order's money depends on
+    amount_minor: int,
+    currency: str,
+    *,
+    settled_currency: str,
+    exchange_rate: Decimal,
+    fee_rate: Decimal,
+    fixed_minor: int = 0,
+) -> Priced:
+    """Work out an order's fee and what is settled of it, each rounded half up once.
+
+    The fee is never more than the amount. What the ledger posts as the fee is the difference of
+    gross and net, so that the three always add up.
+    """
+    share = money.times(amount_minor, fee_rate, currency, currency)
+    fee = min(amount_minor, share + fixed_minor)
+    gross = money.times(amount_minor, exchange_rate, currency, settled_currency)
+    net = money.times(amount_minor - fee, exchange_rate, currency, settled_currency)
+    return Priced(fee, gross, net)
+
+
+def with_fee_of(order: Order, method: Method) -> Order:
+    """Return the order with the fee that its frozen schedule has for a payment method.
+
+    The gross stays as it was frozen. Without a row for the method, so does everything.
+    """
+    row = fees.pick(fees.read(order.fees), method, order.currency)
+    if row is None:
+        return order
+    priced = price(
+        order.amount_minor,
+        order.currency,
+        settled_currency=order.settled_currency,
+        exchange_rate=order.exchange_rate,
+        fee_rate=row.rate,
+        fixed_minor=row.fixed_minor(order.currency, order.settled_currency),
+    )
+    return msgspec.structs.replace(
+        order,
+        platform_fee_rate=row.rate,
+        platform_fee_minor=priced.fee_minor,
+        net_settled_minor=priced.net_settled_minor,
+    )

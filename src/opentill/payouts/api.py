@@ -1,0 +1,86 @@
+"""``/v1/payouts``: what was and will be sent to the merchant's bank."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from opentill.core.db import Tx
+from opentill.core.http import Call, Nothing, Operation
+from opentill.core.paging import Listing, Page, Size, listing
+from opentill.payouts import queries, service
+from opentill.payouts.model import Payout, PayoutOut, Status
+
+
+class ListQuery(msgspec.Struct, frozen=True):
+    """Which payouts to list."""
+
+    page: Page = 1
+    size: Size = 20
+    status: Annotated[Status, Meta(description="PENDING, PAID or FAILED")] | None = None
+
+
+async def _page(tx: Tx, merchant_id: str, query: ListQuery) -> tuple[list[Payout], int]:
+    offset = (query.page - 1) * query.size
+    if query.status is None:
+        items = await queries.LIST.all(tx, merchant_id, query.size, offset)
+        return items, await queries.COUNT.get(tx, merchant_id) or 0
+    items = await queries.LIST_BY_STATUS.all(tx, merchant_id, query.size, offset, query.status)
+    return items, await queries.COUNT_BY_STATUS.get(tx, merchant_id, query.status) or 0
+
+
+async def list_payouts(call: Call[ListQuery, Nothing]) -> Listing[PayoutOut]:
+    """List payouts, newest first."""
+    async with call.app.db.connection() as tx:
+        items, total = await _page(tx, call.merchant_id, call.query)
+    shown = [PayoutOut.of(item) for item in items]
+    return listing(shown, call.query.page, call.query.size, total)
+
+
+async def read(call: Call[Nothing, Nothing]) -> PayoutOut:
+    """Return a payout."""
+    async with call.app.db.connection() as tx:
+        return PayoutOut.of(await service.find(tx, call.merchant_id, call.path["id"]))
+
+
+_PAYOUT: Final[dict[str, Any]] = {
+    "id": "po_01m7y0m0jzefzv5n8efcf1hqw5",
+    "status": "PAID",
+    "amount": "250.00",
+    "fee": "1.50",
+    "currency": "USD",
+    "bankReference": "TRN-20250117-0042",
+    "failureReason": None,
+    "createdAt": 1737018900000,
+    "updatedAt": 1737105300000,
+    "paidAt": 1737105300000,
+    "failedAt": None,
+}
+
+operations: Final = (
+    Operation(
+        method="GET",
+        path="/v1/payouts",
+        tag="Payouts",
+        summary="List payouts",
+        description="An extension of the contract. Newest first. The operator makes payouts: one "
+        "is PENDING until the bank has sent it; what FAILED is back on the balance with its fee.",
+        query=ListQuery,
+        answer=Listing[PayoutOut],
+        read=list_payouts,
+        answer_example={
+            "items": [_PAYOUT],
+            "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
+        },
+    ),
+    Operation(
+        method="GET",
+        path="/v1/payouts/{id}",
+        tag="Payouts",
+        summary="Read a payout",
+        description="An extension of the contract.",
+        answer=PayoutOut,
+        read=read,
+        answer_example=_PAYOUT,
+    ),
+)

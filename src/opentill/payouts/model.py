@@ -1,0 +1,109 @@
+"""What a payout is, the table of its steps, and its shape on the wire."""
+
+from typing import Final, Literal, Self, get_args
+
+import msgspec
+
+from opentill.core import money
+from opentill.ledger import Movement
+from opentill.ledger import Type as PostingType
+
+Status = Literal["PENDING", "PAID", "FAILED"]
+Event = Literal["created", "paid", "failed"]
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
+EVENTS: Final[tuple[Event, ...]] = get_args(Event)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One allowed step of a payout, and what it may post: no fee where there is none."""
+
+    source: Status | None
+    event: Event
+    target: Status
+    postings: tuple[PostingType, ...] = ()
+
+
+# Product decisions §4. What is not in this table cannot happen.
+STEPS: Final = (
+    #    source     event      target     postings
+    Step(None, "created", "PENDING", ("PAYOUT", "FEE")),
+    Step("PENDING", "paid", "PAID"),
+    Step("PENDING", "failed", "FAILED", ("PAYOUT", "BALANCE_CORRECTION")),
+)
+BY_EVENT: Final = {(step.source, step.event): step for step in STEPS}
+
+
+class Payout(msgspec.Struct, frozen=True, kw_only=True):
+    """A payout as it is kept; amounts in minor units. The fee comes on top of the amount."""
+
+    merchant_id: str
+    id: str
+    status: Status
+    amount_minor: int
+    fee_minor: int
+    currency: str
+    reference: str
+    bank_reference: str  # "" until it is paid
+    failure_reason: str  # "" unless it failed
+    reason: str
+    created_by: str
+    approved_by: str | None
+    created_at: int
+    updated_at: int
+    paid_at: int | None
+    failed_at: int | None
+
+
+def posted(payout: Payout, event: Event) -> list[Movement]:
+    """Return what an event of a payout posts."""
+    amount, fee, cause = payout.amount_minor, payout.fee_minor, payout.id
+    out = f"Payout of {money.show(amount, payout.currency)} {payout.currency}"
+    back, returned = "Payout failed", "Payout fee returned"
+    match event:
+        case "created":
+            moves = [
+                Movement("PAYOUT", "available", "bank", amount, "payout", cause, out),
+                Movement("FEE", "available", "platform", fee, "payout", cause, "Payout fee"),
+            ]
+        case "paid":
+            moves = []
+        case "failed":
+            kind: PostingType = "BALANCE_CORRECTION"
+            moves = [
+                Movement("PAYOUT", "bank", "available", amount, "payout", cause, back),
+                Movement(kind, "platform", "available", fee, "payout", cause, returned),
+            ]
+    return [move for move in moves if move.amount_minor]
+
+
+class PayoutOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A payout on the wire."""
+
+    id: str
+    status: Status
+    amount: str
+    fee: str
+    currency: str
+    bank_reference: str | None
+    failure_reason: str | None
+    created_at: int
+    updated_at: int
+    paid_at: int | None
+    failed_at: int | None
+
+    @classmethod
+    def of(cls, payout: Payout) -> Self:
+        """Show a payout."""
+        return cls(
+            id=payout.id,
+            status=payout.status,
+            amount=money.show(payout.amount_minor, payout.currency),
+            fee=money.show(payout.fee_minor, payout.currency),
+            currency=payout.currency,
+            bank_reference=payout.bank_reference or None,
+            failure_reason=payout.failure_reason or None,
+            created_at=payout.created_at,
+            updated_at=payout.updated_at,
+            paid_at=payout.paid_at,
+            failed_at=payout.failed_at,
+        )

@@ -1,0 +1,191 @@
+"""What can be done with payouts: create one, and say how the bank's transfer ended."""
+
+from decimal import Decimal
+
+import msgspec
+
+from opentill import ledger, merchants
+from opentill.core import byhand, money
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.ids import new_id
+from opentill.merchants import Merchant
+from opentill.payouts import queries
+from opentill.payouts.model import BY_EVENT, Event, Payout, Status, posted
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A payout that is asked for; minor units, ``amount_minor`` None for everything available."""
+
+    amount_minor: int | None
+    fee_minor: int = 0
+    reference: str | None = None  # None: the payout's own id
+    reason: str
+    by: str
+    approved_by: str | None = None
+
+
+async def create(
+    tx: Tx, merchant_id: str, wanted: Wanted, above: Decimal | None, now: int
+) -> Payout:
+    """Take money out of available, to be sent to the merchant's bank.
+
+    The same reference with the same amount and fee returns the first payout. ``above`` is the limit
+    over which a second operator must have approved. Raises NotFound and Invalid.
+    """
+    if await queries.LOCK_MERCHANT.get(tx, merchant_id) is None:
+        raise NotFound(reason=f"there is no merchant {merchant_id}")
+    merchant = await merchants.find(tx, merchant_id)
+    payout_id = new_id("po")
+    reference = byhand.reference(wanted.reference, payout_id)
+    first = await queries.BY_REFERENCE.first(tx, merchant_id, reference)
+    if first is not None:
+        return _same(first, wanted)
+    by, reason = byhand.words("by", wanted.by), byhand.words("reason", wanted.reason)
+    currency = merchant.settlement_currency
+    fee = byhand.amount("fee", wanted.fee_minor, currency) if wanted.fee_minor else 0
+    approved_by = None
+    if wanted.approved_by is not None:
+        approved_by = byhand.second(by, wanted.approved_by, "approved-by")
+    await merchants.record_audit(
+        tx, who=by, action="payouts create", merchant_id=merchant_id,
+        subject=_described(payout_id, merchant, wanted, approved_by), reason=reason, now=now,
+    )  # fmt: skip
+    amount = await _amount(tx, merchant, wanted.amount_minor, fee)
+    if approved_by is None and byhand.needs_second(amount + fee, currency, above):
+        refusal = f"approved-by must name a second operator for more than {above:f} {currency}"
+        raise Invalid("approved-by", refusal)
+    step = BY_EVENT[None, "created"]
+    payout = await queries.INSERT.first(
+        tx, merchant_id, payout_id, step.target, amount, fee, currency, reference,
+        reason, by, approved_by, now,
+    )  # fmt: skip
+    if payout is None:
+        raise AssertionError  # an insert always returns its row
+    # The balance after the postings is read under its lock: what others take meanwhile is in it.
+    after = await ledger.post(tx, merchant_id, currency, posted(payout, "created"), now)
+    if after.available < 0:
+        raise _too_much(merchant, after.available + amount + fee, fee)
+    return payout
+
+
+def _described(payout_id: str, merchant: Merchant, wanted: Wanted, approved_by: str | None) -> str:
+    amount = wanted.amount_minor
+    shown = "everything available" if amount is None else _shown(amount, merchant)
+    fee = f", fee {_shown(wanted.fee_minor, merchant)}" if wanted.fee_minor else ""
+    return f"{payout_id}: {shown}{fee}" + (f", approved by {approved_by}" if approved_by else "")
+
+
+def _shown(minor: int, merchant: Merchant) -> str:
+    currency = merchant.settlement_currency
+    return f"{money.show(minor, currency)} {currency}"
+
+
+def _same(first: Payout, wanted: Wanted) -> Payout:
+    """Return the payout that has this reference already, if it is the one that is asked for."""
+    amount = first.amount_minor if wanted.amount_minor is None else wanted.amount_minor
+    if (first.amount_minor, first.fee_minor) == (amount, wanted.fee_minor):
+        return first
+    shown = money.show(first.amount_minor, first.currency)
+    fee = money.show(first.fee_minor, first.currency)
+    reason = f"reference must be new: {first.id} of {shown} {first.currency}, fee {fee}, has it"
+    raise Invalid("reference", reason)
+
+
+async def _amount(tx: Tx, merchant: Merchant, wanted_minor: int | None, fee: int) -> int:
+    """Return what is paid out; everything available is read, and stays, under its lock."""
+    currency, amount = merchant.settlement_currency, wanted_minor
+    if amount is None:
+        available = await queries.LOCK_AVAILABLE.get(tx, merchant.id, currency) or 0
+        amount = min(available - fee, byhand.MOST_MINOR)
+        if amount <= 0:
+            raise _too_much(merchant, available, fee)
+    amount = byhand.amount("amount", amount, currency)
+    if amount < merchant.payout_minimum_minor:
+        least = _shown(merchant.payout_minimum_minor, merchant)
+        raise Invalid("amount", f"amount must be at least {least}, this merchant's minimum")
+    return amount
+
+
+def _too_much(merchant: Merchant, available: int, fee: int) -> Invalid:
+    """Say what could be paid out."""
+    has = _shown(available, merchant)
+    if available <= 0:
+        return Invalid("amount", f"amount must wait until something is available: it is {has}")
+    with_fee = f" with the fee of {_shown(fee, merchant)}" if fee else ""
+    return Invalid("amount", f"amount must be at most what is available{with_fee}: {has}")
+
+
+async def pay(  # noqa: PLR0913 - who says what of which payout, and when
+    tx: Tx, payout_id: str, bank_reference: str, reason: str, by: str, now: int
+) -> Payout:
+    """Take in that the bank has sent a payout. Raises NotFound and Invalid."""
+    bank_reference = byhand.words("bank-reference", bank_reference, 140)  # as ISO 20022 has it
+    return await _step(tx, payout_id, "paid", by, reason, now, bank_reference=bank_reference)
+
+
+async def fail(tx: Tx, payout_id: str, reason: str, by: str, now: int) -> Payout:
+    """Take in that the bank cannot send a payout: amount and fee return to available.
+
+    Raises NotFound and Invalid.
+    """
+    reason = byhand.words("reason", reason)
+    return await _step(tx, payout_id, "failed", by, reason, now, failure_reason=reason)
+
+
+async def _step(  # noqa: PLR0913 - the one function that takes a step
+    tx: Tx,
+    payout_id: str,
+    event: Event,
+    by: str,
+    reason: str,
+    now: int,
+    *,
+    bank_reference: str = "",
+    failure_reason: str = "",
+) -> Payout:
+    seen = await find_anywhere(tx, payout_id)
+    merchant_id = seen.merchant_id
+    await queries.LOCK_MERCHANT.get(tx, merchant_id)
+    seen = await find(tx, merchant_id, payout_id)
+    step = BY_EVENT.get((seen.status, event))
+    if step is None:
+        fits = " or ".join(str(s.source) for s in BY_EVENT.values() if s.event == event)
+        raise Invalid("payout", f"payout must be {fits}: this one is {seen.status}")
+    await merchants.record_audit(
+        tx, who=byhand.words("by", by), action=f"payouts {event}", merchant_id=merchant_id,
+        subject=f"{payout_id} {bank_reference}".strip(), reason=reason, now=now,
+    )  # fmt: skip
+    payout = await queries.STEP.first(
+        tx, merchant_id, payout_id, step.source, step.target, now, bank_reference, failure_reason
+    )
+    if payout is None:
+        raise AssertionError  # the merchant is locked
+    if moves := posted(payout, event):
+        await ledger.post(tx, merchant_id, payout.currency, moves, now)
+    return payout
+
+
+async def find(tx: Tx, merchant_id: str, payout_id: str) -> Payout:
+    """Return a payout. Raises NotFound."""
+    payout = await queries.BY_ID.first(tx, merchant_id, payout_id)
+    if payout is None:
+        raise NotFound
+    return payout
+
+
+async def find_anywhere(tx: Tx, payout_id: str) -> Payout:
+    """Return a payout of whichever merchant, for the operator. Raises NotFound."""
+    payout = await queries.ANYWHERE.first(tx, payout_id)
+    if payout is None:
+        raise NotFound(reason=f"there is no payout {payout_id}")
+    return payout
+
+
+async def search(
+    tx: Tx, merchant_id: str | None = None, status: Status | None = None, limit: int = 100
+) -> list[Payout]:
+    """Return payouts of one merchant or all, newest first. Raises NotFound for an unknown one."""
+    if merchant_id is not None:
+        await merchants.find(tx, merchant_id)
+    return await queries.SEARCH.all(tx, merchant_id, status, limit)

@@ -1,0 +1,19 @@
+"""Exchange rates: set by hand or brought in from the European Central Bank's files."""
+
+from opentill.rates.ecb import read as read_file
+from opentill.rates.model import Imported, Rate, Sheet, oldest_valid_from
+from opentill.rates.queries import LOOKUP_SQL
+from opentill.rates.service import bring_in, find, newest, put
+
+__all__ = [
+    "LOOKUP_SQL",
+    "Imported",
+    "Rate",
+    "Sheet",
+    "bring_in",
+    "find",
+    "newest",
+    "oldest_valid_from",
+    "put",
+    "read_file",
+]

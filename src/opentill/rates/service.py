@@ -1,0 +1,103 @@
+"""What can be done with exchange rates. Orders keep those that they were opened with."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Final
+
+from opentill.core import money
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid
+from opentill.rates import queries
+from opentill.rates.model import DAY_MS, MAX_DIGITS, Imported, Rate, Sheet, crosses
+
+_BATCH: Final = 20_000  # rates in one statement
+
+
+def _nothing(_days: int) -> None:
+    """Take no note of progress."""
+
+
+async def put(tx: Tx, base: str, quote: str, rate: Decimal, valid_from: int) -> Rate:
+    """Say what one ``base`` is worth in ``quote`` from a time (Unix ms) on. Raises Invalid.
+
+    For the same pair and time, the later word counts.
+    """
+    for field, code in (("base", base), ("quote", quote)):
+        _check_currency(field, code)
+    if base == quote:
+        raise Invalid("quote", "quote must be another currency than base")
+    if not rate.is_finite() or not 0 < rate < 10**9 or len(rate.as_tuple().digits) > MAX_DIGITS:
+        reason = f"rate must be a positive decimal number of at most {MAX_DIGITS} digits"
+        raise Invalid("rate", reason)
+    await queries.PUT.run(tx, base, quote, valid_from, rate)
+    return Rate(base=base, quote=quote, valid_from=valid_from, rate=rate)
+
+
+def _check_currency(field: str, code: str) -> None:
+    if code not in money.EXPONENTS:
+        raise Invalid(field, f"{field} must be an active ISO 4217 code such as USD")
+
+
+async def find(tx: Tx, base: str, quote: str, at: int, oldest: int = 0) -> Decimal | None:
+    """Return what one ``base`` was worth in ``quote`` at a time, None if there is no rate.
+
+    ``oldest`` is the earliest ``valid_from`` that counts.
+    """
+    return await queries.FIND.get(tx, base, quote, at, oldest)
+
+
+async def newest(tx: Tx, at: int, base: str | None = None, quote: str | None = None) -> list[Rate]:
+    """Return the rate of each pair that holds at a time, perhaps of one base or quote only.
+
+    Raises Invalid for a code that is no currency.
+    """
+    for field, code in (("base", base), ("quote", quote)):
+        if code is not None:
+            _check_currency(field, code)
+    return await queries.NEWEST.all(tx, at, base, quote)
+
+
+async def bring_in(
+    tx: Tx,
+    sheet: Sheet,
+    now: int,
+    since: int = 0,
+    advance: Callable[[int], None] = _nothing,
+) -> Imported:
+    """Write a file's rates, from the day ``since`` on, between all its currencies.
+
+    Bringing the same file in again changes nothing. ``advance`` is told how many more days are
+    done. Raises Invalid for a day that is yet to come, or if no day is left.
+    """
+    days = [day for day in sheet.days if day.valid_from >= since]
+    if not days:
+        raise Invalid("from", "from must not be after the last day of the file")
+    if max(day.valid_from for day in days) > now + DAY_MS:
+        raise Invalid("file", "file must hold no rates of days that are yet to come")
+    batch: list[Rate] = []
+    done = written = 0
+    for place, day in enumerate(days, 1):
+        batch += crosses(sheet.base, day)
+        if len(batch) >= _BATCH or place == len(days):
+            await _put_many(tx, batch)
+            advance(place - done)
+            done, written = place, written + len(batch)
+            batch = []
+    return Imported(
+        days=len(days),
+        first=min(day.valid_from for day in days),
+        last=max(day.valid_from for day in days),
+        currencies=tuple(sorted({code for day in days for code in day.rates} | {sheet.base})),
+        rates=written,
+        skipped=sheet.skipped,
+    )
+
+
+async def _put_many(tx: Tx, rates: list[Rate]) -> None:
+    await queries.PUT_MANY.run(
+        tx,
+        [rate.base for rate in rates],
+        [rate.quote for rate in rates],
+        [rate.valid_from for rate in rates],
+        [rate.rate for rate in rates],
+    )

@@ -1,0 +1,6 @@
+"""Reconciliation: what a gateway says it settled against what our books say, item by item."""
+
+from opentill.reconciliation.model import Difference, Result
+from opentill.reconciliation.service import reconcile
+
+__all__ = ["Difference", "Result", "reconcile"]

@@ -1,0 +1,82 @@
+"""The settlement report: all money that the bank moved, as CSV, a page of rows at a time.
+
+``kind,reference,amount,currency,settled_at``: a payment or refund under the shop's own id, a
+chargeback (and the recovery of one) under the id of its payment; times are ISO 8601 in UTC.
+"""
+
+import csv
+import io
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+import msgspec
+
+from opentill.sandbox.amounts import decimal
+from opentill.sandbox.storage import Store, Tx
+
+COLUMNS: Final = ("kind", "reference", "amount", "currency", "settled_at")
+FOREVER: Final = 2**62
+_PAGE: Final = 500
+
+_SQL: Final = """
+select * from (
+    select 'payment' as kind, id as reference, amount_minor, currency,
+        coalesce(settled_at, updated_at) as settled_at
+    from payments where status = 'succeeded'
+    union all
+    select 'refund', id, amount_minor, currency, updated_at from refunds where status = 'succeeded'
+    union all
+    select 'chargeback', payment_id, amount_minor, currency, coalesce(lost_at, updated_at)
+    from disputes where status in ('lost', 'recovered')
+    union all
+    select 'recovery', payment_id, amount_minor, currency, updated_at
+    from disputes where status = 'recovered'
+)
+where settled_at between :since and :until
+    and (settled_at, kind, reference) > (:after_at, :after_kind, :after_reference)
+order by settled_at, kind, reference limit :page
+"""
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """A row of the report."""
+
+    kind: Literal["payment", "refund", "chargeback", "recovery"]
+    reference: str
+    amount_minor: int
+    currency: str
+    settled_at: int
+
+
+async def lines(store: Store, since: int, until: int) -> AsyncIterator[str]:
+    """Yield the report in pieces, from ``since`` to ``until`` (Unix ms, inclusive)."""
+    yield _text([COLUMNS])
+    after: tuple[int, str, str] = (-1, "", "")
+    while True:
+        rows = await store.do(lambda tx, after=after: _page(tx, since, until, after))  # type: ignore[misc]
+        if rows:
+            yield _text([_cells(row) for row in rows])
+            after = (rows[-1].settled_at, rows[-1].kind, rows[-1].reference)
+        if len(rows) < _PAGE:
+            return
+
+
+def _page(tx: Tx, since: int, until: int, after: tuple[int, str, str]) -> list[Settled]:
+    at, kind, reference = after
+    return tx.all(
+        Settled, _SQL, since=since, until=until, after_at=at, after_kind=kind,
+        after_reference=reference, page=_PAGE,
+    )  # fmt: skip
+
+
+def _cells(row: Settled) -> tuple[str, ...]:
+    moment = datetime.fromtimestamp(row.settled_at // 1000, UTC)
+    time = f"{moment:%Y-%m-%dT%H:%M:%S}.{row.settled_at % 1000:03}Z"
+    return row.kind, row.reference, decimal(row.amount_minor, row.currency), row.currency, time
+
+
+def _text(rows: list[tuple[str, ...]]) -> str:
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer).writerows(rows)
+    return buffer.getvalue()

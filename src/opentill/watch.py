@@ -1,0 +1,79 @@
+"""The worker's rounds: every rule of the books is checked again and again, in bounded steps.
+
+A step looks at one snapshot of at most ``walk.RANGE`` entries of a balance; at a balance's end it
+looks at all that explains the merchant's entries too. ``opentill ledger check`` does all at once.
+"""
+
+from typing import Final
+
+import structlog
+
+from opentill import checks
+from opentill.core.clock import now_ms
+from opentill.core.db import Db, Query, Tx, Value
+from opentill.ledger import Violation, walk
+from opentill.orders import STEPS
+
+ROUND_MS: Final = 3_600_000  # a balance that was checked rests so long
+_BALANCES: Final = 50  # of one run of the job
+_LOGGED: Final = 100  # of one step
+_log: Final = structlog.get_logger()
+
+# Whether a balance is the merchant's first: the rules about the merchant are checked with that one.
+_FIRST: Final = Value(
+    bool,
+    "select not exists (select from balances where merchant_id = $1 and currency < $2)",
+)
+
+
+def _of_merchant(rule: Query[Violation], place: int) -> Query[Violation]:
+    """Limit a rule to one merchant; PostgreSQL takes the condition down into it where it can."""
+    sql = f"select * from ({rule.sql}) as found where merchant_id = ${place}"  # noqa: S608 - ours
+    return Query(Violation, sql)
+
+
+RULES: Final = tuple(_of_merchant(rule, 1) for rule in checks.RULES)
+HISTORY: Final = _of_merchant(checks.HISTORY, 4)
+
+
+async def check_merchant(tx: Tx, merchant_id: str) -> list[Violation]:
+    """Check that a merchant's orders, refunds and so on explain its entries."""
+    violations: list[Violation] = []
+    for rule in RULES:
+        violations += await rule.all(tx, merchant_id)
+    steps = ((step.source, step.event, step.target) for step in STEPS)
+    columns = [list(column) for column in zip(*steps, strict=True)]
+    return violations + await HISTORY.all(tx, *columns, merchant_id)
+
+
+async def check_some(db: Db, limit: int = walk.RANGE) -> int:
+    """Check up to ``limit`` entries where the last run stopped, and return how many there were.
+
+    Every violation is logged as an error and counted in ``books_checks``. Two workers at once do
+    no harm: the slower one's step is not counted.
+    """
+    left = limit
+    for _ in range(_BALANCES):
+        now = now_ms()
+        async with db.snapshot() as tx:
+            before = await walk.NEXT.first(tx, now - ROUND_MS)
+            if before is None:
+                break
+            made = await walk.step(tx, before, left)
+            wrong = list(made.violations)
+            if made.finished and await _FIRST.get(tx, before.merchant_id, before.currency):
+                wrong += await check_merchant(tx, before.merchant_id)
+        async with db.transaction() as tx:
+            counted = await walk.save(tx, before, made, before.found + len(wrong), now)
+        for violation in wrong[:_LOGGED] if counted else ():
+            _log.error(
+                "books wrong",
+                rule=violation.rule,
+                merchant=violation.merchant_id,
+                subject=violation.subject,
+                detail=violation.detail,
+            )
+        left -= made.entries
+        if left <= 0:
+            break
+    return limit - left

@@ -1,0 +1,15 @@
+"""One deployment for all tests of commands that work beside a server."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cli.deployment import Deployment, running
+
+
+@pytest.fixture(scope="module")
+def deployment() -> Iterator[Deployment]:
+    """Serve; the books are right at the end."""
+    with running() as deployment:
+        yield deployment
+        assert '"violations":[]' in deployment.done("ledger", "check", "--json")

@@ -1,0 +1,89 @@
+"""A deployment without settings, as a newcomer starts it: embedded database, sandbox bank."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+TIMEOUT_S = 60.0
+
+
+class Deployment:
+    """A running ``opentill serve`` with a data directory and ports of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        """Use ``running``."""
+        self.directory = directory
+        self.port, self.sandbox_port = _free_port(), _free_port()
+        given = {
+            name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")
+        }
+        source = Path(__file__).parents[2] / "src"
+        self.environ = {
+            **given,
+            "OPENTILL_DATA_DIR": str(directory / "data"),
+            "OPENTILL_PORT": str(self.port),
+            "OPENTILL_SANDBOX_PORT": str(self.sandbox_port),
+            "OPENTILL_LIMIT_IP_PER_MINUTE": "0",
+            "PYTHONPATH": str(source),
+            "PATH": f"{self._command(directory)}:{given['PATH']}",
+        }
+
+    def _command(self, directory: Path) -> Path:
+        """Make the command ``opentill`` of this source, so that scripts can call it by its name."""
+        folder = directory / "bin"
+        folder.mkdir()
+        command = folder / "opentill"
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m opentill "$@"\n')
+        command.chmod(0o755)
+        return folder
+
+    def start(self) -> subprocess.Popen[str]:
+        """Start the server and wait until it is ready."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "opentill", "serve"],
+            env=self.environ, cwd=self.directory, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert "is ready" in process.stdout.readline()
+        return process
+
+    def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "opentill", *words], env=self.environ | environ,
+            cwd=self.directory, capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
+        )  # fmt: skip
+
+    def done(self, *words: str) -> str:
+        """Run a command that must go well and return what it says."""
+        ran = self.run(*words)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+
+@contextmanager
+def running() -> Iterator[Deployment]:
+    """Serve as long as the block runs."""
+    with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
+        deployment = Deployment(Path(directory))
+        process = deployment.start()
+        try:
+            yield deployment
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(TIMEOUT_S)
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])

@@ -1,0 +1,56 @@
+"""``opentill audit``: what operators did, and whether somebody changed it since."""
+
+import asyncio
+import json
+
+import asyncpg
+
+from cli.commands import Commands, opentill
+
+__all__ = ["opentill"]
+
+WHY = ("--reason", "agreed", "--by", "ann")
+
+
+def _tamper(opentill: Commands, statement: str) -> None:
+    async def work() -> None:
+        connection = await asyncpg.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+        try:
+            await connection.execute("alter table audit_log disable trigger all")
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+    asyncio.run(work())
+
+
+def test_the_log_is_listed_verified_and_its_breaks_are_named(opentill: Commands) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+    for amount in ("10", "20", "30"):
+        opentill.json("balance", "recharge", shop, amount, *WHY)
+    rows = opentill.json("audit", "list", shop, "--limit", "3")
+    assert [(row["who"], row["action"]) for row in rows] == [("ann", "balance recharge")] * 3
+    assert "30.00 USD" in rows[0]["subject"]
+    assert "balance recharge" in opentill.text("audit", "list")
+    whole = opentill.json("audit", "verify")
+    assert whole["breaks"] == []
+    assert whole["head"] == {"number": rows[0]["number"], "hash": rows[0]["hash"]}
+    place = f"{rows[0]['number']}:{rows[0]['hash']}"
+    assert opentill.json("audit", "verify", "--expect", place)["breaks"] == []
+    assert place.encode() in opentill.run("audit", "verify").stderr
+
+    _tamper(opentill, f"update audit_log set who = 'eve' where id = '{rows[1]['id']}'")
+    found = opentill.run("audit", "verify", "--json")
+    assert found.returncode == 1
+    assert found.stderr == b""
+    (broken,) = json.loads(found.stdout)["breaks"]
+    named = (broken["number"], broken["id"], broken["finding"])
+    assert named == (rows[1]["number"], rows[1]["id"], "altered")
+    shown = opentill.run("audit", "verify")
+    assert shown.returncode == 1
+    assert b"altered" in shown.stdout
+
+
+def test_what_is_refused_is_one_line(opentill: Commands) -> None:
+    assert "expect must be NUMBER:HASH" in opentill.refusal("audit", "verify", "--expect", "7")
+    assert "there is no merchant mer_x" in opentill.refusal("audit", "list", "mer_x")

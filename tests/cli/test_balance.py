@@ -1,0 +1,109 @@
+"""``opentill balance``: what operators move by hand, from the command line."""
+
+import asyncio
+
+import pytest
+
+from cli.commands import Commands, opentill
+from money.world import in_status
+from opentill.core.db import Db
+
+__all__ = ["opentill"]
+
+WHY = ("--reason", "agreed", "--by", "ann")
+
+
+@pytest.fixture
+def sold(opentill: Commands) -> tuple[str, str]:
+    """A merchant with 100.00 available, and its paid order; their ids."""
+
+    async def make() -> tuple[str, str]:
+        db = await Db.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+        try:
+            order = await db.run(lambda tx: in_status(tx, "PAID"))
+        finally:
+            await db.close()
+        return order.merchant_id, order.id
+
+    shop, order_id = asyncio.run(make())
+    opentill.json("balance", "recharge", shop, "100", *WHY)
+    return shop, order_id
+
+
+def _accounts(opentill: Commands, shop: str) -> tuple[str, ...]:
+    shown = opentill.json("balance", "show", shop)
+    return tuple(shown[name] for name in ("pending", "available", "frozen", "frozenByHand"))
+
+
+def test_every_movement(opentill: Commands, sold: tuple[str, str]) -> None:
+    shop, order = sold
+    assert _accounts(opentill, shop) == ("9.59", "100.00", "0.00", "0.00")
+    frozen = opentill.json("balance", "freeze", shop, "40", "--reference", "F-1", *WHY)
+    assert frozen["id"].startswith("mov_")
+    expected = {
+        "merchantId": shop, "kind": "freeze", "status": "DONE", "amount": "40.00",
+        "currency": "USD", "account": "available", "orderId": None, "reference": "F-1",
+        "reason": "agreed", "askedBy": "ann", "decidedBy": None,
+    }  # fmt: skip
+    assert {name: frozen[name] for name in expected} == expected
+    assert opentill.json("balance", "freeze", shop, "40", "--reference", "F-1", *WHY) == frozen
+    opentill.json("balance", "unfreeze", shop, "15", *WHY)
+    opentill.json("balance", "fee", shop, "2.50", *WHY)
+    opentill.json("balance", "correct", shop, "-9.99", "--order", order, *WHY)
+    opentill.json("balance", "correct", shop, "1", "--order", order, "--account", "pending", *WHY)
+    assert _accounts(opentill, shop) == ("10.59", "62.51", "25.00", "25.00")
+    assert opentill.json("ledger", "check")["violations"] == []
+    assert "frozenByHand" in opentill.text("balance", "show", shop)
+
+
+def test_a_merchant_without_movements_has_nothing(opentill: Commands) -> None:
+    shop = opentill.json("merchants", "create", "Quay", "--currency", "JPY")["id"]
+    shown = opentill.json("balance", "show", shop)
+    assert (shown["available"], shown["currency"], shown["updatedAt"]) == ("0.00", "JPY", None)
+    assert "must have no fraction" in opentill.refusal("balance", "recharge", shop, "1.50", *WHY)
+
+
+def test_what_is_refused_is_one_line_and_moves_nothing(
+    opentill: Commands, sold: tuple[str, str]
+) -> None:
+    shop, order = sold
+    before = _accounts(opentill, shop)
+    cases = (
+        (("freeze", "mer_x", "1", *WHY), "there is no merchant mer_x"),
+        (("freeze", shop, "-5", *WHY), "amount must be a decimal number"),
+        (("recharge", shop, "1.001", *WHY), "amount must be a decimal number"),
+        (("freeze", shop, "100.01", *WHY), "at or above 0.00 USD"),
+        (("correct", shop, "--5", "--order", order, *WHY), "amount must be a decimal number"),
+        (("correct", shop, "-5", "--order", "order_x", *WHY), "order must be an order of"),
+        (("correct", shop, "5", "--order", order, "--account", "frozen", *WHY), "account must be"),
+        (("fee", shop, "1"), "reason must be text"),
+        (("approve", "mov_x", "--by", "bob"), "there is no movement mov_x"),
+    )
+    for words, says in cases:
+        assert says in opentill.refusal("balance", *words), words
+    assert _accounts(opentill, shop) == before
+
+
+def test_a_second_operator_above_the_limit(opentill: Commands, sold: tuple[str, str]) -> None:
+    shop, _ = sold
+    opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "50.00"
+    asked = opentill.run("balance", "recharge", shop, "60", "--json", *WHY)
+    assert asked.returncode == 0
+    assert b"waits for a second operator: opentill balance approve mov_" in asked.stderr
+    (waits,) = opentill.json("balance", "waiting", shop)
+    assert (waits["status"], waits["amount"], waits["askedBy"]) == ("WAITING", "60.00", "ann")
+    assert _accounts(opentill, shop)[1] == "100.00"
+    mine = opentill.refusal("balance", "approve", waits["id"], "--by", "ann")
+    assert "another operator than ann" in mine
+    done = opentill.json("balance", "approve", waits["id"], "--by", "bob")
+    assert (done["status"], done["decidedBy"]) == ("DONE", "bob")
+    assert _accounts(opentill, shop)[1] == "160.00"
+    again = opentill.refusal("balance", "approve", waits["id"], "--by", "bob")
+    assert "this one is DONE" in again
+    other = opentill.json("balance", "freeze", shop, "51", *WHY)
+    rejected = opentill.json(
+        "balance", "reject", other["id"], "--by", "bob", "--reason", "too much"
+    )
+    assert rejected["status"] == "REJECTED"
+    assert opentill.json("balance", "waiting") == []
+    assert opentill.json("ledger", "check")["violations"] == []

@@ -1,0 +1,74 @@
+"""``opentill clock``: days in seconds, with the sandbox bank only."""
+
+import json
+import time
+from http.client import HTTPConnection
+
+import pytest
+
+from cli.deployment import Deployment
+from opentill.cli.clock import duration
+from opentill.core.errors import Invalid
+
+DAY = 86_400_000
+REAL = {"OPENTILL_GATEWAYS": "sandbox,stripe", "OPENTILL_STRIPE_SECRET_KEY": "sk_test_12345678",
+        "OPENTILL_STRIPE_WEBHOOK_SECRET": "whsec_12345678"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("8d", 8 * DAY), ("2h", 7_200_000), ("30m", 1_800_000), ("1d12h", 129_600_000), ("1s", 1000)],
+)
+def test_durations(text: str, ms: int) -> None:
+    assert duration(text) == ms
+
+
+@pytest.mark.parametrize("text", ["", "8", "-8d", "0d", "8 d", "8w", "d8", "1.5d", "٣d", "8d!"])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(Invalid, match="such as 8d, 2h, 30m"):
+        duration(text)
+
+
+def _created(deployment: Deployment, key: str, product: str) -> int:
+    """When a session that is opened now was created, as the server sees it."""
+    connection = HTTPConnection("127.0.0.1", deployment.port, timeout=5)
+    headers = {"x-api-key": key, "content-type": "application/json"}
+    connection.request("POST", "/v1/products", product, headers)
+    made = json.loads(connection.getresponse().read())
+    connection.close()
+    return int(made["data"]["createdAt"])
+
+
+def test_servers_and_commands_follow_and_come_back(deployment: Deployment) -> None:
+    merchant = json.loads(deployment.done("merchants", "create", "A", "--json"))["id"]
+    key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
+    product = '{"name":"Tea","price":"1.00","currency":"USD"}'
+    assert json.loads(deployment.done("clock", "show", "--json"))["aheadMs"] == 0
+    moved = json.loads(deployment.done("clock", "advance", "8d", "--json"))
+    assert moved["aheadMs"] == 8 * DAY
+    time.sleep(1)
+    now = time.time() * 1000
+    assert abs(_created(deployment, key, product) - now - 8 * DAY) < 10_000
+    second = json.loads(deployment.done("merchants", "create", "B", "--json"))
+    assert abs(second["created_at"] - now - 8 * DAY) < 30_000
+    doctor = json.loads(deployment.done("doctor", "--json"))
+    (finding,) = [finding for finding in doctor if finding["subject"] == "time"]
+    assert (finding["level"], "192.0 hours ahead" in finding["text"]) == ("warn", True)
+    assert json.loads(deployment.done("clock", "reset", "--json"))["aheadMs"] == 0
+    time.sleep(1)
+    assert abs(_created(deployment, key, product) - time.time() * 1000) < 10_000
+
+
+@pytest.mark.parametrize("words", [("show",), ("advance", "8d"), ("reset",)])
+def test_with_a_real_gateway_it_is_refused(deployment: Deployment, words: tuple[str, ...]) -> None:
+    refused = deployment.run("clock", *words, **REAL)
+    assert refused.returncode == 2
+    assert "with the sandbox bank only; OPENTILL_GATEWAYS has sandbox,stripe" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+def test_what_is_no_duration_is_refused_in_one_line(deployment: Deployment) -> None:
+    for words in (("advance", "eight"), ("advance", "999999d")):
+        refused = deployment.run("clock", *words)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert json.loads(deployment.done("clock", "show", "--json"))["aheadMs"] == 0

@@ -1,0 +1,83 @@
+"""``opentill merchants``: terms from the command line, with who and why."""
+
+import subprocess
+
+from cli.commands import Commands, opentill
+
+__all__ = ["opentill"]
+
+ALL_TERMS = (
+    "--name", "Quay Books", "--fee-rate", "0.031", "--fee", "CREDIT_CARD=0.029+0.30",
+    "--fee", "ALIPAY:CNY=0.012", "--settlement-delay-days", "2",
+    "--settlement-calendar", "WEEKDAYS", "--reserve-rate", "0.1", "--reserve-days", "90",
+    "--refund-fee-policy", "RETURNED", "--overdraft", "50", "--dispute-fee", "20.50",
+    "--payout-minimum", "10", "--allow", "192.0.2.0/24",
+)  # fmt: skip
+ROWS = [
+    {"method": "ALIPAY", "currency": "CNY", "rate": "0.012", "fixed": "0.00"},
+    {"method": "CREDIT_CARD", "currency": None, "rate": "0.029", "fixed": "0.30"},
+]
+
+
+def test_all_terms_are_set_shown_and_kept(opentill: Commands) -> None:
+    made = opentill.json("merchants", "create", "Harbour Books", "--by", "ann")
+    why = ("--reason", "agreed by phone", "--by", "ben")
+    changed = opentill.json("merchants", "set", made["id"], *ALL_TERMS, *why)
+    assert changed == opentill.json("merchants", "show", made["id"])
+    expected = {
+        "name": "Quay Books", "platform_fee_rate": "0.031", "fees": ROWS,
+        "settlement_delay_days": 2, "settlement_calendar": "WEEKDAYS", "reserve_rate": "0.1",
+        "reserve_days": 90, "refund_fee_policy": "RETURNED", "overdraft_minor": 5000,
+        "dispute_fee_minor": 2050, "payout_minimum_minor": 1000, "terms_version": 2,
+        "ip_allowlist": ["192.0.2.0/24"],
+    }  # fmt: skip
+    assert {name: changed[name] for name in expected} == expected
+    opentill.json("merchants", "set", made["id"], "--fee", "ALIPAY:CNY=", "--allow", "", *why)
+    versions = opentill.json("merchants", "terms", made["id"])
+    assert [(row["version"], row["who"], row["reason"]) for row in versions] == [
+        (1, "ann", "merchant created"),
+        (2, "ben", "agreed by phone"),
+        (3, "ben", "agreed by phone"),
+    ]
+    assert [len(row["fees"]) for row in versions] == [0, 2, 1]
+    seen = opentill.text("merchants", "terms", made["id"])
+    assert "fees none → ALIPAY:CNY=0.012 CREDIT_CARD=0.029+0.30" in seen
+    assert "ip_allowlist 192.0.2.0/24 → none" in seen
+    assert "CREDIT_CARD=0.029+0.30" in opentill.text("merchants", "show", made["id"])
+    audit = _sql(opentill, "select who || '|' || reason || '|' || subject from audit_log")
+    assert "ben|agreed by phone|version 2: " in audit
+
+
+REFUSED = (
+    # options                                            what the line says
+    (("--fee-rate", "0.03"), "reason must say why"),
+    (("--reason", "why"), "at least one term"),
+    (("--reason", "why", "--fee-rate", "1"), "platform_fee_rate must be from 0"),
+    (("--reason", "why", "--fee-rate", "x"), "fee-rate must be a decimal number"),
+    (("--reason", "why", "--fee", "CASH=0.1"), "fee must be of one of the methods"),
+    (("--reason", "why", "--fee", "ALIPAY="), "fee must be one that is there"),
+    (("--reason", "why", "--dispute-fee", "1.001"), "dispute-fee must be"),
+    (("--reason", "why", "--payout-minimum", "-1"), "payout-minimum must be"),
+    (("--reason", "why", "--settlement-calendar", "NEVER"), "EVERY_DAY or WEEKDAYS"),
+    (("--reason", "why", "--refund-fee-policy", "SHARED"), "KEPT or RETURNED"),
+    (("--reason", "why", "--settlement-delay-days", "400"), "from 0 to 365"),
+)
+
+
+def test_wrong_terms_are_refused_in_one_line_and_change_nothing(opentill: Commands) -> None:
+    made = opentill.json("merchants", "create", "Harbour Books", "--currency", "JPY")
+    assert (made["overdraft_minor"], made["dispute_fee_minor"]) == (100, 15)
+    for options, says in REFUSED:
+        assert says in opentill.refusal("merchants", "set", made["id"], *options)
+    assert opentill.json("merchants", "show", made["id"]) == made
+    assert len(opentill.json("merchants", "terms", made["id"])) == 1
+    assert "there is no merchant mer_no" in opentill.refusal("merchants", "terms", "mer_no")
+
+
+def _sql(opentill: Commands, statement: str) -> str:
+    from opentill.core.embedded import find_programs
+
+    _, programs = find_programs()
+    url = opentill.environ["OPENTILL_DATABASE_URL"]
+    command = [str(programs / "psql"), "-X", "-q", "-A", "-t", "-d", url, "-c", statement]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout

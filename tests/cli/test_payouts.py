@@ -1,0 +1,78 @@
+"""``opentill payouts``: from the balance to the bank, and back if it fails."""
+
+import pytest
+
+from cli.commands import Commands, opentill
+
+__all__ = ["opentill"]
+
+WHY = ("--reason", "weekly", "--by", "ann")
+
+
+@pytest.fixture
+def shop(opentill: Commands) -> str:
+    """A merchant with 100.00 available; its id."""
+    made: str = opentill.json("merchants", "create", "Harbour Books")["id"]
+    opentill.json("balance", "recharge", made, "100", *WHY)
+    return made
+
+
+def test_a_payout_is_created_and_paid(opentill: Commands, shop: str) -> None:
+    asked = ("payouts", "create", shop, "--amount", "25.00", "--fee", "1.5", "--reference", "W-1")
+    made = opentill.json(*asked, *WHY)
+    assert made["id"].startswith("po_")
+    expected = {
+        "merchantId": shop, "status": "PENDING", "amount": "25.00", "fee": "1.50",
+        "currency": "USD", "reference": "W-1", "reason": "weekly", "createdBy": "ann",
+        "approvedBy": None, "bankReference": None, "failureReason": None,
+    }  # fmt: skip
+    assert {name: made[name] for name in expected} == expected
+    assert opentill.json(*asked, *WHY) == made
+    assert opentill.json("balance", "show", shop)["available"] == "73.50"
+    paid = opentill.json("payouts", "paid", made["id"], "--bank-reference", "TRN-7", "--by", "bob")
+    assert (paid["status"], paid["bankReference"]) == ("PAID", "TRN-7")
+    assert opentill.json("payouts", "show", made["id"]) == paid
+    assert opentill.json("payouts", "list", shop, "--status", "PAID") == [paid]
+    assert opentill.json("payouts", "list", "--status", "PENDING") == []
+    assert "TRN-7" in opentill.text("payouts", "list")
+    assert opentill.json("ledger", "check")["violations"] == []
+
+
+def test_everything_is_paid_out_and_comes_back(opentill: Commands, shop: str) -> None:
+    made = opentill.json("payouts", "create", shop, "--all", "--fee", "1", *WHY)
+    assert (made["amount"], made["reference"]) == ("99.00", made["id"])
+    failed = opentill.json("payouts", "failed", made["id"], "--reason", "closed", "--by", "ann")
+    assert (failed["status"], failed["failureReason"]) == ("FAILED", "closed")
+    assert opentill.json("balance", "show", shop)["available"] == "100.00"
+    assert opentill.json("ledger", "check")["violations"] == []
+
+
+def test_what_is_refused_is_one_line_and_moves_nothing(opentill: Commands, shop: str) -> None:
+    made = opentill.json("payouts", "create", shop, "--amount", "10", *WHY)
+    opentill.json("payouts", "paid", made["id"], "--bank-reference", "TRN-7")
+    before = opentill.json("balance", "show", shop)
+    cases = (
+        (("create", "mer_x", "--all", *WHY), "there is no merchant mer_x"),
+        (("create", shop, *WHY), "--amount, or everything with --all"),
+        (("create", shop, "--amount", "-5", *WHY), "amount must be a decimal number"),
+        (("create", shop, "--amount", "1.001", *WHY), "amount must be a decimal number"),
+        (("create", shop, "--amount", "90.01", *WHY), "at most what is available: 90.00 USD"),
+        (("create", shop, "--amount", "1"), "reason must be text"),
+        (("paid", "po_x", "--bank-reference", "T"), "there is no payout po_x"),
+        (("paid", made["id"], "--bank-reference", "T"), "this one is PAID"),
+        (("list", "mer_x"), "there is no merchant mer_x"),
+        (("list", "--status", "paid"), "status must be one of PENDING PAID FAILED"),
+    )
+    for words, says in cases:
+        assert says in opentill.refusal("payouts", *words), words
+    assert opentill.json("balance", "show", shop) == before
+
+
+def test_a_second_operator_above_the_limit(opentill: Commands, shop: str) -> None:
+    opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "50"
+    asked = ("payouts", "create", shop, "--amount", "60", *WHY)
+    assert "approved-by must name a second operator" in opentill.refusal(*asked)
+    assert "another operator than ann" in opentill.refusal(*asked, "--approved-by", "Ann")
+    assert opentill.json(*asked, "--approved-by", "bob")["approvedBy"] == "bob"
+    opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "-1"
+    assert "OPENTILL_APPROVAL_ABOVE is '-1'; it must be a decimal" in opentill.refusal(*asked)

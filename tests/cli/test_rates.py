@@ -1,0 +1,63 @@
+"""``opentill rates``: set by hand, brought in from a file, all or nothing."""
+
+from cli.commands import Commands, opentill
+
+__all__ = ["opentill"]
+
+# Ours, in the form of the European Central Bank's historical file.
+CSV = b"Date,USD,JPY,CYP,\n2024-01-26,1.25,160,N/A,\n2024-01-25,1.2,150,0.58,\n"
+
+
+def test_a_file_is_brought_in_and_listed(opentill: Commands) -> None:
+    file = opentill.directory / "eurofxref-hist.csv"
+    file.write_bytes(CSV)
+    made = opentill.json("rates", "import", str(file))
+    assert made == {
+        "days": 2,
+        "first": "2024-01-25",
+        "last": "2024-01-26",
+        "currencies": ["EUR", "JPY", "USD"],
+        "rates": 12,
+        "skipped": ["CYP"],
+    }
+    assert opentill.json("rates", "import", "-", "--from", "2024-01-26", given=CSV)["days"] == 1
+    (found,) = opentill.json("rates", "list", "--base", "USD", "--quote", "JPY")
+    assert (found["rate"], found["day"], found["counts"]) == ("128", "2024-01-26", True)
+    (before,) = opentill.json(
+        "rates", "list", "--base", "USD", "--quote", "JPY", "--at", "2024-01-25"
+    )
+    assert before["rate"] == "125"
+    old = opentill.json("rates", "list", OPENTILL_RATES_MAX_AGE_DAYS="7")
+    assert (len(old), {row["counts"] for row in old}) == (6, {False})
+    assert "CYP" in opentill.text("rates", "import", str(file))
+
+
+def test_a_rate_is_set_from_a_day_on(opentill: Commands) -> None:
+    made = opentill.json("rates", "set", "EUR", "USD", "1.0800", "--from", "2024-01-26")
+    start = 1_706_227_200_000
+    assert made == {"base": "EUR", "quote": "USD", "rate": "1.08", "validFrom": start}
+    now = opentill.json("rates", "set", "EUR", "USD", "1.09")
+    assert now["validFrom"] > start
+    (found,) = opentill.json("rates", "list")
+    assert found["rate"] == "1.09"
+
+
+REFUSED = (
+    # command                                           what the line says
+    (("set", "EUR", "CYP", "1"), "quote must be an active ISO 4217 code"),
+    (("set", "EUR", "EUR", "1"), "quote must be another currency"),
+    (("set", "EUR", "USD", "0"), "rate must be a positive decimal number"),
+    (("set", "EUR", "USD", "x"), "rate must be a decimal number"),
+    (("set", "EUR", "USD", "1", "--from", "soon"), "from must be a date"),
+    (("import", "nowhere.csv"), "file must be one that can be read"),
+    (("import", "."), "file must be one that can be read"),
+    (("import", "-"), "line 3: the rate '1,2' of USD"),
+    (("list", "--base", "CYP"), "base must be an active ISO 4217 code"),
+)
+
+
+def test_what_is_wrong_is_refused_in_one_line_and_changes_nothing(opentill: Commands) -> None:
+    wrong = b'Date,USD\n2024-01-26,1.25\n2024-01-25,"1,2"\n'
+    for words, says in REFUSED:
+        assert says in opentill.refusal("rates", *words, given=wrong)
+    assert opentill.json("rates", "list") == []

@@ -1,0 +1,142 @@
+"""``opentill reconcile`` against the real sandbox bank, and with files of the operator's."""
+
+import csv
+import io
+import json
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from cli.deployment import Deployment
+
+HEAD = "kind,reference,amount,currency,settled_at\n"
+
+
+def _pay(deployment: Deployment, key: str) -> dict[str, Any]:
+    """Pay for something with a test card, as a customer does; return the order, PAID."""
+    base = f"http://127.0.0.1:{deployment.port}"
+    headers = {"x-api-key": key}
+    with httpx2.Client(base_url=base, trust_env=False, headers=headers) as api:
+        product = {"name": "Tea", "price": "9.99", "currency": "USD"}
+        product_id = api.post("/v1/products", json=product).json()["data"]["id"]
+        session = api.post("/v1/checkouts", json={"productId": product_id}).json()["data"]
+        with httpx2.Client(trust_env=False, follow_redirects=True) as browser:
+            form = {"email": "ann@example.com", "method": "CREDIT_CARD", "lang": "en"}
+            page = browser.post(session["url"], data=form)
+            found = re.search(rf"http://127.0.0.1:{deployment.sandbox_port}/pay/\w+", page.text)
+            assert found is not None
+            card = {"number": "4242424242424242", "exp": "12/40", "csc": "123"}
+            browser.post(found[0], data=card)
+        order_id = api.get(f"/v1/checkouts/{session['id']}").json()["data"]["orderId"]
+
+        def paid() -> dict[str, Any] | None:
+            order: dict[str, Any] = api.get(f"/v1/orders/{order_id}").json()["data"]
+            return order if order["status"] == "PAID" else None
+
+        return _until(paid)
+
+
+def _until(ready: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
+    end = time.monotonic() + 20
+    while (found := ready()) is None:
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.1)
+    return found
+
+
+@pytest.fixture(scope="module")
+def order(deployment: Deployment) -> dict[str, Any]:
+    """An order that was paid at the sandbox bank."""
+    merchant = json.loads(deployment.done("merchants", "create", "A", "--json"))["id"]
+    key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
+    return _pay(deployment, key)
+
+
+@pytest.fixture(scope="module")
+def report(deployment: Deployment, order: dict[str, Any]) -> str:
+    """The sandbox bank's own report."""
+    secret = (deployment.directory / "data" / "sandbox.key").read_text().strip()
+    answer = httpx2.get(
+        f"http://127.0.0.1:{deployment.sandbox_port}/settlement-report.csv",
+        headers={"authorization": f"Bearer {secret}"},
+        trust_env=False,
+    )
+    assert answer.status_code == 200
+    return answer.text
+
+
+def test_the_banks_report_has_the_payment_in_time(report: str, deployment: Deployment) -> None:
+    (row,) = csv.DictReader(io.StringIO(report))
+    assert (row["kind"], row["amount"], row["currency"]) == ("payment", "9.99", "USD")
+    assert row["reference"].startswith("att_")
+    url = f"http://127.0.0.1:{deployment.sandbox_port}/settlement-report.csv"
+    assert httpx2.get(url, trust_env=False).status_code == 401
+
+
+def test_fetched_from_the_bank_all_is_well(
+    deployment: Deployment, order: dict[str, Any], report: str
+) -> None:
+    result = json.loads(deployment.done("reconcile", "sandbox", "--json"))
+    assert (result["rows"], result["items"], result["matched"], result["found"]) == (1, 1, 1, 0)
+    assert json.loads(deployment.done("reconcile", "sandbox", "--from", "1000000000", "--json"))
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda text: text.replace("9.99", "9.98"), "different"),
+        (lambda text: text + text.splitlines()[1] + "\r\n", "double in report"),
+        (lambda text: text + text.splitlines()[1].replace("att_", "att_x"), "missing in ledger"),
+    ],
+)
+def test_what_differs_is_exit_code_1(
+    deployment: Deployment, report: str, change: Callable[[str], str], what: str
+) -> None:
+    file = deployment.directory / "report.csv"
+    file.write_bytes(change(report).encode())
+    ran = deployment.run("reconcile", "sandbox", str(file), "--json")
+    assert ran.returncode == 1, ran.stderr
+    result = json.loads(ran.stdout)
+    assert [difference["what"] for difference in result["differences"]] == [what]
+    told = deployment.run("reconcile", "sandbox", str(file))
+    assert what in told.stdout
+    assert "1 differences" in told.stderr
+
+
+def test_what_the_bank_does_not_have(deployment: Deployment, order: dict[str, Any]) -> None:
+    file = deployment.directory / "empty.csv"
+    file.write_text(HEAD)
+    ran = deployment.run("reconcile", "sandbox", str(file), "--json")
+    assert ran.returncode == 1
+    (difference,) = json.loads(ran.stdout)["differences"]
+    assert (difference["what"], difference["line"]) == ("missing in report", None)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "line 1: each of the columns kind, reference, amount, currency, settled_at"),
+        (HEAD.encode() + b"payment,a,x,USD,2026-01-01\n", "line 2: amount must be"),
+        (HEAD.encode() + b"payment,\xff,1,USD,2026-01-01\n", "must be CSV in UTF-8"),
+        (None, "must be one that can be read"),
+    ],
+)
+def test_a_wrong_file_is_one_line(deployment: Deployment, content: bytes | None, says: str) -> None:
+    file = deployment.directory / "wrong.csv"
+    file.unlink(missing_ok=True)
+    if content is not None:
+        file.write_bytes(content)
+    refused = deployment.run("reconcile", "sandbox", str(file), "--json")
+    assert refused.returncode == 2
+    assert says in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+def test_wrong_words_are_one_line(deployment: Deployment) -> None:
+    for words in (("sandbx",), ("sandbox", "--from", "x"), ("manual",)):
+        refused = deployment.run("reconcile", *words)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), words

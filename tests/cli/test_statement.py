@@ -1,0 +1,103 @@
+"""``opentill statement`` in its three forms, and the same over the API."""
+
+import csv
+import io
+import json
+from http.client import HTTPConnection
+
+import pytest
+
+from cli.deployment import Deployment
+
+
+@pytest.fixture(scope="module")
+def paid(deployment: Deployment) -> tuple[str, str]:
+    """A merchant with one paid order: its id and its key."""
+    merchant = json.loads(
+        deployment.done("merchants", "create", "A", "--fee-rate", "0.04", "--json")
+    )["id"]
+    key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
+    product = _call(deployment, key, "/v1/products", name="Tea", price="9.99", currency="USD")
+    session = _call(deployment, key, "/v1/checkouts", productId=product["id"])
+    order = _call(deployment, key, f"/v1/checkouts/{session['id']}")["orderId"]
+    deployment.done("orders", "confirm", order, "--reason", "seen")
+    return merchant, key
+
+
+def _get(
+    deployment: Deployment, key: str, path: str, **body: str
+) -> tuple[int, dict[str, str], bytes]:
+    connection = HTTPConnection("127.0.0.1", deployment.port, timeout=10)
+    headers = {"x-api-key": key, "content-type": "application/json"}
+    if body:
+        connection.request("POST", path, json.dumps(body), headers)
+    else:
+        connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    found = answer.status, dict(answer.getheaders()), answer.read()
+    connection.close()
+    return found
+
+
+def _call(deployment: Deployment, key: str, path: str, **body: str) -> dict[str, str]:
+    status, _, answer = _get(deployment, key, path, **body)
+    assert status in (200, 201), answer
+    data: dict[str, str] = json.loads(answer)["data"]
+    return data
+
+
+def test_the_forms_say_the_same(deployment: Deployment, paid: tuple[str, str]) -> None:
+    merchant, key = paid
+    text = deployment.done("statement", merchant)
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["type"] or row["row"] for row in rows] == [
+        "OPENING", "PAYMENT", "FEE", "FEE", "PAYMENT", "CLOSING",
+    ]  # fmt: skip
+    assert (rows[-1]["pendingAfter"], rows[-1]["pending"]) == ("9.59", "9.59")
+    found = json.loads(deployment.done("statement", merchant, "--json"))
+    assert found["merchantId"] == merchant
+    shown = [
+        {name: "" if value is None else str(value) for name, value in line.items()}
+        for line in found["lines"]
+    ]
+    assert shown == rows
+    table = deployment.done("statement", merchant, "--format", "table").splitlines()
+    assert table[0].split()[:3] == ["time", "(UTC)", "number"]
+    assert "9.59" in table[-1]
+    file = deployment.directory / "statement.csv"
+    assert deployment.done("statement", merchant, "--output", str(file)) == ""
+    assert file.read_bytes().decode() == text.replace("\n", "\r\n").replace("\r\r", "\r")
+    status, headers, body = _get(deployment, key, "/v1/balance/statement.csv")
+    assert (status, headers["content-type"]) == (200, "text/csv; charset=utf-8")
+    assert headers["content-disposition"] == 'attachment; filename="statement_all_all.csv"'
+    assert body == file.read_bytes()
+
+
+def test_a_range_over_the_api(deployment: Deployment, paid: tuple[str, str]) -> None:
+    _, key = paid
+    path = "/v1/balance/statement.csv"
+    _, headers, body = _get(deployment, key, f"{path}?startDate=0&endDate=1000")
+    assert "statement_1970-01-01_1970-01-01.csv" in headers["content-disposition"]
+    assert [row["row"] for row in csv.DictReader(io.StringIO(body.decode()))] == [
+        "OPENING", "CLOSING",
+    ]  # fmt: skip
+    assert _get(deployment, key, f"{path}?startDate=2&endDate=1")[0] == 400
+    assert _get(deployment, key, f"{path}?startDate=x")[0] == 400
+    assert _get(deployment, "svc_live_no", path)[0] == 401
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("mer_nobody",),
+        ("{merchant}", "--from", "yesterday"),
+        ("{merchant}", "--from", "2026-02-01", "--to", "2026-01-01"),
+        ("{merchant}", "--output", "/nowhere/at/all.csv"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    deployment: Deployment, paid: tuple[str, str], words: tuple[str, ...]
+) -> None:
+    merchant, _ = paid
+    refused = deployment.run("statement", *(word.format(merchant=merchant) for word in words))
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr

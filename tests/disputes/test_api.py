@@ -1,0 +1,97 @@
+"""``/v1/disputes``: what a merchant sees of them, and of nobody else's."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from api import Shop, Till, refused
+from opentill import disputes
+
+FIELDS = {
+    "id", "orderId", "status", "amount", "currency", "debit", "fee", "debitCurrency", "reason",
+    "createdAt", "updatedAt", "closedAt",
+}  # fmt: skip
+
+
+def opened(shop: Shop, order_id: str, now: int | None = None) -> disputes.Dispute:
+    """Open a dispute as the operator."""
+    at = now or shop.till.app.clock()
+    dispute: disputes.Dispute = shop.till.tx(
+        lambda tx: disputes.open_by_hand(tx, shop.id, order_id, who="ann", reason="letter", now=at)
+    )
+    return dispute
+
+
+def ended(shop: Shop, dispute: disputes.Dispute, event: Any) -> None:
+    """End it as the operator."""
+    now = shop.till.app.clock()
+    shop.till.tx(
+        lambda tx: disputes.decide(
+            tx, shop.id, dispute.id, event, who="ann", reason="letter", now=now
+        )
+    )
+
+
+def test_a_dispute_with_its_notes(shop: Shop, clock: Callable[[int], None]) -> None:
+    order = shop.paid()
+    clock(1_795_000_000_000)
+    dispute = opened(shop, order["id"])
+    for text in ("Delivered", "Signed"):
+        note = (shop.id, dispute.id, text, "ann", 1_795_000_000_001)
+        shop.till.tx(lambda tx, n=note: disputes.add_note(tx, *n))
+    assert shop.data("GET", f"/v1/disputes/{dispute.id}") == {
+        "id": dispute.id, "orderId": order["id"], "status": "OPEN", "amount": "9.99",
+        "currency": "USD", "debit": "9.99", "fee": "15.00", "debitCurrency": "USD",
+        "reason": "letter", "createdAt": 1_795_000_000_000, "updatedAt": 1_795_000_000_001,
+        "closedAt": None,
+        "notes": [
+            {"at": 1_795_000_000_001, "note": "Delivered"},
+            {"at": 1_795_000_000_001, "note": "Signed"},
+        ],
+    }  # fmt: skip
+    assert shop.read_order(order["id"])["status"] == "DISPUTED"
+
+
+def test_lists_newest_first_by_page_status_and_order(shop: Shop) -> None:
+    found = [shop.paid()["id"] for _ in range(3)]
+    now = shop.till.app.clock()
+    made = [opened(shop, order_id, now + n) for n, order_id in enumerate(found)]
+    ended(shop, made[0], "won")
+    again = opened(shop, found[0], now + 9)
+    ended(shop, made[1], "lost")
+
+    def ids(**query: Any) -> list[str]:
+        return [item["id"] for item in shop.get("/v1/disputes", **query).json()["data"]["items"]]
+
+    everything = [again.id, made[2].id, made[1].id, made[0].id]
+    assert ids() == everything
+    assert ids(page=2, size=3) == everything[3:]
+    assert ids(page=9) == []
+    assert ids(status="OPEN") == [again.id, made[2].id]
+    assert ids(status="RECOVERED") == []
+    assert ids(orderId=found[0]) == [again.id, made[0].id]
+    assert ids(orderId=found[0], status="WON") == [made[0].id]
+    page = shop.data("GET", "/v1/disputes?size=3")
+    assert page["pagination"] == {"page": 1, "size": 3, "total": 4, "totalPages": 2}
+    assert all(set(item) == FIELDS for item in page["items"])
+
+
+@pytest.mark.parametrize(("query", "field"), [
+    ({"status": "PAID"}, "status"), ({"orderId": "order_nobodys"}, "orderId"),
+    ({"size": "0"}, "size"), ({"page": "x"}, "page"),
+])  # fmt: skip
+def test_what_no_list_can_be_of(shop: Shop, query: dict[str, str], field: str) -> None:
+    refused(shop.get("/v1/disputes", **query), field)
+
+
+def test_another_merchants_are_not_there(shop: Shop, till: Till) -> None:
+    order = shop.paid()
+    dispute = opened(shop, order["id"])
+    other = till.shop()
+    assert other.get(f"/v1/disputes/{dispute.id}").status_code == 404
+    assert other.get("/v1/disputes/dp_01m7y0m0jzefzv5n8efcf1hqw5").status_code == 404
+    assert other.data("GET", "/v1/disputes")["items"] == []
+    refused(other.get("/v1/disputes", orderId=order["id"]), "orderId")
+    assert other.call("GET", "/v1/disputes", headers={"x-api-key": None}).status_code == 401
+    assert shop.post("/v1/disputes").status_code == 405

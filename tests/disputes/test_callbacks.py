@@ -1,0 +1,84 @@
+"""From the customer's bank to the merchant's balance: the sandbox's callbacks, for real."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from api import Shop, Till, serving
+from opentill import checkouts
+from opentill.checks import check_books
+from opentill.core.http import now_ms
+from opentill.core.settings import Settings
+from sandbox.running import SECRET, Receiver, wait_until
+from sandbox.running import Shop as Bank
+
+
+@pytest.fixture
+def connected(settings: Settings, bank_url: str) -> Iterator[Till]:
+    """A till of its own that the sandbox bank reports to."""
+    with serving(settings, sandbox_url=bank_url, sandbox_secret=SECRET) as till:
+        yield till
+        _, violations = till.tx(check_books)
+        assert violations == []
+
+
+@pytest.fixture
+def bank(bank_url: str, receiver: Receiver) -> Iterator[Bank]:
+    """The bank as its customers and clerks see it."""
+    bank = Bank(bank_url, receiver)
+    yield bank
+    bank.api.delete("/faults")
+    bank.close()
+
+
+def pay(till: Till, bank: Bank, session: dict[str, Any], number: str) -> str:
+    """Pay a session by card; the attempt's id."""
+    app = till.app
+    attempt = till.run(
+        checkouts.pay(
+            app.db, app.gateways, session["id"], email="ann@example.com", name="Ann",
+            method="CREDIT_CARD", payer_ip="192.0.2.7", locale="en", public_url=till.url,
+            now=now_ms(),
+        ),
+    )  # fmt: skip
+    assert attempt is not None
+    bank.type_card(attempt.id, number)
+    return attempt.id
+
+
+def disputed(till: Till, bank: Bank) -> tuple[Shop, str, str]:
+    """Pay with the card that disputes; the shop, its order, and the bank's dispute."""
+    shop = till.shop()
+    session = shop.session()
+    order_id: str = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
+    attempt_id = pay(till, bank, session, "4000000000000259")
+    becomes(shop, order_id, "DISPUTED")
+    (dispute,) = bank.api.get(f"/payments/{attempt_id}/disputes").json()
+    return shop, order_id, str(dispute["id"])
+
+
+def becomes(shop: Shop, order_id: str, status: str) -> None:
+    """Wait until the order has the status."""
+    wait_until(lambda: shop.read_order(order_id)["status"] == status)
+
+
+@pytest.mark.parametrize(("ends", "status", "pending", "available"), [
+    (["won"], "PAID", "9.59", "0.00"),
+    (["lost"], "CHARGEBACK", "-15.40", "0.00"),
+    (["lost", "recovered"], "SETTLED", "0.00", "-5.41"),
+])  # fmt: skip
+def test_the_card_that_disputes(
+    connected: Till, bank: Bank, ends: list[str], status: str, pending: str, available: str
+) -> None:
+    shop, order_id, dispute = disputed(connected, bank)
+    (open_,) = shop.data("GET", "/v1/disputes?status=OPEN")["items"]
+    assert (open_["orderId"], open_["debit"], open_["reason"]) == (order_id, "9.99", "fraudulent")
+    bank.spoil("callback", "duplicate", times=3)
+    for end in ends:
+        assert bank.api.post(f"/disputes/{dispute}/{end}").status_code == 200
+    becomes(shop, order_id, status)
+    balance = shop.data("GET", "/v1/balance")
+    assert (balance["pending"], balance["available"]) == (pending, available)
+    (ended,) = shop.data("GET", "/v1/disputes")["items"]
+    assert (ended["id"], ended["status"]) == (open_["id"], ends[-1].upper())

@@ -1,0 +1,46 @@
+"""The examination of the books finds what is wrong with disputes, settlement and reserves."""
+
+import pytest
+
+from money.world import dispute_said, in_status
+from opentill.checks import check_books
+from opentill.core.db import Tx
+
+DISPUTE = "a dispute has the entries of its status, and an entry its dispute"
+ORDER = "an order is DISPUTED by one open dispute, and a CHARGEBACK by one that was lost"
+STANDS = "an order stands in pending until it is settled, and in reserve while that is held"
+BALANCE = "each balance is what orders, refunds, disputes and the operator keep there"
+
+# where the order came from, what was heard, what is done behind the services' back, what is found
+SPOILED = [
+    ("SETTLED", "OPENED", "update disputes set debit_minor = 998", {DISPUTE, BALANCE}),
+    ("SETTLED", "OPENED", "update disputes set status = 'WON', closed_at = 1",
+     {DISPUTE, ORDER, BALANCE}),
+    ("PAID", "OPENED", "update disputes set disputed_from = 'SETTLED'", {DISPUTE, ORDER, BALANCE}),
+    ("PAID", "OPENED", "delete from disputes", {ORDER}),
+    ("SETTLED", "LOST", "delete from disputes", {DISPUTE, ORDER, STANDS}),
+    ("SETTLED", "LOST", "update disputes set offset_minor = 0", {DISPUTE}),
+    ("SETTLED", "LOST", "update orders set charged_back_minor = 0", {ORDER}),
+    ("PAID", "LOST", "update orders set charged_back_minor = 0", {ORDER, STANDS, BALANCE}),
+    ("SETTLED", "LOST", "update orders set reserve_status = 'HELD'", {STANDS, BALANCE}),
+    ("SETTLED", "LOST", "update disputes set status = 'RECOVERED'", {DISPUTE, ORDER}),
+    ("SETTLED", "RECOVERED", "update disputes set status = 'LOST'", {DISPUTE, ORDER}),
+    ("SETTLED", "RECOVERED", "update orders set reserve_minor = 1", {STANDS, BALANCE}),
+    ("SETTLED", "WON", "update orders set settle_at = 1", {STANDS}),
+    ("PAID", "WON", "update orders set settle_at = null", {STANDS}),
+    ("PAID", "WON", "update orders set settled_at = 1, settle_at = null", {STANDS, BALANCE}),
+    ("SETTLED", "WON", "update orders set reserve_status = 'RELEASED'", {STANDS, BALANCE}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("origin", "word", "change", "rules"), SPOILED)
+async def test_what_was_changed_behind_its_back_is_found(tx: Tx, origin, word, change, rules):
+    order = await in_status(tx, origin, reserve_rate="0.1")
+    await dispute_said(tx, order, word)
+    undone = tx.transaction()
+    await undone.start()
+    await tx.execute(change)
+    _, violations = await check_books(tx)
+    await undone.rollback()
+    assert {found.rule for found in violations} == rules
+    assert {found.merchant_id for found in violations} == {order.merchant_id}

@@ -1,0 +1,127 @@
+"""Statements add up, or they are not finished."""
+
+import csv
+import io
+from typing import Any
+
+import asyncpg
+import pytest
+
+from money import world
+from money.world import DAY, NOW
+from opentill.core.db import Db
+from opentill.ledger import statement
+from opentill.ledger.statement import Line, StatementError
+
+
+async def _business(db: Db) -> str:
+    """A payment, a refund of a part a day later, another payment two days later."""
+    order = await db.run(lambda tx: world.in_status(tx, "PAID", platform_fee_rate="0.04"))
+    refund = await db.run(lambda tx: world.refunded(tx, order, "2.00", NOW + DAY))
+    await db.run(lambda tx: world.refund_said(tx, refund, "SUCCEEDED", NOW + DAY))
+    mug = await db.run(lambda tx: world.product(tx, order.merchant_id, "5.00"))
+    session = await db.run(lambda tx: world.session(tx, order.merchant_id, mug.id, NOW + 2 * DAY))
+    async with db.connection() as tx:
+        second = await world.orders.find(tx, order.merchant_id, session.order_id)
+    await db.run(lambda tx: world.paid(tx, second, NOW + 2 * DAY))
+    return order.merchant_id
+
+
+async def _lines(db: Db, merchant_id: str, start: Any = None, end: Any = None) -> list[Line]:
+    return [line async for line in statement.lines(db, merchant_id, start, end)]
+
+
+async def _text(db: Db, merchant_id: str) -> str:
+    chunks = [chunk async for chunk in statement.chunks(db, merchant_id, None, None)]
+    return b"".join(chunks).decode()
+
+
+async def test_opening_and_movements_are_closing(db: Db) -> None:
+    merchant_id = await _business(db)
+    lines = await _lines(db, merchant_id)
+    assert [line.type or line.row for line in lines] == [
+        "OPENING", "PAYMENT", "FEE", "FREEZE", "REFUND", "PAYMENT", "FEE",
+        "FEE", "FREEZE", "PAYMENT", "REFUND", "CLOSING",
+    ]  # fmt: skip
+    assert lines[0].after == (0, 0, 0, 0)
+    sums = {line.type: line.moved for line in lines if line.row == "TOTAL"}
+    assert sums == {
+        "FEE": (-60, 0, 0, 0),
+        "FREEZE": (-200, 0, 200, 0),
+        "PAYMENT": (1499, 0, 0, 0),
+        "REFUND": (0, 0, -200, 0),
+    }
+    assert (lines[-1].moved, lines[-1].after) == ((1239, 0, 0, 0), (1239, 0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "opening", "numbers", "closing"),
+    [
+        (None, NOW, (0, 0, 0, 0), [1, 2], (959, 0, 0, 0)),
+        (NOW + 1, NOW + DAY, (959, 0, 0, 0), [3, 4], (759, 0, 0, 0)),
+        (NOW + DAY, NOW + DAY, (959, 0, 0, 0), [3, 4], (759, 0, 0, 0)),
+        (NOW + DAY + 1, None, (759, 0, 0, 0), [5, 6], (1239, 0, 0, 0)),
+        (NOW + 3 * DAY, None, (1239, 0, 0, 0), [], (1239, 0, 0, 0)),
+        (None, NOW - 1, (0, 0, 0, 0), [], (0, 0, 0, 0)),
+    ],
+)
+async def test_a_range_begins_where_the_one_before_ended(  # noqa: PLR0917 - a row of the table
+    db: Db, start: Any, end: Any, opening: Any, numbers: list[int], closing: Any
+) -> None:
+    merchant_id = await _business(db)
+    lines = await _lines(db, merchant_id, start, end)
+    assert lines[0].after == opening
+    assert [line.number for line in lines if line.row == "MOVEMENT"] == numbers
+    assert lines[-1].after == closing
+
+
+async def test_a_merchant_without_movements_has_an_empty_statement(db: Db) -> None:
+    merchant = await db.run(world.merchant)
+    text = await _text(db, merchant.id)
+    assert text == ",".join(statement.COLUMNS) + "\r\n"
+
+
+async def test_the_file_is_rfc_4180_and_amounts_are_numbers(db: Db) -> None:
+    merchant_id = await _business(db)
+    text = await _text(db, merchant_id)
+    assert text.count("\r\n") == text.count("\n") == 13
+    rows = list(csv.DictReader(io.StringIO(text)))
+    fee = rows[2]
+    assert (fee["type"], fee["pending"], fee["pendingAfter"]) == ("FEE", "-0.40", "9.59")
+    assert (fee["available"], fee["availableAfter"]) == ("0.00", "0.00")
+    assert (fee["time"], fee["timeUtc"]) == (str(NOW), "2025-06-15T15:06:40.000Z")
+    assert rows[-1]["row"] == "CLOSING"
+
+
+async def test_a_description_cannot_run_in_a_spreadsheet() -> None:
+    line = Line(row="MOVEMENT", currency="USD", description='=HYPERLINK("x")', moved=(-40, 0, 0, 0))
+    row = statement.cells(statement.LineOut.of(line))
+    assert '\'=HYPERLINK("x")' in row
+    assert "-0.40" in row
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "update entries set pending_after = pending_after + 1 where number = 2",
+        "update entries set amount_minor = 5, shown_minor = -5 where number = 2",
+        "update entries set number = 20 where number = 6",
+        "delete from entries where number = 6",
+        "delete from entries where number = 3",
+        "update entries set created_at = created_at - 1 where number = 4",
+        "update balances set pending = pending + 1, gateway = gateway - 1",
+    ],
+)
+async def test_books_that_do_not_add_up_have_no_statement(make_database: Any, damage: str) -> None:
+    url = make_database()
+    db = await Db.connect(url, 5)
+    try:
+        merchant_id = await _business(db)
+        connection = await asyncpg.connect(url)
+        await connection.execute("alter table entries disable trigger all")
+        await connection.execute(damage)
+        await connection.close()
+        with pytest.raises(StatementError):
+            await _lines(db, merchant_id)
+    finally:
+        await db.close()

@@ -1,0 +1,128 @@
+"""The worker's rounds find what the full check finds, in bounded steps."""
+
+from typing import Any
+
+import asyncpg
+import pytest
+
+from money import world
+from opentill import health, watch
+from opentill.core.db import Db
+from opentill.core.http import App
+from opentill.core.settings import Settings
+from opentill.orders import jobs, queries
+
+
+async def _business(db: Db) -> str:
+    """Two payments of one merchant: four entries."""
+    order = await db.run(lambda tx: world.in_status(tx, "PAID", platform_fee_rate="0.04"))
+    mug = await db.run(lambda tx: world.product(tx, order.merchant_id, "5.00"))
+    session = await db.run(lambda tx: world.session(tx, order.merchant_id, mug.id))
+    async with db.connection() as tx:
+        second = await world.orders.find(tx, order.merchant_id, session.order_id)
+    await db.run(lambda tx: world.paid(tx, second))
+    return order.merchant_id
+
+
+async def _gauges(db: Db) -> tuple[float, float]:
+    app = App(settings=Settings(), db=db, gateways={}, clock=lambda: world.NOW)
+    found = await health.gauges(app)
+    return found["opentill_ledger_violations"], found["opentill_ledger_entries_checked"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 50])
+async def test_a_round_in_steps_of_any_size(db: Db, limit: int) -> None:
+    await _business(db)
+    await db.run(lambda tx: world.in_status(tx, "REFUNDED"))
+    await db.run(world.merchant)
+    checked = sum([await watch.check_some(db, limit) for _ in range(20)])
+    assert checked == 8
+    assert await _gauges(db) == (0, 8)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "update entries set pending_after = pending_after + 1 where number = 2",
+        "update entries set amount_minor = 5, shown_minor = -5 where number = 2",
+        "update entries set type = 'REFUND' where number = 3",
+        "update entries set number = 20 where number = 4",
+        "delete from entries where number = 4",
+        "delete from entries where number = 2",
+        "update entries set created_at = created_at - 1 where number = 4",
+        "update balances set pending = pending + 1, gateway = gateway - 1",
+        "update balances set last_at = last_at + 1",
+        "update entries set source_id = 'order_x' where number = 3",
+        "update orders set net_settled_minor = net_settled_minor - 1",
+        "delete from order_history where number = 3",
+    ],
+)
+@pytest.mark.parametrize("limit", [2, 50])
+async def test_damage_is_found_and_counted_until_it_is_gone(
+    make_database: Any, damage: str, limit: int
+) -> None:
+    url = make_database()
+    db = await Db.connect(url, 5)
+    try:
+        await _business(db)
+        connection = await asyncpg.connect(url)
+        for table in ("entries", "order_history"):
+            await connection.execute(f"alter table {table} disable trigger all")
+        await connection.execute(damage)
+        for _ in range(6):
+            await watch.check_some(db, limit)
+        assert (await _gauges(db))[0] > 0
+        await connection.close()
+    finally:
+        await db.close()
+
+
+async def test_two_workers_at_once_count_once(db: Db) -> None:
+    await _business(db)
+    import asyncio
+
+    await asyncio.gather(*(watch.check_some(db, 2) for _ in range(4)))
+    for _ in range(4):
+        await watch.check_some(db, 2)
+    assert await _gauges(db) == (0, 4)
+
+
+async def _forget(db: Db, status: str | None) -> world.Order:
+    """Make an order that is CREATING while nobody will ask about it, as a defect might."""
+    order = await db.run(world.opened)
+    attempt = await db.run(lambda tx: world.submitted(tx, order))
+    async with db.connection() as tx:
+        await tx.execute(
+            "update attempts set check_at = null, status = coalesce($2, status) where id = $1",
+            attempt.id,
+            status,
+        )
+    return order
+
+
+@pytest.mark.parametrize(
+    ("status", "after"),
+    [(None, "CREATING"), ("DECLINED", "PENDING"), ("REFUSED", "FAILED"), ("VOIDED", "REVOKED")],
+)
+async def test_no_order_is_forgotten(db: Db, status: str | None, after: str) -> None:
+    order = await _forget(db, status)
+    assert await jobs.find_forgotten(db, world.NOW + jobs.STUCK_MS - 1) == 0
+    late = world.NOW + jobs.STUCK_MS
+    async with db.connection() as tx:
+        assert await jobs.count_stuck(tx, late) == 1
+    assert await jobs.find_forgotten(db, late) == 1
+    assert await jobs.find_forgotten(db, late) == 0
+    async with db.connection() as tx:
+        assert (await world.orders.find(tx, order.merchant_id, order.id)).status == after
+        due = await queries.CLAIM_ATTEMPTS.all(tx, late, late + 1, 10)
+        assert len(due) == (after == "CREATING")
+
+
+async def test_another_amount_is_asked_about_again(db: Db) -> None:
+    order = await db.run(world.opened)
+    attempt = await db.run(lambda tx: world.submitted(tx, order))
+    wrong = world.Money(5, "USD")
+    await db.run(lambda tx: world.said(tx, attempt, "SUCCEEDED", amount=wrong))
+    assert await jobs.find_forgotten(db, world.NOW + jobs.STUCK_MS) == 1
+    async with db.connection() as tx:
+        assert await queries.CLAIM_ATTEMPTS.all(tx, world.NOW + jobs.STUCK_MS, 0, 10) != []

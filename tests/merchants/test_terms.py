@@ -1,0 +1,179 @@
+"""A merchant's terms: checked, and every version kept with who set it and why."""
+
+from decimal import Decimal
+
+import asyncpg
+import pytest
+
+from money.fixtures import book, tx
+from money.world import NOW, merchant
+from opentill import merchants
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid, NotFound
+from opentill.merchants import fees
+
+__all__ = ["book", "tx"]
+
+CHANGES = (
+    # term                    value
+    ("platform_fee_rate", Decimal("0.031")),
+    ("fee_changes", ("ALIPAY=0.01",)),
+    ("refund_fee_policy", "RETURNED"),
+    ("overdraft_minor", 5),
+    ("settlement_delay_days", 2),
+    ("settlement_calendar", "WEEKDAYS"),
+    ("reserve_rate", Decimal("0.1")),
+    ("reserve_days", 90),
+    ("dispute_fee_minor", 2500),
+    ("payout_minimum_minor", 1000),
+    ("ip_allowlist", ["192.0.2.0/24"]),
+)
+
+
+@pytest.mark.parametrize(("term", "value"), CHANGES)
+async def test_every_change_of_a_term_makes_a_version(tx: Tx, term, value) -> None:
+    shop = await merchant(tx)
+    new = await merchants.change(
+        tx, shop.id, NOW + 5, who="ann", reason=" agreed by phone ", **{term: value}
+    )
+    first, second = await merchants.history(tx, shop.id)
+    assert (first.version, first.who, first.reason) == (1, "opentill", "merchant created")
+    assert (second.version, second.who, second.reason) == (2, "ann", "agreed by phone")
+    assert (first.created_at, second.created_at) == (NOW, NOW + 5)
+    field = "fees" if term == "fee_changes" else term
+    assert list(merchants.differences(first, second)) == [field]
+    assert new == await merchants.find(tx, shop.id)
+    assert new.terms_version == 2
+    assert getattr(new, field) == getattr(second, field)
+
+
+async def test_a_version_holds_all_terms(tx: Tx) -> None:
+    shop = await merchant(tx)
+    await merchants.change(tx, shop.id, NOW, who="ann", reason="all of it", **dict(CHANGES))
+    first, second = await merchants.history(tx, shop.id)
+    changed = {"fees" if term == "fee_changes" else term for term, _ in CHANGES}
+    assert (
+        set(merchants.differences(first, second))
+        == changed
+        == set(merchants.Terms.__struct_fields__)
+    )
+
+
+async def test_what_changes_nothing_makes_no_version(tx: Tx) -> None:
+    shop = await merchant(tx)
+    same = {"name": "Quay Books", "platform_fee_rate": Decimal("0.0400"), "reserve_days": 180}
+    new = await merchants.change(tx, shop.id, NOW, who="ann", reason="a new name", **same)
+    assert (new.name, new.terms_version) == ("Quay Books", 1)
+    assert len(await merchants.history(tx, shop.id)) == 1
+
+
+async def test_versions_cannot_be_changed(tx: Tx) -> None:
+    shop = await merchant(tx)
+    for statement in ("update merchant_terms set who = 'x'", "delete from merchant_terms"):
+        with pytest.raises(asyncpg.IntegrityConstraintViolationError):
+            async with tx.transaction():
+                await tx.execute(statement)
+    assert len(await merchants.history(tx, shop.id)) == 1
+
+
+REFUSED = (
+    # what is changed                                field that is named
+    ({"reason": "  "}, "reason"),
+    ({"name": ""}, "name"),
+    ({"platform_fee_rate": Decimal(1)}, "platform_fee_rate"),
+    ({"platform_fee_rate": Decimal("-0.01")}, "platform_fee_rate"),
+    ({"platform_fee_rate": Decimal("0.0000001")}, "platform_fee_rate"),
+    ({"reserve_rate": Decimal("NaN")}, "reserve_rate"),
+    ({"overdraft_minor": -1}, "overdraft"),
+    ({"settlement_delay_days": 366}, "settlement_delay_days"),
+    ({"reserve_days": -1}, "reserve_days"),
+    ({"dispute_fee_minor": -1}, "dispute_fee"),
+    ({"payout_minimum_minor": -1}, "payout_minimum"),
+    ({"ip_allowlist": ["nowhere"]}, "ip_allowlist"),
+    ({"fee_changes": ("CASH=0.01",)}, "fee"),
+)
+
+
+@pytest.mark.parametrize(("terms", "field"), REFUSED)
+async def test_terms_that_make_no_sense_are_refused(tx: Tx, terms, field) -> None:
+    shop = await merchant(tx)
+    with pytest.raises(Invalid) as refused:
+        await merchants.change(tx, shop.id, NOW, **({"who": "ann", "reason": "why"} | terms))
+    assert refused.value.field == field
+    assert await merchants.find(tx, shop.id) == shop
+    assert len(await merchants.history(tx, shop.id)) == 1
+
+
+async def test_who_is_not_there_has_no_terms(tx: Tx) -> None:
+    with pytest.raises(NotFound):
+        await merchants.history(tx, "mer_nobody")
+    with pytest.raises(NotFound):
+        await merchants.change(tx, "mer_nobody", NOW, who="ann", reason="why", reserve_days=1)
+
+
+DEFAULTS = (("USD", 10_000, 1_500), ("JPY", 100, 15), ("KWD", 100_000, 15_000))
+
+
+@pytest.mark.parametrize(("currency", "overdraft", "dispute_fee"), DEFAULTS)
+async def test_defaults_are_in_the_settlement_currency(
+    tx: Tx, currency, overdraft, dispute_fee
+) -> None:
+    shop = await merchant(tx, settlement_currency=currency)
+    assert (shop.overdraft_minor, shop.dispute_fee_minor) == (overdraft, dispute_fee)
+
+
+SCHEDULES = (
+    # before, changes,                                          settles in, after
+    ((), ("CREDIT_CARD=0.029+0.30",), "USD", ["CREDIT_CARD=0.029+0.30"]),
+    ((), ("CREDIT_CARD=0.0290+0.3",), "USD", ["CREDIT_CARD=0.029+0.30"]),
+    ((), ("CREDIT_CARD=0+0",), "USD", ["CREDIT_CARD=0"]),
+    ((), ("CREDIT_CARD=.02",), "USD", ["CREDIT_CARD=0.02"]),
+    ((), ("ALIPAY:JPY=0.01+30",), "USD", ["ALIPAY:JPY=0.01+30.00"]),
+    ((), ("ALIPAY:KWD=0.01+0.25",), "USD", ["ALIPAY:KWD=0.01+0.25"]),
+    (("ALIPAY=0.01",), ("ALIPAY=0.02",), "USD", ["ALIPAY=0.02"]),
+    (("ALIPAY=0.01",), ("ALIPAY:CNY=0.02",), "USD", ["ALIPAY=0.01", "ALIPAY:CNY=0.02"]),
+    (("ALIPAY=0.01", "ALIPAY:CNY=0.02"), ("ALIPAY:CNY=",), "USD", ["ALIPAY=0.01"]),
+    (("ALIPAY=0.01",), ("ALIPAY=", "PAYNOW=0.1"), "USD", ["PAYNOW=0.1"]),
+    (("ALIPAY=0.01",), (), "USD", ["ALIPAY=0.01"]),
+)
+
+
+@pytest.mark.parametrize(("before", "changes", "currency", "after"), SCHEDULES)
+def test_a_schedule_is_changed_row_by_row(before, changes, currency, after) -> None:
+    text = fees.changed(fees.changed("[]", before, currency), changes, currency)
+    assert [str(row) for row in fees.read(text)] == after
+
+
+WRONG_FEES = (
+    "", "CREDIT_CARD", "CREDIT_CARD:", "=0.1", "CREDIT_CARD=x", "CREDIT_CARD=0.1+", "CASH=0.1",
+    "credit_card=0.1", "CREDIT_CARD:usd=0.1", "CREDIT_CARD:XXX=0.1", "CREDIT_CARD=1",
+    "CREDIT_CARD=-0.1", "CREDIT_CARD=1.1.1", "CREDIT_CARD=0.0000001", "CREDIT_CARD=0.1+0.001",
+    "CREDIT_CARD:JPY=0.1+0.5", "CREDIT_CARD=0.1+-1", "ALIPAY=", "CREDIT_CARD=0.1 0.2",
+    "CREDIT_CARD=٠.١",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("change", WRONG_FEES)
+def test_a_wrong_fee_is_refused(change) -> None:
+    with pytest.raises(Invalid) as refused:
+        fees.changed("[]", (change,), "USD")
+    assert refused.value.field == "fee"
+
+
+PICKS = (
+    # method        currency  row that counts
+    ("CREDIT_CARD", "EUR", "CREDIT_CARD:EUR=0.03"),
+    ("CREDIT_CARD", "USD", "CREDIT_CARD=0.02+0.10"),
+    ("ALIPAY", "CNY", "ALIPAY:CNY=0.012"),
+    ("ALIPAY", "USD", None),
+    ("PAYNOW", "USD", None),
+)
+
+
+@pytest.mark.parametrize(("method", "currency", "expected"), PICKS)
+def test_the_most_specific_row_counts(method, currency, expected) -> None:
+    text = fees.changed(
+        "[]", ("CREDIT_CARD=0.02+0.10", "CREDIT_CARD:EUR=0.03", "ALIPAY:CNY=0.012"), "USD"
+    )
+    row = fees.pick(fees.read(text), method, currency)
+    assert (None if row is None else str(row)) == expected

@@ -1,0 +1,169 @@
+"""The audit log's chain: each kind of tampering is named, whoever disabled the triggers."""
+
+import asyncpg
+import pytest
+
+from money.world import NOW
+from opentill import merchants
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid
+from opentill.merchants.audit import AuditHead, link
+
+ROWS = 6
+
+
+async def write(tx: Tx, rows: int = ROWS) -> None:
+    """Write some rows."""
+    for number in range(rows):
+        await merchants.record_audit(
+            tx, who="ann", action="test", merchant_id="mer_1", subject=f"thing {number}",
+            reason="why", now=NOW + number,
+        )  # fmt: skip
+
+
+async def breaks(tx: Tx, expected: AuditHead | None = None) -> list[tuple[int | None, str]]:
+    """Return where the chain breaks, and what was found there."""
+    verdict = await merchants.verify_audit(tx, expected)
+    return [(found.number, found.finding) for found in verdict.breaks]
+
+
+async def tamper(tx: Tx, *statements: str) -> None:
+    """Do what only the database's superuser can."""
+    for table in ("audit_log", "audit_head"):
+        await tx.execute(f"alter table {table} disable trigger all")
+    for statement in statements:
+        await tx.execute(statement)
+
+
+async def test_an_untouched_log_is_whole(tx: Tx) -> None:
+    assert await breaks(tx) == []
+    await write(tx)
+    verdict = await merchants.verify_audit(tx)
+    assert (verdict.rows, verdict.breaks) == (ROWS, [])
+    newest = (await merchants.audit_log(tx))[0]
+    assert verdict.head == AuditHead(ROWS, newest.hash or "")
+    assert await merchants.audit_log(tx, "mer_2") == []
+    assert [row.number for row in await merchants.audit_log(tx, "mer_1", 2)] == [6, 5]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update audit_log set reason = 'another'",
+        "delete from audit_log",
+        "truncate audit_log",
+        "delete from audit_head",
+        "truncate audit_head",
+    ],
+)
+async def test_the_database_itself_refuses(tx: Tx, statement) -> None:
+    await write(tx)
+    with pytest.raises(asyncpg.IntegrityConstraintViolationError):
+        async with tx.transaction():
+            await tx.execute(statement)
+
+
+FORGED = (
+    "insert into audit_log (id, at, who, action, merchant_id, subject, reason{0})"
+    " values ('aud_x', 1, 'eve', 'test', 'mer_1', 'thing', 'why'{1})"
+)
+COLUMNS = ("id", "at", "who", "action", "merchant_id", "subject", "reason", "hash")
+TAMPERED = (
+    # what the intruder does                                             what is named
+    *(
+        ([f"update audit_log set {column} = {value} where number = 3"], [(3, "altered")])
+        for column, value in zip(
+            COLUMNS, ("'aud_y'", "at + 1", *["'eve'"] * 5, "sha256('x')"), strict=True
+        )
+        if column != "hash"
+    ),
+    (
+        ["update audit_log set hash = sha256('x') where number = 3"],
+        [(3, "altered"), (4, "altered")],
+    ),
+    (["update audit_log set reason = 'x' where number = 6"], [(6, "altered")]),
+    (
+        ["update audit_log set reason = 'x' where number in (2, 5)"],
+        [(2, "altered"), (5, "altered")],
+    ),
+    (["delete from audit_log where number = 3"], [(3, "removed")]),
+    (["delete from audit_log where number = 1"], [(1, "removed")]),
+    (["delete from audit_log where number in (2, 3, 5)"], [(2, "removed"), (5, "removed")]),
+    (["delete from audit_log where number = 6"], [(6, "removed")]),
+    (["delete from audit_log where number > 4"], [(5, "removed")]),
+    (["delete from audit_log"], [(1, "removed")]),
+    (["truncate audit_log"], [(1, "removed")]),
+    (
+        [  # the tail cut off, and the head put back
+            "delete from audit_log where number > 4",
+            "update audit_head set number = 4",
+        ],
+        [(4, "altered")],
+    ),
+    (["delete from audit_head"], [(None, "removed")]),
+    (["update audit_head set hash = sha256('x')"], [(6, "altered")]),
+    ([FORGED.format("", "")], [(None, "inserted")]),
+    ([FORGED.format(", number, hash", ", 7, sha256('x')")], [(7, "inserted")]),
+    ([FORGED.format(", number", ", 7")], [(7, "inserted")]),
+    (
+        [
+            FORGED.format(", number, hash", ", 7, sha256('x')"),
+            "update audit_head set number = 7, hash = sha256('x')",
+        ],
+        [(7, "altered")],
+    ),
+    (
+        ["drop index audit_log_in_order", FORGED.format(", number, hash", ", 3, sha256('x')")],
+        [(3, "inserted")],
+    ),
+    (
+        [  # two rows in each other's place
+            "update audit_log set number = 99 where number = 3",
+            "update audit_log set number = 3 where number = 4",
+            "update audit_log set number = 4 where number = 99",
+        ],
+        [(3, "altered"), (4, "altered"), (5, "altered")],
+    ),
+)
+
+
+@pytest.mark.parametrize(("statements", "found"), TAMPERED)
+async def test_tampering_is_named(tx: Tx, statements, found) -> None:
+    await write(tx)
+    await tamper(tx, *statements)
+    if "drop index" in statements[0]:  # either of the two rows may come first
+        assert (3, "inserted") in await breaks(tx)
+    else:
+        assert await breaks(tx) == found
+
+
+async def test_a_chain_made_anew_is_found_by_a_place_that_was_kept(tx: Tx) -> None:
+    await write(tx)
+    kept = (await merchants.verify_audit(tx)).head
+    assert kept is not None
+    await write(tx, 2)
+    assert await breaks(tx, kept) == []
+    rows = sorted(await merchants.audit_log(tx), key=lambda row: row.number or 0)
+    await tamper(tx, "update audit_log set who = 'eve' where number = 3")
+    before = rows[1].hash or ""
+    for row in rows[2:]:
+        changed = row if row.number != 3 else type(row)(**{**_dict(row), "who": "eve"})
+        before = link(before, changed)
+        forged = bytes.fromhex(before)
+        await tx.execute("update audit_log set hash = $2 where number = $1", row.number, forged)
+    await tx.execute("update audit_head set hash = $1", bytes.fromhex(before))
+    assert await breaks(tx) == []
+    assert await breaks(tx, kept) == [(kept.number, "altered")]
+    assert await breaks(tx, AuditHead(99, kept.hash)) == [(99, "removed")]
+
+
+def _dict(row: merchants.AuditRow) -> dict[str, object]:
+    return {field: getattr(row, field) for field in row.__struct_fields__}
+
+
+async def test_a_row_needs_a_reason(tx: Tx) -> None:
+    with pytest.raises(Invalid):
+        await merchants.record_audit(
+            tx, who="ann", action="test", merchant_id="m", subject="s", reason=" ", now=NOW
+        )
+    assert await breaks(tx) == []

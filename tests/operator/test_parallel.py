@@ -1,0 +1,80 @@
+"""Operators at many keyboards: nothing is taken twice, and the audit log stays one chain."""
+
+import asyncio
+from decimal import Decimal
+
+from money.world import NOW, merchant
+from opentill import ledger, merchants, operator, payouts
+from opentill.core.db import Db, Tx
+from opentill.core.errors import Invalid
+from opentill.operator import Ask, Kind
+from opentill.payouts.service import Wanted
+
+
+async def _move(db: Db, shop: str, kind: Kind, minor: int, reference: str | None = None) -> str:
+    asked = Ask(kind=kind, amount_minor=minor, reference=reference, reason="why", by="ann")
+    try:
+        return (await db.run(lambda tx: operator.ask(tx, shop, asked, None, NOW))).id
+    except Invalid as refused:
+        if refused.field != "amount":
+            raise
+        return ""
+
+
+async def test_freezing_and_unfreezing_from_many_connections(db: Db, database_url: str) -> None:
+    shop = (await db.run(merchant)).id
+    await _move(db, shop, "recharge", 10_000)
+    many = await Db.connect(database_url, 20, acquire_timeout_s=20)
+    kinds: tuple[Kind, ...] = ("freeze", "unfreeze", "freeze", "fee")
+
+    async def pay_out(_: int) -> None:
+        wanted = Wanted(amount_minor=900, reason="weekly", by="bob")
+        try:
+            await many.run(lambda tx: payouts.create(tx, shop, wanted, None, NOW))
+        except Invalid as refused:
+            if refused.field != "amount":
+                raise
+
+    try:
+        moves = [_move(many, shop, kinds[n % 4], 700) for n in range(40)]
+        await asyncio.gather(*moves, *map(pay_out, range(10)))
+    finally:
+        await many.close()
+    async with db.snapshot() as tx:
+        balance = await ledger.balance(tx, shop, "USD")
+        assert balance is not None
+        assert balance.available >= 0
+        assert balance.frozen == await operator.frozen_by_hand(tx, shop, "USD")
+        audit = await merchants.verify_audit(tx)
+    assert audit.breaks == []
+    assert audit.head is not None
+    assert audit.head.number == audit.rows
+
+
+async def test_a_reference_in_parallel_is_one_movement(db: Db) -> None:
+    shop = (await db.run(merchant)).id
+    made = await asyncio.gather(*(_move(db, shop, "recharge", 700, "R-1") for _ in range(12)))
+    assert len(set(made)) == 1
+    async with db.connection() as tx:
+        balance = await ledger.balance(tx, shop, "USD")
+    assert balance is not None
+    assert balance.available == 700
+
+
+async def test_a_movement_is_approved_once(db: Db) -> None:
+    shop = (await db.run(merchant)).id
+    asked = Ask(kind="recharge", amount_minor=700, reason="why", by="ann")
+    made = await db.run(lambda tx: operator.ask(tx, shop, asked, Decimal(0), NOW))
+
+    async def approve(_: int) -> bool:
+        async def step(tx: Tx) -> object:
+            return await operator.approve(tx, made.id, "bob", NOW)
+
+        try:
+            return bool(await db.run(step))
+        except Invalid as refused:
+            if refused.field != "movement":
+                raise
+            return False
+
+    assert sum(await asyncio.gather(*map(approve, range(10)))) == 1

@@ -1,0 +1,322 @@
+"""Fees by payment method and currency: frozen at opening, taken when the method is known."""
+
+from decimal import Decimal
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from money.world import (
+    NOW,
+    assert_books,
+    entries,
+    merchant,
+    opened,
+    paid,
+    product,
+    refund_said,
+    refunded,
+    said,
+    session,
+    submitted,
+)
+from opentill import checkouts, merchants, orders, rates
+from opentill.checkouts.model import SessionBody
+from opentill.core import money
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid
+from opentill.core.money import EXPONENTS
+from opentill.merchants import fees
+from opentill.orders import Order, service
+from opentill.orders.fees import price
+from opentill.orders.model import OrderDetail
+from opentill.refunds import service as refund_service
+
+CARD, PAYNOW, BANK = "CREDIT_CARD", "PAYNOW", "BANK_TRANSFER"
+SCHEDULE = ("CREDIT_CARD=0.029+0.30", "CREDIT_CARD:EUR=0.035+0.25", "ALIPAY:CNY=0.012", "PAYNOW=0")
+
+# Settled in USD at 1.25 per EUR and 0.14 per CNY; the default rate is 0.04.
+FEES = (
+    # price    currency  method    rate     fee      net       gross  net settled
+    ("9.99", "USD", CARD, "0.029", "0.59", "9.40", 999, 940),
+    ("9.99", "USD", "ALIPAY", "0.04", "0.40", "9.59", 999, 959),
+    ("9.99", "USD", PAYNOW, "0", "0.00", "9.99", 999, 999),
+    ("9.99", "USD", BANK, "0.04", "0.40", "9.59", 999, 959),
+    ("9.99", "EUR", CARD, "0.035", "0.60", "9.39", 1249, 1174),
+    ("9.99", "CNY", CARD, "0.029", "0.29", "9.70", 140, 136),  # no fixed part but in USD
+    ("9.99", "CNY", "ALIPAY", "0.012", "0.12", "9.87", 140, 138),
+    ("0.20", "USD", CARD, "0.029", "0.20", "0.00", 20, 0),  # never more than the amount
+    ("0.31", "USD", CARD, "0.029", "0.31", "0.00", 31, 0),
+    ("0.32", "USD", CARD, "0.029", "0.31", "0.01", 32, 1),
+)
+
+
+@pytest.fixture
+async def traded(tx: Tx) -> None:
+    """Rates of the tables here."""
+    for base, quote, rate in (
+        ("EUR", "USD", "1.25"), ("CNY", "USD", "0.14"), ("JPY", "USD", "0.0067"),
+        ("KWD", "USD", "3.25"), ("USD", "HKD", "7.8"), ("CNY", "HKD", "1.09"),
+        ("JPY", "HKD", "0.052"), ("KWD", "HKD", "25.4"), ("CNY", "JPY", "21"),
+        ("KWD", "JPY", "487.2"), ("HKD", "USD", "0.128"), ("CNY", "KWD", "0.0427"),
+        ("JPY", "KWD", "0.00205"),
+    ):  # fmt: skip
+        await rates.put(tx, base, quote, Decimal(rate), NOW)
+
+
+async def confirmed(tx: Tx, order: Order, method: str) -> Order:
+    attempt = await submitted(tx, order)
+    await said(tx, attempt, "SUCCEEDED", method=method)
+    return await orders.find(tx, order.merchant_id, order.id)
+
+
+@pytest.mark.usefixtures("traded")
+@pytest.mark.parametrize(
+    ("amount", "currency", "method", "rate", "fee", "net", "gross", "settled"), FEES
+)
+async def test_the_method_that_was_used_says_the_fee(
+    tx: Tx, amount, currency, method, rate, fee, net, gross, settled
+) -> None:
+    order = await opened(tx, amount, currency, fee_changes=SCHEDULE)
+    assert order.platform_fee_rate == Decimal("0.04")  # as long as nobody knows the method
+    done = await confirmed(tx, order, method)
+    shown = OrderDetail.of(done)
+    assert (shown.platform_fee_rate, shown.platform_fee, shown.net_amount) == (rate, fee, net)
+    assert (done.gross_settled_minor, done.net_settled_minor) == (gross, settled)
+    posted = [("PAYMENT", "gateway", "pending", gross)]
+    if gross > settled:
+        posted.append(("FEE", "pending", "platform", gross - settled))
+    assert await entries(tx, done.merchant_id) == posted
+    await assert_books(tx)
+
+
+async def test_the_bank_says_which_method_was_really_used(tx: Tx) -> None:
+    order = await opened(tx, fee_changes=("PAYNOW=0.01",))
+    attempt = await submitted(tx, order)
+    assert attempt.method == CARD
+    await said(tx, attempt, "SUCCEEDED", method=PAYNOW)
+    done = await orders.find(tx, order.merchant_id, order.id)
+    assert (done.payment_method, done.platform_fee_minor) == (PAYNOW, 10)
+
+
+async def test_money_confirmed_by_hand_has_the_fee_of_a_bank_transfer(tx: Tx) -> None:
+    order = await opened(tx, fee_changes=("BANK_TRANSFER=0+1.50",))
+    key = (order.merchant_id, order.id)
+    done = await service.confirm_by_hand(tx, *key, "ann", "seen", NOW)
+    assert (done.platform_fee_rate, done.platform_fee_minor) == (0, 150)
+    assert done == await orders.find(tx, *key)
+
+
+async def test_money_that_comes_late_has_the_fee_of_its_method(tx: Tx) -> None:
+    order = await opened(tx, fee_changes=("CREDIT_CARD=0.01",))
+    attempt = await submitted(tx, order)
+    await said(tx, attempt, "REFUSED")
+    await said(tx, attempt, "SUCCEEDED")
+    done = await orders.find(tx, order.merchant_id, order.id)
+    assert (done.status, done.platform_fee_minor) == ("PAID", 10)
+
+
+async def test_an_order_keeps_the_terms_it_was_opened_with(tx: Tx) -> None:
+    shop = await merchant(tx, fee_changes=("CREDIT_CARD=0.01+0.10",))
+    mug = await product(tx, shop.id)
+    old = (await session(tx, shop.id, mug.id)).order_id
+    await merchants.change(
+        tx, shop.id, NOW, who="ann", reason="new prices", platform_fee_rate=Decimal("0.5"),
+        fee_changes=("CREDIT_CARD=0.2", "PAYNOW=0.3"), refund_fee_policy="RETURNED",
+        settlement_delay_days=1, settlement_calendar="WEEKDAYS", reserve_rate=Decimal("0.1"),
+        reserve_days=9, dispute_fee_minor=1,
+    )  # fmt: skip
+    new = (await session(tx, shop.id, mug.id)).order_id
+    before = await confirmed(tx, await orders.find(tx, shop.id, old), CARD)
+    after = await confirmed(tx, await orders.find(tx, shop.id, new), CARD)
+    fields = (
+        "terms_version", "platform_fee_rate", "platform_fee_minor", "refund_fee_policy",
+        "settlement_delay_days", "settlement_calendar", "reserve_rate", "reserve_days",
+        "dispute_fee_minor",
+    )  # fmt: skip
+    kept = [getattr(before, field) for field in fields]
+    assert kept == [1, Decimal("0.01"), 20, "KEPT", 7, "EVERY_DAY", 0, 180, 1500]
+    changed = [getattr(after, field) for field in fields]
+    assert changed == [2, Decimal("0.2"), 200, "RETURNED", 1, "WEEKDAYS", Decimal("0.1"), 9, 1]
+
+
+HKD = (
+    # order    clears in  rate set on the order
+    ("USD", "HKD", "7.8"),
+    ("HKD", "HKD", "1"),
+    ("EUR", "HKD", None),  # nobody said what a euro is worth there
+    ("USD", "USD", None),
+    ("USD", None, None),
+)
+
+
+@pytest.mark.usefixtures("traded")
+@pytest.mark.parametrize(("currency", "clearing", "expected"), HKD)
+async def test_the_rate_to_hkd_is_there_when_the_gateway_clears_in_it(
+    tx: Tx, currency, clearing, expected
+) -> None:
+    order = await opened(tx, "10.00", currency)
+    assert order.hkd_exchange_rate is None
+    await rates.put(tx, "USD", "HKD", Decimal(9), NOW + 1)  # after it was opened
+    attempt = await submitted(tx, order, NOW + 2)
+    await said(tx, attempt, "SUCCEEDED", NOW + 2, clearing_currency=clearing)
+    done = await orders.find(tx, order.merchant_id, order.id)
+    assert OrderDetail.of(done).hkd_exchange_rate == expected
+
+
+MONEY = (
+    # price       from   to     fixed   gross     fee    net    of a card: 0.029
+    ("1000", "JPY", "USD", None, 670, 19, 651),
+    ("1000", "JPY", "JPY", "30", 1000, 59, 941),
+    ("1000", "JPY", "HKD", None, 5200, 151, 5049),
+    ("1000", "JPY", "KWD", None, 2050, 60, 1990),
+    ("10.55", "KWD", "USD", None, 3429, 101, 3328),
+    ("10.55", "KWD", "KWD", "0.25", 10550, 560, 9990),
+    ("10.55", "KWD", "HKD", None, 26797, 787, 26010),
+    ("10.55", "KWD", "JPY", None, 5140, 151, 4989),
+    ("99.99", "CNY", "USD", None, 1400, 41, 1359),
+    ("99.99", "CNY", "HKD", None, 10899, 316, 10583),
+    ("99.99", "CNY", "JPY", None, 2100, 61, 2039),
+    ("99.99", "CNY", "KWD", None, 4270, 120, 4150),
+)
+
+
+@pytest.mark.usefixtures("traded")
+@pytest.mark.parametrize("policy", ["KEPT", "RETURNED"])
+@pytest.mark.parametrize(("amount", "base", "to", "fixed", "gross", "fee", "net"), MONEY)
+async def test_refunds_in_parts_debit_what_was_credited_in_every_exponent(
+    tx: Tx, policy, amount, base, to, fixed, gross, fee, net
+) -> None:
+    schedule = f"CREDIT_CARD=0.029{'+' + fixed if fixed else ''}"
+    order = await opened(
+        tx, amount, base, settlement_currency=to, fee_changes=(schedule,),
+        refund_fee_policy=policy, overdraft_minor=10**9,
+    )  # fmt: skip
+    done = await paid(tx, order)
+    posted = await entries(tx, done.merchant_id)
+    assert posted == [
+        ("PAYMENT", "gateway", "pending", gross),
+        ("FEE", "pending", "platform", fee),
+    ]
+    assert done.net_settled_minor == net
+    parts = ["1.00", "3.00", None] if EXPONENTS[base] == 0 else ["0.01", "3.33", "0.02", None]
+    for part in parts:
+        refund = await refunded(tx, done, part)
+        await refund_said(tx, refund, "SUCCEEDED")
+        done = await orders.find(tx, done.merchant_id, done.id)
+    assert done.status == "REFUNDED"
+    sql = "select pending from balances where merchant_id = $1"
+    pending = await tx.fetchval(sql, done.merchant_id)
+    assert pending == (-fee if policy == "KEPT" else 0)
+    assert done.refund_debit_minor == (gross if policy == "KEPT" else net)
+    await assert_books(tx)
+
+
+async def test_without_a_rate_nothing_is_opened(tx: Tx) -> None:
+    shop = await merchant(tx, settlement_currency="KWD")
+    for currency, wanted in (("KWD", "USD"), ("JPY", "KWD")):
+        thing = await product(tx, shop.id, "10", currency)
+        body = SessionBody(product_id=thing.id)
+        with pytest.raises(Invalid, match=f"none from {currency} to {wanted}") as refused:
+            await checkouts.open_session(tx, shop.id, body, NOW)
+        assert refused.value.field == "productId"
+    assert await tx.fetchval("select count(*) from orders") == 0
+
+
+async def test_a_price_of_nothing_in_the_settlement_currency_is_refused(tx: Tx) -> None:
+    await rates.put(tx, "JPY", "USD", Decimal("0.004"), NOW)
+    shop = await merchant(tx)
+    thing = await product(tx, shop.id, "1", "JPY")
+    with pytest.raises(Invalid, match="at least one minor unit of USD"):
+        await session(tx, shop.id, thing.id)
+
+
+currencies = st.sampled_from(["USD", "JPY", "KWD", "CNY", "ISK"])
+exchange = st.decimals("0.000001", "100000", places=6).filter(lambda rate: rate > 0)
+shares = st.integers(0, 999_999).map(lambda part: Decimal(part).scaleb(-6))
+
+
+def grain(currency: str) -> int:
+    """The least amount that can be shown, in minor units."""
+    return 10 ** max(0, EXPONENTS[currency] - 2)
+
+
+@given(
+    units=st.integers(1, 10**10), currency=currencies, settled=currencies, rate=exchange,
+    share=shares, fixed=st.integers(0, 10**6),
+)  # fmt: skip
+def test_fee_and_net_add_up_in_both_currencies(
+    units: int, currency: str, settled: str, rate: Decimal, share: Decimal, fixed: int
+) -> None:
+    amount, fixed_minor = units * grain(currency), fixed * grain(currency)
+    if currency == settled:
+        rate = Decimal(1)
+    priced = price(
+        amount, currency, settled_currency=settled, exchange_rate=rate, fee_rate=share,
+        fixed_minor=fixed_minor,
+    )  # fmt: skip
+    assert 0 <= priced.fee_minor <= amount
+    assert 0 <= priced.net_settled_minor <= priced.gross_settled_minor
+    assert priced.fee_minor == min(
+        amount, money.times(amount, share, currency, currency) + fixed_minor
+    )
+    assert priced.gross_settled_minor == money.times(amount, rate, currency, settled)
+    fee_settled = priced.gross_settled_minor - priced.net_settled_minor
+    if currency == settled:
+        assert fee_settled == priced.fee_minor
+    exact = (
+        Decimal(priced.fee_minor) * rate * Decimal(10) ** (EXPONENTS[settled] - EXPONENTS[currency])
+    )
+    assert abs(fee_settled - exact) <= grain(settled)
+    for minor in (priced.fee_minor, amount - priced.fee_minor):
+        money.show(minor, currency)
+    money.show(fee_settled, settled)
+
+
+async def test_partial_refunds_add_up_whatever_they_are(tx: Tx) -> None:
+    template = await paid(tx, await opened(tx))
+
+    @settings(deadline=None, max_examples=400)
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        currency, settled = data.draw(currencies), data.draw(currencies)
+        rate = Decimal(1) if currency == settled else data.draw(exchange)
+        amount = data.draw(st.integers(1, 400)) * grain(currency)
+        priced = price(
+            amount, currency, settled_currency=settled, exchange_rate=rate,
+            fee_rate=data.draw(shares), fixed_minor=data.draw(st.integers(0, 99)) * grain(currency),
+        )  # fmt: skip
+        policy = data.draw(st.sampled_from(["KEPT", "RETURNED"]))
+        order = msgspec.structs.replace(
+            template, currency=currency, settled_currency=settled, exchange_rate=rate,
+            amount_minor=amount, platform_fee_minor=priced.fee_minor,
+            gross_settled_minor=priced.gross_settled_minor,
+            net_settled_minor=priced.net_settled_minor, refund_fee_policy=policy,
+        )  # fmt: skip
+        whole = order.net_settled_minor if policy == "RETURNED" else order.gross_settled_minor
+        accepted: list[tuple[int, int]] = []
+        while order.refund_held_minor < amount:
+            left = (amount - order.refund_held_minor) // grain(currency)
+            part = data.draw(st.integers(1, left)) * grain(currency)
+            debit = refund_service._share(order, part).debit_minor
+            assert debit >= 0
+            accepted.append((part, debit))
+            if len(accepted) > 1 and data.draw(st.integers(0, 5)) == 0:  # one of them fails
+                accepted.pop(data.draw(st.integers(0, len(accepted) - 1)))
+            held, taken = (sum(column) for column in zip(*accepted, strict=True))
+            assert taken <= whole
+            order = msgspec.structs.replace(order, refund_held_minor=held, refund_debit_minor=taken)
+        assert order.refund_debit_minor == whole
+
+    check()
+
+
+def test_a_fee_shows_as_it_is_given() -> None:
+    text = fees.changed("[]", SCHEDULE, "USD")
+    assert [str(row) for row in fees.read(text)] == [
+        "ALIPAY:CNY=0.012",
+        "CREDIT_CARD=0.029+0.30",
+        "CREDIT_CARD:EUR=0.035+0.25",
+        "PAYNOW=0",
+    ]

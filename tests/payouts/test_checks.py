@@ -1,0 +1,69 @@
+"""That the check of the books sees payouts and movements by hand that are not explained."""
+
+import asyncpg
+import pytest
+
+from money.world import NOW, merchant
+from opentill import operator, payouts
+from opentill.checks import check_books
+from opentill.core.db import Tx
+from opentill.operator.checks import RULES as OPERATOR_RULES
+from opentill.payouts.checks import RULES as PAYOUT_RULES
+from opentill.payouts.service import Wanted
+
+OWN = (*PAYOUT_RULES, *OPERATOR_RULES)
+PAYOUT = "a payout has left with its fee, and is back with it exactly when it failed"
+BY_HAND = "a movement by hand has its one entry exactly when it is done"
+UNFROZEN = "operators unfreeze only what operators froze"
+
+BROKEN = (
+    # what is done to the rows                                          which rules say so
+    ("update payouts set amount_minor = amount_minor + 1", {PAYOUT}),
+    ("update payouts set fee_minor = fee_minor - 1", {PAYOUT}),
+    ("update payouts set currency = 'EUR'", {PAYOUT}),
+    ("update payouts set status = 'FAILED', failed_at = 1, failure_reason = 'x'", {PAYOUT}),
+    ("delete from payouts", {"every entry of a payout has one"}),
+    ("update operator_movements set amount_minor = amount_minor + 1", {BY_HAND}),
+    ("update operator_movements set currency = 'EUR'", {BY_HAND}),
+    ("update operator_movements set kind = 'fee' where kind = 'freeze'", {BY_HAND, UNFROZEN}),
+    (
+        "update operator_movements set status = 'WAITING', decided_at = null",
+        {BY_HAND},
+    ),
+    (
+        "delete from operator_movements where kind = 'unfreeze'",
+        {"every entry of an operator has its movement"},
+    ),
+)
+
+
+@pytest.mark.parametrize(("statement", "rules"), BROKEN)
+async def test_what_is_not_explained_is_named(book: str, statement, rules) -> None:
+    connection = await asyncpg.connect(book)
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        await _stock(connection)
+        assert (await check_books(connection))[1] == []
+        await connection.execute(statement)
+        own = [found for rule in OWN for found in await rule.all(connection)]
+        assert {violation.rule for violation in own} == rules
+        everything = (await check_books(connection))[1]
+        assert rules <= {violation.rule for violation in everything}
+    finally:
+        await transaction.rollback()
+        await connection.close()
+
+
+async def _stock(tx: Tx) -> None:
+    shop = await merchant(tx)
+
+    async def move(kind: operator.Kind, minor: int) -> None:
+        asked = operator.Ask(kind=kind, amount_minor=minor, reason="why", by="ann")
+        await operator.ask(tx, shop.id, asked, None, NOW)
+
+    await move("recharge", 10_000)
+    await move("freeze", 3_000)
+    await move("unfreeze", 1_000)
+    wanted = Wanted(amount_minor=2_500, fee_minor=150, reason="weekly", by="ann")
+    await payouts.create(tx, shop.id, wanted, None, NOW)

@@ -1,0 +1,79 @@
+"""Payouts from many connections at once never overdraw, and a reference counts once."""
+
+import asyncio
+
+from money.world import NOW, merchant
+from opentill import ledger, operator, payouts
+from opentill.core.db import Db
+from opentill.core.errors import Invalid
+from opentill.payouts import Payout
+from opentill.payouts.service import Wanted
+
+
+async def _shop(db: Db, available: int) -> str:
+    asked = operator.Ask(kind="recharge", amount_minor=available, reason="start", by="ann")
+    made = await db.run(merchant)
+    await db.run(lambda tx: operator.ask(tx, made.id, asked, None, NOW))
+    return made.id
+
+
+async def _payout(db: Db, shop: str, wanted: Wanted) -> Payout | None:
+    try:
+        return await db.run(lambda tx: payouts.create(tx, shop, wanted, None, NOW))
+    except Invalid as refused:
+        if refused.field != "amount":
+            raise
+        return None
+
+
+async def _available(db: Db, shop: str) -> int:
+    async with db.connection() as tx:
+        balance = await ledger.balance(tx, shop, "USD")
+    return balance.available if balance else 0
+
+
+async def test_twenty_connections_never_overdraw(db: Db, database_url: str) -> None:
+    shop = await _shop(db, 10_000)
+    many = await Db.connect(database_url, 20, acquire_timeout_s=20)
+    ask = Wanted(amount_minor=700, fee_minor=50, reason="weekly", by="ann")
+    everything = Wanted(amount_minor=None, fee_minor=50, reason="weekly", by="bob")
+    try:
+        asked = [everything if n == 30 else ask for n in range(40)]
+        made = [p for p in await asyncio.gather(*(_payout(many, shop, a) for a in asked)) if p]
+    finally:
+        await many.close()
+    left = await _available(db, shop)
+    assert left == 10_000 - sum(payout.amount_minor + payout.fee_minor for payout in made)
+    assert 0 <= left < 750
+
+
+async def test_a_reference_in_parallel_is_one_payout(db: Db) -> None:
+    shop = await _shop(db, 10_000)
+    ask = Wanted(amount_minor=700, reference="W-1", reason="weekly", by="ann")
+    made = await asyncio.gather(*(_payout(db, shop, ask) for _ in range(12)))
+    assert len({payout.id for payout in made if payout}) == 1
+    assert await _available(db, shop) == 9_300
+
+
+async def test_a_payout_ends_once_however_many_say_so(db: Db) -> None:
+    shop = await _shop(db, 10_000)
+    ask = Wanted(amount_minor=700, fee_minor=50, reason="weekly", by="ann")
+    payout = await _payout(db, shop, ask)
+    assert payout is not None
+
+    async def end(number: int) -> str | None:
+        async def step(tx):
+            if number % 2:
+                return await payouts.pay(tx, payout.id, "TRN", "sent", "ann", NOW)
+            return await payouts.fail(tx, payout.id, "closed", "bob", NOW)
+
+        try:
+            return (await db.run(step)).status
+        except Invalid as refused:
+            if refused.field != "payout":
+                raise
+            return None
+
+    ends = [status for status in await asyncio.gather(*map(end, range(10))) if status]
+    assert len(ends) == 1
+    assert await _available(db, shop) == (10_000 if ends == ["FAILED"] else 9_250)

@@ -1,0 +1,136 @@
+"""Which exchange rate counts: the newest that is not too old, read in either direction."""
+
+from decimal import Decimal
+
+import pytest
+
+from money.world import DAY, NOW, entries, merchant, paid, product, session
+from opentill import checkouts, orders, rates
+from opentill.checkouts.model import SessionBody
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid
+
+CSV = b"Date,USD,JPY,HKD,\n2025-06-13,1.25,160,8.5,\n2025-06-12,1.2,150,8.4,\n"
+JUNE_13 = 1_749_772_800_000
+JUNE_12 = JUNE_13 - DAY
+
+LOOKUPS = (
+    # what is set: base, quote, rate, days ago;               asked       limit  found
+    ([], ("USD", "USD"), 0, "1"),
+    ([], ("EUR", "USD"), 0, None),
+    ([("EUR", "USD", "1.25", 1)], ("EUR", "USD"), 0, "1.25"),
+    ([("EUR", "USD", "1.25", 1)], ("USD", "EUR"), 0, "0.8"),
+    ([("EUR", "USD", "3", 1)], ("USD", "EUR"), 0, "0.333333333333"),
+    ([("USD", "IDR", "15821.5", 1)], ("IDR", "USD"), 0, "0.0000632051322567"),
+    ([("KWD", "USD", "0.0015", 1)], ("USD", "KWD"), 0, "666.666666667"),
+    ([("EUR", "USD", "1.25", -1)], ("EUR", "USD"), 0, None),  # not valid yet
+    ([("EUR", "USD", "1.2", 2), ("EUR", "USD", "1.25", 1)], ("EUR", "USD"), 0, "1.25"),
+    ([("EUR", "USD", "1.25", 2), ("USD", "EUR", "0.5", 1)], ("EUR", "USD"), 0, "2"),
+    ([("EUR", "USD", "1.25", 1), ("USD", "EUR", "0.5", 1)], ("EUR", "USD"), 0, "1.25"),
+    ([("EUR", "USD", "1.25", 1), ("EUR", "USD", "1.26", 1)], ("EUR", "USD"), 0, "1.26"),
+    ([("EUR", "USD", "1.25", 3)], ("EUR", "USD"), 3, "1.25"),
+    ([("EUR", "USD", "1.25", 4)], ("EUR", "USD"), 3, None),
+    ([("USD", "EUR", "0.8", 4)], ("EUR", "USD"), 3, None),
+    ([], ("JPY", "JPY"), 3, "1"),
+)
+
+
+@pytest.mark.parametrize(("given", "pair", "limit", "expected"), LOOKUPS)
+async def test_the_rate_that_counts(tx: Tx, given, pair, limit, expected) -> None:
+    for base, quote, rate, ago in given:
+        await rates.put(tx, base, quote, Decimal(rate), NOW - ago * DAY)
+    oldest = rates.oldest_valid_from(NOW, limit)
+    found = await rates.find(tx, *pair, NOW, oldest)
+    assert found == (None if expected is None else Decimal(expected))
+
+
+@pytest.mark.parametrize(("given", "pair", "limit", "expected"), LOOKUPS)
+async def test_a_session_is_opened_at_the_same_rate(tx: Tx, given, pair, limit, expected) -> None:
+    for base, quote, rate, ago in given:
+        await rates.put(tx, base, quote, Decimal(rate), NOW - ago * DAY)
+    if "USD" not in pair:
+        await rates.put(tx, pair[0], "USD", Decimal("0.01"), NOW)
+    shop = await merchant(tx, settlement_currency=pair[1], overdraft_minor=0)
+    thing = await product(tx, shop.id, "1000.00", pair[0])
+    body = SessionBody(product_id=thing.id)
+    opening = checkouts.open_session(tx, shop.id, body, NOW, rates_max_age_days=limit)
+    if expected is None or (await rates.find(tx, pair[0], "USD", NOW)) is None:
+        with pytest.raises(Invalid, match="exchange rate: there is none from") as refused:
+            await opening
+        assert refused.value.field == "productId"
+        return
+    order = await orders.find(tx, shop.id, (await opening).order_id)
+    assert order.exchange_rate == Decimal(expected)
+
+
+REFUSED = (
+    ("XXX", "USD", "1", "base"),
+    ("usd", "EUR", "1", "base"),
+    ("USD", "CYP", "1", "quote"),
+    ("USD", "USD", "1", "quote"),
+    ("USD", "EUR", "0", "rate"),
+    ("USD", "EUR", "-1", "rate"),
+    ("USD", "EUR", "NaN", "rate"),
+    ("USD", "EUR", "Infinity", "rate"),
+    ("USD", "EUR", "1e12", "rate"),
+    ("USD", "EUR", "0.1234567890123456789", "rate"),
+)
+
+
+@pytest.mark.parametrize(("base", "quote", "rate", "field"), REFUSED)
+async def test_a_wrong_rate_is_refused(tx: Tx, base, quote, rate, field) -> None:
+    with pytest.raises(Invalid) as refused:
+        await rates.put(tx, base, quote, Decimal(rate), NOW)
+    assert refused.value.field == field
+    assert await rates.newest(tx, NOW) == []
+
+
+async def test_a_file_brings_the_rates_between_all_its_currencies(tx: Tx) -> None:
+    made = await rates.bring_in(tx, rates.read_file(CSV), NOW)
+    assert (made.days, made.first, made.last) == (2, JUNE_12, JUNE_13)
+    assert made.currencies == ("EUR", "HKD", "JPY", "USD")
+    assert made.rates == 2 * 4 * 3
+    assert await tx.fetchval("select count(*) from rates") == made.rates
+    found = {(rate.base, rate.quote): rate.rate for rate in await rates.newest(tx, NOW)}
+    assert found["EUR", "USD"] == Decimal("1.25")
+    assert found["USD", "JPY"] == Decimal(128)
+    assert found["HKD", "JPY"] == Decimal("18.8235294118")
+    assert await rates.find(tx, "USD", "JPY", JUNE_13 - 1) == Decimal(125)
+    assert await rates.find(tx, "USD", "JPY", JUNE_12 - 1) is None
+
+
+async def test_bringing_a_file_in_again_changes_nothing(tx: Tx) -> None:
+    sheet = rates.read_file(CSV)
+    told: list[int] = []
+    await rates.bring_in(tx, sheet, NOW)
+    before = await tx.fetch("select * from rates order by base, quote, valid_from")
+    await rates.bring_in(tx, sheet, NOW, advance=told.append)
+    assert await tx.fetch("select * from rates order by base, quote, valid_from") == before
+    assert sum(told) == 2
+
+
+async def test_only_the_days_asked_for_are_brought_in(tx: Tx) -> None:
+    made = await rates.bring_in(tx, rates.read_file(CSV), NOW, since=JUNE_13)
+    assert (made.days, made.first) == (1, JUNE_13)
+    with pytest.raises(Invalid, match="after the last day"):
+        await rates.bring_in(tx, rates.read_file(CSV), NOW, since=JUNE_13 + 1)
+
+
+async def test_days_that_are_yet_to_come_are_refused(tx: Tx) -> None:
+    with pytest.raises(Invalid, match="yet to come"):
+        await rates.bring_in(tx, rates.read_file(CSV), JUNE_13 - DAY - 1)
+    assert await rates.newest(tx, NOW) == []
+
+
+async def test_an_open_order_keeps_the_rate_that_it_was_opened_at(tx: Tx) -> None:
+    await rates.put(tx, "EUR", "USD", Decimal("1.25"), NOW)
+    shop = await merchant(tx)
+    mug = await product(tx, shop.id, "10.00", "EUR")
+    checkout = await session(tx, shop.id, mug.id)
+    await rates.put(tx, "EUR", "USD", Decimal(2), NOW)
+    order = await paid(tx, await orders.find(tx, shop.id, checkout.order_id))
+    assert (order.gross_settled_minor, order.net_settled_minor) == (1250, 1200)
+    assert await entries(tx, shop.id) == [
+        ("PAYMENT", "gateway", "pending", 1250),
+        ("FEE", "pending", "platform", 50),
+    ]

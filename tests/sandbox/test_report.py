@@ -1,0 +1,53 @@
+"""The bank's settlement report: what it moved, each once, in the order of time."""
+
+import csv
+import io
+
+from sandbox.running import Shop, wait_until
+
+
+def _rows(shop: Shop, **query: int) -> list[dict[str, str]]:
+    answer = shop.api.get("/settlement-report.csv", params=query)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    return list(csv.DictReader(io.StringIO(answer.text)))
+
+
+def _of(shop: Shop, *references: str) -> list[tuple[str, str, str, str]]:
+    return [
+        (row["kind"], row["reference"], row["amount"], row["currency"])
+        for row in _rows(shop)
+        if row["reference"] in references
+    ]
+
+
+def test_payments_refunds_chargebacks_and_recoveries(shop: Shop) -> None:
+    paid, waiting = shop.paid(), shop.start()
+    refund = shop.refund(paid, 200).json()["id"]
+    dispute = shop.api.post(f"/payments/{paid}/disputes", json={}).json()["id"]
+    assert _of(shop, paid, waiting, refund) == [
+        ("payment", paid, "9.99", "EUR"),
+        ("refund", refund, "2.00", "EUR"),
+    ]
+    shop.api.post(f"/disputes/{dispute}/lost")
+    shop.api.post(f"/disputes/{dispute}/recovered")
+    assert _of(shop, paid)[1:] == [
+        ("chargeback", paid, "7.99", "EUR"),
+        ("recovery", paid, "7.99", "EUR"),
+    ]
+
+
+def test_a_refund_does_not_move_its_payment_in_time(shop: Shop) -> None:
+    paid = shop.paid(amount_minor=5, currency="JPY")
+    before = [row for row in _rows(shop) if row["reference"] == paid]
+    assert before[0]["amount"] == "5"
+    shop.refund(paid, 5, currency="JPY")
+    assert [row for row in _rows(shop) if row["reference"] == paid] == before
+
+
+def test_a_range_is_inclusive(shop: Shop) -> None:
+    paid = shop.paid()
+    at = wait_until(lambda: shop.find(paid))["updated_at"]
+    assert paid in [row["reference"] for row in _rows(shop, **{"from": at, "to": at})]
+    assert paid not in [row["reference"] for row in _rows(shop, **{"from": at + 1})]
+    assert shop.api.get("/settlement-report.csv", params={"from": "x"}).status_code == 400
