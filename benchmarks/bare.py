@@ -116,7 +116,7 @@ class Bare:
                     run: Callable[..., Awaitable[Any]] = getattr(connection, step.how)
                     last = await run(step.sql, *step.values(roles))
                     for column, role in step.gives:
-                        roles[role] = last[column] if column else last
+                        roles[role] = last[column]
         return last  # type: ignore[no-any-return]
 
 

@@ -76,13 +76,11 @@ def _refused(_request: Request, error: Exception) -> Response[bytes]:
     else:
         http.log_defect(error)
         problem = Internal()
-    status, body, headers = http.failure(problem)
-    return Response(
-        body,
-        status_code=status,
-        media_type=MediaType.JSON,
-        headers={name.decode(): value.decode() for name, value in headers},
-    )
+    status, body, own = http.failure(problem)
+    headers = {name.decode(): value.decode() for name, value in own}
+    if isinstance(error, HTTPException) and "allow" in (error.headers or {}):
+        headers["allow"] = (error.headers or {})["allow"]  # RFC 9110 §15.5.6
+    return Response(body, status_code=status, media_type=MediaType.JSON, headers=headers)
 
 
 def create_app(settings: Settings, *, run_worker: bool = False) -> Server:

@@ -283,11 +283,16 @@ def _text_of(value: object) -> str:
 
 
 def _refuse_unknown(given: Mapping[str, str]) -> None:
-    known = [row.name for row in SETTINGS]
+    known = [row.variable for row in SETTINGS]
     for name in sorted(given):
-        if name not in known and not name.startswith(GATEWAY_PREFIX):
-            nearest = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {nearest[0]}?" if nearest else "`opentill settings` lists them"
+        variable = name.removeprefix(PREFIX)
+        if variable not in known and not name.startswith(GATEWAY_PREFIX):
+            nearest = difflib.get_close_matches(variable, known, 1)
+            hint = (
+                f"did you mean {PREFIX}{nearest[0]}?"
+                if nearest
+                else "`opentill settings` lists them"
+            )
             message = f"{name} is not a setting; {hint}"
             raise SettingError(message)
 

@@ -20,7 +20,6 @@ FILES: Final = (
     "keys",
     "orders",
     "ledger",
-    "webhooks",
     "export",
 )
 
@@ -37,13 +36,7 @@ def build() -> typer.Typer:
     )
     app.callback()(_options)
     for name in FILES:
-        try:
-            module = importlib.import_module(f"opentill.cli.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"opentill.cli.{name}":
-                raise
-            continue  # not written yet
-        module.register(app)
+        importlib.import_module(f"opentill.cli.{name}").register(app)
     return app
 
 

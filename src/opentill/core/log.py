@@ -89,7 +89,7 @@ def clean_text(text: str) -> str:
 
 
 def _clean(name: str, value: object) -> object:
-    if _SECRET_NAME.search(name) and not isinstance(value, bool | None):
+    if _SECRET_NAME.search(name.replace("-", "_")) and not isinstance(value, bool | None):
         return STRUCK
     if value is None or isinstance(value, bool | float):
         return value

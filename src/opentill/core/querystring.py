@@ -46,11 +46,12 @@ def _whole_numbers(struct: type[msgspec.Struct]) -> frozenset[str]:
     """The parameters that are whole numbers. msgspec's own lax reading takes 1e3 and null too."""
     info = msgspec.inspect.type_info(struct)
     fields = info.fields if isinstance(info, msgspec.inspect.StructType) else ()
-    return frozenset(
-        field.encode_name
-        for field in fields
-        if any(
-            isinstance(kind, msgspec.inspect.IntType)
-            for kind in getattr(field.type, "types", (field.type,))
-        )
-    )
+    return frozenset(field.encode_name for field in fields if _is_whole(field.type))
+
+
+def _is_whole(kind: msgspec.inspect.Type) -> bool:
+    if isinstance(kind, msgspec.inspect.Metadata):
+        return _is_whole(kind.type)
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return any(map(_is_whole, kind.types))
+    return isinstance(kind, msgspec.inspect.IntType)
