@@ -80,15 +80,15 @@ class RecordingDb(Db):
     heard: list[_Heard]
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Tx]:
+    async def connection(self, *how: Any, **more: Any) -> AsyncIterator[Tx]:
         """Lend a recorder."""
-        async with super().connection() as real:
+        async with super().connection(*how, **more) as real:
             yield cast("Tx", Recorder(real, self.heard))
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Tx]:
+    async def transaction(self, *how: Any, **more: Any) -> AsyncIterator[Tx]:
         """Lend a recorder in a transaction."""
-        async with super().connection() as real, real.transaction():
+        async with super().connection(*how, **more) as real, real.transaction():
             self.heard.append(_Heard("begin"))
             yield cast("Tx", Recorder(real, self.heard))
             self.heard.append(_Heard("commit"))

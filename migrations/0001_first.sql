@@ -322,12 +322,14 @@ create table idempotency_keys (
 );
 create index idempotency_keys_old on idempotency_keys (created_at);
 
--- Sliding windows of the rate limits: the times of the requests that passed in the last minute.
+-- Sliding windows of the rate limits: the times of the requests that passed in the last minute, and
+-- how many passed then.
 -- Unlogged: it is written at every request and worth nothing after a crash.
 create unlogged table rate_windows (
     scope   text not null,
     subject text not null,
     hits    bigint[] not null,
+    counts  integer[] not null,
     last_at bigint not null,
     primary key (scope, subject)
 );

@@ -9,7 +9,7 @@ from litestar import Litestar, MediaType, Request, get
 from litestar.exceptions import HTTPException
 from litestar.response import Response
 
-from opentill import callbacks, gateways, health, merchants, worker
+from opentill import agreement, callbacks, gateways, health, merchants, worker
 from opentill.agreement import api as agreement_api
 from opentill.checkouts import api as checkouts_api
 from opentill.core import http, openapi
@@ -84,7 +84,11 @@ def _refused(_request: Request, error: Exception) -> Response[bytes]:
 
 
 def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
-    """Make the server. ``settings.database_url`` must be there; ``run_worker`` works inside it."""
+    """Make the server. ``settings.database_url`` must be there; ``run_worker`` works inside it.
+
+    Raises BrokenTemplate for an agreement template that cannot be filled in.
+    """
+    agreement.current(settings)
 
     @contextlib.asynccontextmanager
     async def lifespan(litestar: Litestar) -> AsyncIterator[None]:

@@ -70,11 +70,16 @@ class Process:
             self._popen.kill()
             self._popen.wait()
 
+    def end(self) -> None:
+        """SIGTERM."""
+        if self._popen is not None and self._popen.poll() is None:
+            self._popen.send_signal(signal.SIGTERM)
+
     def stop(self) -> None:
         """SIGTERM, and SIGKILL if that does not help."""
         if self._popen is None or self._popen.poll() is not None:
             return
-        self._popen.send_signal(signal.SIGTERM)
+        self.end()
         try:
             self._popen.wait(15)
         except subprocess.TimeoutExpired:
@@ -132,16 +137,20 @@ class House:
         """All of them."""
         return [self.bank, *self.servers, self.worker]
 
-    def start(self) -> "House":
-        """Start everything and wait until it answers."""
-        for process in self.processes:
+    def start(self, *, bank_too: bool = True) -> "House":
+        """Start everything, or the servers alone, and wait until it answers."""
+        started = self.processes if bank_too else self.servers
+        for process in started:
             process.start()
-        for process in self.processes[:-1]:
-            wait_for(process)
+        for process in started:
+            if process.port:
+                wait_for(process)
         return self
 
     def stop(self) -> None:
         """Stop everything."""
+        for process in self.processes:
+            process.end()
         for process in self.processes:
             process.stop()
 

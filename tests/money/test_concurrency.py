@@ -240,7 +240,7 @@ def limited(
 
     def start(**settings: str) -> House:
         houses.append(House(tmp_path, url, servers=3, **settings))
-        return houses[-1].start()
+        return houses[-1].start(bank_too=False)
 
     yield url, start
     for house in houses:

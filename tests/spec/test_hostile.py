@@ -185,7 +185,7 @@ def test_hostile_text_is_shown_inert_everywhere(shop: Shop, text: str) -> None:
     assert shop.read_order(order_id)["metadata"] == {short: hostile}
     answer = shop.get("/v1/orders/export")
     (row,) = csv.DictReader(io.StringIO(answer.content.decode(), newline=""))
-    assert row["customerName"].lstrip("'") == hostile
+    assert row["customerName"] in {hostile, "'" + hostile}
     assert not row["customerName"].startswith(("=", "+", "-", "@"))
     page = shop.till.http.get(session["url"])
     assert page.status_code == 200
