@@ -1,4 +1,4 @@
-"""The limit: an ASGI application on OpenTill's HTTP server that runs the very same SQL, and no more.
+"""The limit: an ASGI application on OpenTill's HTTP server that runs the very same SQL, no more.
 
 No framework, no validation, no rules, no log: a request's ids are taken out of its bytes, the
 recorded statements are run through asyncpg on one connection, the last row becomes the same JSON.

@@ -183,7 +183,7 @@ def median(samples: list[Sample]) -> Sample:
     """Return the middle of each figure."""
 
     def middle(name: str) -> float:
-        return statistics.median(getattr(sample, name) for sample in samples)
+        return float(statistics.median(getattr(sample, name) for sample in samples))
 
     return Sample(
         rate=middle("rate"),

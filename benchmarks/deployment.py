@@ -25,7 +25,7 @@ _spawn: Final = multiprocessing.get_context("spawn")
 
 
 def settings(data_dir: Path, **others: Any) -> Settings:
-    """Return the settings of the deployment that is measured: no rate limits, the rest as shipped."""
+    """Return the settings of what is measured: no rate limits, the rest as shipped."""
     return Settings(
         data_dir=data_dir,
         secret_key=SECRET,
@@ -66,7 +66,8 @@ class Serving:
         ``with_bank``: the sandbox bank is started along, as without settings.
         """
         self.port = free_port()
-        elsewhere = {} if with_bank else {"OPENTILL_SANDBOX_URL": "http://127.0.0.1:9"}
+        bank = {"OPENTILL_SANDBOX_PORT": str(free_port())}
+        elsewhere = bank if with_bank else {"OPENTILL_SANDBOX_URL": "http://127.0.0.1:9"}
         command = [sys.executable, "-m", "opentill", "serve", "--workers", str(workers)]
         with (data_dir / "serve.log").open("ab") as log:
             started = time.perf_counter()

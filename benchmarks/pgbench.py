@@ -62,7 +62,7 @@ def script(operation: str, statements: list[Statement]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _expression(value: Any, roles: Mapping[str, str]) -> str:
+def _expression(value: Any, roles: Mapping[str, str]) -> str:  # noqa: PLR0911 - a row for each type
     match value:
         case Role():
             named = roles[value.name]

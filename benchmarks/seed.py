@@ -114,9 +114,7 @@ class Seed:
         return first
 
 
-_SESSION, _ORDER, _ATTEMPT = (
-    SQL_IDS[name].format("n") for name in ("session", "order", "attempt")
-)
+_SESSION, _ORDER, _ATTEMPT = (SQL_IDS[name].format("n") for name in ("session", "order", "attempt"))
 _KEYS: Final = {
     "checkouts": "id = b.session_id",
     "orders": "id = b.order_id",
@@ -140,7 +138,10 @@ _COPIED: Final = (
 async def plant(db: Db, settings: Settings) -> Seed:
     """Seed an empty database."""
     now = now_ms()
-    tenants = [await db.run(lambda tx, n=n: _tenant(tx, settings, n, now)) for n in range(MERCHANTS)]  # type: ignore[misc]
+    tenants = []
+    for place in range(MERCHANTS):
+        async with db.transaction() as tx:
+            tenants.append(await _tenant(tx, settings, place, now))
     async with db.transaction() as tx:
         await tx.execute(
             "create table bench_tenants (place int primary key, merchant_id text, order_id text,"

@@ -64,6 +64,11 @@ class Process:
                 stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
 
+    def keep(self) -> None:
+        """Start it again if it ended, as whatever supervises processes does."""
+        if self._popen is not None and self._popen.poll() is not None:
+            self.start()
+
     def kill(self) -> None:
         """SIGKILL: no goodbye."""
         if self._popen is not None:

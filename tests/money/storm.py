@@ -45,7 +45,7 @@ class Storm:
         self.postgres = [postgres]
         self.shops: list[Shop] = []
         self.opened: set[str] = set()  # order ids
-        self.paid: set[str] = set()  # order ids that a merchant has seen paid
+        self.paid: dict[str, list[str]] = {}  # merchant id → order ids that it has seen paid
         self.refunded: dict[str, str] = {}  # refund id → order id
         self.answers: collections.Counter[int] = collections.Counter()
         self.bad: list[str] = []
@@ -55,6 +55,9 @@ class Storm:
         """SIGKILL the postmaster, whatever its sessions do, and start it again."""
         pid = int((self.folder / "postgres" / "postmaster.pid").read_text().split()[0])
         os.kill(pid, signal.SIGKILL)
+        for started in self.postgres:
+            if (child := started._cluster._child) is not None and child.pid == pid:
+                await asyncio.to_thread(child.wait)
         await asyncio.sleep(random.random() * 0.3)  # noqa: S311
         self.postgres.append(await asyncio.to_thread(EmbeddedPostgres.start, self.folder))
 
@@ -92,13 +95,14 @@ class Storm:
         if attempt_id is None:
             return
         await client.type_card(attempt_id, random.choice(CARDS))  # noqa: S311
-        if random.random() < 0.7:  # noqa: S311, PLR2004
+        if random.random() < 0.7:  # noqa: S311
             await client.come_back(session_id, attempt_id)
         order = self._note(await client.call("GET", f"/v1/orders/{order_id}")).json()["data"]
         if order["status"] == "PAID":
-            self.paid.add(order_id)
-        for number in range(3 if self.paid else 0):
-            some = random.choice(tuple(self.paid))  # noqa: S311
+            self.paid.setdefault(shop.id, []).append(order_id)
+        paid = self.paid.get(shop.id, [])
+        for number in range(3 if paid else 0):
+            some = random.choice(paid)  # noqa: S311
             body = {"amount": random.choice(("0.01", "1.70", "5.00"))}  # noqa: S311
             key = f"{order_id}-{number}"
             path = f"/v1/orders/{some}/refunds"
@@ -126,11 +130,14 @@ class Storm:
                 for n in range(customers):
                     tasks.create_task(self.customer(end, clients[n % 2], self.shops[n % 2]))
         for process in self.house.processes:
+            process.keep()
             if process.port:
                 await asyncio.to_thread(wait_for, process)
 
     async def hurry(self) -> bool:
         """Let a good deal of time pass for the worker's jobs; tell whether nothing is left."""
+        for process in self.house.processes:  # one that began without a database ended at once
+            process.keep()
         try:
             async with self.db.transaction() as tx:
                 await tx.execute(
@@ -180,7 +187,14 @@ class Storm:
     async def reckon(self, seconds: float = 40) -> None:
         """Everything comes to its right end by itself, and nothing acknowledged is missing."""
         quiet = await eventually(self.hurry, seconds)
-        assert not self.bad, self.bad[:5]
+        defects = [
+            line[:4000]
+            for process in self.house.processes
+            for line in process.output.splitlines()
+            if "internal error" in line or "job failed" in line
+        ]
+        assert not self.bad, "\n".join([*self.bad[:5], *defects[:3]])
+        assert not defects, "\n".join(defects[:3])
         async with self.db.snapshot() as tx:
             await assert_books(tx)
             orders = dict(await tx.fetch("select id, paid_at is not null from orders"))
@@ -193,7 +207,7 @@ class Storm:
         assert await self.ours() == self.at_bank()
         assert quiet, [tuple(row) for row in unknown]
         assert self.opened <= orders.keys()
-        assert all(orders[order_id] for order_id in self.paid)
+        assert all(orders[order_id] for paid in self.paid.values() for order_id in paid)
         assert self.refunded.items() <= refunds.items()
 
 

@@ -1,5 +1,6 @@
 """The bank misbehaves over HTTP, and the worker brings everything right: jobs take ``now``, so time
-is moved by passing a later one. Every capture is counted at the bank in the end."""
+is moved by passing a later one. Every capture is counted at the bank in the end.
+"""
 
 import itertools
 from collections.abc import AsyncIterator, Iterator

@@ -16,7 +16,7 @@ from opentill.core.http import Operation
 from opentill.core.settings import Settings
 
 DOCUMENT: Final = document(Settings())
-EXAMPLES: Final = 100  # of each operation and mode; `make stress` may take more
+EXAMPLES: Final = 30  # of each operation and mode; `make stress` may take more
 
 # What no schema can say; the document says it in words. Field and beginning of the reason.
 RULES: Final = (

@@ -33,6 +33,7 @@ _AWAY: Final = (
     asyncpg.CrashShutdownError,
     asyncpg.TooManyConnectionsError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # the server said good-bye on the connection, which ends soon
     asyncpg.ReadOnlySQLTransactionError,
 )
 _COLLIDED: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
@@ -49,7 +50,7 @@ class Db:
         """Use ``connect``; this only keeps what it is given."""
         self._pool = pool
         self._acquire_timeout_s = acquire_timeout_s
-        self._alive_at = 0.0  # when somebody's work was done last, on the monotonic clock
+        self._alive_at = 0.0  # when somebody got a connection last, on the monotonic clock
 
     @classmethod
     async def connect(cls, url: str, size: int = 10, *, acquire_timeout_s: float = 2.0) -> Self:
@@ -87,12 +88,11 @@ class Db:
                 connection = await self._borrow()
                 try:
                     yield connection
-                except (TimeoutError, asyncio.CancelledError):
+                except (TimeoutError, asyncio.CancelledError, asyncpg.InternalClientError):
                     connection.terminate()  # the answer it waits for may never come
                     raise
                 finally:
                     await self._pool.release(connection)
-            self._alive_at = time.monotonic()
         except _AWAY as error:
             raise Unavailable(reason=_why(error)) from error
 
@@ -105,11 +105,14 @@ class Db:
         end = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                return await self._pool.acquire(timeout=self._acquire_timeout_s)
+                connection = await self._pool.acquire(timeout=self._acquire_timeout_s)
             except TimeoutError:
                 now = time.monotonic()
                 if now - self._alive_at > self._acquire_timeout_s or now > end:
                     raise
+            else:
+                self._alive_at = time.monotonic()
+                return connection
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:

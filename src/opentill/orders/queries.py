@@ -35,8 +35,9 @@ STEP = Query(
             cause)
         select $1, $2, steps, updated_at, $6, $3, $4, $7 from moved
     ), followed as (
-        update checkouts c set status = $8::text, updated_at = $5::bigint from moved
-        where c.merchant_id = $1 and c.id = moved.checkout_id and c.status = 'OPEN'
+        -- A join would read all sessions of the merchant while the statistics are of a small table.
+        update checkouts set status = $8::text, updated_at = $5::bigint
+        where merchant_id = $1 and id = (select checkout_id from moved) and status = 'OPEN'
             and $8::text is not null
     )
     select * from moved
