@@ -150,7 +150,7 @@ def used_cpu_s(pid: int) -> float:
             times = each.cpu_times()
             total += times.user + times.system
     own = process.cpu_times()  # children that ended are in here
-    return total + own.children_user + own.children_system
+    return float(total + own.children_user + own.children_system)
 
 
 def postmaster(data_dir: Path) -> int:

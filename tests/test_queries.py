@@ -14,7 +14,12 @@ import opentill
 from opentill.core.db import Command, Query, Value
 
 # Where statements may stand beside the features' `queries` modules.
-ALSO: Final = ("opentill.core.limits", "opentill.core.idempotency", "opentill.ledger.service", "opentill.health")
+ALSO: Final = (
+    "opentill.core.limits",
+    "opentill.core.idempotency",
+    "opentill.ledger.service",
+    "opentill.health",
+)
 # PostgreSQL type to what asyncpg makes of it.
 PYTHON: Final[dict[str, type]] = {
     "text": str,
@@ -133,6 +138,15 @@ def test_a_statement_of_a_tenant_names_its_merchant(name: str, statement: Any) -
     tenant = ("products", "checkouts", "orders", "attempts", "refunds", "balances", "order_history")
     text = " ".join(statement.sql.split())
     touches = any(f" {table} " in f"{text} " for table in tenant)
-    if not touches or name in everywhere or name.startswith(("ledger.queries.RULES", "health.", "ledger.queries.ENTRIES")):
+    if (
+        not touches
+        or name in everywhere
+        or name.startswith(("ledger.queries.RULES", "health.", "ledger.queries.ENTRIES"))
+    ):
         return
-    assert "merchant_id = $1" in text or "values ($1" in text or "select $1" in text or "($2, $1)" in text, text
+    assert (
+        "merchant_id = $1" in text
+        or "values ($1" in text
+        or "select $1" in text
+        or "($2, $1)" in text
+    ), text

@@ -55,7 +55,9 @@ def catalogue(postgres_url: str, template: str) -> Iterator[Callable[..., list[d
 
 
 def _tenant_tables(ask: Any) -> set[str]:
-    rows = ask("select relname from pg_class where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace")
+    rows = ask(
+        "select relname from pg_class where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace"
+    )
     return {row["relname"] for row in rows} - set(REFERENCE)
 
 
@@ -106,7 +108,9 @@ def test_the_merchant_leads_every_foreign_key_on_both_sides(catalogue: Any) -> N
 
 
 def test_every_primary_key_is_there(catalogue: Any) -> None:
-    rows = catalogue("select conrelid::regclass::text as name from pg_constraint where contype = 'p'")
+    rows = catalogue(
+        "select conrelid::regclass::text as name from pg_constraint where contype = 'p'"
+    )
     assert {row["name"] for row in rows} >= _tenant_tables(catalogue) | set(REFERENCE)
 
 

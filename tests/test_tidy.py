@@ -13,7 +13,17 @@ ROOT: Final = Path(opentill.__file__).parent
 FILES: Final = sorted(ROOT.rglob("*.py"))
 TREES: Final = {path: ast.parse(path.read_text()) for path in FILES}
 NAMES: Final = {path: str(path.relative_to(ROOT)) for path in FILES}
-BANNED: Final = {"util", "utils", "helper", "helpers", "common", "base", "manager", "managers", "misc"}
+BANNED: Final = {
+    "util",
+    "utils",
+    "helper",
+    "helpers",
+    "common",
+    "base",
+    "manager",
+    "managers",
+    "misc",
+}
 LONGEST: Final = 450
 
 files = pytest.mark.parametrize("path", FILES, ids=NAMES.values())
@@ -106,7 +116,11 @@ def test_only_the_command_line_prints(path: Path) -> None:
     if NAMES[path].startswith("cli/") or NAMES[path] == "__main__.py":
         return
     for node in ast.walk(TREES[path]):
-        printing = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+        printing = (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "print"
+        )
         assert not printing, f"line {node.lineno}"
 
 
@@ -144,7 +158,12 @@ def test_no_file_names_a_machine_or_holds_a_secret() -> None:
     if not (top / "migrations").is_dir():
         return
     here = [top / name for name in ("src", "tests", "migrations", "docs")]
-    texts = [p for folder in here for p in folder.rglob("*") if p.suffix in {".py", ".sql", ".md", ".html", ".css"}]
+    texts = [
+        p
+        for folder in here
+        for p in folder.rglob("*")
+        if p.suffix in {".py", ".sql", ".md", ".html", ".css"}
+    ]
     for path in texts:
         text = path.read_text()
         assert str(top) not in text, path

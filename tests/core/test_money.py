@@ -129,7 +129,15 @@ def test_a_share_is_exact_for_whole_numbers(
 
 @pytest.mark.parametrize(
     ("rate", "text"),
-    [("0.040", "0.04"), ("1", "1"), ("1.0", "1"), ("0", "0"), ("1E+2", "100"), ("1E-7", "0.0000001"), ("160", "160")],
+    [
+        ("0.040", "0.04"),
+        ("1", "1"),
+        ("1.0", "1"),
+        ("0", "0"),
+        ("1E+2", "100"),
+        ("1E-7", "0.0000001"),
+        ("160", "160"),
+    ],
 )
 def test_a_rate_is_written_plainly(rate: str, text: str) -> None:
     assert money.rate_text(Decimal(rate)) == text

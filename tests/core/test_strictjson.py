@@ -28,8 +28,16 @@ class Search(msgspec.Struct):
     text: Annotated[str, Meta(description="text")] | None = None
 
 
-_LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-_VALUES = st.recursive(_LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+_LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
+_VALUES = st.recursive(
+    _LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20
+)
 
 
 @given(_VALUES, st.booleans())
@@ -40,7 +48,9 @@ def test_whatever_is_taken_is_valid_storable_and_shallow(value: Any, ascii_: boo
     except UnicodeEncodeError:
         return
     depth = _depth(value)
-    storable = "\\u0000" not in json.dumps(value) and not any("\ud800" <= c <= "\udfff" for c in _text(value))
+    storable = "\\u0000" not in json.dumps(value) and not any(
+        "\ud800" <= c <= "\udfff" for c in _text(value)
+    )
     try:
         strictjson.check(body)
     except Invalid:

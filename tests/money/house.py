@@ -1,4 +1,4 @@
-"""A deployment made of real processes: servers, a worker and the bank, each to be killed at will."""
+"""A deployment made of real processes: servers, worker and bank, each to be killed at will."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import httpx2
 
@@ -35,7 +35,8 @@ from opentill.sandbox import Timing, create_app
 folder, port, secret = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 timing = Timing(processing_s=0.5, dispute_after_s=60, refund_fails_after_s=0.2,
                 retry_s=(0.1, 0.2, 0.5), callback_timeout_s=2.0)
-app = create_app(data_dir=folder, secret=secret, public_url=f"http://127.0.0.1:{port}", timing=timing)
+url = f"http://127.0.0.1:{port}"
+app = create_app(data_dir=folder, secret=secret, public_url=url, timing=timing)
 uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
 """
 
@@ -124,8 +125,8 @@ class House:
             **{f"OPENTILL_{name}": value for name, value in settings.items()},
         }
         self.bank = Process(
-            "bank", ["-c", _BANK, str(folder / "bank"), str(ports[0]), SECRET], bare | {"PYTHONPATH": src},
-            folder / "bank.log", ports[0],
+            "bank", ["-c", _BANK, str(folder / "bank"), str(ports[0]), SECRET],
+            bare | {"PYTHONPATH": src}, folder / "bank.log", ports[0],
         )  # fmt: skip
         self.servers = [
             Process(
@@ -180,7 +181,7 @@ def wait_for(process: Process, seconds: float = 40) -> None:
 async def eventually(look: Callable[[], Awaitable[T]], seconds: float = 20) -> T:
     """Return the first true value; the last one if there was none in time."""
     end = time.monotonic() + seconds
-    while not (found := await look()) and time.monotonic() < end:
+    while not (found := await look()) and time.monotonic() < end:  # noqa: ASYNC110
         await asyncio.sleep(0.1)
     return found
 
@@ -217,7 +218,7 @@ class Client:
         """Close connections."""
         await self.http.aclose()
 
-    async def __aenter__(self) -> "Client":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -286,7 +287,8 @@ class Client:
 
     async def spoil(self, operation: str, kind: str, **how: Any) -> None:
         """Order a fault at the bank."""
-        answer = await self.at_bank("POST", "/faults", {"operation": operation, "kind": kind, **how})
+        fault = {"operation": operation, "kind": kind, **how}
+        answer = await self.at_bank("POST", "/faults", fault)
         assert answer.status_code == 201, answer.text
 
     async def at_bank(self, method: str, path: str, body: Any = None) -> httpx2.Response:

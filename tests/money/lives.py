@@ -50,6 +50,8 @@ def convert(minor: int, rate: Fraction, source: str, target: str) -> int:
 
 
 class ModelRefund:
+    """What a refund gives and takes."""
+
     def __init__(self, amount: int, debit: int) -> None:
         self.amount, self.debit, self.status = amount, debit, "PROCESSING"
 
@@ -87,6 +89,8 @@ class ModelOrder:
 
 
 class ModelShop:
+    """A merchant's terms and accounts."""
+
     def __init__(self, currency: str, fee_rate: Fraction, policy: str, overdraft: int) -> None:
         self.currency, self.fee_rate, self.policy = currency, fee_rate, policy
         self.overdraft = overdraft

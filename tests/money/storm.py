@@ -86,7 +86,8 @@ class Storm:
                 await asyncio.sleep(0.05)
 
     async def _buy(self, client: Client, shop: Shop) -> None:
-        made = self._note(await client.call("POST", "/v1/checkouts", {"productId": shop.product_id}))
+        body = {"productId": shop.product_id}
+        made = self._note(await client.call("POST", "/v1/checkouts", body))
         session_id = made.json()["data"]["id"]
         found = self._note(await client.call("GET", f"/v1/checkouts/{session_id}"))
         order_id = found.json()["data"]["orderId"]

@@ -68,8 +68,8 @@ async def test_100_parallel_refunds_of_010_on_500_are_50(house: House, db: Db) -
         assert await eventually(done)
         assert (await client.order(order_id))["refundedAmount"] == "5.00"
     counted = await rows(
-        db, "select status, count(*), sum(amount_minor) from refunds where order_id = $1 group by 1",
-        order_id,
+        db, "select status, count(*), sum(amount_minor) from refunds where order_id = $1"
+        " group by 1", order_id,
     )  # fmt: skip
     assert counted == [("SUCCEEDED", 50, 500)]
 

@@ -1,5 +1,6 @@
-"""The bank misbehaves over HTTP, and the worker brings everything right: jobs take ``now``, so time
-is moved by passing a later one. Every capture is counted at the bank in the end.
+"""The bank misbehaves over HTTP, and the worker brings everything right.
+
+Jobs take ``now``, so time is moved by passing a later one. Captures are counted at the bank.
 """
 
 import itertools
@@ -129,7 +130,8 @@ async def world(db: Db, house: House) -> AsyncIterator[World]:
 
 
 KINDS = (
-    "timeout_before", "timeout_after", "error_500", "error_500_after", "reset", "reset_after", "slow",
+    "timeout_before", "timeout_after", "error_500", "error_500_after", "reset", "reset_after",
+    "slow",
 )  # fmt: skip
 
 

@@ -10,8 +10,10 @@ from money.world import (
     entries,
     history,
     in_status,
+    paid,
     refund_said,
     refunded,
+    session,
 )
 from opentill import orders, refunds
 from opentill.core.db import Tx
@@ -70,7 +72,10 @@ async def test_a_refund_that_ended_does_not_move_again(tx: Tx, first, then) -> N
     assert await dump(tx) == before
 
 
-@pytest.mark.parametrize("status", ["CREATING", "PENDING", "FAILED", "CLOSED", "REVOKED", "REFUNDED"])
+UNPAID = ("CREATING", "PENDING", "FAILED", "CLOSED", "REVOKED", "REFUNDED")
+
+
+@pytest.mark.parametrize("status", UNPAID)
 async def test_only_a_paid_order_is_refunded(tx: Tx, status) -> None:
     order = await in_status(tx, status)
     before = await dump(tx)
@@ -131,10 +136,17 @@ async def test_the_same_number_returns_the_first_refund(tx: Tx) -> None:
 
 async def test_the_same_number_on_another_order_is_refused(tx: Tx) -> None:
     order = await in_status(tx, "PAID")
-    first = RefundBody(amount="4.00", refund_no="r-1")
-    await refunds.create(tx, order.merchant_id, order.id, first, NOW)
+    checkout = await session(tx, order.merchant_id, order.product_id)
+    other = await paid(tx, await orders.find(tx, order.merchant_id, checkout.order_id))
+    body = RefundBody(amount="4.00", refund_no="r-1")
+    await refunds.create(tx, order.merchant_id, order.id, body, NOW)
+    before = await dump(tx)
+    with pytest.raises(Invalid) as refused:
+        await refunds.create(tx, other.merchant_id, other.id, body, NOW)
+    assert refused.value.field == "refundNo"
+    assert await dump(tx) == before
     elsewhere = await in_status(tx, "PAID")  # of another merchant: its numbers are its own
-    await refunds.create(tx, elsewhere.merchant_id, elsewhere.id, first, NOW)
+    await refunds.create(tx, elsewhere.merchant_id, elsewhere.id, body, NOW)
 
 
 @pytest.mark.parametrize(("overdraft", "accepted"), [(40, True), (39, False), (0, False)])

@@ -9,8 +9,8 @@ from itertools import count
 from typing import Any, Final
 
 import pytest
-from api import TEA, Shop, Till, error_of, refused, serving
 
+from api import TEA, Shop, Till, error_of, refused, serving
 from opentill import merchants
 from opentill.app import OPERATIONS
 from opentill.core.http import Operation
@@ -197,7 +197,13 @@ def test_a_body_that_is_not_json_by_its_type_is_415(
 
 
 @pytest.mark.parametrize(
-    "media_type", ["application/json", "Application/JSON", "application/json; charset=utf-8", "application/json ;a=b"]
+    "media_type",
+    [
+        "application/json",
+        "Application/JSON",
+        "application/json; charset=utf-8",
+        "application/json ;a=b",
+    ],
 )
 def test_a_json_body_is_taken_under_its_names(shop: Shop, media_type: str) -> None:
     headers = {"content-type": media_type}
@@ -209,7 +215,12 @@ def test_64_kib_are_taken_and_one_byte_more_is_413(shop: Shop) -> None:
     body = b'{"name":"Tea","price":"1","currency":"USD","unknown":"%s"}'
     fits = body % (b"x" * (64 * 1024 - len(body) + 2))
     assert len(fits) == 64 * 1024
-    for content, chunked in ((fits, False), (fits, True), (fits + b" ", False), (fits + b" ", True)):
+    for content, chunked in (
+        (fits, False),
+        (fits, True),
+        (fits + b" ", False),
+        (fits + b" ", True),
+    ):
         sent = iter([content[:1000], content[1000:]]) if chunked else content
         answer = shop.call("POST", "/v1/products", content=sent, headers=_JSON)
         if content is fits:
@@ -298,7 +309,13 @@ def test_the_agreement_and_what_is_nowhere_count_too(caller: Any) -> None:
     for path in (AGREEMENT, "/v1/nothing", AGREEMENT, "/v1/", AGREEMENT):
         assert shop.till.http.get(path, headers=address).status_code in {200, 404}
     _is_limited(shop.till.http.get(AGREEMENT, headers=address), 5, 60)
-    for path in ("/healthz", "/readyz", "/docs", "/checkout/x", "/legal/merchant-services-agreement"):
+    for path in (
+        "/healthz",
+        "/readyz",
+        "/docs",
+        "/checkout/x",
+        "/legal/merchant-services-agreement",
+    ):
         assert shop.till.http.get(path, headers=address).status_code in {200, 404}
 
 

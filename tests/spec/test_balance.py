@@ -4,8 +4,8 @@ from decimal import Decimal
 from typing import Any, Final, get_args
 
 import pytest
-from api import Shop, refused
 
+from api import Shop, refused
 from opentill.ledger.postings import Type
 
 TYPES: Final = (

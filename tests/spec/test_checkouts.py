@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pytest
+
 from api import Shop, Till, refused
 
 DAY_MS: Final = 24 * 3600 * 1000

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx2
 import pytest
+
 from api import TEA, Shop, Till, serving
 
 _AWAY: Final = {"code": 50301, "message": "Service unavailable"}

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import pytest
 import schemathesis
-from api import Shop, Till
 from hypothesis import HealthCheck, assume, given, seed, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
 from schemathesis.specs.openapi import definitions
 
+from api import Shop, Till
 from opentill.app import OPERATIONS, document
 from opentill.core.http import Operation
 from opentill.core.settings import Settings
@@ -113,7 +113,10 @@ WITHOUT: Final = {
     "ensure_resource_availability",
 }
 CHECKS_OF_THEIRS: Final = [
-    check for name in CHECKS.get_all_names() if name not in WITHOUT for check in CHECKS.get_by_names([name])
+    check
+    for name in CHECKS.get_all_names()
+    if name not in WITHOUT
+    for check in CHECKS.get_by_names([name])
 ]
 
 

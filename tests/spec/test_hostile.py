@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from api import TEA, Shop, error_of, raw
 
+from api import TEA, Shop, error_of, raw
 from opentill.app import OPERATIONS
 from opentill.core.http import Nothing, Operation
 
@@ -159,8 +159,23 @@ def test_any_text_as_an_id_is_not_found(shop: Shop, operation: Operation) -> Non
 
 
 def test_hostile_headers_are_harmless(shop: Shop) -> None:
-    for name in ("x-api-key", "content-type", "idempotency-key", "accept", "x-forwarded-for", "cookie"):
-        for value in (b"\xff\xfe", b"\xed\xa0\x80", b"x" * 8000, b'"', b"<script>", b"*/*;q=x", b","):
+    for name in (
+        "x-api-key",
+        "content-type",
+        "idempotency-key",
+        "accept",
+        "x-forwarded-for",
+        "cookie",
+    ):
+        for value in (
+            b"\xff\xfe",
+            b"\xed\xa0\x80",
+            b"x" * 8000,
+            b'"',
+            b"<script>",
+            b"*/*;q=x",
+            b",",
+        ):
             headers: Any = {"x-api-key": shop.key} | {name: value}
             answer = shop.till.http.post("/v1/products", json=TEA, headers=headers)
             assert answer.status_code in {201, 400, 401, 415, 422}, (name, value, answer.text)

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import pytest
-from api import TEA, Shop, Till, refused, serving
 
+from api import TEA, Shop, Till, refused, serving
 from opentill.core import idempotency
 from opentill.core.db import Tx
 
@@ -98,7 +98,9 @@ def test_a_refusal_leaves_nothing_behind_but_its_answer(till: Till) -> None:
     assert shop.refund(order["id"], amount="9.59")["amount"] == "9.59"
 
 
-@pytest.mark.parametrize("key", ["k", "k" * 255, "with spaces and !\"#$%&'()*+,-./:;<=>?@[]^_`{|}~"])
+@pytest.mark.parametrize(
+    "key", ["k", "k" * 255, "with spaces and !\"#$%&'()*+,-./:;<=>?@[]^_`{|}~"]
+)
 def test_a_printable_key_is_taken(shop: Shop, key: str) -> None:
     assert shop.post("/v1/products", TEA, key=key).status_code == 201
 

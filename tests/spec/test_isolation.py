@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from api import Shop, Till, refused
 
+from api import Shop, Till, refused
 from opentill.app import OPERATIONS
 from opentill.core.http import Operation
 
@@ -43,14 +43,22 @@ def stranger(till: Till) -> tuple[Shop, Things]:
 
 
 # Whose id stands in the path: the first segment after /v1 decides.
-IN_PATH: Final = {"products": "product", "checkouts": "session", "orders": "order", "refunds": "refund"}
+IN_PATH: Final = {
+    "products": "product",
+    "checkouts": "session",
+    "orders": "order",
+    "refunds": "refund",
+}
 # A body that would be taken from the owner.
 BODIES: Final[dict[str, Any]] = {
     "PATCH /v1/products/{id}": {"name": "Mine now"},
     "POST /v1/orders/{id}/refunds": {"amount": "1.00"},
 }
 # Fields of bodies and queries that name a resource, and of whose kind; all others name none.
-FIELDS: Final = {("POST /v1/checkouts", "productId"): "product", ("GET /v1/orders", "productId"): "product"}
+FIELDS: Final = {
+    ("POST /v1/checkouts", "productId"): "product",
+    ("GET /v1/orders", "productId"): "product",
+}
 NO_IDS: Final = {
     "name", "price", "currency", "description", "image", "metadata", "status", "page", "size",
     "successUrl", "cancelUrl", "customerEmail", "customerName", "displayMerchantName",
@@ -66,7 +74,9 @@ def test_every_field_of_every_operation_is_known_here() -> None:
     for operation in OPERATIONS:
         for struct in (operation.query, operation.body):
             for field in msgspec.structs.fields(struct):
-                known = field.encode_name in NO_IDS or (_name(operation), field.encode_name) in FIELDS
+                known = (
+                    field.encode_name in NO_IDS or (_name(operation), field.encode_name) in FIELDS
+                )
                 assert known, f"{_name(operation)}: is {field.encode_name} an id?"
         if "{id}" in operation.path:
             assert operation.path.split("/")[2] in IN_PATH

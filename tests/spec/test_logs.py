@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 import structlog
-from api import TEA, Shop, Till, serving
 
+from api import TEA, Shop, Till
 from opentill.core import log
 from opentill.core.db import Db
 
@@ -60,7 +60,10 @@ def _busy(shop: Shop, till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_secret_is_in_any_line(
-    till: Till, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    till: Till,
+    lines: io.StringIO,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     shop = till.shop()
     _busy(shop, till, monkeypatch)
@@ -74,7 +77,16 @@ def test_no_secret_is_in_any_line(
     requests = [record for record in records if record["event"] == "request"]
     assert len(requests) > 20
     for record in requests:
-        assert set(record) == {"event", "level", "timestamp", "request_id", "method", "route", "status", "ms"}
+        assert set(record) == {
+            "event",
+            "level",
+            "timestamp",
+            "request_id",
+            "method",
+            "route",
+            "status",
+            "ms",
+        }
         assert record["route"] == "other" or record["route"].startswith("/")
 
 
@@ -116,9 +128,10 @@ def test_500_is_not_kept_under_a_key(till: Till, monkeypatch: pytest.MonkeyPatch
 
 def test_settings_do_not_show_their_secrets(till: Till) -> None:
     shown = repr(till.settings) + str(till.settings)
-    for secret in (till.settings.secret_key, till.settings.sandbox_secret, till.settings.database_url):
+    for secret in (
+        till.settings.secret_key,
+        till.settings.sandbox_secret,
+        till.settings.database_url,
+    ):
         assert secret
         assert secret not in shown
-
-
-_ = serving

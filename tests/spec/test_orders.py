@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pytest
+
 from api import Shop, Till, refused
 
 NOW: Final = 1_795_233_600_000  # 2026-11-21T04:00:00Z
@@ -268,7 +269,19 @@ def test_lines_end_with_crlf_and_both_dates_are_inclusive(
 
 @pytest.mark.parametrize(
     "text",
-    ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "＝1+1", "＋1", "－1", "＠x", "=cmd|' /C calc'!A0"],
+    [
+        "=1+1",
+        "+1",
+        "-1",
+        "@SUM(A1)",
+        "\t=1",
+        " =1",
+        "＝1+1",
+        "＋1",
+        "－1",
+        "＠x",
+        "=cmd|' /C calc'!A0",
+    ],
 )
 def test_a_formula_is_neutralised(shop: Shop, text: str) -> None:
     shop.order(customerName="x" + text)

@@ -1,5 +1,6 @@
 """Orders: from the open session to the money received, and back."""
 
+from opentill.orders.export import chunks as export_csv
 from opentill.orders.model import (
     STEPS,
     Attempt,
@@ -11,7 +12,6 @@ from opentill.orders.model import (
     Status,
     Step,
 )
-from opentill.orders.export import chunks as export_csv
 from opentill.orders.payments import Payer, ask, callback_url, submit
 from opentill.orders.service import (
     can,
