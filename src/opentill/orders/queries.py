@@ -117,11 +117,13 @@ COUNT_BY_PRODUCT = Value(
 HAS_PRODUCT = Value(
     bool, "select exists (select from products where merchant_id = $1 and id = $2)"
 )
+# $2 and $3: time and id of the last order of the batch before; $4 the last time, $5 how many.
 EXPORT = Query(
     Order,
     """
-    select * from orders where merchant_id = $1 and created_at between $2 and $3
-    order by created_at, id
+    select * from orders
+    where merchant_id = $1 and (created_at, id) > ($2::bigint, $3::text) and created_at <= $4
+    order by created_at, id limit $5
     """,
 )
 
