@@ -41,7 +41,7 @@ fix: .venv/stamp
 	$(BIN)/ruff format .
 
 bench: .venv/stamp
-	$(BIN)/python benchmarks/run.py $(ARGS)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 stress: .venv/stamp
 	$(BIN)/pytest -m stress $(ARGS)

@@ -1,4 +1,4 @@
-"""The limit: an ASGI application on OpenTill's HTTP server that runs the very same SQL, and no more.
+"""The limit: an ASGI application on OpenTill's HTTP server that runs the very same SQL, no more.
 
 No framework, no validation, no rules, no log: a request's ids are taken out of its bytes, the
 recorded statements are run through asyncpg on one connection, the last row becomes the same JSON.
@@ -116,7 +116,7 @@ class Bare:
                     run: Callable[..., Awaitable[Any]] = getattr(connection, step.how)
                     last = await run(step.sql, *step.values(roles))
                     for column, role in step.gives:
-                        roles[role] = last[column] if column else last
+                        roles[role] = last[column]
         return last  # type: ignore[no-any-return]
 
 

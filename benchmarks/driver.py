@@ -85,7 +85,8 @@ class _Run:
                 raise TimeoutError(message)
             for number, _ in ready:
                 connection = by_number[number]
-                if self._received(number, connection.recv(65536)) and time.perf_counter() < deadline:
+                complete = self._received(number, connection.recv(65536))
+                if complete and time.perf_counter() < deadline:
                     self._send(number, connection)
         seconds = time.perf_counter() - started
         busy = (time.process_time() - used) / seconds

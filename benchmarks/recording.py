@@ -1,7 +1,7 @@
 """What SQL an operation runs, found by running it: the limits run the very same statements.
 
 The service is called once on a connection that writes down each statement with its values. Values
-that belong to the one request (its ids, the time) are told from those that are the same for all, so
+that belong to the one request (its ids) are told from those that are the same for all, so
 that the trace can be run again for others, without any of our code.
 """
 
@@ -13,7 +13,7 @@ import msgspec
 
 from opentill.core.db import Db, Tx
 
-How = Literal["fetchrow", "fetch", "fetchval", "execute", "begin", "commit"]
+How = Literal["fetchrow", "fetch", "execute", "begin", "commit"]
 
 
 class Role(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Role(msgspec.Struct, frozen=True):
 class Statement(msgspec.Struct, frozen=True):
     """One statement. ``values`` are constants, ``Role`` or lists of both.
 
-    ``gives``: what its row says of the roles, by column ("" where it is a single value).
+    ``gives``: what its row says of the roles, by column.
     """
 
     how: How
@@ -57,6 +57,15 @@ class Recorder:
         if name not in {"fetchrow", "fetch", "fetchval", "execute"}:
             return real
 
+        if name == "fetchval":  # its column has a name, which pgbench needs
+
+            async def noted_value(sql: str, *values: Any) -> Any:
+                row = await self._connection.fetchrow(sql, *values)
+                self._heard.append(_Heard("fetchrow", sql, values, row))
+                return None if row is None else row[0]
+
+            return noted_value
+
         async def noted(sql: str, *values: Any) -> Any:
             answer = await real(sql, *values)
             self._heard.append(_Heard(cast("How", name), sql, values, answer))
@@ -71,15 +80,15 @@ class RecordingDb(Db):
     heard: list[_Heard]
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Tx]:
+    async def connection(self, *how: Any, **more: Any) -> AsyncIterator[Tx]:
         """Lend a recorder."""
-        async with super().connection() as real:
+        async with super().connection(*how, **more) as real:
             yield cast("Tx", Recorder(real, self.heard))
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Tx]:
+    async def transaction(self, *how: Any, **more: Any) -> AsyncIterator[Tx]:
         """Lend a recorder in a transaction."""
-        async with super().connection() as real, real.transaction():
+        async with super().connection(*how, **more) as real, real.transaction():
             self.heard.append(_Heard("begin"))
             yield cast("Tx", Recorder(real, self.heard))
             self.heard.append(_Heard("commit"))
@@ -111,7 +120,7 @@ def _mark(value: Any, roles: Mapping[str, Any]) -> Any:
 
 
 def _gives(answer: Any, roles: Mapping[str, Any]) -> dict[str, str]:
-    columns = dict(answer) if hasattr(answer, "keys") else {"": answer}
+    columns = dict(answer) if hasattr(answer, "keys") else {}
     return {
         column: name
         for name, own in roles.items()

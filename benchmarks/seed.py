@@ -22,6 +22,7 @@ from opentill.core.http import App, Call, Nothing, now_ms
 from opentill.core.settings import Settings
 from opentill.gateways.model import PaymentNews, PaymentOutcome
 from opentill.orders import api as orders_api
+from opentill.orders import service as orders_service
 from opentill.products import service as products_service
 from opentill.products.model import ProductBody
 
@@ -113,9 +114,7 @@ class Seed:
         return first
 
 
-_SESSION, _ORDER, _ATTEMPT = (
-    SQL_IDS[name].format("n") for name in ("session", "order", "attempt")
-)
+_SESSION, _ORDER, _ATTEMPT = (SQL_IDS[name].format("n") for name in ("session", "order", "attempt"))
 _KEYS: Final = {
     "checkouts": "id = b.session_id",
     "orders": "id = b.order_id",
@@ -139,7 +138,10 @@ _COPIED: Final = (
 async def plant(db: Db, settings: Settings) -> Seed:
     """Seed an empty database."""
     now = now_ms()
-    tenants = [await db.run(lambda tx, n=n: _tenant(tx, settings, n, now)) for n in range(MERCHANTS)]  # type: ignore[misc]
+    tenants = []
+    for place in range(MERCHANTS):
+        async with db.transaction() as tx:
+            tenants.append(await _tenant(tx, settings, place, now))
     async with db.transaction() as tx:
         await tx.execute(
             "create table bench_tenants (place int primary key, merchant_id text, order_id text,"
@@ -165,9 +167,6 @@ async def plant(db: Db, settings: Settings) -> Seed:
                 now,
             )
         columns = {table: await _column_names(tx, table) for table, _ in _COPIED}
-    async with db.connection() as connection:
-        await connection.execute("vacuum analyze")
-        await connection.execute("checkpoint")
     return Seed(db, tenants, columns)
 
 
@@ -178,7 +177,7 @@ async def _tenant(tx: Tx, settings: Settings, place: int, now: int) -> Tenant:
     await tx.execute("update products set id = $1 where id = $2", product_id(place), product.id)
     body = msgspec.json.decode(session_body(place), type=SessionBody)
     session = await checkouts.open_session(tx, merchant.id, body, now)
-    attempt = await orders.start_attempt(
+    attempt = await orders_service.start_attempt(
         tx, await orders.lock(tx, merchant.id, session.order_id), gateway="sandbox",
         method="ALIPAY", email="ada@example.com", name="Ada", locale="en", payer_ip=ADDRESS,
         now=now,
@@ -253,6 +252,8 @@ async def record(url: str, seed: Seed, settings: Settings) -> dict[str, list[Sta
     app = App(settings=settings, db=db, gateways={}, clock=now_ms)
     tenant = seed.tenants[0]
     now = now_ms()
+    first = await seed.copy(len(seed.tenants), len(seed.tenants))
+    numbers = range(first, first + len(seed.tenants))
     traces: dict[str, list[Statement]] = {}
 
     def call(path: dict[str, str], body: Any = None) -> Call[Any, Any]:
@@ -263,7 +264,6 @@ async def record(url: str, seed: Seed, settings: Settings) -> dict[str, list[Sta
     known: dict[str, Any] = {
         "merchant": tenant.merchant_id,
         "digest": hashlib.sha256(tenant.key.encode()).digest(),
-        "now": now,
     }
     try:
         db.heard = []
@@ -280,13 +280,13 @@ async def record(url: str, seed: Seed, settings: Settings) -> dict[str, list[Sta
         own = {"session": made.id, "order": session.order_id, "product": product_id(0)}
         traces["create"] = trace(db.heard, {**known, **own})
 
-        number = await seed.copy(1, 1)
-        paid = PaymentOutcome(
-            status="SUCCEEDED", provider_ref=attempt_id(number), method="ALIPAY"
-        )
-        db.heard = []
-        await callbacks.take_in(app, PaymentNews(attempt_id=attempt_id(number), outcome=paid), now)
-        own = {"attempt": attempt_id(number), "order": order_id(number)}
+        # The first payment of a merchant makes its balance: all have one before others are noted.
+        for number in (*numbers, await seed.copy(1, 1)):
+            ref = attempt_id(number)
+            paid = PaymentOutcome(status="SUCCEEDED", provider_ref=ref, method="ALIPAY")
+            db.heard = []
+            await callbacks.take_in(app, PaymentNews(attempt_id=ref, outcome=paid), now)
+        own = {"attempt": ref, "order": order_id(number)}
         traces["pay"] = trace(db.heard, {**known, **own})
     finally:
         await db.close()

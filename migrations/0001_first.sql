@@ -269,6 +269,28 @@ create table entries (
     foreign key (merchant_id, currency) references balances (merchant_id, currency)
         deferrable initially deferred,
     check (from_account <> to_account),
+    -- The table of postings: type, from, to, and the sign that the merchant sees.
+    constraint entries_moves check ((type, from_account, to_account, sign(shown_minor)) in (
+        ('PAYMENT', 'gateway', 'pending', 1),
+        ('FEE', 'pending', 'platform', -1), ('FEE', 'available', 'platform', -1),
+        ('SETTLEMENT', 'pending', 'available', 1),
+        ('PAYOUT', 'available', 'bank', -1), ('PAYOUT', 'bank', 'available', 1),
+        ('FREEZE', 'available', 'frozen', -1), ('FREEZE', 'pending', 'frozen', -1),
+        ('UNFREEZE', 'frozen', 'available', 1), ('UNFREEZE', 'frozen', 'pending', 1),
+        ('REFUND', 'frozen', 'gateway', -1),
+        ('CHARGEBACK', 'available', 'gateway', -1), ('CHARGEBACK', 'pending', 'gateway', -1),
+        ('CHARGEBACK_FEE', 'available', 'platform', -1),
+        ('CHARGEBACK_FEE', 'pending', 'platform', -1),
+        ('CHARGEBACK_RECOVERY', 'gateway', 'available', 1),
+        ('ROLLING_RESERVE', 'available', 'reserve', -1),
+        ('ROLLING_RESERVE_RELEASE', 'reserve', 'available', 1),
+        ('ROLLING_RESERVE_OFFSET', 'reserve', 'available', 1),
+        ('ROLLING_RESERVE_RECOVERY', 'available', 'reserve', -1),
+        ('ADMIN_RECHARGE', 'bank', 'available', 1),
+        ('BALANCE_CORRECTION', 'available', 'platform', -1),
+        ('BALANCE_CORRECTION', 'platform', 'available', 1),
+        ('BALANCE_CORRECTION', 'pending', 'platform', -1),
+        ('BALANCE_CORRECTION', 'platform', 'pending', 1))),
     constraint entries_once unique
         (merchant_id, source_type, source_id, type, from_account, to_account)
 );
@@ -300,12 +322,14 @@ create table idempotency_keys (
 );
 create index idempotency_keys_old on idempotency_keys (created_at);
 
--- Sliding windows of the rate limits: the times of the requests that passed in the last minute.
+-- Sliding windows of the rate limits: the times of the requests that passed in the last minute, and
+-- how many passed then.
 -- Unlogged: it is written at every request and worth nothing after a crash.
 create unlogged table rate_windows (
     scope   text not null,
     subject text not null,
     hits    bigint[] not null,
+    counts  integer[] not null,
     last_at bigint not null,
     primary key (scope, subject)
 );

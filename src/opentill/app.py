@@ -9,7 +9,7 @@ from litestar import Litestar, MediaType, Request, get
 from litestar.exceptions import HTTPException
 from litestar.response import Response
 
-from opentill import callbacks, gateways, health, merchants, worker
+from opentill import agreement, callbacks, gateways, health, merchants, worker
 from opentill.agreement import api as agreement_api
 from opentill.checkouts import api as checkouts_api
 from opentill.core import http, openapi
@@ -81,17 +81,19 @@ def _refused(_request: Request, error: Exception) -> Response[bytes]:
     else:
         http.log_defect(error)
         problem = Internal()
-    status, body, headers = http.failure(problem)
-    return Response(
-        body,
-        status_code=status,
-        media_type=MediaType.JSON,
-        headers={name.decode(): value.decode() for name, value in headers},
-    )
+    status, body, own = http.failure(problem)
+    headers = {name.decode(): value.decode() for name, value in own}
+    if isinstance(error, HTTPException) and "allow" in (error.headers or {}):
+        headers["allow"] = (error.headers or {})["allow"]  # RFC 9110 §15.5.6
+    return Response(body, status_code=status, media_type=MediaType.JSON, headers=headers)
 
 
 def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
-    """Make the server. ``settings.database_url`` must be there; ``run_worker`` works inside it."""
+    """Make the server. ``settings.database_url`` must be there; ``run_worker`` works inside it.
+
+    Raises BrokenTemplate for an agreement template that cannot be filled in.
+    """
+    agreement.current(settings)
 
     @contextlib.asynccontextmanager
     async def lifespan(litestar: Litestar) -> AsyncIterator[None]:

@@ -302,8 +302,6 @@ async def check_books(tx: Tx) -> tuple[int, list[Violation]]:
     entries, violations = await ledger.check(tx)
     for rule in (*RULES, *PAYOUT_RULES, *OPERATOR_RULES):
         violations += await rule.all(tx)
-    steps = [
-        list(column) for column in zip(*((s.source, s.event, s.target) for s in STEPS), strict=True)
-    ]
-    violations += await HISTORY.all(tx, *steps)
+    steps = zip(*((step.source, step.event, step.target) for step in STEPS), strict=True)
+    violations += await HISTORY.all(tx, *map(list, steps))
     return entries, violations

@@ -87,14 +87,6 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
-def _yes(text: str) -> bool:
-    answers = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
-    if text.lower() not in answers:
-        message = "yes or no"
-        raise ValueError(message)
-    return answers[text.lower()]
-
-
 def _text(low: int, high: int) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if not low <= len(text) <= high or not text.isprintable():
@@ -158,8 +150,8 @@ def _parts(text: str) -> Sequence[str]:
 
 
 _PORT: Final = _whole(1, 65535)
-_RATE: Final = _whole(0, 10_000)
-_KEY: Final = _text(32, 256)
+_RATE: Final = _whole(0, 1_000_000_000)
+_KEY: Final = _text(16, 256)
 
 SETTINGS: Final = (
     Setting(
@@ -186,15 +178,6 @@ SETTINGS: Final = (
         secret=True,
         default="made in DATA_DIR",
     ),
-    Setting("STRIPE_SECRET_KEY", _text(8, 256), "of your Stripe account", secret=True),
-    Setting("STRIPE_WEBHOOK_SECRET", _text(8, 256), "of your Stripe webhook endpoint", secret=True),
-    Setting("STRIPE_URL", _web, "another Stripe, such as an emulator", default="the real one"),
-    Setting("EPAY_URL", _web, "an Epay gateway upstream"),
-    Setting("EPAY_PID", _text(1, 32), "your merchant number there"),
-    Setting("EPAY_KEY", _text(8, 256), "your key there", secret=True),
-    Setting("MANUAL_INSTRUCTIONS", _text(1, 2000), "what payers by bank transfer are told"),
-    Setting("WEBHOOK_ALLOW_HTTP", _yes, "deliver events to http addresses too"),
-    Setting("WEBHOOK_ALLOW_PRIVATE", _yes, "deliver events to private addresses too"),
     Setting(
         "APPROVAL_ABOVE",
         _amount,
@@ -219,13 +202,6 @@ SETTINGS: Final = (
     Setting("DRAIN_DELAY_S", _seconds(0, 600), "after SIGTERM, not ready but still accepting"),
 )
 
-# A gateway that is switched on cannot work without these.
-NEEDED: Final[Mapping[str, Sequence[str]]] = {
-    "stripe": ("STRIPE_SECRET_KEY", "STRIPE_WEBHOOK_SECRET"),
-    "epay": ("EPAY_URL", "EPAY_PID", "EPAY_KEY"),
-}
-
-
 def load(environ: Mapping[str, str]) -> Settings:
     """Read the settings; touches nothing else. Empty variables count as absent.
 
@@ -233,7 +209,6 @@ def load(environ: Mapping[str, str]) -> Settings:
     data directory stay empty, see ``with_keys``.
     """
     given = {name: text for name, text in environ.items() if name.startswith(PREFIX) and text}
-    _refuse_unknown(given)
     values: dict[str, object] = {}
     for row in SETTINGS:
         if row.name in given:
@@ -249,7 +224,7 @@ def load(environ: Mapping[str, str]) -> Settings:
         if name.startswith(GATEWAY_PREFIX)
     }
     settings = msgspec.structs.replace(Settings(), **values)
-    _check_together(settings, values)
+    _check_together(settings)
     return _derived(settings, values)
 
 
@@ -297,28 +272,31 @@ def _text_of(value: object) -> str:
             return str(value)
 
 
-def _refuse_unknown(given: Mapping[str, str]) -> None:
-    known = [row.name for row in SETTINGS]
-    for name in sorted(given):
-        if name not in known and not name.startswith(GATEWAY_PREFIX):
-            nearest = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {nearest[0]}?" if nearest else "`opentill settings` lists them"
-            message = f"{name} is not a setting; {hint}"
-            raise SettingError(message)
+def unknown(environ: Mapping[str, str]) -> list[str]:
+    """Return a line for each variable that looks like a setting and is none.
+
+    A warning, not an error: orchestrators put variables named after a service into every container.
+    """
+    known = [row.variable for row in SETTINGS]
+    lines: list[str] = []
+    for name in sorted(environ):
+        variable = name.removeprefix(PREFIX)
+        ours = name.startswith(PREFIX) and not name.startswith(GATEWAY_PREFIX)
+        if ours and variable not in known:
+            nearest = difflib.get_close_matches(variable, known, 1)
+            asked = f"did you mean {PREFIX}{nearest[0]}?" if nearest else ""
+            hint = asked or "`opentill settings` lists them"
+            lines.append(f"{name} is not a setting; {hint}")
+    return lines
 
 
-def _check_together(settings: Settings, values: Mapping[str, object]) -> None:
+def _check_together(settings: Settings) -> None:
     if settings.database_url and not settings.secret_key:
         message = (
-            "OPENTILL_SECRET_KEY must be set when OPENTILL_DATABASE_URL is: 32 to 256 characters,"
+            "OPENTILL_SECRET_KEY must be set when OPENTILL_DATABASE_URL is: 16 to 256 characters,"
             " such as `openssl rand -hex 32` gives; keep it, stored secrets need it"
         )
         raise SettingError(message)
-    for gateway in settings.gateways:
-        for variable in NEEDED.get(gateway, ()):
-            if variable.lower() not in values:
-                message = f"{PREFIX}{variable} must be set when OPENTILL_GATEWAYS has {gateway}"
-                raise SettingError(message)
 
 
 def _derived(settings: Settings, values: Mapping[str, object]) -> Settings:

@@ -5,11 +5,15 @@ import io
 from typing import Any
 
 import asyncpg
+import httpx2
+import msgspec
 import pytest
 
+from api import database, serving
 from money import world
 from money.world import DAY, NOW
 from opentill.core.db import Db
+from opentill.core.settings import Settings
 from opentill.ledger import statement
 from opentill.ledger.statement import Line, StatementError
 
@@ -125,3 +129,18 @@ async def test_books_that_do_not_add_up_have_no_statement(make_database: Any, da
             await _lines(db, merchant_id)
     finally:
         await db.close()
+
+
+def test_a_download_that_does_not_add_up_breaks_off(
+    postgres_url: str, template: str, settings: Settings
+) -> None:
+    with database(postgres_url, template) as url:
+        own = msgspec.structs.replace(settings, database_url=url)
+        with serving(own) as till:
+            shop = till.shop()
+            shop.paid()
+            assert shop.get("/v1/balance/statement.csv").text.count("\r\n") >= 4
+            till.sql("alter table entries disable trigger all")
+            till.sql("update entries set pending_after = 1 where number = 1")
+            with pytest.raises(httpx2.HTTPError):
+                shop.get("/v1/balance/statement.csv").raise_for_status()

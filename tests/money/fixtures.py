@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 import asyncpg
 import pytest
 
+from money import world
 from opentill.core.db import Db, Tx
 from opentill.core.embedded import find_programs
-from money import world
 
 _numbers = itertools.count(1)
 

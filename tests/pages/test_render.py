@@ -204,6 +204,7 @@ PICTURES = [
     ("https://*.example/a.png", "https://pay.example", ""),
     ("https://例え.jp/a.png", "https://pay.example", " https://xn--r8jz45g.jp"),
     ("https://[2001:db8::1]/a.png", "https://pay.example", ""),
+    (f"https://{'x' * 64}.example/a.png", "https://pay.example", ""),
 ]
 
 

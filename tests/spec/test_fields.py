@@ -4,6 +4,7 @@ import re
 from typing import Any, Final
 
 import pytest
+
 from api import Shop
 
 Rows = tuple[tuple[str, str], ...]
@@ -166,7 +167,9 @@ SINGLE: Final[tuple[Any, ...]] = (
 
 
 @pytest.mark.parametrize(("make", "rows"), [row[1:] for row in SINGLE], ids=[r[0] for r in SINGLE])
-def test_a_resource_has_exactly_its_fields_in_an_envelope(shop: Shop, make: Any, rows: Rows) -> None:
+def test_a_resource_has_exactly_its_fields_in_an_envelope(
+    shop: Shop, make: Any, rows: Rows
+) -> None:
     answer = shop.get(make(shop))
     assert answer.status_code == 200
     assert list(answer.json()) == ["code", "message", "data"]
@@ -179,7 +182,11 @@ def test_a_resource_has_exactly_its_fields_in_an_envelope(shop: Shop, make: Any,
 LISTS: Final[tuple[Any, ...]] = (
     ("products", lambda shop: shop.product() and "/v1/products", PRODUCT),
     ("orders", lambda shop: shop.order() and "/v1/orders", ORDER),
-    ("refunds", lambda s: f"/v1/orders/{s.data('GET', f'/v1/refunds/{_refund(s)}')['orderId']}/refunds", REFUND),
+    (
+        "refunds",
+        lambda s: f"/v1/orders/{s.data('GET', f'/v1/refunds/{_refund(s)}')['orderId']}/refunds",
+        REFUND,
+    ),
     ("transactions", lambda shop: _order(shop) and "/v1/balance/transactions", TRANSACTION),
 )
 
@@ -225,7 +232,12 @@ def test_archiving_answers_code_and_message_and_nothing_else(shop: Shop) -> None
         (lambda s: s.session()["id"], "cs_"),
         (lambda s: s.order()["id"], "order_"),
         (lambda s: _refund(s), "re_"),
-        (lambda s: _order(s) and s.get("/v1/balance/transactions").json()["data"]["items"][0]["id"], "txn_"),
+        (
+            lambda s: (
+                _order(s) and s.get("/v1/balance/transactions").json()["data"]["items"][0]["id"]
+            ),
+            "txn_",
+        ),
     ],
 )
 def test_an_id_is_its_prefix_and_letters_and_digits(shop: Shop, make: Any, prefix: str) -> None:

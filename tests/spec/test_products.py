@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 import pytest
-from api import TEA, Shop, refused
 
+from api import TEA, Shop, refused
 from opentill.core.money import EXPONENTS
 
 _URL: Final = "https://shop.example/"
@@ -186,7 +186,12 @@ def test_metadata_is_echoed_byte_for_byte_everywhere(shop: Shop, text: str) -> N
     order_id = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
     wanted = f'"metadata":{text}'.encode()
     assert wanted in made.content
-    for path in (f"/v1/products/{product_id}", "/v1/products", f"/v1/orders/{order_id}", "/v1/orders"):
+    for path in (
+        f"/v1/products/{product_id}",
+        "/v1/products",
+        f"/v1/orders/{order_id}",
+        "/v1/orders",
+    ):
         assert wanted in shop.get(path).content
 
 

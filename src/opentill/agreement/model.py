@@ -6,6 +6,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from opentill.core.operator import OperatorError
+
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The agreement in force. Digests are SHA-256 in lower-case hexadecimal.
@@ -27,7 +29,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     document_url: Annotated[str, Meta(extra_json_schema={"format": "uri"})]
 
 
-class BrokenTemplate(Exception):  # noqa: N818 - names what is wrong, as problems do
+class BrokenTemplate(OperatorError):  # noqa: N818 - names what is wrong, as problems do
     """A template that cannot be used; the text says which file and what would be accepted."""
 
     def __init__(self, path: Path, accepted: str) -> None:

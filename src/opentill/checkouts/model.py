@@ -18,6 +18,14 @@ _Url = Annotated[
     Meta(
         max_length=2048,
         description="an absolute http or https URL of at most 2048 characters",
+        extra_json_schema={"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://\S+$"},
+    ),
+]
+_Email = Annotated[
+    str,
+    Meta(
+        description="an e-mail address",
+        extra_json_schema={"pattern": r"^$|^\s*[^@\s]+@[^@\s]+\.[^@\s]+\s*$"},
     ),
 ]
 _DisplayName = Annotated[
@@ -31,7 +39,11 @@ _Metadata = Annotated[
     msgspec.Raw,
     Meta(
         description="a JSON object of at most 50 keys of at most 64 characters, 16 KiB in all",
-        extra_json_schema={"type": "object", "maxProperties": 50},
+        extra_json_schema={
+            "type": ["object", "null"],
+            "maxProperties": 50,
+            "propertyNames": {"maxLength": 64},
+        },
     ),
 ]
 
@@ -42,7 +54,7 @@ class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     product_id: Annotated[str, Meta(description="the id of one of your active products")]
     success_url: _Url | None = None
     cancel_url: _Url | None = None
-    customer_email: Annotated[str, Meta(description="an e-mail address")] | None = None
+    customer_email: _Email | None = None
     customer_name: (
         Annotated[str, Meta(max_length=200, description="text of at most 200 characters")] | None
     ) = None

@@ -26,7 +26,6 @@ FILES: Final = (
     "balance",
     "audit",
     "ledger",
-    "webhooks",
     "export",
     "statement",
     "reconcile",
@@ -46,13 +45,7 @@ def build() -> typer.Typer:
     )
     app.callback()(_options)
     for name in FILES:
-        try:
-            module = importlib.import_module(f"opentill.cli.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"opentill.cli.{name}":
-                raise
-            continue  # not written yet
-        module.register(app)
+        importlib.import_module(f"opentill.cli.{name}").register(app)
     return app
 
 

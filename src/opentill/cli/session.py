@@ -28,6 +28,8 @@ def settings(*, quiet: bool = True) -> Settings:
     from opentill.core import log
 
     found = config.with_keys(config.load(os.environ))
+    for line in config.unknown(os.environ):
+        sys.stderr.write(f"opentill: warning: {line}\n")
     log.configure("warning" if quiet and found.log_level == "info" else found.log_level)
     return found
 

@@ -5,6 +5,7 @@ never commits. ``db`` owns its transactions and may call the outside between the
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, Generic, Self, TypeVar
@@ -21,6 +22,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 V = TypeVar("V")
 
 _RETRIES: Final = 6
+_PATIENCE_S: Final = 10.0  # for a free connection, while the database is alive
 # What means that the database is away or going away, and not that we asked for something wrong.
 _AWAY: Final = (
     OSError,
@@ -31,6 +33,7 @@ _AWAY: Final = (
     asyncpg.CrashShutdownError,
     asyncpg.TooManyConnectionsError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # the server said good-bye on the connection, which ends soon
     asyncpg.ReadOnlySQLTransactionError,
 )
 _COLLIDED: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
@@ -47,6 +50,7 @@ class Db:
         """Use ``connect``; this only keeps what it is given."""
         self._pool = pool
         self._acquire_timeout_s = acquire_timeout_s
+        self._alive_at = 0.0  # when somebody got a connection last, on the monotonic clock
 
     @classmethod
     async def connect(cls, url: str, size: int = 10, *, acquire_timeout_s: float = 2.0) -> Self:
@@ -74,13 +78,41 @@ class Db:
             self._pool.terminate()
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Tx]:
-        """Lend a connection on which each statement is a transaction of its own."""
+    async def connection(self, within_s: float | None = None) -> AsyncIterator[Tx]:
+        """Lend a connection on which each statement is a transaction of its own.
+
+        Raises Unavailable if the database is away, or if all of it takes longer than ``within_s``.
+        """
         try:
-            async with self._pool.acquire(timeout=self._acquire_timeout_s) as connection:
-                yield connection
+            async with asyncio.timeout(within_s):
+                connection = await self._borrow()
+                try:
+                    yield connection
+                except (TimeoutError, asyncio.CancelledError, asyncpg.InternalClientError):
+                    connection.terminate()  # the answer it waits for may never come
+                    raise
+                finally:
+                    await self._pool.release(connection)
         except _AWAY as error:
             raise Unavailable(reason=_why(error)) from error
+
+    async def _borrow(self) -> PoolConnectionProxy:
+        """Take a connection from the pool, in a crowd with some patience.
+
+        A database that is away and one whose connections are all at work look the same from here:
+        nothing comes. As long as others get their work done, waiting is worth it.
+        """
+        end = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                connection = await self._pool.acquire(timeout=self._acquire_timeout_s)
+            except TimeoutError:
+                now = time.monotonic()
+                if now - self._alive_at > self._acquire_timeout_s or now > end:
+                    raise
+            else:
+                self._alive_at = time.monotonic()
+                return connection
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:

@@ -33,7 +33,7 @@ async def each(
                 await work(row)
             except Unavailable as error:
                 return error
-            except Exception:
+            except Exception:  # noqa: BLE001 - it is logged, and the others go on
                 _log.exception("job failed for a row", row=name(row))
                 return False
             return True

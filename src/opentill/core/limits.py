@@ -1,9 +1,11 @@
 """Rate limits: sliding windows of one minute, exact across all processes.
 
-A window is the list of the times at which requests passed; one statement drops the old ones, counts
-and adds. The row lock of the upsert makes it exact: of requests that run at once in any number of
-processes, never more than the limit pass in any 60 seconds. A refused request is not counted, so a
-client that keeps knocking is served again as soon as its minute allows.
+A window is the list of the times at which requests passed, with how many passed then; one statement
+drops the old ones, counts and adds. The row lock of the upsert makes it exact: of requests that
+run at once in any number of processes, never more than the limit pass in any 60 seconds. A refused
+request is not counted, so a client that keeps knocking is served again once its minute allows.
+
+Above a limit of 1,000 a minute, times are rounded up to whole seconds, so that a row stays small.
 """
 
 from typing import Final
@@ -15,15 +17,22 @@ from opentill.core.db import Command, Query, Tx
 WINDOW_MS: Final = 60_000
 
 # $1 scope, $2 subject, $3 limit, $4 now. Also a part of the statement that authenticates.
-HIT_SQL: Final = """
-    insert into rate_windows as w (scope, subject, hits, last_at)
-    values ($1::text, $2::text, array[$4::bigint], $4::bigint)
+_TIME: Final = "case when $3::bigint > 1000 then ($4::bigint / 1000 + 1) * 1000 else $4 end"
+_LIVE: Final = "unnest(w.hits, w.counts) as live (hit, count) where hit > $4 - 60000"
+HIT_SQL: Final = f"""
+    insert into rate_windows as w (scope, subject, hits, counts, last_at)
+    values ($1::text, $2::text, array[{_TIME}], array[1], $4::bigint)
     on conflict (scope, subject) do update
-        set hits = array(select hit from unnest(w.hits) hit where hit > $4 - 60000) || $4::bigint,
+        set (hits, counts) = (
+                select array_agg(hit order by hit), array_agg(count order by hit) from (
+                    select hit, sum(count)::int as count from (
+                        select hit, count from {_LIVE} union all select {_TIME}, 1
+                    ) as one group by hit
+                ) as summed),
             last_at = greatest(w.last_at, $4::bigint)
-        where (select count(*) from unnest(w.hits) hit where hit > $4 - 60000) < $3::int
-    returning cardinality(hits) as used, hits[1] as oldest
-"""
+        where (select coalesce(sum(count), 0) from {_LIVE}) < $3
+    returning (select sum(count)::bigint from unnest(counts) count) as used, hits[1] as oldest
+"""  # noqa: S608 - put together from constants of ours
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -37,8 +46,8 @@ HIT: Final = Query(Window, HIT_SQL)
 LOOK: Final = Query(
     Window,
     """
-    select count(*)::int as used, coalesce(min(hit), $3::bigint) as oldest
-    from rate_windows w, unnest(w.hits) hit
+    select coalesce(sum(count), 0)::bigint as used, coalesce(min(hit), $3::bigint) as oldest
+    from rate_windows w, unnest(w.hits, w.counts) as live (hit, count)
     where w.scope = $1 and w.subject = $2 and hit > $3::bigint - 60000
     """,
 )

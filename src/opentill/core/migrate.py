@@ -5,6 +5,7 @@ whole or not at all. Any number of processes may migrate at once: each transacti
 ``schema_migrations`` against other migrators, while readers, the running servers, go on.
 """
 
+import functools
 import hashlib
 import time
 from pathlib import Path
@@ -27,6 +28,11 @@ create table if not exists schema_migrations (
     applied_at bigint not null
 )
 """
+_COLLIDED: Final = (
+    asyncpg.DuplicateObjectError,  # a table brings a type of the same name
+    asyncpg.DuplicateTableError,
+    asyncpg.UniqueViolationError,
+)
 # Not "access exclusive": /readyz of a running server reads the table meanwhile.
 LOCK: Final = "lock table schema_migrations in exclusive mode"
 APPLIED: Final = "select version, name, sha256 from schema_migrations order by version"
@@ -67,6 +73,12 @@ def migrations(directory: Path | None = None) -> list[Migration]:
     return found
 
 
+@functools.cache
+def _shipped() -> list[Migration]:
+    """Read the shipped files once: /readyz asks often, and an update may replace them under us."""
+    return migrations()
+
+
 async def migrate(url: str, directory: Path | None = None) -> list[str]:
     """Apply what is missing to the database ``url``; the names of what was applied, in order.
 
@@ -93,7 +105,7 @@ async def check(
     ``newer_ok``: for a server that already runs while a rolling update migrates ahead of it.
     Raises ``SchemaMismatch``.
     """
-    known = migrations(directory)
+    known = migrations(directory) if directory else _shipped()
     try:
         applied = await _applied(connection, known, newer_ok=newer_ok)
     except asyncpg.UndefinedTableError:
@@ -109,7 +121,7 @@ async def _create_table(connection: Tx) -> None:
     while await connection.fetchval("select to_regclass('schema_migrations')") is None:
         try:
             await connection.execute(CREATE)
-        except (asyncpg.UniqueViolationError, asyncpg.DuplicateTableError):
+        except _COLLIDED:
             continue
 
 

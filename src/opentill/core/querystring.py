@@ -15,7 +15,7 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 
 
 def read(query_string: bytes, struct: type[Q]) -> Q:
-    """Turn a query string into ``struct``; unknown parameters are ignored, empty ones are absent.
+    """Turn a query string into ``struct``; unknown parameters are ignored.
 
     Raises Invalid that names the parameter: for a wrong value, and for one that stands twice.
     """
@@ -24,7 +24,12 @@ def read(query_string: bytes, struct: type[Q]) -> Q:
     accepted = strictjson.sentences(struct)
     values: dict[str, str | int] = {}
     try:
-        pairs = parse_qsl(query_string.decode("ascii"), errors="strict", max_num_fields=100)
+        pairs = parse_qsl(
+            query_string.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=100,
+        )
     except ValueError:
         raise Invalid("query", "the query string must be URL-encoded UTF-8") from None
     for name, value in pairs:

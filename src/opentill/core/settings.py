@@ -33,17 +33,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_port: int = 8081
     sandbox_secret: str = ""
     sandbox_elsewhere: bool = False  # OPENTILL_SANDBOX_URL is given: somebody else runs it
-    stripe_url: str | None = None
-    stripe_secret_key: str = ""
-    stripe_webhook_secret: str = ""
     approval_above: Decimal | None = None  # None: one operator is always enough
     rates_max_age_days: int = 0  # 0: rates do not age
-    epay_url: str = ""
-    epay_pid: str = ""
-    epay_key: str = ""
-    manual_instructions: str = "Transfer the amount to our bank account and give the order number."
-    webhook_allow_http: bool = False
-    webhook_allow_private: bool = False
     metrics_token: str | None = None
     metrics_port: int | None = None
     db_pool_size: int = 10

@@ -150,5 +150,5 @@ def next_check(attempt: Attempt, now: int) -> int | None:
     if attempt.status == "ACTION_REQUIRED" and now - attempt.created_at > 2 * 24 * 3_600_000:
         return None
     first = {"ACTION_REQUIRED": 60_000, "SUBMITTED": 5_000, "DUPLICATE": 5_000}
-    wait = first.get(attempt.status, 2_000) * 2 ** min(attempt.checks, 12)
+    wait = first.get(attempt.status, 2_000) << min(attempt.checks, 12)
     return now + min(wait, _LONGEST_WAIT_MS)

@@ -46,8 +46,9 @@ STEP = Query(
             cause)
         select $1, $2, steps, updated_at, $6, $3, $4, $7 from moved
     ), followed as (
-        update checkouts c set status = $8::text, updated_at = $5::bigint from moved
-        where c.merchant_id = $1 and c.id = moved.checkout_id and c.status = 'OPEN'
+        -- A join would read all sessions of the merchant while the statistics are of a small table.
+        update checkouts set status = $8::text, updated_at = $5::bigint
+        where merchant_id = $1 and id = (select checkout_id from moved) and status = 'OPEN'
             and $8::text is not null
     )
     select * from moved
@@ -195,11 +196,13 @@ COUNT_BY_PRODUCT = Value(
 HAS_PRODUCT = Value(
     bool, "select exists (select from products where merchant_id = $1 and id = $2)"
 )
+# $2 and $3: time and id of the last order of the batch before; $4 the last time, $5 how many.
 EXPORT = Query(
     Order,
     """
-    select * from orders where merchant_id = $1 and created_at between $2 and $3
-    order by created_at, id
+    select * from orders
+    where merchant_id = $1 and (created_at, id) > ($2::bigint, $3::text) and created_at <= $4
+    order by created_at, id limit $5
     """,
 )
 

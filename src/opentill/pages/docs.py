@@ -186,7 +186,7 @@ class _Book:
             place=given.get("in", ""),
             type=self._type(schema),
             required=bool(given.get("required")),
-            notes=_inline(given.get("description") or schema.get("description", "")),
+            notes=_inline(given.get("description") or self._about(schema)),
             limits=tuple(self._limits(schema)),
         )
 
@@ -260,7 +260,7 @@ class _Book:
             name=name,
             type=self._type(schema),
             required=required,
-            notes=_inline(schema.get("description", "")),
+            notes=_inline(self._about(schema)),
             limits=tuple(self._limits(schema)),
             rows=self._rows(schema, depth + 1),
         )
@@ -281,6 +281,12 @@ class _Book:
         if kinds == ["array"]:
             return f"array of {self._type(schema.get('items', {}), depth + 1) or 'anything'}"
         return " or ".join(dict.fromkeys(kinds))
+
+    def _about(self, schema: Json) -> str:
+        """Return the description of a schema, or of the first of its choices that has one."""
+        choices = map(self._follow, schema.get("oneOf") or schema.get("anyOf") or ())
+        told = (str(one["description"]) for one in (schema, *choices) if one.get("description"))
+        return next(told, "")
 
     def _limits(self, schema: Json, depth: int = 0) -> Iterator[str]:
         schema = self._follow(schema) if depth < _DEEPEST else {}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _log: Final = structlog.get_logger()
 _ASK_GATEWAY_S: Final = 3.0
-_MOST_POLLS: Final = 9999
+_STEP: Final = re.compile(r"\d{1,4}", re.ASCII)
 _ID: Final = "([a-z]{2,5}_[0-9a-z]{16,40})"
 
 
@@ -56,7 +56,7 @@ class Request:
             tongue=language.choose(lang or self.query.get("lang"), accepted),
             now=self.now,
             public_url=self.app.settings.public_url,
-            step=min(int(step), _MOST_POLLS) if step.isascii() and step.isdigit() else 0,
+            step=int(step) if _STEP.fullmatch(step) else 0,
             hold="hold" in self.query,
         )
 

@@ -21,7 +21,11 @@ Name = Annotated[
 Description = Annotated[str, Meta(max_length=1000, description="text of at most 1000 characters")]
 Image = Annotated[
     str,
-    Meta(max_length=2048, description="an absolute http or https URL of at most 2048 characters"),
+    Meta(
+        max_length=2048,
+        description="an absolute http or https URL of at most 2048 characters",
+        extra_json_schema={"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://\S+$"},
+    ),
 ]
 Price = Annotated[
     str,
@@ -38,9 +42,15 @@ Metadata = Annotated[
     msgspec.Raw,
     Meta(
         description="a JSON object of at most 50 keys of at most 64 characters, 16 KiB in all",
-        extra_json_schema={"type": "object", "maxProperties": 50, "additionalProperties": True},
+        extra_json_schema={
+            "type": ["object", "null"],
+            "maxProperties": 50,
+            "propertyNames": {"maxLength": 64},
+            "additionalProperties": True,
+        },
     ),
 ]
+MetadataShown = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
 
 
 class Product(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +101,7 @@ class ProductOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     price: str
     currency: str
     status: Status
-    metadata: Metadata
+    metadata: MetadataShown
     created_at: int
     updated_at: int
 

@@ -52,7 +52,7 @@ async def send_due(
                 lambda tx: service.hear(tx, refund.merchant_id, refund.id, outcome, now)
             )
         if after.status == "PROCESSING":
-            wait = min(2_000 * 2 ** min(refund.tries, 12), _LONGEST_WAIT_MS)
+            wait = min(2_000 << min(refund.tries, 12), _LONGEST_WAIT_MS)
             async with db.connection() as tx:
                 await queries.TRY_AGAIN.run(tx, refund.merchant_id, refund.id, now + wait)
 

@@ -125,8 +125,9 @@ def _share(order: Order, amount: int) -> _Share:
         gross = order.gross_settled_minor
     if order.refund_fee_policy == "RETURNED":
         fee = order.gross_settled_minor - order.net_settled_minor
+        # Both are rounded, so with a fee of almost all a part could cost more than the whole.
         gross -= money.share(fee, held, order.amount_minor, order.settled_currency)
-        gross = min(gross, order.net_settled_minor)  # a part may round above the whole
+        gross = min(gross, order.net_settled_minor)
     debit = max(0, gross - order.refund_debit_minor)
     user_usd = money.times(amount, order.usd_exchange_rate, order.currency, "USD")
     settled, usd_rate = order.settled_currency, order.usd_exchange_rate / order.exchange_rate

@@ -1,0 +1,175 @@
+"""What runs while it is measured: a durable embedded PostgreSQL, ``opentill serve``, the limits."""
+
+import contextlib
+import http.client
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from opentill.core import server
+from opentill.core.settings import Settings
+
+READY_TIMEOUT_S: Final = 60.0
+POLL_S: Final = 0.005
+SECRET: Final = "benchmark-secret-benchmark-secret-01"  # noqa: S105 - of a database that is thrown away
+_spawn: Final = multiprocessing.get_context("spawn")
+
+
+def settings(data_dir: Path, **others: Any) -> Settings:
+    """Return the settings of what is measured: no rate limits, the rest as shipped."""
+    return Settings(
+        data_dir=data_dir,
+        secret_key=SECRET,
+        sandbox_secret=SECRET,
+        limit_ip_per_minute=0,
+        limit_checkouts_per_minute=0,
+        **others,
+    )
+
+
+def environment(data_dir: Path, port: int, **others: str) -> dict[str, str]:
+    """Return the same as an environment for ``opentill serve``."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")}
+    return kept | {
+        "OPENTILL_DATA_DIR": str(data_dir),
+        "OPENTILL_PORT": str(port),
+        "OPENTILL_SECRET_KEY": SECRET,
+        "OPENTILL_SANDBOX_SECRET": SECRET,
+        "OPENTILL_LIMIT_IP_PER_MINUTE": "0",
+        "OPENTILL_LIMIT_CHECKOUTS_PER_MINUTE": "0",
+        **others,
+    }
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on at this moment."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Serving:
+    """``opentill serve`` in a process of its own."""
+
+    def __init__(self, data_dir: Path, *, with_bank: bool = False, workers: int = 1) -> None:
+        """Start it and wait until it is ready; ``ready_s`` is how long that took.
+
+        ``with_bank``: the sandbox bank is started along, as without settings.
+        """
+        self.port = free_port()
+        bank = {"OPENTILL_SANDBOX_PORT": str(free_port())}
+        elsewhere = bank if with_bank else {"OPENTILL_SANDBOX_URL": "http://127.0.0.1:9"}
+        command = [sys.executable, "-m", "opentill", "serve", "--workers", str(workers)]
+        with (data_dir / "serve.log").open("ab") as log:
+            started = time.perf_counter()
+            self._process = subprocess.Popen(  # noqa: S603 - our own words
+                command,
+                env=environment(data_dir, self.port, **elsewhere),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            self._wait(started, data_dir / "serve.log")
+        except BaseException:
+            self._process.kill()
+            raise
+        self.ready_s = time.perf_counter() - started
+        self.pid = self._process.pid
+
+    def _wait(self, started: float, log: Path) -> None:
+        while not _ready(self.port):
+            if self._process.poll() is not None or time.perf_counter() - started > READY_TIMEOUT_S:
+                message = f"opentill serve does not start: {log.read_text()[-2000:]}"
+                raise RuntimeError(message)
+            time.sleep(POLL_S)
+
+    def resident_mb(self) -> float:
+        """Return the resident memory of the process in units of a million bytes."""
+        return float(psutil.Process(self.pid).memory_info().rss) / 1e6
+
+    def close(self) -> None:
+        """Stop it."""
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(30)
+
+
+class Beside:
+    """One of our own servers in a process of its own: ``target(*arguments, listener)``."""
+
+    def __init__(self, target: Callable[..., None], *arguments: Any) -> None:
+        """Start it; the listener is made here, so that requests wait until it serves."""
+        (listener,) = server.bind("127.0.0.1", 0, "")
+        self.port: int = listener.getsockname()[1]
+        process = _spawn.Process(target=target, args=(*arguments, listener), daemon=True)
+        process.start()
+        listener.close()
+        self._process = process
+        self.pid: int = process.pid or 0
+
+    def close(self) -> None:
+        """Stop it."""
+        self._process.terminate()
+        self._process.join(10)
+
+
+def _ready(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    with contextlib.closing(connection):
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+
+
+def fetch(port: int, request: bytes) -> tuple[int, bytes]:
+    """Send one request as it is; return status and body of the answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(request)
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        return response.status, response.read()
+
+
+def used_cpu_s(pid: int) -> float:
+    """Return the processor time that a process and its children used so far, in seconds."""
+    total = 0.0
+    process = psutil.Process(pid)
+    for each in [process, *process.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = each.cpu_times()
+            total += times.user + times.system
+    own = process.cpu_times()  # children that ended are in here
+    return float(total + own.children_user + own.children_system)
+
+
+def postmaster(data_dir: Path) -> int:
+    """Return the process id of the embedded PostgreSQL."""
+    return int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0])
+
+
+def machine(version: str) -> Mapping[str, str]:
+    """Describe the machine, in general words."""
+    names = dict(
+        line.split("=", 1)
+        for line in Path("/etc/os-release").read_text().splitlines()
+        if "=" in line
+    )
+    return {
+        "cores": str(os.cpu_count()),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "system": names.get("PRETTY_NAME", "").strip('"'),
+        "python": sys.version.split()[0],
+        "postgresql": version,
+        "load before": f"{os.getloadavg()[0]:.1f}",
+    }

@@ -1,0 +1,123 @@
+"""The agreement: which template counts, what is made of it, and what is refused."""
+
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from opentill import agreement
+from opentill.agreement import BrokenTemplate
+from opentill.core.settings import Settings
+from opentill.pages.docs import markdown
+
+HEAD = (
+    "---\neffectiveDate: 2026-02-03\nacceptanceStatement: I accept: all.\nactionLabel: Go on\n---\n"
+)
+BODY = (
+    "# Terms\n\nBetween {{ operator_name }} and you, "
+    "{{operator_address}}, {{ operator_contact }}.\n"
+)
+
+
+def _settings(folder: Path | None = None) -> Settings:
+    return Settings(
+        agreement_dir=folder,
+        operator_name="Quay & Sons",
+        operator_address="2 Pier",
+        operator_contact="quay@example.com",
+        public_url="https://pay.example",
+    )
+
+
+def _folder(tmp_path: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (tmp_path / f"{name.removeprefix('v').replace('_', '.')}.md").write_bytes(text.encode())
+    return tmp_path
+
+
+def test_the_shipped_agreement_is_complete() -> None:
+    made = agreement.current(_settings())
+    assert made.agreement_version == "1.0"
+    assert (made.effective_date, made.effective_date_display) == ("2026-01-15", "January 15, 2026")
+    template = Path(agreement.__file__).with_name("1.0.md").read_bytes()
+    assert made.template_sha256 == sha256(template).hexdigest()
+    assert made.rendered_document_sha256 == sha256(made.markdown_content.encode()).hexdigest()
+    assert made.document_url == "https://pay.example/legal/merchant-services-agreement"
+    for value in ("Quay & Sons", "2 Pier", "quay@example.com"):
+        assert value in made.markdown_content
+    assert "{{" not in made.markdown_content
+    assert "acceptanceStatement" not in made.markdown_content
+    assert made.acceptance_statement
+    assert made.action_label
+
+
+def test_it_goes_over_the_wire_under_the_names_of_the_contract() -> None:
+    assert list(msgspec.to_builtins(agreement.current(_settings()))) == [
+        "agreementVersion",
+        "effectiveDate",
+        "effectiveDateDisplay",
+        "templateSha256",
+        "renderedDocumentSha256",
+        "markdownContent",
+        "acceptanceStatement",
+        "actionLabel",
+        "documentUrl",
+    ]
+
+
+def test_the_highest_version_in_the_folder_counts(tmp_path: Path) -> None:
+    folder = _folder(tmp_path, v1_9=HEAD + "old", v1_10=HEAD + BODY, v0_99=HEAD + "older")
+    (folder / "README.md").write_text("about this folder", encoding="utf-8")
+    made = agreement.current(_settings(folder))
+    assert made.agreement_version == "1.10"
+    assert made.effective_date_display == "February 3, 2026"
+    assert made.acceptance_statement == "I accept: all."
+    assert made.markdown_content == (
+        "# Terms\n\nBetween Quay & Sons and you, 2 Pier, quay@example.com.\n"
+    )
+
+
+# what is in the template, what the message names
+BROKEN = [
+    ("", "must begin with fields"),
+    ("# Terms\n", "must begin with fields"),
+    ("\n" + HEAD + BODY, "must begin with fields"),
+    (HEAD, "must begin with fields"),
+    (HEAD.replace("2026-02-03", "soon") + BODY, "effectiveDate must be a date"),
+    (HEAD.replace("2026-02-03", "2026-02-30") + BODY, "effectiveDate must be a date"),
+    (HEAD.replace("actionLabel", "label") + BODY, 'a line "actionLabel: …"'),
+    (HEAD.replace("I accept: all.", "") + BODY, 'a line "acceptanceStatement: …"'),
+    (HEAD + "{{ operator }}", "{{ operator }} must be one of operator_name"),
+]
+
+
+@pytest.mark.parametrize(("template", "message"), BROKEN)
+def test_a_broken_template_is_named_with_what_would_be_accepted(
+    tmp_path: Path, template: str, message: str
+) -> None:
+    folder = _folder(tmp_path, v2_0=template)
+    with pytest.raises(BrokenTemplate) as error:
+        agreement.current(_settings(folder))
+    assert str(error.value).startswith(str(folder / "2.0.md"))
+    assert message in str(error.value)
+
+
+def test_a_folder_without_templates_and_one_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BrokenTemplate, match=r"such as 1\.0\.md"):
+        agreement.current(_settings(tmp_path))
+    with pytest.raises(BrokenTemplate, match="must be a readable folder"):
+        agreement.current(_settings(tmp_path / "nowhere"))
+
+
+def test_a_template_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "1.0.md").write_bytes(b"---\n\xff")
+    with pytest.raises(BrokenTemplate, match="UTF-8"):
+        agreement.current(_settings(tmp_path))
+
+
+def test_raw_html_and_script_links_in_markdown_stay_text() -> None:
+    shown = markdown('<script>alert(1)</script>\n\n[x](javascript:alert(1)) <b onclick="y">z</b>')
+    assert "<script" not in shown
+    assert "<b" not in shown
+    assert "href" not in shown

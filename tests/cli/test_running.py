@@ -1,0 +1,309 @@
+"""``opentill serve`` and its kin as real processes: ready, alone, killed, replaced, stopped."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+
+import psutil
+import pytest
+
+TIMEOUT_S = 30.0
+MAX_RSS_MB = 150
+
+
+class Place:
+    """A data directory and ports of its own, and the processes started in it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.data_dir = directory / "data"
+        self.port, self.sandbox_port = _free_port(), _free_port()
+        self.environ = {
+            **{name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")},
+            "OPENTILL_DATA_DIR": str(self.data_dir),
+            "OPENTILL_PORT": str(self.port),
+            "OPENTILL_SANDBOX_PORT": str(self.sandbox_port),
+        }
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start a command and wait for its line."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "opentill", *words],
+            env=self.environ,
+            cwd=self.data_dir.parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.started.append(process)
+        assert process.stdout is not None
+        assert "is ready: http://127.0.0.1" in process.stdout.readline()
+        return process
+
+    def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "opentill", *words],
+            env=self.environ | environ,
+            cwd=self.data_dir.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_S,
+        )
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """Ask the server."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def postmaster(self) -> int | None:
+        """The process of the embedded database, if it runs."""
+        path = self.data_dir / "postgres" / "postmaster.pid"
+        return int(path.read_text().splitlines()[0]) if path.exists() else None
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    """A place; whatever still runs in it at the end is killed."""
+    with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
+        place = Place(Path(directory))
+        yield place
+        for process in place.started:
+            if process.poll() is None:
+                _kill_tree(process.pid)
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        if (pid := place.postmaster()) and psutil.pid_exists(pid):
+            _kill_tree(pid)
+
+
+def test_serve_is_ready_alone_small_and_stops_clean(place: Place) -> None:
+    process = place.start("serve")
+    assert place.get("/readyz")[0] == 200
+    assert psutil.Process(process.pid).memory_info().rss < MAX_RSS_MB * 1024 * 1024
+    second = place.run("serve")
+    assert second.returncode == 2
+    assert second.stderr.startswith("opentill: another `opentill serve` (process ")
+    assert second.stderr.count("\n") == 1
+    beside = place.run("migrate", "--json")
+    assert json.loads(beside.stdout) == {"applied": []}
+    assert place.get("/readyz")[0] == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(TIMEOUT_S) == 0
+    assert place.postmaster() is None
+
+
+def test_after_kill_9_of_everything_it_serves_again_at_once(place: Place) -> None:
+    process = place.start("serve")
+    for victim in (process.pid, place.postmaster() or 0):
+        _kill_tree(victim)
+    process.wait()
+    begin = time.monotonic()
+    process = place.start("serve")
+    assert time.monotonic() - begin < TIMEOUT_S
+    assert place.get("/readyz")[0] == 200
+    process.send_signal(signal.SIGINT)
+    assert process.wait(TIMEOUT_S) == 0
+
+
+def test_children_end_when_the_supervisor_is_killed_and_a_dead_sandbox_comes_back(
+    place: Place,
+) -> None:
+    process = place.start("serve")
+    sandbox = _listener(place.sandbox_port)
+    sandbox.kill()
+    _until(lambda: _answers(place.sandbox_port))
+    sandbox = _listener(place.sandbox_port)
+    process.kill()
+    process.wait()
+    _until(lambda: not sandbox.is_running() or sandbox.status() == psutil.STATUS_ZOMBIE)
+
+
+@pytest.mark.parametrize("workers", ["2"])
+def test_a_rolling_restart_fails_no_request(place: Place, workers: str) -> None:
+    process = place.start("serve", "--workers", workers)
+    before = {child.pid for child in psutil.Process(process.pid).children()}
+    stop = threading.Event()
+    statuses: list[int | str] = []
+
+    def ask() -> None:
+        connection = HTTPConnection("127.0.0.1", place.port, timeout=10)
+        while not stop.is_set():
+            try:
+                connection.request("GET", "/healthz")
+                answer = connection.getresponse()
+                answer.read()
+                statuses.append(answer.status)
+                if answer.getheader("connection") == "close":
+                    connection.close()
+            except OSError as error:
+                statuses.append(repr(error))
+                connection.close()
+            time.sleep(0.002)
+        connection.close()
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    process.send_signal(signal.SIGHUP)
+    # The sandbox bank and the tracker of the processes stay; the worker and the servers are new.
+    _until(lambda: len({c.pid for c in psutil.Process(process.pid).children()} - before) == 3)
+    _until(lambda: len(psutil.Process(process.pid).children()) == len(before))
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert set(statuses) == {200}
+    assert len(statuses) > 100
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(TIMEOUT_S) == 0
+
+
+def test_demo_keeps_its_merchant_and_shows_beside_a_running_one(place: Place) -> None:
+    process = place.start("demo")
+    _until((place.data_dir / "demo.json").exists)
+    _until(lambda: json.loads((place.data_dir / "demo.json").read_bytes())["product_id"])
+    kept = json.loads((place.data_dir / "demo.json").read_bytes())
+    assert (place.data_dir / "demo.json").stat().st_mode & 0o077 == 0
+    again = place.run("demo")
+    assert again.returncode == 0, again.stderr
+    assert kept["key"] in again.stdout
+    assert f"Pay here:  http://127.0.0.1:{place.port}/checkout/cs_" in again.stdout
+    for word in ("/v1/products", "/v1/checkouts", "/v1/orders?", "/refunds", "/v1/orders/export"):
+        assert word in again.stdout
+    process.send_signal(signal.SIGINT)
+    assert process.wait(TIMEOUT_S) == 0
+
+
+def test_doctor_says_what_to_do(place: Place) -> None:
+    well = place.run("doctor", "--json")
+    assert well.returncode == 0, well.stdout
+    assert {finding["level"] for finding in json.loads(well.stdout)} == {"ok"}
+    ill = place.run(
+        "doctor",
+        OPENTILL_DATABASE_URL="postgresql://nobody@127.0.0.1:1/x",
+        OPENTILL_SECRET_KEY="k" * 32,
+        OPENTILL_PUBLIC_URL="http://pay.example",
+    )
+    assert ill.returncode == 1
+    lines = {line.split()[1]: line for line in ill.stdout.splitlines()}
+    assert "fail" in lines["database"]
+    assert "OPENTILL_DATABASE_URL cannot be reached" in lines["database"]
+    assert "https only" in lines["public"]
+
+
+def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> None:
+    external = {"OPENTILL_DATABASE_URL": empty_database_url, "OPENTILL_SECRET_KEY": "k" * 32}
+    refused = place.run("serve", **external)
+    assert refused.returncode == 2
+    assert "run `opentill migrate`" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    migrated = place.run("migrate", **external)
+    assert migrated.stdout.startswith("applied 0001_first\n")
+    assert json.loads(place.run("migrate", "--json", **external).stdout) == {"applied": []}
+
+
+REFUSED = [
+    # name, environment, what the line says
+    ("typo", {"OPENTILL_PROT": "1"}, "did you mean OPENTILL_PORT?"),
+    ("bad value", {"OPENTILL_PORT": "http"}, "a whole number from 1 to 65535"),
+    ("data directory", {"OPENTILL_DATA_DIR": "/proc/nowhere"}, "OPENTILL_DATA_DIR"),
+]
+
+
+@pytest.mark.parametrize(
+    ("environ", "text"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_what_the_operator_can_put_right_is_one_line(
+    place: Place, environ: dict[str, str], text: str
+) -> None:
+    place.data_dir.parent.mkdir(exist_ok=True)
+    refused = place.run("serve", **environ)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("opentill: ")
+    assert text in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+def test_a_taken_port_is_one_line(place: Place) -> None:
+    with socket.create_server(("127.0.0.1", place.port)):
+        refused = place.run("serve")
+    assert refused.returncode == 2
+    assert f"cannot listen on 127.0.0.1 port {place.port}" in refused.stderr
+
+
+def test_settings_are_listed_and_secrets_masked(place: Place) -> None:
+    listed = place.run("settings", "--json", OPENTILL_SECRET_KEY="canary" * 6)
+    rows = {row["variable"]: row for row in json.loads(listed.stdout)}
+    assert rows["OPENTILL_PORT"]["value"] == str(place.port)
+    assert rows["OPENTILL_SECRET_KEY"]["value"] == "(set)"
+    assert "canary" not in listed.stdout
+    assert "OPENTILL_GATEWAYS" in place.run("settings").stdout
+
+
+def test_help_is_quick_and_loads_nothing_heavy(place: Place) -> None:
+    code = "import sys; sys.argv = ['opentill', '--help']\nfrom opentill.__main__ import main\n"
+    code += "try: main()\nfinally: print(*sys.modules)"
+    listed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=place.environ
+    )
+    for word in ("serve", "worker", "sandbox", "migrate", "demo", "doctor", "settings"):
+        assert f"\n  {word} " in listed.stdout
+    loaded = set(listed.stdout.split())
+    assert not loaded & {"litestar", "asyncpg", "uvicorn", "structlog", "prometheus_client"}
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _kill_tree(pid: int) -> None:
+    processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    for process in processes:
+        process.kill()
+
+
+def _listener(port: int) -> psutil.Process:
+    """Find the child that serves a port; its parent only holds the socket."""
+    holders = [
+        psutil.Process(connection.pid)
+        for connection in psutil.net_connections("tcp")
+        if connection.laddr and connection.laddr.port == port and connection.pid
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    return max(holders, key=lambda process: process.create_time())
+
+
+def _answers(port: int) -> bool:
+    connection = HTTPConnection("127.0.0.1", port, timeout=1)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def _until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

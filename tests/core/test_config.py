@@ -1,0 +1,179 @@
+"""Settings: the table, its refusals and what is derived."""
+
+from ipaddress import ip_network
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from opentill import config
+from opentill.config import SETTINGS, SettingError, load
+from opentill.core.settings import Settings
+
+KEY = "k" * 32
+DATABASE = {"OPENTILL_DATABASE_URL": "postgresql://u:pw@db/x", "OPENTILL_SECRET_KEY": KEY}
+SECRETS = {"OPENTILL_SANDBOX_SECRET": "bank-secret-bank", "OPENTILL_METRICS_TOKEN": "token-token-token"}
+
+
+def test_every_field_of_the_settings_is_in_the_table_or_derived() -> None:
+    fields = {field.name for field in msgspec.structs.fields(Settings)}
+    derived = {"gateway_options", "sandbox_elsewhere"}
+    assert {row.field for row in SETTINGS} == fields - derived
+    assert len({row.name for row in SETTINGS}) == len(SETTINGS)
+
+
+def test_without_any_variable_everything_is_on_loopback() -> None:
+    assert load({}) == Settings()
+    assert load({"HOME": "/", "OPENTILLX": "1", "OPENTILL_PORT": ""}) == Settings()
+
+
+GOOD = [
+    # variable, text, field, value
+    ("PORT", "65535", "port", 65535),
+    ("HOST", "[::1]", "host", "::1"),
+    ("DATA_DIR", "/data", "data_dir", Path("/data")),
+    ("ENVIRONMENT", "staging", "environment", "staging"),
+    ("LIMIT_IP_PER_MINUTE", "0", "limit_ip_per_minute", 0),
+    ("LIMIT_CHECKOUTS_PER_MINUTE", "10000", "limit_checkouts_per_minute", 10000),
+    ("PUBLIC_URL", "https://pay.example/", "public_url", "https://pay.example"),
+    ("PUBLIC_URL", "https://example.com/pay", "public_url", "https://example.com/pay"),
+    (
+        "TRUSTED_PROXIES",
+        "10.0.0.0/8, ::1",
+        "trusted_proxies",
+        (ip_network("10.0.0.0/8"), ip_network("::1")),
+    ),
+    ("GATEWAYS", "sandbox, manual", "gateways", ("sandbox", "manual")),
+    ("DRAIN_TIMEOUT_S", "0.5", "drain_timeout_s", 0.5),
+    ("METRICS_PORT", "9100", "metrics_port", 9100),
+    ("LOG_LEVEL", "debug", "log_level", "debug"),
+    ("GATEWAY_ACME_TOKEN", "x", "gateway_options", {"acme_token": "x"}),
+    ("SANDBOX_URL", "http://bank:1", "sandbox_elsewhere", True),
+]
+
+
+@pytest.mark.parametrize(("variable", "text", "field", "value"), GOOD)
+def test_what_is_accepted(variable: str, text: str, field: str, value: object) -> None:
+    assert getattr(load({f"OPENTILL_{variable}": text}), field) == value
+
+
+BAD = [
+    # variable, text, what the line says is accepted
+    ("PORT", "0", "a whole number from 1 to 65535"),
+    ("PORT", "65536", "a whole number from 1 to 65535"),
+    ("PORT", "80 80", "a whole number from 1 to 65535"),
+    ("PORT", "８０", "a whole number from 1 to 65535"),
+    ("HOST", "http://x", "a host name or an IP address"),
+    ("DATABASE_URL", "mysql://x", "a postgresql:// address"),
+    ("DATABASE_URL", "postgresql+asyncpg://x", "a postgresql:// address"),
+    ("ENVIRONMENT", "prod", "production or staging"),
+    ("LIMIT_IP_PER_MINUTE", "-1", "a whole number from 0 to 1000000000"),
+    ("LIMIT_IP_PER_MINUTE", "-1", "a whole number from 0 to 10000"),
+    ("LIMIT_CHECKOUTS_PER_MINUTE", "none", "a whole number from 0 to 10000"),
+    ("PUBLIC_URL", "pay.example", "an absolute http:// or https:// address"),
+    ("PUBLIC_URL", "ftp://pay.example", "an absolute http:// or https:// address"),
+    ("PUBLIC_URL", "https://me:pw@pay.example", "an absolute http:// or https:// address"),
+    ("PUBLIC_URL", "https://pay.example/?a=b", "an absolute http:// or https:// address"),
+    ("PUBLIC_URL", "https://pay.example:99999", "an absolute http:// or https:// address"),
+    ("PUBLIC_URL", "https://[::1", "an absolute http:// or https:// address"),
+    ("TRUSTED_PROXIES", "10.0.0.1/8", "addresses or networks"),
+    ("TRUSTED_PROXIES", "proxy", "addresses or networks"),
+    ("SECRET_KEY", "short", "16 to 256 printable characters"),
+    ("GATEWAYS", "sandbox,sandbox", "different names of gateways"),
+    ("GATEWAYS", "Sand box", "different names of gateways"),
+    ("GATEWAYS", ",", "different names of gateways"),
+    ("IDLE_TIMEOUT_S", "0", "seconds from 0.1 to 600"),
+    ("IDLE_TIMEOUT_S", "1e3", "seconds from 0.1 to 600"),
+    ("LOG_LEVEL", "INFO", "debug or info or warning or error"),
+    ("OPERATOR_NAME", "a\nb", "1 to 200 printable characters"),
+]
+
+
+@pytest.mark.parametrize(("variable", "text", "accepted"), BAD)
+def test_what_is_refused_and_how(variable: str, text: str, accepted: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        load({f"OPENTILL_{variable}": text})
+    line = str(caught.value)
+    assert line.startswith(f"OPENTILL_{variable} is ")
+    assert accepted in line
+    assert "\n" not in line
+
+
+TOGETHER = [
+    # environment, what the line says
+    ({"OPENTILL_DATABASE_URL": "postgresql://db/x"}, "OPENTILL_SECRET_KEY must be set when"),
+]
+
+
+@pytest.mark.parametrize(("environ", "text"), TOGETHER)
+def test_what_does_not_go_together(environ: dict[str, str], text: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        load(environ)
+    assert text in str(caught.value)
+
+
+def test_a_misspelt_variable_is_warned_of() -> None:
+    found = config.unknown(
+        {"OPENTILL_PROT": "1", "OPENTILL_XYZZY_QUUX": "1", "OPENTILL_PORT": "1", "HOME": "/"}
+    )
+    assert found == [
+        "OPENTILL_PROT is not a setting; did you mean OPENTILL_PORT?",
+        "OPENTILL_XYZZY_QUUX is not a setting; `opentill settings` lists them",
+    ]
+
+
+def test_a_secret_is_never_repeated() -> None:
+    for variable, text in (("SECRET_KEY", "hunter2"), ("DATABASE_URL", "mysql://u:hunter2@x")):
+        with pytest.raises(SettingError) as caught:
+            load({f"OPENTILL_{variable}": text})
+        assert "hunter2" not in str(caught.value)
+    settings = load(DATABASE | SECRETS)
+    shown = str(config.shown(settings)) + repr(settings)
+    for secret in (KEY, "pw@db", *SECRETS.values()):
+        assert secret not in shown
+
+
+DERIVED = [
+    # environment, public_url, sandbox_port, sandbox_url, sandbox_public_url
+    ({"PORT": "9000"}, "http://127.0.0.1:9000", 9001, "http://127.0.0.1:9001", None),
+    ({"PORT": "65535"}, "http://127.0.0.1:65535", 65534, "http://127.0.0.1:65534", None),
+    ({"HOST": "::1"}, "http://[::1]:8080", 8081, "http://127.0.0.1:8081", None),
+    ({"HOST": "0.0.0.0"}, "http://127.0.0.1:8080", 8081, "http://127.0.0.1:8081", None),
+    ({"HOST": "::"}, "http://[::1]:8080", 8081, "http://127.0.0.1:8081", None),
+    ({"SANDBOX_PORT": "7"}, "http://127.0.0.1:8080", 7, "http://127.0.0.1:7", None),
+    ({"SANDBOX_URL": "http://b:1"}, "http://127.0.0.1:8080", 8081, "http://b:1", None),
+    (
+        {"SANDBOX_PUBLIC_URL": "https://bank.example"},
+        "http://127.0.0.1:8080",
+        8081,
+        "http://127.0.0.1:8081",
+        "https://bank.example",
+    ),
+]
+
+
+@pytest.mark.parametrize(("environ", "public", "port", "bank", "bank_public"), DERIVED)
+def test_defaults_that_follow_other_settings(
+    environ: dict[str, str], public: str, port: int, bank: str, bank_public: str | None
+) -> None:
+    settings = load({f"OPENTILL_{name}": text for name, text in environ.items()})
+    assert settings.public_url == public
+    assert settings.sandbox_port == port
+    assert settings.sandbox_url == bank
+    assert settings.sandbox_public_url == (bank_public or bank)
+
+
+def test_keys_that_are_not_given_are_made_in_the_data_directory(tmp_path: Path) -> None:
+    settings = load({"OPENTILL_DATA_DIR": str(tmp_path)})
+    filled = config.with_keys(settings)
+    assert len(filled.secret_key) == 64
+    assert len(filled.sandbox_secret) == 64
+    assert config.with_keys(settings) == filled
+    given = load({"OPENTILL_SECRET_KEY": KEY, "OPENTILL_SANDBOX_SECRET": KEY})
+    assert config.with_keys(given) == given
+
+
+def test_every_setting_is_explained() -> None:
+    for variable, _, explanation in config.shown(load({})):
+        assert variable.startswith("OPENTILL_")
+        assert len(explanation) > 10

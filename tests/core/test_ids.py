@@ -1,0 +1,42 @@
+"""Ids sort by the time they were made; session ids cannot be guessed."""
+
+import re
+import time
+from typing import get_args
+
+import pytest
+
+from opentill.core import ids
+
+
+@pytest.mark.parametrize("prefix", get_args(ids.Prefix))
+def test_an_id_is_its_prefix_and_26_letters_and_digits(prefix: ids.Prefix) -> None:
+    made = ids.new_id(prefix)
+    assert re.fullmatch(prefix + "_[0-9a-hjkmnp-tv-z]{26}", made)
+    assert ids.is_id(made)
+
+
+def test_ids_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    for ms in (0, 1, 1_000, 1_736_932_500_000, 1_736_932_500_001, 4_102_444_800_000, 2**48 - 1):
+        monkeypatch.setattr(time, "time_ns", lambda ms=ms: ms * 1_000_000 + 999_999)
+        made += sorted(ids.new_id("order") for _ in range(20))
+    assert made == sorted(made)
+    assert len(set(made)) == len(made)
+
+
+def test_session_ids_are_160_random_bits() -> None:
+    made = {ids.new_session_id() for _ in range(1_000)}
+    assert len(made) == 1_000
+    assert all(re.fullmatch("cs_[0-9a-hjkmnp-tv-z]{32}", each) for each in made)
+    for place in range(3, 35):  # every place takes many values
+        assert len({each[place] for each in made}) > 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "prod_", "prod_x", "prod", "_0123456789abcdef", "PROD_0123456789abcdef", "prod_0123456789abcde!",
+     "prod_0123456789abcdef\n", "prod_" + "0" * 41, "prod-0123456789abcdef", "prod_٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣", "\0"],
+)  # fmt: skip
+def test_other_text_is_no_id(text: str) -> None:
+    assert not ids.is_id(text)

@@ -1,0 +1,207 @@
+"""Money: every exponent, every rounding, no drift."""
+
+import random
+from decimal import ROUND_HALF_UP, Decimal
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from opentill.core import money
+from opentill.core.money import EXPONENTS, Money
+from opentill.refunds.service import _share
+
+ZERO: Final = "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF".split()
+THREE: Final = "BHD IQD JOD KWD LYD OMR TND".split()
+
+
+def test_exponents_are_those_of_iso_4217() -> None:
+    assert {code for code, digits in EXPONENTS.items() if digits == 0} == set(ZERO)
+    assert {code for code, digits in EXPONENTS.items() if digits == 3} == set(THREE)
+    assert len(EXPONENTS) > 150
+    assert set(EXPONENTS.values()) == {0, 2, 3}
+    assert {"USD", "CNY", "HKD"} <= set(EXPONENTS)
+
+
+# text, currency, minor units
+PARSED: Final = (
+    ("0", "USD", 0),
+    ("0.01", "USD", 1),
+    ("1", "USD", 100),
+    ("1.5", "USD", 150),
+    ("0001.50", "USD", 150),
+    ("99999999.99", "USD", 9_999_999_999),
+    ("999999999999999.99", "USD", 99_999_999_999_999_999),
+    ("10", "JPY", 10),
+    ("10.0", "JPY", 10),
+    ("10.00", "JPY", 10),
+    ("1.5", "KWD", 1500),
+    ("0.01", "KWD", 10),
+)
+UNREADABLE: Final = (
+    "", " ", "-1", "+1", "1.", ".1", "1.001", "1e3", "1,000", "１", "٣", "1 ", "1\n", "0x1", "NaN",
+    "Infinity", "1" * 16, "1.1.1", "1_0",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "currency", "minor"), PARSED)
+def test_text_is_read(text: str, currency: str, minor: int) -> None:
+    assert money.parse(text, currency) == minor
+
+
+@pytest.mark.parametrize("currency", ["USD", "JPY", "KWD"])
+@pytest.mark.parametrize("text", UNREADABLE)
+def test_other_text_is_not_read(text: str, currency: str) -> None:
+    with pytest.raises(ValueError, match="must be a decimal number"):
+        money.parse(text, currency)
+
+
+def test_a_fraction_that_the_currency_lacks_is_not_read() -> None:
+    with pytest.raises(ValueError, match="JPY has none"):
+        money.parse("10.50", "JPY")
+
+
+@pytest.mark.parametrize("currency", sorted(EXPONENTS))
+def test_what_is_shown_reads_back(currency: str) -> None:
+    step = 10 if EXPONENTS[currency] == 3 else 1
+    for minor in (0, step, 7 * step, 100 * step, 12_345_678 * step):
+        shown = money.show(minor, currency)
+        assert money.parse(shown, currency) == minor
+        assert shown == Money(minor, currency).text
+        assert shown.count(".") == 1
+        assert len(shown.split(".")[1]) == 2
+        if minor:
+            assert money.show(-minor, currency) == "-" + shown
+    assert money.exponent(currency) == EXPONENTS[currency]
+
+
+def test_fils_below_a_hundredth_are_never_hidden() -> None:
+    with pytest.raises(ValueError, match="no whole hundredths"):
+        money.show(1, "KWD")
+
+
+def test_an_unknown_currency_is_a_defect() -> None:
+    with pytest.raises(KeyError):
+        money.parse("1", "DEM")
+    with pytest.raises(KeyError):
+        money.show(1, "DEM")
+
+
+TIMES: Final = (
+    (999, "0.04", "USD", "USD", 40),
+    (50, "0.01", "USD", "USD", 1),  # 0.5 goes up
+    (49, "0.01", "USD", "USD", 0),
+    (150, "0.01", "USD", "USD", 2),
+    (250, "0.01", "USD", "USD", 3),  # not to even
+    (0, "0.04", "USD", "USD", 0),
+    (1000, "0.00625", "JPY", "USD", 625),
+    (999, "160", "USD", "JPY", 1598),
+    (1000, "3.2555", "KWD", "USD", 326),
+    (100, "0.3077", "USD", "KWD", 310),  # whole ten fils
+    (9_999_999_999, "999999999", "USD", "USD", 9_999_999_989_000_000_001),
+)
+
+
+@pytest.mark.parametrize(("minor", "rate", "source", "target", "result"), TIMES)
+def test_only_times_rounds_and_half_up(
+    minor: int, rate: str, source: str, target: str, result: int
+) -> None:
+    assert money.times(minor, Decimal(rate), source, target) == result
+
+
+@pytest.mark.parametrize(
+    ("minor", "part", "whole", "currency", "result"),
+    [
+        (40, 333, 999, "USD", 13),
+        (40, 999, 999, "USD", 40),
+        (1, 1, 2, "USD", 1),
+        (1, 1, 3, "USD", 0),
+        (30, 1, 2, "KWD", 20),
+        (0, 1, 2, "USD", 0),
+        (5, 1, 2, "JPY", 3),
+    ],
+)
+def test_a_share_is_exact_for_whole_numbers(
+    minor: int, part: int, whole: int, currency: str, result: int
+) -> None:
+    assert money.share(minor, part, whole, currency) == result
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        ("0.040", "0.04"),
+        ("1", "1"),
+        ("1.0", "1"),
+        ("0", "0"),
+        ("1E+2", "100"),
+        ("1E-7", "0.0000001"),
+        ("160", "160"),
+    ],
+)
+def test_a_rate_is_written_plainly(rate: str, text: str) -> None:
+    assert money.rate_text(Decimal(rate)) == text
+
+
+def test_money_sorts_and_cannot_change() -> None:
+    assert Money(1, "USD") < Money(2, "USD")
+    with pytest.raises(AttributeError):
+        Money(1, "USD").minor = 2  # type: ignore[misc]
+
+
+def _order(rng: random.Random) -> Any:
+    """An order as a session makes it, of any currencies, rate and fee."""
+    currency, settled = rng.choice(list(EXPONENTS)), rng.choice(list(EXPONENTS))
+    grain = 10 if EXPONENTS[currency] == 3 else 1
+    amount = rng.choice([rng.randint(1, 200), rng.randint(1, 1_000_000)]) * grain
+    rate = Decimal(1) if currency == settled else Decimal(rng.randint(1, 10**7)) / 10**4
+    fee_rate = Decimal(rng.randint(0, 999_999)) / 10**6
+    fee = money.times(amount, fee_rate, currency, currency)
+    gross = money.times(amount, rate, currency, settled)
+    net = money.times(amount - fee, rate, currency, settled)
+    return SimpleNamespace(
+        amount_minor=amount,
+        currency=currency,
+        settled_currency=settled,
+        exchange_rate=rate,
+        usd_exchange_rate=rate,
+        gross_settled_minor=gross,
+        net_settled_minor=net,
+        platform_fee_minor=fee,
+        refund_fee_policy=rng.choice(["KEPT", "RETURNED"]),
+        refund_held_minor=0,
+        refund_debit_minor=0,
+    )
+
+
+def test_100_000_random_partial_refunds_and_fee_splits_do_not_drift() -> None:
+    rng = random.Random(4217)
+    done = 0
+    while done < 100_000:
+        order = _order(rng)
+        assert 0 <= order.net_settled_minor <= order.gross_settled_minor
+        assert 0 <= order.platform_fee_minor <= order.amount_minor
+        grain = 10 if EXPONENTS[order.currency] == 3 else 1
+        debits = 0
+        while left := order.amount_minor - order.refund_held_minor:
+            whole = rng.random() < 0.1 or left == grain
+            amount = left if whole else rng.randint(1, left // grain) * grain
+            share = _share(order, amount)
+            assert share.debit_minor >= 0
+            money.show(share.debit_minor, order.settled_currency)  # can be shown at all
+            debits += share.debit_minor
+            order.refund_held_minor += amount
+            order.refund_debit_minor += share.debit_minor
+            assert debits <= order.gross_settled_minor
+            done += 1
+        kept = order.refund_fee_policy == "KEPT"
+        whole_debit = order.gross_settled_minor if kept else order.net_settled_minor
+        assert debits == whole_debit
+
+
+def test_fees_agree_with_exact_arithmetic() -> None:
+    rng = random.Random(1)
+    for _ in range(5_000):
+        amount, rate = rng.randint(1, 10**10), Decimal(rng.randint(0, 10**6)) / 10**6
+        exact = (Decimal(amount) * rate).quantize(Decimal(1), rounding=ROUND_HALF_UP)
+        assert money.times(amount, rate, "USD", "USD") == int(exact)

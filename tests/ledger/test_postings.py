@@ -1,0 +1,184 @@
+"""The table of postings, and what an entry is: numbered, dated, with the balances after it."""
+
+import itertools
+from typing import get_args
+
+import asyncpg
+import pytest
+
+from money.world import NOW, dump, entries, in_status, merchant
+from opentill import ledger
+from opentill.core.db import Tx
+from opentill.ledger import BY_MOVE, POSTINGS, Movement
+from opentill.ledger.postings import ACCOUNTS, Type
+
+MOVES = [
+    (kind, source, target)
+    for kind in get_args(Type)
+    for source, target in itertools.permutations(ACCOUNTS, 2)
+]
+UNKNOWN = [move for move in MOVES if move not in BY_MOVE]
+SIGNS = {"PAYMENT": 1, "FEE": -1, "REFUND": -1, "FREEZE": -1, "UNFREEZE": 1, "SETTLEMENT": 1}
+
+
+def move(kind, source, target, amount=100, cause="x") -> Movement:
+    return Movement(kind, source, target, amount, "operator", cause, "a test")
+
+
+async def put_in(tx: Tx, merchant_id: str) -> None:
+    """Put money into every account that may not be negative."""
+    await ledger.post(
+        tx, merchant_id, "USD",
+        [
+            move("ADMIN_RECHARGE", "bank", "available", 1_000, "first"),
+            move("FREEZE", "available", "frozen", 300, "first"),
+            move("ROLLING_RESERVE", "available", "reserve", 300, "first"),
+        ],
+        NOW,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("posting", POSTINGS, ids=lambda p: f"{p.type}-{p.source}-{p.target}")
+async def test_each_movement_of_the_table_can_be_posted(tx: Tx, posting) -> None:
+    shop = await merchant(tx)
+    await put_in(tx, shop.id)
+    before = await ledger.balance(tx, shop.id, "USD")
+    after = await ledger.post(
+        tx, shop.id, "USD", [move(posting.type, posting.source, posting.target)], NOW
+    )
+    for account in ACCOUNTS:
+        change = 100 * ((account == posting.target) - (account == posting.source))
+        assert getattr(after, account) == getattr(before, account) + change
+    row = await tx.fetchrow("select * from entries where merchant_id = $1 and number = 4", shop.id)
+    assert row["shown_minor"] == 100 * posting.shown
+    assert posting.shown == SIGNS.get(posting.type, posting.shown)
+
+
+def test_the_table_has_every_type_and_nothing_twice() -> None:
+    assert {posting.type for posting in POSTINGS} == set(get_args(Type))
+    assert len(BY_MOVE) == len(POSTINGS)
+
+
+async def test_no_other_movement_can_be_posted(tx: Tx) -> None:
+    shop = await merchant(tx)
+    before = await dump(tx)
+    for kind, source, target in UNKNOWN:
+        with pytest.raises(KeyError):
+            await ledger.post(tx, shop.id, "USD", [move(kind, source, target)], NOW)
+    assert await dump(tx) == before
+    assert len(UNKNOWN) == len(MOVES) - len(POSTINGS)
+
+
+INSERT = """
+    insert into entries values ($1, 'USD', $2::bigint, 'txn_' || $2::bigint, $3, $4, $5, 100, $6,
+        0, 0, 0, 0,
+        'operator', 'y' || $2::bigint, '', 0)
+"""
+
+
+async def test_the_database_refuses_every_other_movement_too(tx: Tx) -> None:
+    shop = await merchant(tx)
+    await put_in(tx, shop.id)
+    numbers = itertools.count(10)
+    refused = 0
+    for (kind, source, target), sign in itertools.product(MOVES, (100, -100)):
+        found = BY_MOVE.get((kind, source, target))
+        known = found is not None and found.shown * 100 == sign
+        savepoint = tx.transaction()
+        await savepoint.start()
+        try:
+            await tx.execute(INSERT, shop.id, next(numbers), kind, source, target, sign)
+            assert known, (kind, source, target, sign)
+        except asyncpg.CheckViolationError as error:
+            assert error.constraint_name == "entries_moves"  # noqa: PT017 - not all of them raise
+            assert not known
+            refused += 1
+        await savepoint.rollback()
+    assert refused == 2 * len(MOVES) - len(POSTINGS)
+
+
+@pytest.mark.parametrize("amount", [0, -1])
+async def test_amounts_are_positive(tx: Tx, amount) -> None:
+    shop = await merchant(tx)
+    with pytest.raises(ValueError, match="positive"):
+        await ledger.post(
+            tx, shop.id, "USD", [move("ADMIN_RECHARGE", "bank", "available", amount)], NOW
+        )
+
+
+async def test_an_empty_list_is_a_defect(tx: Tx) -> None:
+    with pytest.raises(ValueError, match="nothing"):
+        await ledger.post(tx, "mer_x", "USD", [], NOW)
+
+
+async def test_frozen_and_reserved_money_never_goes_below_zero(tx: Tx) -> None:
+    shop = await merchant(tx)
+    await put_in(tx, shop.id)
+    before = await dump(tx)
+    for kind, source, target in (
+        ("UNFREEZE", "frozen", "available"),
+        ("REFUND", "frozen", "gateway"),
+        ("ROLLING_RESERVE_RELEASE", "reserve", "available"),
+    ):
+        with pytest.raises(asyncpg.CheckViolationError):
+            async with tx.transaction():
+                await ledger.post(tx, shop.id, "USD", [move(kind, source, target, 301)], NOW)
+    assert await dump(tx) == before
+
+
+async def test_a_cause_posts_each_of_its_movements_once(tx: Tx) -> None:
+    shop = await merchant(tx)
+    await put_in(tx, shop.id)
+    before = await dump(tx)
+    with pytest.raises(asyncpg.UniqueViolationError) as refused:  # noqa: PT012
+        async with tx.transaction():
+            again = move("ADMIN_RECHARGE", "bank", "available", 5, "first")
+            await ledger.post(tx, shop.id, "USD", [again], NOW)
+    assert refused.value.constraint_name == "entries_once"
+    assert await dump(tx) == before
+
+
+async def test_numbers_times_and_balances_run_on_although_the_clock_goes_back(tx: Tx) -> None:
+    shop = await merchant(tx)
+    times = (NOW, NOW + 50, NOW - 90_000, NOW + 50, 0, NOW + 51)
+    for at, number in zip(times, itertools.count(), strict=False):
+        batch = [
+            move("ADMIN_RECHARGE", "bank", "available", 10 + i, f"{number}-{i}") for i in range(3)
+        ]
+        await ledger.post(tx, shop.id, "USD", batch, at)
+    rows = await tx.fetch("select * from entries where merchant_id = $1 order by number", shop.id)
+    assert [row["number"] for row in rows] == list(range(1, 19))
+    created = [row["created_at"] for row in rows]
+    assert created == sorted(created)
+    assert created[-1] == NOW + 51
+    running = list(itertools.accumulate(row["amount_minor"] for row in rows))
+    assert [row["available_after"] for row in rows] == running
+    assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
+    balance = await ledger.balance(tx, shop.id, "USD")
+    assert balance is not None
+    assert (balance.available, balance.bank) == (running[-1], -running[-1])
+    assert (balance.entries, balance.last_at) == (18, NOW + 51)
+
+
+async def test_currencies_have_numbers_of_their_own(tx: Tx) -> None:
+    shop = await merchant(tx)
+    for currency in ("USD", "JPY", "KWD"):
+        first = move("ADMIN_RECHARGE", "bank", "available", 10, currency)
+        balance = await ledger.post(tx, shop.id, currency, [first], NOW)
+        assert (balance.entries, balance.available) == (1, 10)
+
+
+@pytest.mark.parametrize("statement", [
+    "update entries set description = 'other'",
+    "delete from entries",
+    "truncate entries",
+    "update order_history set cause = 'other'",
+    "delete from order_history",
+])  # fmt: skip
+async def test_entries_and_history_are_final(tx: Tx, statement) -> None:
+    order = await in_status(tx, "PAID")
+    await tx.execute("set constraints all immediate")
+    with pytest.raises(asyncpg.IntegrityConstraintViolationError):
+        async with tx.transaction():
+            await tx.execute(statement)
+    assert len(await entries(tx, order.merchant_id)) == 2

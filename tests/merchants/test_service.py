@@ -1,0 +1,139 @@
+"""Merchants, keys, rates and the audit log, through the services."""
+
+from decimal import Decimal
+from typing import Any, Final
+
+import pytest
+
+from api import Till
+from opentill import merchants
+from opentill.core.errors import Invalid, NotFound
+from opentill.merchants import model
+
+NOW: Final = 1_795_233_600_000
+
+
+def _refused(till: Till, step: Any) -> str:
+    with pytest.raises(Invalid) as refused:
+        till.tx(step)
+    return refused.value.field or ""
+
+
+TERMS: Final[tuple[tuple[str, Any, str], ...]] = (
+    ("name", "", "name"),
+    ("name", "n" * 201, "name"),
+    ("settlement_currency", "XXX", "settlement_currency"),
+    ("platform_fee_rate", Decimal(1), "platform_fee_rate"),
+    ("platform_fee_rate", Decimal("-0.01"), "platform_fee_rate"),
+    ("platform_fee_rate", Decimal("0.0000001"), "platform_fee_rate"),
+    ("platform_fee_rate", Decimal("NaN"), "platform_fee_rate"),
+    ("reserve_rate", Decimal("Infinity"), "reserve_rate"),
+    ("overdraft_minor", -1, "overdraft"),
+    ("overdraft_minor", 10**15 + 1, "overdraft"),
+    ("settlement_delay_days", 366, "settlement_delay_days"),
+    ("reserve_days", 3651, "reserve_days"),
+    ("ip_allowlist", ("192.0.2.1/24",), "ip_allowlist"),
+    ("ip_allowlist", ("nonsense",), "ip_allowlist"),
+)
+
+
+@pytest.mark.parametrize(("term", "value", "field"), TERMS)
+def test_terms_that_make_no_sense_are_refused(
+    till: Till, term: str, value: Any, field: str
+) -> None:
+    terms = {"name": "M"} | {term: value}
+    assert _refused(till, lambda tx: merchants.create(tx, now=NOW, **terms)) == field
+    if term != "settlement_currency":
+        shop = till.shop()
+        assert (
+            _refused(till, lambda tx: merchants.change(tx, shop.id, NOW, **{term: value})) == field
+        )
+
+
+def test_the_overdraft_limit_is_100_of_the_currency_if_not_said(till: Till) -> None:
+    for currency, minor in (("USD", 10_000), ("JPY", 100), ("KWD", 100_000)):
+        shop = till.shop(settlement_currency=currency)
+        found = till.tx(lambda tx, shop=shop: merchants.find(tx, shop.id))
+        assert found.overdraft_minor == minor
+
+
+def test_changed_terms_hold_for_new_sessions_only(till: Till) -> None:
+    shop = till.shop()
+    before = shop.order()
+    till.tx(lambda tx: merchants.change(tx, shop.id, NOW, platform_fee_rate=Decimal("0.1")))
+    assert shop.read_order(before["id"])["platformFee"] == "0.40"
+    assert shop.order()["platformFee"] == "1.00"
+
+
+def test_what_is_not_there_is_not_found(till: Till) -> None:
+    for step in (
+        lambda tx: merchants.find(tx, "mer_none"),
+        lambda tx: merchants.change(tx, "mer_none", NOW, name="x"),
+        lambda tx: merchants.create_key(tx, "mer_none", "production", NOW),
+        lambda tx: merchants.revoke_key(tx, "key_none", NOW),
+        lambda tx: merchants.regenerate_key(tx, "key_none", NOW),
+    ):
+        with pytest.raises(NotFound):
+            till.tx(step)
+
+
+def test_a_revoked_key_cannot_be_revoked_again(till: Till) -> None:
+    shop = till.shop()
+    till.tx(lambda tx: merchants.revoke_key(tx, shop.key_id, NOW))
+    with pytest.raises(NotFound):
+        till.tx(lambda tx: merchants.revoke_key(tx, shop.key_id, NOW))
+    (kept,) = till.tx(lambda tx: merchants.keys(tx, shop.id))
+    assert kept.revoked_at == NOW
+    assert kept.hint.startswith("svc_live_…")
+
+
+def test_only_the_digest_of_a_key_is_kept(till: Till) -> None:
+    shop = till.shop()
+    (row,) = till.sql("select * from api_keys where id = $1", shop.key_id)
+    assert row["key_sha256"] == model.digest(shop.key)
+    assert shop.key not in str(row)
+    assert shop.key[9:30] not in str(row)
+
+
+def test_a_key_expires_in_the_future(till: Till) -> None:
+    shop = till.shop()
+    step = lambda tx: merchants.create_key(tx, shop.id, "production", NOW, NOW)  # noqa: E731
+    assert _refused(till, step) == "expires_at"
+
+
+@pytest.mark.parametrize(
+    ("base", "quote", "rate", "field"),
+    [
+        ("XXX", "USD", Decimal(1), "base"),
+        ("USD", "usd", Decimal(1), "quote"),
+        ("USD", "USD", Decimal(1), "rate"),
+        ("EUR", "USD", Decimal(0), "rate"),
+        ("EUR", "USD", Decimal(-1), "rate"),
+        ("EUR", "USD", Decimal("NaN"), "rate"),
+        ("EUR", "USD", Decimal(10**9), "rate"),
+    ],
+)
+def test_rates_that_make_no_sense_are_refused(
+    till: Till, base: str, quote: str, rate: Decimal, field: str
+) -> None:
+    assert _refused(till, lambda tx: merchants.add_rate(tx, base, quote, rate, NOW)) == field
+
+
+def test_the_audit_log_asks_for_a_reason(till: Till) -> None:
+    row = {"who": "me", "action": "test", "merchant_id": "", "subject": "x", "now": NOW}
+    assert _refused(till, lambda tx: merchants.record_audit(tx, reason=" ", **row)) == "reason"
+    till.tx(lambda tx: merchants.record_audit(tx, reason=" why ", **row))
+    assert till.sql("select reason from audit_log where subject = 'x'") == [{"reason": "why"}]
+
+
+@pytest.mark.parametrize("environment", ["production", "staging"])
+def test_a_key_is_its_prefix_40_characters_and_a_checksum(environment: Any) -> None:
+    other = "staging" if environment == "production" else "production"
+    for _ in range(50):
+        key = model.make_key(environment)
+        assert len(key) == len(model.PREFIXES[environment]) + 46
+        assert model.is_key(key, environment)
+        assert not model.is_key(key, other)
+        assert not model.is_key(key + "\n", environment)
+        wrong = key[:20] + ("a" if key[20] != "a" else "b") + key[21:]
+        assert not model.is_key(wrong, environment)

@@ -1,0 +1,188 @@
+"""Requests to the pages, without a browser: the form's checks, errors, headers."""
+
+import asyncio
+from urllib.parse import urlsplit
+
+import httpx2
+
+from opentill import app, checkouts
+from opentill.pages import assets
+from opentill.pages.model import METHODS
+from pages.deployment import Open
+
+
+def _address(till: app.Server, session: checkouts.Session) -> str:
+    return f"{till.state.settings.public_url}/checkout/{session.id}"
+
+
+FORM = {"email": "maria@example.com", "name": "", "method": "CREDIT_CARD", "lang": "en"}
+TYPE = "application/x-www-form-urlencoded"
+
+# headers, form, status
+POSTS = [
+    ({}, FORM, 303),
+    ({"sec-fetch-site": "same-origin"}, FORM, 303),
+    ({"sec-fetch-site": "none"}, FORM, 303),
+    ({"sec-fetch-site": "cross-site"}, FORM, 403),
+    ({"sec-fetch-site": "same-site"}, FORM, 403),
+    ({"origin": "https://evil.example"}, FORM, 403),
+    ({"origin": "null"}, FORM, 403),
+    ({"content-type": "text/plain"}, FORM, 415),
+    ({"content-type": "multipart/form-data"}, FORM, 415),
+    ({}, {**FORM, "email": ""}, 400),
+    ({}, {**FORM, "email": "a\x00@b.example"}, 400),
+    ({}, {**FORM, "name": "x" * 201}, 400),
+    ({}, {**FORM, "name": "a\x00b"}, 400),
+    ({}, {**FORM, "method": "CASH"}, 400),
+    ({}, {**FORM, "method": "PAYNOW"}, 400),
+    ({}, {**FORM, "email": "x" * 70_000}, 413),
+    ({}, {f"f{number}": "" for number in range(100)}, 400),
+    ({}, {}, 400),
+]
+
+
+async def test_a_form_is_taken_from_our_own_page_and_checked(
+    till: app.Server, open_session: Open
+) -> None:
+    address = _address(till, await open_session())
+    async with httpx2.AsyncClient() as client:
+        for headers, form, status in POSTS:
+            sent = {"content-type": TYPE, **headers}
+            answer = await client.post(address, data=form, headers=sent)
+            row = (headers, str(form)[:80])
+            assert answer.status_code == status, row
+            if status == 303:
+                onward = f"{urlsplit(address).path}/continue/att_"
+                assert answer.headers["location"].startswith(onward), row
+            else:
+                assert answer.headers["content-type"] == "text/html; charset=utf-8", row
+                assert "<h1>" in answer.text, row
+            assert answer.headers["cache-control"] == "no-store", row
+
+
+async def test_sending_the_form_twice_at_once_starts_one_payment(
+    till: app.Server, open_session: Open
+) -> None:
+    session = await open_session()
+    async with httpx2.AsyncClient() as client:
+        answers = await asyncio.gather(
+            *(client.post(_address(till, session), data=FORM) for _ in range(5))
+        )
+    assert {answer.status_code for answer in answers} == {303}
+    async with till.state.app.db.connection() as tx:
+        assert await tx.fetchval("select count(*) from attempts") == 1
+
+
+# method, path, status: everything below /checkout is answered with a page
+PATHS = [
+    ("GET", "/checkout", 404),
+    ("GET", "/checkout/", 404),
+    ("GET", "/checkout/x", 404),
+    ("GET", "/checkout/{id}/nothing", 404),
+    ("GET", "/checkout/{id}/continue/att_00000000000000000000000000", 303),
+    ("GET", "/checkout/{id}/return/att_00000000000000000000000000", 404),
+    ("GET", "/checkout/{id}/qr/att_00000000000000000000000000.svg", 404),
+    ("GET", "/checkout/%00", 404),
+    ("GET", "/checkout/{id}?n=%FF&lang=%00&n=x", 200),
+    ("GET", "/checkout/{id}?n=" + "9" * 5000, 200),
+    ("HEAD", "/checkout/{id}", 200),
+    ("PUT", "/checkout/{id}", 405),
+    ("DELETE", "/checkout/{id}/return/att_00000000000000000000000000", 405),
+    ("POST", "/checkout/cs_00000000000000000000000000000000", 404),
+]
+
+
+async def test_whatever_is_asked_below_checkout_is_answered_with_a_page(
+    till: app.Server, open_session: Open
+) -> None:
+    session = await open_session()
+    url = till.state.settings.public_url
+    async with httpx2.AsyncClient() as client:
+        for method, path, status in PATHS:
+            answer = await client.request(
+                method,
+                url + path.replace("{id}", session.id),
+                content=b"a=b" if method == "POST" else None,
+                headers={"content-type": TYPE},
+            )
+            assert answer.status_code == status, path
+            assert status == 303 or answer.headers["content-type"].startswith("text/html"), path
+            assert ("allow" in answer.headers) == (status == 405), path
+            assert len(answer.headers.get_list("x-content-type-options")) == 1, path
+
+
+async def test_without_the_database_there_is_a_page_that_asks_for_patience(
+    till: app.Server, open_session: Open
+) -> None:
+    session = await open_session()
+    await till.state.app.db.close()
+    async with httpx2.AsyncClient() as client:
+        answer = await client.get(_address(till, session), headers={"accept-language": "zh-CN"})
+    assert answer.status_code == 503
+    assert "retry-after" in answer.headers
+    assert "我们马上回来" in answer.text
+
+
+async def test_every_method_on_offer_is_on_the_form(till: app.Server, open_session: Open) -> None:
+    session = await open_session()
+    async with httpx2.AsyncClient() as client:
+        answer = await client.get(_address(till, session))
+    offered = [method for method in METHODS if f'value="{method}"' in answer.text]
+    assert offered == ["CREDIT_CARD", "ALIPAY", "WECHAT_PAY", "CRYPTO", "BANK_TRANSFER"]
+
+
+async def test_static_files_are_kept_for_a_year_by_their_version(till: app.Server) -> None:
+    url = till.state.settings.public_url
+    async with httpx2.AsyncClient() as client:
+        versioned = await client.get(url + assets.address("pages.css"))
+        bare = await client.get(f"{url}/static/pages.css")
+        stale = await client.get(f"{url}/static/pages.css?v=0")
+        missing = await client.get(f"{url}/static/../../pyproject.toml")
+    assert "immutable" in versioned.headers["cache-control"]
+    assert bare.headers["cache-control"] == stale.headers["cache-control"] == "no-cache"
+    assert missing.status_code == 404
+    assert missing.json()["code"] == 40401
+
+
+async def test_a_code_to_scan_is_drawn_by_us_and_waits_on_our_page(
+    till: app.Server, open_session: Open
+) -> None:
+    session = await open_session()
+    address = _address(till, session)
+    async with httpx2.AsyncClient() as client:
+        sent = await client.post(address, data={**FORM, "method": "ALIPAY", "lang": "zh-Hans"})
+        async with till.state.app.db.connection() as tx:
+            await tx.execute("update attempts set action_url = '', qr_text = 'https://qr.example'")
+        onward = urlsplit(address)._replace(path="").geturl() + sent.headers["location"]
+        shown = await client.get(onward)
+        attempt = sent.headers["location"].rpartition("/")[2].partition("?")[0]
+        code = await client.get(f"{address}/qr/{attempt}.svg")
+        async with till.state.app.db.connection() as tx:
+            await tx.execute("update attempts set qr_text = repeat('x', 4000)")
+        too_long = await client.get(f"{address}/qr/{attempt}.svg")
+        back = await client.get(f"{address}/return/{attempt}?lang=zh-Hans")
+    assert "扫码支付" in shown.text
+    assert f'src="/checkout/{session.id}/qr/{attempt}.svg"' in shown.text
+    assert code.headers["content-type"] == "image/svg+xml"
+    assert code.content.startswith(b"<?xml")
+    assert "script" not in code.text
+    assert too_long.status_code == 404
+    assert (back.status_code, back.headers["location"]) == (
+        303,
+        f"/checkout/{session.id}?lang=zh-Hans",
+    )
+
+
+async def test_pages_for_everyone_have_the_strict_policy_and_know_only_get(
+    till: app.Server,
+) -> None:
+    url = till.state.settings.public_url
+    async with httpx2.AsyncClient() as client:
+        for path in ("/", "/docs", "/legal/merchant-services-agreement"):
+            answer = await client.get(url + path)
+            assert answer.status_code == 200, path
+            policy = answer.headers["content-security-policy"]
+            assert policy.startswith("default-src 'none'"), path
+            assert "unsafe" not in policy, path
+            assert till.state.settings.sandbox_secret not in answer.text, path
+            assert (await client.post(url + path)).json()["code"] == 40501, path

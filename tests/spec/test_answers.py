@@ -1,0 +1,471 @@
+"""Statuses, headers, the order of the checks, keys and limits: spec §5, §7, §8, product §2, §10."""
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_network
+from itertools import count
+from typing import Any, Final
+
+import pytest
+
+from api import TEA, Shop, Till, error_of, refused, serving
+from opentill import merchants
+from opentill.app import OPERATIONS
+from opentill.core.http import Operation
+
+_JSON: Final = {"content-type": "application/json"}
+AGREEMENT: Final = "/v1/config/legal/merchant-services-agreement"
+SECURED: Final = [operation for operation in OPERATIONS if operation.auth]
+WITH_BODY: Final = [operation for operation in OPERATIONS if operation.method in {"POST", "PATCH"}]
+_UNAUTHORIZED: Final = (401, {"code": 401, "message": "Unauthorized"})
+
+
+def _named(operation: Operation) -> str:
+    return f"{operation.method} {operation.path}"
+
+
+def _path(operation: Operation) -> str:
+    return operation.path.replace("{id}", "prod_01m7y0m0jzefzv5n8efcf1hqw1")
+
+
+# Authentication
+
+
+def _wrong_keys(till: Till) -> dict[str, str | None]:
+    shop = till.shop()
+    now = till.app.clock()
+    revoked, old, expiring = till.shop(), till.shop(), till.shop()
+    till.tx(lambda tx: merchants.revoke_key(tx, revoked.key_id, now))
+    till.tx(lambda tx: merchants.regenerate_key(tx, old.key_id, now))
+    expired = till.tx(
+        lambda tx: merchants.create_key(tx, expiring.id, "production", now - 10, now - 1)
+    )
+    staging = till.tx(lambda tx: merchants.create_key(tx, shop.id, "staging", now))
+    return {
+        "none": None,
+        "empty": "",
+        "nonsense": "nonsense",
+        "bearer": f"Bearer {shop.key}",
+        "cut": shop.key[:-1],
+        "changed": shop.key[:-1] + ("a" if shop.key[-1] != "a" else "b"),
+        "other case": shop.key.swapcase(),
+        "prefix only": "svc_live_",
+        "test prefix": shop.key.replace("live", "test"),
+        "unknown": merchants.model.make_key("production"),
+        "of staging": staging.key,
+        "revoked": revoked.key,
+        "replaced": old.key,
+        "expired": expired.key,
+        "long": "svc_live_" + "a" * 8000,
+    }
+
+
+@pytest.mark.parametrize("operation", SECURED, ids=_named)
+def test_without_a_valid_key_the_answer_is_401_and_nothing_more(
+    till: Till, operation: Operation, wrong_keys: dict[str, str | None]
+) -> None:
+    for key in wrong_keys.values():
+        headers = {} if key is None else {"x-api-key": key}
+        answer = till.http.request(operation.method, _path(operation), headers=headers)
+        assert (answer.status_code, answer.json()) == _UNAUTHORIZED
+
+
+@pytest.fixture(scope="module")
+def wrong_keys(till: Till) -> dict[str, str | None]:
+    """Keys that open nothing, by what is wrong with them."""
+    return _wrong_keys(till)
+
+
+def test_a_key_in_the_query_or_in_another_header_is_no_key(shop: Shop) -> None:
+    key = shop.key
+    for headers, query in (
+        ({"authorization": f"Bearer {key}"}, {}),
+        ({"cookie": f"x-api-key={key}"}, {}),
+        ({}, {"x-api-key": key}),
+    ):
+        answer = shop.till.http.get("/v1/products", headers=headers, params=query)
+        assert (answer.status_code, answer.json()) == _UNAUTHORIZED
+
+
+def test_a_regenerated_key_works_at_once_and_the_old_one_stops_at_once(shop: Shop) -> None:
+    assert shop.get("/v1/products").status_code == 200
+    now = shop.till.app.clock()
+    new = shop.till.tx(lambda tx: merchants.regenerate_key(tx, shop.key_id, now))
+    assert shop.get("/v1/products").status_code == 401
+    shop.key = new.key
+    assert shop.get("/v1/products").status_code == 200
+
+
+def test_several_keys_of_a_merchant_are_valid_until_each_expires(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    now = shop.till.app.clock()
+    second = shop.till.tx(
+        lambda tx: merchants.create_key(tx, shop.id, "production", now, now + 60_000)
+    )
+    headers = {"x-api-key": second.key}
+    for moment, status in ((now + 59_999, 200), (now + 60_000, 401)):
+        clock(moment)
+        assert shop.till.http.get("/v1/products", headers=headers).status_code == status
+        assert shop.get("/v1/products").status_code == 200
+
+
+def test_a_staging_deployment_takes_staging_keys_only(till: Till) -> None:
+    with serving(till.settings, environment="staging") as staging:
+        shop = staging.shop()
+        assert shop.key.startswith("svc_stg_")
+        assert shop.get("/v1/products").status_code == 200
+        live = till.shop()
+        live.till = staging
+        assert live.get("/v1/products").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("allowed", "status"),
+    [
+        ((), 200),
+        (("127.0.0.1",), 200),
+        (("127.0.0.0/8", "::1"), 200),
+        (("192.0.2.0/24",), 401),
+        (("::/0",), 401),
+    ],
+)
+def test_an_allowlist_admits_its_addresses_only(
+    till: Till, allowed: tuple[str, ...], status: int
+) -> None:
+    assert till.shop(ip_allowlist=allowed).get("/v1/products").status_code == status
+
+
+# Routes, methods, bodies
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1", "/v1/", "/v1/unknown", "/v2/products", "/v1/products/x/y", "/v1//products", "/V1/products",
+     "/v1/products/", "/v1/orders/export/", "/nothing", "/v1/%2e%2e/products", "//v1/products"],
+)  # fmt: skip
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_what_is_nowhere_is_not_found(shop: Shop, path: str, method: str) -> None:
+    answer = shop.call(method, f"{shop.till.url}{path}")
+    assert answer.status_code in ({404, 405} if path.endswith("s/") else {404}), answer.text
+
+
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+PATHS: Final = sorted({operation.path for operation in OPERATIONS})
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_other_methods_are_405_and_say_which_are_allowed(shop: Shop, path: str) -> None:
+    there = {operation.method for operation in OPERATIONS if operation.path == path}
+    for method in METHODS:
+        if method in there:
+            continue
+        answer = shop.call(method, path.replace("{id}", "prod_01m7y0m0jzefzv5n8efcf1hqw1"))
+        assert answer.status_code == 405
+        assert answer.headers["allow"] == ", ".join(sorted(there))
+        if method != "HEAD":
+            assert answer.json() == {"code": 40501, "message": "Method not allowed"}
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/openapi.json"])
+def test_other_methods_elsewhere_are_405_too(till: Till, path: str) -> None:
+    answer = till.http.post(path)
+    assert (answer.status_code, answer.json()["code"]) == (405, 40501)
+    assert "GET" in answer.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    "media_type",
+    [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data",
+     "application/jsonp", "application/vnd.api+json", "application", "json", "text/json"],
+)  # fmt: skip
+@pytest.mark.parametrize("operation", WITH_BODY, ids=_named)
+def test_a_body_that_is_not_json_by_its_type_is_415(
+    shop: Shop, operation: Operation, media_type: str | None
+) -> None:
+    if operation.path.endswith("/expire"):
+        return
+    product, order = shop.product()["id"], shop.order()["id"]
+    path = operation.path.replace("{id}", order if "orders" in operation.path else product)
+    answer = shop.call(
+        operation.method, path, content=b'{"name":"x"}', headers={"content-type": media_type}
+    )
+    assert answer.status_code == 415
+    assert answer.json() == {"code": 41501, "message": "Unsupported media type"}
+
+
+@pytest.mark.parametrize(
+    "media_type",
+    [
+        "application/json",
+        "Application/JSON",
+        "application/json; charset=utf-8",
+        "application/json ;a=b",
+    ],
+)
+def test_a_json_body_is_taken_under_its_names(shop: Shop, media_type: str) -> None:
+    headers = {"content-type": media_type}
+    body = b'{"name":"Tea","price":"1","currency":"USD"}'
+    assert shop.call("POST", "/v1/products", content=body, headers=headers).status_code == 201
+
+
+def test_64_kib_are_taken_and_one_byte_more_is_413(shop: Shop) -> None:
+    body = b'{"name":"Tea","price":"1","currency":"USD","unknown":"%s"}'
+    fits = body % (b"x" * (64 * 1024 - len(body) + 2))
+    assert len(fits) == 64 * 1024
+    for content, chunked in (
+        (fits, False),
+        (fits, True),
+        (fits + b" ", False),
+        (fits + b" ", True),
+    ):
+        sent = iter([content[:1000], content[1000:]]) if chunked else content
+        answer = shop.call("POST", "/v1/products", content=sent, headers=_JSON)
+        if content is fits:
+            assert answer.status_code == 201
+        else:
+            assert answer.status_code == 413
+            assert answer.json() == {"code": 41301, "message": "Payload too large"}
+
+
+def test_every_answer_has_an_id_of_its_own(shop: Shop) -> None:
+    paths = ("/v1/products", "/v1/nothing", "/healthz", "/docs", "/openapi.json", "/checkout/x")
+    ids = [shop.get(path).headers["x-request-id"] for path in paths * 2]
+    assert len(set(ids)) == len(ids)
+    answer = shop.call("GET", "/v1/products", headers={"x-request-id": "mine"})
+    assert re.fullmatch("req_[0-9a-z]{26}", answer.headers["x-request-id"])
+
+
+# Limits. The clients below are told apart by X-Forwarded-For behind a trusted proxy.
+
+_addresses: Final = count(1)
+
+
+@pytest.fixture(scope="module")
+def limited(till: Till) -> Iterator[Till]:
+    """A server with small limits behind a trusted proxy."""
+    changes = {
+        "limit_ip_per_minute": 5,
+        "limit_checkouts_per_minute": 2,
+        "trusted_proxies": (ip_network("127.0.0.0/8"),),
+    }
+    with serving(till.settings, **changes) as running:
+        yield running
+
+
+@pytest.fixture
+def caller(limited: Till) -> Iterator[tuple[Shop, dict[str, str], Callable[[int], None]]]:
+    """A merchant, headers of an address of its own, and the hand on the clock."""
+    now = limited.app.clock()
+    address = {"x-forwarded-for": f"198.51.100.{next(_addresses)}"}
+
+    def later(ms: int) -> None:
+        limited.app.clock = lambda: now + ms
+
+    original = limited.app.clock
+    later(0)
+    yield limited.shop(), address, later
+    limited.app.clock = original
+
+
+def _is_limited(answer: Any, limit: int, wait: int) -> None:
+    assert answer.status_code == 429
+    assert answer.json() == {"code": 42901, "message": "Too many requests"}
+    assert answer.headers["retry-after"] == str(wait)
+    assert answer.headers["ratelimit-policy"] == f'"default";q={limit};w=60'
+    assert answer.headers["ratelimit"] == f'"default";r=0;t={wait}'
+
+
+def test_the_window_of_an_address_slides(caller: Any) -> None:
+    shop, address, later = caller
+    for ms in (0, 10_000, 20_000, 20_001, 20_002):
+        later(ms)
+        assert shop.call("GET", "/v1/products", headers=address).status_code == 200
+    _is_limited(shop.call("GET", "/v1/products", headers=address), 5, 40)
+    later(59_999)
+    _is_limited(shop.call("GET", "/v1/products", headers=address), 5, 1)
+    later(60_000)
+    assert shop.call("GET", "/v1/products", headers=address).status_code == 200
+    _is_limited(shop.call("GET", "/v1/products", headers=address), 5, 10)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=_named)
+def test_every_operation_is_limited_before_anything_else(caller: Any, operation: Operation) -> None:
+    shop, address, _ = caller
+    for _ in range(5):  # failed authentications count
+        answer = shop.till.http.get("/v1/balance", headers=address)
+        assert answer.status_code == 401
+    for headers in (address, address | {"x-api-key": shop.key}):
+        answer = shop.till.http.request(
+            operation.method, _path(operation), headers=headers, content=b"x" * 100_000
+        )
+        _is_limited(answer, 5, 60)
+
+
+def test_the_agreement_and_what_is_nowhere_count_too(caller: Any) -> None:
+    shop, address, _ = caller
+    for path in (AGREEMENT, "/v1/nothing", AGREEMENT, "/v1/", AGREEMENT):
+        assert shop.till.http.get(path, headers=address).status_code in {200, 404}
+    _is_limited(shop.till.http.get(AGREEMENT, headers=address), 5, 60)
+    for path in (
+        "/healthz",
+        "/readyz",
+        "/docs",
+        "/checkout/x",
+        "/legal/merchant-services-agreement",
+    ):
+        assert shop.till.http.get(path, headers=address).status_code in {200, 404}
+
+
+def test_exactly_as_many_as_allowed_pass_at_once(caller: Any) -> None:
+    shop, address, _ = caller
+    gate = threading.Barrier(20)
+
+    def one(_: int) -> int:
+        gate.wait()
+        return int(shop.call("GET", "/v1/products", headers=address).status_code)
+
+    with ThreadPoolExecutor(20) as pool:
+        statuses = list(pool.map(one, range(20)))
+    assert (statuses.count(200), statuses.count(429)) == (5, 15)
+
+
+def test_a_merchant_opens_so_many_sessions_from_all_its_addresses_together(caller: Any) -> None:
+    shop, address, later = caller
+    product = shop.data("POST", "/v1/products", json=TEA, headers=address)["id"]
+    other = shop.till.shop()
+
+    def open_(of: Shop, address: str, product: str) -> Any:
+        body = {"productId": product}
+        return of.call("POST", "/v1/checkouts", json=body, headers={"x-forwarded-for": address})
+
+    assert open_(shop, "203.0.113.1", product).status_code == 201
+    later(30_000)
+    refused(open_(shop, "203.0.113.2", "unknown"), "productId")  # counts
+    _is_limited(open_(shop, "203.0.113.3", product), 2, 30)
+    _is_limited(open_(shop, "203.0.113.4", ""), 2, 30)  # limit before body
+    refused(open_(other, "203.0.113.5", product), "productId")
+    later(60_000)
+    assert open_(shop, "203.0.113.6", product).status_code == 201
+
+
+def test_ipv6_clients_are_counted_by_their_64(caller: Any) -> None:
+    shop, _, _ = caller
+    net = f"2001:db8:0:{next(_addresses):x}"
+    for n in range(5):
+        headers = {"x-forwarded-for": f"{net}::{n}"}
+        assert shop.call("GET", "/v1/products", headers=headers).status_code == 200
+    _is_limited(shop.call("GET", "/v1/products", headers={"x-forwarded-for": f"{net}:1::"}), 5, 60)
+    headers = {"x-forwarded-for": f"2001:db8:1:{next(_addresses):x}::1"}
+    assert shop.call("GET", "/v1/products", headers=headers).status_code == 200
+
+
+def test_an_untrusted_peer_cannot_name_an_address(till: Till) -> None:
+    with serving(till.settings, limit_ip_per_minute=3) as running:
+        limit_key = running.shop()
+        statuses = [
+            limit_key.call(
+                "GET", "/v1/products", headers={"x-forwarded-for": f"198.51.100.{n}"}
+            ).status_code
+            for n in range(100, 104)
+        ]
+    assert statuses == [200, 200, 200, 429]
+
+
+# The order of the checks. Each row violates everything from its own check on.
+
+_NO_KEY: Final = {"x-api-key": None}
+
+
+def test_the_checks_run_in_their_order(caller: Any) -> None:
+    shop, address, later = caller
+    product = shop.data("POST", "/v1/products", json=TEA, headers=address)["id"]
+    later(60_000)
+    for _ in range(2):
+        shop.call("POST", "/v1/checkouts", json={"productId": product}, headers=address)
+    bad = {"content": b"\xff", "headers": address | _JSON}
+
+    def try_(**changes: Any) -> int:
+        headers = bad["headers"] | changes.pop("headers", {})
+        answer = shop.call("POST", "/v1/checkouts", **(bad | changes | {"headers": headers}))
+        return int(error_of(answer)["code"])
+
+    assert try_(headers=_NO_KEY) == 401  # before the merchant's limit and the body
+    assert try_() == 42901  # the merchant's limit before the body
+    assert try_(headers=_NO_KEY) == 401
+    assert try_(headers=_NO_KEY) == 42901  # the address's limit before all
+    later(121_000)
+    assert try_() == 40001
+
+
+def test_a_bad_body_is_refused_before_the_rules(shop: Shop) -> None:
+    order = shop.order()  # PENDING: not refundable
+    path = f"/v1/orders/{order['id']}/refunds"
+    refused(shop.post(path, {"amount": "x"}), "amount")
+    refused(shop.post(path, {"amount": "99"}), "orderId")
+    product = shop.product()
+    shop.call("DELETE", f"/v1/products/{product['id']}")
+    body = {"productId": product["id"], "customerName": 7}
+    refused(shop.post("/v1/checkouts", body), "customerName")
+
+
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [
+        (b"", "body"),
+        (b"x", "body"),
+        (b"{", "body"),
+        (b"[]", "body"),
+        (b'"text"', "body"),
+        (b"null", "body"),
+        (b"7", "body"),
+        (b"{} {}", "body"),
+        (b"{'name':1}", "body"),
+        (b'{"name":NaN}', "body"),
+        (b'{"name":Infinity}', "body"),
+        (b'{"a":01}', "body"),
+        (b'{"a":"\x01"}', "body"),
+        (b'{"a":"\x00"}', "body"),
+        (b'{"name":"\xff"}', "body"),
+        (b'{"name":"\xed\xa0\x80"}', "body"),
+        (b"\xef\xbb\xbf{}", "body"),
+        ('{"name":"x"}'.encode("utf-16"), "body"),
+        (b'{"a":' + b"[" * 16 + b"]" * 16 + b"}", "body"),
+        (b'{"name":"a","name":"b"}', "name"),
+        (b'{"metadata":{"k":1,"k":1}}', "k"),
+        (b'{"name":"\\u0000"}', "name"),
+        (b'{"name":"\\ud800"}', "name"),
+        (b'{"name":"\\udc00\\ud800"}', "name"),
+        (b'{"metadata":{"\\u0000":1}}', "metadata"),
+        (b'{"metadata":{"a":["\\ud800"]}}', "metadata"),
+        (b'{"\\ud800":1}', "body"),
+        (b'{"unknown":"\\u0000"}', "unknown"),
+    ],
+)
+def test_malformed_json_is_refused(shop: Shop, content: bytes, field: str) -> None:
+    refused(shop.call("POST", "/v1/products", content=content, headers=_JSON), field)
+
+
+def test_15_levels_inside_the_body_are_taken(shop: Shop) -> None:
+    nested = b"[" * 14 + b"]" * 14
+    body = b'{"name":"Tea","price":"1","currency":"USD","metadata":{"a":%s}}' % nested
+    assert shop.call("POST", "/v1/products", content=body, headers=_JSON).status_code == 201
+    brackets = b'{"name":"%s","price":"1","currency":"USD"}' % (b"[{" * 50)
+    assert shop.call("POST", "/v1/products", content=brackets, headers=_JSON).status_code == 201
+
+
+def test_a_body_made_to_cost_time_costs_none(shop: Shop) -> None:
+    for body in (
+        b"[" * 17 + b'"' + b'\\"' * 32_000,
+        b"[" * 17 + b"\\" * 64_000,
+        b"[" * 65_000,
+        b'{"a":' * 13_000,
+        b'{"a":' + b"9" * 65_000 + b"}",
+        b'{"a":1e' + b"9" * 65_000 + b"}",
+        b'{"metadata":{' + b",".join(b'"%d":1' % n for n in range(6000)) + b"}}",
+    ):
+        answer = shop.call("POST", "/v1/products", content=body[: 64 * 1024], headers=_JSON)
+        assert answer.status_code == 400
+        assert answer.elapsed.total_seconds() < 1

@@ -1,0 +1,160 @@
+"""The balance and its transactions (spec §2.7, §4.12), and lists in general (product §2)."""
+
+from decimal import Decimal
+from typing import Any, Final, get_args
+
+import pytest
+
+from api import Shop, refused
+from opentill.ledger.postings import Type
+
+TYPES: Final = (
+    "PAYMENT SETTLEMENT PAYOUT FREEZE UNFREEZE CHARGEBACK CHARGEBACK_FEE CHARGEBACK_RECOVERY "
+    "ROLLING_RESERVE_RECOVERY ROLLING_RESERVE ROLLING_RESERVE_RELEASE ROLLING_RESERVE_OFFSET "
+    "ADMIN_RECHARGE REFUND FEE BALANCE_CORRECTION"
+).split()
+
+
+def test_a_payment_and_a_refund_read_like_a_statement(shop: Shop) -> None:
+    order = shop.paid()
+    refund = shop.refund(order["id"], amount="2.00")
+    shop.hear_refund(refund["id"])
+    shown = [
+        (t["type"], t["amount"], t["pendingAfter"], t["availableAfter"], t["frozenAfter"])
+        for t in shop.data("GET", "/v1/balance/transactions")["items"]
+    ]
+    assert shown == [
+        ("REFUND", "-2.00", "7.59", "0.00", "0.00"),
+        ("FREEZE", "-2.00", "7.59", "0.00", "2.00"),
+        ("FEE", "-0.40", "9.59", "0.00", "0.00"),
+        ("PAYMENT", "9.99", "9.99", "0.00", "0.00"),
+    ]
+    sources = [
+        (t["sourceType"], t["sourceId"])
+        for t in shop.data("GET", "/v1/balance/transactions")["items"]
+    ]
+    assert sources == [("refund", refund["id"])] * 2 + [("order", order["id"])] * 2
+    balance = shop.data("GET", "/v1/balance")
+    assert (balance["pending"], balance["available"], balance["frozen"]) == ("7.59", "0.00", "0.00")
+
+
+def test_an_empty_balance_is_zero_in_the_settlement_currency(shop: Shop) -> None:
+    assert shop.data("GET", "/v1/balance") == {
+        "available": "0.00",
+        "pending": "0.00",
+        "frozen": "0.00",
+        "currency": "USD",
+        "updatedAt": None,
+    }
+
+
+def test_no_fee_posts_no_fee(till: Any) -> None:
+    shop = till.shop(platform_fee_rate=Decimal(0))
+    shop.paid()
+    assert [t["type"] for t in shop.data("GET", "/v1/balance/transactions")["items"]] == ["PAYMENT"]
+
+
+def test_the_types_are_those_of_the_contract() -> None:
+    assert sorted(TYPES) == sorted(get_args(Type))
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_every_type_is_a_filter(shop: Shop, type_: str) -> None:
+    shop.paid()
+    items = shop.data("GET", "/v1/balance/transactions", params={"type": type_})["items"]
+    assert [item["type"] for item in items] == ([type_] if type_ in {"PAYMENT", "FEE"} else [])
+
+
+# Every list
+
+
+def _lists(shop: Shop) -> tuple[str, ...]:
+    order = shop.paid()
+    for _ in range(3):
+        shop.refund(order["id"], amount="0.01")
+    shop.order(shop.product()["id"])
+    shop.order(shop.product()["id"])
+    return (
+        "/v1/products",
+        "/v1/orders",
+        f"/v1/orders/{order['id']}/refunds",
+        "/v1/balance/transactions",
+    )
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_a_list_is_cut_into_pages(shop: Shop, which: int) -> None:
+    path = _lists(shop)[which]
+    everything = shop.data("GET", path)
+    total = everything["pagination"]["total"]
+    assert everything["pagination"] == {"page": 1, "size": 20, "total": total, "totalPages": 1}
+    assert len(everything["items"]) == total >= 3
+    times = [item["createdAt"] for item in everything["items"]]
+    assert times == sorted(times, reverse=True)
+    seen = []
+    for page in range(1, total + 1):
+        data = shop.data("GET", path, params={"page": page, "size": 1})
+        assert data["pagination"] == {"page": page, "size": 1, "total": total, "totalPages": total}
+        seen += data["items"]
+    assert seen == everything["items"]
+    two = shop.data("GET", path, params={"size": 2})
+    assert two["pagination"]["totalPages"] == -(-total // 2)
+    assert two["items"] == everything["items"][:2]
+    for page in (total + 1, 1_000_000, 2**53 - 1):
+        past = shop.data("GET", path, params={"page": page, "size": 1})
+        assert past["items"] == []
+        assert past["pagination"] == {"page": page, "size": 1, "total": total, "totalPages": total}
+    assert len(shop.data("GET", path, params={"size": 100})["items"]) == total
+
+
+@pytest.mark.parametrize("path", ["/v1/products", "/v1/orders", "/v1/balance/transactions"])
+def test_an_empty_list_has_no_pages(shop: Shop, path: str) -> None:
+    assert shop.data("GET", path) == {
+        "items": [],
+        "pagination": {"page": 1, "size": 20, "total": 0, "totalPages": 0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("page", "0"),
+        ("page", "-1"),
+        ("page", "1.0"),
+        ("page", "1e1"),
+        ("page", "x"),
+        ("page", "+1"),
+        ("page", " 1"),
+        ("page", "１"),
+        ("page", "null"),
+        ("page", "9007199254740992"),
+        ("page", "9" * 5000),
+        ("size", "0"),
+        ("size", "101"),
+        ("size", "-5"),
+        ("size", "abc"),
+        ("size", "true"),
+    ],
+)
+@pytest.mark.parametrize("which", range(4))
+def test_page_and_size_are_whole_numbers_in_their_range(
+    shop: Shop, which: int, field: str, value: str
+) -> None:
+    order_id = shop.order()["id"]
+    paths = ("/v1/products", "/v1/orders", f"/v1/orders/{order_id}/refunds")
+    path = (*paths, "/v1/balance/transactions")[which]
+    refused(shop.get(path, **{field: value}), field)
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/v1/products", "status"),
+        ("/v1/orders", "status"),
+        ("/v1/orders", "productId"),
+        ("/v1/balance/transactions", "type"),
+    ],
+)
+@pytest.mark.parametrize("value", ["null", "NULL", "unknown", "active", "PAID,PENDING", "\0", "=1"])
+def test_an_unknown_filter_value_is_refused(shop: Shop, path: str, field: str, value: str) -> None:
+    refused(shop.get(path, **{field: value}), field)

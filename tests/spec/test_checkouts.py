@@ -1,0 +1,204 @@
+"""Checkout sessions: spec §2.4, §4.6, §4.7, and what product decisions §3 adds."""
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+import pytest
+
+from api import Shop, Till, refused
+
+DAY_MS: Final = 24 * 3600 * 1000
+_URL: Final = "https://shop.example/"
+_EMAIL: Final = "a" * 64 + "@" + "b" * 63 + "." + "c" * 63 + "." + "d" * 58 + ".ee"
+
+TAKEN: Final[tuple[tuple[str, Any], ...]] = (
+    ("successUrl", None),
+    ("successUrl", _URL + "thanks?id={CHECKOUT_SESSION_ID}"),
+    ("successUrl", _URL + "x" * (2048 - len(_URL))),
+    ("cancelUrl", None),
+    ("cancelUrl", "http://127.0.0.1:3000/cart"),
+    ("customerEmail", None),
+    ("customerEmail", ""),
+    ("customerEmail", "ada@example.com"),
+    ("customerEmail", "o'hara+tag@mail.example.co.uk"),
+    ("customerEmail", "用户@例子.公司"),
+    ("customerEmail", _EMAIL),
+    ("customerName", None),
+    ("customerName", ""),
+    ("customerName", "Ada Lovelace"),
+    ("customerName", "n" * 200),
+    ("displayMerchantName", None),
+    ("displayMerchantName", "d" * 80),
+    ("display_merchant_name", "d" * 80),
+    ("metadata", {"cart": "42"}),
+    ("unknown", {"ignored": True}),
+)
+REFUSED: Final[tuple[tuple[str, Any], ...]] = (
+    ("productId", None),
+    ("productId", ""),
+    ("productId", 7),
+    ("productId", "x"),
+    ("productId", "prod_01m7y0m0jzefzv5n8efcf1hqw1"),
+    ("productId", "p" * 10_000),
+    ("successUrl", ""),
+    ("successUrl", "/thanks"),
+    ("successUrl", "shop.example/thanks"),
+    ("successUrl", "javascript:alert(1)"),
+    ("successUrl", "https://user:word@shop.example/"),
+    ("successUrl", _URL + "{OTHER}"),
+    ("successUrl", _URL + "x" * (2049 - len(_URL))),
+    ("successUrl", 7),
+    ("cancelUrl", "ftp://shop.example/"),
+    ("cancelUrl", "https://shop.example/\r\nset-cookie:a=b"),
+    ("cancelUrl", []),
+    ("customerEmail", "ada"),
+    ("customerEmail", "ada@"),
+    ("customerEmail", "@example.com"),
+    ("customerEmail", "ada@example"),
+    ("customerEmail", "ada@@example.com"),
+    ("customerEmail", "ada@example..com"),
+    ("customerEmail", "ada@example.com\nbcc:eve@example.com"),
+    ("customerEmail", "Ada <ada@example.com>"),
+    ("customerEmail", "ada@example.com,eve@example.com"),
+    ("customerEmail", "   "),
+    ("customerEmail", "d" + _EMAIL),
+    ("customerEmail", 7),
+    ("customerName", "n" * 201),
+    ("customerName", {}),
+    ("displayMerchantName", ""),
+    ("displayMerchantName", " "),
+    ("displayMerchantName", "d" * 81),
+    ("displayMerchantName", 7),
+    ("display_merchant_name", ""),
+    ("display_merchant_name", "d" * 81),
+    ("display_merchant_name", 7),
+    ("metadata", []),
+    ("metadata", "x"),
+    ("metadata", {"k" * 65: "v"}),
+)
+
+
+@pytest.mark.parametrize(("field", "value"), TAKEN)
+def test_a_session_is_opened_with(shop: Shop, field: str, value: Any) -> None:
+    session = shop.session(**{field: value})
+    assert session["status"] == "OPEN"
+    assert session["amount"] == "9.99"
+    assert "orderId" not in session
+
+
+@pytest.mark.parametrize(("field", "value"), REFUSED)
+def test_a_session_is_refused_with(shop: Shop, field: str, value: Any) -> None:
+    body = {"productId": shop.product()["id"]} | {field: value}
+    assert field in refused(shop.post("/v1/checkouts", body), field)
+    assert shop.data("GET", "/v1/orders")["pagination"]["total"] == 0
+
+
+def test_without_a_product_id_the_reason_says_that_it_is_required(shop: Shop) -> None:
+    assert "required" in refused(shop.post("/v1/checkouts", {}), "productId")
+    assert "required" in refused(shop.post("/v1/checkouts", {"productId": ""}), "productId")
+
+
+def test_a_session_lasts_24_hours_and_has_its_page(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    clock(1_795_233_600_000)
+    session = shop.session()
+    assert session["createdAt"] == 1_795_233_600_000
+    assert session["expiresAt"] == 1_795_233_600_000 + DAY_MS
+    assert session["url"] == f"{shop.till.url}/checkout/{session['id']}"
+    assert shop.till.http.get(session["url"]).status_code == 200
+
+
+def test_the_order_is_created_with_the_session_and_shown_on_retrieval_only(shop: Shop) -> None:
+    session = shop.session(metadata={"cart": "42"}, customerEmail=" ada@example.com ")
+    assert "orderId" not in session
+    read = shop.data("GET", f"/v1/checkouts/{session['id']}")
+    assert {**session, "orderId": read["orderId"]} == read
+    order = shop.read_order(read["orderId"])
+    assert order["status"] == "PENDING"
+    assert order["checkoutSessionId"] == session["id"]
+    assert order["metadata"] == {"cart": "42"}
+    assert order["customerEmail"] == "ada@example.com"
+    assert order["createdAt"] == session["createdAt"]
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ({}, "Harbour Books"),
+        ({"displayMerchantName": "Camel"}, "Camel"),
+        ({"display_merchant_name": "Snake"}, "Snake"),
+        ({"displayMerchantName": "Camel", "display_merchant_name": "Snake"}, "Camel"),
+        ({"displayMerchantName": None, "display_merchant_name": "Snake"}, "Snake"),
+        ({"displayMerchantName": " Camel "}, "Camel"),
+    ],
+)
+def test_the_hosted_page_shows_the_name(shop: Shop, body: dict[str, Any], shown: str) -> None:
+    page = shop.till.http.get(shop.session(**body)["url"]).text
+    for name in ("Harbour Books", "Camel", "Snake"):
+        assert (name in page) == (name == shown)
+
+
+def test_the_hosted_page_prefills_what_was_given(shop: Shop) -> None:
+    page = shop.till.http.get(
+        shop.session(customerEmail="ada@example.com", customerName='Ada "L"')["url"]
+    ).text
+    assert 'value="ada@example.com"' in page
+    assert re.search("Ada (&#34;|&quot;)L(&#34;|&quot;)", page)
+
+
+def test_expiring_closes_the_order_and_expiring_again_is_fine(shop: Shop) -> None:
+    session = shop.session()
+    path = f"/v1/checkouts/{session['id']}"
+    first = shop.data("POST", f"{path}/expire")
+    assert first["status"] == "EXPIRED"
+    assert first["expiresAt"] < session["expiresAt"]
+    assert shop.read_order(first["orderId"])["status"] == "CLOSED"
+    assert shop.data("POST", f"{path}/expire") == first == shop.data("GET", path)
+
+
+def test_a_complete_session_cannot_expire(shop: Shop) -> None:
+    order = shop.paid()
+    path = f"/v1/checkouts/{order['checkoutSessionId']}"
+    assert shop.data("GET", path)["status"] == "COMPLETE"
+    assert "complete" in refused(shop.post(f"{path}/expire"), "id")
+
+
+def test_money_that_comes_after_the_end_still_pays_the_order(shop: Shop) -> None:
+    order = shop.order()
+    shop.post(f"/v1/checkouts/{order['checkoutSessionId']}/expire")
+    shop.confirm(order["id"])
+    assert shop.read_order(order["id"])["status"] == "PAID"
+    assert shop.data("GET", "/v1/balance")["pending"] == "9.59"
+
+
+def test_a_revoked_order_ends_its_session(shop: Shop) -> None:
+    order = shop.order()
+    shop.revoke(order["id"])
+    assert shop.read_order(order["id"])["status"] == "REVOKED"
+    path = f"/v1/checkouts/{order['checkoutSessionId']}"
+    assert shop.data("GET", path)["status"] == "EXPIRED"
+
+
+@pytest.mark.parametrize("session_id", ["cs_0123456789abcdefghjkmnpqrstvwxyz", "x", "%00"])
+def test_an_unknown_session_is_not_found(shop: Shop, session_id: str) -> None:
+    for method, path in (("GET", ""), ("POST", "/expire")):
+        answer = shop.call(method, f"/v1/checkouts/{session_id}{path}")
+        assert (answer.status_code, answer.json()) == (404, {"code": 40401, "message": "Not Found"})
+
+
+def test_a_currency_without_an_exchange_rate_is_refused_on_the_product(till: Till) -> None:
+    shop = till.shop(settlement_currency="USD")
+    product = shop.product(currency="ISK", price="100")
+    reason = refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
+    assert "ISK" in reason
+
+
+def test_amounts_worth_less_than_one_minor_unit_are_refused(till: Till) -> None:
+    till.rate("UGX", "USD", Decimal("0.00027"))
+    shop = till.shop()
+    product = shop.product(currency="UGX", price="1")
+    refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
+    assert shop.order(shop.product(currency="UGX", price="100")["id"])["settledAmount"] == "0.03"

@@ -1,0 +1,149 @@
+"""PostgreSQL away: 503 soon, and well again soon after, without a restart (quality 9)."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import httpx2
+import pytest
+
+from api import TEA, Shop, Till, serving
+
+_AWAY: Final = {"code": 50301, "message": "Service unavailable"}
+
+
+class Line:
+    """A line to PostgreSQL that can be cut or go dead."""
+
+    def __init__(self, target: str) -> None:
+        """Lead to the socket ``target``."""
+        self._target = target
+        self._loop = asyncio.new_event_loop()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.cut_off = self.dead = False
+
+    @contextlib.contextmanager
+    def open(self, path: Path) -> Iterator[None]:
+        """Listen at ``path`` while the block runs."""
+        thread = threading.Thread(target=self._loop.run_forever)
+        thread.start()
+        made = asyncio.run_coroutine_threadsafe(
+            asyncio.start_unix_server(self._connected, str(path)), self._loop
+        ).result(5)
+        try:
+            yield
+        finally:
+            asyncio.run_coroutine_threadsafe(self._end(made), self._loop).result(5)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            thread.join()
+            self._loop.close()
+
+    def cut(self, *, off: bool) -> None:
+        """Break every connection and take no new one, or take them again."""
+        self.cut_off = off
+        if off:
+            self._loop.call_soon_threadsafe(self._abort)
+
+    def _abort(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _end(self, made: asyncio.Server) -> None:
+        made.close()
+        self._abort()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        if self.cut_off:
+            writer.transport.abort()
+            return
+        there, back = await asyncio.open_unix_connection(self._target)
+        self._writers.add(back)
+        for source, target in ((reader, back), (there, writer)):
+            task = self._loop.create_task(self._pump(source, target))
+            self._tasks.add(task)
+
+    async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while piece := await source.read(65536):
+                while self.dead:
+                    await asyncio.sleep(0.02)
+                target.write(piece)
+                await target.drain()
+        target.transport.abort()
+
+
+@pytest.fixture
+def line(till: Till, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Line, Till]]:
+    """A server whose database can go away."""
+    url = till.settings.database_url or ""
+    query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+    made = Line(f"{query['host']}/.s.PGSQL.{query['port']}")
+    folder = tmp_path_factory.mktemp("pg")
+    with made.open(folder / f".s.PGSQL.{query['port']}"):
+        through = url.split("?")[0] + "?" + urlencode(query | {"host": str(folder)})
+        with serving(till.settings, database_url=through, limit_ip_per_minute=10_000) as running:
+            yield made, running
+
+
+def _is_away(answer: httpx2.Response) -> None:
+    assert (answer.status_code, answer.json()) == (503, _AWAY)
+    assert int(answer.headers["retry-after"]) >= 1
+
+
+def _well_again(shop: Shop, within_s: float) -> None:
+    end = time.monotonic() + within_s
+    while True:
+        found = {shop.get(path).status_code for path in ("/v1/products", "/readyz")}
+        if found == {200}:
+            return
+        assert found <= {200, 503}
+        assert time.monotonic() < end, "not well again"
+        time.sleep(0.05)
+
+
+def test_a_cut_line_is_503_at_once_and_well_again_soon(line: tuple[Line, Till]) -> None:
+    database, till = line
+    shop = till.shop()
+    order = shop.paid()
+    calls = (
+        ("GET", "/v1/products", None),
+        ("POST", "/v1/products", TEA),
+        ("POST", f"/v1/orders/{order['id']}/refunds", {}),
+        ("GET", "/v1/config/legal/merchant-services-agreement", None),
+    )
+    database.cut(off=True)
+    for method, path, body in calls:
+        for key in (None, "key"):
+            started = time.monotonic()
+            _is_away(shop.call(method, path, json=body, headers={"idempotency-key": key}))
+            assert time.monotonic() - started < 2
+    assert till.http.get("/readyz").status_code == 503
+    assert till.http.get("/healthz").status_code == 200
+    database.cut(off=False)
+    _well_again(shop, 5)
+    answer = shop.post(calls[2][1], {}, key="key")  # 503 was not kept
+    assert answer.status_code == 201
+    assert "idempotent-replayed" not in answer.headers
+
+
+def test_a_dead_line_is_503_within_two_seconds_and_well_again_soon(line: tuple[Line, Till]) -> None:
+    database, till = line
+    shop = till.shop()
+    shop.product()
+    database.dead = True
+    for path in ("/readyz", "/v1/products", "/v1/config/legal/merchant-services-agreement"):
+        started = time.monotonic()
+        assert till.http.get(path, headers={"x-api-key": shop.key}).status_code == 503
+        assert time.monotonic() - started < 2.5, path
+    database.dead = False
+    _well_again(shop, 5)

@@ -1,0 +1,211 @@
+"""Hostile values in every place: never an answer of 5xx, always the error form, shown inert.
+
+The places come from the structs of the operations.
+"""
+
+import csv
+import io
+import json
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+import pytest
+
+from api import TEA, Shop, error_of, raw
+from opentill.app import OPERATIONS
+from opentill.core.http import Nothing, Operation
+
+_JSON: Final = {"content-type": "application/json"}
+ID: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
+
+TEXTS: Final = {
+    "NUL": "a\0b",
+    "escape": "\x1b[31m",
+    "lone surrogate": "\ud800",
+    "swapped surrogates": "\udc00\ud800",
+    "right-to-left": "\u202e\u2066abc\u2069\u200f",
+    "html": "<script>alert(1)</script>\"'>&amp;<img src=x onerror=alert(1)>",
+    "template": "{{7*7}}${7*7}#{7*7}<%= 7*7 %>",
+    "formula": "=cmd|' /C calc'!A0",
+    "sql": "'; drop table merchants; --",
+    "header": "a\r\nset-cookie: a=b",
+    "10,000 characters": "x" * 10_000,
+    "10,000 of four bytes": "𝒳" * 10_000,
+    "combining": "e" + "\u0301" * 5_000,
+    "noncharacter": "\uffff\ufdd0",
+    "byte order mark": "\ufeff",
+    "zero width": "\u200b",
+    "path": "../../../etc/passwd",
+    "format": "%s%n%x{0}",
+    "number": "1e400",
+    "null": "null",
+    "empty": "",
+    "blank": " \t\n",
+}
+# JSON of every other kind, as text, since Python cannot write some of it.
+VALUES: Final = (
+    "null", "true", "false", "0", "-1", "1.5", "1e400", "-1e400", "9" * 400, "1" + "0" * 5000,
+    "-0", "[]", "{}", "[null]", '["a"]', '{"a":1}', '[["a"]]', '{"a":{"a":{"a":1}}}',
+    "[" * 14 + "]" * 14, "[" * 15 + "]" * 15, "[" * 200 + "]" * 200,
+    "NaN", "Infinity", "undefined", "'a'", '"a', "", "01", "1.", "+1", "0x1", "[1,]", "{,}",
+    '{"a":1,"a":2}', '"\\ud800"', '"\\u0000"', '"\\x41"',
+)  # fmt: skip
+
+
+def _good(operation: Operation, shop: Shop) -> dict[str, Any]:
+    if operation.path == "/v1/products":
+        return dict(TEA)
+    if operation.path == "/v1/checkouts":
+        return {"productId": shop.product()["id"]}
+    return {}
+
+
+def _path(operation: Operation, shop: Shop) -> str:
+    if "orders" in operation.path:
+        return operation.path.replace("{id}", shop.order()["id"])
+    return operation.path.replace("{id}", shop.product()["id"])
+
+
+FIELDS: Final = [
+    (operation, field.encode_name)
+    for operation in OPERATIONS
+    for field in msgspec.structs.fields(operation.body)
+]
+PARAMETERS: Final = [
+    (operation, field.encode_name)
+    for operation in OPERATIONS
+    for field in msgspec.structs.fields(operation.query)
+]
+
+
+def _ids(row: Any) -> str:
+    return f"{row.method} {row.path}" if isinstance(row, Operation) else str(row)
+
+
+@pytest.mark.parametrize(("operation", "field"), FIELDS, ids=_ids)
+def test_a_field_takes_or_refuses_any_value(shop: Shop, operation: Operation, field: str) -> None:
+    path, good = _path(operation, shop), _good(operation, shop)
+    good.pop(field, None)
+    start = json.dumps(good)[:-1] + (", " if good else "")
+    texts = [raw(json.dumps(text, ensure_ascii=False)) for text in TEXTS.values()]
+    escaped = [json.dumps(text).encode() for text in TEXTS.values()]
+    for value in (*texts, *escaped, *(text.encode() for text in VALUES)):
+        content = start.encode() + b'"%s":' % field.encode() + value + b"}"
+        answer = shop.call(operation.method, path, content=content, headers=_JSON)
+        assert answer.status_code in {200, 201, 400, 413}, (value[:80], answer.text)
+        if answer.status_code == 400:
+            assert len(error_of(answer)["error"]["reason"]) < 300
+            assert len(answer.content) < 1000
+
+
+@pytest.mark.parametrize(("operation", "field"), FIELDS, ids=_ids)
+def test_a_field_of_a_wrong_type_is_named(shop: Shop, operation: Operation, field: str) -> None:
+    path, good = _path(operation, shop), _good(operation, shop)
+    wrong: tuple[Any, ...] = (7, 1.5, True, [], [1]) + (("x", []) if field == "metadata" else ({},))
+    for value in wrong:
+        answer = shop.call(operation.method, path, json=good | {field: value})
+        assert answer.status_code == 400
+        assert error_of(answer)["error"]["field"] == field
+
+
+@pytest.mark.parametrize(("operation", "field"), PARAMETERS, ids=_ids)
+def test_a_parameter_takes_or_refuses_any_value(
+    shop: Shop, operation: Operation, field: str
+) -> None:
+    path = _path(operation, shop)
+    for text in (*TEXTS.values(), *(value for value in VALUES if len(value) < 1000)):
+        encoded = quote(raw(text))[:8000]
+        answer = shop.call(operation.method, f"{path}?{field}={encoded}")
+        assert answer.status_code in {200, 400}, (text[:80], answer.text)
+
+
+@pytest.mark.parametrize("operation", [o for o in OPERATIONS if o.query is not Nothing], ids=_ids)
+def test_a_malformed_query_is_refused_or_ignored(shop: Shop, operation: Operation) -> None:
+    path = _path(operation, shop)
+    field = msgspec.structs.fields(operation.query)[0].encode_name
+    rows = (
+        ("", 200),
+        ("?", 200),
+        ("&&&", 200),
+        ("=", 200),
+        ("=x", 200),
+        ("x", 200),
+        ("unknown=1&unknown=2", 200),
+        ("%00=1", 200),
+        (f"{field}=1&{field}=1", 400),
+        (f"{field}=1&{field}=", 400),
+        (f"{field}=", 400),
+        (field, 400),
+        (f"{field}=%ff", 400),
+        ("x=%ff", 400),
+        ("x=%ed%a0%80", 400),
+        (f"{field}=%zz", 400),
+        (f"{field}[]=1", 200),
+        (f"{field.upper()}=x", 200),
+        ("&".join(f"a{n}=1" for n in range(101)), 400),
+    )
+    for query, status in rows:
+        answer = shop.till.http.get(f"{path}?{query}", headers={"x-api-key": shop.key})
+        assert answer.status_code == status, (query, answer.text)
+
+
+@pytest.mark.parametrize("operation", [o for o in OPERATIONS if "{id}" in o.path], ids=_ids)
+def test_any_text_as_an_id_is_not_found(shop: Shop, operation: Operation) -> None:
+    for text in TEXTS.values():
+        segment = quote(raw(text), safe="")[:8000]
+        answer = shop.call(operation.method, operation.path.replace("{id}", segment), json={})
+        assert answer.status_code in {404, 405}, text[:80]  # 405: an empty id is another path
+
+
+def test_hostile_headers_are_harmless(shop: Shop) -> None:
+    for name in (
+        "x-api-key",
+        "content-type",
+        "idempotency-key",
+        "accept",
+        "x-forwarded-for",
+        "cookie",
+    ):
+        for value in (
+            b"\xff\xfe",
+            b"\xed\xa0\x80",
+            b"x" * 8000,
+            b'"',
+            b"<script>",
+            b"*/*;q=x",
+            b",",
+        ):
+            headers: Any = {"x-api-key": shop.key} | {name: value}
+            answer = shop.till.http.post("/v1/products", json=TEA, headers=headers)
+            assert answer.status_code in {201, 400, 401, 415, 422}, (name, value, answer.text)
+
+
+@pytest.mark.parametrize("text", ["html", "right-to-left", "formula", "template", "sql", "header"])
+def test_hostile_text_is_shown_inert_everywhere(shop: Shop, text: str) -> None:
+    hostile = TEXTS[text]
+    short = hostile[:64]
+    product = shop.product(name=hostile, description=hostile, metadata={short: hostile})
+    assert product["name"] == hostile.strip()
+    session = shop.session(
+        product["id"],
+        customerName=hostile,
+        displayMerchantName=short,
+        metadata={short: hostile},
+    )
+    order_id = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
+    shop.confirm(order_id)
+    refund = shop.refund(order_id, reason=hostile, refundNo=short, amount="1")
+    assert (refund["reason"], refund["refundNo"]) == (hostile, short)
+    shop.hear_refund(refund["id"], "REFUSED", hostile)
+    assert shop.data("GET", f"/v1/refunds/{refund['id']}")["errorMessage"] == hostile
+    assert shop.read_order(order_id)["metadata"] == {short: hostile}
+    answer = shop.get("/v1/orders/export")
+    (row,) = csv.DictReader(io.StringIO(answer.content.decode(), newline=""))
+    assert row["customerName"] in {hostile, "'" + hostile}
+    assert not row["customerName"].startswith(("=", "+", "-", "@"))
+    page = shop.till.http.get(session["url"])
+    assert page.status_code == 200
+    assert "<script>alert" not in page.text
+    assert "<img src=x" not in page.text
+    assert "set-cookie" not in page.headers or "a=b" not in page.headers["set-cookie"]

@@ -1,0 +1,166 @@
+"""Another merchant's id in any place of any operation is as good as none.
+
+The places come from the table of operations: one that is not answered for here fails the test.
+"""
+
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from api import Shop, Till, refused
+from opentill.app import OPERATIONS
+from opentill.core.http import Operation
+
+
+class Things(msgspec.Struct):
+    """One of everything that a merchant has, by id."""
+
+    product: str
+    session: str
+    order: str
+    refund: str
+
+
+def _stock(shop: Shop) -> Things:
+    order = shop.paid()
+    refund = shop.refund(order["id"], amount="1.00", refundNo="MINE")
+    return Things(order["productId"], order["checkoutSessionId"], order["id"], refund["id"])
+
+
+@pytest.fixture(scope="module")
+def owner(till: Till) -> tuple[Shop, Things]:
+    """A merchant with one of everything."""
+    shop = till.shop()
+    return shop, _stock(shop)
+
+
+@pytest.fixture(scope="module")
+def stranger(till: Till) -> tuple[Shop, Things]:
+    """Another one."""
+    shop = till.shop()
+    return shop, _stock(shop)
+
+
+# Whose id stands in the path: the first segment after /v1 decides.
+IN_PATH: Final = {
+    "products": "product",
+    "checkouts": "session",
+    "orders": "order",
+    "refunds": "refund",
+}
+# A body that would be taken from the owner.
+BODIES: Final[dict[str, Any]] = {
+    "PATCH /v1/products/{id}": {"name": "Mine now"},
+    "POST /v1/orders/{id}/refunds": {"amount": "1.00"},
+}
+# Fields of bodies and queries that name a resource, and of whose kind; all others name none.
+FIELDS: Final = {
+    ("POST /v1/checkouts", "productId"): "product",
+    ("GET /v1/orders", "productId"): "product",
+}
+NO_IDS: Final = {
+    "name", "price", "currency", "description", "image", "metadata", "status", "page", "size",
+    "successUrl", "cancelUrl", "customerEmail", "customerName", "displayMerchantName",
+    "display_merchant_name", "startDate", "endDate", "amount", "reason", "refundNo", "type",
+}  # fmt: skip
+
+
+def _name(operation: Operation) -> str:
+    return f"{operation.method} {operation.path}"
+
+
+def test_every_field_of_every_operation_is_known_here() -> None:
+    for operation in OPERATIONS:
+        for struct in (operation.query, operation.body):
+            for field in msgspec.structs.fields(struct):
+                known = (
+                    field.encode_name in NO_IDS or (_name(operation), field.encode_name) in FIELDS
+                )
+                assert known, f"{_name(operation)}: is {field.encode_name} an id?"
+        if "{id}" in operation.path:
+            assert operation.path.split("/")[2] in IN_PATH
+
+
+WITH_ID: Final = [operation for operation in OPERATIONS if "{id}" in operation.path]
+
+
+@pytest.mark.parametrize("operation", WITH_ID, ids=_name)
+@pytest.mark.parametrize("kind", ["product", "session", "order", "refund", "merchant"])
+def test_a_strangers_id_in_the_path_is_not_found(
+    owner: Any, stranger: Any, operation: Operation, kind: str
+) -> None:
+    (shop, things), (other, _) = owner, stranger
+    resource = shop.id if kind == "merchant" else getattr(things, kind)
+    before = _everything(shop, things)
+    path = operation.path.replace("{id}", resource)
+    for key in (None, f"k-{operation.method}-{path}"):
+        body = BODIES.get(_name(operation))
+        answer = other.call(operation.method, path, json=body, headers={"idempotency-key": key})
+        assert (answer.status_code, answer.json()) == (404, {"code": 40401, "message": "Not Found"})
+    assert _everything(shop, things) == before
+
+
+@pytest.mark.parametrize("operation", WITH_ID, ids=_name)
+def test_the_owner_reaches_it(owner: Any, operation: Operation) -> None:
+    shop, things = owner
+    if operation.method == "DELETE" or operation.path.endswith("/expire"):
+        return
+    kind = IN_PATH[operation.path.split("/")[2]]
+    path = operation.path.replace("{id}", getattr(things, kind))
+    assert shop.call(operation.method, path, json=BODIES.get(_name(operation))).status_code < 300
+
+
+def _everything(shop: Shop, things: Things) -> list[Any]:
+    paths = (
+        f"/v1/products/{things.product}",
+        f"/v1/checkouts/{things.session}",
+        f"/v1/orders/{things.order}",
+        f"/v1/orders/{things.order}/refunds",
+        f"/v1/refunds/{things.refund}",
+        "/v1/balance",
+        "/v1/balance/transactions",
+        "/v1/orders",
+        "/v1/products",
+    )
+    return [shop.get(path).content for path in paths]
+
+
+@pytest.mark.parametrize(("place", "kind"), FIELDS.items(), ids=lambda row: str(row))
+def test_a_strangers_id_in_a_body_or_filter_is_refused(
+    owner: Any, stranger: Any, place: tuple[str, str], kind: str
+) -> None:
+    (_, things), (other, own) = owner, stranger
+    (name, field), (method, path) = place, place[0].split(" ")
+    where = "json" if method == "POST" else "params"
+    answer = other.call(method, path, **{where: {field: getattr(things, kind)}})
+    refused(answer, field)
+    unknown = other.call(method, path, **{where: {field: "prod_01m7y0m0jzefzv5n8efcf1hqw1"}})
+    assert answer.json() == unknown.json()  # no difference to an id that is nowhere
+    assert other.call(method, path, **{where: {field: getattr(own, kind)}}).status_code < 300
+    assert name
+
+
+LISTS: Final = [
+    operation
+    for operation in OPERATIONS
+    if operation.method == "GET" and operation.auth and "{id}" not in operation.path
+]
+
+
+@pytest.mark.parametrize("operation", LISTS, ids=_name)
+def test_a_list_shows_nothing_of_a_stranger(
+    owner: Any, stranger: Any, operation: Operation
+) -> None:
+    (shop, things), (other, _) = owner, stranger
+    mine, theirs = shop.get(operation.path), other.get(operation.path)
+    assert mine.status_code == theirs.status_code == 200
+    for text in (shop.id, things.product, things.session, things.order, things.refund):
+        assert text not in theirs.text
+
+
+def test_a_merchant_without_anything_sees_nothing(till: Till, owner: Any) -> None:
+    fresh = till.shop()
+    for path in ("/v1/products", "/v1/orders", "/v1/balance/transactions"):
+        assert fresh.data("GET", path)["pagination"]["total"] == 0
+    assert fresh.get("/v1/orders/export").content.count(b"\r\n") == 1

@@ -1,0 +1,137 @@
+"""Canaries: what must not be in a log is sent everywhere, and is in no line (quality 11)."""
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+import structlog
+
+from api import TEA, Shop, Till
+from opentill.core import log
+from opentill.core.db import Db
+
+CARD: Final = "4242424242424242"
+EMAIL: Final = "canary.ada@secret-mail.example"
+TEXT: Final = "canarybodytext"
+QUERY: Final = "canaryquerytext"
+PHONE: Final = "canary-user-agent"
+
+
+@pytest.fixture
+def lines(till: Till) -> Iterator[io.StringIO]:
+    """What is logged, at its most talkative."""
+    stream = io.StringIO()
+    before = structlog.get_config()
+    log.configure("debug", stream=stream)
+    yield stream
+    structlog.configure(**before)
+
+
+def _busy(shop: Shop, till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All kinds of requests, good and bad, with canaries wherever something can be said."""
+    body = {"customerEmail": EMAIL, "customerName": f"{TEXT} {CARD}", "metadata": {TEXT: CARD}}
+    product = shop.product(name=f"{TEXT} {EMAIL}", description=CARD)
+    session = shop.session(product["id"], successUrl=f"https://x.example/?{QUERY}={CARD}", **body)
+    order = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
+    shop.confirm(order)
+    refund = shop.refund(order, amount="1", reason=f"{TEXT} {EMAIL} {CARD}", refundNo=TEXT)
+    shop.hear_refund(refund["id"], "REFUSED", f"card {CARD} of {EMAIL}")
+    shop.get("/v1/orders/export")
+    for path in ("/v1/orders", "/v1/products", "/v1/nothing", "/checkout/x", "/docs", "/healthz"):
+        shop.call("GET", path, params={QUERY: EMAIL, "status": TEXT}, headers={"user-agent": PHONE})
+    for content in (f'{{"{TEXT}": ', f'{{"name":"{TEXT}","name":"{EMAIL}"}}', f'["{CARD}"]'):
+        for path in ("/v1/products", "/v1/checkouts", f"/v1/orders/{order}/refunds"):
+            headers = {"content-type": "application/json", "idempotency-key": TEXT}
+            shop.call("POST", path, content=content, headers=headers)
+    shop.post("/v1/checkouts", {"productId": TEXT, "customerEmail": EMAIL + "@"})
+    shop.call("GET", f"/v1/orders/{TEXT}", headers={"x-api-key": shop.key[:-1] + "x"})
+    shop.call("POST", "/gateways/sandbox/callback", content=f'{{"{TEXT}":"{CARD}"}}')
+    till.http.post(session["url"], data={"email": EMAIL, "name": TEXT, "method": CARD})
+
+    async def fail(*_: object) -> None:
+        msg = f"key {shop.key} of {EMAIL}, card {CARD}, at https://u:p@x.example/?{QUERY}=1"
+        raise ValueError(msg)
+
+    with monkeypatch.context() as patch:  # a defect whose text says too much
+        patch.setattr(Db, "run", fail)
+        assert shop.post("/v1/products", TEA).status_code == 500
+
+
+def test_no_secret_is_in_any_line(
+    till: Till,
+    lines: io.StringIO,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    shop = till.shop()
+    _busy(shop, till, monkeypatch)
+    printed = capfd.readouterr()
+    text = lines.getvalue() + printed.out + printed.err
+    for canary in (shop.key, shop.key[9:40], CARD, EMAIL, "secret-mail", TEXT, QUERY, PHONE):
+        assert canary not in text, next(line for line in text.splitlines() if canary in line)
+    for secret in (till.settings.secret_key, till.settings.sandbox_secret, "u:p@"):
+        assert secret not in text
+    records = [json.loads(line) for line in lines.getvalue().splitlines()]
+    requests = [record for record in records if record["event"] == "request"]
+    assert len(requests) > 20
+    for record in requests:
+        assert set(record) == {
+            "event",
+            "level",
+            "timestamp",
+            "request_id",
+            "method",
+            "route",
+            "status",
+            "ms",
+        }
+        assert record["route"] == "other" or record["route"].startswith("/")
+
+
+def test_a_defect_is_found_in_the_log_by_the_id_of_the_answer(
+    till: Till, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = till.shop()
+
+    async def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Db, "run", fail)
+    answer = shop.post("/v1/products", TEA, key="k")
+    assert answer.json() == {"code": 50001, "message": "Internal error"}
+    assert "Traceback" not in answer.text
+    (record,) = [
+        found
+        for found in map(json.loads, lines.getvalue().splitlines())
+        if found["level"] == "error"
+    ]
+    assert record["request_id"] == answer.headers["x-request-id"]
+    assert "ZeroDivisionError" in record["exception"]
+
+
+def test_500_is_not_kept_under_a_key(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = till.shop()
+    from opentill.products import service
+
+    async def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "price_minor", lambda *_: 1 // 0)
+        assert shop.post("/v1/products", TEA, key="k").status_code == 500
+    answer = shop.post("/v1/products", TEA, key="k")
+    assert answer.status_code == 201
+    assert "idempotent-replayed" not in answer.headers
+
+
+def test_settings_do_not_show_their_secrets(till: Till) -> None:
+    shown = repr(till.settings) + str(till.settings)
+    for secret in (
+        till.settings.secret_key,
+        till.settings.sandbox_secret,
+        till.settings.database_url,
+    ):
+        assert secret
+        assert secret not in shown

@@ -1,0 +1,310 @@
+"""Orders and the export: spec §2.5, §4.8 to §4.10, and what product decisions §3 adds."""
+
+import csv
+import io
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+import pytest
+
+from api import Shop, Till, refused
+
+NOW: Final = 1_795_233_600_000  # 2026-11-21T04:00:00Z
+COLUMNS: Final = (
+    "id,checkoutSessionId,productId,customerEmail,customerName,amount,currency,platformFeeRate,"
+    "platformFee,netAmount,settledAmount,settledCurrency,exchangeRate,hkdExchangeRate,"
+    "paymentMethod,status,paidAt,settledAt,metadata,createdAt,refundStatus,refundedAmount,"
+    "createdAtUtc,paidAtUtc"
+)
+STATUSES: Final = (
+    "CREATING PENDING PAID SETTLED REFUNDED DISPUTED CHARGEBACK FAILED CLOSED REVOKED"
+).split()
+
+# price, fee rate, fee, net
+FEES: Final = (
+    ("9.99", "0.04", "0.40", "9.59"),
+    ("0.01", "0.04", "0.00", "0.01"),
+    ("0.12", "0.04", "0.00", "0.12"),
+    ("0.13", "0.04", "0.01", "0.12"),
+    ("0.50", "0.01", "0.01", "0.49"),  # half up
+    ("0.49", "0.01", "0.00", "0.49"),
+    ("100.00", "0", "0.00", "100.00"),
+    ("100.00", "0.999999", "100.00", "0.00"),
+    ("99999999.99", "0.029", "2900000.00", "97099999.99"),
+    ("1.00", "0.125", "0.13", "0.87"),
+)
+
+
+@pytest.mark.parametrize(("price", "rate", "fee", "net"), FEES)
+def test_the_fee_is_rounded_half_up(till: Till, price: str, rate: str, fee: str, net: str) -> None:
+    shop = till.shop(platform_fee_rate=Decimal(rate))
+    order = shop.paid(shop.product(price=price)["id"])
+    assert order["platformFeeRate"] == rate
+    assert (order["platformFee"], order["netAmount"]) == (fee, net)
+    assert order["amount"] == order["baseAmount"] == order["payableAmount"]
+    assert (order["settledAmount"], order["settledCurrency"]) == (net, "USD")
+    assert (order["exchangeRate"], order["hkdExchangeRate"]) == ("1", None)
+    assert shop.data("GET", "/v1/balance")["pending"] == net
+
+
+# product's currency and price, settlement currency, rates, exchangeRate, fee, net, settled, pending
+CONVERTED: Final[tuple[tuple[Any, ...], ...]] = (
+    ("EUR", "10.00", "USD", {"EUR USD": "1.1"}, "1.1", "0.40", "9.60", "10.56", "10.56"),
+    ("JPY", "1000", "USD", {"USD JPY": "160"}, "0.00625", "40.00", "960.00", "6.00", "6.00"),
+    ("JPY", "999", "USD", {"USD JPY": "160"}, "0.00625", "40.00", "959.00", "5.99", "5.99"),
+    ("USD", "9.99", "JPY", {"USD JPY": "160"}, "160", "0.40", "9.59", "1534.00", "1534.00"),
+    ("KWD", "10.50", "USD", {"KWD USD": "3.25"}, "3.25", "0.42", "10.08", "32.76", "32.76"),
+    ("USD", "10.50", "KWD", {"KWD USD": "3.2"}, "0.3125", "0.42", "10.08", "3.15", "3.15"),
+)
+
+
+@pytest.mark.parametrize(
+    ("currency", "price", "settled", "rates", "rate", "fee", "net", "amount", "pending"), CONVERTED
+)
+def test_a_conversion_takes_the_rate_of_the_session(
+    till: Till,
+    currency: str,
+    price: str,
+    settled: str,
+    rates: dict[str, str],
+    rate: str,
+    fee: str,
+    net: str,
+    amount: str,
+    pending: str,
+) -> None:
+    for pair, value in rates.items():
+        till.rate(*pair.split(), Decimal(value))
+    shop = till.shop(settlement_currency=settled)
+    order = shop.order(shop.product(currency=currency, price=price)["id"])
+    for pair in rates:
+        till.rate(*pair.split(), Decimal(7))  # frozen: a later rate changes nothing
+    shop.confirm(order["id"])
+    order = shop.read_order(order["id"])
+    assert order["exchangeRate"] == rate
+    assert (order["platformFee"], order["netAmount"]) == (fee, net)
+    assert (order["settledAmount"], order["settledCurrency"]) == (amount, settled)
+    balance = shop.data("GET", "/v1/balance")
+    assert (balance["pending"], balance["currency"]) == (pending, settled)
+    entries = shop.data("GET", "/v1/balance/transactions")["items"]
+    assert sum(Decimal(entry["amount"]) for entry in entries) == Decimal(amount)
+
+
+def test_what_is_not_known_yet_is_empty_or_null(shop: Shop) -> None:
+    order = shop.order()
+    assert order["customerEmail"] == order["payerIp"] == ""
+    for field in ("customerName", "paymentMethod", "paidAt", "settledAt", "hkdExchangeRate"):
+        assert order[field] is None
+    assert (order["refundStatus"], order["refundedAmount"]) == ("NONE", "0")
+    assert order["rollingReserveStatus"] == "NONE"
+
+
+def test_a_paid_order_knows_when_and_how(shop: Shop, clock: Callable[[int], None]) -> None:
+    clock(NOW)
+    order = shop.order(customerName="Ada")
+    clock(NOW + 5)
+    shop.confirm(order["id"])
+    paid = shop.read_order(order["id"])
+    assert paid["status"] == "PAID"
+    assert paid["paidAt"] == paid["updatedAt"] == NOW + 5
+    assert paid["createdAt"] == NOW
+    assert paid["paymentMethod"] == "BANK_TRANSFER"
+    assert paid["customerName"] == "Ada"
+
+
+def test_lists_are_newest_first_and_filtered(shop: Shop, clock: Callable[[int], None]) -> None:
+    one, two = shop.product()["id"], shop.product()["id"]
+    made = []
+    for n, product in enumerate((one, two, one, two, one)):
+        clock(NOW + n * 1000)
+        made.append(shop.order(product)["id"])
+    shop.confirm(made[1])
+    shop.confirm(made[2])
+
+    def ids(**query: Any) -> list[int]:
+        return [made.index(o["id"]) for o in shop.data("GET", "/v1/orders", params=query)["items"]]
+
+    rows: tuple[tuple[dict[str, Any], list[int]], ...] = (
+        ({}, [4, 3, 2, 1, 0]),
+        ({"status": "PAID"}, [2, 1]),
+        ({"status": "PENDING"}, [4, 3, 0]),
+        ({"status": "SETTLED"}, []),
+        ({"productId": one}, [4, 2, 0]),
+        ({"productId": two, "status": "PAID"}, [1]),
+        ({"startDate": NOW + 2000}, [4, 3, 2]),
+        ({"startDate": NOW + 2001}, [4, 3]),
+        ({"endDate": NOW + 2000}, [2, 1, 0]),
+        ({"endDate": NOW + 1999}, [1, 0]),
+        ({"startDate": NOW + 1000, "endDate": NOW + 3000}, [3, 2, 1]),
+        ({"startDate": NOW + 1000, "endDate": NOW + 1000}, [1]),
+        ({"startDate": NOW + 1000, "endDate": NOW + 3000, "productId": two}, [3, 1]),
+        ({"endDate": NOW - 1}, []),
+        ({"size": 2}, [4, 3]),
+        ({"size": 2, "page": 3}, [0]),
+        ({"unknown": "ignored"}, [4, 3, 2, 1, 0]),
+    )
+    for query, wanted in rows:
+        assert ids(**query) == wanted, query
+
+
+def test_orders_of_one_millisecond_stand_in_one_order_on_all_pages(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    clock(NOW)
+    product = shop.product()["id"]
+    made = {shop.order(product)["id"] for _ in range(7)}
+    seen = [
+        shop.data("GET", "/v1/orders", params={"page": page, "size": 2})["items"]
+        for page in (1, 2, 3, 4)
+    ]
+    flat = [order["id"] for items in seen for order in items]
+    assert set(flat) == made
+    assert flat == sorted(flat, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"status": "paid"}, "status"),
+        ({"status": "UNKNOWN"}, "status"),
+        ({"status": "null"}, "status"),
+        ({"productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1"}, "productId"),
+        ({"productId": "x"}, "productId"),
+        ({"productId": "\0"}, "productId"),
+        ({"productId": "7"}, "productId"),
+        ({"startDate": "x"}, "startDate"),
+        ({"startDate": "null"}, "startDate"),
+        ({"startDate": "-1"}, "startDate"),
+        ({"startDate": "1.5"}, "startDate"),
+        ({"startDate": "1e12"}, "startDate"),
+        ({"startDate": "2026-01-15"}, "startDate"),
+        ({"startDate": 253_402_300_800_000}, "startDate"),
+        ({"startDate": "9" * 40}, "startDate"),
+        ({"endDate": "x"}, "endDate"),
+        ({"startDate": 2, "endDate": 1}, "endDate"),
+    ],
+)
+def test_an_unknown_filter_value_is_refused(shop: Shop, query: dict[str, Any], field: str) -> None:
+    refused(shop.get("/v1/orders", **query), field)
+    if "Date" in field:
+        refused(shop.get("/v1/orders/export", **query), field)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_every_status_is_a_filter(shop: Shop, status: str) -> None:
+    assert shop.data("GET", "/v1/orders", params={"status": status})["items"] == []
+
+
+@pytest.mark.parametrize("order_id", ["order_01m7y0m0jzefzv5n8efcf1hqw2", "x", "%00", "exports"])
+def test_an_unknown_order_is_not_found(shop: Shop, order_id: str) -> None:
+    answer = shop.get(f"/v1/orders/{order_id}")
+    assert (answer.status_code, answer.json()) == (404, {"code": 40401, "message": "Not Found"})
+
+
+# The export
+
+
+def _export(shop: Shop, **query: Any) -> list[dict[str, str]]:
+    answer = shop.get("/v1/orders/export", **query)
+    assert answer.status_code == 200
+    return list(csv.DictReader(io.StringIO(answer.content.decode(), newline="")))
+
+
+def test_an_empty_export_is_the_header_row(shop: Shop) -> None:
+    answer = shop.get("/v1/orders/export")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.content == COLUMNS.encode() + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ({}, "orders_all_all.csv"),
+        ({"startDate": NOW}, "orders_2026-11-21_all.csv"),
+        ({"endDate": NOW}, "orders_all_2026-11-21.csv"),
+        ({"startDate": 0, "endDate": 253_402_300_799_999}, "orders_1970-01-01_9999-12-31.csv"),
+    ],
+)
+def test_the_file_is_named_after_its_range(shop: Shop, query: dict[str, Any], name: str) -> None:
+    answer = shop.get("/v1/orders/export", **query)
+    assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
+
+
+def test_a_row_is_the_order_oldest_first(shop: Shop, clock: Callable[[int], None]) -> None:
+    clock(NOW)
+    order = shop.order(metadata={"a": 'quote " and, comma'}, customerName="Ada\nLovelace")
+    clock(NOW + 61_007)
+    shop.confirm(order["id"])
+    shop.hear_refund(shop.refund(order["id"], amount="2")["id"])
+    shop.order()
+    listed = shop.data("GET", "/v1/orders")["items"]
+    rows = _export(shop)
+    assert [row["id"] for row in rows] == [o["id"] for o in reversed(listed)]
+    first = rows[0]
+    for name, value in listed[-1].items():
+        if name == "metadata":
+            assert first[name] == '{"a":"quote \\" and, comma"}'
+        else:
+            assert first[name] == ("" if value is None else str(value))
+    assert (first["refundStatus"], first["refundedAmount"]) == ("PARTIAL", "2.00")
+    assert first["createdAtUtc"] == "2026-11-21T04:00:00.000Z"
+    assert first["paidAtUtc"] == "2026-11-21T04:01:01.007Z"
+    assert (rows[1]["paidAtUtc"], rows[1]["refundedAmount"]) == ("", "0")
+
+
+def test_lines_end_with_crlf_and_both_dates_are_inclusive(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    ids = []
+    for n in range(3):
+        clock(NOW + n)
+        ids.append(shop.order()["id"])
+    assert [r["id"] for r in _export(shop, startDate=NOW + 1, endDate=NOW + 2)] == ids[1:]
+    content = shop.get("/v1/orders/export").content
+    assert content.count(b"\r\n") == content.count(b"\n") == 4
+    assert not content.startswith(b"\xef\xbb\xbf")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=1+1",
+        "+1",
+        "-1",
+        "@SUM(A1)",
+        "\t=1",
+        " =1",
+        "＝1+1",
+        "＋1",
+        "－1",
+        "＠x",
+        "=cmd|' /C calc'!A0",
+    ],
+)
+def test_a_formula_is_neutralised(shop: Shop, text: str) -> None:
+    shop.order(customerName="x" + text)
+    shop.order(customerName=text)
+    rows = _export(shop)
+    assert rows[0]["customerName"] == "x" + text
+    assert rows[1]["customerName"] == "'" + text.strip()
+
+
+def test_an_address_that_begins_like_a_formula_is_neutralised(shop: Shop) -> None:
+    shop.order(customerEmail="=1+1@example.com")
+    assert _export(shop)[0]["customerEmail"] == "'=1+1@example.com"
+
+
+def test_the_export_comes_in_pieces(shop: Shop) -> None:
+    product = shop.product()["id"]
+    for _ in range(12):
+        shop.order(product, metadata={"k": "v" * 16_000})
+    headers = {"x-api-key": shop.key}
+    with shop.till.http.stream("GET", "/v1/orders/export", headers=headers) as answer:
+        assert answer.headers["transfer-encoding"] == "chunked"
+        assert "content-length" not in answer.headers
+        pieces = list(answer.iter_raw())
+    assert len(pieces) > 2
+    rows = list(csv.DictReader(io.StringIO(b"".join(pieces).decode(), newline="")))
+    assert len(rows) == 12

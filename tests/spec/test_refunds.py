@@ -1,0 +1,258 @@
+"""Refunds: spec §2.6, §4.11, and what product decisions §3 and §4 add."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any, Final
+
+import pytest
+
+from api import Shop, Till, refused
+
+
+def _path(order: dict[str, Any]) -> str:
+    return f"/v1/orders/{order['id']}/refunds"
+
+
+def test_a_refund_without_a_body_is_of_all_that_is_left(shop: Shop) -> None:
+    order = shop.paid()
+    shop.refund(order["id"], amount="0.99")
+    answer = shop.post(_path(order))
+    assert answer.status_code == 201
+    refund = answer.json()["data"]
+    assert refund["amount"] == "9.00"
+    assert refund["status"] == "PROCESSING"
+    assert refund["merchantId"] == shop.id
+    assert refund["orderId"] == order["id"]
+    assert refund["currency"] == "USD"
+    assert refund["reason"] == ""
+    for field in ("refundNo", "errorMessage", "succeededAt", "failedAt"):
+        assert refund[field] is None
+
+
+TAKEN: Final[tuple[tuple[dict[str, Any], dict[str, Any]], ...]] = (
+    ({}, {"amount": "9.99"}),
+    ({"amount": None}, {"amount": "9.99"}),
+    ({"amount": "0.01"}, {"amount": "0.01"}),
+    ({"amount": "5"}, {"amount": "5.00"}),
+    ({"amount": "9.99"}, {"amount": "9.99"}),
+    ({"amount": "0009.9"}, {"amount": "9.90"}),
+    ({"reason": None}, {"reason": ""}),
+    ({"reason": "r" * 255}, {"reason": "r" * 255}),
+    ({"refundNo": "n"}, {"refundNo": "n"}),
+    ({"refundNo": "n" * 64}, {"refundNo": "n" * 64}),
+    ({"unknown": 1}, {}),
+)
+REFUSED: Final[tuple[tuple[str, Any], ...]] = (
+    ("amount", "0"),
+    ("amount", "0.00"),
+    ("amount", "10.00"),
+    ("amount", "9.995"),
+    ("amount", "-1"),
+    ("amount", "1\n"),
+    ("amount", ""),
+    ("amount", " 1"),
+    ("amount", "1e1"),
+    ("amount", "9" * 15),
+    ("amount", "9" * 16),
+    ("amount", "٣"),
+    ("amount", 1),
+    ("amount", 1.5),
+    ("reason", "r" * 256),
+    ("reason", 1),
+    ("refundNo", ""),
+    ("refundNo", "n" * 65),
+    ("refundNo", 1),
+)
+
+
+@pytest.mark.parametrize(("body", "shown"), TAKEN)
+def test_a_refund_is_taken_with(shop: Shop, body: dict[str, Any], shown: dict[str, Any]) -> None:
+    refund = shop.refund(shop.paid()["id"], **body)
+    assert refund | shown == refund
+    assert shop.data("GET", f"/v1/refunds/{refund['id']}") == refund
+
+
+@pytest.mark.parametrize(("field", "value"), REFUSED)
+def test_a_refund_is_refused_with(shop: Shop, field: str, value: Any) -> None:
+    order = shop.paid()
+    assert field in refused(shop.post(_path(order), {field: value}), field)
+    assert shop.data("GET", _path(order))["items"] == []
+    assert shop.data("GET", "/v1/balance")["frozen"] == "0.00"
+
+
+def _pending(shop: Shop) -> dict[str, Any]:
+    return shop.order()
+
+
+def _closed(shop: Shop) -> dict[str, Any]:
+    order = shop.order()
+    shop.post(f"/v1/checkouts/{order['checkoutSessionId']}/expire")
+    return order
+
+
+def _revoked(shop: Shop) -> dict[str, Any]:
+    order = shop.order()
+    shop.revoke(order["id"])
+    return order
+
+
+def _refunded(shop: Shop) -> dict[str, Any]:
+    order = shop.paid()
+    shop.hear_refund(shop.refund(order["id"])["id"])
+    return order
+
+
+@pytest.mark.parametrize(
+    ("make", "status"),
+    [(_pending, "PENDING"), (_closed, "CLOSED"), (_revoked, "REVOKED"), (_refunded, "REFUNDED")],
+)
+def test_an_order_that_is_not_paid_cannot_be_refunded(shop: Shop, make: Any, status: str) -> None:
+    order = make(shop)
+    assert shop.read_order(order["id"])["status"] == status
+    assert status in refused(shop.post(_path(order), {}), "orderId")
+
+
+def test_an_order_whose_whole_amount_is_being_refunded_has_nothing_left(shop: Shop) -> None:
+    order = shop.paid()
+    shop.refund(order["id"])
+    refused(shop.post(_path(order), {}), "amount")
+    refused(shop.post(_path(order), {"amount": "0.01"}), "amount")
+    assert shop.read_order(order["id"])["refundStatus"] == "NONE"  # none has succeeded yet
+
+
+def test_partial_refunds_go_on_to_the_full_one(shop: Shop) -> None:
+    order = shop.paid()
+    steps = (("2.00", "PARTIAL", "2.00", "PAID"), ("7.99", "FULL", "9.99", "REFUNDED"))
+    for amount, state, refunded, status in steps:
+        shop.hear_refund(shop.refund(order["id"], amount=amount)["id"])
+        seen = shop.read_order(order["id"])
+        assert (seen["refundStatus"], seen["refundedAmount"], seen["status"]) == (
+            state,
+            refunded,
+            status,
+        )
+
+
+def test_a_failed_refund_gives_everything_back(shop: Shop) -> None:
+    order = shop.paid()
+    before = shop.data("GET", "/v1/balance")
+    refund = shop.refund(order["id"], amount="3.00")
+    held = shop.data("GET", "/v1/balance")
+    assert (held["pending"], held["frozen"]) == ("6.59", "3.00")
+    shop.hear_refund(refund["id"], "REFUSED", "account closed")
+    failed = shop.data("GET", f"/v1/refunds/{refund['id']}")
+    assert (failed["status"], failed["errorMessage"]) == ("FAILED", "account closed")
+    assert failed["failedAt"]
+    assert failed["succeededAt"] is None
+    after = shop.data("GET", "/v1/balance")
+    assert after | {"updatedAt": 0} == before | {"updatedAt": 0}
+    shop.hear_refund(refund["id"])  # late news change nothing
+    assert shop.data("GET", f"/v1/refunds/{refund['id']}") == failed
+    assert shop.refund(order["id"])["amount"] == "9.99"
+
+
+def test_a_succeeded_refund_says_when(shop: Shop) -> None:
+    refund = shop.refund(shop.paid()["id"], amount="3.00")
+    shop.hear_refund(refund["id"])
+    done = shop.data("GET", f"/v1/refunds/{refund['id']}")
+    assert done["status"] == "SUCCEEDED"
+    assert done["succeededAt"] >= done["createdAt"]
+    assert done["failedAt"] is None
+
+
+def test_the_same_number_for_the_same_refund_returns_the_first(shop: Shop) -> None:
+    order = shop.paid()
+    first = shop.refund(order["id"], amount="2.00", refundNo="RMA-7")
+    assert shop.refund(order["id"], amount="2", refundNo="RMA-7") == first
+    assert shop.refund(order["id"], refundNo="RMA-7") == first
+    shop.hear_refund(first["id"])
+    assert shop.refund(order["id"], amount="2.00", refundNo="RMA-7")["status"] == "SUCCEEDED"
+    assert shop.data("GET", _path(order))["pagination"]["total"] == 1
+
+
+def test_the_same_number_for_another_refund_is_refused(shop: Shop, till: Till) -> None:
+    order, other = shop.paid(), shop.paid()
+    shop.refund(order["id"], amount="2.00", refundNo="RMA-7")
+    refused(shop.post(_path(order), {"amount": "3.00", "refundNo": "RMA-7"}), "refundNo")
+    refused(shop.post(_path(other), {"amount": "2.00", "refundNo": "RMA-7"}), "refundNo")
+    stranger = till.shop()
+    assert stranger.refund(stranger.paid()["id"], refundNo="RMA-7")["refundNo"] == "RMA-7"
+
+
+# fee policy, amounts of the partial refunds, what each takes from the merchant
+POLICIES: Final = (
+    ("KEPT", ("9.99",), ("9.99",)),
+    ("KEPT", ("3.33", "3.33", "3.33"), ("3.33", "3.33", "3.33")),
+    ("RETURNED", ("9.99",), ("9.59",)),
+    ("RETURNED", ("3.33", "3.33", "3.33"), ("3.20", "3.19", "3.20")),
+    ("RETURNED", ("0.01",) * 3, ("0.01", "0.01", "0.01")),
+)
+
+
+@pytest.mark.parametrize(("policy", "amounts", "debits"), POLICIES)
+def test_the_fee_is_kept_or_returned_in_proportion(
+    till: Till, policy: str, amounts: tuple[str, ...], debits: tuple[str, ...]
+) -> None:
+    shop = till.shop(refund_fee_policy=policy)
+    order = shop.paid()
+    made = [shop.refund(order["id"], amount=amount) for amount in amounts]
+    assert [refund["merchantDebitUsd"] for refund in made] == list(debits)
+    assert [refund["userRefundAmountUsd"] for refund in made] == list(amounts)
+
+
+def test_amounts_in_usd_follow_the_rates_of_the_order(till: Till) -> None:
+    till.rate("EUR", "USD", Decimal("1.1"))
+    till.rate("EUR", "CNY", Decimal("7.7"))
+    shop = till.shop(settlement_currency="CNY")
+    order = shop.paid(shop.product(currency="EUR", price="10.00")["id"])
+    refund = shop.refund(order["id"], amount="2.00")
+    assert refund["currency"] == "EUR"
+    assert refund["userRefundAmountUsd"] == refund["merchantDebitUsd"] == "2.20"
+    assert shop.data("GET", "/v1/balance")["frozen"] == "15.40"
+
+
+@pytest.mark.parametrize(
+    ("overdraft", "amount", "taken"),
+    [(0, "9.59", True), (0, "9.60", False), (39, "9.99", False), (40, "9.99", True)],
+)
+def test_the_balance_goes_below_zero_down_to_the_overdraft_limit(
+    till: Till, overdraft: int, amount: str, taken: bool
+) -> None:
+    shop = till.shop(overdraft_minor=overdraft)
+    order = shop.paid()
+    answer = shop.post(_path(order), {"amount": amount})
+    if taken:
+        assert answer.status_code == 201
+    else:
+        refused(answer, "amount")
+        assert shop.data("GET", _path(order))["items"] == []
+        assert shop.data("GET", "/v1/balance")["pending"] == "9.59"
+
+
+def test_100_parallel_refunds_of_a_fiftieth_are_taken_50_times(shop: Shop) -> None:
+    order = shop.paid(shop.product(price="5.00")["id"])
+    gate = threading.Barrier(25)
+
+    def four(_: int) -> list[int]:
+        gate.wait()
+        return [shop.post(_path(order), {"amount": "0.10"}).status_code for _ in range(4)]
+
+    with ThreadPoolExecutor(25) as pool:
+        statuses = [status for some in pool.map(four, range(25)) for status in some]
+    assert (statuses.count(201), statuses.count(400)) == (50, 50)
+    assert shop.data("GET", _path(order))["pagination"]["total"] == 50
+    shop.till.check_books()
+
+
+@pytest.mark.parametrize("order_id", ["order_01m7y0m0jzefzv5n8efcf1hqw2", "x", "%00"])
+def test_refunds_of_an_unknown_order_are_not_found(shop: Shop, order_id: str) -> None:
+    for method in ("GET", "POST"):
+        body = {"json": {}} if method == "POST" else {}
+        answer = shop.call(method, f"/v1/orders/{order_id}/refunds", **body)
+        assert (answer.status_code, answer.json()) == (404, {"code": 40401, "message": "Not Found"})
+
+
+def test_an_unknown_refund_is_not_found(shop: Shop) -> None:
+    assert shop.get("/v1/refunds/re_01m7y0m0jzefzv5n8efcf1hqw3").status_code == 404
+    assert shop.get(f"/v1/refunds/{shop.paid()['id']}").status_code == 404

@@ -1,0 +1,152 @@
+"""Every statement of ours, prepared on the migrated schema and held against its struct."""
+
+import asyncio
+import importlib
+import pkgutil
+from types import ModuleType
+from typing import Any, Final
+
+import asyncpg
+import msgspec
+import pytest
+
+import opentill
+from opentill.core.db import Command, Query, Value
+
+# Where statements may stand beside the features' `queries` modules.
+ALSO: Final = (
+    "opentill.core.limits",
+    "opentill.core.idempotency",
+    "opentill.ledger.service",
+    "opentill.health",
+)
+# PostgreSQL type to what asyncpg makes of it.
+PYTHON: Final[dict[str, type]] = {
+    "text": str,
+    "int2": int,
+    "int4": int,
+    "int8": int,
+    "bool": bool,
+    "bytea": bytes,
+    "numeric": msgspec.inspect.DecimalType,
+}
+
+
+def _modules() -> list[ModuleType]:
+    names = [
+        found.name
+        for found in pkgutil.walk_packages(opentill.__path__, "opentill.")
+        if found.name.rpartition(".")[2] == "queries" or found.name in ALSO
+    ]
+    return [importlib.import_module(name) for name in names]
+
+
+STATEMENTS: Final = [
+    (f"{module.__name__.removeprefix('opentill.')}.{name}{index}", statement)
+    for module in _modules()
+    for name, value in vars(module).items()
+    for index, statement in (enumerate(value) if isinstance(value, tuple) else [("", value)])
+    if isinstance(statement, Query | Value | Command)
+]
+
+
+@pytest.fixture(scope="module")
+def prepared(postgres_url: str, template: str) -> dict[str, list[tuple[str, str]]]:
+    """Columns of every statement by its name, as PostgreSQL describes them."""
+    url = postgres_url.replace("@/opentill?", f"@/{template}?")
+
+    async def prepare() -> dict[str, list[tuple[str, str]]]:
+        connection = await asyncpg.connect(url)
+        try:
+            found = {}
+            for name, statement in STATEMENTS:
+                made = await connection.prepare(statement.sql)
+                found[name] = [(column.name, column.type.name) for column in made.get_attributes()]
+            return found
+        finally:
+            await connection.close()
+
+    return asyncio.run(prepare())
+
+
+def test_all_features_are_looked_at() -> None:
+    assert len(STATEMENTS) > 60
+    assert {name.split(".")[0] for name, _ in STATEMENTS} >= {
+        "products", "checkouts", "orders", "refunds", "ledger", "merchants", "core",
+    }  # fmt: skip
+
+
+def _fits(kind: msgspec.inspect.Type, column: str) -> bool:
+    inspect = msgspec.inspect
+    if isinstance(kind, inspect.Metadata):
+        return _fits(kind.type, column)
+    if isinstance(kind, inspect.UnionType):
+        return any(_fits(part, column) for part in kind.types)
+    if isinstance(kind, inspect.ListType):
+        return column.endswith("[]") or column.startswith("_")
+    wanted = {
+        inspect.StrType: {"text"},
+        inspect.LiteralType: {"text"},
+        inspect.IntType: {"int2", "int4", "int8"},
+        inspect.BoolType: {"bool"},
+        inspect.BytesType: {"bytea"},
+        inspect.DecimalType: {"numeric"},
+        inspect.AnyType: set(PYTHON),
+    }
+    return column in wanted.get(type(kind), set())
+
+
+@pytest.mark.parametrize(("name", "statement"), STATEMENTS, ids=[name for name, _ in STATEMENTS])
+def test_a_statement_is_valid_and_gives_what_its_struct_holds(
+    prepared: dict[str, list[tuple[str, str]]], name: str, statement: Any
+) -> None:
+    columns = prepared[name]
+    match statement:
+        case Query():
+            info = msgspec.inspect.type_info(statement.struct)
+            assert isinstance(info, msgspec.inspect.StructType)
+            fields = {field.name: field.type for field in info.fields}
+            assert {column for column, _ in columns} == set(fields)
+            for column, kind in columns:
+                assert _fits(fields[column], kind), f"{column} is {kind}"
+        case Value():
+            assert len(columns) == 1
+            if statement.kind is not object:
+                assert PYTHON[columns[0][1]] in {statement.kind, msgspec.inspect.DecimalType}
+        case Command():
+            assert columns == []
+
+
+@pytest.mark.parametrize(("name", "statement"), STATEMENTS, ids=[name for name, _ in STATEMENTS])
+def test_a_statement_of_a_tenant_names_its_merchant(name: str, statement: Any) -> None:
+    """One merchant a transaction: nothing of a merchant is found without saying whose."""
+    everywhere = {
+        # the operator's and the worker's, over all merchants
+        "orders.queries.ANYWHERE",
+        "refunds.queries.ANYWHERE",
+        "orders.queries.CLAIM_ATTEMPTS",
+        "refunds.queries.CLAIM",
+        "checkouts.queries.DUE",
+        "merchants.queries.REVOKE_KEY",
+        "merchants.queries.ENTER",
+        "merchants.queries.ENTER_LIMITED",
+        "core.idempotency._PRUNE",
+        # by a public id, through the directory
+        "orders.queries.MERCHANT_OF",
+        "checkouts.queries.BY_PUBLIC_ID",
+    }
+    tenant = ("products", "checkouts", "orders", "attempts", "refunds", "balances", "order_history")
+    text = " ".join(statement.sql.split())
+    touches = any(f" {table} " in f"{text} " for table in tenant)
+    if (
+        not touches
+        or name in everywhere
+        or name.startswith(("ledger.queries.RULES", "health.", "ledger.queries.ENTRIES"))
+    ):
+        return
+    assert (
+        "merchant_id = $1" in text
+        or "values ($1" in text
+        or "select $1" in text
+        or "($2, $1)" in text
+    ), text

@@ -1,0 +1,277 @@
+"""What the schema promises by itself, whatever the code does."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Final, get_args
+
+import asyncpg
+import pytest
+
+from opentill.checkouts import model as checkouts
+from opentill.core.settings import Environment
+from opentill.gateways.model import Method
+from opentill.ledger import model as ledger
+from opentill.ledger import postings
+from opentill.merchants import model as merchants
+from opentill.orders import model as orders
+from opentill.products import model as products
+from opentill.refunds import model as refunds
+
+# Tables that are not spread by merchant, and why.
+REFERENCE: Final = {
+    "merchants": "the list of tenants itself",
+    "api_keys": "found by a key before the merchant is known",
+    "rates": "of the whole deployment",
+    "directory": "finds the merchant of a public id",
+    "audit_log": "of the operator",
+    "schema_migrations": "of the deployment",
+    "rate_windows": "counts addresses too; unlogged",
+}
+# Indexes by which the worker finds what is due, over all merchants; each is partial or small.
+QUEUES: Final = {
+    "checkouts_due",
+    "attempts_due",
+    "refunds_due",
+    "idempotency_keys_old",
+}
+
+
+@pytest.fixture(scope="module")
+def catalogue(postgres_url: str, template: str) -> Iterator[Callable[..., list[dict[str, Any]]]]:
+    """Ask the migrated database something."""
+    url = postgres_url.replace("@/opentill?", f"@/{template}?")
+
+    def ask(statement: str, *values: Any) -> list[dict[str, Any]]:
+        async def run() -> list[dict[str, Any]]:
+            connection = await asyncpg.connect(url)
+            try:
+                return [dict(row) for row in await connection.fetch(statement, *values)]
+            finally:
+                await connection.close()
+
+        return asyncio.run(run())
+
+    yield ask
+
+
+def _tenant_tables(ask: Any) -> set[str]:
+    rows = ask(
+        "select relname from pg_class where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace"
+    )
+    return {row["relname"] for row in rows} - set(REFERENCE)
+
+
+def test_every_tenant_table_has_the_merchant_not_null(catalogue: Any) -> None:
+    rows = catalogue(
+        """
+        select table_name from information_schema.columns where table_schema = 'public'
+            and column_name = 'merchant_id' and is_nullable = 'NO' and ordinal_position = 1
+        """
+    )
+    assert _tenant_tables(catalogue) <= {row["table_name"] for row in rows}
+
+
+def test_the_merchant_leads_every_index_and_key(catalogue: Any) -> None:
+    rows = catalogue(
+        """
+        select t.relname as table, i.relname as index, x.indisunique as unique,
+            (select attname from pg_attribute where attrelid = t.oid and attnum = x.indkey[0]) as first
+        from pg_index x join pg_class t on t.oid = x.indrelid join pg_class i on i.oid = x.indexrelid
+        where t.relnamespace = 'public'::regnamespace
+        """
+    )
+    wrong = {
+        (row["table"], row["index"])
+        for row in rows
+        if row["table"] not in REFERENCE and row["first"] != "merchant_id"
+    }
+    assert {index for _, index in wrong} <= QUEUES, wrong
+    assert not any(row["unique"] for row in rows if row["index"] in QUEUES)
+
+
+def test_the_merchant_leads_every_foreign_key_on_both_sides(catalogue: Any) -> None:
+    rows = catalogue(
+        """
+        select c.conname as name, t.relname as table, r.relname as target,
+            (select attname from pg_attribute where attrelid = c.conrelid and attnum = c.conkey[1])
+                as here,
+            (select attname from pg_attribute where attrelid = c.confrelid and attnum = c.confkey[1])
+                as there
+        from pg_constraint c join pg_class t on t.oid = c.conrelid
+        join pg_class r on r.oid = c.confrelid where c.contype = 'f'
+        """
+    )
+    for row in rows:
+        if row["table"] not in REFERENCE:
+            wanted = "id" if row["target"] == "merchants" else "merchant_id"
+            assert (row["here"], row["there"]) == ("merchant_id", wanted), row["name"]
+
+
+def test_every_primary_key_is_there(catalogue: Any) -> None:
+    rows = catalogue(
+        "select conrelid::regclass::text as name from pg_constraint where contype = 'p'"
+    )
+    assert {row["name"] for row in rows} >= _tenant_tables(catalogue) | set(REFERENCE)
+
+
+def test_money_is_whole_and_times_are_bigint(catalogue: Any) -> None:
+    rows = catalogue(
+        """
+        select table_name, column_name, data_type from information_schema.columns
+        where table_schema = 'public'
+        """
+    )
+    for row in rows:
+        where = f"{row['table_name']}.{row['column_name']}"
+        assert row["data_type"] not in {"real", "double precision", "money"}, where
+        if row["column_name"].endswith(("_minor", "_at", "_after")) or row["column_name"] == "at":
+            assert row["data_type"] == "bigint", where
+
+
+def test_nothing_needs_a_sequence_or_a_session(catalogue: Any) -> None:
+    assert catalogue("select 1 from pg_class where relkind = 'S'") == []
+
+
+# table, column, the Literal that the code writes into it
+LITERALS: Final = (
+    ("products", "status", products.Status),
+    ("checkouts", "status", checkouts.Status),
+    ("orders", "status", orders.Status),
+    ("orders", "source", orders.Source),
+    ("orders", "refund_fee_policy", merchants.FeePolicy),
+    ("orders", "payment_method", Method),
+    ("orders", "reserve_status", orders.ReserveStatus),
+    ("attempts", "status", orders.AttemptStatus),
+    ("attempts", "method", Method),
+    ("refunds", "status", refunds.Status),
+    ("refunds", "held_from", ledger.Held),
+    ("merchants", "refund_fee_policy", merchants.FeePolicy),
+    ("api_keys", "environment", Environment),
+    ("entries", "type", postings.Type),
+    ("entries", "from_account", postings.Account),
+    ("entries", "to_account", postings.Account),
+    ("entries", "source_type", postings.Cause),
+)
+
+
+@pytest.mark.parametrize(("table", "column", "literal"), LITERALS)
+def test_a_check_constraint_holds_exactly_the_words_of_the_code(
+    catalogue: Any, table: str, column: str, literal: Any
+) -> None:
+    rows = catalogue(
+        """
+        select pg_get_constraintdef(c.oid) as text from pg_constraint c
+        join pg_attribute a on a.attrelid = c.conrelid and a.attnum = any (c.conkey)
+        where c.contype = 'c' and c.conrelid = $1::regclass and a.attname = $2
+            and cardinality(c.conkey) = 1
+        """,
+        table,
+        column,
+    )
+    words = [set(row["text"].split("'")[1::2]) for row in rows if "ANY" in row["text"]]
+    assert words == [set(get_args(literal))]
+
+
+# What is refused, as a statement in a fresh database
+
+
+@pytest.fixture
+def refuses(database_url: str) -> Callable[[str], str]:
+    """Run a statement on books with one order; the name of the error that it meets."""
+
+    async def run(statement: str) -> str:
+        connection = await asyncpg.connect(database_url)
+        try:
+            await connection.execute(_BOOKS)
+            try:
+                await connection.execute(statement)
+            except asyncpg.PostgresError as error:
+                return type(error).__name__
+            return ""
+        finally:
+            await connection.close()
+
+    return lambda statement: asyncio.run(run(statement))
+
+
+_ENTRY: Final = (
+    "insert into entries values ('mer_1', 'USD', {number}, 'txn_{number}', '{type}', '{source}', '{target}', "
+    "{amount}, {amount}, 0, 0, 0, 0, 'operator', '{cause}', '', 1)"
+)
+
+
+def _entry(**changes: Any) -> str:
+    row = {"number": 2, "type": "PAYMENT", "source": "gateway", "target": "pending"}
+    return _ENTRY.format(**row | {"amount": 1, "cause": "c2"} | changes)
+
+
+_BOOKS: Final = f"""
+    insert into merchants values ('mer_1', 'M', 'USD', 0.04, 'KEPT', 0, 7, 0, 180, '{{}}', 1, 1);
+    insert into balances values ('mer_1', 'USD', 1, 0, 0, 0, -1, 0, 0, 1, 1);
+    {_entry(number=1, cause="c1")};
+    insert into products values ('mer_1', 'prod_1', 'P', '', null, 1, 'USD', 'ACTIVE', '{{}}', 1, 1);
+    insert into checkouts values ('mer_1', 'cs_1', 'prod_1', 'order_1', 1, 'USD', 'OPEN', null, null,
+        '', null, 'M', 2, 1, 1);
+    insert into orders (merchant_id, id, checkout_id, product_id, product_name, product_description,
+        source, status, steps, currency, amount_minor, platform_fee_rate, platform_fee_minor,
+        settled_currency, exchange_rate, usd_exchange_rate, gross_settled_minor, net_settled_minor,
+        refund_fee_policy, customer_email, payer_ip, refunded_minor, refund_held_minor,
+        refund_debit_minor, reserve_rate, reserve_minor, reserve_status, metadata, created_at,
+        updated_at)
+    values ('mer_1', 'order_1', 'cs_1', 'prod_1', 'P', '', 'API', 'PENDING', 1, 'USD', 100, 0.04, 4,
+        'USD', 1, 1, 100, 96, 'KEPT', '', '', 0, 0, 0, 0, 0, 'NONE', '{{}}', 1, 1);
+    insert into order_history values ('mer_1', 'order_1', 1, 1, 'opened', null, 'PENDING', 'cs_1');
+    insert into audit_log values ('aud_1', 1, 'me', 'test', 'mer_1', 'x', 'because');
+"""
+_FINAL: Final = "IntegrityConstraintViolationError"
+
+REFUSED: Final = (
+    *(
+        (statement.format(table), _FINAL)
+        for table in ("entries", "order_history", "audit_log")
+        for statement in (
+            "update {} set merchant_id = merchant_id",
+            "delete from {}",
+            "truncate {}",
+        )
+    ),
+    ("truncate orders cascade", _FINAL),
+    ("truncate balances cascade", _FINAL),
+    ("delete from merchants", "ForeignKeyViolationError"),
+    ("delete from balances", "ForeignKeyViolationError"),
+    ("delete from orders", "ForeignKeyViolationError"),
+    ("update balances set pending = pending + 1", "CheckViolationError"),
+    ("update balances set frozen = -1, pending = 2", "CheckViolationError"),
+    ("update balances set reserve = -1, pending = 2", "CheckViolationError"),
+    (_entry(amount=0), "CheckViolationError"),
+    (_entry(amount=-1), "CheckViolationError"),
+    (_entry(type="GIFT"), "CheckViolationError"),
+    (_entry(target="pocket"), "CheckViolationError"),
+    (_entry(source="pending"), "CheckViolationError"),
+    (_entry(number=0), "CheckViolationError"),
+    (_entry(number=1), "UniqueViolationError"),
+    (_entry(cause="c1"), "UniqueViolationError"),
+    ("update orders set status = 'PAID'", "CheckViolationError"),
+    ("update orders set status = 'SETTLED', paid_at = 1", "CheckViolationError"),
+    ("update orders set status = 'REFUNDED', paid_at = 1", "CheckViolationError"),
+    ("update orders set status = 'LOST'", "CheckViolationError"),
+    ("update orders set refund_held_minor = 101", "CheckViolationError"),
+    ("update orders set refund_held_minor = -1", "CheckViolationError"),
+    ("update orders set refunded_minor = 1", "CheckViolationError"),
+    ("update orders set refund_debit_minor = 101", "CheckViolationError"),
+    ("update orders set platform_fee_minor = 101", "CheckViolationError"),
+    ("update orders set net_settled_minor = 101", "CheckViolationError"),
+    ("update orders set exchange_rate = 0", "CheckViolationError"),
+    ("update products set price_minor = 0", "CheckViolationError"),
+    ("update products set name = ''", "CheckViolationError"),
+    ("update merchants set platform_fee_rate = 1", "CheckViolationError"),
+)
+
+
+@pytest.mark.parametrize(("statement", "error"), REFUSED, ids=[row[0][:60] for row in REFUSED])
+def test_the_database_refuses(refuses: Callable[[str], str], statement: str, error: str) -> None:
+    assert refuses(statement) == error
+
+
+def test_what_may_change_may_change(refuses: Callable[[str], str]) -> None:
+    assert refuses("update orders set status = 'PAID', paid_at = 2") == ""

@@ -1,0 +1,170 @@
+"""House rules that no linter knows."""
+
+import ast
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import opentill
+
+ROOT: Final = Path(opentill.__file__).parent
+FILES: Final = sorted(ROOT.rglob("*.py"))
+TREES: Final = {path: ast.parse(path.read_text()) for path in FILES}
+NAMES: Final = {path: str(path.relative_to(ROOT)) for path in FILES}
+BANNED: Final = {
+    "util",
+    "utils",
+    "helper",
+    "helpers",
+    "common",
+    "base",
+    "manager",
+    "managers",
+    "misc",
+}
+LONGEST: Final = 450
+
+files = pytest.mark.parametrize("path", FILES, ids=NAMES.values())
+
+
+@files
+def test_a_module_has_a_name_that_says_something(path: Path) -> None:
+    assert not {path.stem, *path.relative_to(ROOT).parts[:-1]} & BANNED
+
+
+@files
+def test_a_file_can_be_read_in_one_go(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGEST
+
+
+@files
+def test_a_module_says_what_it_is_for(path: Path) -> None:
+    docstring = ast.get_docstring(TREES[path])
+    assert docstring
+    assert docstring.splitlines()[0].endswith((".", "!", "?", ":", ","))
+
+
+# Who may read the environment beside config.py, and what.
+ENVIRONMENT: Final = {
+    "cli/running.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
+    "core/metrics.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
+    "core/supervisor.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
+    "core/embedded.py": "what PostgreSQL's own programs get",
+}
+
+
+@files
+def test_only_the_settings_read_the_environment(path: Path) -> None:
+    text = path.read_text()
+    if NAMES[path].startswith("cli/"):  # hands the whole of it to config.py
+        text = re.sub(r"config\.\w+\(os\.environ\)", "", text)
+    found = re.search(r"os\.(environ|getenv|putenv)\b|from os import .*environ", text)
+    assert found is None or NAMES[path] in ENVIRONMENT | {"config.py": ""}
+
+
+# Modules on the way of money: no float may touch an amount or a rate there.
+MONEY: Final = re.compile(
+    r"^(core/money|(ledger|orders|refunds|checkouts|products|disputes|payouts|merchants)/(?!.*test))"
+)
+
+
+@files
+def test_money_never_meets_a_float(path: Path) -> None:
+    if not MONEY.match(NAMES[path]):
+        return
+    for node in ast.walk(TREES[path]):
+        assert not (isinstance(node, ast.Name) and node.id == "float"), f"line {node.lineno}"
+        if isinstance(node, ast.Constant) and isinstance(node.value, float):
+            line = path.read_text().splitlines()[node.lineno - 1]
+            assert re.search(r"_S\b|_s\b|timeout|sleep", line), f"line {node.lineno}: {line}"
+        assert not isinstance(node, ast.Div) or NAMES[path] in DIVIDES, "a division"
+
+
+DIVIDES: Final = {"refunds/service.py": "one Decimal rate by another"}
+
+# SQL stands in `queries` modules; elsewhere only where it is the module's very business.
+SQL_ELSEWHERE: Final = {
+    "core/limits.py": "its one table",
+    "core/idempotency.py": "its one table",
+    "core/migrate.py": "its one table",
+    "core/embedded.py": "makes the database",
+    "ledger/service.py": "the check against the table of postings",
+    "health.py": "the lengths of the queues",
+    "checks.py": "the checks over all features",
+    "cli/doctor.py": "asks PostgreSQL about itself",
+}
+_SQL: Final = re.compile(
+    r"^\s*(select\s.+\sfrom\s|insert\s+into\s|update\s+\w+\s+\w*\s*set\s|delete\s+from\s|with\s+\w+\s+as\s*\()",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@files
+def test_sql_stands_in_queries_modules(path: Path) -> None:
+    name = NAMES[path]
+    if path.stem == "queries" or name in SQL_ELSEWHERE or name.startswith("sandbox/"):
+        return  # the bank in a box is an application of its own, with a store of its own
+    for node in ast.walk(TREES[path]):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            assert not _SQL.match(node.value), f"line {node.lineno}: {node.value[:60]}"
+
+
+@files
+def test_only_the_command_line_prints(path: Path) -> None:
+    if NAMES[path].startswith("cli/") or NAMES[path] == "__main__.py":
+        return
+    for node in ast.walk(TREES[path]):
+        printing = (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "print"
+        )
+        assert not printing, f"line {node.lineno}"
+
+
+@files
+def test_a_feature_is_used_through_its_name_and_never_through_its_queries(path: Path) -> None:
+    own = path.relative_to(ROOT).parts[0]
+    for node in ast.walk(TREES[path]):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            parts = node.module.split(".")
+            others = parts[0] == "opentill" and len(parts) > 1 and parts[1] != own
+            names = {alias.name for alias in node.names}
+            assert not (others and ("queries" in names or parts[-1] == "queries")), node.module
+
+
+# Times come from outside, so that a test can set them.
+CLOCKS: Final = {
+    "core/http.py": "now_ms, the one clock",
+    "core/ids.py": "ids carry their own time",
+    "core/edge.py": "how long a request took",
+    "core/migrate.py": "when a file was applied",
+    "worker.py": "how long a job took",
+}
+
+
+@files
+def test_features_are_told_the_time(path: Path) -> None:
+    name = NAMES[path]
+    if name in CLOCKS or name.startswith(("cli/", "sandbox/", "core/", "gateways/", "pages/")):
+        return
+    assert not re.search(r"\btime\.time|datetime\.now|date\.today|\bnow_ms\(\)", path.read_text())
+
+
+def test_no_file_names_a_machine_or_holds_a_secret() -> None:
+    top = ROOT.parents[1]
+    if not (top / "migrations").is_dir():
+        return
+    here = [top / name for name in ("src", "tests", "migrations", "docs")]
+    texts = [
+        p
+        for folder in here
+        for p in folder.rglob("*")
+        if p.suffix in {".py", ".sql", ".md", ".html", ".css"}
+    ]
+    for path in texts:
+        text = path.read_text()
+        assert str(top) not in text, path
+        assert not re.search(r"sk_live_[0-9A-Za-z]{16}|BEGIN (RSA |EC )?PRIVATE KEY", text), path
