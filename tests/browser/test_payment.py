@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from opentill import app, checkouts, ledger, merchants, orders, rates
+from opentill import app, checkouts, ledger, orders, rates
 from opentill.core.http import now_ms
 from pages.deployment import Open
 

@@ -93,7 +93,7 @@ BETWEEN = Query(
     Entry,
     """
     select * from entries where merchant_id = $1 and currency = $2 and number > $3 and number <= $4
-    order by number
+    order by number limit $5
     """,
 )
 LIST = Query(

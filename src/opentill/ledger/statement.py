@@ -1,7 +1,7 @@
 """Statements: opening balances, every movement, closing balances, for each account.
 
 ``lines`` recomputes every balance as it goes and compares it with what the ledger says, so that a
-statement that does not add up is never finished: it raises. All of it is read in one snapshot.
+statement that does not add up is never finished: it raises.
 """
 
 from collections.abc import AsyncIterator
@@ -18,6 +18,7 @@ from opentill.ledger.model import Balance, Entry
 Own = Literal["pending", "available", "frozen", "reserve"]
 Amounts = tuple[int, int, int, int]  # minor units: pending, available, frozen, reserve
 NOTHING: Final[Amounts] = (0, 0, 0, 0)
+_BATCH: Final = 500
 
 
 class StatementError(Exception):
@@ -180,19 +181,36 @@ class _Book:
             raise StatementError(msg)
 
 
-async def _section(
-    tx: Tx, balance: Balance, start: int | None, end: int | None
-) -> AsyncIterator[Line]:
-    key, currency = (balance.merchant_id, balance.currency), balance.currency
+class _Span(msgspec.Struct, frozen=True):
+    """What to list of a balance: what follows ``first``, up to ``last``."""
+
+    balance: Balance
+    first: Entry | None
+    last: Entry | None
+    is_whole: bool  # nothing comes after ``last``
+
+
+async def _span(tx: Tx, balance: Balance, start: int | None, end: int | None) -> _Span:
+    key = (balance.merchant_id, balance.currency)
     first = None if start is None else await queries.LAST_BEFORE.first(tx, *key, start)
     until = 2**62 if end is None else end + 1
     last = await queries.LAST_BEFORE.first(tx, *key, until)
-    book = _Book(first)
+    return _Span(balance, first, last, until > balance.last_at)
+
+
+async def _section(db: Db, span: _Span, start: int | None, end: int | None) -> AsyncIterator[Line]:
+    key, currency = (span.balance.merchant_id, span.balance.currency), span.balance.currency
+    book = _Book(span.first)
     yield Line(row="OPENING", currency=currency, at=start, after=book.opening)
-    if last is not None:
-        async for entry in queries.BETWEEN.each(tx, *key, book.number, last.number):
+    last = span.last.number if span.last else 0
+    while book.number < last:
+        async with db.connection() as tx:
+            batch = await queries.BETWEEN.all(tx, *key, book.number, last, _BATCH)
+        for entry in batch:
             yield book.take(entry)
-    book.close(last, balance if until > balance.last_at else None)
+        if not batch:
+            break
+    book.close(span.last, span.balance if span.is_whole else None)
     for kind, total in sorted(book.by_type.items()):
         yield Line(row="TOTAL", currency=currency, type=kind, moved=total)
     yield Line(row="CLOSING", currency=currency, at=end, moved=book.total, after=book.balance)
@@ -203,12 +221,15 @@ async def lines(
 ) -> AsyncIterator[Line]:
     """Yield a merchant's statement, one currency after the other. Times are inclusive Unix ms.
 
-    None is an open side. Raises StatementError where the books do not add up.
+    None is an open side. Where it ends is fixed first; entries never change, so they are read in
+    batches that hold no connection meanwhile. Raises StatementError where the books do not add up.
     """
     async with db.snapshot() as tx:
-        for balance in await queries.BALANCES.all(tx, merchant_id):
-            async for line in _section(tx, balance, start, end):
-                yield line
+        balances = await queries.BALANCES.all(tx, merchant_id)
+        spans = [await _span(tx, balance, start, end) for balance in balances]
+    for span in spans:
+        async for line in _section(db, span, start, end):
+            yield line
 
 
 async def shown(

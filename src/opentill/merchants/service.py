@@ -1,6 +1,7 @@
 """What can be done with merchants and keys."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Final
 
 from opentill.core import limits
 from opentill.core.db import Db, Tx
@@ -56,10 +57,11 @@ async def revoke_key(tx: Tx, key_id: str, now: int) -> Key:
 
 
 async def regenerate_key(tx: Tx, key_id: str, now: int) -> NewKey:
-    """Replace a key by a new one at once. Raises NotFound."""
+    """Replace a key by a new one at once, with the same expiry. Raises NotFound, Invalid."""
     old = await revoke_key(tx, key_id, now)
-    expires_at = old.expires_at if old.expires_at is None or old.expires_at > now else None
-    return await create_key(tx, old.merchant_id, old.environment, now, expires_at)
+    if old.expires_at is not None and old.expires_at <= now:
+        raise Invalid("key", "key must not be expired: create a new one instead")
+    return await create_key(tx, old.merchant_id, old.environment, now, old.expires_at)
 
 
 async def keys(tx: Tx, merchant_id: str) -> list[Key]:
