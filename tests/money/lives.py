@@ -192,9 +192,7 @@ class Lives(RuleBasedStateMachine):
         if key not in self.products:
             made = self.run(world.product(self.tx, merchant_id, text, currency))
             self.products[key] = made.id
-        opened = self.attempt(
-            world.session(self.tx, merchant_id, self.products[key], self.now)
-        )
+        opened = self.attempt(world.session(self.tx, merchant_id, self.products[key], self.now))
         assert (opened is not None) == (order_model.gross > 0)
         if opened is None:
             return ""

@@ -231,5 +231,3 @@ async def standing(servers: int = 2) -> AsyncIterator[Storm]:
             await asyncio.to_thread(house.stop)
             for started in [postgres] if storm is None else storm.postgres:
                 await asyncio.to_thread(started.release)
-
-

@@ -333,5 +333,3 @@ async def test_a_backlog_is_worked_off_with_few_connections(
         await assert_books(tx)
     await world.client.aclose()
     await db.close()
-
-

@@ -25,4 +25,4 @@ def live(book: str, examples: int, steps: int) -> None:
 
 
 def test_random_lives_come_to_what_the_model_says(book: str) -> None:
-    live(book, examples=70, steps=40)
+    live(book, examples=40, steps=30)
