@@ -202,6 +202,7 @@ SETTINGS: Final = (
     Setting("DRAIN_DELAY_S", _seconds(0, 600), "after SIGTERM, not ready but still accepting"),
 )
 
+
 def load(environ: Mapping[str, str]) -> Settings:
     """Read the settings; touches nothing else. Empty variables count as absent.
 

@@ -12,7 +12,10 @@ from opentill.core.settings import Settings
 
 KEY = "k" * 32
 DATABASE = {"OPENTILL_DATABASE_URL": "postgresql://u:pw@db/x", "OPENTILL_SECRET_KEY": KEY}
-SECRETS = {"OPENTILL_SANDBOX_SECRET": "bank-secret-bank", "OPENTILL_METRICS_TOKEN": "token-token-token"}
+SECRETS = {
+    "OPENTILL_SANDBOX_SECRET": "bank-secret-bank",
+    "OPENTILL_METRICS_TOKEN": "token-token-token",
+}
 
 
 def test_every_field_of_the_settings_is_in_the_table_or_derived() -> None:

@@ -9,7 +9,9 @@ import secrets
 import time
 from typing import Final, Literal
 
-Prefix = Literal["mer", "prod", "order", "att", "re", "txn", "evt", "dp", "po", "whe", "key", "req", "aud", "mov"]
+Prefix = Literal[
+    "mer", "prod", "order", "att", "re", "txn", "evt", "dp", "po", "whe", "key", "req", "aud", "mov"
+]
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS: Final = tuple(a + b for a in _ALPHABET for b in _ALPHABET)

@@ -49,9 +49,7 @@ def document(operations: Sequence[Operation], public_url: str) -> dict[str, Any]
             "x-service-version": __version__,
         },
         "servers": [{"url": public_url}],
-        "tags": [
-            {"name": tag} for tag in dict.fromkeys(operation.tag for operation in operations)
-        ],
+        "tags": [{"name": tag} for tag in dict.fromkeys(operation.tag for operation in operations)],
         "security": [{"apiKey": []}],
         "paths": paths,
         "components": {

@@ -61,8 +61,7 @@ async def submit(  # noqa: PLR0913 - a payment and its surroundings
         if order.status != "PENDING":
             return order, last, False
         waiting = last is not None and (
-            last.status == "PENDING"
-            or (last.status == "ACTION_REQUIRED" and last.method == method)
+            last.status == "PENDING" or (last.status == "ACTION_REQUIRED" and last.method == method)
         )
         if waiting:
             await queries.SET_CUSTOMER.run(tx, merchant_id, order_id, payer.email, payer.name)
@@ -102,9 +101,7 @@ def _choose(gateways: Mapping[str, Gateway], method: Method, currency: str) -> s
 
 
 async def _take_in(db: Db, attempt: Attempt, outcome: PaymentOutcome, now: int) -> Attempt:
-    return await db.run(
-        lambda tx: service.hear(tx, attempt.merchant_id, attempt.id, outcome, now)
-    )
+    return await db.run(lambda tx: service.hear(tx, attempt.merchant_id, attempt.id, outcome, now))
 
 
 async def ask(db: Db, gateways: Mapping[str, Gateway], attempt: Attempt, now: int) -> Attempt:

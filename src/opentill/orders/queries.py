@@ -193,9 +193,7 @@ COUNT_BY_PRODUCT = Value(
         and ($5::text is null or status = $5)
     """,
 )
-HAS_PRODUCT = Value(
-    bool, "select exists (select from products where merchant_id = $1 and id = $2)"
-)
+HAS_PRODUCT = Value(bool, "select exists (select from products where merchant_id = $1 and id = $2)")
 # $2 and $3: time and id of the last order of the batch before; $4 the last time, $5 how many.
 EXPORT = Query(
     Order,

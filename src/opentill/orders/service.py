@@ -372,9 +372,7 @@ async def confirm_by_hand(
     )  # fmt: skip
     attempt = await queries.INSERT_ATTEMPT.first(tx, *values)
     cause = f"confirmed by {who}: {reason}"
-    return await step(
-        tx, order, "confirmed", cause, now, method="BANK_TRANSFER", attempt=attempt
-    )
+    return await step(tx, order, "confirmed", cause, now, method="BANK_TRANSFER", attempt=attempt)
 
 
 async def revoke_by_hand(

@@ -37,9 +37,7 @@ async def list_refunds(call: Call[ListQuery, Nothing]) -> Listing[RefundOut]:
     async with call.app.db.connection() as tx:
         if not await queries.EXISTS_ORDER.get(tx, *order):
             raise NotFound
-        items = await queries.OF_ORDER.all(
-            tx, *order, query.size, (query.page - 1) * query.size
-        )
+        items = await queries.OF_ORDER.all(tx, *order, query.size, (query.page - 1) * query.size)
         total = await queries.COUNT_OF_ORDER.get(tx, *order)
     return listing([RefundOut.of(item) for item in items], query.page, query.size, total or 0)
 

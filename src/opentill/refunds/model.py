@@ -33,9 +33,7 @@ class RefundBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Annotated[str, Meta(max_length=255, description="text of at most 255 characters")] | None
     ) = None
     refund_no: (
-        Annotated[
-            str, Meta(min_length=1, max_length=64, description="text of 1 to 64 characters")
-        ]
+        Annotated[str, Meta(min_length=1, max_length=64, description="text of 1 to 64 characters")]
         | None
     ) = None
 

@@ -21,9 +21,7 @@ OF_ORDER = Query(
     order by created_at desc, id desc limit $3 offset $4
     """,
 )
-COUNT_OF_ORDER = Value(
-    int, "select count(*) from refunds where merchant_id = $1 and order_id = $2"
-)
+COUNT_OF_ORDER = Value(int, "select count(*) from refunds where merchant_id = $1 and order_id = $2")
 # Accept a refund and hold its part of the order, in one statement.
 INSERT = Query(
     Refund,
@@ -87,8 +85,6 @@ CLAIM = Query(
 TRY_AGAIN = Command(
     "update refunds set try_at = $3 where merchant_id = $1 and id = $2 and status = 'PROCESSING'",
 )
-EXISTS_ORDER = Value(
-    bool, "select exists (select from orders where merchant_id = $1 and id = $2)"
-)
+EXISTS_ORDER = Value(bool, "select exists (select from orders where merchant_id = $1 and id = $2)")
 OVERDRAFT = Value(int, "select overdraft_minor from merchants where id = $1")
 WAKE = Command("update refunds set try_at = $1 where try_at > $1")

@@ -29,9 +29,7 @@ class _Share(msgspec.Struct, frozen=True):
     debit_usd_minor: int
 
 
-async def create(
-    tx: Tx, merchant_id: str, order_id: str, body: RefundBody, now: int
-) -> Refund:
+async def create(tx: Tx, merchant_id: str, order_id: str, body: RefundBody, now: int) -> Refund:
     """Accept a refund of a paid order and freeze what it takes from the merchant.
 
     The same ``refundNo`` with the same order and amount returns the first refund. Raises NotFound
