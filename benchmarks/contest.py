@@ -157,7 +157,7 @@ class Pgbench:
         return sample
 
 
-async def rounds(  # noqa: PLR0913 - a contest
+async def rounds(
     work: Work,
     scenario: Scenario,
     competitors: list[Competitor],

@@ -86,7 +86,7 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def run(  # noqa: PLR0913 - a measurement
+def run(
     program: Path,
     socket_dir: Path,
     text: str,

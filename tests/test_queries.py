@@ -15,10 +15,17 @@ from opentill.core.db import Command, Query, Value
 
 # Where statements may stand beside the features' `queries` modules.
 ALSO: Final = (
-    "opentill.core.limits",
+    "opentill.checks",
+    "opentill.core.clock",
     "opentill.core.idempotency",
-    "opentill.ledger.service",
+    "opentill.core.limits",
     "opentill.health",
+    "opentill.ledger.service",
+    "opentill.ledger.walk",
+    "opentill.merchants.audit",
+    "opentill.operator.checks",
+    "opentill.payouts.checks",
+    "opentill.watch",
 )
 # PostgreSQL type to what asyncpg makes of it.
 PYTHON: Final[dict[str, type]] = {

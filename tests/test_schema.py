@@ -9,11 +9,14 @@ import pytest
 
 from opentill.checkouts import model as checkouts
 from opentill.core.settings import Environment
+from opentill.disputes import model as disputes
 from opentill.gateways.model import Method
 from opentill.ledger import model as ledger
 from opentill.ledger import postings
 from opentill.merchants import model as merchants
+from opentill.operator import model as operator
 from opentill.orders import model as orders
+from opentill.payouts import model as payouts
 from opentill.products import model as products
 from opentill.refunds import model as refunds
 
@@ -24,6 +27,8 @@ REFERENCE: Final = {
     "rates": "of the whole deployment",
     "directory": "finds the merchant of a public id",
     "audit_log": "of the operator",
+    "audit_head": "of the operator, one row",
+    "business_clock": "of the deployment, one row",
     "schema_migrations": "of the deployment",
     "rate_windows": "counts addresses too; unlogged",
 }
@@ -33,11 +38,15 @@ QUEUES: Final = {
     "attempts_due",
     "refunds_due",
     "idempotency_keys_old",
+    "orders_due",
+    "orders_reserve_due",
+    "orders_creating",
+    "operator_movements_waiting",
 }
 
 
 @pytest.fixture(scope="module")
-def catalogue(postgres_url: str, template: str) -> Iterator[Callable[..., list[dict[str, Any]]]]:
+def catalogue(postgres_url: str, template: str) -> Callable[..., list[dict[str, Any]]]:
     """Ask the migrated database something."""
     url = postgres_url.replace("@/opentill?", f"@/{template}?")
 
@@ -51,12 +60,15 @@ def catalogue(postgres_url: str, template: str) -> Iterator[Callable[..., list[d
 
         return asyncio.run(run())
 
-    yield ask
+    return ask
 
 
 def _tenant_tables(ask: Any) -> set[str]:
     rows = ask(
-        "select relname from pg_class where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace"
+        """
+        select relname from pg_class
+        where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace
+        """
     )
     return {row["relname"] for row in rows} - set(REFERENCE)
 
@@ -75,8 +87,10 @@ def test_the_merchant_leads_every_index_and_key(catalogue: Any) -> None:
     rows = catalogue(
         """
         select t.relname as table, i.relname as index, x.indisunique as unique,
-            (select attname from pg_attribute where attrelid = t.oid and attnum = x.indkey[0]) as first
-        from pg_index x join pg_class t on t.oid = x.indrelid join pg_class i on i.oid = x.indexrelid
+            (select attname from pg_attribute where attrelid = t.oid and attnum = x.indkey[0])
+                as first
+        from pg_index x join pg_class t on t.oid = x.indrelid
+        join pg_class i on i.oid = x.indexrelid
         where t.relnamespace = 'public'::regnamespace
         """
     )
@@ -95,8 +109,8 @@ def test_the_merchant_leads_every_foreign_key_on_both_sides(catalogue: Any) -> N
         select c.conname as name, t.relname as table, r.relname as target,
             (select attname from pg_attribute where attrelid = c.conrelid and attnum = c.conkey[1])
                 as here,
-            (select attname from pg_attribute where attrelid = c.confrelid and attnum = c.confkey[1])
-                as there
+            (select attname from pg_attribute
+                where attrelid = c.confrelid and attnum = c.confkey[1]) as there
         from pg_constraint c join pg_class t on t.oid = c.conrelid
         join pg_class r on r.oid = c.confrelid where c.contype = 'f'
         """
@@ -141,11 +155,19 @@ LITERALS: Final = (
     ("orders", "refund_fee_policy", merchants.FeePolicy),
     ("orders", "payment_method", Method),
     ("orders", "reserve_status", orders.ReserveStatus),
+    ("orders", "settlement_calendar", orders.Calendar),
     ("attempts", "status", orders.AttemptStatus),
     ("attempts", "method", Method),
     ("refunds", "status", refunds.Status),
     ("refunds", "held_from", ledger.Held),
     ("merchants", "refund_fee_policy", merchants.FeePolicy),
+    ("merchants", "settlement_calendar", merchants.Calendar),
+    ("merchant_terms", "refund_fee_policy", merchants.FeePolicy),
+    ("merchant_terms", "settlement_calendar", merchants.Calendar),
+    ("disputes", "status", disputes.Status),
+    ("payouts", "status", payouts.Status),
+    ("operator_movements", "kind", operator.Kind),
+    ("operator_movements", "status", operator.Status),
     ("api_keys", "environment", Environment),
     ("entries", "type", postings.Type),
     ("entries", "from_account", postings.Account),
@@ -195,8 +217,8 @@ def refuses(database_url: str) -> Callable[[str], str]:
 
 
 _ENTRY: Final = (
-    "insert into entries values ('mer_1', 'USD', {number}, 'txn_{number}', '{type}', '{source}', '{target}', "
-    "{amount}, {amount}, 0, 0, 0, 0, 'operator', '{cause}', '', 1)"
+    "insert into entries values ('mer_1', 'USD', {number}, 'txn_{number}', '{type}', '{source}', "
+    "'{target}', {amount}, {amount}, 0, 0, 0, 0, 'operator', '{cause}', '', 1)"
 )
 
 
@@ -209,9 +231,10 @@ _BOOKS: Final = f"""
     insert into merchants values ('mer_1', 'M', 'USD', 0.04, 'KEPT', 0, 7, 0, 180, '{{}}', 1, 1);
     insert into balances values ('mer_1', 'USD', 1, 0, 0, 0, -1, 0, 0, 1, 1);
     {_entry(number=1, cause="c1")};
-    insert into products values ('mer_1', 'prod_1', 'P', '', null, 1, 'USD', 'ACTIVE', '{{}}', 1, 1);
-    insert into checkouts values ('mer_1', 'cs_1', 'prod_1', 'order_1', 1, 'USD', 'OPEN', null, null,
-        '', null, 'M', 2, 1, 1);
+    insert into products values ('mer_1', 'prod_1', 'P', '', null, 1, 'USD', 'ACTIVE', '{{}}', 1,
+        1);
+    insert into checkouts values ('mer_1', 'cs_1', 'prod_1', 'order_1', 1, 'USD', 'OPEN', null,
+        null, '', null, 'M', 2, 1, 1);
     insert into orders (merchant_id, id, checkout_id, product_id, product_name, product_description,
         source, status, steps, currency, amount_minor, platform_fee_rate, platform_fee_minor,
         settled_currency, exchange_rate, usd_exchange_rate, gross_settled_minor, net_settled_minor,

@@ -88,9 +88,16 @@ DIVIDES: Final = {"refunds/service.py": "one Decimal rate by another"}
 SQL_ELSEWHERE: Final = {
     "core/limits.py": "its one table",
     "core/idempotency.py": "its one table",
+    "core/clock.py": "its one table",
     "core/migrate.py": "its one table",
     "core/embedded.py": "makes the database",
     "ledger/service.py": "the check against the table of postings",
+    "ledger/walk.py": "the check in steps",
+    "merchants/audit.py": "the chain and its check",
+    "operator/checks.py": "the checks of one feature",
+    "payouts/checks.py": "the checks of one feature",
+    "reconciliation/report.py": "a scratch file of its own (SQLite)",
+    "watch.py": "the checks over all features, in steps",
     "health.py": "the lengths of the queues",
     "checks.py": "the checks over all features",
     "cli/doctor.py": "asks PostgreSQL about itself",
@@ -141,6 +148,8 @@ CLOCKS: Final = {
     "core/ids.py": "ids carry their own time",
     "core/edge.py": "how long a request took",
     "core/migrate.py": "when a file was applied",
+    "callbacks/__init__.py": "the age of a signature, which another machine dated: real time",
+    "watch.py": "how long checked books rest: real time, whatever business time does",
     "worker.py": "how long a job took",
 }
 

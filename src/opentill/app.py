@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from litestar import Litestar, MediaType, Request, get
@@ -51,7 +52,7 @@ class Server:
         self.state = litestar.state
         self.litestar = litestar
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass a request or the lifespan on."""
         await self._asgi(scope, receive, send)
 
@@ -62,21 +63,21 @@ def document(settings: Settings) -> dict[str, Any]:
 
 
 @get("/openapi.json", media_type=MediaType.JSON, include_in_schema=False, sync_to_thread=False)
-def openapi_json(request: Request) -> Response[bytes]:
+def openapi_json(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Serve the OpenAPI document."""
     return Response(http.encode(request.app.state.openapi), media_type=MediaType.JSON)
 
 
-def _refused(_request: Request, error: Exception) -> Response[bytes]:
+def _refused(_request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Turn whatever the framework or a handler raises into the one error body."""
     problem: Problem
     if isinstance(error, Problem):
         problem = error
-    elif isinstance(error, HTTPException) and error.status_code == 404:  # noqa: PLR2004
+    elif isinstance(error, HTTPException) and error.status_code == HTTPStatus.NOT_FOUND:
         problem = NotFound()
-    elif isinstance(error, HTTPException) and error.status_code == 405:  # noqa: PLR2004
+    elif isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         problem = MethodNotAllowed()
-    elif isinstance(error, HTTPException) and error.status_code < 500:  # noqa: PLR2004
+    elif isinstance(error, HTTPException) and error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
         problem = Invalid("request", "request must be as the documentation at /docs says")
     else:
         http.log_defect(error)

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from typing import Final
+from typing import Any, Final
 
 from litestar import MediaType, Request, get
 from litestar.response import Response
@@ -32,7 +32,7 @@ async def healthz() -> dict[str, str]:
 
 
 @get("/readyz", media_type=MediaType.JSON, include_in_schema=False)
-async def readyz(request: Request) -> Response[dict[str, str]]:
+async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, str]]:
     """Tell whether requests are welcome: database there, schema right, not about to stop."""
     why = "draining" if request.app.state.draining else await _trouble(request.app.state.app.db)
     if why is None:
@@ -54,7 +54,7 @@ async def _trouble(db: Db) -> str | None:
 
 
 @get("/metrics", media_type=MediaType.TEXT, include_in_schema=False)
-async def metrics_page(request: Request) -> Response[bytes]:
+async def metrics_page(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Return the figures for Prometheus, to who has the token; without a token there is no page."""
     app: App = request.app.state.app
     token = app.settings.metrics_token

@@ -25,7 +25,7 @@ SWITCHES = [
 @pytest_asyncio.fixture
 async def browser() -> AsyncIterator[Browser]:
     """A headless Chromium."""
-    if not CHROMIUM.exists():  # noqa: ASYNC240 - before anything runs
+    if not CHROMIUM.exists():
         pytest.skip("no Chromium here")
     async with async_playwright() as playwright:
         chromium = await playwright.chromium.launch(

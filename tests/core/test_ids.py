@@ -35,8 +35,9 @@ def test_session_ids_are_160_random_bits() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "prod_", "prod_x", "prod", "_0123456789abcdef", "PROD_0123456789abcdef", "prod_0123456789abcde!",
-     "prod_0123456789abcdef\n", "prod_" + "0" * 41, "prod-0123456789abcdef", "prod_٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣", "\0"],
+    ["", "x", "prod_", "prod_x", "prod", "_0123456789abcdef", "PROD_0123456789abcdef",
+     "prod_0123456789abcde!", "prod_0123456789abcdef\n", "prod_" + "0" * 41,
+     "prod-0123456789abcdef", "prod_٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣", "\0"],
 )  # fmt: skip
 def test_other_text_is_no_id(text: str) -> None:
     assert not ids.is_id(text)

@@ -375,5 +375,5 @@ def test_draining_reaches_the_state_of_the_application() -> None:
 
 async def _until(true: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(3):
-        while not true():  # noqa: ASYNC110 - what is waited for does not tell
+        while not true():
             await asyncio.sleep(0.02)

@@ -18,7 +18,7 @@ FEE = "an order has the FEE of its gross less its net exactly when it was paid"
 ATTEMPT = "a paid order was paid by exactly one attempt"
 COUNTS = "an order counts its refunds, and they are at most what was paid"
 REFUND = "a refund is frozen while it is processing, then refunded or unfrozen"
-FROZEN = "what refunds keep frozen is what the processing ones take"
+KEPT = "each balance is what orders, refunds, disputes and the operator keep there"
 SOURCE = "every entry of an order or refund has one"
 SESSION = "a session is open as long as its order can be paid"
 HISTORY = "the history leads to the status, by steps of the table"
@@ -42,9 +42,9 @@ CORRUPTIONS = (
     ("delete from entries where number = 2", {RUNNING, SUM, FEE}),
     ("delete from entries where number = 3", {RUNNING, SUM, REFUND}),
     ("delete from entries", {SUM, PAYMENT, FEE, REFUND}),
-    ("delete from balances", {ROW, FROZEN}),
+    ("delete from balances", {ROW, KEPT}),
     ("update balances set pending = pending + 1, gateway = gateway - 1", {SUM}),
-    ("update balances set frozen = frozen + 1, gateway = gateway - 1", {SUM, FROZEN}),
+    ("update balances set frozen = frozen + 1, gateway = gateway - 1", {SUM, KEPT}),
     ("update balances set bank = bank + 1", {SUM, ZERO}),
     ("update balances set entries = entries + 1", {SUM}),
     ("update balances set last_at = last_at + 1", {SUM}),
@@ -66,11 +66,11 @@ CORRUPTIONS = (
     ("update orders set refund_held_minor = 501 where paid_at is not null", {COUNTS}),
     ("update orders set refund_debit_minor = 499 where paid_at is not null", {COUNTS}),
     ("update refunds set amount_minor = 301 where status = 'PROCESSING'", {COUNTS}),
-    ("update refunds set debit_minor = 301 where status = 'PROCESSING'", {COUNTS, REFUND, FROZEN}),
+    ("update refunds set debit_minor = 301 where status = 'PROCESSING'", {COUNTS, REFUND, KEPT}),
     (("update refunds set status = 'SUCCEEDED', try_at = null, succeeded_at = 1 "
-     "where status = 'PROCESSING'"), {COUNTS, REFUND, FROZEN}),
+     "where status = 'PROCESSING'"), {COUNTS, REFUND, KEPT}),
     (("update refunds set status = 'FAILED', try_at = null, failed_at = 1 "
-     "where status = 'PROCESSING'"), {COUNTS, REFUND, FROZEN}),
+     "where status = 'PROCESSING'"), {COUNTS, REFUND, KEPT}),
     (("update refunds set status = 'SUCCEEDED', failed_at = null, succeeded_at = 1 "
      "where status = 'FAILED'"), {COUNTS, REFUND}),
     ("delete from refunds where status = 'SUCCEEDED'", {COUNTS, SOURCE}),
@@ -125,7 +125,7 @@ async def test_it_finds(tx: Tx, statement: str, found: set[str]) -> None:
 
 def test_every_rule_has_a_corruption_that_it_finds() -> None:
     rules = {
-        RUNNING, SUM, ZERO, ROW, MOVE, PAYMENT, FEE, ATTEMPT, COUNTS, REFUND, FROZEN, SOURCE,
+        RUNNING, SUM, ZERO, ROW, MOVE, PAYMENT, FEE, ATTEMPT, COUNTS, REFUND, KEPT, SOURCE,
         SESSION, HISTORY,
     }  # fmt: skip
     assert set().union(*(found for _, found in CORRUPTIONS)) == rules

@@ -4,7 +4,6 @@ import csv
 import io
 from typing import Any
 
-import asyncpg
 import httpx2
 import msgspec
 import pytest
@@ -69,7 +68,7 @@ async def test_opening_and_movements_are_closing(db: Db) -> None:
         (None, NOW - 1, (0, 0, 0, 0), [], (0, 0, 0, 0)),
     ],
 )
-async def test_a_range_begins_where_the_one_before_ended(  # noqa: PLR0917 - a row of the table
+async def test_a_range_begins_where_the_one_before_ended(
     db: Db, start: Any, end: Any, opening: Any, numbers: list[int], closing: Any
 ) -> None:
     merchant_id = await _business(db)
@@ -121,10 +120,9 @@ async def test_books_that_do_not_add_up_have_no_statement(make_database: Any, da
     db = await Db.connect(url, 5)
     try:
         merchant_id = await _business(db)
-        connection = await asyncpg.connect(url)
-        await connection.execute("alter table entries disable trigger all")
-        await connection.execute(damage)
-        await connection.close()
+        async with db.connection() as connection:
+            await connection.execute("alter table entries disable trigger all")
+            await connection.execute(damage)
         with pytest.raises(StatementError):
             await _lines(db, merchant_id)
     finally:

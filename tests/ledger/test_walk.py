@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import asyncpg
 import pytest
 
 from money import world
@@ -65,14 +64,14 @@ async def test_damage_is_found_and_counted_until_it_is_gone(
     db = await Db.connect(url, 5)
     try:
         await _business(db)
-        connection = await asyncpg.connect(url)
-        for table in ("entries", "order_history"):
-            await connection.execute(f"alter table {table} disable trigger all")
-        await connection.execute(damage)
+        async with db.connection() as connection:
+            for table in ("entries", "order_history"):
+                await connection.execute(f"alter table {table} disable trigger all")
+            await connection.execute("alter table entries drop constraint entries_moves")
+            await connection.execute(damage)
         for _ in range(6):
             await watch.check_some(db, limit)
         assert (await _gauges(db))[0] > 0
-        await connection.close()
     finally:
         await db.close()
 

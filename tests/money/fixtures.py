@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
@@ -26,15 +27,22 @@ def book(postgres_url: str, template: str) -> Iterator[str]:
 @pytest.fixture
 async def tx(book: str) -> AsyncIterator[Tx]:
     """Lend a transaction that is rolled back; the books are right at its end."""
-    connection = await asyncpg.connect(book)
-    transaction = connection.transaction()
-    await transaction.start()
-    try:
+    async with rolled_back(book) as connection:
         yield connection
         await world.assert_books(connection)
-    finally:
+
+
+@asynccontextmanager
+async def rolled_back(url: str) -> AsyncIterator[Tx]:
+    """Lend a transaction of a database that is rolled back."""
+    connection = await asyncpg.connect(url)
+    try:
+        transaction = connection.transaction()
+        await transaction.start()
+        yield connection
         await transaction.rollback()
-        await connection.close()
+    finally:
+        connection.terminate()
 
 
 @pytest.fixture

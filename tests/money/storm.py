@@ -58,23 +58,23 @@ class Storm:
         for started in self.postgres:
             if (child := started._cluster._child) is not None and child.pid == pid:
                 await asyncio.to_thread(child.wait)
-        await asyncio.sleep(random.random() * 0.3)  # noqa: S311
+        await asyncio.sleep(random.random() * 0.3)
         self.postgres.append(await asyncio.to_thread(EmbeddedPostgres.start, self.folder))
 
     async def killer(self, end: float, pause_s: float) -> None:
         """Kill one process after the other, and start each again a moment later."""
         house = self.house
         while time.monotonic() < end:
-            await asyncio.sleep(pause_s * (0.5 + random.random()))  # noqa: S311
-            kind = random.choice(("server", "worker", "bank", "postgres"))  # noqa: S311
+            await asyncio.sleep(pause_s * (0.5 + random.random()))
+            kind = random.choice(("server", "worker", "bank", "postgres"))
             self.kills[kind] += 1
             if kind == "postgres":
                 await self.kill_postgres()
                 continue
             victim = {"worker": house.worker, "bank": house.bank}.get(kind)
-            victim = victim or random.choice(house.servers)  # noqa: S311
+            victim = victim or random.choice(house.servers)
             await asyncio.to_thread(victim.kill)
-            await asyncio.sleep(random.random() * 0.5)  # noqa: S311
+            await asyncio.sleep(random.random() * 0.5)
             victim.start()
 
     async def customer(self, end: float, client: Client, shop: Shop) -> None:
@@ -95,16 +95,16 @@ class Storm:
         attempt_id = await client.begin(session_id)
         if attempt_id is None:
             return
-        await client.type_card(attempt_id, random.choice(CARDS))  # noqa: S311
-        if random.random() < 0.7:  # noqa: S311
+        await client.type_card(attempt_id, random.choice(CARDS))
+        if random.random() < 0.7:
             await client.come_back(session_id, attempt_id)
         order = self._note(await client.call("GET", f"/v1/orders/{order_id}")).json()["data"]
         if order["status"] == "PAID":
             self.paid.setdefault(shop.id, []).append(order_id)
         paid = self.paid.get(shop.id, [])
         for number in range(3 if paid else 0):
-            some = random.choice(paid)  # noqa: S311
-            body = {"amount": random.choice(("0.01", "1.70", "5.00"))}  # noqa: S311
+            some = random.choice(paid)
+            body = {"amount": random.choice(("0.01", "1.70", "5.00"))}
             key = f"{order_id}-{number}"
             path = f"/v1/orders/{some}/refunds"
             answer = self._note(await client.call("POST", path, body, key))

@@ -135,7 +135,7 @@ async def test_an_old_key_is_refused_once_the_new_one_is_committed(house: House,
                     late.append((began, answer.status_code))
 
             knocking = [asyncio.create_task(knock()) for _ in range(6)]
-            await asyncio.sleep(random.random() * 0.2)  # noqa: S311
+            await asyncio.sleep(random.random() * 0.2)
             async with db.transaction() as tx:
                 new = await merchants.regenerate_key(tx, shop.key_id, now_ms())
             committed = time.monotonic()
@@ -200,7 +200,7 @@ async def test_a_jack_hammer_leaves_the_books_right(house: House, db: Db) -> Non
 
     async def hammer(client: Client) -> None:
         while time.monotonic() < end:
-            number = random.choice((CARD, CARD, REFUNDS_FAIL, DECLINED))  # noqa: S311
+            number = random.choice((CARD, CARD, REFUNDS_FAIL, DECLINED))
             session_id, order_id = await client.open(shop.product_id)
             attempt_id = await client.begin(session_id)
             assert attempt_id
@@ -208,8 +208,8 @@ async def test_a_jack_hammer_leaves_the_books_right(house: House, db: Db) -> Non
             await client.come_back(session_id, attempt_id)
             orders.append(order_id)
             for _ in range(4):
-                some = random.choice(orders)  # noqa: S311
-                amount = random.choice(("0.01", "0.99", "2.50", "5.00"))  # noqa: S311
+                some = random.choice(orders)
+                amount = random.choice(("0.01", "0.99", "2.50", "5.00"))
                 path = f"/v1/orders/{some}/refunds"
                 tally[(await client.call("POST", path, {"amount": amount})).status_code] += 1
 

@@ -80,7 +80,7 @@ async def take(tx: Tx, order: orders.Order, event: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "event", "target", "posts", "ends"), TABLE)
-async def test_a_step_of_the_table(tx: Tx, source, event, target, posts, ends) -> None:  # noqa: PLR0917
+async def test_a_step_of_the_table(tx: Tx, source, event, target, posts, ends) -> None:
     order = await in_status(tx, source)
     if source == "PENDING" and event in {"refused", "confirmed", "voided"}:
         await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
@@ -117,7 +117,7 @@ def test_the_table_in_code_is_this_one() -> None:
 async def test_what_is_not_in_the_table_is_refused_and_changes_nothing(tx: Tx, status, event):
     order = await in_status(tx, status)
     before = await dump(tx)
-    with pytest.raises(Invalid) as refused:  # noqa: PT012
+    with pytest.raises(Invalid) as refused:
         async with tx.transaction():
             if event == "submitted":
                 await submitted(tx, order, LATER)

@@ -231,7 +231,7 @@ def test_archiving_answers_code_and_message_and_nothing_else(shop: Shop) -> None
         (lambda s: s.product()["id"], "prod_"),
         (lambda s: s.session()["id"], "cs_"),
         (lambda s: s.order()["id"], "order_"),
-        (lambda s: _refund(s), "re_"),
+        (_refund, "re_"),
         (
             lambda s: (
                 _order(s) and s.get("/v1/balance/transactions").json()["data"]["items"][0]["id"]

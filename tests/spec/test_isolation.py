@@ -126,7 +126,7 @@ def _everything(shop: Shop, things: Things) -> list[Any]:
     return [shop.get(path).content for path in paths]
 
 
-@pytest.mark.parametrize(("place", "kind"), FIELDS.items(), ids=lambda row: str(row))
+@pytest.mark.parametrize(("place", "kind"), FIELDS.items(), ids=str)
 def test_a_strangers_id_in_a_body_or_filter_is_refused(
     owner: Any, stranger: Any, place: tuple[str, str], kind: str
 ) -> None:

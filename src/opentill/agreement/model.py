@@ -29,7 +29,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     document_url: Annotated[str, Meta(extra_json_schema={"format": "uri"})]
 
 
-class BrokenTemplate(OperatorError):  # noqa: N818 - names what is wrong, as problems do
+class BrokenTemplate(OperatorError):
     """A template that cannot be used; the text says which file and what would be accepted."""
 
     def __init__(self, path: Path, accepted: str) -> None:

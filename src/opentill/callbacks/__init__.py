@@ -1,6 +1,6 @@
 """Where gateways report to: ``POST /gateways/{name}/callback``."""
 
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from litestar import Request, post
@@ -18,7 +18,7 @@ _log: Final = structlog.get_logger()
 
 
 @post("/gateways/{name:str}/callback", status_code=200, include_in_schema=False)
-async def callback(request: Request, name: FromPath[str]) -> Response[bytes]:
+async def callback(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
     """Take in a gateway's report: verified by its signature, each piece in its own transaction.
 
     Answered 200 only after the commit; a gateway repeats what was not, and repeating is harmless.
@@ -37,7 +37,7 @@ async def callback(request: Request, name: FromPath[str]) -> Response[bytes]:
     return Response(b'{"code":0,"message":"success"}', media_type="application/json")
 
 
-async def read_body(request: Request) -> bytes:
+async def read_body(request: Request[Any, Any, Any]) -> bytes:
     """Return the raw body. Raises PayloadTooLarge over 64 KiB."""
     parts: list[bytes] = []
     size = 0

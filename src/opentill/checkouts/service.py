@@ -65,7 +65,7 @@ def _terms(offer: Offer) -> _Terms:
     return _Terms(priced, rate, usd_rate)
 
 
-async def open_session(  # noqa: PLR0913 - a session and its surroundings
+async def open_session(
     tx: Tx,
     merchant_id: str,
     body: SessionBody,
@@ -230,7 +230,7 @@ async def pay(  # noqa: PLR0913 - what the hosted page sends
 async def refresh(
     db: Db, gateways: Mapping[str, Gateway], session_id: str, attempt_id: str, now: int
 ) -> Attempt:
-    """Ask the gateway about an attempt of a session, as its customer comes back. Raises NotFound."""
+    """Ask the gateway about an attempt of a session: its customer is back. Raises NotFound."""
     view = await page_view(db, session_id)
     if view is None or not is_id(attempt_id):
         raise NotFound

@@ -59,7 +59,7 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's way
 
 def _options(
     version: bool = typer.Option(  # noqa: FBT001 - typer's way
-        False,  # noqa: FBT003
+        False,  # noqa: FBT003 - likewise
         "--version",
         callback=_version,
         is_eager=True,

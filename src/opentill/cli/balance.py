@@ -64,7 +64,7 @@ def show(merchant_id: str, *, as_json: Json = False) -> None:
     session.run(work())
 
 
-def freeze(  # noqa: PLR0913 - what to move, and who says so
+def freeze(
     merchant_id: str,
     amount: _Amount,
     *,
@@ -77,7 +77,7 @@ def freeze(  # noqa: PLR0913 - what to move, and who says so
     _move("freeze", merchant_id, amount, reference, reason, by, as_json=as_json)
 
 
-def unfreeze(  # noqa: PLR0913 - as above
+def unfreeze(
     merchant_id: str,
     amount: _Amount,
     *,
@@ -90,7 +90,7 @@ def unfreeze(  # noqa: PLR0913 - as above
     _move("unfreeze", merchant_id, amount, reference, reason, by, as_json=as_json)
 
 
-def recharge(  # noqa: PLR0913 - as above
+def recharge(
     merchant_id: str,
     amount: _Amount,
     *,
@@ -121,7 +121,7 @@ def correct(  # noqa: PLR0913 - as above
     )  # fmt: skip
 
 
-def fee(  # noqa: PLR0913 - as above
+def fee(
     merchant_id: str,
     amount: _Amount,
     *,

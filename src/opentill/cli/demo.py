@@ -6,6 +6,7 @@ its owner alone; the product and the session are made over the API, as any merch
 
 import sys
 import threading
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
 
@@ -127,9 +128,9 @@ def _post(settings: Settings, key: str, path: str, body: dict[str, str]) -> dict
     except httpx2.HTTPError as error:
         message = f"{url} does not answer ({str(error) or type(error).__name__})"
         raise OperatorError(message) from None
-    if answer.status_code != 201:  # noqa: PLR2004 - created
+    if answer.status_code != HTTPStatus.CREATED:
         message = f"{path} answered {answer.status_code} {answer.text}"
-        if answer.status_code == 401:  # noqa: PLR2004 - not the database that the key was made for
+        if answer.status_code == HTTPStatus.UNAUTHORIZED:  # not the key's database
             message += f"; remove {settings.data_dir / FILE} to begin anew"
         raise OperatorError(message)
     data: dict[str, object] = answer.json()["data"]

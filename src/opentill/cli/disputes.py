@@ -91,7 +91,7 @@ def recover(
     _decide("recovered", "disputes recover", dispute_id, reason, by, as_json=as_json)
 
 
-def _decide(  # noqa: PLR0913 - which dispute ends how, by whom and why
+def _decide(
     event: "Event", action: str, dispute_id: str, reason: str, by: str, *, as_json: bool
 ) -> None:
     from opentill import disputes, merchants

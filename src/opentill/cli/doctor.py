@@ -5,6 +5,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -234,7 +235,7 @@ def _get(host: str, port: int, path: str) -> bool:
 
     try:
         answer = httpx2.get(address(host, port) + path, timeout=3)
-        return answer.status_code == 200 and answer.json().get("status") == "ok"  # noqa: PLR2004
+        return answer.status_code == HTTPStatus.OK and answer.json().get("status") == "ok"
     except (httpx2.HTTPError, ValueError, AttributeError):
         return False
 

@@ -1,6 +1,7 @@
 """``opentill merchants create|list|show|set|terms``."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -282,5 +283,5 @@ def _text(value: object) -> str:
     if isinstance(value, str) and value.startswith("["):  # a fee schedule
         return " ".join(map(str, merchants.read_fees(value))) or "none"
     if isinstance(value, (list, tuple)):
-        return " ".join(map(str, value)) or "none"  # pyright: ignore[reportUnknownArgumentType]
+        return " ".join(map(str, cast("Sequence[object]", value))) or "none"
     return str(value)

@@ -76,7 +76,7 @@ def revoke(
     _by_hand(orders.revoke_by_hand, "orders revoke", order_id, reason, by, as_json=as_json)
 
 
-def _by_hand(  # noqa: PLR0913 - who does what to which order and why
+def _by_hand(
     change: "Callable[..., Awaitable[Order]]",
     action: str,
     order_id: str,

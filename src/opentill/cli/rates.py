@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="rates")
 
 
-def set_(  # noqa: PLR0913 - a rate, and who sets it
+def set_(
     base: str,
     quote: str,
     rate: str,

@@ -73,11 +73,11 @@ def reconcile(
 
 
 async def _check_gateway(db: "Db", found: "Settings", gateway: str) -> None:
+    from opentill import reconciliation
     from opentill.core.errors import Invalid
-    from opentill.reconciliation import queries
 
     async with db.connection() as tx:
-        if gateway not in found.gateways and not await queries.KNOWN.get(tx, gateway):
+        if gateway not in found.gateways and not await reconciliation.is_known(tx, gateway):
             names = ", ".join(found.gateways)
             raise Invalid("gateway", f"gateway must be one that took payments, such as {names}")
 

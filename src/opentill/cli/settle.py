@@ -1,5 +1,6 @@
 """``opentill settle``: by hand what the worker does by itself when orders are due."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,7 +20,7 @@ def register(app: typer.Typer) -> None:
     app.command("settle")(settle)
 
 
-def settle(  # noqa: PLR0913 - what to settle, and how
+def settle(
     *,
     merchant: Annotated[str | None, typer.Option(help="Only this merchant's orders.")] = None,
     order: Annotated[str | None, typer.Option(help="Only this order.")] = None,
@@ -64,7 +65,7 @@ def settle(  # noqa: PLR0913 - what to settle, and how
     session.run(work())
 
 
-async def _settle(  # noqa: PLR0913 - what to settle, how, who and why
+async def _settle(
     db: "Db",
     planned: "list[Settled]",
     order: str | None,
@@ -92,7 +93,7 @@ async def _settle(  # noqa: PLR0913 - what to settle, how, who and why
     for merchant_id in sorted({one.merchant_id for one in planned}):
         more = True
         while more:
-            some = await db.run(lambda tx, m=merchant_id: batch(tx, m))  # type: ignore[misc]
+            some = await db.run(partial(batch, merchant_id=merchant_id))
             done += some
             more = len(some) == BATCH
     return done

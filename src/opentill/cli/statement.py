@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
     app.command("statement")(statement)
 
 
-def statement(  # noqa: PLR0913 - the options of the command
+def statement(
     merchant_id: str,
     *,
     since: Annotated[

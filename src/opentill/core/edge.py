@@ -8,9 +8,10 @@ calls, before any routing (product decisions §2: limit, then authentication).
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
+from litestar.enums import ScopeType
 
 from opentill.core import metrics
 from opentill.core.http import send_problem
@@ -68,7 +69,7 @@ class Edge:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Pass a request through."""
-        if scope["type"] != "http":
+        if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
@@ -86,10 +87,11 @@ class Edge:
             await send(message)
 
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        extra: dict[str, Any] = scope  # type: ignore[assignment]
+        extra = cast("dict[str, Any]", scope)  # where we add what we find out
         try:
             headers = dict(scope["headers"])
-            peer = scope["client"][0] if scope.get("client") else ""
+            client: tuple[str, int] | None = extra.get("client")
+            peer = client[0] if client else ""
             forwarded = headers.get(b"x-forwarded-for", b"").decode("latin-1")
             extra["opentill_address"] = client_address(peer, forwarded, self._trusted)
             extra["opentill_path"] = scope["path"]  # a mounted handler sees another
@@ -100,7 +102,7 @@ class Edge:
                     None if key is None else key.decode("latin-1"), extra["opentill_address"]
                 )
             await self._app(scope, receive, numbered)
-        except Exception as error:  # noqa: BLE001 - the last resort
+        except Exception as error:  # the last resort
             if begun:  # too late for an answer: the client sees the connection end
                 _log.exception("answer broken off")
                 raise

@@ -8,7 +8,7 @@ a page and the command line into one line on standard error.
 from typing import ClassVar
 
 
-class Problem(Exception):  # noqa: N818 - "problem" is the term of RFC 9457, and not all are errors
+class Problem(Exception):
     """Something was refused. Subclasses fix the HTTP status, the business code and the message."""
 
     status: ClassVar[int] = 500
@@ -23,7 +23,7 @@ class Problem(Exception):  # noqa: N818 - "problem" is the term of RFC 9457, and
 
 
 class Invalid(Problem):
-    """Refused input or a refused business rule; always names the field and says what is accepted."""
+    """Refused input or business rule: names the field and says what is accepted."""
 
     status, code, message = 400, 40001, "Validation failed"
 

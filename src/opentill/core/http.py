@@ -6,7 +6,8 @@ address and authentication (both by the edge, before routing), rate limit per me
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import msgspec
 import structlog
@@ -231,12 +232,12 @@ def mount(operations: Sequence[Operation]) -> "ASGIRouteHandler":
 
     @asgi("/v1", is_mount=True, copy_scope=False)
     async def api(scope: "Scope", receive: "Receive", send: "Send") -> None:
-        extra: dict[str, Any] = scope  # type: ignore[assignment]
+        extra = cast("dict[str, Any]", scope)  # with what the edge added
         try:
             methods, parameters = table.find(extra["opentill_path"])
             if methods is None:
                 raise NotFound  # noqa: TRY301 - answered like everything else
-            operation = methods.get(scope["method"])
+            operation = methods.get(extra["method"])
             extra["opentill_route"] = next(iter(methods.values())).path
             if operation is None:
                 status, body, _ = failure(MethodNotAllowed())
@@ -275,8 +276,10 @@ async def _perform(
     write = operation.write
     if write is not None:
         data = await app.db.run(lambda tx: write(call, tx))
+    elif operation.read is not None:
+        data = await operation.read(call)
     else:
-        data = await operation.read(call)  # type: ignore[misc] # it has one of both
+        raise AssertionError  # an operation has one of both
     if isinstance(data, Download):
         await _send_download(send, data)
     else:
@@ -310,7 +313,7 @@ def _call(
     )
 
 
-async def _once(  # noqa: PLR0913 - all of a request
+async def _once(
     operation: Operation,
     scope: dict[str, Any],
     app: App,
@@ -335,7 +338,9 @@ async def _once(  # noqa: PLR0913 - all of a request
             async with tx.transaction():  # a refusal takes back what it had begun
                 status, answer = operation.status, _answer(await write(call, tx))
         except Problem as problem:
-            if problem.status >= 500 or isinstance(problem, TooManyRequests):  # noqa: PLR2004
+            if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(
+                problem, TooManyRequests
+            ):
                 raise
             status, answer, _ = failure(problem)
         await idempotency.keep(tx, merchant_id, key, status, answer)

@@ -97,7 +97,7 @@ def render(gauges: Mapping[str, float] | None = None) -> bytes:
     _jobs()
     if values.ValueClass is not values.MutexValue:
         registry = prometheus.CollectorRegistry()
-        multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # of theirs
     text = prometheus.generate_latest(registry)
     for name, value in (gauges or {}).items():
         text += f"# TYPE {name} gauge\n{name} {value:.17g}\n".encode()

@@ -41,7 +41,7 @@ insert into schema_migrations (version, name, sha256, applied_at) values ($1, $2
 """
 
 
-class SchemaMismatch(OperatorError):  # noqa: N818 - says what is the case
+class SchemaMismatch(OperatorError):
     """The database and this OpenTill do not fit; the text is one line that says what to do."""
 
 

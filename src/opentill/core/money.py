@@ -23,11 +23,11 @@ _TWO: Final = (
 _ZERO: Final = "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF"
 _THREE: Final = "BHD IQD JOD KWD LYD OMR TND"
 
-EXPONENTS: Final[dict[str, int]] = (
-    dict.fromkeys(_TWO.split(), 2)
-    | dict.fromkeys(_ZERO.split(), 0)
-    | dict.fromkeys(_THREE.split(), 3)
-)
+EXPONENTS: Final[dict[str, int]] = {
+    code: decimals
+    for codes, decimals in ((_TWO, 2), (_ZERO, 0), (_THREE, 3))
+    for code in codes.split()
+}
 
 PRICE_PATTERN: Final = r"^[0-9]{1,8}(\.[0-9]{1,2})?$"
 _AMOUNT: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2}))?")
@@ -95,12 +95,13 @@ def times(minor: int, rate: Decimal, source: str, target: str) -> int:
         decimals = min(exponent(target), 2)
         exact = (Decimal(minor) * rate).scaleb(decimals - exponent(source))
         whole = int(exact.quantize(Decimal(1), rounding=ROUND_HALF_UP))
-        return whole * 10 ** (exponent(target) - decimals)
+        grain: int = 10 ** (exponent(target) - decimals)
+        return whole * grain
 
 
 def share(minor: int, part: int, whole: int, currency: str) -> int:
     """Return ``minor * part / whole`` in the same currency, half up, exact for any integers."""
-    grain = 10 ** max(0, exponent(currency) - 2)
+    grain: int = 10 ** max(0, exponent(currency) - 2)
     units = minor // grain
     return (2 * units * part + whole) // (2 * whole) * grain
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -191,7 +192,7 @@ def _responses(operation: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
     for problem in sorted(_refusals(operation), key=lambda found: found.status):
         _, body, headers = failure(problem)
         description = f"{problem.message} (code {problem.code})."
-        if problem.status == 400 and operation.refusals:  # noqa: PLR2004
+        if problem.status == HTTPStatus.BAD_REQUEST and operation.refusals:
             description += " Refused too: " + "; ".join(operation.refusals) + "."
         shown = dict(_HEADERS)
         for name, _ in headers:
@@ -234,7 +235,7 @@ def _success(operation: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
     for name, value in operation.headers:
         headers[name.lower()] = {"schema": {"const": value}}
     return {
-        "description": "Done." if operation.status == 200 else "Created.",  # noqa: PLR2004
+        "description": "Done." if operation.status == HTTPStatus.OK else "Created.",
         "headers": headers,
         "content": {"application/json": {"schema": schema, "example": example}},
     }

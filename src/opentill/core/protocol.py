@@ -65,7 +65,7 @@ class Phase(Enum):
     LINGER = auto()
 
 
-class Refusal(Exception):  # noqa: N818 - raised inside a parser callback to stop the parser
+class Refusal(Exception):
     """The request is refused before the application sees it."""
 
     def __init__(self, status: int, body: bytes, headers: bytes = b"") -> None:
@@ -122,7 +122,7 @@ class Protocol(HttpToolsProtocol):
 
     # What happens to the connection
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn
         """Take the connection, or refuse it if there are too many."""
         super().connection_made(transport)
         self._enter(Phase.HEADERS, self.limits.header_timeout_s)

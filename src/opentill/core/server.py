@@ -70,7 +70,7 @@ def limits(settings: Settings) -> Limits:
     )
 
 
-def serve(  # noqa: PLR0913 - of a process's life
+def serve(
     factory: Callable[[], Asgi],
     settings: Settings,
     sockets: Sequence[socket.socket],
@@ -106,7 +106,7 @@ def make(app: Asgi, settings: Settings) -> "Server":
     return Server(config)
 
 
-async def _serve(  # noqa: PLR0913 - as serve
+async def _serve(
     app: Asgi,
     settings: Settings,
     sockets: Sequence[socket.socket],

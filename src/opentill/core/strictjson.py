@@ -8,7 +8,7 @@ UTF-8 cannot hold them), ``NaN`` and ``Infinity``, and nesting deeper than 16 (R
 import json
 import re
 from functools import lru_cache
-from typing import Any, Final, NoReturn, TypeVar, get_args, get_type_hints
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -21,7 +21,8 @@ _TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _PATH: Final = re.compile(r"`\$\.(\w+)")
 _MISSING: Final = re.compile(r"missing required field `(\w+)`")
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
+Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
 
 
 class _Twice(ValueError):
@@ -63,7 +64,7 @@ def _depth(body: bytes) -> int:
     return deepest
 
 
-def _storable(value: Any) -> bool:
+def _storable(value: Json) -> bool:
     if isinstance(value, str):
         return _UNSTORABLE.search(value) is None
     if isinstance(value, dict):
@@ -76,7 +77,7 @@ def check(body: bytes) -> None:
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
         raise Invalid("body", f"body must not nest deeper than {MAX_DEPTH} levels")
     try:
-        tree = _DECODER.decode(body.decode())
+        tree: Json = _DECODER.decode(body.decode())
     except _Twice as error:
         key = str(error)
         short = _UNSTORABLE.search(key) is None and 0 < len(key) <= _LONGEST_NAME
@@ -105,11 +106,12 @@ def decode(body: bytes, struct: type[T]) -> T:
     """
     check(body)
     try:
-        return _decoder(struct).decode(body)
+        made: T = _decoder(struct).decode(body)
     except msgspec.ValidationError as error:
         raise explain(error, struct) from None
     except msgspec.DecodeError:
         raise Invalid("body", "body must be valid JSON in UTF-8") from None
+    return made
 
 
 def explain(error: msgspec.ValidationError, struct: type) -> Invalid:

@@ -1,6 +1,6 @@
 """What a dispute is, the table of its steps, what they post, and its shapes on the wire."""
 
-from typing import Final, Literal, Self, get_args
+from typing import Any, Final, Literal, Self, get_args
 
 import msgspec
 
@@ -177,7 +177,7 @@ def _frozen(
     return _move(dispute, kind, source, target, frozen, text)
 
 
-def _move(  # noqa: PLR0913 - a movement
+def _move(
     dispute: Dispute, kind: PostingType, source: Account, target: Account, amount: int, text: str
 ) -> list[Movement]:
     if not amount:
@@ -211,7 +211,7 @@ class DisputeOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def of(cls, dispute: Dispute) -> Self:
         """Show a dispute as a list does."""
-        return cls(**_listed(dispute))  # type: ignore[arg-type]
+        return cls(**_listed(dispute))
 
 
 class DisputeDetail(DisputeOut, frozen=True, kw_only=True, rename="camel"):
@@ -223,10 +223,10 @@ class DisputeDetail(DisputeOut, frozen=True, kw_only=True, rename="camel"):
     def of(cls, dispute: Dispute, notes: list[Note] | None = None) -> Self:
         """Show a dispute with everything."""
         shown = [NoteOut(at=note.at, note=note.note) for note in notes or ()]
-        return cls(**_listed(dispute), notes=shown)  # type: ignore[arg-type]
+        return cls(**_listed(dispute), notes=shown)
 
 
-def _listed(dispute: Dispute) -> dict[str, object]:
+def _listed(dispute: Dispute) -> dict[str, Any]:
     return {
         "id": dispute.id,
         "order_id": dispute.order_id,

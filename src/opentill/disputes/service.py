@@ -48,7 +48,7 @@ async def notes(tx: Tx, dispute: Dispute) -> list[Note]:
     return await queries.NOTES.all(tx, dispute.merchant_id, dispute.id)
 
 
-async def add_note(  # noqa: PLR0913 - a note
+async def add_note(
     tx: Tx, merchant_id: str, dispute_id: str, text: str, who: str, now: int
 ) -> Note:
     """Append a note, such as the evidence sent to the bank. Raises NotFound and Invalid."""
@@ -62,7 +62,7 @@ async def add_note(  # noqa: PLR0913 - a note
     return note
 
 
-async def open_by_hand(  # noqa: PLR0913 - what is disputed, by whom and why
+async def open_by_hand(
     tx: Tx,
     merchant_id: str,
     order_id: str,
@@ -89,7 +89,7 @@ async def open_by_hand(  # noqa: PLR0913 - what is disputed, by whom and why
     return opened
 
 
-async def decide(  # noqa: PLR0913 - which dispute ends how, by whom and why
+async def decide(
     tx: Tx, merchant_id: str, dispute_id: str, event: Event, *, who: str, reason: str, now: int
 ) -> Dispute:
     """Say as the operator that a dispute is won or lost, or that a lost one was recovered.
@@ -170,7 +170,7 @@ def _refusal(order: Order, attempt: Attempt | None = None) -> str | None:
     return None
 
 
-async def _open(  # noqa: PLR0913 - all that a dispute is
+async def _open(
     tx: Tx,
     order: Order,
     attempt: Attempt,
@@ -206,7 +206,7 @@ async def _open(  # noqa: PLR0913 - all that a dispute is
     return dispute, moved
 
 
-async def _take(  # noqa: PLR0913 - a step and what it is of
+async def _take(
     tx: Tx, order: Order, dispute: Dispute, step: Step, cause: str, now: int
 ) -> tuple[Dispute, Order]:
     """Take a step of a dispute whose order is locked."""

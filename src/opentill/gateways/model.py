@@ -138,7 +138,7 @@ class DisputeNews(msgspec.Struct, frozen=True, kw_only=True):
 News = PaymentNews | RefundNews | DisputeNews
 
 
-class BadCallback(Exception):  # noqa: N818 - a refusal, not a fault of ours
+class BadCallback(Exception):
     """A callback without a valid signature, too old, or not in the provider's form."""
 
 

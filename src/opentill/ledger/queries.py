@@ -7,8 +7,8 @@ from opentill.ledger.model import Balance, Entry, Violation
 # and currency; running balances are window sums over the movements.
 # An entry's id is made of its time, its number and random characters, so that entries of the same
 # millisecond sort in the order of their numbers too.
-# $1 merchant, $2 currency, $3 now, then arrays: $4 random characters, $5 types, $6 sources, $7 targets,
-# $8 amounts, $9 shown amounts, $10 cause types, $11 cause ids, $12 descriptions.
+# $1 merchant, $2 currency, $3 now, then arrays: $4 random characters, $5 types, $6 sources,
+# $7 targets, $8 amounts, $9 shown amounts, $10 cause types, $11 cause ids, $12 descriptions.
 POST = Query(
     Balance,
     """
@@ -69,8 +69,8 @@ POST = Query(
     select * from after
     """,
 )
-# The row that postings change. Not an upsert of the posting itself: PostgreSQL holds the row that an
-# upsert proposes against the constraints, and a change alone may lower what the balance holds.
+# The row that postings change. Not an upsert of the posting itself: PostgreSQL holds the row that
+# an upsert proposes against the constraints, and a change alone may lower what the balance holds.
 OPEN = Command(
     """
     insert into balances (merchant_id, currency, pending, available, frozen, reserve, gateway, bank,

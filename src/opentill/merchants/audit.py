@@ -100,7 +100,7 @@ def link(before: str, row: AuditRow) -> str:
     return sha256.hexdigest()
 
 
-async def record(  # noqa: PLR0913 - who did what to whom, when and why
+async def record(
     tx: Tx, *, who: str, action: str, merchant_id: str, subject: str, reason: str, now: int
 ) -> None:
     """Write to the audit log what an operator did. Raises Invalid without a reason.

@@ -109,7 +109,7 @@ async def create(  # noqa: PLR0913 - a merchant's terms
     return merchant
 
 
-async def change(  # noqa: PLR0913 - who changes what of whom, when and why
+async def change(
     tx: Tx,
     merchant_id: str,
     now: int,

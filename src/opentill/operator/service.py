@@ -109,7 +109,7 @@ async def reject(tx: Tx, movement_id: str, by: str, reason: str, now: int) -> By
     return await _decide(tx, movement_id, "reject", by, reason, now)
 
 
-async def _decide(  # noqa: PLR0913 - who decides what, why and when
+async def _decide(
     tx: Tx, movement_id: str, decision: Decision, by: str, reason: str | None, now: int
 ) -> ByHand:
     seen = await find_anywhere(tx, movement_id)

@@ -18,7 +18,7 @@ class Priced(msgspec.Struct, frozen=True):
     net_settled_minor: int
 
 
-def price(  # noqa: PLR0913 - what an order's money depends on
+def price(
     amount_minor: int,
     currency: str,
     *,

@@ -285,7 +285,7 @@ def settlement(order: Order, reserve_minor: int) -> list[Movement]:
     return made
 
 
-def _move(  # noqa: PLR0913 - a movement
+def _move(
     order: Order, kind: PostingType, source: Account, target: Account, amount: int, text: str
 ) -> Movement:
     return Movement(kind, source, target, amount, "order", order.id, text)

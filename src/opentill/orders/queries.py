@@ -20,7 +20,7 @@ ANYWHERE = Query(
 # then what becomes known with it, null where nothing: $9 paid_at, $10 method, $11 paid attempt,
 # $12 e-mail, $13 customer name, $14 payer address, $15 when it is due to settle; the fee, which may
 # depend on the method: $16 rate, $17 fee, $18 net; $19 the rate to HKD or null. A disputed order
-# does not settle; one that came back, or lost what was not settled yet, is looked at when it is due.
+# does not settle; one that came back, or lost what was not settled yet, is seen to when it is due.
 STEP = Query(
     Order,
     """
@@ -54,8 +54,9 @@ STEP = Query(
     select * from moved
     """,
 )
-# Settle many orders of one merchant that are locked: $2 now, then arrays: $3 ids, $4 the status each
-# has, $5 the one it gets, $6 reserves, $7 when each is released or null, $8 events, $9 the cause.
+# Settle many orders of one merchant that are locked: $2 now, then arrays: $3 ids, $4 the status
+# each has, $5 the one it gets, $6 reserves, $7 when each is released or null, $8 events;
+# $9 the cause.
 SETTLE = Command(
     """
     with settled as (

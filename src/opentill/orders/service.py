@@ -198,7 +198,7 @@ async def start_attempt(  # noqa: PLR0913 - what an attempt is
     return attempt
 
 
-async def hear(
+async def hear(  # noqa: PLR0911 - a row for each answer
     tx: Tx, merchant_id: str, attempt_id: str, outcome: PaymentOutcome, now: int
 ) -> Attempt:
     """Take in what a gateway says of an attempt, wherever it was heard and however often.

@@ -141,5 +141,5 @@ async def release_reserves(db: Db, now: int, batch: int = 200) -> int:
         await ledger.post(tx, order.merchant_id, order.settled_currency, [move], now)
 
     for order in due:
-        await db.run(lambda tx, o=order: release(tx, o))  # type: ignore[misc]
+        await db.run(partial(release, seen=order))
     return len(due)

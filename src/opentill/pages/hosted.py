@@ -41,7 +41,7 @@ class Request:
         self.now = self.app.clock()
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
         self.receive = receive
-        self.client_ip: str = scope["opentill_address"]  # type: ignore[typeddict-item] # the edge's
+        self.client_ip: str = cast("dict[str, Any]", scope)["opentill_address"]  # the edge's
         try:
             pairs = parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=20)
         except ValueError:
@@ -225,7 +225,7 @@ async def _answer(scope: "Scope", receive: "Receive") -> Answer:
     request = Request(scope, receive)
     visit = request.visit()
     route, ids = _match("/checkout/" + scope["path"].removeprefix("/checkout").strip("/"))
-    scope["opentill_route"] = route or "/checkout"  # type: ignore[typeddict-unknown-key]
+    cast("dict[str, Any]", scope)["opentill_route"] = route or "/checkout"  # for the metrics
     ways = ROUTES.get(route, {})
     again = f"{visit.base}/checkout/{ids[0]}?lang={visit.tongue.language}" if ids else None
     asked = str(cast("HTTPScope", scope)["method"])

@@ -93,8 +93,8 @@ def _read(show: Callable[["Scope"], Answer], scope: "Scope") -> Answer:
 def _route(path: str, show: Callable[["Scope"], Answer]) -> "ASGIRouteHandler":
     # Mounted where something follows: the framework finds no parameters of plain ASGI handlers.
     @asgi(path.removesuffix("/…"), is_mount=path.endswith("/…"), copy_scope=False)
-    async def handle(scope: "Scope", receive: "Receive", send: "Send") -> None:  # noqa: ARG001
-        scope["opentill_route"] = path  # type: ignore[typeddict-unknown-key] # for the metrics
+    async def handle(scope: "Scope", receive: "Receive", send: "Send") -> None:  # noqa: ARG001 - ASGI
+        cast("dict[str, Any]", scope)["opentill_route"] = path  # for the metrics
         try:
             answer = _read(show, scope)
         except Exception as error:  # noqa: BLE001 - every failure gets the one error body

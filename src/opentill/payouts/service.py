@@ -116,7 +116,7 @@ def _too_much(merchant: Merchant, available: int, fee: int) -> Invalid:
     return Invalid("amount", f"amount must be at most what is available{with_fee}: {has}")
 
 
-async def pay(  # noqa: PLR0913 - who says what of which payout, and when
+async def pay(
     tx: Tx, payout_id: str, bank_reference: str, reason: str, by: str, now: int
 ) -> Payout:
     """Take in that the bank has sent a payout. Raises NotFound and Invalid."""

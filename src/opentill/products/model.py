@@ -86,8 +86,8 @@ class ProductChange(msgspec.Struct, frozen=True, kw_only=True):
     name: Name | UnsetType = UNSET
     price: Price | UnsetType = UNSET
     currency: Currency | UnsetType = UNSET
-    description: Description | None | UnsetType = UNSET
-    image: Image | None | UnsetType = UNSET
+    description: Description | UnsetType | None = UNSET
+    image: Image | UnsetType | None = UNSET
     metadata: Metadata = msgspec.field(default_factory=msgspec.Raw)
 
 

@@ -61,7 +61,7 @@ def _amount(thing: Item | Row) -> str:
     return f"{amount:f} {thing.currency}"
 
 
-async def reconcile(  # noqa: PLR0913 - a report, and which part of it
+async def reconcile(
     db: Db,
     gateway: str,
     lines: Iterable[str],

@@ -61,7 +61,7 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
-def queue(  # noqa: PLR0913 - a callback has that many parts
+def queue(
     tx: Tx,
     url: str,
     kind: CallbackType,

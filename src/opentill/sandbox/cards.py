@@ -90,7 +90,8 @@ def _wrong_expiry(text: str, year: int, month: int) -> str | None:
     if found is None:
         return "Enter month and year of the expiry date as MM/YY, such as 12/34."
     card_month = int(found[1])
-    card_year = int(found[2]) if len(found[2]) == 4 else 2000 + int(found[2])  # noqa: PLR2004
+    short = len(found[2]) < len("YYYY")
+    card_year = int(found[2]) + (2000 if short else 0)
     if not 1 <= card_month <= _MONTHS:
         return "The month of the expiry date must be from 01 to 12."
     if (card_year, card_month) < (year, month):

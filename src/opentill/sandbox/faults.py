@@ -128,7 +128,7 @@ class _CutResponse(ASGIResponse):
         super().__init__(body=b"{}")
         self._silent_s = silent_s
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
         try:
             async with asyncio.timeout(self._silent_s or None):
                 while self._silent_s and (await receive())["type"] != "http.disconnect":

@@ -230,7 +230,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     match: str | None
 
 
-class Refusal(Exception):  # noqa: N818 - an answer, not a defect
+class Refusal(Exception):
     """The bank does not do it: HTTP ``status``, a ``code`` for programs, a sentence for people."""
 
     def __init__(self, status: int, code: str, message: str) -> None:

@@ -8,6 +8,7 @@ import csv
 import io
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Literal
 
 import msgspec
@@ -54,7 +55,7 @@ async def lines(store: Store, since: int, until: int) -> AsyncIterator[str]:
     yield _text([COLUMNS])
     after: tuple[int, str, str] = (-1, "", "")
     while True:
-        rows = await store.do(lambda tx, after=after: _page(tx, since, until, after))  # type: ignore[misc]
+        rows = await store.do(partial(_page, since=since, until=until, after=after))
         if rows:
             yield _text([_cells(row) for row in rows])
             after = (rows[-1].settled_at, rows[-1].kind, rows[-1].reference)

@@ -128,7 +128,7 @@ class Tx:
     def insert(self, table: str, row: Mapping[str, Value]) -> None:
         """Insert a row; table and column names come from the code, never from outside."""
         names, slots = ", ".join(row), ", ".join(f":{name}" for name in row)
-        self.run(f"insert into {table} ({names}) values ({slots})", **row)  # noqa: S608
+        self.run(f"insert into {table} ({names}) values ({slots})", **row)  # noqa: S608 - ours
 
     def announce(self, topic: str) -> None:
         """Wake whoever waits for the topic, once the transaction is committed."""

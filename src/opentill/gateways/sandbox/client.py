@@ -10,6 +10,7 @@ import hmac
 import logging
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, BinaryIO, Final, Generic, Literal, TypeVar
 from urllib.parse import quote
 
@@ -162,7 +163,7 @@ class SandboxGateway:
             async with self._client.stream(
                 "GET", url, params=given, headers=self._headers
             ) as response:
-                if response.status_code != httpx2.codes.OK:
+                if response.status_code != HTTPStatus.OK:
                     message = f"{url} answered {response.status_code}"
                     raise OperatorError(message)
                 async for chunk in response.aiter_bytes():
