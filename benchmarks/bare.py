@@ -9,7 +9,7 @@ import hashlib
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import asyncpg
 import msgspec
@@ -117,7 +117,7 @@ class Bare:
                     last = await run(step.sql, *step.values(roles))
                     for column, role in step.gives:
                         roles[role] = last[column]
-        return last  # type: ignore[no-any-return]
+        return cast("Row", last)
 
 
 async def _no_reset(_connection: asyncpg.Connection) -> None:

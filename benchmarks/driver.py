@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from itertools import cycle
 from multiprocessing.connection import Connection
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 import uvloop
@@ -162,7 +162,7 @@ class _Trivial(asyncio.Protocol):
     """Answers whatever comes with one and the same answer, without reading it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._write = transport.write  # type: ignore[attr-defined]
+        self._write = cast("asyncio.WriteTransport", transport).write
 
     def data_received(self, _data: bytes) -> None:
         self._write(_ANSWER)

@@ -9,8 +9,9 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,11 +56,15 @@ def script(operation: str, statements: list[Statement]) -> str:
             lines.append(f"{statement.how};")
             continue
         values = [_expression(value, roles) for value in statement.values]
-        sql = _PARAMETER.sub(lambda found, v=values: v[int(found[1]) - 1], statement.sql)  # type: ignore[misc]
+        sql = _PARAMETER.sub(partial(_value, values), statement.sql)
         news = {role: column for column, role in statement.gives.items() if role not in roles}
         roles |= {role: f":s{place}_{column}" for role, column in news.items()}
         lines.append(f"{sql.strip()}\n\\gset s{place}_" if news else f"{sql.strip()};")
     return "\n".join(lines) + "\n"
+
+
+def _value(values: Sequence[str], parameter: re.Match[str]) -> str:
+    return values[int(parameter[1]) - 1]
 
 
 def _expression(value: Any, roles: Mapping[str, str]) -> str:  # noqa: PLR0911 - a row for each type

@@ -96,7 +96,7 @@ class Seed:
                 columns = self._columns[table]
                 chosen = ", ".join(ids.get(column, f"t.{column}") for column in columns)
                 await tx.execute(
-                    f"insert into {table} ({', '.join(columns)}) select {chosen}"  # noqa: S608
+                    f"insert into {table} ({', '.join(columns)}) select {chosen}"  # noqa: S608 - ours
                     f" from generate_series($1::bigint, $1::bigint + $2::bigint - 1) n"
                     f" join bench_tenants b on b.place = (n - $1::bigint) % $3::bigint"
                     f" join {table} t on t.merchant_id = b.merchant_id and t.{_KEYS[table]}",

@@ -23,13 +23,14 @@ import msgspec
 import pytest
 import uvloop
 
-from opentill import ledger, merchants, orders, rates, refunds
+from opentill import disputes, ledger, merchants, operator, orders, payouts, rates, refunds
 from opentill.app import create_app
 from opentill.core import server
 from opentill.core.db import Db, Tx
 from opentill.core.http import App, now_ms
 from opentill.core.settings import Settings
 from opentill.gateways.model import RefundOutcome
+from opentill.payouts.service import Wanted
 
 T = TypeVar("T")
 _numbers: Final = itertools.count(1)
@@ -120,9 +121,28 @@ class Shop:
 
     def hear_refund(self, refund_id: str, status: str = "SUCCEEDED", reason: str = "") -> None:
         """Let the gateway say how a refund ended."""
-        outcome = RefundOutcome(status=status, reason=reason)  # type: ignore[arg-type]
+        outcome = RefundOutcome(status=status, reason=reason)
         now = self.till.app.clock()
         self.till.tx(lambda tx: refunds.hear(tx, self.id, refund_id, outcome, now))
+
+    def dispute(self, order_id: str) -> disputes.Dispute:
+        """Open a dispute of a paid order as the operator."""
+        now = self.till.app.clock()
+        return self.till.tx(
+            lambda tx: disputes.open_by_hand(
+                tx, self.id, order_id, who="tester", reason="letter", now=now
+            )
+        )
+
+    def payout(self, amount_minor: int = 100) -> payouts.Payout:
+        """Put money on the balance and pay it out as the operator."""
+        now = self.till.app.clock()
+        asked = operator.Ask(
+            kind="recharge", amount_minor=amount_minor, reason="start", by="tester"
+        )
+        self.till.tx(lambda tx: operator.ask(tx, self.id, asked, None, now))
+        wanted = Wanted(amount_minor=amount_minor, fee_minor=0, reason="weekly", by="tester")
+        return self.till.tx(lambda tx: payouts.create(tx, self.id, wanted, None, now))
 
 
 class Till:

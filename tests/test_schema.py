@@ -1,7 +1,7 @@
 """What the schema promises by itself, whatever the code does."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, get_args
 
 import asyncpg
@@ -155,7 +155,6 @@ LITERALS: Final = (
     ("orders", "refund_fee_policy", merchants.FeePolicy),
     ("orders", "payment_method", Method),
     ("orders", "reserve_status", orders.ReserveStatus),
-    ("orders", "settlement_calendar", orders.Calendar),
     ("attempts", "status", orders.AttemptStatus),
     ("attempts", "method", Method),
     ("refunds", "status", refunds.Status),

@@ -1,4 +1,8 @@
-"""A browser, and a running deployment for it."""
+"""One browser and one running deployment for all tests of a worker.
+
+They live on the event loop of the session; so does every test here. A test has a context of the
+browser and a merchant of its own.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,9 +11,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
-from pages.deployment import open_session, till
-
-__all__ = ["browser", "open_session", "till"]
+from api import SECRETS, database
+from opentill import app
+from opentill.core.settings import Settings
+from pages.deployment import Open, opening, running
 
 CHROMIUM = Path("/usr/bin/chromium")
 SWITCHES = [
@@ -22,7 +27,7 @@ SWITCHES = [
 ]
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """A headless Chromium."""
     if not CHROMIUM.exists():
@@ -33,3 +38,27 @@ async def browser() -> AsyncIterator[Browser]:
         )
         yield chromium
         await chromium.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def till(
+    postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[app.Server]:
+    """A server with worker and sandbox bank on free ports."""
+    directory = tmp_path_factory.mktemp("till")
+    with database(postgres_url, template) as url:
+        settings = Settings(
+            database_url=url,
+            data_dir=directory,
+            limit_ip_per_minute=0,
+            limit_checkouts_per_minute=0,
+            **SECRETS,
+        )
+        async with running(settings, directory / "bank") as server:
+            yield server
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def open_session(till: app.Server) -> Open:
+    """Open checkout sessions of a merchant of the test's own."""
+    return await opening(till)

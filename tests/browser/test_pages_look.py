@@ -11,7 +11,7 @@ from opentill.pages.catalogue import LANGUAGES, Language
 from opentill.pages.language import Tongue
 from pages.fixtures import HOSTILE_PAYMENT, made
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 HOST = "http://127.0.0.1:9"  # nobody is there: fixtures answer
 DEVICES = {"phone": (390, 844), "small": (320, 568), "desktop": (1280, 800)}
@@ -113,7 +113,7 @@ async def test_every_page_is_readable_and_fits(browser: Browser, scheme: str, de
     width, height = DEVICES[device]
     context = await browser.new_context(
         viewport={"width": width, "height": height},
-        color_scheme=scheme,  # type: ignore[arg-type]
+        color_scheme=scheme,
     )
     page = await context.new_page()
     wrong = await _serve(page, "en")

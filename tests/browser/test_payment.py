@@ -13,10 +13,10 @@ from opentill import app, checkouts, ledger, orders, rates
 from opentill.core.http import now_ms
 from pages.deployment import Open
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def page(browser: Browser, till: app.Server) -> AsyncIterator[Page]:
     """A page that fails the test for any console message and any request to somewhere else."""
     context = await browser.new_context(locale="en-US")
@@ -234,7 +234,10 @@ async def test_two_tabs_pay_once(page: Page, till: app.Server, open_session: Ope
     await other.click("button[type=submit]")
     await expect(other.locator("h1")).to_have_text("Payment received")
     async with till.state.app.db.connection() as tx:
-        entries = await tx.fetchval("select count(*) from entries where type = 'PAYMENT'")
+        entries = await tx.fetchval(
+            "select count(*) from entries where merchant_id = $1 and type = 'PAYMENT'",
+            session.merchant_id,
+        )
     assert entries == 1
 
 

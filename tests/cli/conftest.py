@@ -4,7 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from cli.commands import nursery
 from cli.deployment import Deployment, running
+
+__all__ = ["deployment", "nursery"]
 
 
 @pytest.fixture(scope="module")

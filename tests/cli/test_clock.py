@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from http.client import HTTPConnection
 
 import pytest
@@ -38,6 +39,14 @@ def _created(deployment: Deployment, key: str, product: str) -> int:
     return int(made["data"]["createdAt"])
 
 
+def _until_follows(created: Callable[[], int], ahead_ms: int) -> None:
+    """Wait until the server's time is so far ahead: within a second, unless the machine is busy."""
+    end = time.monotonic() + 20
+    while abs(created() - time.time() * 1000 - ahead_ms) > 10_000:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
 def test_servers_and_commands_follow_and_come_back(deployment: Deployment) -> None:
     merchant = json.loads(deployment.done("merchants", "create", "A", "--json"))["id"]
     key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
@@ -45,17 +54,15 @@ def test_servers_and_commands_follow_and_come_back(deployment: Deployment) -> No
     assert json.loads(deployment.done("clock", "show", "--json"))["aheadMs"] == 0
     moved = json.loads(deployment.done("clock", "advance", "8d", "--json"))
     assert moved["aheadMs"] == 8 * DAY
-    time.sleep(1)
+    _until_follows(lambda: _created(deployment, key, product), 8 * DAY)
     now = time.time() * 1000
-    assert abs(_created(deployment, key, product) - now - 8 * DAY) < 10_000
     second = json.loads(deployment.done("merchants", "create", "B", "--json"))
     assert abs(second["created_at"] - now - 8 * DAY) < 30_000
     doctor = json.loads(deployment.done("doctor", "--json"))
     (finding,) = [finding for finding in doctor if finding["subject"] == "time"]
     assert (finding["level"], "192.0 hours ahead" in finding["text"]) == ("warn", True)
     assert json.loads(deployment.done("clock", "reset", "--json"))["aheadMs"] == 0
-    time.sleep(1)
-    assert abs(_created(deployment, key, product) - time.time() * 1000) < 10_000
+    _until_follows(lambda: _created(deployment, key, product), 0)
 
 
 @pytest.mark.parametrize("words", [("show",), ("advance", "8d"), ("reset",)])

@@ -1,6 +1,7 @@
 """Business time: everybody follows it, and only where no real money can be."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -25,9 +26,10 @@ async def test_a_running_process_follows_within_a_second(db: Db) -> None:
     async with one.following(), other.following():
         assert _near(one.now(), 0)
         await _ahead(db, 8 * DAY)
-        await asyncio.sleep(1)
-        assert _near(one.now(), 8 * DAY)
-        assert _near(other.now(), 8 * DAY)
+        begin = time.monotonic()
+        while not (_near(one.now(), 8 * DAY) and _near(other.now(), 8 * DAY)):
+            assert time.monotonic() - begin < 20 * clock.FOLLOW_S  # the machine may be busy
+            await asyncio.sleep(0.05)
 
 
 async def test_the_first_time_is_right_at_once(db: Db) -> None:
@@ -54,12 +56,15 @@ async def test_time_goes_on_while_the_database_is_away(
     await _ahead(db, DAY)
     own = await Db.connect(database_url, 2, acquire_timeout_s=0.2)
     followed = Clock(own, ("sandbox",))
-    async with followed.following():
-        own._pool.terminate()
-        before = followed.now()
-        await asyncio.sleep(0.3)
-        assert followed.now() > before
-        assert _near(followed.now(), DAY)
+    try:
+        async with followed.following():
+            own._pool.terminate()
+            before = followed.now()
+            await asyncio.sleep(0.3)
+            assert followed.now() > before
+            assert _near(followed.now(), DAY)
+    finally:
+        await own.close()
 
 
 async def test_it_cannot_run_away(db: Db) -> None:

@@ -26,6 +26,14 @@ async def _checked(url: str, files: Path | None = None, *, newer_ok: bool = Fals
         await connection.close()
 
 
+async def _value(url: str, statement: str) -> object:
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.fetchval(statement)
+    finally:
+        await connection.close()
+
+
 async def test_an_empty_database_gets_all_and_a_second_run_nothing(
     empty_database_url: str, files: Path
 ) -> None:
@@ -47,9 +55,7 @@ async def test_a_new_file_is_applied_to_what_is_there(empty_database_url: str, f
 async def test_many_at_once_apply_each_file_once(empty_database_url: str, files: Path) -> None:
     applied = await asyncio.gather(*(migrate(empty_database_url, files) for _ in range(8)))
     assert sorted(name for names in applied for name in names) == ["0001_first", "0002_second"]
-    connection = await asyncpg.connect(empty_database_url)
-    assert await connection.fetchval("select count(*) from a") == 1
-    await connection.close()
+    assert await _value(empty_database_url, "select count(*) from a") == 1
 
 
 async def test_a_file_that_fails_is_taken_back_and_those_before_it_stay(
@@ -58,10 +64,8 @@ async def test_a_file_that_fails_is_taken_back_and_those_before_it_stay(
     (files / "0003_bad.sql").write_text("create table c (n int); select 1 / 0;")
     with pytest.raises(SchemaMismatch, match="0003_bad failed and was taken back: division"):
         await migrate(empty_database_url, files)
-    connection = await asyncpg.connect(empty_database_url)
-    assert await connection.fetchval("select to_regclass('c')") is None
-    assert await connection.fetchval("select count(*) from schema_migrations") == 2
-    await connection.close()
+    assert await _value(empty_database_url, "select to_regclass('c')") is None
+    assert await _value(empty_database_url, "select count(*) from schema_migrations") == 2
 
 
 async def test_an_altered_file_is_refused(empty_database_url: str, files: Path) -> None:

@@ -64,7 +64,7 @@ async def serving(settings: Settings = FAST) -> AsyncIterator[tuple[Server, int]
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setblocking(False)
     ready = asyncio.Event()
-    running = make(app, settings)  # type: ignore[arg-type]
+    running = make(app, settings)
     running.on_ready = ready.set
     task = asyncio.create_task(running.serve([listener]))
     await asyncio.wait_for(ready.wait(), 5)

@@ -2,6 +2,7 @@
 
 import asyncio
 from decimal import Decimal
+from functools import partial
 
 import pytest
 
@@ -309,7 +310,7 @@ async def test_everything_at_once_is_one_thing_after_the_other(db: Db) -> None:
         order = await in_status(tx, "PAID", price="100.00", reserve_rate="0.1")
         refund = await refunded(tx, order, "30.00")
     words = ["OPENED", "LOST", "OPENED", "LOST", "RECOVERED", "RECOVERED"]
-    work = [db.run(lambda tx, w=word: dispute_said(tx, order, w)) for word in words]  # type: ignore[misc]
+    work = [db.run(partial(dispute_said, order=order, status=word)) for word in words]
     work += [db.run(lambda tx: refund_said(tx, refund, "REFUSED")) for _ in range(3)]
     work += [settlement.settle_due(db, NOW + 30 * DAY, order.merchant_id) for _ in range(3)]
     await asyncio.gather(*work)

@@ -98,8 +98,8 @@ def test_only_the_digest_of_a_key_is_kept(till: Till) -> None:
 
 def test_a_key_expires_in_the_future(till: Till) -> None:
     shop = till.shop()
-    step = lambda tx: merchants.create_key(tx, shop.id, "production", NOW, NOW)  # noqa: E731
-    assert _refused(till, step) == "expires_at"
+    made = _refused(till, lambda tx: merchants.create_key(tx, shop.id, "production", NOW, NOW))
+    assert made == "expires_at"
 
 
 def test_the_audit_log_asks_for_a_reason(till: Till) -> None:

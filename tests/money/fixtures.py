@@ -39,10 +39,12 @@ async def rolled_back(url: str) -> AsyncIterator[Tx]:
     try:
         transaction = connection.transaction()
         await transaction.start()
-        yield connection
-        await transaction.rollback()
+        try:
+            yield connection
+        finally:
+            await transaction.rollback()
     finally:
-        connection.terminate()
+        await connection.close()
 
 
 @pytest.fixture

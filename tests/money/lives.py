@@ -1,106 +1,111 @@
-"""Random lives of orders and refunds against a small pure model, driven by Hypothesis.
+"""Random lives of merchants, orders, refunds, disputes and payouts, driven by Hypothesis.
 
-The model is written from the product's decisions and uses nothing of ours: whole minor units,
-fractions and one rounding. After each step the books are checked and the balances are compared.
+Every event of every table of product.md §4 through the services, against ``money.model``. After
+each step the books are right and are the model's; a step that the model refuses is refused, and
+changes nothing. When a life is over everything is brought to its end and reckoned up.
 """
 
 import asyncio
-from collections.abc import Coroutine
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from decimal import Decimal
 from fractions import Fraction
-from math import floor
 from typing import Any, ClassVar, Final, TypeVar
 
 import asyncpg
-from hypothesis import note
+from hypothesis import event, note
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from money import world
-from opentill import checkouts, orders
+from money import model, world
+from opentill import checkouts, disputes, merchants, operator, orders, payouts, rates
+from opentill.checkouts.jobs import expire_due
+from opentill.core.db import Tx
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
-from opentill.orders import Attempt
-from opentill.refunds.model import Refund
+from opentill.gateways.model import RefundOutcome
+from opentill.operator import Ask
+from opentill.orders import Attempt, settlement
+from opentill.orders import service as order_service
+from opentill.payouts.service import Wanted
 
 T = TypeVar("T")
-EXPONENTS: Final = {"USD": 2, "EUR": 2, "JPY": 0, "KWD": 3}
-MINUTE: Final = 60_000
+CURRENCIES: Final = sorted(model.EXPONENTS)
+SETTLED_IN: Final = ("USD", "JPY", "KWD", "HKD")
+RATES: Final = {  # from, to
+    ("EUR", "USD"): "1.0837",
+    ("JPY", "USD"): "0.006693",
+    ("USD", "KWD"): "0.30756",
+    ("HKD", "USD"): "0.128",
+    ("KWD", "JPY"): "485.12",
+    ("EUR", "HKD"): "8.4671",
+}
+WAYS: Final = {  # what a gateway says of a dispute, and the way that leads there
+    "OPENED": ("OPEN",),
+    "WON": ("OPEN", "WON"),
+    "LOST": ("OPEN", "LOST"),
+    "RECOVERED": ("OPEN", "LOST", "RECOVERED"),
+}
+ANY: Final = st.integers(0, 10**6)
+FEES: Final = (  # method, currency or every one, rate, fixed part
+    ("CREDIT_CARD", None, "0.029", "1"),
+    ("CREDIT_CARD", "USD", "0.034", "0.30"),
+    ("CREDIT_CARD", "KWD", "0.01", "0.25"),
+    ("ALIPAY", None, "0.007", "0"),
+    ("BANK_TRANSFER", "JPY", "0", "40"),
+    ("WECHAT_PAY", "EUR", "0.5", "2.22"),
+)
+RATE_TEXTS: Final = ["0", "0.04", "0.04", "0.0333", "0.5", "0.999999"]
+TERMS: Final = {
+    "platform_fee_rate": st.sampled_from(RATE_TEXTS),
+    "refund_fee_policy": st.sampled_from(["KEPT", "RETURNED"]),
+    "overdraft_minor": st.sampled_from([0, 50, 10_000, 10**9]),
+    "settlement_delay_days": st.sampled_from([0, 1, 2, 5]),
+    "settlement_calendar": st.sampled_from(["EVERY_DAY", "WEEKDAYS"]),
+    "reserve_rate": st.sampled_from(["0", "0.1", "0.1", "0.999"]),
+    "reserve_days": st.sampled_from([0, 3, 30]),
+    "dispute_fee_minor": st.sampled_from([0, 1500, 30]),
+    "payout_minimum_minor": st.sampled_from([0, 0, 1000]),
+    "fees": st.lists(st.sampled_from(FEES), unique=True, max_size=4),
+}
+SUM: Final = """
+    select {} from entries e
+    left join refunds r on e.source_type = 'refund' and r.id = e.source_id
+    left join disputes d on e.source_type = 'dispute' and d.id = e.source_id
+    where e.source_type in ('order', 'refund', 'dispute')
+        and coalesce(r.order_id, d.order_id, e.source_id) = $1
+""".format(
+    ", ".join(
+        f"coalesce(sum((to_account = '{name}')::int * e.amount_minor"
+        f" - (from_account = '{name}')::int * e.amount_minor), 0)::bigint as {name}"
+        for name in model.ACCOUNTS
+    ),
+)
 
 
-def half_up(value: Fraction) -> int:
-    return floor(value + Fraction(1, 2))
+class OneConnection:
+    """A pool that lends one connection inside one transaction, for jobs that want a pool."""
+
+    def __init__(self, tx: asyncpg.Connection) -> None:
+        self.tx, self.lock = tx, asyncio.Lock()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Tx]:
+        async with self.lock:
+            yield self.tx
+
+    async def run(self, step: Callable[[Tx], Awaitable[T]]) -> T:
+        async with self.lock, self.tx.transaction():
+            return await step(self.tx)
 
 
-def grain(currency: str) -> int:
-    """The least amount that is moved: a hundredth, or a whole unit."""
-    return 10 ** max(0, EXPONENTS[currency] - 2)
+class Kept:
+    """Something of the database and what the model has of it."""
 
-
-def convert(minor: int, rate: Fraction, source: str, target: str) -> int:
-    scale = Fraction(10) ** (EXPONENTS[target] - EXPONENTS[source])
-    return half_up(minor * rate * scale / grain(target)) * grain(target)
-
-
-class ModelRefund:
-    """What a refund gives and takes."""
-
-    def __init__(self, amount: int, debit: int) -> None:
-        self.amount, self.debit, self.status = amount, debit, "PROCESSING"
-
-
-class ModelOrder:
-    """What an order is worth, and what became of it."""
-
-    def __init__(self, shop: "ModelShop", price: int, currency: str, rate: Fraction) -> None:
-        self.shop, self.price, self.currency, self.rate = shop, price, currency, rate
-        fee = convert(price, shop.fee_rate, currency, currency)
-        self.gross = convert(price, rate, currency, shop.currency)
-        self.net = convert(price - fee, rate, currency, shop.currency)
-        self.policy = shop.policy
-        self.status = "PENDING"
-        self.paid = False
-        self.refunds: list[ModelRefund] = []
-
-    def held(self) -> int:
-        return sum(r.amount for r in self.refunds if r.status != "FAILED")
-
-    def debits(self) -> int:
-        return sum(r.debit for r in self.refunds if r.status != "FAILED")
-
-    def debit_of(self, amount: int) -> int:
-        """What a refund takes: what all accepted ones are worth together, less what they took."""
-        held = self.held() + amount
-        worth = convert(held, self.rate, self.currency, self.shop.currency)
-        if held == self.price:
-            worth = self.gross
-        if self.policy == "RETURNED":
-            unit = grain(self.shop.currency)
-            fee = (self.gross - self.net) // unit
-            worth -= half_up(Fraction(fee * held, self.price)) * unit
-        return max(0, worth - self.debits())
-
-
-class ModelShop:
-    """A merchant's terms and accounts."""
-
-    def __init__(self, currency: str, fee_rate: Fraction, policy: str, overdraft: int) -> None:
-        self.currency, self.fee_rate, self.policy = currency, fee_rate, policy
-        self.overdraft = overdraft
-        self.pending = self.frozen = self.gateway = self.platform = 0
-
-    def balances(self) -> tuple[int, int, int, int]:
-        return self.pending, self.frozen, self.gateway, self.platform
-
-
-RATES: Final = {"EUR": "1.0837", "JPY": "0.006693", "KWD": "3.2514"}  # in USD
+    def __init__(self, key: str, shop_id: str, of: Any, **more: Any) -> None:
+        self.key, self.shop_id, self.of = key, shop_id, of
+        self.__dict__.update(more)
 
 
 class Lives(RuleBasedStateMachine):
@@ -108,251 +113,624 @@ class Lives(RuleBasedStateMachine):
 
     url: ClassVar[str] = ""
     loop: ClassVar[asyncio.AbstractEventLoop]
-    open_orders = Bundle("open_orders")
-    running = Bundle("running")
+    tx: ClassVar[asyncpg.Connection]
+    tally: ClassVar[dict[str, int]] = {}
+    tables: ClassVar[str] = ""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = world.NOW
-        self.shops: dict[str, ModelShop] = {}
-        self.orders: dict[str, ModelOrder] = {}
-        self.attempts: dict[str, Attempt] = {}
-        self.products: dict[tuple[str, int, str], str] = {}
-        self.tx = self.run(asyncpg.connect(self.url))
+        self.sound = False
+        self.shops: dict[str, model.Shop] = {}
+        self.orders: list[Kept] = []
+        self.attempts: list[Attempt] = []
+        self.refunds: list[Kept] = []
+        self.disputes: list[Kept] = []
+        self.payouts: list[Kept] = []
+        self.waiting: list[Kept] = []
+        self.quotes: dict[tuple[str, str], tuple[int, Fraction]] = {}
+        self.products: dict[tuple[str, str, str], str] = {}
         self.transaction = self.tx.transaction()
         self.run(self.transaction.start())
-        for base, rate in RATES.items():
-            sql = "insert into rates values ($1, 'USD', 0, $2)"
-            self.run(self.tx.execute(sql, base, Decimal(rate)))
+        self.db: Any = OneConnection(self.tx)
+
+    # ── doing ──
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
+        self.sound = False
         return self.loop.run_until_complete(work)
 
-    def attempt(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Do a step, or nothing at all if it is refused."""
+    def take(self, name: str, work: Coroutine[Any, Any, T], *, fine: bool) -> T | None:
+        """Take a step; one that is not ``fine`` is refused and leaves the database as it was."""
+        what = f"{name}{'' if fine else ' refused'}"
+        self.tally[what] = self.tally.get(what, 0) + 1
+        event(what)
 
         async def inside() -> T | None:
+            before = None if fine else await self.dump()
             try:
                 async with self.tx.transaction():
-                    return await work
+                    done = await work
             except Invalid as refused:
-                note(str(refused))
+                note(f"{name}: {refused}")
+                assert not fine, f"{name} is refused: {refused}"
+                assert await self.dump() == before
                 return None
+            assert fine, f"{name} is not refused"
+            return done
 
         return self.run(inside())
 
+    async def dump(self) -> str:
+        """Return what all rows of all tables come to, in one question."""
+        if not self.tables:
+            names = await self.tx.fetch(
+                "select tablename from pg_tables where schemaname = 'public' order by 1"
+            )
+            type(self).tables = " union all ".join(
+                f"select '{n}', coalesce(string_agg(t::text, '|' order by t::text), '') from {n} t"
+                for (n,) in names
+            )
+        rows = await self.tx.fetch(self.tables)
+        return hashlib.sha256(repr([tuple(row) for row in rows]).encode()).hexdigest()
+
     def teardown(self) -> None:
-        self.run(self.transaction.rollback())
-        self.run(self.tx.close())
+        try:
+            if self.sound:
+                self.closing_time()
+        finally:
+            self.loop.run_until_complete(self.transaction.rollback())
+
+    @staticmethod
+    def pick(kept: list[T], which: int) -> T:
+        """Pick one, the latest most often."""
+        return kept[-1 - which % len(kept)] if which % 3 else kept[which % len(kept)]
+
+    def order_of(self, which: int) -> Kept:
+        return self.pick(self.orders, which)
+
+    # ── merchants ──
 
     @initialize(
-        terms=st.lists(
-            st.tuples(
-                st.sampled_from(["USD", "USD", "EUR", "JPY", "KWD"]),
-                st.sampled_from(["0", "0.04", "0.0333", "0.5", "0.999999"]),
-                st.sampled_from(["KEPT", "RETURNED"]),
-                st.sampled_from([0, 5, 10_000, 10**9]),
-            ),
+        shops=st.lists(
+            st.tuples(st.sampled_from(SETTLED_IN), st.fixed_dictionaries(TERMS)),
+            min_size=2, max_size=3,
+        ),
+        bought=st.lists(
+            st.tuples(ANY, st.integers(1, 30_000), st.sampled_from(CURRENCIES)),
             min_size=1, max_size=3,
-        )
+        ),
     )  # fmt: skip
-    def merchants(self, terms) -> None:
-        for currency, fee, policy, overdraft in terms:
+    def begins(self, shops, bought) -> None:
+        for (base, quote), text in RATES.items():
+            self._rate(base, quote, text, 0)
+        for currency, drawn in shops:
+            terms = {**drawn, "fees": self._fitting(drawn["fees"], currency)}
+            given = {key: value for key, value in terms.items() if key != "fees"}
             made = self.run(
                 world.merchant(
-                    self.tx, settlement_currency=currency, platform_fee_rate=fee,
-                    refund_fee_policy=policy, overdraft_minor=overdraft,
+                    self.tx, settlement_currency=currency, **self._round(given, currency),
+                    fee_changes=tuple(map(self._fee, terms["fees"])),
                 )
             )  # fmt: skip
-            self.shops[made.id] = ModelShop(currency, Fraction(fee), policy, overdraft)
+            self.shops[made.id] = model.Shop(currency, {**terms, **self._round(terms, currency)})
+        for which, price, currency in bought:
+            self._buys(which, price, currency)
 
-    @rule(
-        target=open_orders,
-        shop=st.integers(0, 2),
-        price=st.integers(1, 3_000),
-        currency=st.sampled_from(sorted(EXPONENTS)),
-    )
-    def opens(self, shop: int, price: int, currency: str) -> str:
-        merchant_id = sorted(self.shops)[shop % len(self.shops)]
-        model = self.shops[merchant_id]
-        rate = Fraction(1)
-        if currency != model.currency:  # by the rate that there is, in USD and back
-            if "USD" not in {currency, model.currency}:
-                currency = model.currency
-            elif model.currency == "USD":
-                rate = Fraction(RATES[currency])
-            else:
-                inverse = 1 / Fraction(RATES[model.currency])
-                rate = Fraction(half_up(inverse * 10**12), 10**12)
-        exponent = EXPONENTS[currency]
-        text = f"{price}.00" if exponent == 0 else f"{price // 100}.{price % 100:02}"
-        minor = price if exponent == 0 else price * 10 ** (exponent - 2)
-        order_model = ModelOrder(model, minor, currency, rate)
-        key = (merchant_id, price, currency)
-        if key not in self.products:
-            made = self.run(world.product(self.tx, merchant_id, text, currency))
-            self.products[key] = made.id
-        opened = self.attempt(world.session(self.tx, merchant_id, self.products[key], self.now))
-        assert (opened is not None) == (order_model.gross > 0)
-        if opened is None:
-            return ""
-        self.orders[opened.order_id] = order_model
-        order = self.run(orders.find(self.tx, merchant_id, opened.order_id))
-        assert (order.gross_settled_minor, order.net_settled_minor) == (
-            order_model.gross, order_model.net,
-        )  # fmt: skip
-        return opened.order_id
+    @staticmethod
+    def _round(terms: dict[str, Any], currency: str) -> dict[str, Any]:
+        """Make amounts such as can be written with two decimals."""
+        unit = model.grain(currency)
+        return {k: v // unit * unit if k.endswith("_minor") else v for k, v in terms.items()}
 
-    def find(self, order_id: str) -> orders.Order:
-        merchant_id = next(
-            key for key, shop in self.shops.items() if self.orders[order_id].shop is shop
+    @staticmethod
+    def _fitting(fees: list[tuple[Any, ...]], currency: str) -> list[tuple[Any, ...]]:
+        whole = model.EXPONENTS[currency] == 0
+        return [row for row in fees if not (whole and row[1] is None and "." in row[3])]
+
+    @staticmethod
+    def _fee(row: tuple[Any, ...]) -> str:
+        method, currency, rate, fixed = row
+        return f"{method}{':' + currency if currency else ''}={rate}+{fixed}"
+
+    @rule(which=ANY, term=st.sampled_from(sorted(TERMS)), data=st.data())
+    def terms_change(self, which: int, term: str, data: st.DataObject) -> None:
+        """New terms are for orders to come, but for overdraft and payout minimum."""
+        shop_id = list(self.shops)[which % len(self.shops)]
+        shop = self.shops[shop_id]
+        value = data.draw(TERMS[term])
+        changes: tuple[str, ...] = ()
+        given = {}
+        if term == "fees":
+            value = self._fitting(value, shop.currency)
+            gone = {row[:2] for row in shop.terms["fees"]} - {row[:2] for row in value}
+            changes = tuple(f"{m}{':' + c if c else ''}=" for m, c in sorted(gone, key=str))
+            changes += tuple(map(self._fee, value))
+        else:
+            value = self._round({term: value}, shop.currency)[term]
+            given[term] = Decimal(value) if term.endswith("rate") else value
+        work = merchants.change(
+            self.tx, shop_id, self.now, who="ann", reason="why", fee_changes=changes, **given
         )
-        return self.run(orders.find(self.tx, merchant_id, order_id))
+        self.take("terms", work, fine=True)
+        shop.terms = {**shop.terms, term: value}
 
-    @rule(order_id=open_orders)
-    def submits(self, order_id: str) -> None:
-        if not order_id:
-            return
-        model = self.orders[order_id]
-        done = self.attempt(world.submitted(self.tx, self.find(order_id), self.now))
-        assert (done is not None) == (model.status == "PENDING")
+    def _rate(self, base: str, quote: str, text: str, at: int) -> None:
+        self.run(rates.put(self.tx, base, quote, Decimal(text), at))
+        self.quotes[base, quote] = (at, Fraction(text))
+
+    @rule(pair=st.sampled_from(sorted(RATES)), percent=st.integers(50, 200), turned=st.booleans())
+    def rates_change(self, pair: tuple[str, str], percent: int, turned: bool) -> None:
+        text = str(Decimal(RATES[pair]) * percent / 100)
+        known = self.quotes.get(pair[::-1] if turned else pair, (0, 0))
+        self._rate(*(pair[::-1] if turned else pair), text, max(self.now, known[0]))
+
+    def _worth(self, base: str, quote: str) -> Fraction | None:
+        """The rate that counts now: the newest, as given before turned round."""
+        if base == quote:
+            return Fraction(1)
+        given, turned = self.quotes.get((base, quote)), self.quotes.get((quote, base))
+        found = [(at, 1, rate) for at, rate in [given or (self.now + 1, 0)] if at <= self.now]
+        found += [(at, 0, rate) for at, rate in [turned or (self.now + 1, 0)] if at <= self.now]
+        if not found:
+            return None
+        _, straight, rate = max(found)
+        return Fraction(rate) if straight else self._turned(Fraction(rate))
+
+    @staticmethod
+    def _turned(rate: Fraction) -> Fraction:
+        """One over a rate, with 12 significant digits."""
+        whole, places = 1 / rate, 0
+        while whole >= 10:
+            whole, places = whole / 10, places + 1
+        while whole < 1:
+            whole, places = whole * 10, places - 1
+        return model.half_up(whole * 10**11) * Fraction(10) ** (places - 11)
+
+    @rule(hours=st.sampled_from([1, 5, 24, 24, 48, 96, 720]))
+    def time_passes(self, hours: int) -> None:
+        self.now += hours * world.HOUR
+
+    @rule()
+    def the_clock_is_put_right(self) -> None:
+        """A minute back."""
+        self.now -= 60_000
+
+    # ── orders ──
+
+    def _opens(self, which: int, price: int, currency: str) -> Kept | None:
+        shop_id = list(self.shops)[which % len(self.shops)]
+        shop = self.shops[shop_id]
+        exponent = model.EXPONENTS[currency]
+        text = f"{price}.00" if exponent == 0 else f"{price // 100}.{price % 100:02}"
+        rate, usd = self._worth(currency, shop.currency), self._worth(currency, "USD")
+        made = None
+        if rate is not None and usd is not None:
+            made = model.Order(shop, model.minor(text, currency), currency, rate)
+        key = (shop_id, text, currency)
+        if key not in self.products:
+            self.products[key] = self.run(world.product(self.tx, *key)).id
+        work = world.session(self.tx, shop_id, self.products[key], self.now)
+        opened = self.take("open", work, fine=made is not None and made.gross > 0)
+        if opened is None:
+            return None
+        kept = Kept(opened.order_id, shop_id, made, session=opened.id, until=opened.expires_at)
+        self.orders.append(kept)
+        return kept
+
+    @rule(which=ANY, price=st.integers(1, 30_000), currency=st.sampled_from(CURRENCIES))
+    def opens(self, which: int, price: int, currency: str) -> None:
+        self._opens(which, price, currency)
+
+    @rule(which=ANY, price=st.integers(1, 30_000), currency=st.sampled_from(CURRENCIES))
+    def buys(self, which: int, price: int, currency: str) -> None:
+        self._buys(which, price, currency)
+
+    def _buys(self, which: int, price: int, currency: str) -> None:
+        kept = self._opens(which, price, currency)
+        if kept is not None:
+            self._submits(kept)
+            self._says(len(self.attempts) - 1, "SUCCEEDED", None)
+
+    def find(self, kept: Kept) -> orders.Order:
+        return self.run(orders.find(self.tx, kept.shop_id, kept.key))
+
+    def _submits(self, kept: Kept) -> None:
+        work = world.submitted(self.tx, self.find(kept), self.now)
+        done = self.take("submit", work, fine=kept.of.submit())
         if done is not None:
-            self.attempts[done.id] = done
-            model.status = "CREATING"
+            self.attempts.append(done)
+
+    @precondition(lambda self: self.orders)
+    @rule(which=ANY)
+    def submits(self, which: int) -> None:
+        self._submits(self.order_of(which))
 
     @precondition(lambda self: self.attempts)
     @rule(
-        which=st.integers(0, 10**6),
+        which=ANY,
         word=st.sampled_from([
-            "SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "ACTION_REQUIRED", "PENDING", "DECLINED",
-            "REFUSED", "VOIDED", "UNKNOWN", "NOT_FOUND", "UNREACHABLE",
+            "SUCCEEDED", "SUCCEEDED", "ACTION_REQUIRED", "PENDING", "DECLINED", "REFUSED",
+            "VOIDED", "UNKNOWN", "NOT_FOUND", "UNREACHABLE",
         ]),
+        method=st.sampled_from([None, "ALIPAY", "WECHAT_PAY"]),
+        wrong=st.sampled_from([False, False, False, True]),
     )  # fmt: skip
-    def says(self, which: int, word: str) -> None:
+    def says(self, which: int, word: str, method: str | None, wrong: bool) -> None:
         """A gateway says something of any attempt there ever was."""
-        keys = sorted(self.attempts)
-        seen = self.attempts[keys[which % len(keys)]]
-        model = self.orders[seen.order_id]
-        amount = Money(seen.amount_minor, seen.currency) if word == "SUCCEEDED" else None
-        before = seen.status
-        after = self.run(world.said(self.tx, seen, word, self.now, amount=amount))
-        self.attempts[seen.id] = after
-        undecided = before in {"SUBMITTED", "ACTION_REQUIRED", "PENDING"}
-        if word == "SUCCEEDED" and before not in {"SUCCEEDED", "DUPLICATE", "GIVEN_BACK"}:
-            if model.status in {"CREATING", "PENDING", "CLOSED", "FAILED"}:
-                model.status, model.paid = "PAID", True
-                model.shop.pending += model.net
-                model.shop.gateway -= model.gross
-                model.shop.platform += model.gross - model.net
-                assert after.status == "SUCCEEDED"
-            else:
-                assert after.status == "DUPLICATE"
-        elif undecided and model.status in {"CREATING", "PENDING"}:
-            self._not_paid(model, before, word, self.now - seen.created_at >= world.LATE)
+        place = self.attempts.index(self.pick(self.attempts, which))
+        self._says(place, word, method, wrong)
+
+    def _says(self, place: int, word: str, method: str | None, wrong: bool = False) -> None:
+        seen = self.attempts[place]
+        kept = next(kept for kept in self.orders if kept.key == seen.order_id)
+        order, before = kept.of, seen.status
+        what: dict[str, Any] = {}
+        if word == "SUCCEEDED":
+            what["amount"] = Money(seen.amount_minor + wrong, seen.currency)
+            what["method"] = method
+        after = self.take(
+            f"gateway: {word}", world.said(self.tx, seen, word, self.now, **what), fine=True
+        )
+        assert after is not None
+        self.attempts[place] = after
+        if word == "SUCCEEDED":
+            if before in {"SUCCEEDED", "DUPLICATE", "GIVEN_BACK"} or wrong:
+                assert after.status == before
+                return
+            paid = order.confirm(method or seen.method, self.now)
+            assert after.status == ("SUCCEEDED" if paid else "DUPLICATE")
+        elif before in model.UNDECIDED and order.status in {"CREATING", "PENDING"}:
+            self._not_paid(order, before, word, self.now - seen.created_at >= world.LATE)
 
     @staticmethod
-    def _not_paid(model: ModelOrder, before: str, word: str, late: bool) -> None:
+    def _not_paid(order: model.Order, before: str, word: str, late: bool) -> None:
         fresh = before == "SUBMITTED"
         ended = word in {"DECLINED", "UNREACHABLE"} or (word == "NOT_FOUND" and fresh and late)
-        if word == "REFUSED":
-            model.status = "FAILED"
-        elif word == "VOIDED":
-            model.status = "REVOKED"
+        if word in {"REFUSED", "VOIDED"}:
+            order.end({"REFUSED": "FAILED", "VOIDED": "REVOKED"}[word])
         elif fresh and (ended or word in {"ACTION_REQUIRED", "PENDING"}):
-            model.status = "PENDING"
+            order.status = "PENDING"
 
-    @rule(order_id=open_orders)
-    def expires(self, order_id: str) -> None:
-        if not order_id:
+    @precondition(lambda self: any(a.status == "DUPLICATE" for a in self.attempts))
+    @rule(which=ANY, word=st.sampled_from(["SUCCEEDED", "REFUSED", "UNKNOWN", "PENDING"]))
+    def a_duplicate_is_given_back(self, which: int, word: str) -> None:
+        """It posts nothing."""
+        found = [n for n, a in enumerate(self.attempts) if a.status == "DUPLICATE"]
+        seen = self.attempts[self.pick(found, which)]
+        outcome = RefundOutcome(status=word)
+        self.run(order_service.given_back(self.tx, seen, outcome, self.now))
+        after = self.run(orders.find_attempt(self.tx, seen.merchant_id, seen.id))
+        assert after.status == ("GIVEN_BACK" if word == "SUCCEEDED" else "DUPLICATE")
+        self.attempts[self.attempts.index(seen)] = after
+
+    @precondition(lambda self: self.orders)
+    @rule(which=ANY, how=st.sampled_from(["confirm", "confirm", "revoke"]))
+    def the_operator_says(self, which: int, how: str) -> None:
+        kept = self.order_of(which)
+        if how == "confirm":
+            work = orders.confirm_by_hand(self.tx, kept.shop_id, kept.key, "ann", "why", self.now)
+            self.take("confirm", work, fine=kept.of.confirm("BANK_TRANSFER", self.now))
+        else:
+            work = orders.revoke_by_hand(self.tx, kept.shop_id, kept.key, "ann", "why", self.now)
+            self.take("revoke", work, fine=kept.of.end("REVOKED"))
+
+    @precondition(lambda self: self.orders)
+    @rule(which=ANY)
+    def expires(self, which: int) -> None:
+        """Expiring what is over already is harmless."""
+        kept = self.order_of(which)
+        fine = kept.of.end("CLOSED") or kept.of.session == "EXPIRED"
+        work = checkouts.expire(self.tx, kept.shop_id, kept.session, "over", self.now)
+        self.take("expire", work, fine=fine)
+
+    @rule()
+    def sessions_grow_old(self) -> None:
+        self.run(expire_due(self.db, self.now))
+        for kept in self.orders:
+            if kept.until <= self.now:
+                kept.of.end("CLOSED")
+
+    # ── refunds ──
+
+    @precondition(lambda self: self.orders)
+    @rule(
+        which=ANY,
+        part=st.one_of(st.none(), st.integers(1, 100), st.integers(1, 99), st.just(0)),
+        cents=st.booleans(),
+    )
+    def refunds_(self, which: int, part: int | None, cents: bool) -> None:
+        """``part`` is hundredths of the order, or just so many cents or units."""
+        kept = self.order_of(which)
+        order = kept.of
+        text = None
+        if part is not None:
+            unit = model.grain(order.currency)
+            amount = part * unit if cents else order.price * part // 100 // unit * unit
+            exponent = model.EXPONENTS[order.currency]
+            cents_in_all = amount * 100 // 10**exponent
+            text = f"{cents_in_all // 100}.{cents_in_all % 100:02}"
+        made = order.refund(None if text is None else model.minor(text, order.currency))
+        work = world.refunded(self.tx, self.find(kept), text, self.now)
+        done = self.take("refund", work, fine=made is not None)
+        if done is None or made is None:
             return
-        model = self.orders[order_id]
-        order = self.find(order_id)
-        work = checkouts.expire(self.tx, order.merchant_id, order.checkout_id, "over", self.now)
-        self.attempt(work)
-        if model.status == "PENDING":
-            model.status = "CLOSED"
+        assert (done.amount_minor, done.debit_minor) == (made.amount, made.debit)
+        self.refunds.append(Kept(done.id, kept.shop_id, made, order=order, row=done))
 
-    @rule(minutes=st.integers(-1, 60))
-    def time_passes(self, minutes: int) -> None:
-        """Also backwards: a server's clock is put right."""
-        self.now += minutes * MINUTE
+    @precondition(lambda self: self.refunds)
+    @rule(which=ANY, word=st.sampled_from(["SUCCEEDED", "SUCCEEDED", "REFUSED", "PENDING"]))
+    def refund_ends(self, which: int, word: str) -> None:
+        """A gateway says something of a refund, also of one that ended."""
+        self._refund_ends(self.pick(self.refunds, which), word)
+
+    def _refund_ends(self, kept: Kept, word: str) -> None:
+        self.take(
+            f"refund: {word}", world.refund_said(self.tx, kept.row, word, self.now), fine=True
+        )
+        kept.order.refund_ends(kept.of, word)
+
+    # ── settlement ──
+
+    @precondition(lambda self: self.orders)
+    @rule(which=ANY)
+    def one_settles(self, which: int) -> None:
+        """Due or not."""
+        kept = self.order_of(which)
+        fine = kept.of.settle(self.now)
+        work = orders.settle_one(self.tx, kept.shop_id, kept.key, self.now, "why")
+        self.take("settle", work, fine=fine)
+
+    @rule(which=ANY)
+    def all_of_one_settle_early(self, which: int) -> None:
+        shop_id = list(self.shops)[which % len(self.shops)]
+        work = settlement.settle_batch(self.tx, shop_id, self.now, "why", early=True)
+        self.take("settle early", work, fine=True)
+        for kept in self.orders:
+            if kept.shop_id == shop_id:
+                kept.of.settle(self.now)
+
+    @rule()
+    def what_is_due_settles(self) -> None:
+        self.take("settle due", settlement.settle_due(self.db, self.now), fine=True)
+        for kept in self.orders:
+            if kept.of.paid and kept.of.due_at <= self.now:
+                kept.of.settle(self.now)
+
+    @rule()
+    def reserves_are_released(self) -> None:
+        done = [kept.of.release(self.now) for kept in self.orders]
+        name = "release" if any(done) else "release nothing"
+        self.take(name, settlement.release_reserves(self.db, self.now), fine=True)
+
+    # ── disputes ──
+
+    @precondition(lambda self: any(kept.of.paid for kept in self.orders))
+    @rule(
+        which=ANY,
+        word=st.sampled_from(["OPENED", "OPENED", "OPENED", *WAYS]),
+        percent=st.sampled_from([None, None, 100, 40, 1, 200]),
+    )
+    def a_gateway_disputes(self, which: int, word: str, percent: int | None) -> None:
+        """It may name a part, more than there is, or say how it ended before that it began."""
+        kept = self.pick([kept for kept in self.orders if kept.of.paid], which)
+        order = kept.of
+        named = order.price - order.held()
+        if percent is not None:
+            unit = model.grain(order.currency)
+            named = max(unit, order.price * percent // 100 // unit * unit)
+        ref = f"d-{len(self.disputes)}"
+        fresh = self.find(kept)
+        work = world.dispute_said(self.tx, fresh, word, self.now, ref=ref, minor=named)
+        made = order.open_dispute(named)
+        done = self.take(f"dispute: {word}{'' if made else ' ignored'}", work, fine=True)
+        assert (done is None) == (made is None)
+        if done is None or made is None:
+            return
+        self.disputes.append(Kept(done.id, kept.shop_id, made, order=kept, ref=ref))
+        self._on(self.disputes[-1], word)
+
+    def _on(self, kept: Kept, word: str) -> None:
+        """Take the steps from where a dispute stands to what is heard of it."""
+        way = WAYS[word]
+        if kept.of.status in way:
+            for status in way[way.index(kept.of.status) + 1 :]:
+                assert kept.order.of.decide(kept.of, status.lower(), self.now)
+
+    @precondition(lambda self: any(kept.ref for kept in self.disputes))
+    @rule(which=ANY, word=st.sampled_from(sorted(WAYS)))
+    def a_gateway_goes_on(self, which: int, word: str) -> None:
+        """Repeated news and news against what was heard change nothing."""
+        kept = self.pick([kept for kept in self.disputes if kept.ref], which)
+        work = world.dispute_said(
+            self.tx, self.find(kept.order), word, self.now, ref=kept.ref, minor=kept.of.amount
+        )
+        self.take(f"dispute: {word} {kept.of.status}", work, fine=True)
+        self._on(kept, word)
+
+    @precondition(lambda self: self.orders)
+    @rule(which=ANY, percent=st.sampled_from([None, 100, 40, 0, 101]))
+    def the_operator_disputes(self, which: int, percent: int | None) -> None:
+        kept = self.order_of(which)
+        order, left = kept.of, kept.of.price - kept.of.held()
+        named = None
+        if percent is not None:
+            unit = model.grain(order.currency)
+            named = left * percent // 100 // unit * unit + (unit if percent > 100 else 0)
+        made = order.open_dispute(named) if named is None or 0 < named <= left else None
+        work = disputes.open_by_hand(
+            self.tx, kept.shop_id, kept.key,
+            who="ann", reason="why", now=self.now, amount_minor=named,
+        )  # fmt: skip
+        done = self.take("dispute by hand", work, fine=made is not None)
+        if done is not None:
+            self.disputes.append(Kept(done.id, kept.shop_id, made, order=kept, ref=None))
+
+    @precondition(lambda self: self.disputes)
+    @rule(which=ANY, event=st.sampled_from(["won", "lost", "lost", "recovered", "recovered"]))
+    def the_operator_decides(self, which: int, event: str) -> None:
+        self._decides(self.pick(self.disputes, which), event)
+
+    def _decides(self, kept: Kept, event: str) -> None:
+        fine = kept.order.of.decide(kept.of, event, self.now)
+        work = disputes.decide(
+            self.tx, kept.shop_id, kept.key, event, who="ann", reason="why", now=self.now
+        )
+        self.take(f"dispute {event} by hand", work, fine=fine)
+
+    # ── payouts and the operator's movements ──
+
+    def _amount(self, shop: model.Shop, account: str, percent: int) -> int:
+        """So much of what an account has; a whole unit where that is nothing."""
+        unit = model.grain(shop.currency)
+        has = abs(shop.accounts[account])
+        return max(unit, has * percent // 100 // unit * unit)
 
     @rule(
-        target=running,
-        order_id=open_orders,
-        part=st.one_of(st.none(), st.integers(1, 3_500), st.integers(1, 20)),
+        which=ANY,
+        percent=st.sampled_from([None, 10, 60, 100, 120]),
+        fee=st.sampled_from([0, 0, 100]),
     )
-    def refunds(self, order_id: str, part: int | None) -> tuple[Refund, ModelRefund] | None:
-        if not order_id:
-            return None
-        model = self.orders[order_id]
-        shop = model.shop
-        exponent = EXPONENTS[model.currency]
-        left = model.price - model.held()
-        amount, text = left, None
-        if part is not None:
-            text = f"{part}" if exponent == 0 else f"{part // 100}.{part % 100:02}"
-            amount = part if exponent == 0 else part * 10 ** (exponent - 2)
-        debit = model.debit_of(amount) if 0 < amount <= left else 0
-        fine = (
-            model.status == "PAID" and 0 < amount <= left
-            and (debit == 0 or shop.pending - debit >= -shop.overdraft)
-        )  # fmt: skip
-        done = self.attempt(world.refunded(self.tx, self.find(order_id), text, self.now))
-        assert (done is not None) == fine
-        if done is None:
-            return None
-        assert (done.amount_minor, done.debit_minor) == (amount, debit)
-        made = ModelRefund(amount, debit)
-        model.refunds.append(made)
-        shop.pending -= debit
-        shop.frozen += debit
-        return done, made
+    def pays_out(self, which: int, percent: int | None, fee: int) -> None:
+        shop_id = list(self.shops)[which % len(self.shops)]
+        shop = self.shops[shop_id]
+        amount = None if percent is None else self._amount(shop, "available", percent)
+        made = shop.pay_out(amount, fee)
+        wanted = Wanted(amount_minor=amount, fee_minor=fee, reason="why", by="ann")
+        work = payouts.create(self.tx, shop_id, wanted, None, self.now)
+        done = self.take("payout", work, fine=made is not None)
+        if done is not None and made is not None:
+            assert done.amount_minor == made.amount
+            self.payouts.append(Kept(done.id, shop_id, made))
 
-    @rule(pair=running, word=st.sampled_from(["SUCCEEDED", "REFUSED", "PENDING", "UNKNOWN"]))
-    def refund_ends(self, pair: tuple[Refund, ModelRefund] | None, word: str) -> None:
-        """A gateway says something of a refund, also of one that ended."""
-        if pair is None:
-            return
-        refund, model = pair
-        order = self.orders[refund.order_id]
-        shop = order.shop
-        self.run(world.refund_said(self.tx, refund, word, self.now))
-        if model.status != "PROCESSING" or word not in {"SUCCEEDED", "REFUSED"}:
-            return
-        shop.frozen -= model.debit
-        if word == "SUCCEEDED":
-            model.status = "SUCCEEDED"
-            shop.gateway += model.debit
-            given = sum(r.amount for r in order.refunds if r.status == "SUCCEEDED")
-            if given == order.price:
-                order.status = "REFUNDED"
+    @precondition(lambda self: self.payouts)
+    @rule(which=ANY, event=st.sampled_from(["paid", "failed", "failed"]))
+    def a_payout_ends(self, which: int, event: str) -> None:
+        self._payout_ends(self.pick(self.payouts, which), event)
+
+    def _payout_ends(self, kept: Kept, event: str) -> None:
+        fine = self.shops[kept.shop_id].payout_ends(kept.of, event)
+        if event == "paid":
+            work = payouts.pay(self.tx, kept.key, "TRN", "why", "ann", self.now)
         else:
-            model.status = "FAILED"
-            shop.pending += model.debit
+            work = payouts.fail(self.tx, kept.key, "why", "ann", self.now)
+        self.take(f"payout {event}", work, fine=fine)
+
+    @rule(
+        which=ANY,
+        kind=st.sampled_from([
+            "freeze", "unfreeze", "unfreeze", "recharge", "fee", "correct", "correct",
+        ]),
+        percent=st.sampled_from([-120, -100, -30, 10, 50, 100, 101]),
+        account=st.sampled_from(["available", "pending"]),
+        waits=st.sampled_from([False, False, True]),
+    )  # fmt: skip
+    def an_operator_moves(  # noqa: PLR0917 - a movement
+        self, which: int, kind: str, percent: int, account: str, waits: bool
+    ) -> None:
+        shop_id = list(self.shops)[which % len(self.shops)]
+        shop = self.shops[shop_id]
+        own = [kept.key for kept in self.orders if kept.shop_id == shop_id]
+        account = account if kind == "correct" else "available"
+        source = "frozen" if kind == "unfreeze" else account
+        amount = self._amount(shop, source, abs(percent))
+        amount = -amount if kind == "correct" and percent < 0 else amount
+        about = self.pick(own, which) if kind == "correct" and own else None
+        asked = Ask(
+            kind=kind, amount_minor=amount, reason="why", by="ann", account=account,
+            order_id=about,
+        )  # fmt: skip
+        work = operator.ask(self.tx, shop_id, asked, Decimal(0) if waits else None, self.now)
+        possible = kind != "correct" or about is not None
+        fine = possible and (waits or shop.by_hand(kind, amount, account))
+        done = self.take(f"{kind}{' waits' if waits else ''}", work, fine=fine)
+        if done is not None and waits:
+            self.waiting.append(Kept(done.id, shop_id, [kind, amount, account], status="WAITING"))
+
+    @precondition(lambda self: self.waiting)
+    @rule(which=ANY, approved=st.booleans(), by=st.sampled_from(["bob", "bob", "ann"]))
+    def a_second_operator_decides(self, which: int, approved: bool, by: str) -> None:
+        kept = self.pick(self.waiting, which)
+        fine = kept.status == "WAITING" and not (approved and by == "ann")
+        if approved:
+            fine = fine and self.shops[kept.shop_id].by_hand(*kept.of)
+            work = operator.approve(self.tx, kept.key, by, self.now)
+        else:
+            work = operator.reject(self.tx, kept.key, by, "why", self.now)
+        self.take("approve" if approved else "reject", work, fine=fine)
+        if fine:
+            kept.status = "DONE" if approved else "REJECTED"
+
+    # ── what must hold ──
 
     @invariant()
-    def the_books_are_right(self) -> None:
+    def all_is_well(self) -> None:
+        """The books are right, and everything is as the model has it."""
         self.run(world.assert_books(self.tx))
+        self._as_the_model_has_it()
+        self.sound = True
 
-    @invariant()
-    def the_balances_are_the_models(self) -> None:
-        rows = self.run(
-            self.tx.fetch("select merchant_id, pending, frozen, gateway, platform from balances")
+    def _as_the_model_has_it(self) -> None:
+        names = ", ".join(model.ACCOUNTS)
+        rows = self._rows(f"select merchant_id, currency, {names} from balances")
+        ours = {row[0]: (row[1], dict(zip(model.ACCOUNTS, row[2:], strict=True))) for row in rows}
+        for shop_id, shop in self.shops.items():
+            empty = (shop.currency, dict.fromkeys(model.ACCOUNTS, 0))
+            assert ours.get(shop_id, empty) == (shop.currency, shop.accounts)
+        rows = self._rows(
+            "select o.id, o.status, c.status, o.net_settled_minor, paid_at is not null,"
+            " refund_held_minor, refund_debit_minor, refunded_minor, charged_back_minor,"
+            " reserve_status, reserve_minor, settle_at, due_at"
+            " from orders o join checkouts c on c.order_id = o.id"
         )
-        ours = {row[0]: tuple(row)[1:] for row in rows}
-        for merchant_id, shop in self.shops.items():
-            assert ours.get(merchant_id, (0, 0, 0, 0)) == shop.balances()
-
-    @invariant()
-    def the_orders_are_the_models(self) -> None:
-        rows = self.run(
-            self.tx.fetch(
-                "select id, status, paid_at is not null, refund_held_minor, refund_debit_minor"
-                " from orders"
+        assert {row[0]: row[1:] for row in rows} == {
+            kept.key: (
+                (o := kept.of).status, o.session, o.net, o.paid, o.held(), o.debits(), o.given(),
+                o.lost(), o.reserve_status, o.reserve, o.due_at if o.waits() else None, o.due_at,
             )
+            for kept in self.orders
+        }  # fmt: skip
+        rows = self._rows(
+            "select id, status, amount_minor, debit_minor, fee_minor, offset_minor from disputes"
         )
-        assert {row[0]: tuple(row)[1:] for row in rows} == {
-            order_id: (model.status, model.paid, model.held(), model.debits())
-            for order_id, model in self.orders.items()
+        assert {row[0]: row[1:] for row in rows} == {
+            kept.key: ((d := kept.of).status, d.amount, d.debit, d.fee, d.offset)
+            for kept in self.disputes
         }
+        rows = self._rows("select id, status, amount_minor, fee_minor from payouts")
+        assert {row[0]: row[1:] for row in rows} == {
+            kept.key: (kept.of.status, kept.of.amount, kept.of.fee) for kept in self.payouts
+        }
+
+    def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in self.run(self.tx.fetch(sql, *values))]
+
+    def closing_time(self) -> None:
+        """End all that is on its way, let years pass, and reckon up."""
+        for number, refund in enumerate(self.refunds):
+            self._refund_ends(refund, "REFUSED" if number % 3 == 2 else "SUCCEEDED")
+        for number, dispute in enumerate(self.disputes):
+            if dispute.of.status == "OPEN":
+                self._decides(dispute, "lost" if number % 2 else "won")
+        for payout in self.payouts:
+            self._payout_ends(payout, "paid")
+        for place, attempt in enumerate(self.attempts):
+            if attempt.status in model.UNDECIDED:
+                self._says(place, "VOIDED", None)
+        self.now += 20 * 366 * world.DAY
+        self.sessions_grow_old()
+        self.what_is_due_settles()
+        self.reserves_are_released()
+        self.all_is_well()
+        for kept in self.orders:
+            assert kept.of.closed(), kept.of.status
+            (row,) = self._rows(SUM, kept.key)
+            came = kept.of.comes_to()
+            assert dict(zip(model.ACCOUNTS, row, strict=True)) == came, kept.of.status
+            ending = f"closed {kept.of.status} {kept.of.terms['refund_fee_policy']}"
+            self.tally[ending] = self.tally.get(ending, 0) + 1
+        for shop in self.shops.values():
+            assert (shop.accounts["reserve"], shop.accounts["frozen"]) == (0, shop.frozen_by_hand)
+        names = " + ".join(f"sum({name})" for name in model.ACCOUNTS)
+        for _, total in self._rows(f"select currency, {names} from balances group by 1"):
+            assert total == 0

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -193,7 +194,7 @@ async def test_refunds_and_settlement_at_once(db: Db) -> None:
         await refund_said(tx, done, "SUCCEEDED" if order_id < ids[4] else "REFUSED")
 
     await asyncio.gather(
-        *(db.run(lambda tx, i=i: refund(tx, i)) for i in ids),  # type: ignore[misc]
+        *(db.run(partial(refund, order_id=each)) for each in ids),
         *(settlement.settle_due(db, NOW + 7 * DAY) for _ in range(4)),
     )
     await settlement.settle_due(db, NOW + 7 * DAY)

@@ -1,6 +1,7 @@
 """A running deployment: the server, its worker and the sandbox bank, on free ports."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -28,7 +29,7 @@ async def serving(application: Any, listener: socket.socket) -> AsyncIterator[No
         application, log_level="error", lifespan="on", timeout_graceful_shutdown=2
     )
     server = uvicorn.Server(config)
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined] # pytest's own stay
+    server.capture_signals = contextlib.nullcontext  # pytest's own stay
     task = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started:
         if task.done():
@@ -49,13 +50,13 @@ def bound() -> tuple[socket.socket, str]:
     return listener, f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-@pytest_asyncio.fixture
-async def till(settings: Settings, tmp_path: Path) -> AsyncIterator[app.Server]:
-    """A server with worker and sandbox bank on free ports."""
+@asynccontextmanager
+async def running(settings: Settings, bank_dir: Path) -> AsyncIterator[app.Server]:
+    """Run a server with worker and sandbox bank on free ports."""
     (shop, shop_url), (bank, bank_url) = bound(), bound()
     changed = msgspec.structs.replace(settings, public_url=shop_url, sandbox_url=bank_url)
     vault = sandbox.create_app(
-        data_dir=tmp_path / "bank", secret=changed.sandbox_secret, public_url=bank_url
+        data_dir=bank_dir, secret=changed.sandbox_secret, public_url=bank_url
     )
     server = app.create_app(changed, run_worker=True)
     async with serving(vault, bank), serving(server, shop):
@@ -63,8 +64,20 @@ async def till(settings: Settings, tmp_path: Path) -> AsyncIterator[app.Server]:
 
 
 @pytest_asyncio.fixture
+async def till(settings: Settings, tmp_path: Path) -> AsyncIterator[app.Server]:
+    """A server with worker and sandbox bank on free ports."""
+    async with running(settings, tmp_path / "bank") as server:
+        yield server
+
+
+@pytest_asyncio.fixture
 async def open_session(till: app.Server) -> Open:
     """Open checkout sessions of one merchant."""
+    return await opening(till)
+
+
+async def opening(till: app.Server) -> Open:
+    """Make a merchant; what it gives opens checkout sessions."""
     db, url = till.state.app.db, till.state.settings.public_url
     merchant = await db.run(lambda tx: merchants.create(tx, name="Harbour Books", now=now_ms()))
 

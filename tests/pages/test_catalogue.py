@@ -2,6 +2,7 @@
 
 import re
 from string import Formatter
+from typing import get_args
 
 import pytest
 
@@ -34,12 +35,12 @@ def test_no_sentence_is_left_in_english(language: Language) -> None:
 
 def test_every_method_state_trouble_and_decline_has_its_sentences() -> None:
     keys = set(SENTENCES["en"])
-    assert set(model.METHODS) == set(Method.__args__)  # type: ignore[attr-defined]
+    assert set(model.METHODS) == set(get_args(Method))
     assert set(model.METHODS) <= keys
     assert set(model.DECLINES.values()) <= keys
     for state in set(model.PAGES.values()) | {"expired"}:
         assert {f"{state}_title", f"{state}_text"} <= keys
-    for trouble in model.Trouble.__args__:  # type: ignore[attr-defined]
+    for trouble in get_args(model.Trouble):
         assert {f"{trouble}_title", f"{trouble}_text"} <= keys
 
 

@@ -112,7 +112,7 @@ def test_a_killed_bank_goes_on_where_it_was(
     def answers() -> bool:
         try:
             return shop.browser.get("/healthz").is_success
-        except Exception:  # noqa: BLE001
+        except Exception:  # noqa: BLE001 - not there yet
             return False
 
     process = start_bank(port)

@@ -17,6 +17,7 @@ KINDS: Final[dict[str, Any]] = {
     "ms": lambda value: type(value) is int and 1_700_000_000_000 < value < 4_000_000_000_000,
     "count": lambda value: type(value) is int and value >= 0,
     "object": lambda value: type(value) is dict,
+    "list": lambda value: type(value) is list,
     "ip": lambda value: type(value) is str,
 }
 
@@ -95,6 +96,33 @@ REFUND: Final[Rows] = (
     ("succeededAt", "ms?"),
     ("failedAt", "ms?"),
 )
+DISPUTE: Final[Rows] = (
+    ("id", "text"),
+    ("orderId", "text"),
+    ("status", "text"),
+    ("amount", "decimal"),
+    ("currency", "text"),
+    ("debit", "decimal"),
+    ("fee", "decimal"),
+    ("debitCurrency", "text"),
+    ("reason", "text"),
+    ("createdAt", "ms"),
+    ("updatedAt", "ms"),
+    ("closedAt", "ms?"),
+)
+PAYOUT: Final[Rows] = (
+    ("id", "text"),
+    ("status", "text"),
+    ("amount", "decimal"),
+    ("fee", "decimal"),
+    ("currency", "text"),
+    ("bankReference", "text?"),
+    ("failureReason", "text?"),
+    ("createdAt", "ms"),
+    ("updatedAt", "ms"),
+    ("paidAt", "ms?"),
+    ("failedAt", "ms?"),
+)
 TRANSACTION: Final[Rows] = (
     ("id", "text"),
     ("type", "text"),
@@ -153,6 +181,10 @@ def _refund(shop: Shop) -> str:
     return str(shop.refund(_order(shop), amount="1.00")["id"])
 
 
+def _dispute(shop: Shop) -> str:
+    return shop.dispute(_order(shop)).id
+
+
 # what, how to make it and say where it is, its fields
 SINGLE: Final[tuple[Any, ...]] = (
     ("product", lambda shop: f"/v1/products/{shop.product()['id']}", PRODUCT),
@@ -160,6 +192,8 @@ SINGLE: Final[tuple[Any, ...]] = (
     ("unpaid order", lambda shop: f"/v1/orders/{shop.order()['id']}", DETAIL),
     ("paid order", lambda shop: f"/v1/orders/{_order(shop)}", DETAIL),
     ("refund", lambda shop: f"/v1/refunds/{_refund(shop)}", REFUND),
+    ("dispute", lambda shop: f"/v1/disputes/{_dispute(shop)}", (*DISPUTE, ("notes", "list"))),
+    ("payout", lambda shop: f"/v1/payouts/{shop.payout().id}", PAYOUT),
     ("empty balance", lambda _: "/v1/balance", BALANCE),
     ("balance", lambda shop: _order(shop) and "/v1/balance", BALANCE),
     ("agreement", lambda _: "/v1/config/legal/merchant-services-agreement", AGREEMENT),
@@ -187,6 +221,8 @@ LISTS: Final[tuple[Any, ...]] = (
         lambda s: f"/v1/orders/{s.data('GET', f'/v1/refunds/{_refund(s)}')['orderId']}/refunds",
         REFUND,
     ),
+    ("disputes", lambda shop: _dispute(shop) and "/v1/disputes", DISPUTE),
+    ("payouts", lambda shop: shop.payout() and "/v1/payouts", PAYOUT),
     ("transactions", lambda shop: _order(shop) and "/v1/balance/transactions", TRANSACTION),
 )
 
@@ -232,6 +268,8 @@ def test_archiving_answers_code_and_message_and_nothing_else(shop: Shop) -> None
         (lambda s: s.session()["id"], "cs_"),
         (lambda s: s.order()["id"], "order_"),
         (_refund, "re_"),
+        (_dispute, "dp_"),
+        (lambda s: s.payout().id, "po_"),
         (
             lambda s: (
                 _order(s) and s.get("/v1/balance/transactions").json()["data"]["items"][0]["id"]

@@ -20,12 +20,20 @@ class Things(msgspec.Struct):
     session: str
     order: str
     refund: str
+    dispute: str
+    payout: str
 
 
 def _stock(shop: Shop) -> Things:
     order = shop.paid()
-    refund = shop.refund(order["id"], amount="1.00", refundNo="MINE")
-    return Things(order["productId"], order["checkoutSessionId"], order["id"], refund["id"])
+    return Things(
+        product=order["productId"],
+        session=order["checkoutSessionId"],
+        order=order["id"],
+        refund=shop.refund(order["id"], amount="1.00", refundNo="MINE")["id"],
+        dispute=shop.dispute(shop.paid()["id"]).id,
+        payout=shop.payout().id,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +56,8 @@ IN_PATH: Final = {
     "checkouts": "session",
     "orders": "order",
     "refunds": "refund",
+    "disputes": "dispute",
+    "payouts": "payout",
 }
 # A body that would be taken from the owner.
 BODIES: Final[dict[str, Any]] = {
@@ -58,6 +68,11 @@ BODIES: Final[dict[str, Any]] = {
 FIELDS: Final = {
     ("POST /v1/checkouts", "productId"): "product",
     ("GET /v1/orders", "productId"): "product",
+    ("GET /v1/disputes", "orderId"): "order",
+}
+UNKNOWN: Final = {
+    "product": "prod_01m7y0m0jzefzv5n8efcf1hqw1",
+    "order": "order_01m7y0m0jzefzv5n8efcf1hqw1",
 }
 NO_IDS: Final = {
     "name", "price", "currency", "description", "image", "metadata", "status", "page", "size",
@@ -86,7 +101,7 @@ WITH_ID: Final = [operation for operation in OPERATIONS if "{id}" in operation.p
 
 
 @pytest.mark.parametrize("operation", WITH_ID, ids=_name)
-@pytest.mark.parametrize("kind", ["product", "session", "order", "refund", "merchant"])
+@pytest.mark.parametrize("kind", [*IN_PATH.values(), "merchant"])
 def test_a_strangers_id_in_the_path_is_not_found(
     owner: Any, stranger: Any, operation: Operation, kind: str
 ) -> None:
@@ -118,6 +133,10 @@ def _everything(shop: Shop, things: Things) -> list[Any]:
         f"/v1/orders/{things.order}",
         f"/v1/orders/{things.order}/refunds",
         f"/v1/refunds/{things.refund}",
+        f"/v1/disputes/{things.dispute}",
+        f"/v1/payouts/{things.payout}",
+        "/v1/disputes",
+        "/v1/payouts",
         "/v1/balance",
         "/v1/balance/transactions",
         "/v1/orders",
@@ -135,7 +154,7 @@ def test_a_strangers_id_in_a_body_or_filter_is_refused(
     where = "json" if method == "POST" else "params"
     answer = other.call(method, path, **{where: {field: getattr(things, kind)}})
     refused(answer, field)
-    unknown = other.call(method, path, **{where: {field: "prod_01m7y0m0jzefzv5n8efcf1hqw1"}})
+    unknown = other.call(method, path, **{where: {field: UNKNOWN[kind]}})
     assert answer.json() == unknown.json()  # no difference to an id that is nowhere
     assert other.call(method, path, **{where: {field: getattr(own, kind)}}).status_code < 300
     assert name
@@ -155,12 +174,14 @@ def test_a_list_shows_nothing_of_a_stranger(
     (shop, things), (other, _) = owner, stranger
     mine, theirs = shop.get(operation.path), other.get(operation.path)
     assert mine.status_code == theirs.status_code == 200
-    for text in (shop.id, things.product, things.session, things.order, things.refund):
+    for text in (shop.id, *msgspec.structs.astuple(things)):
         assert text not in theirs.text
 
 
 def test_a_merchant_without_anything_sees_nothing(till: Till, owner: Any) -> None:
     fresh = till.shop()
-    for path in ("/v1/products", "/v1/orders", "/v1/balance/transactions"):
+    for path in (
+        "/v1/products", "/v1/orders", "/v1/balance/transactions", "/v1/disputes", "/v1/payouts",
+    ):  # fmt: skip
         assert fresh.data("GET", path)["pagination"]["total"] == 0
     assert fresh.get("/v1/orders/export").content.count(b"\r\n") == 1

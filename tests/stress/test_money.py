@@ -21,4 +21,4 @@ async def test_a_storm_of_kills_loses_nothing() -> None:
             await storm.rage(seconds=30, customers=12, pause_s=1.0)
             await storm.reckon(90)
         assert storm.kills.total() >= 10
-        print(dict(storm.kills), dict(storm.answers), len(storm.opened), len(storm.refunded))  # noqa: T201
+        print(dict(storm.kills), dict(storm.answers), len(storm.opened), len(storm.refunded))  # noqa: T201 - the figures

@@ -154,5 +154,5 @@ class Stage:
     def _rows(self, where: str, values: tuple[object, ...]) -> list[Row]:
         columns = "line, kind, reference, amount_minor, currency, settled_at"
         names = columns.split(", ")
-        found = self._sql.execute(f"select {columns} from rows {where}", values)  # noqa: S608
+        found = self._sql.execute(f"select {columns} from rows {where}", values)  # noqa: S608 - ours
         return [Row(**dict(zip(names, row, strict=True))) for row in found]

@@ -61,6 +61,11 @@ def _amount(thing: Item | Row) -> str:
     return f"{amount:f} {thing.currency}"
 
 
+async def is_known(tx: Tx, gateway: str) -> bool:
+    """Tell whether a gateway ever took payments of ours."""
+    return bool(await queries.KNOWN.get(tx, gateway))
+
+
 async def reconcile(
     db: Db,
     gateway: str,

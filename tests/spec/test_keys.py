@@ -1,0 +1,119 @@
+"""API keys: which open, which do not, and from which addresses: spec §5, product §2."""
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from api import Shop, Till, serving
+from opentill import merchants
+from opentill.app import OPERATIONS
+from opentill.core.http import Operation
+
+_UNAUTHORIZED: Final = (401, {"code": 401, "message": "Unauthorized"})
+
+
+@pytest.fixture(scope="module")
+def wrong_keys(till: Till) -> dict[str, str | None]:
+    """Keys that open nothing, by what is wrong with them."""
+    shop = till.shop()
+    now = till.app.clock()
+    revoked, old, expiring = till.shop(), till.shop(), till.shop()
+    till.tx(lambda tx: merchants.revoke_key(tx, revoked.key_id, now))
+    till.tx(lambda tx: merchants.regenerate_key(tx, old.key_id, now))
+    expired = till.tx(
+        lambda tx: merchants.create_key(tx, expiring.id, "production", now - 10, now - 1)
+    )
+    staging = till.tx(lambda tx: merchants.create_key(tx, shop.id, "staging", now))
+    return {
+        "none": None,
+        "empty": "",
+        "nonsense": "nonsense",
+        "bearer": f"Bearer {shop.key}",
+        "cut": shop.key[:-1],
+        "changed": shop.key[:-1] + ("a" if shop.key[-1] != "a" else "b"),
+        "other case": shop.key.swapcase(),
+        "prefix only": "svc_live_",
+        "test prefix": shop.key.replace("live", "test"),
+        "unknown": merchants.model.make_key("production"),
+        "of staging": staging.key,
+        "revoked": revoked.key,
+        "replaced": old.key,
+        "expired": expired.key,
+        "long": "svc_live_" + "a" * 8000,
+    }
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [operation for operation in OPERATIONS if operation.auth],
+    ids=lambda operation: f"{operation.method} {operation.path}",
+)
+def test_without_a_valid_key_the_answer_is_401_and_nothing_more(
+    till: Till, operation: Operation, wrong_keys: dict[str, str | None]
+) -> None:
+    for key in wrong_keys.values():
+        headers = {} if key is None else {"x-api-key": key}
+        path = operation.path.replace("{id}", "prod_01m7y0m0jzefzv5n8efcf1hqw1")
+        answer = till.http.request(operation.method, path, headers=headers)
+        assert (answer.status_code, answer.json()) == _UNAUTHORIZED
+
+
+def test_a_key_in_the_query_or_in_another_header_is_no_key(shop: Shop) -> None:
+    key = shop.key
+    for headers, query in (
+        ({"authorization": f"Bearer {key}"}, {}),
+        ({"cookie": f"x-api-key={key}"}, {}),
+        ({}, {"x-api-key": key}),
+    ):
+        answer = shop.till.http.get("/v1/products", headers=headers, params=query)
+        assert (answer.status_code, answer.json()) == _UNAUTHORIZED
+
+
+def test_a_regenerated_key_works_at_once_and_the_old_one_stops_at_once(shop: Shop) -> None:
+    assert shop.get("/v1/products").status_code == 200
+    now = shop.till.app.clock()
+    new = shop.till.tx(lambda tx: merchants.regenerate_key(tx, shop.key_id, now))
+    assert shop.get("/v1/products").status_code == 401
+    shop.key = new.key
+    assert shop.get("/v1/products").status_code == 200
+
+
+def test_several_keys_of_a_merchant_are_valid_until_each_expires(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    now = shop.till.app.clock()
+    second = shop.till.tx(
+        lambda tx: merchants.create_key(tx, shop.id, "production", now, now + 60_000)
+    )
+    headers = {"x-api-key": second.key}
+    for moment, status in ((now + 59_999, 200), (now + 60_000, 401)):
+        clock(moment)
+        assert shop.till.http.get("/v1/products", headers=headers).status_code == status
+        assert shop.get("/v1/products").status_code == 200
+
+
+def test_a_staging_deployment_takes_staging_keys_only(till: Till) -> None:
+    with serving(till.settings, environment="staging") as staging:
+        shop = staging.shop()
+        assert shop.key.startswith("svc_stg_")
+        assert shop.get("/v1/products").status_code == 200
+        live = till.shop()
+        live.till = staging
+        assert live.get("/v1/products").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("allowed", "status"),
+    [
+        ((), 200),
+        (("127.0.0.1",), 200),
+        (("127.0.0.0/8", "::1"), 200),
+        (("192.0.2.0/24",), 401),
+        (("::/0",), 401),
+    ],
+)
+def test_an_allowlist_admits_its_addresses_only(
+    till: Till, allowed: tuple[str, ...], status: int
+) -> None:
+    assert till.shop(ip_allowlist=allowed).get("/v1/products").status_code == status
