@@ -625,7 +625,7 @@ class Lives(RuleBasedStateMachine):
         account=st.sampled_from(["available", "pending"]),
         waits=st.sampled_from([False, False, True]),
     )  # fmt: skip
-    def an_operator_moves(  # noqa: PLR0917 - a movement
+    def an_operator_moves(
         self, which: int, kind: str, percent: int, account: str, waits: bool
     ) -> None:
         shop_id = list(self.shops)[which % len(self.shops)]
@@ -720,6 +720,7 @@ class Lives(RuleBasedStateMachine):
         self.now += 20 * 366 * world.DAY
         self.sessions_grow_old()
         self.what_is_due_settles()
+        self.now += 366 * world.DAY
         self.reserves_are_released()
         self.all_is_well()
         for kept in self.orders:

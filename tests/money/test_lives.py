@@ -3,7 +3,7 @@
 import asyncio
 
 import asyncpg
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from money.lives import Lives
@@ -29,6 +29,8 @@ def live(book: str, examples: int, steps: int) -> dict[str, int]:
                     stateful_step_count=steps,
                     deadline=None,
                     database=None,
+                    # A step costs a question to a database: shrinking would take minutes.
+                    phases=[Phase.generate],
                     suppress_health_check=list(HealthCheck),
                 ),
             )

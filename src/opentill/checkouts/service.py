@@ -12,11 +12,12 @@ from opentill.checkouts.model import (
     LIFETIME_MS,
     MAX_CUSTOMER_NAME,
     MAX_DISPLAY_NAME,
+    MOST_MINOR,
     Offer,
     Session,
     SessionBody,
 )
-from opentill.core import inputs
+from opentill.core import inputs, money
 from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id, new_id, new_session_id
@@ -61,6 +62,10 @@ def _terms(offer: Offer) -> _Terms:
     )
     if priced.gross_settled_minor <= 0:
         reason = f"productId must be a product worth at least one minor unit of {settled}"
+        raise Invalid("productId", reason)
+    usd_minor = money.times(offer.price_minor, usd_rate, currency, "USD")
+    if max(priced.gross_settled_minor, usd_minor) > MOST_MINOR:
+        reason = "productId must be a product that its exchange rate makes worth less: see the rate"
         raise Invalid("productId", reason)
     return _Terms(priced, rate, usd_rate)
 

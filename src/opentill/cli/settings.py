@@ -17,6 +17,8 @@ def settings(*, as_json: Json = False) -> None:
     """List the settings with their values here; secrets are not shown."""
     from opentill import config
 
+    for line in config.unknown(os.environ):
+        output.say(f"opentill: warning: {line}")
     rows = [
         {"variable": variable, "value": value, "explanation": explanation}
         for variable, value, explanation in config.shown(config.load(os.environ))

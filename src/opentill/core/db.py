@@ -36,7 +36,11 @@ _AWAY: Final = (
     asyncpg.InternalClientError,  # the server said good-bye on the connection, which ends soon
     asyncpg.ReadOnlySQLTransactionError,
 )
-_COLLIDED: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+_COLLIDED: Final = (
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.InvalidCachedStatementError,  # a migration of a later version ran meanwhile
+)
 
 
 async def _keep_session(_connection: asyncpg.Connection) -> None:
@@ -132,8 +136,9 @@ class Db:
     async def run(self, step: Callable[[Tx], Awaitable[T]]) -> T:
         """Run ``step`` in a transaction, again if PostgreSQL says that it collided with another.
 
-        40001 and 40P01 are retried with a short growing pause, since nothing was committed. A lost
-        connection is not: whether the commit arrived is unknown, and the caller is told 503.
+        40001, 40P01 and a plan that a migration outdated are retried with a short growing pause,
+        since nothing was committed. A lost connection is not: whether the commit arrived is
+        unknown, and the caller is told 503.
         """
         for attempt in range(_RETRIES):
             try:
@@ -153,26 +158,36 @@ def _why(error: BaseException) -> str:
 
 
 class Query(Generic[S]):
-    """A statement whose rows are structs: every column is a field of the same name."""
+    """A statement whose rows are structs: every column is a field of the same name.
+
+    Columns that this version does not know are left out: while versions change, the next one
+    migrates ahead of those that still serve.
+    """
 
     def __init__(self, struct: type[S], sql: str) -> None:
         """``sql`` takes ``$1 …`` parameters and returns exactly the struct's fields."""
         self.struct = struct
         self.sql = sql
+        self._fields = struct.__struct_fields__
+
+    def _made(self, record: asyncpg.Record) -> S:
+        if len(record) == len(self._fields):
+            return self.struct(**record)
+        return self.struct(**{name: record[name] for name in self._fields})
 
     async def first(self, tx: Tx, *values: Any) -> S | None:
         """Return the first row, or None."""
         record = await tx.fetchrow(self.sql, *values)
-        return None if record is None else self.struct(**record)
+        return None if record is None else self._made(record)
 
     async def all(self, tx: Tx, *values: Any) -> list[S]:
         """Return every row."""
-        return [self.struct(**record) for record in await tx.fetch(self.sql, *values)]
+        return [self._made(record) for record in await tx.fetch(self.sql, *values)]
 
     async def each(self, tx: Tx, *values: Any) -> AsyncIterator[S]:
         """Yield every row in constant memory; ``tx`` must be inside a transaction."""
         async for record in tx.cursor(self.sql, *values, prefetch=500):
-            yield self.struct(**record)
+            yield self._made(record)
 
 
 class Value(Generic[V]):

@@ -92,7 +92,8 @@ class Edge:
             headers = dict(scope["headers"])
             client: tuple[str, int] | None = extra.get("client")
             peer = client[0] if client else ""
-            forwarded = headers.get(b"x-forwarded-for", b"").decode("latin-1")
+            lines = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+            forwarded = b",".join(lines).decode("latin-1")  # one list, however many lines
             extra["opentill_address"] = client_address(peer, forwarded, self._trusted)
             extra["opentill_path"] = scope["path"]  # a mounted handler sees another
             extra["opentill_merchant"] = None

@@ -3,6 +3,7 @@
 Whoever changes a dispute has locked its order first, so that the two always agree.
 """
 
+from decimal import Decimal
 from typing import Final
 
 import structlog
@@ -181,7 +182,10 @@ async def _open(
 ) -> tuple[Dispute, Order]:
     """Open a dispute of a locked order; ``why`` is the reason and who says so."""
     left = order.amount_minor - order.refund_held_minor
-    amount = left if named_minor is None else max(0, min(named_minor, left))
+    amount = left
+    if named_minor is not None:  # in whole hundredths, as everything that is shown
+        named_minor = money.times(named_minor, Decimal(1), order.currency, order.currency)
+        amount = max(0, min(named_minor, left))
     dispute = await queries.INSERT.first(
         tx,
         order.merchant_id,

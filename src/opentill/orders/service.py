@@ -10,6 +10,7 @@ from opentill import ledger, rates
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
+from opentill.core.money import Money
 from opentill.gateways.model import Method, PaymentOutcome, RefundOutcome
 from opentill.ledger import Movement
 from opentill.orders import queries
@@ -264,9 +265,10 @@ async def _received(
         return attempt
     amount = outcome.amount
     if amount and (amount.minor, amount.currency) != (attempt.amount_minor, attempt.currency):
-        _log.error("amount differs", attempt=attempt.id, got=amount.text, currency=amount.currency)
+        got = _named(amount)
+        _log.error("amount differs", attempt=attempt.id, got=got)
         if attempt.reason != "amount_differs":
-            cause = f"{attempt.id}: {amount.text} {amount.currency} instead of the amount due"
+            cause = f"{attempt.id}: {got} instead of the amount due"
             await note(tx, order, "amount_differs", cause, now)
         differs = PaymentOutcome(status="UNKNOWN", reason="amount_differs")
         return await _write(tx, attempt, attempt.status, differs, None, now)
@@ -282,6 +284,14 @@ async def _received(
         return paid
     await note(tx, order, "duplicate_payment", f"{attempt.id} is given back", now)
     return await _write(tx, attempt, "DUPLICATE", outcome, now, now)
+
+
+def _named(amount: Money) -> str:
+    """Write what a gateway names: any currency, and fractions that two decimals cannot show."""
+    try:
+        return f"{amount.text} {amount.currency}"
+    except (KeyError, ValueError):
+        return f"{amount.minor} minor units of {amount.currency}"
 
 
 async def _hkd_rate(tx: Tx, order: Order, outcome: PaymentOutcome) -> Decimal | None:

@@ -11,12 +11,12 @@ from typing import Final
 import msgspec
 
 from opentill import ledger
-from opentill.core import money
+from opentill.core import jobs, money
 from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
 from opentill.ledger import Movement
 from opentill.orders import queries
-from opentill.orders.model import DAY_MS, Event, Order, Status, settlement
+from opentill.orders.model import DAY_MS, DueMerchant, Event, Order, Status, settlement
 
 BATCH: Final = 500
 _EVER: Final = 2**62
@@ -38,12 +38,16 @@ async def settle_due(db: Db, now: int, merchant_id: str | None = None) -> int:
     async with db.connection() as tx:
         due = await queries.DUE_MERCHANTS.all(tx, now, merchant_id)
     done = 0
-    for merchant in due:
+
+    async def one(merchant: DueMerchant) -> None:
+        nonlocal done
         batch = BATCH
         while batch == BATCH:
             step = partial(settle_batch, merchant_id=merchant.merchant_id, now=now)
             batch = len(await db.run(step))
             done += batch
+
+    await jobs.each(due, one, lambda merchant: merchant.merchant_id)
     return done
 
 
@@ -140,6 +144,7 @@ async def release_reserves(db: Db, now: int, batch: int = 200) -> int:
         )
         await ledger.post(tx, order.merchant_id, order.settled_currency, [move], now)
 
-    for order in due:
+    async def one(order: Order) -> None:
         await db.run(partial(release, seen=order))
-    return len(due)
+
+    return await jobs.each(due, one, lambda order: order.id)

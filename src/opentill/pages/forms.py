@@ -39,7 +39,10 @@ def check_origin(headers: Mapping[bytes, bytes], public_url: str) -> None:
     origin = headers.get(b"origin")
     if origin is None:
         return
-    sender = urlsplit(origin.decode("latin-1")).netloc.lower()
+    try:
+        sender = urlsplit(origin.decode("latin-1")).netloc.lower()
+    except ValueError:  # such as "http://[::1"
+        raise Foreign from None
     host = headers.get(b"host", b"")
     ours = {urlsplit(public_url).netloc.lower(), host.decode("latin-1").lower()}
     if not sender or sender not in ours:

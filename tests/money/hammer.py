@@ -1,0 +1,272 @@
+"""The jack hammer: all that moves money, on the same merchant, from many connections at once."""
+
+import asyncio
+import collections
+import random
+import time
+from collections.abc import Awaitable, Callable
+from decimal import Decimal
+from typing import Any, Final
+
+import asyncpg
+
+from money import world
+from opentill import checkouts, disputes, merchants, operator, orders, payouts, worker
+from opentill.core.db import Db, Tx
+from opentill.core.errors import Invalid
+from opentill.core.http import App
+from opentill.core.money import Money
+from opentill.core.settings import Settings
+from opentill.gateways.model import PaymentOutcome, RefundOutcome
+from opentill.operator import Ask
+from opentill.orders import settlement
+from opentill.payouts.service import Wanted
+
+CONNECTIONS: Final = 16
+DAY_S: Final = 0.5  # a day of business passes in half a second
+_random: Final = random.Random(3)  # noqa: S311 - no secret
+
+
+class Bank:
+    """A gateway that does what it is asked, refuses, or gives no usable answer."""
+
+    callback_needs_body = False
+
+    def __init__(self) -> None:
+        self.refunds: dict[str, str] = {}
+
+    async def find_payment(self, attempt_id: str) -> PaymentOutcome:
+        await asyncio.sleep(0)
+        return PaymentOutcome(status=_random.choice(("SUCCEEDED", "VOIDED", "UNKNOWN")))
+
+    async def refund(self, request: Any) -> RefundOutcome:
+        await asyncio.sleep(0)
+        answers = ("SUCCEEDED", "SUCCEEDED", "REFUSED", "UNKNOWN")
+        status = self.refunds.get(request.refund_id) or _random.choice(answers)
+        if status != "UNKNOWN":
+            self.refunds[request.refund_id] = status
+        return RefundOutcome(status=status)
+
+
+class Hammer:
+    """One merchant, and everybody who wants something of its money."""
+
+    def __init__(self, db: Db, shop_id: str, product_id: str) -> None:
+        self.db, self.shop_id, self.product_id = db, shop_id, product_id
+        self.began, self.jump = time.monotonic(), 0
+        self.done: collections.Counter[str] = collections.Counter()
+        self.refused: collections.Counter[str] = collections.Counter()
+        self.orders: list[str] = []
+        self.attempts: list[orders.Attempt] = []
+
+    def now(self) -> int:
+        return world.NOW + self.jump + int((time.monotonic() - self.began) / DAY_S * world.DAY)
+
+    async def audit(self, tx: Tx, action: str) -> None:
+        """As every command of an operator: before it locks anything but the merchant."""
+        await merchants.record_audit(
+            tx, who="ann", action=action, merchant_id=self.shop_id, subject="x", reason="why",
+            now=self.now(),
+        )  # fmt: skip
+
+    def order_id(self) -> str:
+        """The latest ones most often, so that many meet at the same."""
+        recent = self.orders[-12:] if _random.random() < 0.8 else self.orders
+        return _random.choice(recent)
+
+    async def one(self, tx: Tx, table: str, where: str) -> str | None:
+        sql = f"select id from {table} where merchant_id = $1 and {where} order by random() limit 1"
+        found: str | None = await tx.fetchval(sql, self.shop_id)
+        return found
+
+    async def buy(self, tx: Tx) -> orders.Attempt:
+        session = await world.session(tx, self.shop_id, self.product_id, self.now())
+        order = await orders.find(tx, self.shop_id, session.order_id)
+        attempt = await world.submitted(tx, order, self.now(), "bank")
+        if _random.random() < 0.7:
+            await self._received(tx, attempt)
+        else:
+            await world.said(tx, attempt, "ACTION_REQUIRED", self.now())
+            if _random.random() < 0.5:
+                await checkouts.expire(tx, self.shop_id, session.id, "over", self.now())
+        return attempt
+
+    async def _received(self, tx: Tx, attempt: orders.Attempt) -> None:
+        amount = Money(attempt.amount_minor, attempt.currency)
+        await world.said(tx, attempt, "SUCCEEDED", self.now(), amount=amount)
+
+    async def confirm_late(self, tx: Tx) -> None:
+        await self._received(tx, _random.choice(self.attempts[-30:]))
+
+    async def refund(self, tx: Tx) -> None:
+        order = await orders.find(tx, self.shop_id, self.order_id())
+        await world.refunded(tx, order, _random.choice((None, "0.01", "9.00", "50.00")), self.now())
+
+    async def dispute(self, tx: Tx) -> None:
+        order = await orders.find(tx, self.shop_id, self.order_id())
+        if order.paid_attempt_id:
+            word = _random.choice(("OPENED", "OPENED", "WON", "LOST", "RECOVERED"))
+            ref = f"d-{order.id}-{_random.randrange(2)}"
+            await world.dispute_said(tx, order, word, self.now(), ref=ref)
+
+    async def dispute_by_hand(self, tx: Tx) -> None:
+        event = _random.choice(("opened", "won", "lost", "recovered"))
+        status = {"recovered": "'LOST'"}.get(event, "'OPEN'")
+        found = await self.one(tx, "disputes", f"status = {status}")
+        await self.audit(tx, f"disputes {event}")
+        if event == "opened":
+            await disputes.open_by_hand(
+                tx, self.shop_id, self.order_id(), who="ann", reason="why", now=self.now()
+            )
+        elif found:
+            await disputes.decide(
+                tx, self.shop_id, found, event, who="ann", reason="why", now=self.now()
+            )
+
+    async def settle(self, tx: Tx) -> None:
+        await self.audit(tx, "settle")
+        if _random.random() < 0.9:
+            await orders.settle_one(tx, self.shop_id, self.order_id(), self.now(), "why")
+        else:
+            await settlement.settle_batch(tx, self.shop_id, self.now(), "why", early=True)
+
+    async def pay_out(self, tx: Tx) -> None:
+        amount = _random.choice((None, 100, 20_000))
+        wanted = Wanted(amount_minor=amount, fee_minor=25, reason="why", by="ann")
+        await payouts.create(tx, self.shop_id, wanted, None, self.now())
+
+    async def payout_ends(self, tx: Tx) -> None:
+        found = await self.one(tx, "payouts", "status = 'PENDING'")
+        if found and _random.random() < 0.6:
+            await payouts.pay(tx, found, "TRN", "sent", "ann", self.now())
+        elif found:
+            await payouts.fail(tx, found, "closed", "ann", self.now())
+
+    async def move(self, tx: Tx) -> None:
+        kind = _random.choice(("freeze", "unfreeze", "recharge", "correct", "correct", "fee"))
+        amount = _random.choice((100, 2_500))
+        correct = kind == "correct"
+        asked = Ask(
+            kind=kind, reason="why", by="ann",
+            amount_minor=-amount if correct and _random.random() < 0.5 else amount,
+            account=_random.choice(("available", "pending")) if correct else "available",
+            order_id=self.order_id() if correct else None,
+        )  # fmt: skip
+        above = Decimal(10) if _random.random() < 0.3 else None
+        made = await operator.ask(tx, self.shop_id, asked, above, self.now())
+        if made.status == "WAITING":
+            await operator.approve(tx, made.id, "bob", self.now())
+
+    async def change_terms(self, tx: Tx) -> None:
+        rate = Decimal(_random.randrange(50)) / 1000
+        await merchants.change(
+            tx, self.shop_id, self.now(), who="ann", reason="why", platform_fee_rate=rate
+        )
+        await self.audit(tx, "merchants set")
+
+    async def do(self, step: Callable[[Tx], Awaitable[object]]) -> None:
+        """Do a thing in a transaction; what it made is there for everybody once it is committed."""
+        made = await self.db.run(step)
+        self.done[step.__name__] += 1
+        if isinstance(made, orders.Attempt):
+            self.orders.append(made.order_id)
+            self.attempts.append(made)
+
+    async def hit(self, end: float) -> None:
+        """Do one thing after the other; what the rules refuse is fine, and nothing else is."""
+        steps: tuple[Callable[[Tx], Awaitable[object]], ...] = (
+            self.buy, self.buy, self.buy, self.confirm_late, self.refund, self.refund,
+            self.dispute, self.dispute, self.dispute_by_hand, self.settle, self.pay_out,
+            self.payout_ends, self.move, self.move, self.change_terms,
+        )  # fmt: skip
+        while time.monotonic() < end:
+            step = _random.choice(steps)
+            try:
+                await self.do(step)
+            except Invalid:
+                self.refused[step.__name__] += 1
+
+    async def watch(self, end: float) -> int:
+        """The books of any moment are right, not only those of the last."""
+        looked = 0
+        while time.monotonic() < end:
+            async with self.db.snapshot() as tx:
+                await world.assert_books(tx)
+            looked += 1
+            await asyncio.sleep(1)
+        return looked
+
+
+STUCK: Final = """
+    select 'order ' || id || ' is ' || status from orders where status = 'CREATING'
+        or settle_at <= $1
+        or (reserve_status = 'HELD' and status <> 'DISPUTED' and reserve_release_at <= $1)
+    union all
+    select 'refund ' || id from refunds where status = 'PROCESSING'
+    union all
+    select 'attempt ' || id from attempts where status = 'DUPLICATE' and check_at is not null
+"""
+
+
+async def hammered(db: Db, database_url: str, seconds: float) -> Hammer:
+    """Let everybody loose for so long, then see that all comes to rest and adds up."""
+    async with db.transaction() as tx:
+        shop = await world.merchant(
+            tx, reserve_rate="0.1", reserve_days=4, settlement_delay_days=2, overdraft_minor=5_000
+        )
+        mug = await world.product(tx, shop.id, "100.00")
+    many = await Db.connect(database_url, CONNECTIONS, acquire_timeout_s=30)
+    jobs = await Db.connect(database_url, 8, acquire_timeout_s=30)
+    hammer = Hammer(many, shop.id, mug.id)
+    stop = asyncio.Event()
+    settings = Settings(database_url=database_url, secret_key="x" * 32, sandbox_secret="x" * 32)
+    app = App(settings=settings, db=jobs, gateways={"bank": Bank()}, clock=hammer.now)
+    working = asyncio.create_task(worker.work(app, stop))
+    try:
+        for _ in range(4):
+            await hammer.do(hammer.buy)
+        end = time.monotonic() + seconds
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(CONNECTIONS):
+                tasks.create_task(hammer.hit(end))
+            watching = tasks.create_task(hammer.watch(end))
+        assert watching.result() >= 1
+        await _comes_to_rest(hammer)
+    finally:
+        stop.set()
+        await asyncio.wait([working], timeout=20)
+        working.cancel()
+        await many.close()
+        await jobs.close()
+    async with db.snapshot() as tx:
+        await _reckon(tx, hammer)
+    return hammer
+
+
+async def _comes_to_rest(hammer: Hammer) -> None:
+    hammer.jump = 400 * world.DAY
+    left: list[Any] = []
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        async with hammer.db.connection() as tx:
+            left = [row[0] for row in await tx.fetch(STUCK, hammer.now())]
+        if not left:
+            return
+        await asyncio.sleep(0.2)
+    assert not left, left
+
+
+async def _reckon(tx: asyncpg.Connection | Any, hammer: Hammer) -> None:
+    below = await tx.fetch(
+        "select id, type, available_after from entries where available_after < 0"
+        " and type = 'PAYOUT' and from_account = 'available'"
+    )
+    assert below == []
+    verdict = await merchants.verify_audit(tx)
+    assert verdict.breaks == []
+    assert await tx.fetchval("select deadlocks from pg_stat_database where datname"
+                             " = current_database()") == 0  # fmt: skip
+    assert set(hammer.done) == {
+        "buy", "confirm_late", "refund", "dispute", "dispute_by_hand", "settle", "pay_out",
+        "payout_ends", "move", "change_terms",
+    }  # fmt: skip
