@@ -55,6 +55,10 @@ create index orders_due on orders (settle_at) where settle_at is not null;
 create index orders_due_of_merchant on orders (merchant_id, settle_at) where settle_at is not null;
 create index orders_reserve_due on orders (reserve_release_at)
     where reserve_status = 'HELD' and status <> 'DISPUTED';
+-- Orders that are there already keep their merchant's delay and reserve; only the dispute fee is new.
+update orders o set settlement_delay_days = m.settlement_delay_days, reserve_days = m.reserve_days
+from merchants m where m.id = o.merchant_id
+    and (o.settlement_delay_days, o.reserve_days) <> (m.settlement_delay_days, m.reserve_days);
 update orders set due_at = paid_at + settlement_delay_days * 86400000::bigint,
     settle_at = paid_at + settlement_delay_days * 86400000::bigint
 where paid_at is not null and settled_at is null;

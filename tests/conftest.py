@@ -8,6 +8,7 @@ import itertools
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -39,8 +40,18 @@ def postgres_url() -> Iterator[str]:
     with (
         tempfile.TemporaryDirectory(prefix="opentill-test-") as directory,
         EmbeddedPostgres.start(Path(directory), durable=False) as server,
+        _tethered(int((Path(directory) / "postgres" / "postmaster.pid").read_text().split()[0])),
     ):
         yield server.url
+
+
+@contextmanager
+def _tethered(process: int) -> Iterator[None]:
+    """Stop a server even if this process is killed: a shell waits for its end of the pipe."""
+    command = ["sh", "-c", 'read -r done || kill -INT "$0"', str(process)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as shell:
+        yield
+        shell.communicate(b"done\n")
 
 
 @pytest.fixture(scope="session")

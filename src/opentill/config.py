@@ -302,7 +302,7 @@ def _check_together(settings: Settings) -> None:
 
 def _derived(settings: Settings, values: Mapping[str, object]) -> Settings:
     """Fill the defaults that depend on other settings."""
-    port = settings.port + 1 if settings.port < 65535 else settings.port - 1  # noqa: PLR2004
+    port = settings.port + 1 if settings.port < 65535 else settings.port - 1  # noqa: PLR2004 - the last one
     sandbox_port = settings.sandbox_port if "sandbox_port" in values else port
     own = address(settings.sandbox_host, sandbox_port)
     sandbox_url = settings.sandbox_url if "sandbox_url" in values else own

@@ -82,6 +82,8 @@ async def talk(port: int, *parts: bytes, pause_s: float = 0.0, timeout_s: float 
         for number, part in enumerate(parts):
             if number:
                 await asyncio.sleep(pause_s)
+            if writer.is_closing():  # cut off meanwhile
+                break
             writer.write(part)
             try:
                 await writer.drain()

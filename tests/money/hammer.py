@@ -24,7 +24,7 @@ from opentill.payouts.service import Wanted
 
 CONNECTIONS: Final = 16
 DAY_S: Final = 0.5  # a day of business passes in half a second
-_random: Final = random.Random(3)  # noqa: S311 - no secret
+_random: Final = random.Random(3)
 
 
 class Bank:

@@ -128,7 +128,7 @@ class Lives(RuleBasedStateMachine):
         self.disputes: list[Kept] = []
         self.payouts: list[Kept] = []
         self.waiting: list[Kept] = []
-        self.quotes: dict[tuple[str, str], tuple[int, Fraction]] = {}
+        self.quotes: dict[tuple[str, str], dict[int, Fraction]] = {}
         self.products: dict[tuple[str, str, str], str] = {}
         self.transaction = self.tx.transaction()
         self.run(self.transaction.start())
@@ -257,25 +257,28 @@ class Lives(RuleBasedStateMachine):
 
     def _rate(self, base: str, quote: str, text: str, at: int) -> None:
         self.run(rates.put(self.tx, base, quote, Decimal(text), at))
-        self.quotes[base, quote] = (at, Fraction(text))
+        self.quotes.setdefault((base, quote), {})[at] = Fraction(text)
 
     @rule(pair=st.sampled_from(sorted(RATES)), percent=st.integers(50, 200), turned=st.booleans())
     def rates_change(self, pair: tuple[str, str], percent: int, turned: bool) -> None:
         text = str(Decimal(RATES[pair]) * percent / 100)
-        known = self.quotes.get(pair[::-1] if turned else pair, (0, 0))
-        self._rate(*(pair[::-1] if turned else pair), text, max(self.now, known[0]))
+        self._rate(*(pair[::-1] if turned else pair), text, self.now)
 
     def _worth(self, base: str, quote: str) -> Fraction | None:
         """The rate that counts now: the newest, as given before turned round."""
         if base == quote:
             return Fraction(1)
-        given, turned = self.quotes.get((base, quote)), self.quotes.get((quote, base))
-        found = [(at, 1, rate) for at, rate in [given or (self.now + 1, 0)] if at <= self.now]
-        found += [(at, 0, rate) for at, rate in [turned or (self.now + 1, 0)] if at <= self.now]
+        pairs = ((1, (base, quote)), (0, (quote, base)))
+        found = [
+            (at, straight, rate)
+            for straight, pair in pairs
+            for at, rate in self.quotes.get(pair, {}).items()
+            if at <= self.now
+        ]
         if not found:
             return None
         _, straight, rate = max(found)
-        return Fraction(rate) if straight else self._turned(Fraction(rate))
+        return rate if straight else self._turned(rate)
 
     @staticmethod
     def _turned(rate: Fraction) -> Fraction:
@@ -326,11 +329,19 @@ class Lives(RuleBasedStateMachine):
     def buys(self, which: int, price: int, currency: str) -> None:
         self._buys(which, price, currency)
 
-    def _buys(self, which: int, price: int, currency: str) -> None:
+    @rule(
+        which=ANY,
+        price=st.integers(1, 30_000),
+        word=st.sampled_from(["ACTION_REQUIRED", "DECLINED", "REFUSED", "VOIDED"]),
+    )
+    def tries_to_buy(self, which: int, price: int, word: str) -> None:
+        self._buys(which, price, "USD", word)
+
+    def _buys(self, which: int, price: int, currency: str, word: str = "SUCCEEDED") -> None:
         kept = self._opens(which, price, currency)
         if kept is not None:
             self._submits(kept)
-            self._says(len(self.attempts) - 1, "SUCCEEDED", None)
+            self._says(len(self.attempts) - 1, word, None)
 
     def find(self, kept: Kept) -> orders.Order:
         return self.run(orders.find(self.tx, kept.shop_id, kept.key))
@@ -583,7 +594,7 @@ class Lives(RuleBasedStateMachine):
     def _amount(self, shop: model.Shop, account: str, percent: int) -> int:
         """So much of what an account has; a whole unit where that is nothing."""
         unit = model.grain(shop.currency)
-        has = abs(shop.accounts[account])
+        has = shop.frozen_by_hand if account == "frozen" else abs(shop.accounts[account])
         return max(unit, has * percent // 100 // unit * unit)
 
     @rule(
@@ -628,12 +639,16 @@ class Lives(RuleBasedStateMachine):
     def an_operator_moves(
         self, which: int, kind: str, percent: int, account: str, waits: bool
     ) -> None:
-        shop_id = list(self.shops)[which % len(self.shops)]
+        frozen = [key for key, shop in self.shops.items() if shop.frozen_by_hand]
+        those = frozen if kind == "unfreeze" and frozen else list(self.shops)
+        shop_id = those[which % len(those)]
         shop = self.shops[shop_id]
         own = [kept.key for kept in self.orders if kept.shop_id == shop_id]
         account = account if kind == "correct" else "available"
         source = "frozen" if kind == "unfreeze" else account
         amount = self._amount(shop, source, abs(percent))
+        if kind == "recharge":
+            amount = model.minor(str(abs(percent)), shop.currency)
         amount = -amount if kind == "correct" and percent < 0 else amount
         about = self.pick(own, which) if kind == "correct" and own else None
         asked = Ask(

@@ -8,6 +8,26 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from money.lives import Lives
 
+# What deep lives must have seen: every event of every table, and where there is one its refusal.
+_BOTH = (
+    "open", "submit", "confirm", "revoke", "expire", "refund", "settle", "dispute by hand",
+    "dispute won by hand", "dispute lost by hand", "dispute recovered by hand", "payout",
+    "payout paid", "payout failed", "freeze", "unfreeze", "fee", "correct", "approve", "reject",
+)  # fmt: skip
+_GATEWAY = (
+    "SUCCEEDED", "ACTION_REQUIRED", "PENDING", "DECLINED", "REFUSED", "VOIDED", "UNKNOWN",
+    "NOT_FOUND", "UNREACHABLE",
+)  # fmt: skip
+_ENDS = ("FAILED", "CLOSED", "REVOKED", "SETTLED", "REFUNDED", "CHARGEBACK")
+EVENTS = (
+    {f"{name}{how}" for name in _BOTH for how in ("", " refused")}
+    | {f"gateway: {word}" for word in _GATEWAY}
+    | {f"refund: {word}" for word in ("SUCCEEDED", "REFUSED", "PENDING")}
+    | {f"dispute: {word}" for word in ("OPENED", "WON", "LOST", "RECOVERED")}
+    | {f"closed {end} {policy}" for end in _ENDS for policy in ("KEPT", "RETURNED")}
+    | {"settle due", "settle early", "release", "recharge", "terms"}
+)
+
 
 def live(book: str, examples: int, steps: int) -> dict[str, int]:
     """Run so many lives of so many steps, all on one loop, one database and one connection.

@@ -4,15 +4,24 @@ import os
 
 import pytest
 
+from money.hammer import hammered
 from money.storm import standing
-from money.test_lives import live
+from money.test_lives import EVENTS, live
+from opentill.core.db import Db
 
 pytestmark = pytest.mark.stress
 MINUTES = float(os.environ.get("STRESS_MINUTES", "5"))
 
 
 def test_deep_random_lives(book: str) -> None:
-    live(book, examples=1500, steps=80)
+    happened = live(book, examples=max(20, round(MINUTES * 40)), steps=80)
+    print(happened)  # noqa: T201
+    assert set(happened) >= EVENTS, EVENTS - set(happened)
+
+
+async def test_everything_at_once_for_minutes(db: Db, database_url: str) -> None:
+    hammer = await hammered(db, database_url, seconds=MINUTES * 12)
+    print(dict(hammer.done), dict(hammer.refused))  # noqa: T201
 
 
 async def test_a_storm_of_kills_loses_nothing() -> None:

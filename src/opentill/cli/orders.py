@@ -26,7 +26,8 @@ def register(app: typer.Typer) -> None:
     group.command("revoke")(revoke)
     app.add_typer(group, name="orders")
     refunds = typer.Typer(
-        help="Refunds of payments that the operator confirmed by hand.", no_args_is_help=True
+        help="Refunds that no gateway does: of payments by hand, or of one switched off.",
+        no_args_is_help=True,
     )
     refunds.command("done")(refund_done)
     refunds.command("failed")(refund_failed)
@@ -130,11 +131,14 @@ def _end_refund(
     from opentill import merchants, orders, refunds
     from opentill.core.errors import Invalid
 
+    gateways = session.settings().gateways
+
     async def step(tx: "Tx") -> refunds.Refund:
         refund = await refunds.find_anywhere(tx, refund_id)
         attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
-        if attempt.gateway != "manual" or refund.status != "PROCESSING":
-            raise Invalid("refund", "refund must be PROCESSING, of a payment confirmed by hand")
+        if attempt.gateway in gateways or refund.status != "PROCESSING":
+            reason_text = "refund must be PROCESSING, and of no gateway that is switched on"
+            raise Invalid("refund", reason_text)
         now = await session.now(tx)
         await merchants.record_audit(
             tx, who=inputs.who(by), action=f"refund {outcome.status.lower()}",

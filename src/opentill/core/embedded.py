@@ -35,6 +35,8 @@ from opentill.core.datadir import DataDirError, Lock, prepare
 DATABASE: Final = "opentill"
 SOCKET: Final = ".s.PGSQL.5432"
 SOCKET_PATH_LIMIT: Final = 103  # bytes; 107 on Linux, 103 on macOS
+ANSWER_TIMEOUT_S: Final = 2.0
+SSL_REQUEST: Final = (8).to_bytes(4) + (80877103).to_bytes(4)  # PostgreSQL protocol §55.7
 START_TIMEOUT_S: Final = 60.0  # recovery after a crash may have much to replay
 STOP_TIMEOUT_S: Final = 30.0
 ORPHANS_TIMEOUT_S: Final = 10.0
@@ -150,8 +152,14 @@ class Cluster:
     def ensure_running(self) -> None:
         """Find the server running or start it; raises ``DataDirError`` or ``OSError``."""
         self._check_files()
-        if self._answers():
-            return
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while self._answers():
+            if self._status() == "ready":
+                return
+            if time.monotonic() > deadline:  # somebody else started it, and it does not get ready
+                message = f"the embedded PostgreSQL in {self.path} does not get ready"
+                raise DataDirError(message)
+            time.sleep(POLL_S)
         if self._ids is not None:
             self._open_the_way(self._ids[0])
         if not self.path.exists() or not any(self.path.iterdir()):
@@ -166,7 +174,7 @@ class Cluster:
             return
         os.kill(pid, signal.SIGINT)
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        while self._pid_file() == pid and self._postmaster() == pid:
+        while self._is_ours(pid):
             if time.monotonic() > deadline:
                 os.kill(pid, signal.SIGQUIT)  # at once; the next start recovers
                 break
@@ -318,13 +326,20 @@ class Cluster:
         )
 
     def _answers(self) -> bool:
-        """Say whether somebody accepts connections on the socket."""
+        """Say whether a server answers on the socket.
+
+        That a connection is accepted does not tell: the socket of a server that was just killed
+        accepts for a moment longer. So it is asked for TLS, and says in one byte that it has none.
+        """
         try:
             with socket.socket(socket.AF_UNIX) as probe:
+                probe.settimeout(ANSWER_TIMEOUT_S)
                 probe.connect(str(self.socket_dir / SOCKET))
+                probe.sendall(SSL_REQUEST)
+                answer = probe.recv(1)
         except OSError:
             return False
-        return self._pid_file() is not None
+        return answer in (b"N", b"S") and self._pid_file() is not None
 
     def _pid_lines(self) -> list[str]:
         try:
@@ -343,15 +358,19 @@ class Cluster:
     def _postmaster(self) -> int | None:
         """The process id of our server, if the one in its file is alive and indeed that."""
         pid = self._pid_file()
-        if pid is None or (self._child is not None and self._child.poll() is not None):
-            return None
+        return pid if pid is not None and self._is_ours(pid) else None
+
+    def _is_ours(self, pid: int) -> bool:
+        """Say whether the process is alive and a server of this cluster."""
+        if self._child is not None and self._child.poll() is not None:
+            return False
         try:
             os.kill(pid, 0)
             if Path("/proc/self/cwd").exists():
-                return pid if Path(f"/proc/{pid}/cwd").readlink() == self.path else None
+                return Path(f"/proc/{pid}/cwd").readlink() == self.path
         except OSError:
-            return None
-        return pid if self._answers() else None
+            return False
+        return self._answers()
 
 
 def find_programs() -> tuple[int, Path]:

@@ -388,13 +388,13 @@ async def _read_body(headers: Mapping[bytes, bytes], receive: "Receive") -> byte
 
 
 def _decode_body(operation: Operation, headers: Mapping[bytes, bytes], body: bytes) -> Any:
-    if operation.body is Nothing:
-        return Nothing()
     if not body and all(not field.required for field in msgspec.structs.fields(operation.body)):
         return operation.body()
     media_type = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
     if media_type != b"application/json":
         raise UnsupportedMediaType
+    if operation.body is Nothing:
+        return Nothing()
     return strictjson.decode(body, operation.body)
 
 

@@ -17,8 +17,8 @@ INSERT = Command(
     """,
 )
 BY_ID = Query(Merchant, "select * from merchants where id = $1")
-# Not "for update": every row that refers to the merchant would wait for it, and so, with the head of
-# the audit log, operators for each other.
+# Not "for update": each new row that refers to the merchant would wait for it, and so, with the
+# head of the audit log, operators for each other.
 LOCKED = Query(Merchant, "select * from merchants where id = $1 for no key update")
 ALL = Query(Merchant, "select * from merchants order by id")
 UPDATE = Command(
