@@ -60,4 +60,4 @@ def live(book: str, examples: int, steps: int) -> dict[str, int]:
 
 
 def test_random_lives_come_to_what_the_model_says(book: str) -> None:
-    live(book, examples=25, steps=40)
+    live(book, examples=30, steps=40)
