@@ -696,7 +696,8 @@ class Lives(RuleBasedStateMachine):
             "select o.id, o.status, c.status, o.net_settled_minor, paid_at is not null,"
             " refund_held_minor, refund_debit_minor, refunded_minor, charged_back_minor,"
             " reserve_status, reserve_minor, settle_at, due_at"
-            " from orders o join checkouts c on c.order_id = o.id"
+            " from orders o join checkouts c on c.order_id = o.id where o.merchant_id = any($1)",
+            list(self.shops),
         )
         assert {row[0]: row[1:] for row in rows} == {
             kept.key: (
@@ -707,12 +708,17 @@ class Lives(RuleBasedStateMachine):
         }  # fmt: skip
         rows = self._rows(
             "select id, status, amount_minor, debit_minor, fee_minor, offset_minor from disputes"
+            " where merchant_id = any($1)",
+            list(self.shops),
         )
         assert {row[0]: row[1:] for row in rows} == {
             kept.key: ((d := kept.of).status, d.amount, d.debit, d.fee, d.offset)
             for kept in self.disputes
         }
-        rows = self._rows("select id, status, amount_minor, fee_minor from payouts")
+        rows = self._rows(
+            "select id, status, amount_minor, fee_minor from payouts where merchant_id = any($1)",
+            list(self.shops),
+        )
         assert {row[0]: row[1:] for row in rows} == {
             kept.key: (kept.of.status, kept.of.amount, kept.of.fee) for kept in self.payouts
         }
