@@ -1,52 +1,59 @@
 """Where gateways report to: ``POST /gateways/{name}/callback``."""
 
-from typing import Any, Final
+import re
+from typing import TYPE_CHECKING, Any, Final, cast
 
-import structlog
-from litestar import Request, post
-from litestar.params import FromPath
-from litestar.response import Response
+from litestar import asgi
 
 from opentill import disputes, orders, refunds
 from opentill.core.clock import now_ms
 from opentill.core.db import Tx
-from opentill.core.errors import Invalid, NotFound, PayloadTooLarge
-from opentill.core.http import MAX_BODY, App
+from opentill.core.errors import Invalid, MethodNotAllowed, NotFound
+from opentill.core.http import App, failure, read_body, send_json, send_problem
 from opentill.gateways.model import BadCallback, DisputeNews, News, PaymentNews, RefundNews
 
-_log: Final = structlog.get_logger()
+if TYPE_CHECKING:
+    from litestar.types import Receive, Scope, Send
+
+_PATH: Final = re.compile(r"/gateways/([^/]+)/callback")
+_TAKEN: Final = b'{"code":0,"message":"success"}'
 
 
-@post("/gateways/{name:str}/callback", status_code=200, include_in_schema=False)
-async def callback(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
+@asgi("/gateways", is_mount=True, copy_scope=False)
+async def callback(scope: "Scope", receive: "Receive", send: "Send") -> None:
     """Take in a gateway's report: verified by its signature, each piece in its own transaction.
 
     Answered 200 only after the commit; a gateway repeats what was not, and repeating is harmless.
     """
-    app: App = request.app.state.app
+    extra = cast("dict[str, Any]", scope)  # with what the edge added
+    try:
+        found = _PATH.fullmatch(extra["opentill_path"])
+        if found is None:
+            raise NotFound  # noqa: TRY301 - answered like everything else
+        extra["opentill_route"] = "/gateways/{name}/callback"
+        if extra["method"] != "POST":
+            status, body, _ = failure(MethodNotAllowed())
+            await send_json(send, status, body, [(b"allow", b"POST")])
+            return
+        app: App = extra["litestar_app"].state.app
+        await _read(app, found[1], dict(extra["headers"]), receive)
+        await send_json(send, 200, _TAKEN)
+    except Exception as error:  # noqa: BLE001 - every failure gets the one error body
+        await send_problem(send, error)
+
+
+async def _read(app: App, name: str, headers: dict[bytes, bytes], receive: "Receive") -> None:
     gateway = app.gateways.get(name)
     if gateway is None:
         raise NotFound
-    body = await read_body(request)
+    body = await read_body(headers, receive)
+    texts = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers.items()}
     try:  # the age of a signature is a matter between machines: real time
-        news = gateway.read_callback(dict(request.headers.items()), body, now_ms())
+        news = gateway.read_callback(texts, body, now_ms())
     except BadCallback as error:
         raise Invalid("signature", f"signature must be genuine and fresh: {error}") from None
     for piece in news:
         await take_in(app, piece, app.clock())
-    return Response(b'{"code":0,"message":"success"}', media_type="application/json")
-
-
-async def read_body(request: Request[Any, Any, Any]) -> bytes:
-    """Return the raw body. Raises PayloadTooLarge over 64 KiB."""
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MAX_BODY:
-            raise PayloadTooLarge
-        parts.append(part)
-    return b"".join(parts)
 
 
 async def take_in(app: App, news: News, now: int) -> None:

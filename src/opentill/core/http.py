@@ -266,7 +266,7 @@ async def _perform(
         await _limit_merchant(app, merchant_id, now)
     headers = dict(scope["headers"])
     key = _idempotency_key(headers) if operation.method == "POST" else None
-    body = await _read_body(headers, receive) if operation.write else b""
+    body = await read_body(headers, receive) if operation.write else b""
     if operation.write and key is not None:
         status, answer, replayed = await _once(operation, scope, app, merchant_id, now, key, body)
         extra = ((b"idempotent-replayed", b"true"),) if replayed else ()
@@ -368,7 +368,8 @@ def _idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:
     return key
 
 
-async def _read_body(headers: Mapping[bytes, bytes], receive: "Receive") -> bytes:
+async def read_body(headers: Mapping[bytes, bytes], receive: "Receive") -> bytes:
+    """Return a request's raw body. Raises PayloadTooLarge over 64 KiB, Invalid for half a body."""
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or int(length) > MAX_BODY:
         raise PayloadTooLarge
