@@ -23,6 +23,7 @@ import msgspec
 import pytest
 import uvloop
 
+from money.world import fresh
 from opentill import disputes, ledger, merchants, operator, orders, payouts, rates, refunds
 from opentill.app import create_app
 from opentill.core import server
@@ -138,10 +139,16 @@ class Shop:
         """Put money on the balance and pay it out as the operator."""
         now = self.till.app.clock()
         asked = operator.Ask(
-            kind="recharge", amount_minor=amount_minor, reason="start", by="tester"
+            kind="recharge",
+            amount_minor=amount_minor,
+            reference=fresh(),
+            reason="start",
+            by="tester",
         )
         self.till.tx(lambda tx: operator.ask(tx, self.id, asked, None, now))
-        wanted = Wanted(amount_minor=amount_minor, fee_minor=0, reason="weekly", by="tester")
+        wanted = Wanted(
+            amount_minor=amount_minor, fee_minor=0, reference=fresh(), reason="weekly", by="tester"
+        )
         return self.till.tx(lambda tx: payouts.create(tx, self.id, wanted, None, now))
 
 

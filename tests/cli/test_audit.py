@@ -1,6 +1,7 @@
 """``opentill audit``: what operators did, and whether somebody changed it since."""
 
 import asyncio
+import itertools
 import json
 
 import asyncpg
@@ -10,6 +11,12 @@ from cli.commands import Commands, opentill
 __all__ = ["opentill"]
 
 WHY = ("--reason", "agreed", "--by", "ann")
+_numbers = itertools.count(1)
+
+
+def why() -> tuple[str, ...]:
+    """Who moves money and why, under a reference of its own."""
+    return (*WHY, "--reference", f"R-{next(_numbers)}")
 
 
 def _tamper(opentill: Commands, statement: str) -> None:
@@ -27,7 +34,7 @@ def _tamper(opentill: Commands, statement: str) -> None:
 def test_the_log_is_listed_verified_and_its_breaks_are_named(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     for amount in ("10", "20", "30"):
-        opentill.json("balance", "recharge", shop, amount, *WHY)
+        opentill.json("balance", "recharge", shop, amount, *why())
     rows = opentill.json("audit", "list", shop, "--limit", "3")
     assert [(row["who"], row["action"]) for row in rows] == [("ann", "balance recharge")] * 3
     assert "30.00 USD" in rows[0]["subject"]

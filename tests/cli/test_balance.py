@@ -1,6 +1,7 @@
 """``opentill balance``: what operators move by hand, from the command line."""
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -11,6 +12,12 @@ from opentill.core.db import Db
 __all__ = ["opentill"]
 
 WHY = ("--reason", "agreed", "--by", "ann")
+_numbers = itertools.count(1)
+
+
+def why() -> tuple[str, ...]:
+    """Who moves money and why, under a reference of its own."""
+    return (*WHY, "--reference", f"R-{next(_numbers)}")
 
 
 @pytest.fixture
@@ -26,7 +33,7 @@ def sold(opentill: Commands) -> tuple[str, str]:
         return order.merchant_id, order.id
 
     shop, order_id = asyncio.run(make())
-    opentill.json("balance", "recharge", shop, "100", *WHY)
+    opentill.json("balance", "recharge", shop, "100", *why())
     return shop, order_id
 
 
@@ -47,10 +54,10 @@ def test_every_movement(opentill: Commands, sold: tuple[str, str]) -> None:
     }  # fmt: skip
     assert {name: frozen[name] for name in expected} == expected
     assert opentill.json("balance", "freeze", shop, "40", "--reference", "F-1", *WHY) == frozen
-    opentill.json("balance", "unfreeze", shop, "15", *WHY)
-    opentill.json("balance", "fee", shop, "2.50", *WHY)
-    opentill.json("balance", "correct", shop, "-9.99", "--order", order, *WHY)
-    opentill.json("balance", "correct", shop, "1", "--order", order, "--account", "pending", *WHY)
+    opentill.json("balance", "unfreeze", shop, "15", *why())
+    opentill.json("balance", "fee", shop, "2.50", *why())
+    opentill.json("balance", "correct", shop, "-9.99", "--order", order, *why())
+    opentill.json("balance", "correct", shop, "1", "--order", order, "--account", "pending", *why())
     assert _accounts(opentill, shop) == ("10.59", "62.51", "25.00", "25.00")
     assert opentill.json("ledger", "check")["violations"] == []
     assert "frozenByHand" in opentill.text("balance", "show", shop)
@@ -60,7 +67,7 @@ def test_a_merchant_without_movements_has_nothing(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Quay", "--currency", "JPY")["id"]
     shown = opentill.json("balance", "show", shop)
     assert (shown["available"], shown["currency"], shown["updatedAt"]) == ("0.00", "JPY", None)
-    assert "must have no fraction" in opentill.refusal("balance", "recharge", shop, "1.50", *WHY)
+    assert "must have no fraction" in opentill.refusal("balance", "recharge", shop, "1.50", *why())
 
 
 def test_what_is_refused_is_one_line_and_moves_nothing(
@@ -69,14 +76,18 @@ def test_what_is_refused_is_one_line_and_moves_nothing(
     shop, order = sold
     before = _accounts(opentill, shop)
     cases = (
-        (("freeze", "mer_x", "1", *WHY), "there is no merchant mer_x"),
-        (("freeze", shop, "-5", *WHY), "amount must be a decimal number"),
-        (("recharge", shop, "1.001", *WHY), "amount must be a decimal number"),
-        (("freeze", shop, "100.01", *WHY), "at or above 0.00 USD"),
-        (("correct", shop, "--5", "--order", order, *WHY), "amount must be a decimal number"),
-        (("correct", shop, "-5", "--order", "order_x", *WHY), "order must be an order of"),
-        (("correct", shop, "5", "--order", order, "--account", "frozen", *WHY), "account must be"),
-        (("fee", shop, "1"), "reason must be text"),
+        (("freeze", "mer_x", "1", *why()), "there is no merchant mer_x"),
+        (("freeze", shop, "-5", *why()), "amount must be a decimal number"),
+        (("recharge", shop, "1.001", *why()), "amount must be a decimal number"),
+        (("freeze", shop, "100.01", *why()), "at or above 0.00 USD"),
+        (("correct", shop, "--5", "--order", order, *why()), "amount must be a decimal number"),
+        (("correct", shop, "-5", "--order", "order_x", *why()), "order must be an order of"),
+        (
+            ("correct", shop, "5", "--order", order, "--account", "frozen", *why()),
+            "account must be",
+        ),
+        (("fee", shop, "1", *WHY), "reference must be"),
+        (("fee", shop, "1", "--reference", "F-9"), "reason must be text"),
         (("approve", "mov_x", "--by", "bob"), "there is no movement mov_x"),
     )
     for words, says in cases:
@@ -87,7 +98,7 @@ def test_what_is_refused_is_one_line_and_moves_nothing(
 def test_a_second_operator_above_the_limit(opentill: Commands, sold: tuple[str, str]) -> None:
     shop, _ = sold
     opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "50.00"
-    asked = opentill.run("balance", "recharge", shop, "60", "--json", *WHY)
+    asked = opentill.run("balance", "recharge", shop, "60", "--json", *why())
     assert asked.returncode == 0
     assert b"waits for a second operator: opentill balance approve mov_" in asked.stderr
     (waits,) = opentill.json("balance", "waiting", shop)
@@ -100,7 +111,7 @@ def test_a_second_operator_above_the_limit(opentill: Commands, sold: tuple[str, 
     assert _accounts(opentill, shop)[1] == "160.00"
     again = opentill.refusal("balance", "approve", waits["id"], "--by", "bob")
     assert "this one is DONE" in again
-    other = opentill.json("balance", "freeze", shop, "51", *WHY)
+    other = opentill.json("balance", "freeze", shop, "51", *why())
     rejected = opentill.json(
         "balance", "reject", other["id"], "--by", "bob", "--reason", "too much"
     )

@@ -11,6 +11,7 @@ from typing import Any, Final
 import asyncpg
 
 from money import world
+from money.world import fresh
 from opentill import checkouts, disputes, merchants, operator, orders, payouts, worker
 from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
@@ -132,7 +133,9 @@ class Hammer:
 
     async def pay_out(self, tx: Tx) -> None:
         amount = _random.choice((None, 100, 20_000))
-        wanted = Wanted(amount_minor=amount, fee_minor=25, reason="why", by="ann")
+        wanted = Wanted(
+            amount_minor=amount, fee_minor=25, reference=fresh(), reason="why", by="ann"
+        )
         await payouts.create(tx, self.shop_id, wanted, None, self.now())
 
     async def payout_ends(self, tx: Tx) -> None:
@@ -147,7 +150,7 @@ class Hammer:
         amount = _random.choice((100, 2_500))
         correct = kind == "correct"
         asked = Ask(
-            kind=kind, reason="why", by="ann",
+            kind=kind, reference=fresh(), reason="why", by="ann",
             amount_minor=-amount if correct and _random.random() < 0.5 else amount,
             account=_random.choice(("available", "pending")) if correct else "available",
             order_id=self.order_id() if correct else None,

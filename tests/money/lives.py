@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from money import model, world
+from money.world import fresh
 from opentill import checkouts, disputes, merchants, operator, orders, payouts, rates
 from opentill.checkouts.jobs import expire_due
 from opentill.core.db import Tx
@@ -607,7 +608,9 @@ class Lives(RuleBasedStateMachine):
         shop = self.shops[shop_id]
         amount = None if percent is None else self._amount(shop, "available", percent)
         made = shop.pay_out(amount, fee)
-        wanted = Wanted(amount_minor=amount, fee_minor=fee, reason="why", by="ann")
+        wanted = Wanted(
+            amount_minor=amount, fee_minor=fee, reference=fresh(), reason="why", by="ann"
+        )
         work = payouts.create(self.tx, shop_id, wanted, None, self.now)
         done = self.take("payout", work, fine=made is not None)
         if done is not None and made is not None:
@@ -652,8 +655,8 @@ class Lives(RuleBasedStateMachine):
         amount = -amount if kind == "correct" and percent < 0 else amount
         about = self.pick(own, which) if kind == "correct" and own else None
         asked = Ask(
-            kind=kind, amount_minor=amount, reason="why", by="ann", account=account,
-            order_id=about,
+            kind=kind, amount_minor=amount, reference=fresh(), reason="why", by="ann",
+            account=account, order_id=about,
         )  # fmt: skip
         work = operator.ask(self.tx, shop_id, asked, Decimal(0) if waits else None, self.now)
         possible = kind != "correct" or about is not None

@@ -17,6 +17,7 @@ from money.world import (
     dispute_said,
     dump,
     entries,
+    fresh,
     in_status,
     merchant,
     paid,
@@ -247,7 +248,7 @@ async def test_hearing_of_a_dispute(tx: Tx, origin, stands, word) -> None:
 
 async def funded(tx: Tx) -> str:
     shop = await merchant(tx)
-    asked = Ask(kind="recharge", amount_minor=10_000, reason="start", by="ann")
+    asked = Ask(kind="recharge", amount_minor=10_000, reference=fresh(), reason="start", by="ann")
     await operator.ask(tx, shop.id, asked, None, NOW)
     return shop.id
 
@@ -262,7 +263,7 @@ async def test_how_a_payout_ends(tx: Tx, status, event) -> None:
             return payouts.pay(tx, payout.id, "TRN", "why", "ann", LATER)
         return payouts.fail(tx, payout.id, "why", "ann", LATER)
 
-    wanted = Wanted(amount_minor=2_500, fee_minor=100, reason="why", by="ann")
+    wanted = Wanted(amount_minor=2_500, fee_minor=100, reference=fresh(), reason="why", by="ann")
     payout = await payouts.create(tx, shop_id, wanted, None, NOW)
     if status == "PENDING":
         assert (await ends(event)).status == event.upper()
@@ -281,13 +282,15 @@ async def test_how_a_payout_ends(tx: Tx, status, event) -> None:
 @pytest.mark.parametrize("decision", ["approve", "reject"])
 async def test_deciding_a_movement(tx: Tx, kind, stands, decision) -> None:
     shop_id = await funded(tx)
-    freeze = Ask(kind="freeze", amount_minor=700, reason="why", by="ann")
+    freeze = Ask(kind="freeze", amount_minor=700, reference=fresh(), reason="why", by="ann")
     await operator.ask(tx, shop_id, freeze, None, NOW)
     order = await in_status(tx, "PENDING")
     about = None
     if kind == "correct":
         shop_id, about = order.merchant_id, order.id
-    asked = Ask(kind=kind, amount_minor=700, reason="why", by="ann", order_id=about)
+    asked = Ask(
+        kind=kind, amount_minor=700, reference=fresh(), reason="why", by="ann", order_id=about
+    )
     made = await operator.ask(tx, shop_id, asked, 0, NOW)
     assert made.status == "WAITING"
     if stands == "DONE":

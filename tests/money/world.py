@@ -25,10 +25,16 @@ from opentill.products.model import Product, ProductBody
 from opentill.refunds.model import Refund, RefundBody
 
 NOW: Final = 1_750_000_000_000
+_numbers = itertools.count(1)
 HOUR: Final = 3_600_000
 DAY: Final = 24 * HOUR
 LATE: Final = service.FIRST_CHECK_MS  # after this, a call to a gateway has surely ended
 _numbers: Final = itertools.count(1)
+
+
+def fresh() -> str:
+    """Return a reference that nobody has used yet."""
+    return f"REF-{next(_numbers)}"
 
 
 async def merchant(tx: Tx, **terms: Any) -> Merchant:

@@ -3,7 +3,7 @@
 import asyncio
 from decimal import Decimal
 
-from money.world import NOW, merchant
+from money.world import NOW, fresh, merchant
 from opentill import ledger, merchants, operator, payouts
 from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
@@ -11,8 +11,10 @@ from opentill.operator import Ask, Kind
 from opentill.payouts.service import Wanted
 
 
-async def _move(db: Db, shop: str, kind: Kind, minor: int, reference: str | None = None) -> str:
-    asked = Ask(kind=kind, amount_minor=minor, reference=reference, reason="why", by="ann")
+async def _move(db: Db, shop: str, kind: Kind, minor: int, reference: str = "") -> str:
+    asked = Ask(
+        kind=kind, amount_minor=minor, reference=reference or fresh(), reason="why", by="ann"
+    )
     try:
         return (await db.run(lambda tx: operator.ask(tx, shop, asked, None, NOW))).id
     except Invalid as refused:
@@ -28,7 +30,7 @@ async def test_freezing_and_unfreezing_from_many_connections(db: Db, database_ur
     kinds: tuple[Kind, ...] = ("freeze", "unfreeze", "freeze", "fee")
 
     async def pay_out(_: int) -> None:
-        wanted = Wanted(amount_minor=900, reason="weekly", by="bob")
+        wanted = Wanted(amount_minor=900, reference=fresh(), reason="weekly", by="bob")
         try:
             await many.run(lambda tx: payouts.create(tx, shop, wanted, None, NOW))
         except Invalid as refused:
@@ -63,7 +65,7 @@ async def test_a_reference_in_parallel_is_one_movement(db: Db) -> None:
 
 async def test_a_movement_is_approved_once(db: Db) -> None:
     shop = (await db.run(merchant)).id
-    asked = Ask(kind="recharge", amount_minor=700, reason="why", by="ann")
+    asked = Ask(kind="recharge", amount_minor=700, reference=fresh(), reason="why", by="ann")
     made = await db.run(lambda tx: operator.ask(tx, shop, asked, Decimal(0), NOW))
 
     async def approve(_: int) -> bool:

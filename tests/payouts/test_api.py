@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from api import Shop, Till, error_of, refused, till
+from money.world import fresh
 from opentill import operator, payouts
 from opentill.payouts.service import Wanted
 
@@ -15,7 +16,9 @@ NOW = 1_750_000_000_000
 
 def _payout(shop: Shop, amount: int, event: str | None = None) -> str:
     """Create a payout of a merchant, and perhaps end it; its id."""
-    wanted = Wanted(amount_minor=amount, fee_minor=150, reason="weekly", by="ann")
+    wanted = Wanted(
+        amount_minor=amount, fee_minor=150, reference=fresh(), reason="weekly", by="ann"
+    )
     made = shop.till.tx(lambda tx: payouts.create(tx, shop.id, wanted, None, NOW))
     if event == "paid":
         shop.till.tx(lambda tx: payouts.pay(tx, made.id, "TRN-1", "sent", "ann", NOW + 1))
@@ -28,7 +31,9 @@ def _payout(shop: Shop, amount: int, event: str | None = None) -> str:
 def shop(till: Till) -> Shop:
     """A merchant with 100.00 available."""
     made = till.shop()
-    asked = operator.Ask(kind="recharge", amount_minor=10_000, reason="start", by="ann")
+    asked = operator.Ask(
+        kind="recharge", amount_minor=10_000, reference=fresh(), reason="start", by="ann"
+    )
     till.tx(lambda tx: operator.ask(tx, made.id, asked, None, NOW))
     return made
 

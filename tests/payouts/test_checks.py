@@ -3,7 +3,7 @@
 import asyncpg
 import pytest
 
-from money.world import NOW, merchant
+from money.world import NOW, fresh, merchant
 from opentill import operator, payouts
 from opentill.checks import check_books
 from opentill.core.db import Tx
@@ -59,11 +59,13 @@ async def _stock(tx: Tx) -> None:
     shop = await merchant(tx)
 
     async def move(kind: operator.Kind, minor: int) -> None:
-        asked = operator.Ask(kind=kind, amount_minor=minor, reason="why", by="ann")
+        asked = operator.Ask(
+            kind=kind, amount_minor=minor, reference=fresh(), reason="why", by="ann"
+        )
         await operator.ask(tx, shop.id, asked, None, NOW)
 
     await move("recharge", 10_000)
     await move("freeze", 3_000)
     await move("unfreeze", 1_000)
-    wanted = Wanted(amount_minor=2_500, fee_minor=150, reason="weekly", by="ann")
+    wanted = Wanted(amount_minor=2_500, fee_minor=150, reference=fresh(), reason="weekly", by="ann")
     await payouts.create(tx, shop.id, wanted, None, NOW)

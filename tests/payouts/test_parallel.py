@@ -2,7 +2,9 @@
 
 import asyncio
 
-from money.world import NOW, merchant
+import msgspec
+
+from money.world import NOW, fresh, merchant
 from opentill import ledger, operator, payouts
 from opentill.core.db import Db
 from opentill.core.errors import Invalid
@@ -11,7 +13,9 @@ from opentill.payouts.service import Wanted
 
 
 async def _shop(db: Db, available: int) -> str:
-    asked = operator.Ask(kind="recharge", amount_minor=available, reason="start", by="ann")
+    asked = operator.Ask(
+        kind="recharge", amount_minor=available, reference=fresh(), reason="start", by="ann"
+    )
     made = await db.run(merchant)
     await db.run(lambda tx: operator.ask(tx, made.id, asked, None, NOW))
     return made.id
@@ -35,10 +39,15 @@ async def _available(db: Db, shop: str) -> int:
 async def test_twenty_connections_never_overdraw(db: Db, database_url: str) -> None:
     shop = await _shop(db, 10_000)
     many = await Db.connect(database_url, 20, acquire_timeout_s=20)
-    ask = Wanted(amount_minor=700, fee_minor=50, reason="weekly", by="ann")
-    everything = Wanted(amount_minor=None, fee_minor=50, reason="weekly", by="bob")
+    ask = Wanted(amount_minor=700, fee_minor=50, reference=fresh(), reason="weekly", by="ann")
+    everything = Wanted(
+        amount_minor=None, fee_minor=50, reference=fresh(), reason="weekly", by="bob"
+    )
     try:
-        asked = [everything if n == 30 else ask for n in range(40)]
+        asked = [
+            msgspec.structs.replace(everything if n == 30 else ask, reference=f"W-{n}")
+            for n in range(40)
+        ]
         made = [p for p in await asyncio.gather(*(_payout(many, shop, a) for a in asked)) if p]
     finally:
         await many.close()
@@ -57,7 +66,7 @@ async def test_a_reference_in_parallel_is_one_payout(db: Db) -> None:
 
 async def test_a_payout_ends_once_however_many_say_so(db: Db) -> None:
     shop = await _shop(db, 10_000)
-    ask = Wanted(amount_minor=700, fee_minor=50, reason="weekly", by="ann")
+    ask = Wanted(amount_minor=700, fee_minor=50, reference=fresh(), reason="weekly", by="ann")
     payout = await _payout(db, shop, ask)
     assert payout is not None
 

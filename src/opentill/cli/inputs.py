@@ -14,8 +14,8 @@ import typer
 _LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 Reason = Annotated[str, typer.Option("--reason", help="Why; goes to the audit log.")]
 Reference = Annotated[
-    str | None,
-    typer.Option("--reference", help="Yours; given again, the same is not done twice."),
+    str,
+    typer.Option("--reference", help="Yours; compulsory: given again, the same is not done twice."),
 ]
 By = Annotated[str, typer.Option("--by", help="Who does it; without it, the system's user name.")]
 

@@ -63,7 +63,7 @@ def create(  # noqa: PLR0913 - what to pay out, and who says so
     fee: Annotated[
         str | None, typer.Option(help="What the merchant pays for it, on top of the amount.")
     ] = None,
-    reference: inputs.Reference = None,
+    reference: inputs.Reference = "",
     approved_by: Annotated[
         str | None,
         typer.Option(help="The second operator, above the limit OPENTILL_APPROVAL_ABOVE."),

@@ -19,9 +19,12 @@ def words(field: str, text: str, most: int = _WORDS) -> str:
     return trimmed
 
 
-def reference(text: str | None, otherwise: str) -> str:
-    """Return the reference that makes a command idempotent, ``otherwise`` if none is given."""
-    return otherwise if text is None else words("reference", text, _REFERENCE)
+def reference(text: str) -> str:
+    """Check the reference that makes a command idempotent. Raises Invalid.
+
+    It is compulsory: a command whose answer was lost is given again, and must not move money twice.
+    """
+    return words("reference", text, _REFERENCE)
 
 
 def amount(field: str, minor: int, currency: str) -> int:

@@ -58,7 +58,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     amount_minor: int
     reason: str
     by: str
-    reference: str | None = None  # None: the movement's own id
+    reference: str
     account: Held = "available"
     order_id: str | None = None  # of a correction
 

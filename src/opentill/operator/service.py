@@ -22,7 +22,7 @@ async def ask(tx: Tx, merchant_id: str, asked: Ask, above: Decimal | None, now: 
         raise NotFound(reason=f"there is no merchant {merchant_id}")
     merchant = await merchants.find(tx, merchant_id)
     currency, movement_id = merchant.settlement_currency, new_id("mov")
-    reference = byhand.reference(asked.reference, movement_id)
+    reference = byhand.reference(asked.reference)
     first = await queries.BY_REFERENCE.first(tx, merchant_id, reference)
     if first is not None:
         return _same(first, asked)

@@ -19,7 +19,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     amount_minor: int | None
     fee_minor: int = 0
-    reference: str | None = None  # None: the payout's own id
+    reference: str
     reason: str
     by: str
     approved_by: str | None = None
@@ -37,7 +37,7 @@ async def create(
         raise NotFound(reason=f"there is no merchant {merchant_id}")
     merchant = await merchants.find(tx, merchant_id)
     payout_id = new_id("po")
-    reference = byhand.reference(wanted.reference, payout_id)
+    reference = byhand.reference(wanted.reference)
     first = await queries.BY_REFERENCE.first(tx, merchant_id, reference)
     if first is not None:
         return _same(first, wanted)
