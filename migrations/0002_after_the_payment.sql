@@ -44,7 +44,8 @@ alter table orders
     add column terms_version         integer not null default 0,
     add column fees                  text not null default '[]',
     add column settlement_delay_days integer not null default 7,
-    add column settlement_calendar   text not null default 'EVERY_DAY',
+    add column settlement_calendar   text not null default 'EVERY_DAY'
+        check (settlement_calendar in ('EVERY_DAY', 'WEEKDAYS')),
     add column reserve_days          integer not null default 180,
     add column dispute_fee_minor     bigint not null default 1500,
     add column charged_back_minor    bigint not null default 0  -- lost and not recovered, settled
@@ -104,6 +105,32 @@ create table dispute_notes (
 );
 create trigger dispute_notes_are_final before update or delete on dispute_notes
     for each row execute function refuse_change();
+
+-- What a gateway says of disputes that cannot be applied to their order now, such as a second one
+-- while one is open. It is tried again until it can be, the gateway takes it back or an operator
+-- has seen to it.
+create table unmatched_disputes (
+    merchant_id  text not null,
+    gateway      text not null,
+    gateway_ref  text not null,
+    order_id     text not null,
+    attempt_id   text not null,
+    status       text not null check (status in ('OPENED', 'WON', 'LOST', 'RECOVERED')),
+    amount_minor bigint not null,           -- as the gateway names it
+    currency     text not null,
+    reason       text not null,
+    refusal      text not null,             -- why it cannot be applied
+    try_at       bigint not null,
+    tries        integer not null,
+    created_at   bigint not null,
+    updated_at   bigint not null,
+    closed_at    bigint,
+    closed_by    text,
+    primary key (merchant_id, gateway, gateway_ref),
+    foreign key (merchant_id, order_id) references orders (merchant_id, id),
+    check ((closed_at is null) = (closed_by is null))
+);
+create index unmatched_disputes_due on unmatched_disputes (try_at) where closed_at is null;
 
 create table payouts (
     merchant_id    text not null references merchants (id),

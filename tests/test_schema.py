@@ -42,6 +42,7 @@ QUEUES: Final = {
     "orders_reserve_due",
     "orders_creating",
     "operator_movements_waiting",
+    "unmatched_disputes_due",
 }
 
 

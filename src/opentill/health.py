@@ -7,6 +7,7 @@ from typing import Any, Final
 from litestar import MediaType, Request, get
 from litestar.response import Response
 
+from opentill import disputes
 from opentill.core import metrics
 from opentill.core.db import Db, Value
 from opentill.core.errors import NotFound, Problem, Unauthorized
@@ -76,6 +77,7 @@ async def gauges(app: App) -> dict[str, float]:
             "opentill_attempts_due": await _DUE_ATTEMPTS.get(tx, now) or 0,
             "opentill_refunds_due": await _DUE_REFUNDS.get(tx, now) or 0,
             "opentill_orders_stuck": await order_jobs.count_stuck(tx, now),
+            "opentill_disputes_unmatched": await disputes.count_unmatched(tx),
             "opentill_ledger_violations": await _VIOLATIONS.get(tx) or 0,
             "opentill_ledger_entries_checked": await _CHECKED.get(tx) or 0,
         }

@@ -55,7 +55,7 @@ async def test_an_order_that_cannot_be_disputed_notes_it_once(tx: Tx, status) ->
         assert await dispute_said(tx, order, "OPENED", LATER, ref="another", minor=999) is None
     after = await found(tx, order)
     assert (after.status, await entries(tx, order.merchant_id)) == (status, before)
-    assert (await events(tx, order)).count("dispute_open_ignored") == 1
+    assert (await events(tx, order)).count("dispute_open_unmatched") == 1
     assert f"this one is {status}" in (await history(tx, order))[-1].cause
 
 
@@ -125,7 +125,7 @@ async def test_news_against_what_was_heard_is_noted_and_ignored(tx: Tx) -> None:
         assert await dispute_said(tx, order, "WON") == lost
     assert (await found(tx, order)).status == "CHARGEBACK"
     assert await balances(tx, order) == before
-    assert (await events(tx, order)).count("dispute_won_ignored") == 1
+    assert (await events(tx, order)).count("dispute_won_unmatched") == 1
 
 
 @pytest.mark.parametrize("words", [

@@ -1,4 +1,4 @@
-"""``opentill disputes open|win|lose|recover|note|list|show``."""
+"""``opentill disputes open|win|lose|recover|note|list|show|unmatched|dismiss``."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from opentill.disputes.model import Event
 
 _Reason = Annotated[str, typer.Option("--reason", help="Why; compulsory, for the audit log.")]
+_UNMATCHED = ("merchantId", "gateway", "gatewayRef", "orderId", "status", "amount", "refusal")
 _COLUMNS = ("id", "orderId", "status", "amount", "currency", "debit", "debitCurrency", "reason")
 
 
@@ -26,6 +27,8 @@ def register(app: typer.Typer) -> None:
     group.command("note")(note)
     group.command("list")(list_)
     group.command("show")(show)
+    group.command("unmatched")(unmatched)
+    group.command("dismiss")(dismiss)
     app.add_typer(group, name="disputes")
 
 
@@ -191,5 +194,59 @@ def show(dispute_id: str, *, as_json: Json = False) -> None:
             **detail,
         }
         output.show(shown, as_json=as_json)
+
+    session.run(work())
+
+
+def unmatched(
+    *,
+    merchant: Annotated[str | None, typer.Option(help="Only this merchant's.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List what gateways said of disputes that their orders could not take.
+
+    It is tried again by itself. Where the status is LOST or RECOVERED, money moved at the gateway
+    that the books know nothing of: correct the balance, then dismiss it.
+    """
+    from opentill import disputes, merchants
+
+    async def work() -> None:
+        async with session.database() as db, db.connection() as tx:
+            if merchant is not None:
+                await merchants.find(tx, merchant)
+            found = await disputes.unmatched(tx, merchant)
+        shown = [disputes.UnmatchedOut.of(one) for one in found]
+        output.show(shown, as_json=as_json, columns=_UNMATCHED)
+
+    session.run(work())
+
+
+def dismiss(
+    merchant_id: str,
+    gateway: str,
+    gateway_ref: Annotated[str, typer.Argument(help="The gateway's name of the dispute.")],
+    *,
+    reason: _Reason = "",
+    by: inputs.By = "",
+    as_json: Json = False,
+) -> None:
+    """Say that an unmatched dispute has been seen to."""
+    from opentill import disputes, merchants
+
+    who = inputs.who(by)
+
+    async def step(tx: "Tx") -> disputes.Unmatched:
+        now = await session.now(tx)
+        await merchants.find(tx, merchant_id)
+        await merchants.record_audit(
+            tx, who=who, action="disputes dismiss", merchant_id=merchant_id,
+            subject=f"{gateway} {gateway_ref}", reason=reason, now=now,
+        )  # fmt: skip
+        return await disputes.dismiss(tx, merchant_id, gateway, gateway_ref, who, now)
+
+    async def work() -> None:
+        async with session.database() as db:
+            closed = await db.run(step)
+        output.show(disputes.UnmatchedOut.of(closed), as_json=as_json)
 
     session.run(work())

@@ -1,6 +1,13 @@
 """Disputes: a customer takes a payment back through the bank, and how that ends."""
 
-from opentill.disputes.model import Dispute, DisputeDetail, DisputeOut, Note
+from opentill.disputes.model import (
+    Dispute,
+    DisputeDetail,
+    DisputeOut,
+    Note,
+    Unmatched,
+    UnmatchedOut,
+)
 from opentill.disputes.service import (
     add_note,
     decide,
@@ -11,18 +18,24 @@ from opentill.disputes.service import (
     open_by_hand,
     search,
 )
+from opentill.disputes.unmatched import count_unmatched, dismiss, unmatched
 
 __all__ = [
     "Dispute",
     "DisputeDetail",
     "DisputeOut",
     "Note",
+    "Unmatched",
+    "UnmatchedOut",
     "add_note",
+    "count_unmatched",
     "decide",
+    "dismiss",
     "find",
     "find_anywhere",
     "hear",
     "notes",
     "open_by_hand",
     "search",
+    "unmatched",
 ]

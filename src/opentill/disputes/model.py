@@ -97,6 +97,35 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
         return self.debit_minor + self.fee_minor
 
 
+class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
+    """News of a dispute that cannot be applied to its order, kept until it can be.
+
+    Money that the gateway took or gave back meanwhile is not in the books: see ``ATTENTION``.
+    """
+
+    merchant_id: str
+    gateway: str
+    gateway_ref: str
+    order_id: str
+    attempt_id: str
+    status: DisputeStatus  # the last that was heard
+    amount_minor: int  # as the gateway names it, in its own currency
+    currency: str
+    reason: str
+    refusal: str
+    try_at: int
+    tries: int
+    created_at: int
+    updated_at: int
+    closed_at: int | None
+    closed_by: str | None
+
+
+# Unmatched news by which money moved at the gateway: an operator has to correct the balance, unless
+# the order can take it after all.
+ATTENTION: Final[tuple[DisputeStatus, ...]] = ("WON", "LOST", "RECOVERED")
+
+
 class Note(msgspec.Struct, frozen=True, kw_only=True):
     """A note about a dispute, such as the evidence sent to the bank."""
 
@@ -241,3 +270,40 @@ def _listed(dispute: Dispute) -> dict[str, Any]:
         "updated_at": dispute.updated_at,
         "closed_at": dispute.closed_at,
     }
+
+
+class UnmatchedOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Unmatched news as the command line shows it; ``amount`` as the gateway names it."""
+
+    merchant_id: str
+    gateway: str
+    gateway_ref: str
+    order_id: str
+    status: DisputeStatus
+    amount: str
+    currency: str
+    reason: str
+    refusal: str
+    created_at: int
+    closed_at: int | None
+    closed_by: str | None
+
+    @classmethod
+    def of(cls, kept: Unmatched) -> Self:
+        """Show what is kept; a currency that nobody knows has minor units."""
+        known = kept.currency in money.EXPONENTS
+        amount = money.show(kept.amount_minor, kept.currency) if known else f"{kept.amount_minor}"
+        return cls(
+            merchant_id=kept.merchant_id,
+            gateway=kept.gateway,
+            gateway_ref=kept.gateway_ref,
+            order_id=kept.order_id,
+            status=kept.status,
+            amount=amount,
+            currency=kept.currency,
+            reason=kept.reason,
+            refusal=kept.refusal,
+            created_at=kept.created_at,
+            closed_at=kept.closed_at,
+            closed_by=kept.closed_by,
+        )

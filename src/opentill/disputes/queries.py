@@ -1,7 +1,7 @@
 """All SQL about disputes and their notes. Their order is locked by whoever changes one."""
 
 from opentill.core.db import Command, Query, Value
-from opentill.disputes.model import Dispute, Note
+from opentill.disputes.model import Dispute, Note, Unmatched
 
 BY_ID = Query(Dispute, "select * from disputes where merchant_id = $1 and id = $2")
 BY_REF = Query(
@@ -100,4 +100,62 @@ ADD_NOTE = Query(
     from dispute
     returning *
     """,
+)
+
+UNMATCHED = Query(
+    Unmatched,
+    """
+    select * from unmatched_disputes
+    where merchant_id = $1 and gateway = $2 and gateway_ref = $3 for update
+    """,
+)
+# Keep news that cannot be applied, or what is heard of it later; $11 now.
+KEEP_UNMATCHED = Command(
+    """
+    insert into unmatched_disputes (merchant_id, gateway, gateway_ref, order_id, attempt_id, status,
+        amount_minor, currency, reason, refusal, try_at, tries, created_at, updated_at)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::bigint + 60000, 0, $11, $11)
+    on conflict (merchant_id, gateway, gateway_ref) do update
+    set status = $6, amount_minor = $7, currency = $8, reason = $9, refusal = $10,
+        try_at = $11::bigint + 60000, tries = 0, closed_at = null, closed_by = null,
+        updated_at = greatest(unmatched_disputes.updated_at, $11)
+    """,
+)
+# $4 now, $5 who, or what became of it.
+CLOSE_UNMATCHED = Query(
+    Unmatched,
+    """
+    update unmatched_disputes set closed_at = $4, closed_by = $5,
+        updated_at = greatest(updated_at, $4)
+    where merchant_id = $1 and gateway = $2 and gateway_ref = $3 and closed_at is null
+    returning *
+    """,
+)
+# News that is due to be tried again, ever more seldom: $1 now, $2 how many.
+CLAIM_UNMATCHED = Query(
+    Unmatched,
+    """
+    update unmatched_disputes u
+    set tries = u.tries + 1, try_at = $1::bigint + (60000::bigint << least(u.tries + 1, 6))
+    from (
+        select merchant_id, gateway, gateway_ref from unmatched_disputes
+        where closed_at is null and try_at <= $1
+        order by try_at limit $2 for update skip locked
+    ) due
+    where (u.merchant_id, u.gateway, u.gateway_ref)
+        = (due.merchant_id, due.gateway, due.gateway_ref)
+    returning u.*
+    """,
+)
+SEARCH_UNMATCHED = Query(
+    Unmatched,
+    """
+    select * from unmatched_disputes
+    where closed_at is null and ($1::text is null or merchant_id = $1)
+    order by created_at desc, gateway_ref limit $2
+    """,
+)
+COUNT_UNMATCHED = Value(
+    int,
+    "select count(*) from unmatched_disputes where closed_at is null and status = any($1::text[])",
 )

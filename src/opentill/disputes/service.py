@@ -15,6 +15,7 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.disputes import model, queries
 from opentill.disputes.model import BY_EVENT, WORDS, Dispute, Event, Note, Status, Step, steps_to
+from opentill.disputes.unmatched import keep, matched
 from opentill.gateways.model import DisputeNews
 from opentill.orders import Attempt, Order
 
@@ -110,8 +111,9 @@ async def decide(
 async def hear(tx: Tx, merchant_id: str, news: DisputeNews, now: int) -> Dispute | None:
     """Take in what a gateway says of a dispute, however often and in whatever order.
 
-    What cannot be is noted on the order's history, once, and changes nothing: a dispute of an order
-    that is not paid, is refunded or disputed already, and news against what was heard before.
+    What cannot be is noted on the order's history, once, kept as unmatched, and changes nothing: a
+    dispute of an order that is not paid, is refunded or disputed already, and news against what was
+    heard before.
     Returns the dispute, None if there is none. Raises NotFound for an unknown attempt.
     """
     attempt = await orders.find_attempt(tx, merchant_id, news.attempt_id)
@@ -126,8 +128,10 @@ async def hear(tx: Tx, merchant_id: str, news: DisputeNews, now: int) -> Dispute
     if dispute is not None and steps is None:
         refusal = f"{dispute.id} is {dispute.status}"
     if refusal is not None or steps is None:
-        _log.warning("dispute ignored", order=order.id, dispute=ref, refusal=refusal)
-        await _note_once(tx, order, f"dispute_{target.lower()}_ignored", f"{ref}: {refusal}", now)
+        _log.warning("dispute unmatched", order=order.id, dispute=ref, refusal=refusal)
+        cause = f"{ref}: {refusal or 'against what was heard'}"
+        await _note_once(tx, order, f"dispute_{target.lower()}_unmatched", cause, now)
+        await keep(tx, attempt, ref, news, now, refusal=refusal or "", known=dispute)
         return dispute
     why = (news.reason[:500], f"{attempt.gateway} {ref}")
     for step in steps:
@@ -139,6 +143,7 @@ async def hear(tx: Tx, merchant_id: str, news: DisputeNews, now: int) -> Dispute
             dispute, order = await _take(tx, order, dispute, step, cause, now)
     if steps and dispute is not None:
         await _compare(tx, order, dispute, news, now)
+        await matched(tx, dispute, now)
     return dispute
 
 

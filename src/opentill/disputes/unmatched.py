@@ -1,0 +1,88 @@
+"""News of disputes that cannot be applied to their order: kept, tried again, shown to the operator.
+
+A gateway may open a second dispute while one is open, or speak of a payment before it is confirmed.
+What it takes meanwhile must not be forgotten, though the order's table has no row for it.
+"""
+
+from typing import Final
+
+import structlog
+
+from opentill.core.db import Tx
+from opentill.core.errors import NotFound
+from opentill.disputes import queries
+from opentill.disputes.model import ATTENTION, WORDS, Dispute, Unmatched, steps_to
+from opentill.gateways.model import DisputeNews
+from opentill.orders import Attempt
+
+_log: Final = structlog.get_logger()
+_LISTED: Final = 500
+
+
+async def keep(
+    tx: Tx,
+    attempt: Attempt,
+    ref: str,
+    news: DisputeNews,
+    now: int,
+    *,
+    refusal: str,
+    known: Dispute | None,
+) -> None:
+    """Keep news that was refused, once; ``ref`` is the provider's name of the dispute.
+
+    The order is locked. Where the books know nothing of the dispute (``known``), and it is won, or
+    recovered before anybody saw to its loss, nothing has moved in the end and nobody is needed.
+    """
+    ids = (attempt.merchant_id, attempt.gateway, ref)
+    before = await queries.UNMATCHED.first(tx, *ids)
+    if before is not None and not _is_new(before, news):
+        return
+    await queries.KEEP_UNMATCHED.run(
+        tx, *ids, attempt.order_id, attempt.id, news.status, news.amount.minor,
+        news.amount.currency, news.reason[:500], refusal, now,
+    )  # fmt: skip
+    undone = before is None or before.closed_at is None
+    if known is None and (news.status == "WON" or (news.status == "RECOVERED" and undone)):
+        await queries.CLOSE_UNMATCHED.first(tx, *ids, now, f"{news.status.lower()} at the gateway")
+    elif news.status in ATTENTION:
+        _log.error(
+            "dispute matches no order",
+            order=attempt.order_id, dispute=ref, status=news.status, refusal=refusal,
+        )  # fmt: skip
+
+
+def _is_new(before: Unmatched, news: DisputeNews) -> bool:
+    """Tell whether news says more than what is kept: repeated and late news do not."""
+    return before.status != news.status and steps_to(WORDS[news.status], WORDS[before.status]) != ()
+
+
+async def matched(tx: Tx, dispute: Dispute, now: int) -> None:
+    """Close what is kept of a dispute, if the order has taken it after all."""
+    if dispute.gateway_ref is None:
+        return
+    ids = (dispute.merchant_id, dispute.gateway, dispute.gateway_ref)
+    kept = await queries.UNMATCHED.first(tx, *ids)
+    if kept is not None and steps_to(WORDS[kept.status], dispute.status) == ():
+        await queries.CLOSE_UNMATCHED.first(tx, *ids, now, f"matched by {dispute.id}")
+
+
+async def dismiss(
+    tx: Tx, merchant_id: str, gateway: str, ref: str, who: str, now: int
+) -> Unmatched:
+    """Say as the operator that what is kept has been seen to. Raises NotFound."""
+    closed = await queries.CLOSE_UNMATCHED.first(tx, merchant_id, gateway, ref, now, who)
+    if closed is None:
+        reason = f"there is no unmatched dispute {ref} of {gateway} at {merchant_id}"
+        raise NotFound(reason=reason)
+    return closed
+
+
+async def unmatched(tx: Tx, merchant_id: str | None = None) -> list[Unmatched]:
+    """Return the latest that is kept and not seen to, newest first."""
+    return await queries.SEARCH_UNMATCHED.all(tx, merchant_id, _LISTED)
+
+
+async def count_unmatched(tx: Tx) -> int:
+    """Return how many disputes moved money at a gateway that the books know nothing of."""
+    return await queries.COUNT_UNMATCHED.get(tx, list(ATTENTION)) or 0

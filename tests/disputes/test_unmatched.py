@@ -1,0 +1,100 @@
+"""News of disputes that an order cannot take: kept, applied once it can be, or seen to."""
+
+import pytest
+
+from money.world import NOW, balances, dispute_said, history, in_status, said, settled
+from opentill import disputes, orders
+from opentill.core.db import Db, Tx
+from opentill.core.errors import NotFound
+from opentill.core.money import Money
+from opentill.disputes import jobs
+from opentill.gateways import DisputeNews
+from opentill.orders import Order
+
+DAY = 86_400_000
+
+
+async def open_rows(tx: Tx, order: Order) -> list[tuple[str, str]]:
+    return [
+        (one.gateway_ref, one.status) for one in await disputes.unmatched(tx, order.merchant_id)
+    ]
+
+
+async def retry(db: Db, now: int = NOW + DAY) -> None:
+    """What the worker does, a day later."""
+    await jobs.match(db, now)
+
+
+async def status(tx: Tx, order: Order) -> str:
+    return (await orders.find(tx, order.merchant_id, order.id)).status
+
+
+async def test_a_second_dispute_opens_once_the_first_is_won(db: Db) -> None:
+    async with db.connection() as tx:
+        order = await in_status(tx, "PAID")
+        await dispute_said(tx, order, "OPENED", ref="a")
+        await dispute_said(tx, order, "OPENED", ref="b")
+        await dispute_said(tx, order, "LOST", ref="b")
+        assert await open_rows(tx, order) == [("b", "LOST")]
+        await retry(db)
+        assert await open_rows(tx, order) == [("b", "LOST")]
+        await dispute_said(tx, order, "WON", ref="a")
+        await retry(db, NOW + 2 * DAY)
+        assert await open_rows(tx, order) == []
+        assert await status(tx, order) == "CHARGEBACK"
+        known = await disputes.search(tx, order.merchant_id, None)
+        assert sorted((one.gateway_ref, one.status) for one in known) == [
+            ("a", "WON"), ("b", "LOST"),
+        ]  # fmt: skip
+
+
+async def test_a_dispute_before_its_payment_waits_for_it(db: Db) -> None:
+    async with db.connection() as tx:
+        order = await in_status(tx, "CREATING")
+        attempt = await orders.last_attempt(tx, order.merchant_id, order.id)
+        assert attempt is not None
+        news = DisputeNews(
+            attempt_id=attempt.id, dispute_ref="early", status="LOST", amount=Money(999, "USD")
+        )
+        assert await disputes.hear(tx, order.merchant_id, news, NOW) is None
+        assert await open_rows(tx, order) == [("early", "LOST")]
+        await said(tx, attempt, "SUCCEEDED")
+        await retry(db)
+        assert (await open_rows(tx, order), await status(tx, order)) == ([], "CHARGEBACK")
+        assert await balances(tx, order) == (959 - 999 - 1500, 0, 0, 0)
+
+
+@pytest.mark.parametrize("words", [["OPENED", "WON"], ["WON"], ["LOST", "RECOVERED"]])
+async def test_what_moved_nothing_in_the_end_needs_nobody(tx: Tx, words) -> None:
+    order = await in_status(tx, "DISPUTED")
+    for word in words:
+        await dispute_said(tx, order, word, ref="b")
+    assert await open_rows(tx, order) == []
+    assert await disputes.count_unmatched(tx) == 0
+
+
+async def test_a_loss_that_nothing_can_take_is_counted_until_it_is_dismissed(tx: Tx) -> None:
+    order = await in_status(tx, "CHARGEBACK")
+    for word in ("OPENED", "LOST", "LOST", "OPENED"):
+        await dispute_said(tx, order, word, ref="b")
+    assert await open_rows(tx, order) == [("b", "LOST")]
+    assert await disputes.count_unmatched(tx) == 1
+    closed = await disputes.dismiss(tx, order.merchant_id, "sandbox", "b", "ann", NOW)
+    assert (closed.closed_by, await disputes.count_unmatched(tx)) == ("ann", 0)
+    await dispute_said(tx, order, "LOST", ref="b")  # said again, and seen to already
+    assert await disputes.count_unmatched(tx) == 0
+    await dispute_said(tx, order, "RECOVERED", ref="b")  # what was corrected came back
+    assert await open_rows(tx, order) == [("b", "RECOVERED")]
+    with pytest.raises(NotFound):
+        await disputes.dismiss(tx, order.merchant_id, "sandbox", "c", "ann", NOW)
+
+
+@pytest.mark.parametrize(("first", "then"), [("WON", "LOST"), ("LOST", "WON")])
+async def test_news_against_what_was_heard_needs_somebody(tx: Tx, first, then) -> None:
+    order = await settled(tx, await in_status(tx, "PAID"))
+    await dispute_said(tx, order, first, ref="a")
+    await dispute_said(tx, order, then, ref="a")
+    await dispute_said(tx, order, "OPENED", ref="a")
+    assert await open_rows(tx, order) == [("a", then)]
+    assert await disputes.count_unmatched(tx) == 1
+    assert f"dispute_{then.lower()}_unmatched" in [line.event for line in await history(tx, order)]
