@@ -3,7 +3,7 @@
 import itertools
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 
 import asyncpg
 import pytest
@@ -18,6 +18,19 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def book(postgres_url: str, template: str) -> Iterator[str]:
     """Address of a migrated database in which nothing is ever committed."""
+    with _made(postgres_url, template) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def own_book(postgres_url: str, template: str) -> Iterator[str]:
+    """Address of a migrated database for the tests of one file, which commit."""
+    with _made(postgres_url, template) as url:
+        yield url
+
+
+@contextmanager
+def _made(postgres_url: str, template: str) -> Iterator[str]:
     name = f"book_{next(_numbers)}"
     _sql(postgres_url, f"create database {name} template {template} strategy wal_log")
     yield postgres_url.replace("@/opentill?", f"@/{name}?")

@@ -19,11 +19,11 @@ from opentill.core.http import now_ms
 
 
 @pytest.fixture(scope="module")
-def where(book: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, House]]:
+def where(own_book: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, House]]:
     """Run three servers, a worker and the bank."""
-    house = House(tmp_path_factory.mktemp("house"), book, servers=3)
+    house = House(tmp_path_factory.mktemp("house"), own_book, servers=3)
     try:
-        yield book, house.start()
+        yield own_book, house.start()
     finally:
         house.stop()
 

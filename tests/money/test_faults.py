@@ -28,9 +28,9 @@ PUBLIC = "http://127.0.0.1:9"  # where callbacks of the bank never arrive: tests
 
 
 @pytest.fixture(scope="module")
-def house(book: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def house(own_book: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """Run a bank alone."""
-    house = House(tmp_path_factory.mktemp("bank"), book, servers=1)
+    house = House(tmp_path_factory.mktemp("bank"), own_book, servers=1)
     house.bank.start()
     try:
         wait_for(house.bank)
