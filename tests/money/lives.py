@@ -173,7 +173,8 @@ class Lives(RuleBasedStateMachine):
                 for (n,) in names
             )
         rows = await self.tx.fetch(self.tables)
-        return hashlib.sha256(repr([tuple(row) for row in rows]).encode()).hexdigest()
+        found = sorted(map(tuple, rows))  # the tables may be read in any order
+        return hashlib.sha256(repr(found).encode()).hexdigest()
 
     def teardown(self) -> None:
         try:
