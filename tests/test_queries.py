@@ -162,7 +162,13 @@ def test_a_statement_of_a_tenant_names_its_merchant(name: str, statement: Any) -
         "merchants.queries.ENTER",
         "merchants.queries.ENTER_LIMITED",
         "core.idempotency._PRUNE",
-        "webhooks.queries.EMIT",  # a batch may be of several merchants
+        # arrays: a batch may be of several merchants
+        "webhooks.queries.EMIT",
+        "ledger.queries.POST",
+        "ledger.queries.LOCK_MANY",
+        "orders.queries.LOCK_MANY",
+        "orders.queries.CONFIRM",
+        "orders.queries.ATTEMPTS_ANYWHERE",
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",

@@ -103,6 +103,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         clock = Clock(db, settings.gateways)
         app = App(settings=settings, db=db, gateways=adapters, clock=clock.now)
         litestar.state.app = app
+        litestar.state.confirmations = callbacks.confirmations(app)
         litestar.state.db = db
         litestar.state.gateways = adapters
         stop = asyncio.Event()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from litestar import asgi
 
 from opentill import disputes, orders, refunds
+from opentill.callbacks.confirmations import Confirmations
 from opentill.core.clock import now_ms
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid, MethodNotAllowed, NotFound
@@ -35,25 +36,36 @@ async def callback(scope: "Scope", receive: "Receive", send: "Send") -> None:
             status, body, _ = failure(MethodNotAllowed())
             await send_json(send, status, body, [(b"allow", b"POST")])
             return
-        app: App = extra["litestar_app"].state.app
-        await _read(app, found[1], dict(extra["headers"]), receive)
+        state = extra["litestar_app"].state
+        news = await _read(state.app, found[1], dict(extra["headers"]), receive)
+        for piece in news:
+            if isinstance(piece, PaymentNews) and piece.outcome.status == "SUCCEEDED":
+                await state.confirmations.take_in(piece)
+            else:
+                await take_in(state.app, piece, state.app.clock())
         await send_json(send, 200, _TAKEN)
     except Exception as error:  # noqa: BLE001 - every failure gets the one error body
         await send_problem(send, error)
 
 
-async def _read(app: App, name: str, headers: dict[bytes, bytes], receive: "Receive") -> None:
+async def _read(
+    app: App, name: str, headers: dict[bytes, bytes], receive: "Receive"
+) -> tuple[News, ...]:
     gateway = app.gateways.get(name)
     if gateway is None:
         raise NotFound
     body = await read_body(headers, receive)
     texts = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers.items()}
     try:  # the age of a signature is a matter between machines: real time
-        news = gateway.read_callback(texts, body, now_ms())
+        news: tuple[News, ...] = gateway.read_callback(texts, body, now_ms())
     except BadCallback as error:
         raise Invalid("signature", f"signature must be genuine and fresh: {error}") from None
-    for piece in news:
-        await take_in(app, piece, app.clock())
+    return news
+
+
+def confirmations(app: App) -> Confirmations:
+    """Make what a server gathers its confirmed payments with."""
+    return Confirmations(app.db, app.clock, lambda news: take_in(app, news, app.clock()))
 
 
 async def take_in(app: App, news: News, now: int) -> None:

@@ -14,7 +14,7 @@ import asyncpg
 import msgspec
 from asyncpg.pool import PoolConnectionProxy
 
-from opentill.core.errors import Unavailable
+from opentill.core.errors import Contended, Unavailable
 
 Tx = asyncpg.Connection | PoolConnectionProxy
 T = TypeVar("T")
@@ -146,10 +146,10 @@ class Db:
                     return await step(tx)
             except _COLLIDED as error:
                 if attempt == _RETRIES - 1:
-                    raise Unavailable(reason="too many collisions, try again") from error
+                    raise Contended(reason="too many collisions, try again") from error
                 await asyncio.sleep(0.005 * 2**attempt)
             except asyncpg.LockNotAvailableError as error:
-                raise Unavailable(reason="somebody keeps a row locked, try again") from error
+                raise Contended(reason="somebody keeps a row locked, try again") from error
         raise AssertionError  # the loop returns or raises
 
 

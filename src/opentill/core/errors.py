@@ -94,3 +94,7 @@ class Unavailable(Problem):
     """The database is away for the moment."""
 
     status, code, message = 503, 50301, "Service unavailable"
+
+
+class Contended(Unavailable):
+    """The database is there, and others kept what was wanted for too long."""

@@ -2,7 +2,7 @@
 
 from opentill.ledger.model import Balance, Entry, Held, Movement, Violation
 from opentill.ledger.postings import BY_MOVE, POSTINGS, Account, Type
-from opentill.ledger.service import balance, check, post
+from opentill.ledger.service import balance, check, post, post_many
 
 __all__ = [
     "BY_MOVE",
@@ -17,4 +17,5 @@ __all__ = [
     "balance",
     "check",
     "post",
+    "post_many",
 ]

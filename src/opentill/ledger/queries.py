@@ -3,11 +3,11 @@
 from opentill.core.db import Command, Query, Value
 from opentill.ledger.model import Balance, Entry, Violation
 
-# Post a list of movements in one statement: the balance row's lock orders all entries of a merchant
-# and currency; running balances are window sums over the movements.
+# Post lists of movements in one statement: the lock of a balance's row orders all entries of its
+# merchant and currency; running balances are window sums over the movements.
 # An entry's id is made of its time, its number and random characters, so that entries of the same
 # millisecond sort in the order of their numbers too.
-# $1 merchant, $2 currency, $3 now, then arrays: $4 random characters, $5 types, $6 sources,
+# $1 now, then arrays: $2 merchants, $3 currencies, $4 random characters, $5 types, $6 sources,
 # $7 targets, $8 amounts, $9 shown amounts, $10 cause types, $11 cause ids, $12 descriptions.
 POST = Query(
     Balance,
@@ -28,9 +28,15 @@ POST = Query(
              - case source when 'bank' then amount else 0 end) as bank,
             (case target when 'platform' then amount else 0 end
              - case source when 'platform' then amount else 0 end) as platform
-        from unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[],
-                    $10::text[], $11::text[], $12::text[]) with ordinality
-            as m (random, type, source, target, amount, shown, cause_type, cause_id, description, n)
+        from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+                    $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[])
+            with ordinality as m (merchant_id, currency, random, type, source, target, amount,
+                shown, cause_type, cause_id, description, n)
+    ), change as (
+        select merchant_id, currency, sum(pending) as pending, sum(available) as available,
+            sum(frozen) as frozen, sum(reserve) as reserve, sum(gateway) as gateway,
+            sum(bank) as bank, sum(platform) as platform, count(*) as entries
+        from move group by merchant_id, currency
     ), after as (
         update balances b set
             pending = b.pending + change.pending,
@@ -41,32 +47,42 @@ POST = Query(
             bank = b.bank + change.bank,
             platform = b.platform + change.platform,
             entries = b.entries + change.entries,
-            last_at = greatest(b.last_at, $3::bigint)
-        from (
-            select sum(pending) as pending, sum(available) as available, sum(frozen) as frozen,
-                sum(reserve) as reserve, sum(gateway) as gateway, sum(bank) as bank,
-                sum(platform) as platform, count(*) as entries
-            from move
-        ) as change
-        where b.merchant_id = $1 and b.currency = $2
+            last_at = greatest(b.last_at, $1::bigint)
+        from change
+        where b.merchant_id = change.merchant_id and b.currency = change.currency
         returning b.*
     ), written as (
         insert into entries (merchant_id, currency, number, id, type, from_account, to_account,
             amount_minor, shown_minor, pending_after, available_after, frozen_after, reserve_after,
             source_type, source_id, description, created_at)
-        select $1, $2, a.entries - (select count(*) from move) + m.n,
+        select m.merchant_id, m.currency, a.entries - m.later,
             'txn_' || lpad(to_hex(a.last_at), 12, '0')
-                || lpad(to_hex(a.entries - (select count(*) from move) + m.n), 10, '0') || m.random,
+                || lpad(to_hex(a.entries - m.later), 10, '0') || m.random,
             m.type, m.source, m.target, m.amount, m.shown,
-            a.pending - coalesce(sum(m.pending) over later, 0),
-            a.available - coalesce(sum(m.available) over later, 0),
-            a.frozen - coalesce(sum(m.frozen) over later, 0),
-            a.reserve - coalesce(sum(m.reserve) over later, 0),
+            a.pending - m.later_pending, a.available - m.later_available,
+            a.frozen - m.later_frozen, a.reserve - m.later_reserve,
             m.cause_type, m.cause_id, m.description, a.last_at
-        from move m cross join after a
-        window later as (order by m.n desc rows between unbounded preceding and 1 preceding)
+        from after a join (
+            select move.*, count(*) over later as later,
+                coalesce(sum(pending) over later, 0) as later_pending,
+                coalesce(sum(available) over later, 0) as later_available,
+                coalesce(sum(frozen) over later, 0) as later_frozen,
+                coalesce(sum(reserve) over later, 0) as later_reserve
+            from move
+            window later as (partition by merchant_id, currency order by n desc
+                rows between unbounded preceding and 1 preceding)
+        ) m on m.merchant_id = a.merchant_id and m.currency = a.currency
     )
     select * from after
+    """,
+)
+# Balances of $1 merchants in $2 currencies, locked in the order in which everybody locks them.
+LOCK_MANY = Query(
+    Balance,
+    """
+    select b.* from unnest($1::text[], $2::text[]) as wanted (merchant_id, currency)
+    join balances b on b.merchant_id = wanted.merchant_id and b.currency = wanted.currency
+    order by b.merchant_id, b.currency for update of b
     """,
 )
 # The row that postings change. Not an upsert of the posting itself: PostgreSQL holds the row that

@@ -1,7 +1,8 @@
 """Posting to the ledger, and checking it."""
 
 import secrets
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from opentill.core.db import Tx, Value
 from opentill.ledger import queries
@@ -21,7 +22,7 @@ _UNKNOWN_MOVES: Final = Value(
 
 
 async def post(
-    tx: Tx, merchant_id: str, currency: str, movements: list[Movement], now: int
+    tx: Tx, merchant_id: str, currency: str, movements: Sequence[Movement], now: int
 ) -> Balance:
     """Write movements, in their order, and return the balance after the last.
 
@@ -29,31 +30,7 @@ async def post(
     or the time of the entry before where that is later. Raises ValueError for a movement that is
     not in the table or not positive: a defect of ours.
     """
-    if not movements:
-        msg = "nothing to post"
-        raise ValueError(msg)
-    for movement in movements:
-        if movement.amount_minor <= 0:
-            msg = f"a posting moves a positive amount: {movement}"
-            raise ValueError(msg)
-    columns = zip(
-        *(
-            (
-                secrets.token_hex(4),
-                movement.type,
-                movement.source,
-                movement.target,
-                movement.amount_minor,
-                movement.shown_minor,
-                movement.cause_type,
-                movement.cause_id,
-                movement.description,
-            )
-            for movement in movements
-        ),
-        strict=True,
-    )
-    values = (merchant_id, currency, now, *map(list, columns))
+    values = (now, *_columns({(merchant_id, currency): movements}))
     balance = await queries.POST.first(tx, *values)
     if balance is None:  # the first movement in this currency
         await queries.OPEN.run(tx, merchant_id, currency)
@@ -61,6 +38,56 @@ async def post(
     if balance is None:
         raise AssertionError  # the row is there now
     return balance
+
+
+async def post_many(tx: Tx, books: Mapping[tuple[str, str], Sequence[Movement]], now: int) -> None:
+    """Write the movements of many merchants and currencies, as ``post`` does those of one.
+
+    Their rows are locked in the order of (merchant, currency) first, so that two who post to the
+    same ones wait for each other and not in a ring.
+    """
+    wanted = sorted(books)
+    if not wanted:
+        return
+    columns = list(map(list, zip(*wanted, strict=True)))
+    locked = await queries.LOCK_MANY.all(tx, *columns)
+    if len(locked) < len(wanted):  # the first movement of some
+        for merchant_id, currency in wanted:
+            await queries.OPEN.run(tx, merchant_id, currency)
+        await queries.LOCK_MANY.all(tx, *columns)
+    after = await queries.POST.all(tx, now, *_columns(books))
+    if len(after) != len(wanted):
+        raise AssertionError  # the rows are there and locked
+
+
+def _columns(books: Mapping[tuple[str, str], Sequence[Movement]]) -> list[list[Any]]:
+    """Return the arrays of ``queries.POST``. Raises ValueError for what cannot be posted."""
+    rows = [
+        (
+            merchant_id,
+            currency,
+            secrets.token_hex(4),
+            movement.type,
+            movement.source,
+            movement.target,
+            movement.amount_minor,
+            movement.shown_minor,
+            movement.cause_type,
+            movement.cause_id,
+            movement.description,
+        )
+        for (merchant_id, currency), movements in books.items()
+        for movement in movements
+    ]
+    if not rows:
+        msg = "nothing to post"
+        raise ValueError(msg)
+    for movements in books.values():
+        for movement in movements:
+            if movement.amount_minor <= 0:
+                msg = f"a posting moves a positive amount: {movement}"
+                raise ValueError(msg)
+    return list(map(list, zip(*rows, strict=True)))
 
 
 async def balance(tx: Tx, merchant_id: str, currency: str) -> Balance | None:

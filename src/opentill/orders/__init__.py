@@ -1,5 +1,7 @@
 """Orders: from the open session to the money received, and back."""
 
+from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
+from opentill.orders.confirmation import confirm_many
 from opentill.orders.events import metadata
 from opentill.orders.export import chunks as export_csv
 from opentill.orders.model import (
@@ -33,6 +35,7 @@ from opentill.orders.service import (
 from opentill.orders.settlement import Settled, settle_batch, settle_one, settleable
 
 __all__ = [
+    "CONFIRMED_TOGETHER",
     "STEPS",
     "Attempt",
     "Event",
@@ -48,6 +51,7 @@ __all__ = [
     "callback_url",
     "can",
     "confirm_by_hand",
+    "confirm_many",
     "export_csv",
     "find",
     "find_anywhere",

@@ -7,6 +7,15 @@ MERCHANT_OF = Value(str, "select merchant_id from directory where id = $1")
 BY_ID = Query(Order, "select * from orders where merchant_id = $1 and id = $2")
 LOCKED = Query(Order, "select * from orders where merchant_id = $1 and id = $2 for update")
 
+# Many orders, in the order in which everybody locks them: $1 merchants, $2 ids.
+LOCK_MANY = Query(
+    Order,
+    """
+    select o.* from unnest($1::text[], $2::text[]) as wanted (merchant_id, id)
+    join orders o on o.merchant_id = wanted.merchant_id and o.id = wanted.id
+    order by o.merchant_id, o.id for update of o
+    """,
+)
 # For the operator, who has only the order's id: one look into the index for each merchant.
 ANYWHERE = Query(
     Order,
@@ -50,6 +59,53 @@ STEP = Query(
         update checkouts set status = $8::text, updated_at = $5::bigint
         where merchant_id = $1 and id = (select checkout_id from moved) and status = 'OPEN'
             and $8::text is not null
+    )
+    select * from moved
+    """,
+)
+# Confirm many orders that are locked: $1 now, then arrays: $2 merchants, $3 orders, $4 the status
+# each has, $5 its session's new status or null, $6 the attempts that paid, $7 the status each has,
+# $8 the provider's names, $9 reasons, $10 methods, $11 payer addresses, $12 when each settles; the
+# fee, which may depend on the method: $13 rates, $14 fees, $15 nets; $16 causes. Returns those
+# whose attempt had that status.
+CONFIRM = Query(
+    Order,
+    """
+    with paid as (
+        select * from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+            $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::numeric[],
+            $14::bigint[], $15::bigint[], $16::text[])
+            as p (merchant_id, order_id, before, session, attempt_id, attempt_before, provider_ref,
+                reason, method, payer_ip, due_at, fee_rate, fee, net, cause)
+    ), taken as (
+        update attempts a set status = 'SUCCEEDED', reason = p.reason, check_at = null,
+            provider_ref = case p.provider_ref when '' then a.provider_ref else p.provider_ref end,
+            updated_at = greatest(a.updated_at, $1::bigint)
+        from paid p
+        where a.merchant_id = p.merchant_id and a.id = p.attempt_id and a.status = p.attempt_before
+        returning p.*
+    ), moved as (
+        update orders o set status = 'PAID', steps = o.steps + 1, paid_at = $1::bigint,
+            updated_at = greatest(o.updated_at, $1::bigint), payment_method = p.method,
+            paid_attempt_id = p.attempt_id, payer_ip = p.payer_ip, due_at = p.due_at,
+            settle_at = p.due_at, platform_fee_rate = p.fee_rate, platform_fee_minor = p.fee,
+            net_settled_minor = p.net
+        from taken p
+        where o.merchant_id = p.merchant_id and o.id = p.order_id and o.status = p.before
+        returning o.*
+    ), noted as (
+        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
+            cause)
+        select o.merchant_id, o.id, o.steps, o.updated_at, 'confirmed', p.before, 'PAID', p.cause
+        from moved o join paid p on p.merchant_id = o.merchant_id and p.order_id = o.id
+    ), followed as (
+        update checkouts c set status = f.session, updated_at = $1::bigint
+        from (
+            select o.merchant_id, o.checkout_id, p.session
+            from moved o join paid p on p.merchant_id = o.merchant_id and p.order_id = o.id
+            where p.session is not null
+        ) f
+        where c.merchant_id = f.merchant_id and c.id = f.checkout_id and c.status = 'OPEN'
     )
     select * from moved
     """,
@@ -217,6 +273,17 @@ INSERT_ATTEMPT = Query(
     """,
 )
 ATTEMPT = Query(Attempt, "select * from attempts where merchant_id = $1 and id = $2")
+# Attempts of any merchants by their ids alone: $1. From here on the transaction waits half a second
+# for a lock, no longer: one merchant's must not hold up the others'.
+ATTEMPTS_ANYWHERE = Query(
+    Attempt,
+    """
+    with patience as materialized (select set_config('lock_timeout', '500ms', true))
+    select a.* from patience cross join unnest($1::text[]) as wanted (id)
+    join directory d on d.id = wanted.id
+    join attempts a on a.merchant_id = d.merchant_id and a.id = d.id
+    """,
+)
 LAST_ATTEMPT = Query(
     Attempt,
     """

@@ -1,0 +1,44 @@
+"""Payments that gateways confirm at the same time are confirmed together."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from opentill import orders
+from opentill.core.db import Db
+from opentill.core.errors import Contended, Unavailable
+from opentill.core.together import Together
+from opentill.gateways.model import PaymentNews
+
+Alone = Callable[[PaymentNews], Awaitable[None]]
+
+
+class Confirmations:
+    """Of one server process: takes in that payments succeeded, as many at once as wait."""
+
+    def __init__(self, db: Db, clock: Callable[[], int], alone: Alone) -> None:
+        """``alone`` takes in one piece of news in a transaction of its own."""
+        self._db = db
+        self._clock = clock
+        self._alone = alone
+        self._together = Together(self._batch, orders.CONFIRMED_TOGETHER)
+
+    async def take_in(self, news: PaymentNews) -> None:
+        """Return once the payment is confirmed and committed. Raises what ``orders.hear`` does.
+
+        What is not usual is taken in by itself, and so is everything of a batch that one of it
+        spoiled; meanwhile the next batch goes on.
+        """
+        if not await self._together.do(news):
+            await self._alone(news)
+
+    async def _batch(self, batch: Sequence[PaymentNews]) -> list[bool]:
+        """Confirm a batch; tell for each whether it is done."""
+        now = self._clock()
+        try:
+            done = await self._db.run(lambda tx: orders.confirm_many(tx, batch, now))
+        except Contended:
+            done = set[str]()
+        except Unavailable:  # for each of them, and asking again would take as long again
+            raise
+        except Exception:  # noqa: BLE001 - alone, it is raised to the caller whose it is
+            done = set[str]()
+        return [news.attempt_id in done for news in batch]

@@ -1,0 +1,205 @@
+"""Payments confirmed together come to what each would have come to alone."""
+
+import asyncio
+
+import pytest
+
+from money.world import (
+    NOW,
+    attempts,
+    balances,
+    entries,
+    history,
+    merchant,
+    opened,
+    product,
+    said,
+    session,
+    submitted,
+)  # fmt: skip
+from opentill import checkouts, orders
+from opentill.callbacks import Confirmations
+from opentill.core.db import Db, Tx
+from opentill.core.errors import NotFound
+from opentill.core.money import Money
+from opentill.gateways import PaymentNews, PaymentOutcome
+from opentill.orders import Attempt, Order
+
+LATER = NOW + 5_000
+
+
+def news(attempt: Attempt | str, **what: object) -> PaymentNews:
+    id_ = attempt if isinstance(attempt, str) else attempt.id
+    return PaymentNews(attempt_id=id_, outcome=PaymentOutcome(status="SUCCEEDED", **what))
+
+
+async def waiting(tx: Tx, status: str = "CREATING", **terms: object) -> tuple[Order, Attempt]:
+    """Make an order in a status, and the attempt that is about to pay it."""
+    order = await opened(tx, **terms)
+    attempt = await submitted(tx, order)
+    if status == "PENDING":
+        await said(tx, attempt, "ACTION_REQUIRED")
+    return order, attempt
+
+
+async def facts(tx: Tx, order: Order) -> tuple[object, ...]:
+    """Return all that a confirmation changes, without ids and times of its own."""
+    after = await orders.find(tx, order.merchant_id, order.id)
+    own = {"id", "checkout_id", "merchant_id", "product_id", "paid_attempt_id"}
+    kept = {k: getattr(after, k) for k in after.__struct_fields__ if k not in own}
+    tried = [(a.status, a.reason, a.provider_ref, a.check_at) for a in await attempts(tx, order)]
+    lines = [(line.event, line.from_status, line.to_status) for line in await history(tx, order)]
+    moved = [row[:1] + row[2:] for row in await entries(tx, order.merchant_id)]
+    told = await tx.fetch(
+        "select type from events where merchant_id = $1 order by id", order.merchant_id
+    )
+    status = await tx.fetchval(
+        "select status from checkouts where merchant_id = $1 and id = $2",
+        order.merchant_id, order.checkout_id,
+    )  # fmt: skip
+    return kept, tried, lines, moved, [row[0] for row in told], status, await balances(tx, order)
+
+
+@pytest.mark.parametrize("status", ["CREATING", "PENDING"])
+@pytest.mark.parametrize("what", [
+    {}, {"provider_ref": "pay_7", "reason": "ok"}, {"method": "ALIPAY"},
+    {"amount": Money(999, "USD")},
+])  # fmt: skip
+async def test_together_is_as_alone(tx: Tx, status, what) -> None:
+    terms = {"fee_changes": ("ALIPAY=0.1+0.30",)}
+    alone, attempt = await waiting(tx, status, **terms)
+    await orders.hear(tx, alone.merchant_id, attempt.id, news(attempt, **what).outcome, LATER)
+    both = [await waiting(tx, status, **terms) for _ in range(2)]
+    done = await orders.confirm_many(tx, [news(a, **what) for _, a in both], LATER)
+    assert done == {a.id for _, a in both}
+    for order, _ in both:
+        assert await facts(tx, order) == await facts(tx, alone)
+
+
+async def test_late_money_is_taken_too(tx: Tx) -> None:
+    order, attempt = await waiting(tx, "PENDING")
+    await checkouts.expire(tx, order.merchant_id, order.checkout_id, "time is over", NOW)
+    assert await orders.confirm_many(tx, [news(attempt)], LATER) == {attempt.id}
+    assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
+
+
+async def test_what_is_not_usual_is_left_as_it_was(tx: Tx) -> None:
+    _, short = await waiting(tx)
+    _, foreign = await waiting(tx)
+    _, cleared = await waiting(tx)
+    paid, again = await waiting(tx)
+    await said(tx, again, "SUCCEEDED")
+    fine, usual = await waiting(tx)
+    before = {a.id: a for a in (short, foreign, cleared)}
+    done = await orders.confirm_many(
+        tx,
+        [
+            news(short, amount=Money(998, "USD")),
+            news(foreign, amount=Money(999, "EUR")),
+            news(cleared, clearing_currency="HKD"),
+            news(again),
+            news("att_nobody"),
+            news(usual),
+            news(usual),
+            PaymentNews(attempt_id=short.id, outcome=PaymentOutcome(status="DECLINED")),
+        ],
+        LATER,
+    )
+    assert done == {usual.id}
+    assert (await orders.find(tx, fine.merchant_id, fine.id)).status == "PAID"
+    for attempt in before.values():
+        assert await orders.find_attempt(tx, attempt.merchant_id, attempt.id) == attempt
+    assert len(await entries(tx, paid.merchant_id)) == 2
+
+
+async def test_two_attempts_of_one_order_pay_it_once(tx: Tx) -> None:
+    order, first = await waiting(tx, "PENDING")
+    second = await submitted(tx, await orders.find(tx, order.merchant_id, order.id))
+    done = await orders.confirm_many(tx, [news(first), news(second)], LATER)
+    assert done == {first.id}
+
+
+class Together:
+    """News on its way through the gathering, and how often it was heard alone."""
+
+    def __init__(self, db: Db) -> None:
+        self.alone = 0
+        self.db = db
+        self.confirmations = Confirmations(db, lambda: LATER, self.hear)
+
+    async def hear(self, one: PaymentNews) -> None:
+        self.alone += 1
+
+        async def step(tx: Tx) -> None:
+            merchant_id = await orders.merchant_of(tx, one.attempt_id)
+            await orders.hear(tx, merchant_id, one.attempt_id, one.outcome, LATER)
+
+        await self.db.run(step)
+
+
+async def _shop(db: Db, count: int) -> list[tuple[Order, Attempt]]:
+    async def step(tx: Tx) -> list[tuple[Order, Attempt]]:
+        shop = await merchant(tx)
+        mug = await product(tx, shop.id)
+        made = []
+        for _ in range(count):
+            order_id = (await session(tx, shop.id, mug.id)).order_id
+            order = await orders.find(tx, shop.id, order_id)
+            made.append((order, await submitted(tx, order)))
+        return made
+
+    return await db.run(step)
+
+
+async def test_each_caller_gets_its_own_answer(db: Db) -> None:
+    made = [one for _ in range(3) for one in await _shop(db, 20)]
+    together = Together(db)
+    told = [news(attempt) for _, attempt in made]
+    told += [news("att_nobody"), *told[:5], news(made[0][1], amount=Money(1, "USD"))]
+    results = await asyncio.gather(
+        *map(together.confirmations.take_in, told), return_exceptions=True
+    )
+    assert [type(r) for r in results if r is not None] == [NotFound]
+    assert results[60] is not None
+    assert together.alone < 20
+    async with db.connection() as tx:
+        for order, _ in made:
+            assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
+
+
+async def test_several_processes_confirm_the_same_hot_merchants(db: Db, database_url: str) -> None:
+    """Batches that meet on the same balances wait for each other, and never in a ring."""
+    made = [one for _ in range(4) for one in await _shop(db, 30)]
+    pools = [await Db.connect(database_url, 4, acquire_timeout_s=20) for _ in range(3)]
+    try:
+        servers = [Together(pool) for pool in pools]
+        jobs = [
+            servers[(n + again) % 3].confirmations.take_in(news(attempt))
+            for again in range(2)
+            for n, (_, attempt) in enumerate(made)
+        ]
+        await asyncio.gather(*jobs)
+    finally:
+        for pool in pools:
+            await pool.close()
+    async with db.connection() as tx:
+        count = await tx.fetchval("select count(*) from entries where type = 'PAYMENT'")
+    assert count == len(made)
+
+
+async def test_a_merchant_whose_balance_is_locked_holds_up_nobody_else(
+    db: Db, database_url: str
+) -> None:
+    stuck, free = await _shop(db, 4), await _shop(db, 4)
+    together = Together(db)
+    for one in (stuck.pop(), free.pop()):
+        await together.confirmations.take_in(news(one[1]))
+    async with db.transaction() as tx:
+        await tx.fetch(
+            "select from balances where merchant_id = $1 for update", stuck[0][0].merchant_id
+        )
+        waits = [asyncio.create_task(together.confirmations.take_in(news(a))) for _, a in stuck]
+        goes = [asyncio.create_task(together.confirmations.take_in(news(a))) for _, a in free]
+        await asyncio.wait_for(asyncio.gather(*goes), 20)
+        assert not any(task.done() for task in waits)
+    await asyncio.gather(*waits)
