@@ -3,8 +3,6 @@
 import re
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from litestar import asgi
-
 from opentill import disputes, orders, refunds
 from opentill.callbacks.confirmations import Confirmations
 from opentill.core.clock import now_ms
@@ -20,7 +18,6 @@ _PATH: Final = re.compile(r"/gateways/([^/]+)/callback")
 _TAKEN: Final = b'{"code":0,"message":"success"}'
 
 
-@asgi("/gateways", is_mount=True, copy_scope=False)
 async def callback(scope: "Scope", receive: "Receive", send: "Send") -> None:
     """Take in a gateway's report: verified by its signature, each piece in its own transaction.
 
@@ -28,7 +25,7 @@ async def callback(scope: "Scope", receive: "Receive", send: "Send") -> None:
     """
     extra = cast("dict[str, Any]", scope)  # with what the edge added
     try:
-        found = _PATH.fullmatch(extra["opentill_path"])
+        found = _PATH.fullmatch(extra["path"])
         if found is None:
             raise NotFound  # noqa: TRY301 - answered like everything else
         extra["opentill_route"] = "/gateways/{name}/callback"
