@@ -89,7 +89,7 @@ class App(msgspec.Struct, kw_only=True):
     settings: Settings
     db: Db
     gateways: Mapping[str, Any]
-    outgoing: Outgoing
+    outgoing: Outgoing  # to addresses that merchants gave
     clock: Callable[[], int]  # business time, Unix ms (core/clock.py)
 
 
