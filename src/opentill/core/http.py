@@ -339,8 +339,8 @@ async def _once(
         kept = await idempotency.claim(tx, merchant_id, key, print_, now)
         if kept is not None:
             sealed = operation.secret and kept.status == operation.status
-            body = sealed_text.unseal(*sealing, kept.body).encode() if sealed else kept.body
-            return kept.status, body, True
+            told = sealed_text.unseal(*sealing, kept.body).encode() if sealed else kept.body
+            return kept.status, told, True
         try:
             call = _call(operation, scope, app, merchant_id, now, dict(scope["headers"]), body)
             async with tx.transaction():  # a refusal takes back what it had begun

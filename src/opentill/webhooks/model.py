@@ -22,6 +22,7 @@ Status = Literal["ENABLED", "DISABLED", "DELETED"]
 DeliveryStatus = Literal["PENDING", "SUCCEEDED", "FAILED"]
 Outcome = Literal["delivered", "refused", "no_answer", "unreachable", "forbidden"]
 TYPES: Final[tuple[Type, ...]] = get_args(Type)
+DELIVERY_STATUSES: Final[tuple[DeliveryStatus, ...]] = get_args(DeliveryStatus)
 
 
 class Event(msgspec.Struct, frozen=True):

@@ -8,13 +8,13 @@ import structlog
 from msgspec import UNSET, UnsetType
 
 from opentill.core import inputs
-from opentill.core.db import Tx
+from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id, new_id
 from opentill.core.outgoing import Forbidden
 from opentill.core.sealed import WrongKey, seal, unseal
 from opentill.webhooks import queries, signing
-from opentill.webhooks.model import TYPES, Delivery, Endpoint, Resent, Status, Type
+from opentill.webhooks.model import TYPES, Attempt, Delivery, Endpoint, Resent, Status, Type
 from opentill.webhooks.sending import purpose
 
 MOST_ENDPOINTS: Final = 16
@@ -220,6 +220,39 @@ async def resend_range(
     if sent is None:
         raise AssertionError  # it counts
     return sent if sent.count == MOST_RESENT else Resent(sent.count, None)
+
+
+async def resend_all(
+    db: Db,
+    merchant_id: str,
+    endpoint_id: str,
+    which: Range,
+    now: int,
+    report: Callable[[int, str | None], None],
+) -> int:
+    """Send all events of a range again, batch by batch, and return how many.
+
+    ``report`` hears of each batch how many it had and after which event the next one begins: where
+    to go on if this breaks off. Raises NotFound and Invalid.
+    """
+    total, rest = 0, which
+    while True:
+        batch = rest
+        sent = await db.run(lambda tx: resend_range(tx, merchant_id, endpoint_id, batch, now))  # noqa: B023 - run before the next round
+        total += sent.count
+        report(sent.count, sent.last)
+        if sent.last is None:
+            return total
+        rest = msgspec.structs.replace(rest, after=sent.last)
+
+
+async def deliveries(
+    tx: Tx, endpoint: Endpoint, status: str | None, limit: int
+) -> tuple[list[Delivery], list[Attempt]]:
+    """Return an endpoint's latest deliveries, newest first, and all their attempts."""
+    ids = (endpoint.merchant_id, endpoint.id)
+    found = await queries.DELIVERIES.all(tx, *ids, status, None, None, limit, 0)
+    return found, await queries.ATTEMPTS.all(tx, *ids, [one.event_id for one in found])
 
 
 def _check_sends(endpoint: Endpoint) -> None:
