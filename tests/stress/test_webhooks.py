@@ -70,8 +70,7 @@ async def test_first_attempts_are_prompt_and_a_dead_endpoint_does_not_change_tha
             beside = await _latencies(here, [good], owners)
         p95, p95_beside = alone[475], beside[475]
         sys.stderr.write(
-            "\n"
-             f"first attempt p95 {p95 * 1000:.0f} ms, beside dead ones {p95_beside * 1000:.0f} ms"
+            f"\nfirst attempt p95 {p95 * 1000:.0f} ms, beside dead ones {p95_beside * 1000:.0f} ms"
         )
         assert p95 <= 1
         assert p95_beside <= 1.2 * p95 + 0.02  # a fiftieth of a second is chance
