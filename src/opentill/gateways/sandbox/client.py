@@ -229,7 +229,7 @@ class SandboxGateway:
                 max_bytes=_MOST,
             )
         except (Forbidden, Unreachable) as error:
-            return _Answer(status="UNREACHABLE", reason=str(error))
+            return _Answer(status="UNREACHABLE", reason=f"unreachable: {error}")
         except NoAnswer as error:
             return _Answer(reason=str(error))
         if answer.status in _SUCCESS:
