@@ -5,7 +5,7 @@ the ``Settings`` and returns a ``Gateway``. Ours cannot be replaced by another o
 """
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from opentill.core.settings import Settings
@@ -30,6 +30,15 @@ def _manual(settings: Settings) -> Gateway:
 BUILT_IN: Final[dict[str, Factory]] = {"manual": _manual, "sandbox": _sandbox}
 
 
+def _from_outside(entry: EntryPoint, settings: Settings) -> Gateway:
+    try:
+        factory: Factory = entry.load()
+        return factory(settings)
+    except Exception as error:
+        msg = f"the gateway {entry.name!r} cannot be made: {type(error).__name__}: {error}"
+        raise BadGateways(msg) from error
+
+
 def load(names: tuple[str, ...], settings: Settings) -> Gateways:
     """Make the named gateways, in the order of the names, with what the settings say of each.
 
@@ -42,8 +51,7 @@ def load(names: tuple[str, ...], settings: Settings) -> Gateways:
         if name in BUILT_IN:
             gateways[name] = BUILT_IN[name](settings)
         elif name in others:
-            factory: Factory = others[name].load()
-            gateways[name] = factory(settings)
+            gateways[name] = _from_outside(others[name], settings)
         else:
             msg = f"OPENTILL_GATEWAYS names {name!r}; available are: {available}."
             raise BadGateways(msg)
