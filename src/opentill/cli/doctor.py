@@ -65,6 +65,7 @@ def examine() -> Iterator[Finding]:
     yield from _database(settings)
     for check in (_port, _sandbox, _public_url):
         yield check(settings)
+    yield from _gateways(settings)
 
 
 def _python() -> Finding:
@@ -188,6 +189,35 @@ def _sandbox(settings: Settings) -> Finding:
         lambda: _get(settings.sandbox_host, settings.sandbox_port, "/healthz"),
         "OPENTILL_SANDBOX_PORT",
     )
+
+
+def _gateways(settings: Settings) -> Iterator[Finding]:
+    """Say what each gateway takes; whether the sandbox bank answers is said before."""
+    from opentill import gateways
+    from opentill.core.money import EXPONENTS
+
+    try:
+        loaded = gateways.load(settings.gateways, settings)
+    except OperatorError as error:
+        yield Finding("gateway", "fail", str(error))
+        return
+    for name, gateway in loaded.items():
+        takes: dict[str, list[str]] = {}
+        for currency in EXPONENTS:
+            for method in gateway.methods(currency):
+                takes.setdefault(method, []).append(currency)
+        if not takes:
+            yield Finding(
+                name, "warn", f"takes nothing; see OPENTILL_GATEWAY_{name.upper()}_METHODS"
+            )
+            continue
+        texts = [f"{method} in {_several(currencies)}" for method, currencies in takes.items()]
+        yield Finding("gateway", "ok", f"{name} takes {', '.join(texts)}")
+
+
+def _several(currencies: list[str]) -> str:
+    many = len(currencies) > 5  # noqa: PLR2004 - as many as are read at a glance
+    return f"{len(currencies)} currencies" if many else " ".join(currencies)
 
 
 def _public_url(settings: Settings) -> Finding:
