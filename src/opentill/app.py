@@ -21,6 +21,7 @@ from opentill.core.db import Db
 from opentill.core.edge import Edge
 from opentill.core.errors import Internal, Invalid, MethodNotAllowed, NotFound, Problem
 from opentill.core.http import App, Operation
+from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.disputes import api as disputes_api
 from opentill.epay import api as epay_api
@@ -104,7 +105,8 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         db = await Db.connect(settings.database_url or "", settings.db_pool_size)
         adapters = gateways.load(settings.gateways, settings)
         clock = Clock(db, settings.gateways)
-        app = App(settings=settings, db=db, gateways=adapters, clock=clock.now)
+        outgoing = to_merchants(settings)
+        app = App(settings=settings, db=db, gateways=adapters, outgoing=outgoing, clock=clock.now)
         app.return_address = functools.partial(epay.return_address, app)
         litestar.state.app = app
         litestar.state.db = db
@@ -123,6 +125,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
                 await working
             for adapter in adapters.values():
                 await adapter.close()
+            await outgoing.close()
             await db.close()
 
     litestar = Litestar(

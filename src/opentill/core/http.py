@@ -29,6 +29,7 @@ from opentill.core.errors import (
     UnsupportedMediaType,
 )
 from opentill.core.ids import is_id
+from opentill.core.outgoing import Outgoing
 from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class App(msgspec.Struct, kw_only=True):
     settings: Settings
     db: Db
     gateways: Mapping[str, Any]
+    outgoing: Outgoing  # to addresses that merchants gave
     clock: Callable[[], int]  # business time, Unix ms (core/clock.py)
     # Where the customer of a paid order goes that was not placed by the API: merchant id, order id.
     return_address: Callable[[str, str], Awaitable[str | None]] = _nowhere
