@@ -1,4 +1,4 @@
-"""The Epay V1 door: shops that speak Epay (易支付) place, follow and refund orders here unchanged."""
+"""The Epay V1 door: shops that speak Epay (易支付) take payments here unchanged."""
 
 from opentill.epay.credentials import (
     check_key,

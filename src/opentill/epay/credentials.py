@@ -136,6 +136,6 @@ async def check_key(tx: Tx, secret_key: str) -> bool:
     try:
         await _check(tx, secret_key)
     except OperatorError as error:
-        _log.error("the Epay door stays shut", reason=str(error))  # noqa: TRY400 - says it all
+        _log.error("the Epay door stays shut", reason=str(error))
         return False
     return True

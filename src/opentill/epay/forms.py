@@ -19,7 +19,8 @@ _REQUIRED: Final = ("out_trade_no", "notify_url", "return_url", "name", "money")
 _REQUIRED_BY_MAPI: Final = ("type", "out_trade_no", "notify_url", "name", "money", "clientip")
 # Fields of a card form, and digits as long as a card's number: both belong on the gateway's page.
 _CARD_FIELD: Final = re.compile(
-    r"card|cvv|cvc|cvn|\bpan\b|exp(iry|ire|iration)?[_ -]?(month|year|date|y|m)?\b|security[_ -]?code",
+    r"card|cvv|cvc|cvn|\bpan\b|security[_ -]?code"
+    r"|exp(iry|ire|iration)?[_ -]?(month|year|date|y|m)?\b",
     re.IGNORECASE,
 )
 _DIGITS: Final = re.compile(r"[0-9](?:[ -]?[0-9]){11,18}")
@@ -120,7 +121,7 @@ def _shown_name(text: str) -> str | None:
 
 def _payer_ip(text: str) -> str:
     """Return the payer's address: the first of a list as proxies make it."""
-    first = text.split(",")[0].strip()
+    first = text.split(",", maxsplit=1)[0].strip()
     try:
         return str(ip_address(first))
     except ValueError:

@@ -40,7 +40,7 @@ async def _send(app: App, notice: Notice, now: int) -> None:
         async with app.db.connection() as tx:
             kept, params = await notices.told(tx, *ids, app.settings.secret_key)
     except sealed.WrongKey:  # not a try: it goes out when the key is back
-        _log.error("notice not sent", reason=credentials.WRONG_KEY)  # noqa: TRY400
+        _log.error("notice not sent", reason=credentials.WRONG_KEY)
         return
     if kept.status in PAID:
         taken, answer = await _try(app, notices.address(kept.notify_url, params))

@@ -86,7 +86,7 @@ async def return_address(app: App, merchant_id: str, order_id: str) -> str | Non
         try:
             kept, params = await told(tx, merchant_id, order_id, app.settings.secret_key)
         except sealed.WrongKey:
-            _log.error("no signed return", reason=credentials.WRONG_KEY)  # noqa: TRY400
+            _log.error("no signed return", reason=credentials.WRONG_KEY)
             return None
     return address(kept.return_url, params)
 

@@ -97,7 +97,7 @@ async def who_calls(app: App, request: Request, *, by_key: bool, by_server: bool
             found or _NOBODY, app.settings.secret_key if found else _NOBODY_KEY
         )
     except sealed.WrongKey:
-        _log.error("the Epay door stays shut", reason=credentials.WRONG_KEY)  # noqa: TRY400
+        _log.error("the Epay door stays shut", reason=credentials.WRONG_KEY)
         raise Refused(BUSINESS, SHUT) from None
     genuine = _has_key(request, key) if proof == "key" else _is_signed(request, key)
     if not genuine or found is None:
@@ -140,7 +140,8 @@ async def place(app: App, known: Known, wanted: Submission, now: int) -> Placed:
     except asyncpg.UniqueViolationError:
         return await app.db.run(lambda tx: _place(tx, known.caller, wanted, oldest_days, now))
     except Invalid as problem:
-        raise Refused(BUSINESS, f"无法下单：{problem.reason}") from None
+        what = f"{wanted.money} {wanted.money_type}"
+        raise Refused(BUSINESS, f"暂不能按 {what} 下单：{problem.reason}") from None
 
 
 def _offered(app: App, currency: str) -> list[str]:

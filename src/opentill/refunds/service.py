@@ -30,7 +30,7 @@ class _Share(msgspec.Struct, frozen=True):
     debit_usd_minor: int
 
 
-async def create(  # noqa: PLR0913 - a refund and where it is asked for
+async def create(
     tx: Tx,
     merchant_id: str,
     order_id: str,
