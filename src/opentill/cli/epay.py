@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from opentill.core.settings import Settings
     from opentill.epay import Credentials, Notice
 
-_COLUMNS = ("merchantId", "pid", "state", "createdAt", "rotatedAt")
+_COLUMNS = ("merchant_id", "pid", "state", "created_at", "rotated_at")
 
 
 def register(app: typer.Typer) -> None:
@@ -34,12 +34,12 @@ def register(app: typer.Typer) -> None:
 def _plain(found: "Credentials", settings: "Settings") -> dict[str, Any]:
     """Credentials as they may be shown again: without the key."""
     return {
-        "merchantId": found.merchant_id,
+        "merchant_id": found.merchant_id,
         "pid": found.pid,
         "state": found.state,
         "url": f"{settings.public_url}/epay/",
-        "createdAt": found.created_at,
-        "rotatedAt": found.rotated_at,
+        "created_at": found.created_at,
+        "rotated_at": found.rotated_at,
     }
 
 

@@ -96,7 +96,7 @@ class Caller(Credentials, frozen=True, kw_only=True):
     ip_allowlist: list[str]
 
 
-class NewCredentials(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class NewCredentials(msgspec.Struct, frozen=True, kw_only=True):
     """Credentials as they are shown once: with the key, and where a client is pointed at."""
 
     merchant_id: str

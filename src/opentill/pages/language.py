@@ -71,7 +71,7 @@ def choose(wanted: str | None, accept_language: str | None, unless_said: Languag
         language, region = _match(tag)
         if language is not None and named in {None, language}:
             return Tongue(language, region)
-    silent = all(tag == "*" or tag.startswith("*/") for tag in ranges)
+    silent = all(tag in {"", "*", "*/*"} for tag in ranges)
     return Tongue(named or (unless_said if silent else "en"))
 
 
