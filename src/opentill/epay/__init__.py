@@ -1,11 +1,13 @@
 """The Epay V1 door: shops that speak Epay (易支付) take payments here unchanged."""
 
 from opentill.epay.credentials import (
+    WRONG_KEY,
     check_key,
     disable,
     enable,
     everyone,
     find,
+    opens,
     rotate,
 )
 from opentill.epay.model import Credentials, NewCredentials, Notice
@@ -13,6 +15,7 @@ from opentill.epay.notices import newest as newest_notices
 from opentill.epay.notices import resend, return_address
 
 __all__ = [
+    "WRONG_KEY",
     "Credentials",
     "NewCredentials",
     "Notice",
@@ -22,6 +25,7 @@ __all__ = [
     "everyone",
     "find",
     "newest_notices",
+    "opens",
     "resend",
     "return_address",
     "rotate",

@@ -1,7 +1,8 @@
 """A merchant's Epay credentials: a number of its own and a key, never the API key.
 
-The key is sealed with the deployment's key, because a sign by MD5 needs the key itself back. It is
-shown once, when it is made. There is one at a time: an old one ends when the new one is made.
+The key is sealed with the deployment's key, because a sign by MD5 needs the key itself back. The
+operator sees it when it is made and by ``enable`` again. There is one at a time: an old one ends
+when the new one is made.
 """
 
 import secrets
@@ -70,7 +71,8 @@ async def enable(tx: Tx, settings: Settings, merchant_id: str, now: int) -> NewC
     OperatorError where the deployment's key does not open what is there.
     """
     await merchants.find(tx, merchant_id)
-    await _check(tx, settings.secret_key)
+    if not await opens(tx, settings.secret_key):
+        raise OperatorError(WRONG_KEY)
     there = await queries.LOCKED.first(tx, merchant_id)
     if there is not None:
         back = await queries.SET_STATE.first(tx, merchant_id, "ENABLED", now) or there
@@ -120,22 +122,18 @@ async def everyone(tx: Tx) -> list[Credentials]:
     return await queries.ALL.all(tx)
 
 
-async def _check(tx: Tx, secret_key: str) -> None:
-    """Raise OperatorError if the deployment's key does not open what is sealed already."""
+async def opens(tx: Tx, secret_key: str) -> bool:
+    """Tell whether the deployment's key is the one that the Epay keys were sealed with."""
     there = await queries.ANY.first(tx)
-    if there is None:
-        return
     try:
-        unseal(there, secret_key)
+        return there is None or bool(unseal(there, secret_key))
     except sealed.WrongKey:
-        raise OperatorError(WRONG_KEY) from None
+        return False
 
 
 async def check_key(tx: Tx, secret_key: str) -> bool:
     """Tell whether the Epay door can open with the deployment's key; say so in the log if not."""
-    try:
-        await _check(tx, secret_key)
-    except OperatorError as error:
-        _log.error("the Epay door stays shut", reason=str(error))
-        return False
-    return True
+    if await opens(tx, secret_key):
+        return True
+    _log.error("the Epay door stays shut", reason=WRONG_KEY)
+    return False

@@ -97,7 +97,7 @@ class Caller(Credentials, frozen=True, kw_only=True):
 
 
 class NewCredentials(msgspec.Struct, frozen=True, kw_only=True):
-    """Credentials as they are shown once: with the key, and where a client is pointed at."""
+    """Credentials with the key, and where a client is pointed at: what its owner sets up."""
 
     merchant_id: str
     pid: int

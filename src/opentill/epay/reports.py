@@ -106,29 +106,23 @@ async def order(app: App, known: Known, request: Request) -> dict[str, Any]:
 
 
 async def orders(app: App, known: Known, request: Request) -> dict[str, Any]:
-    """``act=orders``: orders, newest first; ``count`` is how many there are in all."""
+    """``act=orders``: orders, newest first; ``count`` is how many of them are in the answer."""
     limit, offset = _limit(request, 20), _whole(request.get("offset"), 0)
     page = _whole(request.get("page"), 0)
     if page:
         offset = (page - 1) * limit
     async with app.db.connection() as tx:
-        rows, count = await _orders(
-            tx, known.caller.merchant_id, request.get("status"), limit, offset
-        )
+        rows = await _orders(tx, known.caller.merchant_id, request.get("status"), limit, offset)
     data = [_row(row, known, app) for row in rows]
-    answer = {"code": SUCCESS, "msg": "查询订单记录成功！", "count": count}
+    answer = {"code": SUCCESS, "msg": "查询订单记录成功！", "count": len(data)}
     return answer | {"data": data, "orders": data}
 
 
-async def _orders(
-    tx: Tx, merchant_id: str, status: str, limit: int, offset: int
-) -> tuple[list[Kept], int]:
+async def _orders(tx: Tx, merchant_id: str, status: str, limit: int, offset: int) -> list[Kept]:
     if not status:
-        rows = await queries.LIST.all(tx, merchant_id, limit, offset)
-        return rows, await queries.COUNT.get(tx, merchant_id) or 0
+        return await queries.LIST.all(tx, merchant_id, limit, offset)
     names = [name for name, standing in STANDINGS.items() if str(standing.number) == status]
-    rows = await queries.LIST_BY_STATUS.all(tx, merchant_id, limit, offset, names)
-    return rows, await queries.COUNT_BY_STATUS.get(tx, merchant_id, names) or 0
+    return await queries.LIST_BY_STATUS.all(tx, merchant_id, limit, offset, names)
 
 
 def _row(kept: Kept, known: Known, app: App) -> dict[str, Any]:

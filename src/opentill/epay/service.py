@@ -99,7 +99,7 @@ async def who_calls(app: App, request: Request, *, by_key: bool, by_server: bool
     except sealed.WrongKey:
         _log.error("the Epay door stays shut", reason=credentials.WRONG_KEY)
         raise Refused(BUSINESS, SHUT) from None
-    genuine = _has_key(request, key) if proof == "key" else _is_signed(request, key)
+    genuine = _has_key(request, key) if proof == "key" else _is_signed(request, key, by_key)
     if not genuine or found is None:
         raise Refused(WRONG_KEY, NOT_GENUINE)
     if by_server and not merchants.may_call(request.address, found.ip_allowlist):
@@ -113,10 +113,10 @@ def _has_key(request: Request, key: str) -> bool:
     return hmac.compare_digest(request.get("key").encode(), key.encode())
 
 
-def _is_signed(request: Request, key: str) -> bool:
-    """Tell whether a sign is genuine; ``act`` may be signed although it stands elsewhere."""
+def _is_signed(request: Request, key: str, of_api: bool) -> bool:  # noqa: FBT001 - ours alone
+    """Tell whether a sign is genuine; api.php's ``act`` may be signed while it stands elsewhere."""
     params = request.params
-    with_act = {**params, "act": request.act} if request.act else params
+    with_act = {**params, "act": request.act} if of_api and request.act else params
     return epaysign.verify(params, key) or epaysign.verify(with_act, key)
 
 
