@@ -1,8 +1,8 @@
 """Notices of paid orders: their form, their schedule, and the signed return."""
 
+import asyncio
 import re
 import threading
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -146,17 +146,40 @@ def test_whoever_is_killed_between_sending_and_recording_leaves_it_to_be_sent_ag
 ) -> None:
     placed = stall.paid()
     now = stall.till.app.clock()
+    arrived, over = threading.Event(), threading.Event()
 
-    async def claim_and_die(tx: Any) -> int:
-        from opentill.epay import queries
+    def hold() -> None:
+        arrived.set()
+        over.wait(10)
 
-        return len(await queries.CLAIM_NOTICES.all(tx, now, now + 60_000, 10, 8))
-
-    assert stall.till.tx(claim_and_die) == 1
-    assert stall.tell(now) == 0  # somebody has it
-    assert stall.tell(now + 60_000) == 1
-    assert len(stall.inbox.got) == 1
+    stall.inbox.before_answer = hold
+    loop = stall.till._loop
+    worker = asyncio.run_coroutine_threadsafe(jobs.send_due(stall.till.app, now), loop)
+    assert arrived.wait(10)
+    worker.cancel()
+    over.set()
+    stall.inbox.before_answer = lambda: None
+    assert stall.tell(now) == 0  # the dead one still has it
+    assert stall.notice(placed)["tries"] == 0
+    assert stall.tell(now + MINUTE_MS) == 1
+    first, second = stall.inbox.got
+    assert first == second
     assert stall.notice(placed)["state"] == "DELIVERED"
+
+
+def test_an_address_that_does_not_answer_in_time_is_a_failed_try(
+    stall: Stall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert jobs.TIMEOUT_S == 5.0
+    monkeypatch.setattr(jobs, "TIMEOUT_S", 0.3)
+    over = threading.Event()
+    stall.inbox.before_answer = lambda: over.wait(10) and None
+    placed = stall.paid()
+    stall.tell()
+    over.set()
+    row = stall.notice(placed)
+    assert (row["state"], row["tries"]) == ("WAITING", 1)
+    assert row["answer"].startswith("no answer")
 
 
 def test_two_workers_at_once_send_each_notice_once(stall: Stall) -> None:
