@@ -16,13 +16,16 @@ from opentill.gateways.model import (
     RefundRequest,
     RefundStatus,
 )
-from opentill.gateways.registry import find_for, load, offered
+from opentill.gateways.registry import load
+from opentill.gateways.routing import BadGateways, Gateways, candidates, find_for, offered
 
 __all__ = [
     "BadCallback",
+    "BadGateways",
     "DisputeNews",
     "DisputeStatus",
     "Gateway",
+    "Gateways",
     "Method",
     "News",
     "PaymentNews",
@@ -33,6 +36,7 @@ __all__ = [
     "RefundOutcome",
     "RefundRequest",
     "RefundStatus",
+    "candidates",
     "find_for",
     "load",
     "offered",
