@@ -2,16 +2,18 @@
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+import asyncpg
 from litestar import Litestar, MediaType, Request, get
 from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException
 from litestar.response import Response
 
-from opentill import agreement, callbacks, gateways, health, merchants, worker
+from opentill import agreement, callbacks, epay, gateways, health, merchants, worker
 from opentill.agreement import api as agreement_api
 from opentill.checkouts import api as checkouts_api
 from opentill.core import http, openapi
@@ -23,6 +25,7 @@ from opentill.core.http import App, Operation
 from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.disputes import api as disputes_api
+from opentill.epay import api as epay_api
 from opentill.ledger import api as ledger_api
 from opentill.orders import api as orders_api
 from opentill.pages import api as pages_api
@@ -72,7 +75,7 @@ class _Front:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass a request or the lifespan on."""
         if scope["type"] == ScopeType.HTTP:
-            direct = self._direct.get(scope["path"][1:].partition("/")[0])
+            direct = self._direct.get(scope["path"].lstrip("/").partition("/")[0])
             if direct is not None:
                 scope["litestar_app"] = self._litestar  # as the framework does
                 await direct(scope, receive, send)
@@ -126,10 +129,14 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         clock = Clock(db, settings.gateways)
         outgoing = to_merchants(settings)
         app = App(settings=settings, db=db, gateways=adapters, outgoing=outgoing, clock=clock.now)
+        app.return_address = functools.partial(epay.return_address, app)
         litestar.state.app = app
         litestar.state.confirmations = callbacks.confirmations(app)
         litestar.state.db = db
         litestar.state.gateways = adapters
+        with contextlib.suppress(asyncpg.UndefinedTableError):  # not migrated yet: see /readyz
+            async with db.connection() as tx:
+                await epay.check_key(tx, settings.secret_key)
         stop = asyncio.Event()
         working = asyncio.create_task(worker.work(app, stop)) if run_worker else None
         try:
@@ -167,5 +174,10 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         app: App = litestar.state.app
         return await merchants.enter(app.db, settings, key, address, app.clock())
 
-    front = _Front(litestar, {"v1": http.serve(OPERATIONS), "gateways": callbacks.callback})
+    direct = {
+        "v1": http.serve(OPERATIONS),
+        "gateways": callbacks.callback,
+        "epay": epay_api.door,
+    }
+    front = _Front(litestar, direct)
     return Server(Edge(front, door, settings.trusted_proxies), litestar)

@@ -24,6 +24,7 @@ from opentill.core.jobs import Whose
 from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.disputes import jobs as dispute_jobs
+from opentill.epay import jobs as epay_jobs
 from opentill.orders import jobs as order_jobs
 from opentill.orders import settlement
 from opentill.refunds import jobs as refund_jobs
@@ -71,6 +72,10 @@ async def _match_disputes(app: App) -> int:
     return await dispute_jobs.match(app.db, app.clock())
 
 
+async def _send_notices(app: App) -> int:
+    return await epay_jobs.send_due(app, app.clock())
+
+
 async def _expire_sessions(app: App) -> int:
     return await checkout_jobs.expire_due(app.db, app.clock())
 
@@ -105,6 +110,7 @@ async def _prune_webhooks(app: App) -> int:
 JOBS: Final = (
     #   name               rest  what
     Job("match_disputes", 5.0, _match_disputes),
+    Job("send_notices", 0.25, _send_notices),
     Job("expire_sessions", 5.0, _expire_sessions),
     Job("settle", 5.0, _settle),
     Job("release_reserves", 5.0, _release_reserves),

@@ -92,6 +92,8 @@ def _readable_by_others(path: Path) -> bool:
 
 
 def _database(settings: Settings) -> Iterator[Finding]:
+    from opentill import epay
+
     where = "embedded" if settings.database_url is None else "OPENTILL_DATABASE_URL"
     try:
         with session.running_database(settings) as ready:
@@ -117,6 +119,10 @@ def _database(settings: Settings) -> Iterator[Finding]:
         yield Finding("orders", "warn", f"{text} `opentill orders history ORDER`")
     else:
         yield Finding("orders", "ok", "none waits for a bank's answer too long")
+    if found.epay_opens:
+        yield Finding("epay", "ok", "the keys that there are can be read")
+    else:
+        yield Finding("epay", "fail", epay.WRONG_KEY)
 
 
 def _business_time(settings: Settings, ahead_ms: int) -> Finding:
@@ -139,11 +145,13 @@ class _Asked(msgspec.Struct, frozen=True):
     clock_s: float
     ahead_ms: int
     stuck: int
+    epay_opens: bool
 
 
 async def _ask(settings: Settings) -> _Asked:
     import asyncpg
 
+    from opentill import epay
     from opentill.core import clock
     from opentill.orders import jobs
 
@@ -154,7 +162,8 @@ async def _ask(settings: Settings) -> _Asked:
         ahead_ms = await clock.AHEAD.get(connection) or 0
         now = await clock.business_now(connection, settings.gateways)
         stuck = await jobs.count_stuck(connection, now)
-        return _Asked(int(version), float(seconds), ahead_ms, stuck)
+        opens = await epay.opens(connection, settings.secret_key)
+        return _Asked(int(version), float(seconds), ahead_ms, stuck, opens)
     finally:
         await connection.close()
 
