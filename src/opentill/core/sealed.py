@@ -1,0 +1,44 @@
+"""Secrets that must be read back, such as webhook and Epay keys, sealed with the deployment's key.
+
+AES-256-GCM (NIST SP 800-38D) under a key that HKDF (RFC 5869) derives from ``OPENTILL_SECRET_KEY``
+and the purpose. The purpose says what it is and whose (``"webhook secret mer_… whe_…"``): a sealed
+text that somebody moves to another row or column does not open there.
+"""
+
+import os
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+_VERSION: Final = b"\x01"
+_NONCE: Final = 12
+
+
+class WrongKey(Exception):
+    """What is sealed does not open: another key, another purpose, or not what was sealed."""
+
+
+def _cipher(secret_key: str, purpose: str) -> AESGCM:
+    derive = HKDF(SHA256(), length=32, salt=None, info=b"opentill sealed 1\0" + purpose.encode())
+    return AESGCM(derive.derive(secret_key.encode()))
+
+
+def seal(secret_key: str, purpose: str, text: str) -> bytes:
+    """Encrypt a text for a purpose; the same text never looks the same."""
+    nonce = os.urandom(_NONCE)
+    hidden = _cipher(secret_key, purpose).encrypt(nonce, text.encode(), _VERSION)
+    return _VERSION + nonce + hidden
+
+
+def unseal(secret_key: str, purpose: str, sealed: bytes) -> str:
+    """Return the text that was sealed for the same purpose. Raises WrongKey."""
+    version, nonce, hidden = sealed[:1], sealed[1 : 1 + _NONCE], sealed[1 + _NONCE :]
+    if version != _VERSION or len(nonce) != _NONCE:
+        raise WrongKey
+    try:
+        return _cipher(secret_key, purpose).decrypt(nonce, hidden, _VERSION).decode()
+    except InvalidTag:
+        raise WrongKey from None
