@@ -7,6 +7,7 @@ from opentill.gateways.model import (
     Gateway,
     Method,
     News,
+    Notified,
     PaymentNews,
     PaymentOutcome,
     PaymentRequest,
@@ -16,15 +17,17 @@ from opentill.gateways.model import (
     RefundRequest,
     RefundStatus,
 )
-from opentill.gateways.registry import find_for, load, offered
+from opentill.gateways.registry import TOLD_BY_OPERATOR, find_for, load, offered
 
 __all__ = [
+    "TOLD_BY_OPERATOR",
     "BadCallback",
     "DisputeNews",
     "DisputeStatus",
     "Gateway",
     "Method",
     "News",
+    "Notified",
     "PaymentNews",
     "PaymentOutcome",
     "PaymentRequest",

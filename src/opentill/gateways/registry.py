@@ -21,7 +21,17 @@ def _sandbox(settings: Settings) -> Gateway:
     return SandboxGateway(settings.sandbox_url, settings.sandbox_secret)
 
 
-BUILT_IN: Final[dict[str, Factory]] = {"sandbox": _sandbox}
+def _epay(settings: Settings) -> Gateway:
+    from opentill.core.outgoing import Policy
+    from opentill.gateways import epay
+
+    policy = Policy(settings.outgoing_http, settings.outgoing_allow)
+    return epay.make(settings.gateway_options, policy)
+
+
+BUILT_IN: Final[dict[str, Factory]] = {"sandbox": _sandbox, "epay": _epay}
+# Those that cannot always say what became of a refund: then an operator may.
+TOLD_BY_OPERATOR: Final = frozenset({"epay"})
 
 
 def load(names: tuple[str, ...], settings: Settings) -> dict[str, Gateway]:
