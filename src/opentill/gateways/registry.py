@@ -22,11 +22,9 @@ def _sandbox(settings: Settings) -> Gateway:
 
 
 def _epay(settings: Settings) -> Gateway:
-    from opentill.core.outgoing import Policy
-    from opentill.gateways import epay
+    from opentill.gateways.epay.opening import make  # only who has it pays for its imports
 
-    policy = Policy(settings.outgoing_http, settings.outgoing_allow)
-    return epay.make(settings.gateway_options, policy)
+    return make(settings.gateway_options)
 
 
 BUILT_IN: Final[dict[str, Factory]] = {"sandbox": _sandbox, "epay": _epay}

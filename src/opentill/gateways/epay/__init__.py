@@ -1,6 +1,5 @@
 """The adapter for any Epay V1 server upstream (易支付): ALIPAY, WECHAT_PAY and what else it has."""
 
 from opentill.gateways.epay.client import EpayGateway
-from opentill.gateways.epay.opening import make
 
-__all__ = ["EpayGateway", "make"]
+__all__ = ["EpayGateway"]

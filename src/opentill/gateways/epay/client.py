@@ -90,11 +90,14 @@ class EpayGateway:
     name = "epay"
     acknowledgement = b"success"
 
-    def __init__(self, options: Options, outgoing: Sender) -> None:
+    def __init__(self, options: Options, outgoing: Sender, timeout_s: float = _TIMEOUT_S) -> None:
         """``outgoing`` is closed with the gateway."""
+        self._timeout_s = timeout_s
         self._options = options
         self._outgoing = outgoing
-        self._methods = {kind: method for method, kind in options.methods.items()}
+        self._methods: dict[str, Method] = {
+            kind: method for method, kind in options.methods.items()
+        }
 
     def methods(self, currency: str) -> tuple[Method, ...]:
         """Return the payment methods on offer for the currency, in order of preference."""
@@ -133,9 +136,7 @@ class EpayGateway:
     def _payment(self, reply: Reply, attempt_id: str) -> PaymentOutcome:
         if reply.code != wire.SUCCESS:
             unknown = wire.NO_SUCH_ORDER in reply.get("msg")
-            return PaymentOutcome(
-                status="NOT_FOUND" if unknown else "UNKNOWN", reason=reply.words
-            )
+            return PaymentOutcome(status="NOT_FOUND" if unknown else "UNKNOWN", reason=reply.words)
         if self._is_other(reply, attempt_id):
             return PaymentOutcome(status="UNKNOWN", reason="the answer is about another payment")
         standing = wire.STANDINGS.get(reply.get("status"))
@@ -205,7 +206,7 @@ class EpayGateway:
         """Return UNKNOWN: Epay V1 knows no refund by an id of ours."""
         return RefundOutcome(status="UNKNOWN", reason=_LOST)
 
-    def read_callback(self, headers: Mapping[str, str], body: bytes, now: int) -> tuple[News, ...]:
+    def read_callback(self, headers: Mapping[str, str], body: bytes, now: int) -> tuple[News, ...]:  # noqa: ARG002 - there is none
         """Refuse: this convention sends notices (``read_notice``)."""
         msg = "Epay servers send forms, not JSON"
         raise BadCallback(msg)
@@ -271,10 +272,14 @@ class EpayGateway:
         url = self._options.url + path
         try:
             if form is None:
-                answer = await self._outgoing.send("GET", url, timeout_s=_TIMEOUT_S)
+                answer = await self._outgoing.send("GET", url, timeout_s=self._timeout_s)
             else:
                 answer = await self._outgoing.send(
-                    "POST", url, headers=_FORM, body=urlencode(form).encode(), timeout_s=_TIMEOUT_S
+                    "POST",
+                    url,
+                    headers=_FORM,
+                    body=urlencode(form).encode(),
+                    timeout_s=self._timeout_s,
                 )
         except (Forbidden, Unreachable) as error:
             return _Silence("UNREACHABLE", self._said(error))

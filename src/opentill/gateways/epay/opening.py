@@ -17,12 +17,14 @@ _USUAL: Final = "ALIPAY,WECHAT_PAY"
 _TYPE: Final = re.compile(r"[A-Za-z0-9_]{1,32}", re.ASCII)
 
 
-def make(options: Mapping[str, str], policy: Policy) -> EpayGateway:
+def make(options: Mapping[str, str]) -> EpayGateway:
     """Make the adapter. ``options`` are named in lower case: ``epay_url``.
 
-    Raises OperatorError that names the setting and what is accepted.
+    It speaks to that one server only, wherever it is. Raises OperatorError that names the setting
+    and what is accepted.
     """
-    return EpayGateway(read(options), Outgoing(policy))
+    chosen = read(options)
+    return EpayGateway(chosen, Outgoing(Policy.only(chosen.url)))
 
 
 def read(options: Mapping[str, str]) -> Options:

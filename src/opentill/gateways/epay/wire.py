@@ -7,7 +7,6 @@ Answers are JSON under HTTP 200, errors too. Servers differ in the types of thei
 import json
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, Final, Literal, cast
 
 import msgspec
@@ -38,6 +37,7 @@ STANDINGS: Final[dict[str, Standing]] = {
     "3": "frozen",
 }
 _MAX_NAME_BYTES: Final = 127
+_LONGEST: Final = 4096  # characters of a value
 _SHOWN: Final = 200  # characters of a server's own words that are kept
 _MONEY: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2})0*)?", re.ASCII)
 
@@ -65,19 +65,15 @@ def read(body: bytes) -> Reply | None:
     except UnicodeDecodeError:
         text = body.decode("gb18030", "replace")  # GBK and all that fits it
     try:
-        found: object = json.loads(text, parse_float=Decimal)
+        found: object = json.loads(text, parse_float=str)  # as it is written
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
         return None
     named = cast("dict[str, Any]", found).items()
-    values = {name: _text(value) for name, value in named if isinstance(value, str | int | Decimal)}
+    values = {name: str(value)[:_LONGEST] for name, value in named if isinstance(value, str | int)}
     code = values.get("code", "")
     return Reply(int(code), values) if re.fullmatch(r"-?[0-9]{1,6}", code) else None
-
-
-def _text(value: str | int | Decimal) -> str:
-    return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 
 def amount(text: str, currency: str) -> Money | None:
