@@ -2,15 +2,17 @@
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+import asyncpg
 from litestar import Litestar, MediaType, Request, get
 from litestar.exceptions import HTTPException
 from litestar.response import Response
 
-from opentill import agreement, callbacks, gateways, health, merchants, worker
+from opentill import agreement, callbacks, epay, gateways, health, merchants, worker
 from opentill.agreement import api as agreement_api
 from opentill.checkouts import api as checkouts_api
 from opentill.core import http, openapi
@@ -22,6 +24,7 @@ from opentill.core.http import App, Operation
 from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.disputes import api as disputes_api
+from opentill.epay import api as epay_api
 from opentill.ledger import api as ledger_api
 from opentill.orders import api as orders_api
 from opentill.pages import api as pages_api
@@ -104,9 +107,13 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         clock = Clock(db, settings.gateways)
         outgoing = to_merchants(settings)
         app = App(settings=settings, db=db, gateways=adapters, outgoing=outgoing, clock=clock.now)
+        app.return_address = functools.partial(epay.return_address, app)
         litestar.state.app = app
         litestar.state.db = db
         litestar.state.gateways = adapters
+        with contextlib.suppress(asyncpg.UndefinedTableError):  # not migrated yet: see /readyz
+            async with db.connection() as tx:
+                await epay.check_key(tx, settings.secret_key)
         stop = asyncio.Event()
         working = asyncio.create_task(worker.work(app, stop)) if run_worker else None
         try:
@@ -126,6 +133,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
             http.mount(OPERATIONS),
             *pages_api.routes,
             callbacks.callback,
+            epay_api.door,
             health.healthz,
             health.readyz,
             health.metrics_page,

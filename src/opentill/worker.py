@@ -21,6 +21,7 @@ from opentill.core.errors import Unavailable
 from opentill.core.http import App
 from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
+from opentill.epay import jobs as epay_jobs
 from opentill.orders import jobs as order_jobs
 from opentill.orders import settlement
 from opentill.refunds import jobs as refund_jobs
@@ -44,6 +45,10 @@ async def _check_attempts(app: App) -> int:
 
 async def _send_refunds(app: App) -> int:
     return await refund_jobs.send_due(app.db, app.gateways, app.settings.public_url, app.clock())
+
+
+async def _send_notices(app: App) -> int:
+    return await epay_jobs.send_due(app, app.clock())
 
 
 async def _expire_sessions(app: App) -> int:
@@ -77,6 +82,7 @@ JOBS: Final = (
     #   name               rest  what
     Job("check_attempts", 0.5, _check_attempts),
     Job("send_refunds", 0.25, _send_refunds),
+    Job("send_notices", 0.25, _send_notices),
     Job("expire_sessions", 5.0, _expire_sessions),
     Job("settle", 5.0, _settle),
     Job("release_reserves", 5.0, _release_reserves),

@@ -82,6 +82,10 @@ class Download(msgspec.Struct, frozen=True):
     chunks: AsyncIterator[bytes]
 
 
+async def _nowhere(_merchant_id: str, _order_id: str) -> str | None:
+    return None
+
+
 class App(msgspec.Struct, kw_only=True):
     """What a running server hands to its operations."""
 
@@ -90,6 +94,8 @@ class App(msgspec.Struct, kw_only=True):
     gateways: Mapping[str, Any]
     outgoing: Outgoing  # to addresses that merchants gave
     clock: Callable[[], int]  # business time, Unix ms (core/clock.py)
+    # Where the customer of a paid order goes that was not placed by the API: merchant id, order id.
+    return_address: Callable[[str, str], Awaitable[str | None]] = _nowhere
 
 
 class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):

@@ -50,6 +50,12 @@ STEP = Query(
         update checkouts set status = $8::text, updated_at = $5::bigint
         where merchant_id = $1 and id = (select checkout_id from moved) and status = 'OPEN'
             and $8::text is not null
+    ), notified as (
+        -- Who placed it through the Epay door is told, see epay/jobs.py.
+        insert into order_notices (merchant_id, order_id, state, due_at, tries, answer, created_at,
+            updated_at)
+        select merchant_id, id, 'WAITING', $5, 0, '', $5, $5 from moved
+        where source = 'EPAY' and $6 = 'confirmed'
     )
     select * from moved
     """,
@@ -138,7 +144,8 @@ NOTE = Command(
 )
 SET_CUSTOMER = Command(
     """
-    update orders set customer_email = $3, customer_name = coalesce($4, customer_name)
+    update orders set customer_email = case $3 when '' then customer_email else $3 end,
+        customer_name = coalesce($4, customer_name)
     where merchant_id = $1 and id = $2
     """,
 )
