@@ -7,10 +7,10 @@ from ipaddress import ip_network
 import pytest
 
 from api import SECRETS, Till, clock, database, serving
+from epay.stall import Inbox, Stall
 from opentill.core.settings import Settings
 from sandbox.fixtures import bank_url
 from sandbox.running import SECRET
-from epay.stall import Inbox, Stall
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from epay.stall import Stall
 from opentill import epay
 from opentill.core import epaysign
-from epay.stall import Stall
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text())
 
