@@ -19,6 +19,7 @@ from opentill.orders import model as orders
 from opentill.payouts import model as payouts
 from opentill.products import model as products
 from opentill.refunds import model as refunds
+from opentill.webhooks import model as webhooks
 
 # Tables that are not spread by merchant, and why.
 REFERENCE: Final = {
@@ -169,6 +170,10 @@ LITERALS: Final = (
     ("operator_movements", "kind", operator.Kind),
     ("operator_movements", "status", operator.Status),
     ("api_keys", "environment", Environment),
+    ("events", "type", webhooks.Type),
+    ("webhook_endpoints", "status", webhooks.Status),
+    ("webhook_deliveries", "status", webhooks.DeliveryStatus),
+    ("webhook_attempts", "outcome", webhooks.Outcome),
     ("entries", "type", postings.Type),
     ("entries", "from_account", postings.Account),
     ("entries", "to_account", postings.Account),

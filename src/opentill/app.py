@@ -31,6 +31,7 @@ from opentill.pages import api as pages_api
 from opentill.payouts import api as payouts_api
 from opentill.products import api as products_api
 from opentill.refunds import api as refunds_api
+from opentill.webhooks import api as webhooks_api
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp
@@ -44,6 +45,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *disputes_api.operations,
     *payouts_api.operations,
     *ledger_api.operations,
+    *webhooks_api.operations,
 )
 
 

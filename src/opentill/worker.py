@@ -25,6 +25,8 @@ from opentill.epay import jobs as epay_jobs
 from opentill.orders import jobs as order_jobs
 from opentill.orders import settlement
 from opentill.refunds import jobs as refund_jobs
+from opentill.webhooks import jobs as webhook_jobs
+from opentill.webhooks.dispatch import Dispatcher
 
 _log: Final = structlog.get_logger()
 
@@ -78,6 +80,10 @@ async def _prune(app: App) -> int:
         return windows + await idempotency.prune(tx, app.clock())
 
 
+async def _prune_webhooks(app: App) -> int:
+    return await webhook_jobs.prune(app.db, app.clock())
+
+
 JOBS: Final = (
     #   name               rest  what
     Job("check_attempts", 0.5, _check_attempts),
@@ -89,6 +95,7 @@ JOBS: Final = (
     Job("find_forgotten", 60.0, _find_forgotten),
     Job("check_books", 5.0, _check_books),
     Job("prune", 60.0, _prune),
+    Job("prune_webhooks", 300.0, _prune_webhooks),
 )
 
 
@@ -110,8 +117,12 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def work(app: App, stop: asyncio.Event) -> None:
-    """Run every job until ``stop`` is set; what is begun is finished."""
-    await asyncio.gather(*(_repeat(job, app, stop) for job in JOBS))
+    """Run every job and send webhooks until ``stop`` is set; what is begun is finished."""
+    settings = app.settings
+    dispatcher = Dispatcher(
+        app.db, app.outgoing, settings.secret_key, app.clock, drain_s=settings.drain_timeout_s
+    )
+    await asyncio.gather(dispatcher.run(stop), *(_repeat(job, app, stop) for job in JOBS))
 
 
 async def _repeat(job: Job, app: App, stop: asyncio.Event) -> None:

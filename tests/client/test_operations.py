@@ -42,7 +42,8 @@ def example(name: str) -> Any:
     if name.endswith("_id"):
         return ID
     values = {"page": 1, "size": 20, "start_date": 1, "end_date": 2, "metadata": {"a": "b"}}
-    values |= {"amount": "1.00", "price": "1.00", "types": ["order.paid"]}
+    values |= {"amount": "1.00", "price": "1.00", "events": ["order.paid"], "failed_only": True}
+    values |= {"since": 1, "until": 2}
     return values.get(name, "text")
 
 

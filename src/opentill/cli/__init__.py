@@ -27,6 +27,7 @@ FILES: Final = (
     "balance",
     "audit",
     "ledger",
+    "webhooks",
     "export",
     "statement",
     "reconcile",

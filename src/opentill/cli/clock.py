@@ -108,6 +108,7 @@ def reset(*, as_json: Json = False) -> None:
     from opentill.epay import jobs as epay_jobs
     from opentill.orders import jobs as order_jobs
     from opentill.refunds import jobs as refund_jobs
+    from opentill.webhooks import jobs as webhook_jobs
 
     _movable()
 
@@ -117,6 +118,7 @@ def reset(*, as_json: Json = False) -> None:
         await order_jobs.wake(tx, now)
         await refund_jobs.wake(tx, now)
         await epay_jobs.wake(tx, now)
+        await webhook_jobs.wake(tx, now)
         await limits.forget(tx)
         return await _state(tx)
 

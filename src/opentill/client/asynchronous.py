@@ -10,7 +10,7 @@ from typing import IO, Any, Generic, ParamSpec, Self, TypeVar, overload
 
 import httpx2
 
-from opentill.client import operations
+from opentill.client import operations, webhook_operations
 from opentill.client.calls import Call, File
 from opentill.client.connection import (
     TIMEOUT_S,
@@ -326,6 +326,26 @@ class Balance(Group):
     statement = Downloads(operations.export_statement)
 
 
+class WebhookEndpoints(Group):
+    """Where events are sent to."""
+
+    create = Does(webhook_operations.create_endpoint)
+    list = Lists(webhook_operations.list_endpoints)
+    read = Does(webhook_operations.read_endpoint)
+    change = Does(webhook_operations.change_endpoint)
+    delete = Does(webhook_operations.delete_endpoint)
+    rotate_secret = Does(webhook_operations.rotate_secret)
+    deliveries = Lists(webhook_operations.list_deliveries)
+    resend = Does(webhook_operations.resend_events)
+
+
+class Events(Group):
+    """What happened."""
+
+    list = Does(webhook_operations.list_events)
+    read = Does(webhook_operations.read_event)
+
+
 class AsyncClient:
     """The API of one OpenTill server with one key. For one event loop.
 
@@ -361,6 +381,8 @@ class AsyncClient:
         self.disputes = Disputes(sender)
         self.payouts = Payouts(sender)
         self.balance = Balance(sender)
+        self.webhook_endpoints = WebhookEndpoints(sender)
+        self.events = Events(sender)
 
     def __repr__(self) -> str:
         """Name the server, and not the key."""

@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from opentill.client import events
+
 T = TypeVar("T")
 Metadata = dict[str, Any]
 
@@ -207,3 +209,73 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     acceptance_statement: str
     action_label: str
     document_url: str
+
+
+class WebhookEndpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where events are sent to; ``events`` are the types, none for all."""
+
+    id: str
+    url: str
+    description: str
+    events: list[str]
+    status: str  # ENABLED DISABLED
+    disabled_reason: str | None
+    old_secret_until: int | None
+    created_at: int
+    updated_at: int
+
+
+class WebhookEndpointWithSecret(WebhookEndpoint, frozen=True, kw_only=True, rename="camel"):
+    """An endpoint with its new secret, which is shown once: keep it for ``verify_webhook``."""
+
+    secret: str
+
+
+class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One attempt to deliver: what was sent but for the body, and the head of the answer."""
+
+    number: int
+    at: int
+    duration_ms: int
+    outcome: str
+    http_status: int | None
+    request: str
+    answer: str
+    error: str
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One event for one endpoint, with its attempts, oldest first."""
+
+    event_id: str
+    type: str
+    status: str  # PENDING SUCCEEDED FAILED
+    next_attempt_at: int | None
+    attempts: list[DeliveryAttempt]
+    created_at: int
+    updated_at: int
+
+    @property
+    def id(self) -> str:
+        """The event's id: an endpoint gets each event once."""
+        return self.event_id
+
+
+class Resent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How many events are sent again, and what to go on ``after``; None: there are no more."""
+
+    resent: int
+    next: str | None
+
+
+class EventList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Events, oldest first. Keep ``cursor`` and come back with it: none is ever skipped."""
+
+    raw: list[msgspec.Raw] = msgspec.field(name="items")
+    cursor: str
+    has_more: bool
+
+    @property
+    def items(self) -> "list[events.Event]":
+        """The events, typed as webhooks are."""
+        return [events.read(bytes(item)) for item in self.raw]

@@ -17,6 +17,7 @@ from typing import Final, Generic, NoReturn, TypeVar, cast
 import httpx2
 import msgspec
 
+from opentill.client import events
 from opentill.client.calls import Call
 from opentill.client.errors import (
     Conflict,
@@ -30,6 +31,7 @@ from opentill.client.errors import (
     Unauthorized,
     UnexpectedAnswer,
     ValidationFailed,
+    WebhookInvalid,
 )
 
 T = TypeVar("T")
@@ -144,8 +146,10 @@ class Series(Generic[T]):
             found = msgspec.json.decode(body, type=_Body)
             if self.call.answer is None:
                 return cast("T", None)
+            if self.call.answer is events.Event:  # typed by what it says it is
+                return cast("T", events.read(bytes(found.data)))
             return cast("T", msgspec.json.decode(found.data, type=self.call.answer))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
+        except (msgspec.MsgspecError, UnicodeDecodeError, WebhookInvalid) as reason:
             raise self.unexpected(response, f"is not in the API's form ({reason})") from None
 
     def unexpected(self, response: httpx2.Response, what: str) -> UnexpectedAnswer:

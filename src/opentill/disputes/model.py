@@ -4,7 +4,7 @@ from typing import Any, Final, Literal, Self, get_args
 
 import msgspec
 
-from opentill import orders
+from opentill import orders, webhooks
 from opentill.core import money
 from opentill.gateways.model import DisputeStatus
 from opentill.ledger import Account, Held, Movement
@@ -16,21 +16,22 @@ STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One allowed step of a dispute, and the step that its order takes by it."""
+    """One allowed step of a dispute, the step of its order, and what the merchant is told."""
 
     source: Status | None
     event: Event
     target: Status
     order_event: orders.Event
+    emits: webhooks.Type
 
 
-# Product decisions §4. What is not in this table cannot happen.
+# Product decisions §4 and §8. What is not in this table cannot happen.
 STEPS: Final = (
-    #    source  event        target       the order is
-    Step(None, "opened", "OPEN", "disputed"),
-    Step("OPEN", "won", "WON", "dispute_won"),
-    Step("OPEN", "lost", "LOST", "dispute_lost"),
-    Step("LOST", "recovered", "RECOVERED", "recovered"),
+    #    source  event        target       the order is    emits
+    Step(None, "opened", "OPEN", "disputed", "dispute.created"),
+    Step("OPEN", "won", "WON", "dispute_won", "dispute.closed"),
+    Step("OPEN", "lost", "LOST", "dispute_lost", "dispute.closed"),
+    Step("LOST", "recovered", "RECOVERED", "recovered", "dispute.closed"),
 )
 BY_EVENT: Final = {(step.source, step.event): step for step in STEPS}
 # What a gateway's word makes of a dispute.

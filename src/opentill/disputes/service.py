@@ -8,12 +8,12 @@ from typing import Final
 
 import structlog
 
-from opentill import orders
+from opentill import orders, webhooks
 from opentill.core import money
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
-from opentill.disputes import model, queries
+from opentill.disputes import events, model, queries
 from opentill.disputes.model import BY_EVENT, WORDS, Dispute, Event, Note, Status, Step, steps_to
 from opentill.gateways.model import DisputeNews
 from opentill.orders import Attempt, Order
@@ -206,6 +206,7 @@ async def _open(
     if dispute is None:
         raise AssertionError  # an insert always returns its row
     cause = f"{dispute.id} by {why[1]}: {why[0]}"
+    await webhooks.emit(tx, [events.told(order, dispute, BY_EVENT[None, "opened"], now)])
     moved = await orders.step(tx, order, "disputed", cause, now, posted=model.opened(dispute))
     return dispute, moved
 
@@ -222,6 +223,7 @@ async def _take(
     )
     if after is None:
         raise AssertionError  # its order is locked and it had the status
+    await webhooks.emit(tx, [events.told(order, after, step, now)])
     match step.event:
         case "won":
             moved = await orders.step(

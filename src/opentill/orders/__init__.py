@@ -1,5 +1,6 @@
 """Orders: from the open session to the money received, and back."""
 
+from opentill.orders.events import metadata
 from opentill.orders.export import chunks as export_csv
 from opentill.orders.model import (
     STEPS,
@@ -57,6 +58,7 @@ __all__ = [
     "last_attempt",
     "lock",
     "merchant_of",
+    "metadata",
     "note",
     "revoke_by_hand",
     "settle_batch",

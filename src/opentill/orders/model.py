@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 import msgspec
 from msgspec import Meta
 
+from opentill import webhooks
 from opentill.core import money
 from opentill.gateways.model import Method
 from opentill.ledger import Account, Movement
@@ -63,7 +64,7 @@ class Step(msgspec.Struct, frozen=True):
     """One allowed step of an order; ``session`` is what an open session becomes by it.
 
     ``postings`` says what it may post; which of them depends on the order: no fee where there is
-    none, no UNFREEZE where nothing was frozen.
+    none, no UNFREEZE where nothing was frozen. ``emits`` are the events that the merchant is told.
     """
 
     source: Status
@@ -71,9 +72,12 @@ class Step(msgspec.Struct, frozen=True):
     target: Status
     postings: tuple[PostingType, ...] = ()
     session: SessionStatus | None = None
+    emits: tuple[webhooks.Type, ...] = ()
 
 
 _RECEIVED: Final = ("PAYMENT", "FEE")
+_SETTLED: Final = ("SETTLEMENT", "ROLLING_RESERVE")
+_RECOVERED: Final = ("CHARGEBACK_RECOVERY", "ROLLING_RESERVE_RECOVERY")
 _LOST: Final = (
     "UNFREEZE",
     "CHARGEBACK",
@@ -82,22 +86,25 @@ _LOST: Final = (
     "ROLLING_RESERVE_RELEASE",  # what the loss leaves of the reserve
 )
 
-# Product decisions §4. What is not in this table cannot happen.
+_CLOSED: Final = ("order.closed", "checkout.expired")
+_PAID: Final = ("order.paid", "checkout.completed")
+
+# Product decisions §4 and §8. What is not in this table cannot happen.
 STEPS: Final = (
-    #    source      event               target      postings   session
+    #    source      event               target      postings   session     emits
     Step("PENDING", "submitted", "CREATING"),
     Step("CREATING", "accepted", "PENDING"),
     Step("CREATING", "declined", "PENDING"),
-    Step("CREATING", "refused", "FAILED", session="EXPIRED"),
-    Step("PENDING", "refused", "FAILED", session="EXPIRED"),
-    Step("CREATING", "confirmed", "PAID", _RECEIVED, session="COMPLETE"),
-    Step("PENDING", "confirmed", "PAID", _RECEIVED, session="COMPLETE"),
-    Step("CREATING", "voided", "REVOKED", session="EXPIRED"),
-    Step("PENDING", "voided", "REVOKED", session="EXPIRED"),
-    Step("PENDING", "expired", "CLOSED", session="EXPIRED"),
-    Step("CLOSED", "confirmed", "PAID", _RECEIVED),
-    Step("FAILED", "confirmed", "PAID", _RECEIVED),
-    Step("PAID", "settled", "SETTLED", ("SETTLEMENT", "ROLLING_RESERVE")),
+    Step("CREATING", "refused", "FAILED", (), "EXPIRED", _CLOSED),
+    Step("PENDING", "refused", "FAILED", (), "EXPIRED", _CLOSED),
+    Step("CREATING", "confirmed", "PAID", _RECEIVED, "COMPLETE", _PAID),
+    Step("PENDING", "confirmed", "PAID", _RECEIVED, "COMPLETE", _PAID),
+    Step("CREATING", "voided", "REVOKED", (), "EXPIRED", _CLOSED),
+    Step("PENDING", "voided", "REVOKED", (), "EXPIRED", _CLOSED),
+    Step("PENDING", "expired", "CLOSED", (), "EXPIRED", _CLOSED),
+    Step("CLOSED", "confirmed", "PAID", _RECEIVED, emits=("order.paid",)),
+    Step("FAILED", "confirmed", "PAID", _RECEIVED, emits=("order.paid",)),
+    Step("PAID", "settled", "SETTLED", _SETTLED, emits=("order.settled",)),
     Step("PAID", "refunded_in_full", "REFUNDED"),
     Step("SETTLED", "refunded_in_full", "REFUNDED"),
     Step("PAID", "disputed", "DISPUTED"),
@@ -105,7 +112,8 @@ STEPS: Final = (
     Step("DISPUTED", "dispute_won", "PAID"),
     Step("DISPUTED", "dispute_won", "SETTLED", ("UNFREEZE",)),
     Step("DISPUTED", "dispute_lost", "CHARGEBACK", _LOST),
-    Step("CHARGEBACK", "recovered", "SETTLED", ("CHARGEBACK_RECOVERY", "ROLLING_RESERVE_RECOVERY")),
+    # It has settled before, or it does by this: it is told once.
+    Step("CHARGEBACK", "recovered", "SETTLED", _RECOVERED, emits=("order.settled",)),
 )
 BY_EVENT: Final = {(step.source, step.event): step for step in STEPS}
 # A dispute that is won puts the order back to where it was: the one event with two targets.

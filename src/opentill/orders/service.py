@@ -6,14 +6,14 @@ from typing import Any, Final
 
 import structlog
 
-from opentill import ledger, rates
+from opentill import ledger, rates, webhooks
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.gateways.model import Method, PaymentOutcome, RefundOutcome
 from opentill.ledger import Movement
-from opentill.orders import queries
+from opentill.orders import events, queries
 from opentill.orders.fees import with_fee_of
 from opentill.orders.model import (
     BACK,
@@ -94,13 +94,15 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
     hkd_rate: Decimal | None = None,
     back_to: Status | None = None,
     posted: Sequence[Movement] | None = None,
+    reason: str | None = None,
 ) -> Order:
-    """Take a step of a locked order: new status, history, session, postings.
+    """Take a step of a locked order: new status, history, session, events, postings.
 
     The one place that assigns an order's status (settling assigns those of a whole batch, in
     ``settlement``). ``posted`` is what another feature says the step moves; all of it must stand in
     the table. ``back_to`` is where a dispute that is won puts the order. Once it is known by which
-    ``method`` an order was paid, its fee is that method's. Raises Invalid on ``orderId`` for a step
+    ``method`` an order was paid, its fee is that method's. ``reason`` is what the merchant is told
+    of an order's end, the cause where it is not given. Raises Invalid on ``orderId`` for a step
     that is not in the table.
     """
     row = BACK.get(back_to) if back_to else BY_EVENT.get((order.status, event))
@@ -137,6 +139,12 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
     )
     if moved is None:
         raise AssertionError  # the row is locked and had the status
+    told = [
+        events.told(moved, type_, cause if reason is None else reason, now)
+        for type_ in row.emits
+        if type_ != "order.settled" or order.settled_at is None
+    ]
+    await webhooks.emit(tx, told)
     if moves:
         await ledger.post(tx, order.merchant_id, order.settled_currency, moves, now)
     return moved
@@ -341,7 +349,7 @@ async def _ended(
     # Another attempt may be on its way while this one ends: an order waits for the one submitted.
     waits_for_other = order.status == "CREATING" and attempt.status != "SUBMITTED"
     if (order.status, event) in BY_EVENT and not (waits_for_other and event == "declined"):
-        await step(tx, order, event, cause, now)
+        await step(tx, order, event, cause, now, reason=reason)
     else:
         await note(tx, order, event, cause, now)
     return written
@@ -390,4 +398,4 @@ async def revoke_by_hand(
 ) -> Order:
     """Void an unpaid order as the operator: nobody can pay it any more."""
     order = await lock(tx, merchant_id, order_id)
-    return await step(tx, order, "voided", f"revoked by {who}: {reason}", now)
+    return await step(tx, order, "voided", f"revoked by {who}: {reason}", now, reason=reason)

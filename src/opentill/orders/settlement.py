@@ -10,13 +10,22 @@ from typing import Final
 
 import msgspec
 
-from opentill import ledger
+from opentill import ledger, webhooks
 from opentill.core import jobs, money
 from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
 from opentill.ledger import Movement
+from opentill.orders import events as order_events
 from opentill.orders import queries
-from opentill.orders.model import DAY_MS, DueMerchant, Event, Order, Status, settlement
+from opentill.orders.model import (
+    BY_EVENT,
+    DAY_MS,
+    DueMerchant,
+    Event,
+    Order,
+    Status,
+    settlement,
+)
 
 BATCH: Final = 500
 _EVER: Final = 2**62
@@ -114,6 +123,16 @@ async def _settle(tx: Tx, orders: list[Order], now: int, cause: str) -> list[Set
         releases,
         events,
         cause,
+    )
+    told = BY_EVENT["PAID", "settled"].emits
+    await webhooks.emit(
+        tx,
+        [
+            order_events.told(order, type_, cause, now)
+            for order in orders
+            if order.status == "PAID"
+            for type_ in told
+        ],
     )
     for currency, posted in sorted(moves.items()):
         if posted:

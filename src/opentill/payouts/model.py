@@ -1,9 +1,10 @@
 """What a payout is, the table of its steps, and its shape on the wire."""
 
-from typing import Final, Literal, Self, get_args
+from typing import Any, Final, Literal, Self, get_args
 
 import msgspec
 
+from opentill import webhooks
 from opentill.core import money
 from opentill.ledger import Movement
 from opentill.ledger import Type as PostingType
@@ -15,20 +16,21 @@ EVENTS: Final[tuple[Event, ...]] = get_args(Event)
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One allowed step of a payout, and what it may post: no fee where there is none."""
+    """One allowed step of a payout, what it may post (no fee where there is none), and tells."""
 
     source: Status | None
     event: Event
     target: Status
     postings: tuple[PostingType, ...] = ()
+    emits: webhooks.Type | None = None
 
 
-# Product decisions §4. What is not in this table cannot happen.
+# Product decisions §4 and §8. What is not in this table cannot happen.
 STEPS: Final = (
-    #    source     event      target     postings
+    #    source     event      target     postings     emits
     Step(None, "created", "PENDING", ("PAYOUT", "FEE")),
-    Step("PENDING", "paid", "PAID"),
-    Step("PENDING", "failed", "FAILED", ("PAYOUT", "BALANCE_CORRECTION")),
+    Step("PENDING", "paid", "PAID", (), "payout.paid"),
+    Step("PENDING", "failed", "FAILED", ("PAYOUT", "BALANCE_CORRECTION"), "payout.failed"),
 )
 BY_EVENT: Final = {(step.source, step.event): step for step in STEPS}
 
@@ -74,6 +76,22 @@ def posted(payout: Payout, event: Event) -> list[Movement]:
                 Movement(kind, "platform", "available", fee, "payout", cause, returned),
             ]
     return [move for move in moves if move.amount_minor]
+
+
+def told(payout: Payout, type_: webhooks.Type, at: int) -> webhooks.Event:
+    """Return the event of a payout that has ended."""
+    data: dict[str, Any] = {
+        "payout_id": payout.id,
+        "status": payout.status,
+        "amount": money.show(payout.amount_minor, payout.currency),
+        "fee": money.show(payout.fee_minor, payout.currency),
+        "currency": payout.currency,
+    }
+    if payout.status == "PAID":
+        data |= {"bank_reference": payout.bank_reference, "paid_at": payout.paid_at}
+    else:
+        data |= {"failure_reason": payout.failure_reason, "failed_at": payout.failed_at}
+    return webhooks.Event(payout.merchant_id, type_, data, at)
 
 
 class PayoutOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

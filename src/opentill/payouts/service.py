@@ -4,14 +4,14 @@ from decimal import Decimal
 
 import msgspec
 
-from opentill import ledger, merchants
+from opentill import ledger, merchants, webhooks
 from opentill.core import byhand, money
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.merchants import Merchant
 from opentill.payouts import queries
-from opentill.payouts.model import BY_EVENT, Event, Payout, Status, posted
+from opentill.payouts.model import BY_EVENT, Event, Payout, Status, posted, told
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,6 +161,8 @@ async def _step(  # noqa: PLR0913 - the one function that takes a step
     )
     if payout is None:
         raise AssertionError  # the merchant is locked
+    if step.emits:
+        await webhooks.emit(tx, [told(payout, step.emits, now)])
     if moves := posted(payout, event):
         await ledger.post(tx, merchant_id, payout.currency, moves, now)
     return payout

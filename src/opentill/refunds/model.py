@@ -5,6 +5,7 @@ from typing import Annotated, Final, Literal, Self
 import msgspec
 from msgspec import Meta
 
+from opentill import webhooks
 from opentill.core import money
 from opentill.gateways.model import RefundStatus
 from opentill.ledger import Held
@@ -14,6 +15,11 @@ Status = Literal["PROCESSING", "SUCCEEDED", "FAILED"]
 # Product decisions §4: what a gateway's word does to a refund that is PROCESSING. Everything else
 # it may say leaves the refund as it is, to be asked for again.
 STEPS: Final[dict[RefundStatus, Status]] = {"SUCCEEDED": "SUCCEEDED", "REFUSED": "FAILED"}
+# What the merchant is told when it ends.
+EMITS: Final[dict[Status, webhooks.Type]] = {
+    "SUCCEEDED": "order.refunded",
+    "FAILED": "refund.failed",
+}
 
 
 class RefundBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

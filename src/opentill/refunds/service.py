@@ -6,7 +6,7 @@ import asyncpg
 import msgspec
 import structlog
 
-from opentill import ledger, orders
+from opentill import ledger, orders, webhooks
 from opentill.core import money
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
@@ -15,7 +15,7 @@ from opentill.gateways.model import RefundOutcome
 from opentill.ledger import Held, Movement
 from opentill.orders import Order
 from opentill.orders.model import Source
-from opentill.refunds import queries
+from opentill.refunds import events, queries
 from opentill.refunds.model import STEPS, Refund, RefundBody
 
 _log: Final = structlog.get_logger()
@@ -192,6 +192,7 @@ async def hear(
     )
     if refund is None:  # it ended before: late and repeated news change nothing
         return await queries.BY_ID.first(tx, merchant_id, refund_id) or seen
+    await webhooks.emit(tx, [events.told(order, refund, now)])
     if status == "SUCCEEDED":
         await _succeeded(tx, order, refund, now)
     else:

@@ -1,0 +1,36 @@
+"""The outbox: events are written in the transaction of the change that they tell of."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from opentill.core.db import Tx
+from opentill.core.ids import new_id
+from opentill.webhooks import queries
+from opentill.webhooks.model import Event, EventBody
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+async def emit(tx: Tx, events: Sequence[Event]) -> None:
+    """Write events, of any merchants, and their deliveries: one statement, which locks nothing.
+
+    The body is made here, once: every delivery and every list of events shows these bytes. Events
+    of one call sort in its order.
+    """
+    if not events:
+        return
+    ids = sorted(new_id("evt") for _ in events)
+    bodies = [
+        _encode(EventBody(id_, event.type, event.at, event.data)).decode()
+        for id_, event in zip(ids, events, strict=True)
+    ]
+    await queries.EMIT.run(
+        tx,
+        [event.merchant_id for event in events],
+        ids,
+        [event.type for event in events],
+        bodies,
+        [event.at for event in events],
+    )
