@@ -16,12 +16,15 @@ from opentill.client import (
     Client,
     IdempotencyKeyReused,
     NotFound,
+    OrderPaid,
     RateLimited,
     Retries,
     Unauthorized,
     UnexpectedAnswer,
     ValidationFailed,
 )
+from opentill.client.events import EVENTS
+from opentill.webhooks.model import TYPES
 
 
 @pytest.fixture
@@ -221,3 +224,31 @@ def test_every_request_says_who_asks(till: Till, shop: Shop) -> None:
         client.balance.read()
     assert seen[0]["user-agent"].startswith("opentill-python/")
     assert seen[0]["x-shop"] == "7"
+
+
+def test_webhooks_are_set_up_and_what_was_told_is_read(client: Client, shop: Shop) -> None:
+    endpoint = client.webhook_endpoints.create(
+        "https://shop.example.com/hook", events=["order.paid"]
+    )
+    assert endpoint.secret.startswith("whsec_")
+    assert [found.url for found in client.webhook_endpoints.list()] == [endpoint.url]
+    changed = client.webhook_endpoints.change(endpoint.id, description="Fulfilment")
+    assert client.webhook_endpoints.read(endpoint.id) == changed
+    assert client.webhook_endpoints.rotate_secret(endpoint.id).secret != endpoint.secret
+    order = shop.paid()
+    found = client.events.list(type="order.paid")
+    (event,) = found.items
+    assert isinstance(event, OrderPaid)
+    assert event.data.order_id == order["id"]
+    assert event.data.amount == Decimal(order["amount"])
+    assert client.events.read(event.id) == event
+    assert client.events.list(cursor=found.cursor, type="order.paid").items == []
+    (delivery,) = client.webhook_endpoints.deliveries(endpoint.id)
+    assert (delivery.event_id, delivery.status) == (event.id, "PENDING")
+    assert client.webhook_endpoints.resend(endpoint.id, event_id=event.id).resent == 1
+    assert client.webhook_endpoints.delete(endpoint.id) is None
+    assert not list(client.webhook_endpoints.list())
+
+
+def test_every_type_of_event_has_its_class() -> None:
+    assert set(EVENTS) == set(TYPES)
