@@ -117,8 +117,8 @@ def reset(*, as_json: Json = False) -> None:
         now = clock.now_ms()
         await order_jobs.wake(tx, now)
         await refund_jobs.wake(tx, now)
-        await webhook_jobs.wake(tx, now)
         await epay_jobs.wake(tx, now)
+        await webhook_jobs.wake(tx, now)
         await limits.forget(tx)
         return await _state(tx)
 

@@ -7,6 +7,7 @@ from opentill.gateways.model import (
     Gateway,
     Method,
     News,
+    Notified,
     PaymentNews,
     PaymentOutcome,
     PaymentRequest,
@@ -16,10 +17,11 @@ from opentill.gateways.model import (
     RefundRequest,
     RefundStatus,
 )
-from opentill.gateways.registry import load
+from opentill.gateways.registry import TOLD_BY_OPERATOR, load
 from opentill.gateways.routing import BadGateways, Gateways, candidates, find_for, offered
 
 __all__ = [
+    "TOLD_BY_OPERATOR",
     "BadCallback",
     "BadGateways",
     "DisputeNews",
@@ -28,6 +30,7 @@ __all__ = [
     "Gateways",
     "Method",
     "News",
+    "Notified",
     "PaymentNews",
     "PaymentOutcome",
     "PaymentRequest",

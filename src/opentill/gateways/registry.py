@@ -27,7 +27,15 @@ def _manual(settings: Settings) -> Gateway:
     return ManualGateway(instructions(settings.gateway_options))
 
 
-BUILT_IN: Final[dict[str, Factory]] = {"manual": _manual, "sandbox": _sandbox}
+def _epay(settings: Settings) -> Gateway:
+    from opentill.gateways.epay.opening import make  # only who has it pays for its imports
+
+    return make(settings.gateway_options)
+
+
+BUILT_IN: Final[dict[str, Factory]] = {"manual": _manual, "sandbox": _sandbox, "epay": _epay}
+# Those that cannot always say what became of a refund: then an operator may.
+TOLD_BY_OPERATOR: Final = frozenset({"epay"})
 
 
 def _from_outside(entry: EntryPoint, settings: Settings) -> Gateway:

@@ -180,6 +180,8 @@ async def give_back(
     if gateway is None:
         _log.error("gateway gone", attempt=attempt.id, gateway=attempt.gateway)
         return
+    ids = (attempt.merchant_id, attempt.id)
+    first = bool(await db.run(lambda tx: queries.GIVING_BACK.run(tx, *ids)))
     outcome = await gateway.refund(
         RefundRequest(
             refund_id=attempt.id,
@@ -188,8 +190,11 @@ async def give_back(
             amount=Money(attempt.amount_minor, attempt.currency),
             reason="duplicate payment",
             callback_url=callback_url(public_url, attempt.gateway),
+            repeated=not first,
         ),
     )
+    if first and outcome.status == "UNREACHABLE":
+        await db.run(lambda tx: queries.NOT_GIVEN_BACK.run(tx, *ids))
     await db.run(lambda tx: service.given_back(tx, attempt, outcome, now))
 
 

@@ -344,6 +344,17 @@ CLAIM_ATTEMPTS = Query(
     returning a.*
     """,
 )
+# Duplicates: committed before the gateway is asked to give one back, so that it is known whether it
+# may have been; taken back only if it surely did not hear of it.
+GIVING_BACK = Command(
+    """
+    update attempts set reason = 'giving_back'
+    where merchant_id = $1 and id = $2 and status = 'DUPLICATE' and reason <> 'giving_back'
+    """,
+)
+NOT_GIVEN_BACK = Command(
+    "update attempts set reason = '' where merchant_id = $1 and id = $2 and status = 'DUPLICATE'",
+)
 # Not if it became something else since it was claimed: then that says when to ask.
 ASK_AGAIN = Command(
     """
