@@ -17,6 +17,7 @@ import msgspec
 from opentill.core import datadir
 from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
+from opentill.gateways.registry import OPTIONS
 
 PREFIX: Final = "OPENTILL_"
 GATEWAY_PREFIX: Final = "OPENTILL_GATEWAY_"
@@ -255,7 +256,21 @@ def shown(settings: Settings) -> list[tuple[str, str, str]]:
         text = ("(set)" if value else "") if row.secret else _text_of(value)
         explanation = f"{row.text} (default: {row.default})" if row.default else row.text
         rows.append((row.name, text, explanation))
-    return rows
+    return rows + _gateway_options(settings)
+
+
+def _gateway_options(settings: Settings) -> list[tuple[str, str, str]]:
+    """Rows for the options of the gateways that are on, and for all that are given."""
+    given = dict(settings.gateway_options)
+    rows: list[tuple[str, str, str]] = []
+    for option in OPTIONS:
+        value = given.pop(option.name, "")
+        if value or option.gateway in settings.gateways:
+            text = f"{option.text} (default: {option.default})" if option.default else option.text
+            shown_value = "(set)" if value and option.secret else value
+            rows.append((GATEWAY_PREFIX + option.name.upper(), shown_value, text))
+    others = "for a gateway of somebody else's"
+    return rows + [(GATEWAY_PREFIX + name.upper(), "(set)", others) for name in sorted(given)]
 
 
 def _text_of(value: object) -> str:

@@ -3,19 +3,30 @@
 import re
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
+import structlog
 from litestar import asgi
 
 from opentill import disputes, orders, refunds
 from opentill.core.clock import now_ms
 from opentill.core.db import Tx
-from opentill.core.errors import Invalid, MethodNotAllowed, NotFound
+from opentill.core.errors import Invalid, MethodNotAllowed, NotFound, Unavailable
 from opentill.core.http import App, failure, read_body, send_json, send_problem
-from opentill.gateways.model import BadCallback, DisputeNews, News, PaymentNews, RefundNews
+from opentill.gateways.model import (
+    BadCallback,
+    DisputeNews,
+    Gateway,
+    News,
+    PaymentNews,
+    RefundNews,
+    Traces,
+)
 
 if TYPE_CHECKING:
     from litestar.types import Receive, Scope, Send
 
 _PATH: Final = re.compile(r"/gateways/([^/]+)/callback")
+_log: Final = structlog.get_logger()
 _TAKEN: Final = b'{"code":0,"message":"success"}'
 
 
@@ -53,7 +64,33 @@ async def _read(app: App, name: str, headers: dict[bytes, bytes], receive: "Rece
     except BadCallback as error:
         raise Invalid("signature", f"signature must be genuine and fresh: {error}") from None
     for piece in news:
-        await take_in(app, piece, app.clock())
+        if named := await _named(gateway, piece):
+            await _take_in_ours(app, gateway, named)
+
+
+async def _named(gateway: Gateway, news: News) -> News | None:
+    """Have news that name a payment by the provider's name only traced; None if it is not ours.
+
+    Raises Unavailable while the provider does not answer: it is to report again.
+    """
+    if not isinstance(news, DisputeNews) or news.attempt_id or not isinstance(gateway, Traces):
+        return news
+    attempt_id = await gateway.trace(news.payment_ref)
+    if attempt_id is None:
+        raise Unavailable
+    return msgspec.structs.replace(news, attempt_id=attempt_id) if attempt_id else None
+
+
+async def _take_in_ours(app: App, gateway: Gateway, news: News) -> None:
+    """Apply news, unless they are about nothing that is here.
+
+    An attempt is committed before its gateway hears of it, so repeating them would not help: they
+    are for another deployment on the same account, or ours was restored from before.
+    """
+    try:
+        await take_in(app, news, app.clock())
+    except NotFound:
+        _log.error("news of nothing here", gateway=gateway.name, attempt=news.attempt_id)
 
 
 async def take_in(app: App, news: News, now: int) -> None:

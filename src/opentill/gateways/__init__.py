@@ -4,6 +4,7 @@ from opentill.gateways.model import (
     BadCallback,
     DisputeNews,
     DisputeStatus,
+    Expires,
     Gateway,
     Method,
     News,
@@ -15,6 +16,7 @@ from opentill.gateways.model import (
     RefundOutcome,
     RefundRequest,
     RefundStatus,
+    Traces,
 )
 from opentill.gateways.registry import find_for, load, offered
 
@@ -22,6 +24,7 @@ __all__ = [
     "BadCallback",
     "DisputeNews",
     "DisputeStatus",
+    "Expires",
     "Gateway",
     "Method",
     "News",
@@ -33,6 +36,7 @@ __all__ = [
     "RefundOutcome",
     "RefundRequest",
     "RefundStatus",
+    "Traces",
     "find_for",
     "load",
     "offered",

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Final
 
+import msgspec
+
 from opentill.core.settings import Settings
 from opentill.gateways.model import Gateway, Method
 from opentill.gateways.sandbox import SandboxGateway
@@ -17,17 +19,44 @@ Factory = Callable[[Settings], Gateway]
 ENTRY_POINTS: Final = "opentill.gateways"
 
 
+class Option(msgspec.Struct, frozen=True):
+    """A setting of one of our gateways: ``OPENTILL_GATEWAY_`` and ``name`` in capitals."""
+
+    gateway: str
+    name: str
+    text: str
+    secret: bool = True
+    default: str = ""
+
+
+OPTIONS: Final = (
+    Option("stripe", "stripe_secret_key", "sk_… or rk_…, of Stripe's dashboard"),
+    Option("stripe", "stripe_webhook_secret", "whsec_…; several with commas while one is rotated"),
+    Option(
+        "stripe", "stripe_api_base", "an emulator of Stripe", secret=False,
+        default="https://api.stripe.com",
+    ),
+)  # fmt: skip
+
+
 def _sandbox(settings: Settings) -> Gateway:
     return SandboxGateway(settings.sandbox_url, settings.sandbox_secret)
 
 
-BUILT_IN: Final[dict[str, Factory]] = {"sandbox": _sandbox}
+def _stripe(settings: Settings) -> Gateway:
+    from opentill.gateways.stripe.opening import make  # its library takes its time
+
+    return make(settings.gateway_options)
+
+
+BUILT_IN: Final[dict[str, Factory]] = {"sandbox": _sandbox, "stripe": _stripe}
 
 
 def load(names: tuple[str, ...], settings: Settings) -> dict[str, Gateway]:
     """Make the named gateways, in the order of the names.
 
-    Raises ValueError with a sentence that says what is available, if a name is unknown.
+    Raises ValueError with a sentence that says what is available, if a name is unknown, or which
+    option it needs, if one is missing.
     """
     others = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
     available = ", ".join(sorted({*BUILT_IN, *others}))

@@ -37,6 +37,8 @@ async def check_attempts(
         if attempt.status == "DUPLICATE":
             await payments.give_back(db, gateways, attempt, public_url, now)
             after = attempt
+        elif attempt.status == "ACTION_REQUIRED":
+            after = await payments.close(db, gateways, attempt, now)
         else:
             after = await payments.ask(db, gateways, attempt, now)
         if after.status == attempt.status:

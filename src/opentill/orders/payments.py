@@ -9,7 +9,14 @@ import structlog
 from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
-from opentill.gateways.model import Gateway, Method, PaymentOutcome, PaymentRequest, RefundRequest
+from opentill.gateways.model import (
+    Expires,
+    Gateway,
+    Method,
+    PaymentOutcome,
+    PaymentRequest,
+    RefundRequest,
+)
 from opentill.orders import queries, service
 from opentill.orders.model import Attempt, Order
 
@@ -48,11 +55,13 @@ async def submit(  # noqa: PLR0913 - a payment and its surroundings
     merchant_name: str,
     public_url: str,
     now: int,
+    expires_at: int | None = None,
 ) -> Attempt | None:
     """Start to pay an order, and return its attempt; None if it is past paying.
 
     Harmless when it comes twice: while an attempt is on its way to the gateway or waits there,
-    that one is returned. Raises Invalid on ``method`` for one that is not on offer.
+    that one is returned. ``expires_at`` is until when it can be paid. Raises Invalid on ``method``
+    for one that is not on offer.
     """
 
     async def begin(tx: Tx) -> tuple[Order, Attempt | None, bool]:
@@ -88,6 +97,7 @@ async def submit(  # noqa: PLR0913 - a payment and its surroundings
         return_url=return_url(public_url, attempt, order.checkout_id),
         callback_url=callback_url(public_url, attempt.gateway),
         locale=payer.locale,
+        expires_at=expires_at,
     )
     outcome = await gateways[attempt.gateway].pay(request)
     return await _take_in(db, attempt, outcome, now)
@@ -110,11 +120,33 @@ async def ask(db: Db, gateways: Mapping[str, Gateway], attempt: Attempt, now: in
     if gateway is None:
         _log.error("gateway gone", attempt=attempt.id, gateway=attempt.gateway)
         return attempt
-    outcome = await gateway.find_payment(attempt.id)
+    outcome = await gateway.find_payment(attempt.id, attempt.provider_ref)
+    return await _take_in(db, attempt, _asked(outcome), now)
+
+
+def _asked(outcome: PaymentOutcome) -> PaymentOutcome:
+    """Only the question did not arrive: that says nothing about the payment asked for."""
     if outcome.status == "UNREACHABLE":
-        # Only the question did not arrive. That says nothing about the payment asked for.
-        outcome = PaymentOutcome(status="UNKNOWN", reason=outcome.reason)
-    return await _take_in(db, attempt, outcome, now)
+        return PaymentOutcome(status="UNKNOWN", reason=outcome.reason)
+    return outcome
+
+
+async def close(db: Db, gateways: Mapping[str, Gateway], attempt: Attempt, now: int) -> Attempt:
+    """Close the gateway's page of an attempt whose order is paid or over; ask about any other.
+
+    Nobody shall pay late. Whoever does all the same has not lost it: it counts, or is given back.
+    """
+    gateway = gateways.get(attempt.gateway)
+    if isinstance(gateway, Expires) and await _is_over(db, attempt):
+        outcome = await gateway.expire(attempt.id, attempt.provider_ref)
+        return await _take_in(db, attempt, _asked(outcome), now)
+    return await ask(db, gateways, attempt, now)
+
+
+async def _is_over(db: Db, attempt: Attempt) -> bool:
+    async with db.connection() as tx:
+        order = await service.find(tx, attempt.merchant_id, attempt.order_id)
+    return order.status not in ("CREATING", "PENDING")
 
 
 async def give_back(

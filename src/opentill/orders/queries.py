@@ -50,6 +50,12 @@ STEP = Query(
         update checkouts set status = $8::text, updated_at = $5::bigint
         where merchant_id = $1 and id = (select checkout_id from moved) and status = 'OPEN'
             and $8::text is not null
+    ), released as (
+        -- Nobody is to pay it elsewhere any more: gateways hear that at once.
+        update attempts set check_at = $5::bigint, checks = 0
+        where merchant_id = $1 and order_id = $2 and status = 'ACTION_REQUIRED'
+            and check_at > $5::bigint and $3 in ('CREATING', 'PENDING')
+            and $4 not in ('CREATING', 'PENDING')
     )
     select * from moved
     """,
