@@ -75,6 +75,7 @@ class StripeServer:
         self.calls: list[tuple[str, str, dict[str, str]]] = []
         self.clearing = "usd"
         self.refund_status = "succeeded"
+        self.after_look: Callable[[], Any] = lambda: None  # between two calls of the adapter
         self._faults: list[tuple[str, str]] = []
         self._answers: dict[str, tuple[str, int, str]] = {}
         self._numbers = count(1)
@@ -86,7 +87,7 @@ class StripeServer:
         routes: list[tuple[str, str, str, Any]] = [
             ("POST", "/v1/checkout/sessions", "open", self._open),
             ("GET", "/v1/checkout/sessions", "list", self._list_sessions),
-            ("GET", "/v1/checkout/sessions/{id}", "find", self._session),
+            ("GET", "/v1/checkout/sessions/{id}", "find", self._seen),
             ("POST", "/v1/checkout/sessions/{id}/expire", "expire", self._expire),
             ("GET", "/v1/payment_intents/{id}", "intent", self._intent),
             ("POST", "/v1/refunds", "refund", self._refund),
@@ -304,6 +305,11 @@ class StripeServer:
             "_form": form,
         }
         return self.sessions[name]
+
+    def _seen(self, request: web.Request, query: dict[str, Any]) -> dict[str, Any]:
+        seen = dict(self._session(request, query))
+        self.after_look()
+        return seen
 
     def _session(self, request: web.Request, query: dict[str, Any]) -> dict[str, Any]:
         name = request.match_info["id"]

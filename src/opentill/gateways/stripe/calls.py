@@ -79,7 +79,8 @@ async def search(
     for _ in range(MOST_PAGES):
         page = await call(_page(kind), "list", our_id, functools.partial(listed, after))
         if page.found is None:
-            return Answer(status="UNKNOWN", reason=page.reason)
+            lost = page.status != "UNREACHABLE"
+            return Answer(status="UNKNOWN" if lost else page.status, reason=page.reason)
         for one in page.found.data:
             if id_of(one) == our_id:
                 return Answer(found=one)

@@ -10,7 +10,7 @@ import stripe
 from opentill.core.outgoing import Outgoing, Policy
 from opentill.gateways.stripe.client import StripeGateway
 
-_ANYWHERE: Final = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+ANYWHERE: Final = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 
 def make(options: Mapping[str, str]) -> StripeGateway:
@@ -25,7 +25,7 @@ def make(options: Mapping[str, str]) -> StripeGateway:
     # Whoever runs the deployment named this one address: an emulator may be on loopback.
     own = "stripe_api_base" in options
     policy = Policy(
-        allow_http=own and parts.scheme == "http", allowed_networks=_ANYWHERE if own else ()
+        allow_http=own and parts.scheme == "http", allowed_networks=ANYWHERE if own else ()
     )
     return StripeGateway(key[0], secrets, base, Outgoing(policy))
 
