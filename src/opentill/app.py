@@ -19,6 +19,7 @@ from opentill.core.db import Db
 from opentill.core.edge import Edge
 from opentill.core.errors import Internal, Invalid, MethodNotAllowed, NotFound, Problem
 from opentill.core.http import App, Operation
+from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.disputes import api as disputes_api
 from opentill.ledger import api as ledger_api
@@ -101,7 +102,8 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         db = await Db.connect(settings.database_url or "", settings.db_pool_size)
         adapters = gateways.load(settings.gateways, settings)
         clock = Clock(db, settings.gateways)
-        app = App(settings=settings, db=db, gateways=adapters, clock=clock.now)
+        outgoing = to_merchants(settings)
+        app = App(settings=settings, db=db, gateways=adapters, outgoing=outgoing, clock=clock.now)
         litestar.state.app = app
         litestar.state.db = db
         litestar.state.gateways = adapters
@@ -116,6 +118,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
                 await working
             for adapter in adapters.values():
                 await adapter.close()
+            await outgoing.close()
             await db.close()
 
     litestar = Litestar(

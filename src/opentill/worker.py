@@ -19,6 +19,7 @@ from opentill.core.clock import Clock
 from opentill.core.db import Db
 from opentill.core.errors import Unavailable
 from opentill.core.http import App
+from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.orders import jobs as order_jobs
 from opentill.orders import settlement
@@ -89,13 +90,16 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Run as a process of its own until ``stop`` is set."""
     db = await Db.connect(settings.database_url or "", settings.db_pool_size)
     adapters = gateways.load(settings.gateways, settings)
+    outgoing = to_merchants(settings)
     clock = Clock(db, settings.gateways)
+    app = App(settings=settings, db=db, gateways=adapters, outgoing=outgoing, clock=clock.now)
     try:
         async with clock.following():
-            await work(App(settings=settings, db=db, gateways=adapters, clock=clock.now), stop)
+            await work(app, stop)
     finally:
         for adapter in adapters.values():
             await adapter.close()
+        await outgoing.close()
         await db.close()
 
 

@@ -29,6 +29,7 @@ from opentill.core.errors import (
     UnsupportedMediaType,
 )
 from opentill.core.ids import is_id
+from opentill.core.outgoing import Outgoing
 from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class App(msgspec.Struct, kw_only=True):
     settings: Settings
     db: Db
     gateways: Mapping[str, Any]
+    outgoing: Outgoing  # to addresses that merchants gave
     clock: Callable[[], int]  # business time, Unix ms (core/clock.py)
 
 
