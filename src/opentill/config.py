@@ -17,7 +17,6 @@ import msgspec
 from opentill.core import datadir
 from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
-from opentill.gateways.registry import OPTIONS
 
 PREFIX: Final = "OPENTILL_"
 GATEWAY_PREFIX: Final = "OPENTILL_GATEWAY_"
@@ -270,6 +269,8 @@ def shown(settings: Settings) -> list[tuple[str, str, str]]:
 
 def _gateway_options(settings: Settings) -> list[tuple[str, str, str]]:
     """Rows for the options of the gateways that are on, and for all that are given."""
+    from opentill.gateways.registry import OPTIONS  # with it comes an HTTP client
+
     given = dict(settings.gateway_options)
     rows: list[tuple[str, str, str]] = []
     for option in OPTIONS:

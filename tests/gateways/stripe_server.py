@@ -379,7 +379,6 @@ class StripeServer:
             "currency": intent["currency"],
             "metadata": form["metadata"],
             "payment_intent": intent["id"],
-            "reason": form["reason"],
         }
         return self.refunds[name]
 

@@ -23,7 +23,6 @@ from opentill.gateways import (
     Traces,
 )
 from opentill.gateways.stripe.client import StripeGateway
-from opentill.gateways.stripe.opening import ANYWHERE
 from sandbox.running import free_socket, url_of
 
 NOW = int(time.time() * 1000)
@@ -31,8 +30,8 @@ NOW = int(time.time() * 1000)
 
 def adapter(url: str, key: str = KEY, timeout_s: float = 5.0) -> StripeGateway:
     """Return an adapter for whatever is at the address."""
-    policy = Policy(allow_http=True, allowed_networks=ANYWHERE)
-    return StripeGateway(key, (SECRET, "whsec_before"), url, Outgoing(policy), timeout_s)
+    outgoing = Outgoing(Policy.only(url))
+    return StripeGateway(key, (SECRET, "whsec_before"), url, outgoing, timeout_s)
 
 
 @pytest.fixture
@@ -238,7 +237,7 @@ async def test_a_lost_answer_is_unknown_and_asking_again_helps(
     request = attempt()
     bank.spoil("open", fault)
     assert (await gateway.pay(request)).status == "UNKNOWN"
-    bank.spoil("list", fault.removesuffix("_after"))
+    bank.spoil("list", *[fault.removesuffix("_after")] * (2 if "reset" in fault else 1))
     assert (await gateway.find_payment(request.attempt_id)).status == "UNKNOWN"
     expected = "ACTION_REQUIRED" if fault.endswith("_after") else "NOT_FOUND"
     assert (await gateway.find_payment(request.attempt_id)).status == expected
@@ -283,7 +282,7 @@ async def test_a_stripe_that_is_not_there_is_unreachable() -> None:
 
 
 async def test_an_address_that_policy_forbids_is_unreachable(bank: StripeServer) -> None:
-    outgoing = Outgoing(Policy(allow_http=False, allowed_networks=()))
+    outgoing = Outgoing(Policy())
     gateway = StripeGateway(KEY, (SECRET,), bank.url, outgoing)
     assert (await gateway.pay(attempt())).status == "UNREACHABLE"
     assert bank.calls == []
@@ -345,7 +344,6 @@ async def test_refunds_are_translated(gateway: StripeGateway, bank: StripeServer
     assert (over.status, over.reason) == ("REFUSED", "Charge has already been refunded.")
     made = bank.refunds[done.provider_ref]
     assert made["metadata"] == {"attempt_id": attempt_id, "refund_id": first.refund_id}
-    assert made["reason"] == "requested_by_customer"
     assert (await gateway.find_refund(new_id("re"), intent)).status == "NOT_FOUND"
     assert (await gateway.find_refund(first.refund_id)).status == "UNKNOWN"
 
@@ -376,7 +374,7 @@ async def test_a_duplicate_is_given_back_under_the_id_of_its_attempt(
     back = giving_back(attempt_id, session, 999, refund_id=attempt_id)
     assert (await gateway.refund(back)).status == "SUCCEEDED"
     (made,) = bank.refunds.values()
-    assert (made["amount"], made["reason"]) == (999, "duplicate")
+    assert made["amount"] == 999
 
 
 async def test_a_payment_is_traced_to_its_attempt(

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
 from opentill.gateways.model import Gateway, Method
 from opentill.gateways.sandbox import SandboxGateway
@@ -17,6 +18,10 @@ from opentill.gateways.sandbox import SandboxGateway
 Factory = Callable[[Settings], Gateway]
 
 ENTRY_POINTS: Final = "opentill.gateways"
+
+
+class UnknownGateway(OperatorError, ValueError):
+    """A gateway is named that is not there."""
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -55,8 +60,8 @@ BUILT_IN: Final[dict[str, Factory]] = {"sandbox": _sandbox, "stripe": _stripe}
 def load(names: tuple[str, ...], settings: Settings) -> dict[str, Gateway]:
     """Make the named gateways, in the order of the names.
 
-    Raises ValueError with a sentence that says what is available, if a name is unknown, or which
-    option it needs, if one is missing.
+    Raises UnknownGateway with a sentence that says what is available, and OperatorError that names
+    an option that is missing or wrong.
     """
     others = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
     available = ", ".join(sorted({*BUILT_IN, *others}))
@@ -69,7 +74,7 @@ def load(names: tuple[str, ...], settings: Settings) -> dict[str, Gateway]:
             gateways[name] = factory(settings)
         else:
             msg = f"OPENTILL_GATEWAYS names {name!r}; available are: {available}."
-            raise ValueError(msg)
+            raise UnknownGateway(msg)
     return gateways
 
 

@@ -140,7 +140,6 @@ class StripeGateway:
             amount = to_stripe(request.amount)
         except ValueError as error:
             return RefundOutcome(status="REFUSED", reason=str(error))
-        duplicate = request.refund_id == request.attempt_id
         answer = await call(
             wire.Refund,
             "refund",
@@ -149,7 +148,6 @@ class StripeGateway:
                 {
                     "payment_intent": payment_ref,
                     "amount": amount,
-                    "reason": "duplicate" if duplicate else "requested_by_customer",
                     "metadata": {
                         wire.ATTEMPT: request.attempt_id,
                         wire.REFUND: request.refund_id,

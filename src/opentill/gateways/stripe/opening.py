@@ -1,44 +1,44 @@
 """Makes the gateway out of a deployment's options."""
 
 from collections.abc import Mapping
-from ipaddress import ip_network
-from typing import Final
-from urllib.parse import urlsplit
+from typing import Final, NoReturn
 
 import stripe
 
-from opentill.core.outgoing import Outgoing, Policy
+from opentill.core.operator import OperatorError
+from opentill.core.outgoing import Forbidden, Outgoing, Policy
 from opentill.gateways.stripe.client import StripeGateway
 
-ANYWHERE: Final = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+_KEYS: Final = ("sk_", "rk_")  # secret and restricted
 
 
 def make(options: Mapping[str, str]) -> StripeGateway:
-    """Make the gateway. Raises ValueError that names the variable and says what is accepted."""
-    key = _needed(options, "stripe_secret_key", ("sk_", "rk_"))
-    secrets = _needed(options, "stripe_webhook_secret", ("",))
+    """Make the gateway, which speaks to Stripe's one server or the configured one, and no other.
+
+    Raises OperatorError that names the variable and says what is accepted.
+    """
+    key, *more = _needed(options, "stripe_secret_key")
+    if more or not key.startswith(_KEYS):
+        _refuse("stripe_secret_key", "is not acceptable; it must be one key, sk_… or rk_…")
+    secrets = tuple(_needed(options, "stripe_webhook_secret"))
     base = options.get("stripe_api_base", stripe.DEFAULT_API_BASE)
-    parts = urlsplit(base)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-        msg = "OPENTILL_GATEWAY_STRIPE_API_BASE must be an http:// or https:// address"
-        raise ValueError(msg)
-    # Whoever runs the deployment named this one address: an emulator may be on loopback.
-    own = "stripe_api_base" in options
-    policy = Policy(
-        allow_http=own and parts.scheme == "http", allowed_networks=ANYWHERE if own else ()
-    )
-    return StripeGateway(key[0], secrets, base, Outgoing(policy))
+    try:
+        policy = Policy.only(base)
+    except Forbidden as error:
+        _refuse("stripe_api_base", f"is {base!r}; {error}")
+    return StripeGateway(key, secrets, base, Outgoing(policy))
 
 
-def _needed(options: Mapping[str, str], name: str, prefixes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the parts of an option that must be there, each beginning with one of ``prefixes``."""
-    parts = tuple(part.strip() for part in options.get(name, "").split(",") if part.strip())
-    variable = f"OPENTILL_GATEWAY_{name.upper()}"
+def _needed(options: Mapping[str, str], name: str) -> list[str]:
+    """Return the parts of an option that must be there."""
+    parts = [part.strip() for part in options.get(name, "").split(",") if part.strip()]
     if not parts:
-        msg = f"OPENTILL_GATEWAYS has stripe, so {variable} must be set"
-        raise ValueError(msg)
-    if not all(part.startswith(prefixes) and part.isascii() for part in parts):
-        begin = " or ".join(prefixes)
-        msg = f"{variable} is not acceptable; it must begin with {begin}"
-        raise ValueError(msg)
+        _refuse(name, "must be set, since OPENTILL_GATEWAYS has stripe")
+    if not all(part.isascii() and part.isprintable() and " " not in part for part in parts):
+        _refuse(name, "is not acceptable; it must be printable characters without blanks")
     return parts
+
+
+def _refuse(name: str, reason: str) -> NoReturn:
+    message = f"OPENTILL_GATEWAY_{name.upper()} {reason}"
+    raise OperatorError(message)
