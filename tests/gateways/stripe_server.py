@@ -181,7 +181,11 @@ class StripeServer:
 
     @staticmethod
     def signed(
-        kind: str, about: dict[str, Any], secret: str = SECRET, at: float | None = None
+        kind: str,
+        about: dict[str, Any],
+        secret: str = SECRET,
+        at: float | None = None,
+        account: str | None = None,
     ) -> tuple[dict[str, str], bytes]:
         """Return headers and body of an event (https://docs.stripe.com/webhooks)."""
         shown = {key: value for key, value in about.items() if not key.startswith("_")}
@@ -192,7 +196,7 @@ class StripeServer:
             "api_version": "2026-10-28.endive",
             "created": int(time.time()),
             "data": {"object": shown},
-        }
+        } | ({"account": account} if account else {})
         body = json.dumps(event, indent=2).encode()
         stamp = int(time.time() if at is None else at)
         mac = hmac.new(secret.encode(), b"%d." % stamp + body, hashlib.sha256).hexdigest()

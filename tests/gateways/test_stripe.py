@@ -549,3 +549,14 @@ def test_no_offer_is_for_a_currency_that_is_not_active() -> None:
     from opentill.gateways.stripe.amounts import OFFERS
 
     assert set(OFFERS) <= set(EXPONENTS)
+
+
+def test_an_event_of_a_connected_account_is_not_ours() -> None:
+    gateway = adapter("http://127.0.0.1:1")
+    about = {"id": "du_1", "status": "lost", "amount": 1, "currency": "eur"}
+    for account, heard in ((None, 1), ("acct_1", 0)):
+        signed = StripeServer.signed(
+            "charge.dispute.closed", about | {"payment_intent": "pi_1"}, at=NOW / 1000,
+            account=account,
+        )  # fmt: skip
+        assert len(gateway.read_callback(*signed, NOW)) == heard

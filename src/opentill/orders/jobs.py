@@ -45,7 +45,7 @@ async def check_attempts(
             again = payments.next_check(attempt, now)
             async with db.connection() as tx:
                 await queries.ASK_AGAIN.run(
-                    tx, attempt.merchant_id, attempt.id, attempt.status, again
+                    tx, attempt.merchant_id, attempt.id, attempt.status, again, attempt.check_at
                 )
 
     await jobs.each(due, one, lambda attempt: attempt.id)

@@ -259,11 +259,11 @@ CLAIM_ATTEMPTS = Query(
     returning a.*
     """,
 )
-# Not if it became something else since it was claimed: then that says when to ask.
+# Not if it became something else, or another time was set, since it was claimed until $5.
 ASK_AGAIN = Command(
     """
     update attempts set check_at = $4
-    where merchant_id = $1 and id = $2 and status = $3 and check_at is not null
+    where merchant_id = $1 and id = $2 and status = $3 and check_at = $5
     """,
 )
 STOP_GIVING_BACK = Command(

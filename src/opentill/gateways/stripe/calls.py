@@ -113,8 +113,8 @@ def _refused(error: stripe.StripeError) -> Answer[Any]:
 
     Only a 400 and a 402 in Stripe's own words say that nothing was done. Of the rest:
 
-    - a wrong or limited key (401, 403), and an object that this key cannot see (404 to a POST), say
-      nothing about what was done with the right one: they are the operator's to put right;
+    - a wrong or limited key (401, 403), and a name of Stripe's own that it does not know (404: of
+      another account), say nothing about what was done with the right one;
     - 409, 429 and 5xx may have been done, or come from another request under the same key.
     """
     code = error.code or type(error).__name__
@@ -125,7 +125,7 @@ def _refused(error: stripe.StripeError) -> Answer[Any]:
         return Answer(reason=reason)
     if isinstance(error, stripe.InvalidRequestError | stripe.CardError):
         if error.http_status == _NOT_FOUND:
-            return Answer(status="NOT_FOUND", reason=reason)
+            return Answer(reason=reason)
         message = (error.user_message or reason)[:_LONGEST_REASON]
         return Answer(status="REFUSED", reason=reason, message=message)
     return Answer(reason=f"HTTP {error.http_status} {reason}")

@@ -88,7 +88,7 @@ class StripeGateway:
         )
         if answer.status == "REFUSED":
             return PaymentOutcome(status="DECLINED", reason=answer.reason)
-        return _payment(answer, request.attempt_id, asked=False)
+        return _payment(answer, request.attempt_id)
 
     async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
         """Ask what became of an attempt. NOT_FOUND only if Stripe says so.
@@ -157,7 +157,7 @@ class StripeGateway:
                 {"idempotency_key": f"{request.refund_id}/refund"},
             ),
         )
-        return _refund(answer, asked=False)
+        return _refund(answer)
 
     async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:
         """Ask what became of a refund of a payment. NOT_FOUND only if Stripe says so.
@@ -192,7 +192,8 @@ class StripeGateway:
             msg = "the signature is more than five minutes old"
             raise BadCallback(msg)
         try:
-            kind = wire.EVENTS.get(msgspec.json.decode(body, type=wire.Kind).type)
+            event = msgspec.json.decode(body, type=wire.Kind)
+            kind = None if event.account else wire.EVENTS.get(event.type)
             return () if kind is None else msgspec.json.decode(body, type=kind).news
         except (msgspec.MsgspecError, ValueError) as error:
             msg = f"the body is not in Stripe's form: {error}"
@@ -246,14 +247,11 @@ def _is_signed(body: bytes, header: str, secret: str) -> bool:
     return True
 
 
-def _payment(
-    answer: Answer[wire.Session] | Answer[wire.Intent], attempt_id: str, *, asked: bool = True
-) -> PaymentOutcome:
-    """Return the outcome; NOT_FOUND counts for a question only (``asked``)."""
+def _payment(answer: Answer[wire.Session] | Answer[wire.Intent], attempt_id: str) -> PaymentOutcome:
     found = answer.found
     if found is None:
-        lost = answer.status in ("REFUSED", "NOT_FOUND") and (answer.reason or not asked)
-        return PaymentOutcome(status="UNKNOWN" if lost else answer.status, reason=answer.reason)
+        status = "UNKNOWN" if answer.status == "REFUSED" else answer.status
+        return PaymentOutcome(status=status, reason=answer.reason)
     if found.attempt_id != attempt_id:
         return PaymentOutcome(status="UNKNOWN", reason="the answer is about another payment")
     try:
@@ -262,11 +260,7 @@ def _payment(
         return PaymentOutcome(status="UNKNOWN", reason=str(error))
 
 
-def _refund(answer: Answer[wire.Refund], *, asked: bool = True) -> RefundOutcome:
-    """Return the outcome; a question is never refused, and only a question finds nothing."""
+def _refund(answer: Answer[wire.Refund]) -> RefundOutcome:
     if answer.found is not None:
         return answer.found.outcome
-    status = answer.status
-    if status == ("REFUSED" if asked else "NOT_FOUND"):
-        status = "UNKNOWN"
-    return RefundOutcome(status=status, reason=answer.message or answer.reason)
+    return RefundOutcome(status=answer.status, reason=answer.message or answer.reason)

@@ -223,6 +223,7 @@ class Kind(msgspec.Struct, frozen=True):
     """What an event is about; the rest is read only if it concerns us."""
 
     type: str
+    account: str | None = None  # whose it is, if of an account connected to ours
 
 
 class SessionData(msgspec.Struct, frozen=True):
