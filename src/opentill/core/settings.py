@@ -26,7 +26,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     secret_key: str = ""
     gateways: tuple[str, ...] = ("sandbox",)
-    gateway_options: Mapping[str, str] = {}  # of third-party gateways: OPENTILL_GATEWAY_…
+    gateway_options: Mapping[str, str] = {}  # OPENTILL_GATEWAY_…, read by whom they name
     sandbox_url: str = "http://127.0.0.1:8081"
     sandbox_public_url: str = "http://127.0.0.1:8081"
     sandbox_host: str = "127.0.0.1"
