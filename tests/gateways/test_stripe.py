@@ -22,6 +22,7 @@ from opentill.gateways import (
     RefundRequest,
     Traces,
 )
+from opentill.gateways.routing import limited
 from opentill.gateways.stripe.client import StripeGateway
 from sandbox.running import free_socket, url_of
 
@@ -561,3 +562,17 @@ def test_an_event_of_a_connected_account_is_not_ours() -> None:
             account=account,
         )  # fmt: skip
         assert len(gateway.read_callback(*signed, NOW)) == heard
+
+
+async def test_a_gateway_that_is_used_for_less_still_closes_and_traces(
+    gateway: StripeGateway, bank: StripeServer
+) -> None:
+    narrow = limited(gateway, "stripe", "CREDIT_CARD:EUR")
+    assert narrow.methods("EUR") == ("CREDIT_CARD",)
+    assert isinstance(narrow, Expires)
+    assert isinstance(narrow, Traces)
+    request = attempt()
+    session = (await narrow.pay(request)).provider_ref
+    assert (await narrow.expire(request.attempt_id, session)).status == "DECLINED"
+    _, intent = await paid(gateway, bank)
+    assert await narrow.trace(intent)

@@ -18,14 +18,17 @@ from opentill.gateways.model import (
     RefundStatus,
     Traces,
 )
-from opentill.gateways.registry import find_for, load, offered
+from opentill.gateways.registry import load
+from opentill.gateways.routing import BadGateways, Gateways, candidates, find_for, offered
 
 __all__ = [
     "BadCallback",
+    "BadGateways",
     "DisputeNews",
     "DisputeStatus",
     "Expires",
     "Gateway",
+    "Gateways",
     "Method",
     "News",
     "PaymentNews",
@@ -37,6 +40,7 @@ __all__ = [
     "RefundRequest",
     "RefundStatus",
     "Traces",
+    "candidates",
     "find_for",
     "load",
     "offered",
