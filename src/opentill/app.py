@@ -118,14 +118,15 @@ def _refused(_request: Request[Any, Any, Any], error: Exception) -> Response[byt
 def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
     """Make the server. ``settings.database_url`` must be there; ``run_worker`` works inside it.
 
-    Raises BrokenTemplate for an agreement template that cannot be filled in.
+    Raises BrokenTemplate for an agreement template that cannot be filled in, and OperatorError for
+    a gateway that is not there or not set up.
     """
     agreement.current(settings)
+    adapters = gateways.load(settings.gateways, settings)
 
     @contextlib.asynccontextmanager
     async def lifespan(litestar: Litestar) -> AsyncIterator[None]:
         db = await Db.connect(settings.database_url or "", settings.db_pool_size)
-        adapters = gateways.load(settings.gateways, settings)
         clock = Clock(db, settings.gateways)
         outgoing = to_merchants(settings)
         app = App(settings=settings, db=db, gateways=adapters, outgoing=outgoing, clock=clock.now)

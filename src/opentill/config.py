@@ -279,7 +279,23 @@ def shown(settings: Settings) -> list[tuple[str, str, str]]:
         text = ("(set)" if value else "") if row.secret else _text_of(value)
         explanation = f"{row.text} (default: {row.default})" if row.default else row.text
         rows.append((row.name, text, explanation))
-    return rows
+    return rows + _gateway_options(settings)
+
+
+def _gateway_options(settings: Settings) -> list[tuple[str, str, str]]:
+    """Rows for the options of the gateways that are on, and for all that are given."""
+    from opentill.gateways.registry import OPTIONS  # with it comes an HTTP client
+
+    given = dict(settings.gateway_options)
+    rows: list[tuple[str, str, str]] = []
+    for option in OPTIONS:
+        value = given.pop(option.name, "")
+        if value or option.gateway in settings.gateways:
+            text = f"{option.text} (default: {option.default})" if option.default else option.text
+            shown_value = "(set)" if value and option.secret else value
+            rows.append((GATEWAY_PREFIX + option.name.upper(), shown_value, text))
+    others = "read by the gateway that it names"
+    return rows + [(GATEWAY_PREFIX + name.upper(), "(set)", others) for name in sorted(given)]
 
 
 def _text_of(value: object) -> str:

@@ -179,3 +179,18 @@ def test_every_setting_is_explained() -> None:
     for variable, _, explanation in config.shown(load({})):
         assert variable.startswith("OPENTILL_")
         assert len(explanation) > 10
+
+
+def test_options_of_gateways_are_shown_and_their_secrets_are_not() -> None:
+    environ = {
+        "OPENTILL_GATEWAYS": "stripe",
+        "OPENTILL_GATEWAY_STRIPE_SECRET_KEY": "sk_live_hunter2",
+        "OPENTILL_GATEWAY_STRIPE_API_BASE": "http://127.0.0.1:1",
+        "OPENTILL_GATEWAY_ACME_TOKEN": "hunter2",
+    }
+    shown = {variable: value for variable, value, _ in config.shown(load(environ))}
+    assert shown["OPENTILL_GATEWAY_STRIPE_SECRET_KEY"] == "(set)"
+    assert shown["OPENTILL_GATEWAY_STRIPE_WEBHOOK_SECRET"] == ""
+    assert shown["OPENTILL_GATEWAY_STRIPE_API_BASE"] == "http://127.0.0.1:1"
+    assert shown["OPENTILL_GATEWAY_ACME_TOKEN"] == "(set)"
+    assert not any("STRIPE" in variable for variable, _, _ in config.shown(load({})))

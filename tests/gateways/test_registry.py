@@ -1,9 +1,12 @@
 """Which gateways are loaded, and which of them is used."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
 from opentill.gateways import BadGateways, Gateway, find_for, load, offered
 from opentill.gateways.sandbox import SandboxGateway
@@ -53,6 +56,35 @@ def test_an_unknown_name_says_what_is_available() -> None:
     expected = "OPENTILL_GATEWAYS names 'bank'; available are: .*cheap.*sandbox"
     with pytest.raises(ValueError, match=expected):
         load(("sandbox", "bank"), Settings(sandbox_secret="s"))
+
+
+STRIPE = {"stripe_secret_key": "sk_test_1", "stripe_webhook_secret": "whsec_1, whsec_2"}
+
+
+def test_stripe_is_built_in() -> None:
+    gateways = load(("stripe",), Settings(gateway_options=STRIPE))
+    assert gateways["stripe"].name == "stripe"
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    ({}, "OPENTILL_GATEWAY_STRIPE_SECRET_KEY must be set, since OPENTILL_GATEWAYS has stripe"),
+    ({"stripe_secret_key": " "}, "OPENTILL_GATEWAY_STRIPE_SECRET_KEY must be set"),
+    ({"stripe_secret_key": "pk_1"}, "STRIPE_SECRET_KEY is not acceptable; it must be one key"),
+    ({"stripe_secret_key": "sk_1,sk_2"}, "it must be one key"),
+    ({"stripe_secret_key": "sk_1"}, "OPENTILL_GATEWAY_STRIPE_WEBHOOK_SECRET must be set"),
+    (STRIPE | {"stripe_webhook_secret": "wh sec"}, "without blanks"),
+    (STRIPE | {"stripe_api_base": "stripe"}, "OPENTILL_GATEWAY_STRIPE_API_BASE is 'stripe'"),
+])  # fmt: skip
+def test_stripe_without_what_it_needs_names_the_variable(
+    options: dict[str, str], expected: str
+) -> None:
+    with pytest.raises(OperatorError, match=expected):
+        load(("stripe",), Settings(gateway_options=options))
+
+
+def test_the_library_of_stripe_is_not_loaded_for_others() -> None:
+    program = "import sys, opentill.app, opentill.worker; sys.exit('stripe' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.usefixtures("third_party")

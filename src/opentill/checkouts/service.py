@@ -246,6 +246,7 @@ async def pay(  # noqa: PLR0913 - what the hosted page sends
         merchant_name=session.display_merchant_name,
         public_url=public_url,
         now=now,
+        expires_at=session.expires_at,
     )
 
 

@@ -210,10 +210,10 @@ def _gateways(settings: Settings) -> Iterator[Finding]:
     except OperatorError as error:
         yield Finding("gateway", "fail", str(error))
         return
-    for name, gateway in loaded.items():
+    for name in loaded:
         takes: dict[str, list[str]] = {}
         for currency in EXPONENTS:
-            for method in gateway.methods(currency):
+            for method in gateways.methods_of(loaded, name, currency):
                 takes.setdefault(method, []).append(currency)
         if not takes:
             yield Finding(

@@ -9,7 +9,7 @@ import asyncpg
 import msgspec
 import structlog
 
-from opentill import checkouts, merchants, orders, products, refunds
+from opentill import checkouts, gateways, merchants, orders, products, refunds
 from opentill.core import epaysign, limits, sealed
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid
@@ -145,7 +145,7 @@ async def place(app: App, known: Known, wanted: Submission, now: int) -> Placed:
 
 
 def _offered(app: App, currency: str) -> list[str]:
-    methods = {method for gateway in app.gateways.values() for method in gateway.methods(currency)}
+    methods = gateways.offered(app.gateways, currency)
     return [name for method, name in TYPES.items() if method in methods]
 
 

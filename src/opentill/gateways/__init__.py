@@ -4,6 +4,7 @@ from opentill.gateways.model import (
     BadCallback,
     DisputeNews,
     DisputeStatus,
+    Expires,
     Gateway,
     Method,
     News,
@@ -16,9 +17,17 @@ from opentill.gateways.model import (
     RefundOutcome,
     RefundRequest,
     RefundStatus,
+    Traces,
 )
 from opentill.gateways.registry import TOLD_BY_OPERATOR, load
-from opentill.gateways.routing import BadGateways, Gateways, candidates, find_for, offered
+from opentill.gateways.routing import (
+    BadGateways,
+    Gateways,
+    candidates,
+    find_for,
+    methods_of,
+    offered,
+)
 
 __all__ = [
     "TOLD_BY_OPERATOR",
@@ -26,6 +35,7 @@ __all__ = [
     "BadGateways",
     "DisputeNews",
     "DisputeStatus",
+    "Expires",
     "Gateway",
     "Gateways",
     "Method",
@@ -39,8 +49,10 @@ __all__ = [
     "RefundOutcome",
     "RefundRequest",
     "RefundStatus",
+    "Traces",
     "candidates",
     "find_for",
     "load",
+    "methods_of",
     "offered",
 ]

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
+import msgspec
+
 from opentill.core.settings import Settings
 from opentill.gateways.manual import ManualGateway, instructions
 from opentill.gateways.model import Gateway
-from opentill.gateways.routing import BadGateways, Gateways, limited, routed
+from opentill.gateways.routing import BadGateways, Gateways, routed
 from opentill.gateways.sandbox import SandboxGateway
 
 Factory = Callable[[Settings], Gateway]
@@ -19,8 +21,34 @@ Factory = Callable[[Settings], Gateway]
 ENTRY_POINTS: Final = "opentill.gateways"
 
 
+class Option(msgspec.Struct, frozen=True):
+    """A setting of one of our gateways: ``OPENTILL_GATEWAY_`` and ``name`` in capitals."""
+
+    gateway: str
+    name: str
+    text: str
+    secret: bool = True
+    default: str = ""
+
+
+OPTIONS: Final = (
+    Option("stripe", "stripe_secret_key", "sk_… or rk_…, of Stripe's dashboard"),
+    Option("stripe", "stripe_webhook_secret", "whsec_…; several with commas while one is rotated"),
+    Option(
+        "stripe", "stripe_api_base", "an emulator of Stripe", secret=False,
+        default="https://api.stripe.com",
+    ),
+)  # fmt: skip
+
+
 def _sandbox(settings: Settings) -> Gateway:
     return SandboxGateway(settings.sandbox_url, settings.sandbox_secret)
+
+
+def _stripe(settings: Settings) -> Gateway:
+    from opentill.gateways.stripe.opening import make  # its library takes its time
+
+    return make(settings.gateway_options)
 
 
 def _manual(settings: Settings) -> Gateway:
@@ -33,7 +61,12 @@ def _epay(settings: Settings) -> Gateway:
     return make(settings.gateway_options)
 
 
-BUILT_IN: Final[dict[str, Factory]] = {"manual": _manual, "sandbox": _sandbox, "epay": _epay}
+BUILT_IN: Final[dict[str, Factory]] = {
+    "manual": _manual,
+    "sandbox": _sandbox,
+    "stripe": _stripe,
+    "epay": _epay,
+}
 # Those that cannot always say what became of a refund: then an operator may.
 TOLD_BY_OPERATOR: Final = frozenset({"epay"})
 
@@ -63,11 +96,4 @@ def load(names: tuple[str, ...], settings: Settings) -> Gateways:
         else:
             msg = f"OPENTILL_GATEWAYS names {name!r}; available are: {available}."
             raise BadGateways(msg)
-    options = settings.gateway_options
-    return routed(
-        {
-            name: limited(gateway, name, options.get(f"{name}_methods"))
-            for name, gateway in gateways.items()
-        },
-        settings.routes,
-    )
+    return routed(gateways, settings.gateway_options, settings.routes)

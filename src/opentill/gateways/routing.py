@@ -11,15 +11,7 @@ from typing import Final
 from opentill.core.methods import by_method
 from opentill.core.money import EXPONENTS
 from opentill.core.operator import OperatorError
-from opentill.gateways.model import (
-    Gateway,
-    Method,
-    News,
-    PaymentOutcome,
-    PaymentRequest,
-    RefundOutcome,
-    RefundRequest,
-)
+from opentill.gateways.model import Gateway, Method
 
 _AWAY_S: Final = 30
 
@@ -31,10 +23,20 @@ class BadGateways(OperatorError, ValueError):
 class Gateways(dict[str, Gateway]):
     """The gateways by name, in order of preference, as this process knows them."""
 
-    def __init__(self, gateways: Mapping[str, Gateway], routes: Mapping[Method, tuple[str, ...]]):
-        """``routes`` names, for a method, those that come before the others."""
+    def __init__(
+        self,
+        gateways: Mapping[str, Gateway],
+        routes: Mapping[Method, tuple[str, ...]],
+        allowed: Mapping[str, Mapping[Method, tuple[str, ...]]],
+    ) -> None:
+        """``routes`` names, for a method, those that come before the others.
+
+        ``allowed`` has those that are used for less than they take, with the methods and for each
+        the currencies, () for any.
+        """
         super().__init__(gateways)
         self.routes = routes
+        self.allowed = allowed
         self._away_until: dict[str, float] = {}  # of time.monotonic()
 
     def heard(self, name: str, *, reached: bool) -> None:
@@ -49,51 +51,22 @@ class Gateways(dict[str, Gateway]):
         return self._away_until.get(name, 0) > time.monotonic()
 
 
-class Limited:
-    """A gateway that is used for less than it takes: ``allowed`` methods, () for any currency."""
-
-    def __init__(self, gateway: Gateway, allowed: Mapping[Method, tuple[str, ...]]) -> None:
-        """Keep both; calls go through."""
-        self.name = gateway.name
-        self._gateway = gateway
-        self._allowed = allowed
-
-    def methods(self, currency: str) -> tuple[Method, ...]:
-        """Return the allowed ones of the gateway's methods, in its order."""
-        return tuple(
-            method
-            for method in self._gateway.methods(currency)
-            if method in self._allowed and currency in (self._allowed[method] or (currency,))
-        )
-
-    async def pay(self, request: PaymentRequest) -> PaymentOutcome:
-        """As the gateway."""
-        return await self._gateway.pay(request)
-
-    async def find_payment(self, attempt_id: str) -> PaymentOutcome:
-        """As the gateway."""
-        return await self._gateway.find_payment(attempt_id)
-
-    async def refund(self, request: RefundRequest) -> RefundOutcome:
-        """As the gateway."""
-        return await self._gateway.refund(request)
-
-    async def find_refund(self, refund_id: str) -> RefundOutcome:
-        """As the gateway."""
-        return await self._gateway.find_refund(refund_id)
-
-    def read_callback(self, headers: Mapping[str, str], body: bytes, now: int) -> tuple[News, ...]:
-        """As the gateway."""
-        return self._gateway.read_callback(headers, body, now)
-
-    async def close(self) -> None:
-        """As the gateway."""
-        await self._gateway.close()
+def methods_of(gateways: Mapping[str, Gateway], name: str, currency: str) -> tuple[Method, ...]:
+    """Return what a gateway is used for in a currency: what it takes, as far as it is allowed."""
+    taken = gateways[name].methods(currency)
+    allowed = gateways.allowed.get(name) if isinstance(gateways, Gateways) else None
+    if allowed is None:
+        return taken
+    return tuple(
+        method
+        for method in taken
+        if method in allowed and currency in (allowed[method] or (currency,))
+    )
 
 
 def candidates(gateways: Mapping[str, Gateway], method: Method, currency: str) -> list[str]:
     """Return who takes the currency by the method, the preferred first, whoever is away last."""
-    able = [name for name, gateway in gateways.items() if method in gateway.methods(currency)]
+    able = [name for name in gateways if method in methods_of(gateways, name, currency)]
     if isinstance(gateways, Gateways):
         first = gateways.routes.get(method, ())
         able.sort(key=lambda name: first.index(name) if name in first else len(first))
@@ -110,15 +83,13 @@ def find_for(gateways: Mapping[str, Gateway], method: Method, currency: str) -> 
 def offered(gateways: Mapping[str, Gateway], currency: str) -> tuple[Method, ...]:
     """Return the methods for the currency, in the gateways' order of preference, each once."""
     methods: dict[Method, None] = {}
-    for gateway in gateways.values():
-        methods |= dict.fromkeys(gateway.methods(currency))
+    for name in gateways:
+        methods |= dict.fromkeys(methods_of(gateways, name, currency))
     return tuple(methods)
 
 
-def limited(gateway: Gateway, name: str, text: str | None) -> Gateway:
-    """Narrow a gateway to what its METHODS variable says. Raises BadGateways."""
-    if text is None:
-        return gateway
+def limits(gateway: Gateway, name: str, text: str) -> Mapping[Method, tuple[str, ...]]:
+    """Read a gateway's METHODS variable: what it is used for. Raises BadGateways."""
     variable = f"OPENTILL_GATEWAY_{name.upper()}_METHODS"
     try:
         allowed = by_method(text)
@@ -136,19 +107,28 @@ def limited(gateway: Gateway, name: str, text: str | None) -> Gateway:
         if not any(method in gateway.methods(currency) for currency in EXPONENTS):
             msg = f"{variable} has {method}, which {name} does not take"
             raise BadGateways(msg)
-    return Limited(gateway, allowed)
+    return allowed
 
 
-def routed(gateways: Mapping[str, Gateway], text: str) -> Gateways:
-    """Put the gateways together with the order that OPENTILL_ROUTES says. Raises BadGateways."""
+def routed(gateways: Mapping[str, Gateway], options: Mapping[str, str], text: str) -> Gateways:
+    """Put the gateways together with what the settings say of them. Raises BadGateways.
+
+    ``options`` has the METHODS variables, ``text`` is OPENTILL_ROUTES.
+    """
+    allowed = {
+        name: limits(gateway, name, options[f"{name}_methods"])
+        for name, gateway in gateways.items()
+        if f"{name}_methods" in options
+    }
     routes = by_method(text) if text else {}
+    made = Gateways(gateways, routes, allowed)
     for method, names in routes.items():
         for name in names:
             if name not in gateways:
                 available = ", ".join(gateways)
                 msg = f"OPENTILL_ROUTES names {name!r}; OPENTILL_GATEWAYS has: {available}"
                 raise BadGateways(msg)
-            if not any(method in gateways[name].methods(currency) for currency in EXPONENTS):
+            if not any(method in methods_of(made, name, currency) for currency in EXPONENTS):
                 msg = f"OPENTILL_ROUTES has {method}:{name}, which it does not take"
                 raise BadGateways(msg)
-    return Gateways(gateways, routes)
+    return made

@@ -44,13 +44,15 @@ async def check_attempts(
         if attempt.status == "DUPLICATE":
             await payments.give_back(db, gateways, attempt, public_url, now)
             after = attempt
+        elif attempt.status == "ACTION_REQUIRED":
+            after = await payments.close(db, gateways, attempt, now)
         else:
             after = await payments.ask(db, gateways, attempt, now)
         if after.status == attempt.status:
             again = payments.next_check(attempt, now)
             async with db.connection() as tx:
                 await queries.ASK_AGAIN.run(
-                    tx, attempt.merchant_id, attempt.id, attempt.status, again
+                    tx, attempt.merchant_id, attempt.id, attempt.status, again, attempt.check_at
                 )
 
     await jobs.each(due, one, lambda attempt: attempt.id)

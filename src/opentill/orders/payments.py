@@ -12,7 +12,14 @@ from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
 from opentill.gateways import Gateways, candidates
-from opentill.gateways.model import Gateway, Method, PaymentOutcome, PaymentRequest, RefundRequest
+from opentill.gateways.model import (
+    Expires,
+    Gateway,
+    Method,
+    PaymentOutcome,
+    PaymentRequest,
+    RefundRequest,
+)
 from opentill.orders import queries, service
 from opentill.orders.model import Attempt, Order
 
@@ -55,13 +62,14 @@ async def submit(  # noqa: PLR0913 - a payment and its surroundings
     merchant_name: str,
     public_url: str,
     now: int,
+    expires_at: int | None = None,
 ) -> Attempt | None:
     """Start to pay an order, and return its attempt; None if it is past paying.
 
     Harmless when it comes twice: while an attempt is on its way to the gateway or waits there,
     that one is returned. A gateway that surely was not reached is followed by the next that takes
-    the method, in an attempt of its own; an unknown answer never is. Raises Invalid on ``method``
-    for one that is not on offer.
+    the method, in an attempt of its own; an unknown answer never is. ``expires_at`` is until when
+    it can be paid. Raises Invalid on ``method`` for one that is not on offer.
     """
     started_ns = time.monotonic_ns()
     way = _Way(gateways, merchant_id, order_id, payer, method)
@@ -69,7 +77,7 @@ async def submit(  # noqa: PLR0913 - a payment and its surroundings
     tried: tuple[str, ...] = ()
     while attempt is not None and fresh:
         outcome = await gateways[attempt.gateway].pay(
-            _request(order, attempt, payer, merchant_name, public_url)
+            _request(order, attempt, payer, merchant_name, public_url, expires_at)
         )
         if isinstance(gateways, Gateways):
             gateways.heard(attempt.gateway, reached=outcome.status != "UNREACHABLE")
@@ -136,7 +144,12 @@ class _Way(msgspec.Struct, frozen=True):
 
 
 def _request(
-    order: Order, attempt: Attempt, payer: Payer, merchant_name: str, public_url: str
+    order: Order,
+    attempt: Attempt,
+    payer: Payer,
+    merchant_name: str,
+    public_url: str,
+    expires_at: int | None,
 ) -> PaymentRequest:
     return PaymentRequest(
         attempt_id=attempt.id,
@@ -150,6 +163,7 @@ def _request(
         return_url=return_url(public_url, attempt, order.checkout_id),
         callback_url=callback_url(public_url, attempt.gateway),
         locale=payer.locale,
+        expires_at=expires_at,
     )
 
 
@@ -165,11 +179,34 @@ async def ask(db: Db, gateways: Mapping[str, Gateway], attempt: Attempt, now: in
         return attempt
     if _for_the_operator(attempt):
         return attempt
-    outcome = await gateway.find_payment(attempt.id)
+    outcome = await gateway.find_payment(attempt.id, attempt.provider_ref)
+    return await _take_in(db, attempt, _asked(outcome), now)
+
+
+def _asked(outcome: PaymentOutcome) -> PaymentOutcome:
+    """Only the question did not arrive: that says nothing about the payment asked for."""
     if outcome.status == "UNREACHABLE":
-        # Only the question did not arrive. That says nothing about the payment asked for.
-        outcome = PaymentOutcome(status="UNKNOWN", reason=outcome.reason)
-    return await _take_in(db, attempt, outcome, now)
+        return PaymentOutcome(status="UNKNOWN", reason=outcome.reason)
+    return outcome
+
+
+async def close(db: Db, gateways: Mapping[str, Gateway], attempt: Attempt, now: int) -> Attempt:
+    """Close the gateway's page of an attempt whose order is paid or over; ask about any other.
+
+    Nobody shall pay late. Whoever does all the same has not lost it: it counts, or is given back.
+    """
+    gateway = gateways.get(attempt.gateway)
+    theirs = not _for_the_operator(attempt)
+    if theirs and isinstance(gateway, Expires) and await _is_over(db, attempt):
+        outcome = await gateway.expire(attempt.id, attempt.provider_ref)
+        return await _take_in(db, attempt, _asked(outcome), now)
+    return await ask(db, gateways, attempt, now)
+
+
+async def _is_over(db: Db, attempt: Attempt) -> bool:
+    async with db.connection() as tx:
+        order = await service.find(tx, attempt.merchant_id, attempt.order_id)
+    return order.status not in ("CREATING", "PENDING")
 
 
 async def give_back(

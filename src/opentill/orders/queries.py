@@ -65,6 +65,12 @@ STEP = Query(
             updated_at)
         select merchant_id, id, 'WAITING', $5, 0, '', $5, $5 from moved
         where source = 'EPAY' and $6 = 'confirmed'
+    ), released as (
+        -- Nobody is to pay it elsewhere any more: gateways hear that at once.
+        update attempts set check_at = $5::bigint, checks = 0
+        where merchant_id = $1 and order_id = $2 and status = 'ACTION_REQUIRED'
+            and check_at > $5::bigint and $3 in ('CREATING', 'PENDING')
+            and $4 not in ('CREATING', 'PENDING')
     )
     select * from moved
     """,
@@ -118,6 +124,13 @@ CONFIRM = Query(
             updated_at)
         select merchant_id, id, 'WAITING', $1::bigint, 0, '', $1::bigint, $1::bigint from moved
         where source = 'EPAY'
+    ), released as (
+        -- Nobody is to pay them elsewhere any more: gateways hear that at once.
+        update attempts a set check_at = $1::bigint, checks = 0
+        from moved o join paid p on p.merchant_id = o.merchant_id and p.order_id = o.id
+        where a.merchant_id = o.merchant_id and a.order_id = o.id and a.id <> p.attempt_id
+            and a.status = 'ACTION_REQUIRED' and a.check_at > $1::bigint
+            and p.before in ('CREATING', 'PENDING')
     )
     select * from moved
     """,
@@ -355,11 +368,11 @@ GIVING_BACK = Command(
 NOT_GIVEN_BACK = Command(
     "update attempts set reason = '' where merchant_id = $1 and id = $2 and status = 'DUPLICATE'",
 )
-# Not if it became something else since it was claimed: then that says when to ask.
+# Not if it became something else, or another time was set, since it was claimed until $5.
 ASK_AGAIN = Command(
     """
     update attempts set check_at = $4
-    where merchant_id = $1 and id = $2 and status = $3 and check_at is not null
+    where merchant_id = $1 and id = $2 and status = $3 and check_at = $5
     """,
 )
 STOP_GIVING_BACK = Command(

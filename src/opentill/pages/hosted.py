@@ -17,7 +17,7 @@ import segno
 import structlog
 from litestar import asgi
 
-from opentill import checkouts
+from opentill import checkouts, gateways
 from opentill.core.errors import Invalid, MethodNotAllowed, NotFound
 from opentill.core.http import App
 from opentill.core.money import Money
@@ -83,7 +83,7 @@ class Request:
 def _payment(view: checkouts.PageView, app: App) -> model.Payment:
     session, order, last = view.session, view.order, view.last_attempt
     currency = session.currency
-    offered = {method for gateway in app.gateways.values() for method in gateway.methods(currency)}
+    offered = gateways.offered(app.gateways, currency)
     return model.Payment(
         session_id=session.id,
         session_status=session.status,

@@ -99,9 +99,9 @@ class ManualGateway:
             return PaymentOutcome(status="REFUSED", reason="no instructions for this currency")
         return PaymentOutcome(status="ACTION_REQUIRED", qr_text=text)
 
-    async def find_payment(self, attempt_id: str) -> PaymentOutcome:
+    async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
         """Nobody wrote down anything: an attempt is known only once its customer was answered."""
-        del attempt_id
+        del attempt_id, provider_ref
         return PaymentOutcome(status="NOT_FOUND")
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
@@ -109,9 +109,9 @@ class ManualGateway:
         del request
         return RefundOutcome(status="PENDING")
 
-    async def find_refund(self, refund_id: str) -> RefundOutcome:
+    async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:
         """The operator says how it ended."""
-        del refund_id
+        del refund_id, payment_ref
         return RefundOutcome(status="PENDING")
 
     def read_callback(self, headers: Mapping[str, str], body: bytes, now: int) -> tuple[News, ...]:

@@ -115,7 +115,7 @@ class SandboxGateway:
         answer = await self._call(wire.Payment, "POST", "/payments", request.attempt_id, order)
         return _payment_outcome(answer, request.attempt_id)
 
-    async def find_payment(self, attempt_id: str) -> PaymentOutcome:
+    async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:  # noqa: ARG002 - the bank finds it by our id
         """Ask what became of an attempt. NOT_FOUND only if the bank says so."""
         path = f"/payments/{quote(attempt_id, safe='')}"
         answer = await self._call(wire.Payment, "GET", path, attempt_id)
@@ -133,7 +133,7 @@ class SandboxGateway:
         answer = await self._call(wire.Refund, "POST", "/refunds", request.refund_id, order)
         return _refund_outcome(answer, request.refund_id)
 
-    async def find_refund(self, refund_id: str) -> RefundOutcome:
+    async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:  # noqa: ARG002 - likewise
         """Ask what became of a refund. NOT_FOUND only if the bank says so."""
         path = f"/refunds/{quote(refund_id, safe='')}"
         answer = await self._call(wire.Refund, "GET", path, refund_id)
