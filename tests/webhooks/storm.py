@@ -31,7 +31,7 @@ async def storm(here: Place, receiver: Receiver, events: int, kills: int, lease_
                 process.kill()
                 process.wait()
                 process = here.process(timeout_s=0.4, lease_s=lease_s)
-        end = asyncio.get_running_loop().time() + 300
+        end = asyncio.get_running_loop().time() + 600
         while (await here.statuses()).get("PENDING"):
             assert asyncio.get_running_loop().time() < end, await here.statuses()
             await asyncio.sleep(1)

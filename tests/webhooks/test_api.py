@@ -203,3 +203,25 @@ def test_the_events_of_an_order_are_as_the_product_says(till: Till) -> None:
         "closed_at": items[5]["created_at"],
         "metadata": meta,
     }
+
+
+def test_every_type_of_event_is_told_by_a_step_of_some_table() -> None:
+    from opentill import orders
+    from opentill.disputes.model import STEPS as DISPUTES
+    from opentill.payouts.model import STEPS as PAYOUTS
+    from opentill.refunds.model import EMITS
+    from opentill.webhooks import TYPES
+
+    told = {type_ for step in orders.STEPS for type_ in step.emits} | set(EMITS.values())
+    told |= {step.emits for step in DISPUTES} | {step.emits for step in PAYOUTS if step.emits}
+    assert told == set(TYPES)
+
+
+def test_what_waits_is_among_the_figures(shop: Shop) -> None:
+    from opentill import health
+
+    shop.endpoint()
+    shop.paid()
+    found = shop.till.run(health.gauges(shop.till.app))
+    assert found["opentill_webhook_deliveries_waiting"] >= 2
+    assert found["opentill_webhook_queue_age_seconds"] >= 0
