@@ -7,6 +7,7 @@ a full batch is followed by the next at once, an empty one by a short rest.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -19,6 +20,7 @@ from opentill.core.clock import Clock
 from opentill.core.db import Db
 from opentill.core.errors import Unavailable
 from opentill.core.http import App
+from opentill.core.jobs import Whose
 from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.epay import jobs as epay_jobs
@@ -39,14 +41,30 @@ class Job(msgspec.Struct, frozen=True):
     run: Callable[[App], Awaitable[int]]
 
 
-async def _check_attempts(app: App) -> int:
-    return await order_jobs.check_attempts(
-        app.db, app.gateways, app.settings.public_url, app.clock()
+def _per_gateway(app: App) -> tuple[Job, ...]:
+    """Jobs that ask gateways, for each by itself: a slow one holds up no other.
+
+    The last ones are for what is of no gateway in use any more.
+    """
+    names = tuple(app.gateways)
+    return tuple(
+        job
+        for whose in (*(Whose((name,)) for name in names), Whose(names, included=False))
+        for job in (
+            Job("check_attempts", 0.5, partial(_check_attempts, whose)),
+            Job("send_refunds", 0.25, partial(_send_refunds, whose)),
+        )
     )
 
 
-async def _send_refunds(app: App) -> int:
-    return await refund_jobs.send_due(app.db, app.gateways, app.settings.public_url, app.clock())
+async def _check_attempts(whose: Whose, app: App) -> int:
+    url = app.settings.public_url
+    return await order_jobs.check_attempts(app.db, app.gateways, url, app.clock(), whose=whose)
+
+
+async def _send_refunds(whose: Whose, app: App) -> int:
+    url = app.settings.public_url
+    return await refund_jobs.send_due(app.db, app.gateways, url, app.clock(), whose=whose)
 
 
 async def _send_notices(app: App) -> int:
@@ -86,8 +104,6 @@ async def _prune_webhooks(app: App) -> int:
 
 JOBS: Final = (
     #   name               rest  what
-    Job("check_attempts", 0.5, _check_attempts),
-    Job("send_refunds", 0.25, _send_refunds),
     Job("send_notices", 0.25, _send_notices),
     Job("expire_sessions", 5.0, _expire_sessions),
     Job("settle", 5.0, _settle),
@@ -122,7 +138,8 @@ async def work(app: App, stop: asyncio.Event) -> None:
     dispatcher = Dispatcher(
         app.db, app.outgoing, settings.secret_key, app.clock, drain_s=settings.drain_timeout_s
     )
-    await asyncio.gather(dispatcher.run(stop), *(_repeat(job, app, stop) for job in JOBS))
+    working = (_repeat(job, app, stop) for job in (*JOBS, *_per_gateway(app)))
+    await asyncio.gather(dispatcher.run(stop), *working)
 
 
 async def _repeat(job: Job, app: App, stop: asyncio.Event) -> None:

@@ -26,7 +26,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     secret_key: str = ""
     gateways: tuple[str, ...] = ("sandbox",)
-    gateway_options: Mapping[str, str] = {}  # of third-party gateways: OPENTILL_GATEWAY_…
+    routes: str = ""  # as core.methods.by_method reads it, with names of gateways
+    gateway_options: Mapping[str, str] = {}  # of single gateways: OPENTILL_GATEWAY_…
     sandbox_url: str = "http://127.0.0.1:8081"
     sandbox_public_url: str = "http://127.0.0.1:8081"
     sandbox_host: str = "127.0.0.1"

@@ -4,12 +4,14 @@ A third party adds one with an entry point in the group ``opentill.gateways``: a
 the ``Settings`` and returns a ``Gateway``. Ours cannot be replaced by another of the same name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Final
 
 from opentill.core.settings import Settings
-from opentill.gateways.model import Gateway, Method
+from opentill.gateways.manual import ManualGateway, instructions
+from opentill.gateways.model import Gateway
+from opentill.gateways.routing import BadGateways, Gateways, limited, routed
 from opentill.gateways.sandbox import SandboxGateway
 
 Factory = Callable[[Settings], Gateway]
@@ -27,15 +29,19 @@ def _epay(settings: Settings) -> Gateway:
     return make(settings.gateway_options)
 
 
-BUILT_IN: Final[dict[str, Factory]] = {"sandbox": _sandbox, "epay": _epay}
+def _manual(settings: Settings) -> Gateway:
+    return ManualGateway(instructions(settings.gateway_options))
+
+
+BUILT_IN: Final[dict[str, Factory]] = {"epay": _epay, "manual": _manual, "sandbox": _sandbox}
 # Those that cannot always say what became of a refund: then an operator may.
-TOLD_BY_OPERATOR: Final = frozenset({"epay"})
+TOLD_BY_OPERATOR: Final = frozenset({"epay", "manual"})
 
 
-def load(names: tuple[str, ...], settings: Settings) -> dict[str, Gateway]:
-    """Make the named gateways, in the order of the names.
+def load(names: tuple[str, ...], settings: Settings) -> Gateways:
+    """Make the named gateways, in the order of the names, with what the settings say of each.
 
-    Raises ValueError with a sentence that says what is available, if a name is unknown.
+    Raises OperatorError with a sentence that names the variable, if something is wrong with it.
     """
     others = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
     available = ", ".join(sorted({*BUILT_IN, *others}))
@@ -48,21 +54,12 @@ def load(names: tuple[str, ...], settings: Settings) -> dict[str, Gateway]:
             gateways[name] = factory(settings)
         else:
             msg = f"OPENTILL_GATEWAYS names {name!r}; available are: {available}."
-            raise ValueError(msg)
-    return gateways
-
-
-def find_for(gateways: Mapping[str, Gateway], method: Method, currency: str) -> Gateway | None:
-    """Return the first gateway that takes the currency by the method, or None."""
-    for gateway in gateways.values():
-        if method in gateway.methods(currency):
-            return gateway
-    return None
-
-
-def offered(gateways: Mapping[str, Gateway], currency: str) -> tuple[Method, ...]:
-    """Return the methods for the currency, in the gateways' order of preference, each once."""
-    methods: dict[Method, None] = {}
-    for gateway in gateways.values():
-        methods |= dict.fromkeys(gateway.methods(currency))
-    return tuple(methods)
+            raise BadGateways(msg)
+    options = settings.gateway_options
+    return routed(
+        {
+            name: limited(gateway, name, options.get(f"{name}_methods"))
+            for name, gateway in gateways.items()
+        },
+        settings.routes,
+    )

@@ -235,6 +235,15 @@ ATTEMPTS = Query(
     Attempt,
     "select * from attempts where merchant_id = $1 and order_id = $2 order by created_at, id",
 )
+# What waits for the operator to see the money: the latest one by the gateway that is a person.
+BY_HAND = Query(
+    Attempt,
+    """
+    select * from attempts where merchant_id = $1 and order_id = $2 and gateway = 'manual'
+        and status in ('SUBMITTED', 'ACTION_REQUIRED', 'PENDING')
+    order by created_at desc, id desc limit 1
+    """,
+)
 UPDATE_ATTEMPT = Query(
     Attempt,
     """
@@ -247,13 +256,15 @@ UPDATE_ATTEMPT = Query(
     returning *
     """,
 )
-# Claim attempts whose gateway is to be asked: whoever claims has them until the time in $2.
+# Claim attempts whose gateway is to be asked: whoever claims has them until the time in $2. With $4
+# only those of these gateways, or, if $5 is false, of all others.
 CLAIM_ATTEMPTS = Query(
     Attempt,
     """
     update attempts a set check_at = $2, checks = checks + 1
     from (
-        select merchant_id, id from attempts where check_at <= $1
+        select merchant_id, id from attempts
+        where check_at <= $1 and ($4::text[] is null or (gateway = any($4)) = $5::boolean)
         order by check_at limit $3 for update skip locked
     ) due
     where a.merchant_id = due.merchant_id and a.id = due.id

@@ -18,7 +18,12 @@ _LONGEST_WAIT_MS = 3_600_000
 
 
 async def send_due(
-    db: Db, gateways: Mapping[str, Gateway], public_url: str, now: int, batch: int = 50
+    db: Db,
+    gateways: Mapping[str, Gateway],
+    public_url: str,
+    now: int,
+    batch: int = 50,
+    whose: jobs.Whose = jobs.EVERYBODY,
 ) -> int:
     """Send a batch of refunds that are due and return how many there were.
 
@@ -27,7 +32,7 @@ async def send_due(
     such keys the request says that it may have been done.
     """
     async with db.connection() as tx:
-        due = await queries.CLAIM.all(tx, now, now + _LEASE_MS, batch)
+        due = await queries.CLAIM.all(tx, now, now + _LEASE_MS, batch, whose.names, whose.included)
 
     async def one(refund: Due) -> None:
         async with db.connection() as tx:
