@@ -162,6 +162,7 @@ def test_a_statement_of_a_tenant_names_its_merchant(name: str, statement: Any) -
         "merchants.queries.ENTER",
         "merchants.queries.ENTER_LIMITED",
         "core.idempotency._PRUNE",
+        "orders.queries.PRUNE_HISTORY",
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",

@@ -41,6 +41,7 @@ QUEUES: Final = {
     "orders_due",
     "orders_reserve_due",
     "orders_creating",
+    "order_history_old",
     "operator_movements_waiting",
 }
 

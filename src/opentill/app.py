@@ -13,7 +13,7 @@ from litestar.response import Response
 from opentill import agreement, callbacks, gateways, health, merchants, worker
 from opentill.agreement import api as agreement_api
 from opentill.checkouts import api as checkouts_api
-from opentill.core import http, openapi
+from opentill.core import http, openapi, replica
 from opentill.core.clock import Clock
 from opentill.core.db import Db
 from opentill.core.edge import Edge
@@ -98,7 +98,9 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
 
     @contextlib.asynccontextmanager
     async def lifespan(litestar: Litestar) -> AsyncIterator[None]:
-        db = await Db.connect(settings.database_url or "", settings.db_pool_size)
+        db = await Db.connect(
+            settings.database_url or "", settings.db_pool_size, prepared=settings.db_prepared
+        )
         adapters = gateways.load(settings.gateways, settings)
         clock = Clock(db, settings.gateways)
         app = App(settings=settings, db=db, gateways=adapters, clock=clock.now)
@@ -108,7 +110,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         stop = asyncio.Event()
         working = asyncio.create_task(worker.work(app, stop)) if run_worker else None
         try:
-            async with clock.following():
+            async with clock.following(), replica.beside(app):
                 yield
         finally:
             stop.set()

@@ -38,7 +38,7 @@ def worker() -> None:
 
     found = session.settings(quiet=False)
     signal.signal(signal.SIGTERM, session.leave)
-    with session.running_database(found) as ready:
+    with session.running_database(found, patient=True) as ready:
         run_worker(ready)
 
 
