@@ -57,6 +57,13 @@ class Replica(Db):
         """Whether it answers and is not too far behind."""
         return self.lag_s is not None and self.lag_s <= self.most_lag_s
 
+    @property
+    def state(self) -> str:
+        """Say it in a word for ``/readyz``."""
+        if self.lag_s is None:
+            return "away"
+        return "used" if self.usable else "behind"
+
     def reading(self) -> Db:
         """Return where one list or export is read from beginning to end."""
         return _Reading(self)
