@@ -136,9 +136,8 @@ async def _look_at(url: str, *, prepared: bool) -> None:
 
     away = (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
     try:
+        forgets = prepared and await connections.loses_statements(url)
         connection = await connections.connect(url, prepared=False)
-        if prepared and await connections.loses_statements(url):
-            raise OperatorError(connections.POOLER_HINT)
     except (*away, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
         why = str(error) or type(error).__name__
         message = f"the database of OPENTILL_DATABASE_URL cannot be reached: {why}"
@@ -146,6 +145,8 @@ async def _look_at(url: str, *, prepared: bool) -> None:
             raise DatabaseAway(message) from None
         raise OperatorError(message) from None
     try:
+        if forgets:
+            raise OperatorError(connections.POOLER_HINT)
         await migrate.check(connection)
     finally:
         await connection.close()

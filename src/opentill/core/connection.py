@@ -134,7 +134,12 @@ async def loses_statements(url: str) -> bool:
     transaction mode; one of 1.21 or newer may all the same keep statements. A busy pooler can hide
     it from us: then it shows later, in an error that gives the same advice.
     """
-    first, second = await connect(url, prepared=False), await connect(url, prepared=False)
+    first = await connect(url, prepared=False)
+    try:
+        second = await connect(url, prepared=False)
+    except BaseException:
+        await first.close()
+        raise
     try:
         statement = await first.prepare("select pg_backend_pid()", name=f"opentill_{uuid4().hex}")
         async with first.transaction():
