@@ -88,12 +88,12 @@ class App(msgspec.Struct, kw_only=True):
     db: Db
     gateways: Mapping[str, Any]
     clock: Callable[[], int]  # business time, Unix ms (core/clock.py)
-    replica: Db = None  # type: ignore[assignment] # for lists and exports; without one, ``db``
+    read_from: Db | None = None
 
-    def __post_init__(self) -> None:
-        """Read from the primary where there is no replica."""
-        if self.replica is None:
-            self.replica = self.db
+    @property
+    def replica(self) -> Db:
+        """Where lists and exports are read: the primary if there is no replica."""
+        return self.read_from or self.db
 
 
 class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):

@@ -129,7 +129,7 @@ async def beside(app: App) -> AsyncIterator[None]:
         yield
         return
     replica = await Replica.open(app.db, app.settings)
-    app.replica = replica
+    app.read_from = replica
     try:
         async with replica.following():
             yield
