@@ -10,7 +10,9 @@ import pytest
 
 from api import SECRETS, Shop, Till, serving
 from opentill.core import migrate
+from opentill.core.db import Db
 from opentill.core.embedded import EmbeddedPostgres
+from opentill.core.replica import Replica
 from opentill.core.settings import Settings
 from standby import Standby, following
 
@@ -120,3 +122,20 @@ def test_a_server_starts_while_the_replica_is_away(
     with serving(settings) as till:
         assert _state(till) == "away"
         assert len(_ids(till.shop())) == 0
+
+
+async def test_what_the_replica_cannot_do_the_primary_does(
+    database_url: str, empty_database_url: str
+) -> None:
+    db = await Db.connect(database_url, 2, acquire_timeout_s=20)
+    settings = Settings(database_url=database_url, database_read_url=empty_database_url)
+    replica = await Replica.open(db, settings)  # without our tables, such as after a migration
+    try:
+        replica.lag_s = 0.0
+        assert await replica.read(lambda tx: tx.fetchval("select count(*) from orders")) == 0
+        assert not replica.usable
+        await replica.look()
+        assert replica.state == "away"  # it replays nothing: it is no replica
+    finally:
+        await replica.close()
+        await db.close()

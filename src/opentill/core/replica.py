@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final, Self, TypeVar
 
+import asyncpg
 import structlog
 
 from opentill.core.db import Db, Tx, Value
@@ -26,6 +27,8 @@ _KEPT: Final = 4000  # looks at the primary: over an hour
 # Positions in the write-ahead log, in bytes.
 WRITTEN: Final = Value(int, "select (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint")
 REPLAYED: Final = Value(int, "select (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint")
+# Away, another password, a schema that is not there yet: whatever it is, the primary does it.
+_TROUBLE: Final = (Unavailable, asyncpg.PostgresError)
 _log: Final = structlog.get_logger()
 
 
@@ -84,7 +87,7 @@ class Replica(Db):
         try:
             async with self.connection(_LOOK_S) as tx:
                 replayed = await REPLAYED.get(tx)
-        except Unavailable:
+        except _TROUBLE:
             replayed = None
         before, self.lag_s = self.usable, self._behind_s(now, replayed)
         if before != self.usable:
@@ -173,7 +176,7 @@ class _Reading(Db):
             try:
                 async with self._replica.connection() as tx:
                     return await step(tx)
-            except Unavailable:
+            except _TROUBLE:
                 self._leave()
             except Problem:
                 self._here = False
