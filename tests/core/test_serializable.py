@@ -5,6 +5,7 @@ import collections
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,10 +18,10 @@ from opentill.core.settings import Settings
 
 
 @pytest.fixture
-async def db(database_url: str) -> AsyncIterator[Db]:
+async def db(postgres_url: str, database_url: str) -> AsyncIterator[Db]:
     """Connect to a database where every transaction is serializable unless it says otherwise."""
-    first = await connection.connect(database_url, prepared=False)
-    name = await first.fetchval("select current_database()")
+    first = await connection.connect(postgres_url)  # a pooler would keep a session from before
+    name = urlsplit(database_url).path[1:]
     await first.execute(f"alter database {name} set default_transaction_isolation = 'serializable'")
     await first.close()
     db = await Db.connect(database_url, 10, acquire_timeout_s=20)
