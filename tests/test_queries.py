@@ -188,6 +188,7 @@ def test_a_statement_of_a_tenant_names_its_merchant(name: str, statement: Any) -
         "webhooks.queries.PRUNE_EVENTS",
         "webhooks.queries.WAITING",
         "webhooks.queries.OLDEST",
+        "orders.queries.PRUNE_HISTORY",
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",

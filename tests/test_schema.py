@@ -43,6 +43,7 @@ QUEUES: Final = {
     "orders_reserve_due",
     "orders_creating",
     "order_notices_due",
+    "order_history_old",
     "operator_movements_waiting",
     "unmatched_disputes_due",
 }

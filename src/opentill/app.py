@@ -16,7 +16,7 @@ from litestar.response import Response
 from opentill import agreement, callbacks, epay, gateways, health, merchants, worker
 from opentill.agreement import api as agreement_api
 from opentill.checkouts import api as checkouts_api
-from opentill.core import http, openapi
+from opentill.core import http, openapi, replica
 from opentill.core.clock import Clock
 from opentill.core.db import Db
 from opentill.core.edge import Edge
@@ -126,7 +126,9 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
 
     @contextlib.asynccontextmanager
     async def lifespan(litestar: Litestar) -> AsyncIterator[None]:
-        db = await Db.connect(settings.database_url or "", settings.db_pool_size)
+        db = await Db.connect(
+            settings.database_url or "", settings.db_pool_size, prepared=settings.db_prepared
+        )
         clock = Clock(db, settings.gateways)
         outgoing = to_merchants(settings)
         app = App(settings=settings, db=db, gateways=adapters, outgoing=outgoing, clock=clock.now)
@@ -141,7 +143,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         stop = asyncio.Event()
         working = asyncio.create_task(worker.work(app, stop)) if run_worker else None
         try:
-            async with clock.following():
+            async with clock.following(), replica.beside(app):
                 yield
         finally:
             stop.set()

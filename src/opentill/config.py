@@ -21,6 +21,7 @@ from opentill.core.settings import Settings
 
 PREFIX: Final = "OPENTILL_"
 GATEWAY_PREFIX: Final = "OPENTILL_GATEWAY_"
+SHORTEST_HISTORY_DAYS: Final = 365
 _LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as input
 
 
@@ -105,6 +106,13 @@ def _text(low: int, high: int) -> Callable[[str], str]:
     return parse
 
 
+def _yes_or_no(text: str) -> bool:
+    if text not in {"yes", "no"}:
+        message = "yes or no"
+        raise ValueError(message)
+    return text == "yes"
+
+
 def _host(text: str) -> str:
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     if not re.fullmatch(r"[A-Za-z0-9._:%-]{1,253}", bare):
@@ -178,6 +186,19 @@ SETTINGS: Final = (
     Setting(
         "DATABASE_URL", _database, "PostgreSQL 15 or newer", secret=True, default="an embedded one"
     ),
+    Setting(
+        "DATABASE_READ_URL",
+        _database,
+        "a replica that lists and exports are read from",
+        secret=True,
+        default="none",
+    ),
+    Setting("READ_LAG_S", _seconds(0.1, 3600), "a replica further behind than this is not read"),
+    Setting(
+        "DB_PREPARED",
+        _yes_or_no,
+        "no: the database is behind a pooler in transaction mode (PgBouncer before 1.21)",
+    ),
     Setting("DATA_DIR", Path, "embedded database, storage of the sandbox bank, made keys"),
     Setting("HOST", _host, "address to listen on"),
     Setting("PORT", _PORT, "port to listen on"),
@@ -212,6 +233,11 @@ SETTINGS: Final = (
     Setting("METRICS_TOKEN", _text(16, 256), "bearer token that opens /metrics", secret=True),
     Setting("METRICS_PORT", _PORT, "port of its own for /metrics, on loopback"),
     Setting("DB_POOL_SIZE", _whole(2, 1000), "database connections of each process"),
+    Setting(
+        "HISTORY_DAYS",
+        _whole(0, 36500),
+        "days that the history of an order that is over is kept; 0: for ever",
+    ),
     Setting("LOG_LEVEL", _one_of("debug", "info", "warning", "error"), "the least that is logged"),
     Setting("AGREEMENT_DIR", Path, "your own agreement templates", default="the shipped ones"),
     Setting("OPERATOR_NAME", _text(1, 200), "your legal name, in the agreement"),
@@ -336,6 +362,17 @@ def _check_together(settings: Settings) -> None:
         message = (
             "OPENTILL_SECRET_KEY must be set when OPENTILL_DATABASE_URL is: 16 to 256 characters,"
             " such as `openssl rand -hex 32` gives; keep it, stored secrets need it"
+        )
+        raise SettingError(message)
+    if settings.database_read_url and not settings.database_url:
+        message = (
+            "OPENTILL_DATABASE_READ_URL needs OPENTILL_DATABASE_URL: the primary of the replica"
+        )
+        raise SettingError(message)
+    if 0 < settings.history_days < SHORTEST_HISTORY_DAYS:
+        message = (
+            f"OPENTILL_HISTORY_DAYS is {settings.history_days}; it must be 0 (for ever) or at least"
+            f" {SHORTEST_HISTORY_DAYS}: disputes come late"
         )
         raise SettingError(message)
 

@@ -31,6 +31,8 @@ from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 from opentill.webhooks.dispatch import Dispatcher
 
+_FIRST_PAUSE_S: Final = 0.25
+_LONGEST_PAUSE_S: Final = 5.0
 _log: Final = structlog.get_logger()
 
 
@@ -100,7 +102,12 @@ async def _check_books(app: App) -> int:
 async def _prune(app: App) -> int:
     async with app.db.connection() as tx:
         windows = await limits.prune(tx, app.clock())
-        return windows + await idempotency.prune(tx, app.clock())
+        keys = await idempotency.prune(tx, app.clock())
+    return (
+        windows
+        + keys
+        + await order_jobs.prune_history(app.db, app.settings.history_days, app.clock())
+    )
 
 
 async def _prune_webhooks(app: App) -> int:
@@ -123,7 +130,9 @@ JOBS: Final = (
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Run as a process of its own until ``stop`` is set."""
-    db = await Db.connect(settings.database_url or "", settings.db_pool_size)
+    db = await _connected(settings, stop)
+    if db is None:
+        return
     adapters = gateways.load(settings.gateways, settings)
     outgoing = to_merchants(settings)
     clock = Clock(db, settings.gateways)
@@ -136,6 +145,21 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             await adapter.close()
         await outgoing.close()
         await db.close()
+
+
+async def _connected(settings: Settings, stop: asyncio.Event) -> Db | None:
+    """Connect to the database, however long it is away; None if ``stop`` is set before."""
+    pause_s = _FIRST_PAUSE_S
+    while not stop.is_set():
+        try:
+            return await Db.connect(
+                settings.database_url or "", settings.db_pool_size, prepared=settings.db_prepared
+            )
+        except Unavailable as error:
+            _log.warning("worker waits for the database", reason=error.reason)
+        await _rest(stop, pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    return None
 
 
 async def work(app: App, stop: asyncio.Event) -> None:

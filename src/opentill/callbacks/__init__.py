@@ -33,7 +33,7 @@ async def callback(scope: "Scope", receive: "Receive", send: "Send") -> None:
             raise NotFound  # noqa: TRY301 - answered like everything else
         extra["opentill_route"] = "/gateways/{name}/callback"
         state = extra["litestar_app"].state
-        gateway: Gateway | None = state.app.gateways.get(found[1])
+        gateway: Any = state.app.gateways.get(found[1])
         notified = gateway if isinstance(gateway, Notified) else None
         if extra["method"] not in (("GET", "POST") if notified else ("POST",)):
             status, body, _ = failure(MethodNotAllowed())

@@ -149,13 +149,14 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 async def _ask(settings: Settings) -> _Asked:
-    import asyncpg
-
     from opentill import epay
     from opentill.core import clock
+    from opentill.core import connection as connections
     from opentill.orders import jobs
 
-    connection = await asyncpg.connect(settings.database_url or "", timeout=10)
+    connection = await connections.connect(
+        settings.database_url or "", prepared=settings.db_prepared
+    )
     try:
         version = await connection.fetchval("select current_setting('server_version_num')::int")
         seconds = await connection.fetchval("select extract(epoch from clock_timestamp())::float8")

@@ -40,7 +40,7 @@ def worker() -> None:
     found = session.settings(quiet=False)
     gateways.load(found.gateways, found)  # what is wrong with them is said at once
     signal.signal(signal.SIGTERM, session.leave)
-    with session.running_database(found) as ready:
+    with session.running_database(found, patient=True) as ready:
         run_worker(ready)
 
 

@@ -96,6 +96,12 @@ class App(msgspec.Struct, kw_only=True):
     clock: Callable[[], int]  # business time, Unix ms (core/clock.py)
     # Where the customer of a paid order goes that was not placed by the API: merchant id, order id.
     return_address: Callable[[str, str], Awaitable[str | None]] = _nowhere
+    read_from: Db | None = None
+
+    @property
+    def replica(self) -> Db:
+        """Where lists and exports are read: the primary if there is no replica."""
+        return self.read_from or self.db
 
 
 class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):

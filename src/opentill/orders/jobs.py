@@ -13,7 +13,7 @@ from opentill.core import jobs
 from opentill.core.db import Db, Tx
 from opentill.gateways.model import Gateway
 from opentill.orders import payments, queries, service
-from opentill.orders.model import UNDECIDED, Attempt, AttemptStatus, Event, Forgotten
+from opentill.orders.model import DAY_MS, UNDECIDED, Attempt, AttemptStatus, Event, Forgotten
 
 _LEASE_MS: Final = 60_000
 STUCK_MS: Final = 15 * 60_000  # an order that is CREATING longer is worth a look
@@ -85,6 +85,21 @@ async def _remember(tx: Tx, found: Forgotten, now: int) -> None:
         await queries.ASK_NOW.run(tx, last.merchant_id, last.id, now)
     elif event := _MISSED.get(last.status) if last else "declined":
         await service.step(tx, order, event, "nothing is on its way any more", now)
+
+
+async def prune_history(db: Db, days: int, now: int, batch: int = 200) -> int:
+    """Delete what happened to a batch of orders more than ``days`` ago; return how many rows.
+
+    The last row of each order stays: it explains the order's status. 0 days: nothing is deleted.
+    """
+    if not days:
+        return 0
+
+    async def step(tx: Tx) -> int:
+        await queries.PRUNES_HISTORY.run(tx)
+        return await queries.PRUNE_HISTORY.run(tx, now - days * DAY_MS, batch)
+
+    return await db.run(step)
 
 
 async def wake(tx: Tx, now: int) -> None:

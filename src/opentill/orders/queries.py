@@ -406,3 +406,20 @@ ASK_NOW = Command(
     """,
 )
 WAKE = Command("update attempts set check_at = $1 where check_at > $1")
+
+# Retention, see jobs.prune_history: the trigger of the table asks for the word.
+PRUNES_HISTORY = Command("set local opentill.prunes_history = 'yes'")
+PRUNE_HISTORY = Command(
+    """
+    with limits as (  -- business time may be ahead of what the trigger goes by
+        select least($1, extract(epoch from now())::bigint * 1000 - 365 * 86400000::bigint)
+            as before
+    ), old as (
+        select merchant_id, order_id from order_history, limits where number = 1 and at < before
+        order by at limit $2
+    )
+    delete from order_history h using old, orders o, limits
+    where h.merchant_id = old.merchant_id and h.order_id = old.order_id and h.at < before
+        and o.merchant_id = old.merchant_id and o.id = old.order_id and h.number < o.steps
+    """,
+)
