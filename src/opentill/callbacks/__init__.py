@@ -33,21 +33,22 @@ async def callback(scope: "Scope", receive: "Receive", send: "Send") -> None:
             raise NotFound  # noqa: TRY301 - answered like everything else
         extra["opentill_route"] = "/gateways/{name}/callback"
         state = extra["litestar_app"].state
-        gateway: Any = state.app.gateways.get(found[1])
-        notified = gateway if isinstance(gateway, Notified) else None
+        named: Any = state.app.gateways.get(found[1])
+        notified = named if isinstance(named, Notified) else None
         if extra["method"] not in (("GET", "POST") if notified else ("POST",)):
             status, body, _ = failure(MethodNotAllowed())
             await send_json(send, status, body, [(b"allow", b"GET, POST" if notified else b"POST")])
             return
-        if gateway is None:
+        if named is None:
             raise NotFound  # noqa: TRY301 - likewise
+        gateway: Gateway = named
         if notified:
             news = await reading.notice(notified, extra, receive)
         else:
             news = await reading.signed(gateway, dict(extra["headers"]), receive)
         for piece in news:
-            if named := await reading.named(gateway, piece):
-                await _take_in_ours(state, gateway, named)
+            if ours := await reading.named(gateway, piece):
+                await _take_in_ours(state, gateway, ours)
         if notified:
             await _send_text(send, notified.acknowledgement)
         else:
