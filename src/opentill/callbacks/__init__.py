@@ -34,14 +34,14 @@ async def callback(scope: "Scope", receive: "Receive", send: "Send") -> None:
         extra["opentill_route"] = "/gateways/{name}/callback"
         state = extra["litestar_app"].state
         named: Any = state.app.gateways.get(found[1])
+        gateway: Gateway | None = named
         notified = named if isinstance(named, Notified) else None
         if extra["method"] not in (("GET", "POST") if notified else ("POST",)):
             status, body, _ = failure(MethodNotAllowed())
             await send_json(send, status, body, [(b"allow", b"GET, POST" if notified else b"POST")])
             return
-        if named is None:
+        if gateway is None:
             raise NotFound  # noqa: TRY301 - likewise
-        gateway: Gateway = named
         if notified:
             news = await reading.notice(notified, extra, receive)
         else:
