@@ -87,9 +87,9 @@ async def _build(tx: Tx, plans: Sequence[Plan]) -> list[Attempt]:
             if order.status != "PENDING":
                 break
             attempt = await submitted(tx, order, NOW + number)
-            made.append(attempt)
             if word != "SUBMITTED":
-                await said(tx, attempt, word, NOW + number)
+                attempt = await said(tx, attempt, word, NOW + number)
+            made.append(attempt)
         order = await orders.find(tx, shop.id, opened.order_id)
         if plan.expired and order.status == "PENDING":
             await checkouts.expire(tx, shop.id, opened.id, "over", NOW + 100)
@@ -141,10 +141,7 @@ async def _compare(tx: Tx, plans: Sequence[Plan], wanted: Sequence[tuple[int, An
     before = {attempt.id: attempt for attempt in attempts}
     order = [row[0] for row in paying]
     assert set(order) == done
-    assert all(
-        (await orders.find_attempt(tx, a.merchant_id, a.id)).status in UNDECIDED
-        for a in map(before.__getitem__, order)
-    )
+    assert {before[id_].status for id_ in order} <= {*UNDECIDED}
     heard = [next(one for one in news if _pays(one, before[id_], id_)) for id_ in order]
     alone = tx.transaction()
     await alone.start()
