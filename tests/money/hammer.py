@@ -269,9 +269,7 @@ async def hammered(db: Db, database_url: str, seconds: float) -> Hammer:
 
     def process(pool: Db) -> App:
         bank = {"bank": Bank()}
-        return App(
-            settings=settings, db=pool, outgoing=outgoing, gateways=bank, clock=hammer.now
-        )
+        return App(settings=settings, db=pool, outgoing=outgoing, gateways=bank, clock=hammer.now)
 
     app = process(jobs)
     hammer.servers = [callbacks.confirmations(process(pool)) for pool in pools]
