@@ -2,6 +2,7 @@
 
 from opentill.core.db import Command, Query, Value
 from opentill.orders.model import Attempt, DueMerchant, Forgotten, Line, Order
+from opentill.totals import lists
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = $1")
 BY_ID = Query(Order, "select * from orders where merchant_id = $1 and id = $2")
@@ -206,50 +207,10 @@ HISTORY = Query(
     """,
 )
 
-LIST = Query(
-    Order,
-    """
-    select * from orders
-    where merchant_id = $1 and created_at between $4 and $5
-    order by created_at desc, id desc limit $2 offset $3
-    """,
-)
-LIST_BY_STATUS = Query(
-    Order,
-    """
-    select * from orders
-    where merchant_id = $1 and created_at between $4 and $5 and status = $6
-    order by created_at desc, id desc limit $2 offset $3
-    """,
-)
-LIST_BY_PRODUCT = Query(
-    Order,
-    """
-    select * from orders
-    where merchant_id = $1 and created_at between $4 and $5 and product_id = $6
-        and ($7::text is null or status = $7)
-    order by created_at desc, id desc limit $2 offset $3
-    """,
-)
-COUNT = Value(
-    int,
-    "select count(*) from orders where merchant_id = $1 and created_at between $2 and $3",
-)
-COUNT_BY_STATUS = Value(
-    int,
-    """
-    select count(*) from orders
-    where merchant_id = $1 and created_at between $2 and $3 and status = $4
-    """,
-)
-COUNT_BY_PRODUCT = Value(
-    int,
-    """
-    select count(*) from orders
-    where merchant_id = $1 and created_at between $2 and $3 and product_id = $4
-        and ($5::text is null or status = $5)
-    """,
-)
+LIST = lists(Order, "orders")
+LIST_BY_STATUS = lists(Order, "orders", "status")
+LIST_BY_PRODUCT = lists(Order, "orders", "product_id")
+LIST_BY_BOTH = lists(Order, "orders", "product_id", "status")
 HAS_PRODUCT = Value(bool, "select exists (select from products where merchant_id = $1 and id = $2)")
 # $2 and $3: time and id of the last order of the batch before; $4 the last time, $5 how many.
 EXPORT = Query(
