@@ -42,6 +42,7 @@ QUEUES: Final = {
     "orders_due",
     "orders_reserve_due",
     "orders_creating",
+    "order_notices_due",
     "operator_movements_waiting",
     "unmatched_disputes_due",
 }

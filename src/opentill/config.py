@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from opentill.core import datadir
+from opentill.core.methods import by_method
 from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
 
@@ -87,6 +88,13 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def _yes_no(text: str) -> bool:
+    if text not in {"yes", "no"}:
+        message = "yes or no"
+        raise ValueError(message)
+    return text == "yes"
+
+
 def _text(low: int, high: int) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if not low <= len(text) <= high or not text.isprintable():
@@ -145,6 +153,19 @@ def _gateways(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _routes(text: str) -> str:
+    example = ", with gateways in order, such as ALIPAY:epay|sandbox,CREDIT_CARD:stripe"
+    try:
+        routes = by_method(text)
+    except ValueError as error:
+        message = f"{error}{example}"
+        raise ValueError(message) from None
+    if not all(routes.values()):
+        message = f"methods{example}"
+        raise ValueError(message)
+    return text
+
+
 def _parts(text: str) -> Sequence[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
@@ -167,6 +188,7 @@ SETTINGS: Final = (
     Setting("TRUSTED_PROXIES", _networks, "peers whose X-Forwarded-For is believed"),
     Setting("SECRET_KEY", _KEY, "encrypts what is read back", secret=True, default="in DATA_DIR"),
     Setting("GATEWAYS", _gateways, "where payments go, in order of preference"),
+    Setting("ROUTES", _routes, "another order for some methods, such as ALIPAY:epay|sandbox"),
     Setting("SANDBOX_URL", _web, "a sandbox bank run elsewhere", default="one is started along"),
     Setting("SANDBOX_PUBLIC_URL", _web, "what browsers reach it by", default="as SANDBOX_URL"),
     Setting("SANDBOX_HOST", _host, "address the sandbox bank listens on"),
@@ -178,6 +200,8 @@ SETTINGS: Final = (
         secret=True,
         default="made in DATA_DIR",
     ),
+    Setting("OUTGOING_HTTP", _yes_no, "merchants' webhook and notify addresses may be http://"),
+    Setting("OUTGOING_ALLOW", _networks, "networks that are not public and may be sent to"),
     Setting(
         "APPROVAL_ABOVE",
         _amount,

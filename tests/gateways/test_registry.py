@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from opentill.core.settings import Settings
-from opentill.gateways import Gateway, find_for, load, offered
+from opentill.gateways import BadGateways, Gateway, find_for, load, offered
 from opentill.gateways.sandbox import SandboxGateway
 
 THIRD_PARTY = """
@@ -63,3 +63,15 @@ def test_the_first_gateway_that_takes_it_is_used() -> None:
     assert find_for(gateways, "CREDIT_CARD", "EUR") is gateways["cheap"]
     assert find_for(gateways, "CREDIT_CARD", "USD") is gateways["sandbox"]
     assert find_for(gateways, "PAYNOW", "EUR") is None
+
+
+def test_a_gateway_of_somebody_else_that_cannot_be_made_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "broken_gateway-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-gateway\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[opentill.gateways]\nbroken = nowhere:make\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(BadGateways, match="gateway 'broken' cannot be made: ModuleNotFoundError"):
+        load(("broken",), Settings())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import structlog
 from litestar.enums import ScopeType
 
-from opentill.core import metrics
+from opentill.core import log, metrics
 from opentill.core.http import send_problem
 from opentill.core.ids import new_id
 
@@ -95,7 +95,6 @@ class Edge:
             lines = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
             forwarded = b",".join(lines).decode("latin-1")  # one list, however many lines
             extra["opentill_address"] = client_address(peer, forwarded, self._trusted)
-            extra["opentill_path"] = scope["path"]  # a mounted handler sees another
             extra["opentill_merchant"] = None
             if scope["path"].startswith("/v1/"):
                 key = headers.get(b"x-api-key")
@@ -112,11 +111,5 @@ class Edge:
             seconds = time.perf_counter() - started
             route = extra.get("opentill_route") or extra.get("path_template") or "other"
             metrics.count_request(route, scope["method"], status, seconds)
-            _log.info(
-                "request",
-                method=scope["method"],
-                route=route,
-                status=status,
-                ms=round(seconds * 1000, 1),
-            )
+            log.request(request_id, scope["method"], route, status, round(seconds * 1000, 1))
             structlog.contextvars.unbind_contextvars("request_id")

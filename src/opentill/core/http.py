@@ -5,15 +5,16 @@ the handler come from it. Checks run in the order of the product's decisions (§
 address and authentication (both by the edge, before routing), rate limit per merchant, body, rules.
 """
 
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import msgspec
 import structlog
-from litestar import asgi
 
 from opentill.core import idempotency, limits, querystring, strictjson
+from opentill.core import sealed as sealed_text
 from opentill.core.clock import now_ms as now_ms  # noqa: PLC0414 - handed on to who has an App
 from opentill.core.db import Db, Tx
 from opentill.core.errors import (
@@ -29,11 +30,11 @@ from opentill.core.errors import (
     UnsupportedMediaType,
 )
 from opentill.core.ids import is_id
+from opentill.core.outgoing import Outgoing
 from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
-    from litestar.handlers import ASGIRouteHandler
-    from litestar.types import Receive, Scope, Send
+    from litestar.types import ASGIApp, Receive, Scope, Send
 
 MAX_BODY: Final = 64 * 1024
 B = TypeVar("B")
@@ -81,13 +82,20 @@ class Download(msgspec.Struct, frozen=True):
     chunks: AsyncIterator[bytes]
 
 
+async def _nowhere(_merchant_id: str, _order_id: str) -> str | None:
+    return None
+
+
 class App(msgspec.Struct, kw_only=True):
     """What a running server hands to its operations."""
 
     settings: Settings
     db: Db
     gateways: Mapping[str, Any]
+    outgoing: Outgoing  # to addresses that merchants gave
     clock: Callable[[], int]  # business time, Unix ms (core/clock.py)
+    # Where the customer of a paid order goes that was not placed by the API: merchant id, order id.
+    return_address: Callable[[str, str], Awaitable[str | None]] = _nowhere
 
 
 class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
@@ -128,6 +136,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     body: type[msgspec.Struct] = Nothing
     auth: bool = True
     per_merchant_limit: bool = False
+    secret: bool = False  # the answer shows one: under its Idempotency-Key it is kept sealed
     headers: tuple[tuple[str, str], ...] = ()
     description: str = ""
     refusals: tuple[str, ...] = ()  # what is answered with 40001, beside malformed fields
@@ -226,15 +235,14 @@ def _shape(path: str) -> str:
     return path
 
 
-def mount(operations: Sequence[Operation]) -> "ASGIRouteHandler":
-    """Make the framework's handler for everything under ``/v1``."""
+def serve(operations: Sequence[Operation]) -> "ASGIApp":
+    """Make the application for everything under ``/v1``."""
     table = _Routes(operations)
 
-    @asgi("/v1", is_mount=True, copy_scope=False)
     async def api(scope: "Scope", receive: "Receive", send: "Send") -> None:
         extra = cast("dict[str, Any]", scope)  # with what the edge added
         try:
-            methods, parameters = table.find(extra["opentill_path"])
+            methods, parameters = table.find(extra["path"])
             if methods is None:
                 raise NotFound  # noqa: TRY301 - answered like everything else
             operation = methods.get(extra["method"])
@@ -323,16 +331,20 @@ async def _once(
     body: bytes,
 ) -> tuple[int, bytes, bool]:
     """Answer a POST with an Idempotency-Key: status, body, and whether it is a replay."""
-    path = scope["opentill_path"] + "?" + scope["query_string"].decode("latin-1")
+    path = scope["path"] + "?" + scope["query_string"].decode("latin-1")
     print_ = idempotency.fingerprint(operation.method, path, body)
     write = operation.write
     if write is None:
         raise AssertionError
 
+    sealing = app.settings.secret_key, f"answer {merchant_id} {key}"
+
     async def step(tx: Tx) -> tuple[int, bytes, bool]:
         kept = await idempotency.claim(tx, merchant_id, key, print_, now)
         if kept is not None:
-            return kept.status, kept.body, True
+            sealed = operation.secret and kept.status == operation.status
+            told = sealed_text.unseal(*sealing, kept.body).encode() if sealed else kept.body
+            return kept.status, told, True
         try:
             call = _call(operation, scope, app, merchant_id, now, dict(scope["headers"]), body)
             async with tx.transaction():  # a refusal takes back what it had begun
@@ -343,7 +355,9 @@ async def _once(
             ):
                 raise
             status, answer, _ = failure(problem)
-        await idempotency.keep(tx, merchant_id, key, status, answer)
+        sealed = operation.secret and status == operation.status
+        kept_body = sealed_text.seal(*sealing, answer.decode()) if sealed else answer
+        await idempotency.keep(tx, merchant_id, key, status, kept_body)
         return status, answer, False
 
     return await app.db.run(step)
@@ -388,8 +402,14 @@ async def read_body(headers: Mapping[bytes, bytes], receive: "Receive") -> bytes
                 return b"".join(parts)
 
 
+@functools.cache
+def _has_defaults(body: type[msgspec.Struct]) -> bool:
+    """Tell whether a body may be left out."""
+    return not any(field.required for field in msgspec.structs.fields(body))
+
+
 def _decode_body(operation: Operation, headers: Mapping[bytes, bytes], body: bytes) -> Any:
-    if not body and all(not field.required for field in msgspec.structs.fields(operation.body)):
+    if not body and _has_defaults(operation.body):
         return operation.body()
     media_type = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
     if media_type != b"application/json":

@@ -26,13 +26,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     secret_key: str = ""
     gateways: tuple[str, ...] = ("sandbox",)
-    gateway_options: Mapping[str, str] = {}  # of third-party gateways: OPENTILL_GATEWAY_…
+    routes: str = ""  # as core.methods.by_method reads it, with names of gateways
+    gateway_options: Mapping[str, str] = {}  # of single gateways: OPENTILL_GATEWAY_…
     sandbox_url: str = "http://127.0.0.1:8081"
     sandbox_public_url: str = "http://127.0.0.1:8081"
     sandbox_host: str = "127.0.0.1"
     sandbox_port: int = 8081
     sandbox_secret: str = ""
     sandbox_elsewhere: bool = False  # OPENTILL_SANDBOX_URL is given: somebody else runs it
+    outgoing_http: bool = False
+    outgoing_allow: tuple[IPv4Network | IPv6Network, ...] = ()
     approval_above: Decimal | None = None  # None: one operator is always enough
     rates_max_age_days: int = 0  # 0: rates do not age
     metrics_token: str | None = None

@@ -7,6 +7,7 @@ from opentill.gateways.model import (
     Gateway,
     Method,
     News,
+    Notified,
     PaymentNews,
     PaymentOutcome,
     PaymentRequest,
@@ -16,15 +17,20 @@ from opentill.gateways.model import (
     RefundRequest,
     RefundStatus,
 )
-from opentill.gateways.registry import find_for, load, offered
+from opentill.gateways.registry import TOLD_BY_OPERATOR, load
+from opentill.gateways.routing import BadGateways, Gateways, candidates, find_for, offered
 
 __all__ = [
+    "TOLD_BY_OPERATOR",
     "BadCallback",
+    "BadGateways",
     "DisputeNews",
     "DisputeStatus",
     "Gateway",
+    "Gateways",
     "Method",
     "News",
+    "Notified",
     "PaymentNews",
     "PaymentOutcome",
     "PaymentRequest",
@@ -33,6 +39,7 @@ __all__ = [
     "RefundOutcome",
     "RefundRequest",
     "RefundStatus",
+    "candidates",
     "find_for",
     "load",
     "offered",

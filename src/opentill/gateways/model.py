@@ -6,7 +6,7 @@ provider's idempotency key, so that the same request may be sent again without a
 """
 
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -55,7 +55,10 @@ class PaymentRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefundRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Give ``amount`` of the attempt's payment back; ``refund_id`` is the idempotency key."""
+    """Give ``amount`` of the attempt's payment back; ``refund_id`` is the idempotency key.
+
+    ``repeated``: it was sent before and may have been done. For providers without such a key.
+    """
 
     refund_id: str
     attempt_id: str
@@ -63,6 +66,7 @@ class RefundRequest(msgspec.Struct, frozen=True, kw_only=True):
     amount: Money
     reason: str
     callback_url: str
+    repeated: bool = False
 
 
 def _storable(text: str) -> str:
@@ -177,4 +181,21 @@ class Gateway(Protocol):
 
     async def close(self) -> None:
         """Close connections."""
+        ...
+
+
+@runtime_checkable
+class Notified(Protocol):
+    """What an adapter offers besides, if its provider reports by a query or a form.
+
+    A provider of this kind wants a certain text back, and nothing else counts as heard.
+    """
+
+    acknowledgement: bytes
+
+    async def read_notice(self, params: Mapping[str, str]) -> tuple[News, ...]:
+        """Verify and translate a notice. Raises BadCallback, and Unavailable to hear it again.
+
+        A genuine notice about something that does not concern us is an empty tuple.
+        """
         ...

@@ -27,11 +27,18 @@ _log: Final = structlog.get_logger()
 
 
 async def check_attempts(
-    db: Db, gateways: Mapping[str, Gateway], public_url: str, now: int, batch: int = 50
+    db: Db,
+    gateways: Mapping[str, Gateway],
+    public_url: str,
+    now: int,
+    batch: int = 50,
+    whose: jobs.Whose = jobs.EVERYBODY,
 ) -> int:
     """Ask about a batch of attempts that are due and return how many there were."""
     async with db.connection() as tx:
-        due = await queries.CLAIM_ATTEMPTS.all(tx, now, now + _LEASE_MS, batch)
+        due = await queries.CLAIM_ATTEMPTS.all(
+            tx, now, now + _LEASE_MS, batch, whose.names, whose.included
+        )
 
     async def one(attempt: Attempt) -> None:
         if attempt.status == "DUPLICATE":

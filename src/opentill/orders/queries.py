@@ -60,6 +60,12 @@ STEP = Query(
         update checkouts set status = $8::text, updated_at = $5::bigint
         where merchant_id = $1 and id = (select checkout_id from moved) and status = 'OPEN'
             and $8::text is not null
+    ), notified as (
+        -- Who placed it through the Epay door is told, see epay/jobs.py.
+        insert into order_notices (merchant_id, order_id, state, due_at, tries, answer, created_at,
+            updated_at)
+        select merchant_id, id, 'WAITING', $5, 0, '', $5, $5 from moved
+        where source = 'EPAY' and $6 = 'confirmed'
     )
     select * from moved
     """,
@@ -107,6 +113,12 @@ CONFIRM = Query(
             where p.session is not null
         ) f
         where c.merchant_id = f.merchant_id and c.id = f.checkout_id and c.status = 'OPEN'
+    ), notified as (
+        -- Who placed them through the Epay door is told, see epay/jobs.py.
+        insert into order_notices (merchant_id, order_id, state, due_at, tries, answer, created_at,
+            updated_at)
+        select merchant_id, id, 'WAITING', $1::bigint, 0, '', $1::bigint, $1::bigint from moved
+        where source = 'EPAY'
     )
     select * from moved
     """,
@@ -195,7 +207,8 @@ NOTE = Command(
 )
 SET_CUSTOMER = Command(
     """
-    update orders set customer_email = $3, customer_name = coalesce($4, customer_name)
+    update orders set customer_email = case $3 when '' then customer_email else $3 end,
+        customer_name = coalesce($4, customer_name)
     where merchant_id = $1 and id = $2
     """,
 )
@@ -256,6 +269,15 @@ ATTEMPTS = Query(
     Attempt,
     "select * from attempts where merchant_id = $1 and order_id = $2 order by created_at, id",
 )
+# What waits for the operator to see the money: the latest one by the gateway that is a person.
+BY_HAND = Query(
+    Attempt,
+    """
+    select * from attempts where merchant_id = $1 and order_id = $2 and gateway = 'manual'
+        and status in ('SUBMITTED', 'ACTION_REQUIRED', 'PENDING')
+    order by created_at desc, id desc limit 1
+    """,
+)
 UPDATE_ATTEMPT = Query(
     Attempt,
     """
@@ -268,18 +290,31 @@ UPDATE_ATTEMPT = Query(
     returning *
     """,
 )
-# Claim attempts whose gateway is to be asked: whoever claims has them until the time in $2.
+# Claim attempts whose gateway is to be asked: whoever claims has them until the time in $2. With $4
+# only those of these gateways, or, if $5 is false, of all others.
 CLAIM_ATTEMPTS = Query(
     Attempt,
     """
     update attempts a set check_at = $2, checks = checks + 1
     from (
-        select merchant_id, id from attempts where check_at <= $1
+        select merchant_id, id from attempts
+        where check_at <= $1 and ($4::text[] is null or (gateway = any($4)) = $5::boolean)
         order by check_at limit $3 for update skip locked
     ) due
     where a.merchant_id = due.merchant_id and a.id = due.id
     returning a.*
     """,
+)
+# Duplicates: committed before the gateway is asked to give one back, so that it is known whether it
+# may have been; taken back only if it surely did not hear of it.
+GIVING_BACK = Command(
+    """
+    update attempts set reason = 'giving_back'
+    where merchant_id = $1 and id = $2 and status = 'DUPLICATE' and reason <> 'giving_back'
+    """,
+)
+NOT_GIVEN_BACK = Command(
+    "update attempts set reason = '' where merchant_id = $1 and id = $2 and status = 'DUPLICATE'",
 )
 # Not if it became something else since it was claimed: then that says when to ask.
 ASK_AGAIN = Command(
