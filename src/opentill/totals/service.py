@@ -48,12 +48,18 @@ async def total(
 class Rows(Generic[S]):
     """The rows of a list, to be read by pages."""
 
-    def __init__(self, db: Db, which: Which, lists: Lists[S], values: Sequence[Any]) -> None:
-        """``values`` are those of the lists' columns, and say the same as ``which``."""
+    def __init__(
+        self, db: Db, which: Which, lists: Lists[S], values: Sequence[Any], *, near: int = NEAR
+    ) -> None:
+        """``values`` are those of the lists' columns, and say the same as ``which``.
+
+        ``near`` is how many rows are skipped by reading them.
+        """
         self._db = db
         self._which = which
         self._lists = lists
         self._values = values
+        self._near = near
 
     async def page(self, number: int, size: int, within: Range = EVER) -> tuple[list[S], int]:
         """Return a page (from 1), newest first, and how many rows there are in all.
@@ -63,7 +69,7 @@ class Rows(Generic[S]):
         snapshot.
         """
         offset = (number - 1) * size
-        if offset <= NEAR and within == EVER:
+        if offset <= self._near and within == EVER:
             async with self._db.connection() as tx:
                 rows = await self._newest(tx, within, size, offset)
                 return rows, await self._total(tx, within)
@@ -72,10 +78,10 @@ class Rows(Generic[S]):
             size = min(size, found - offset)
             if size <= 0:
                 return [], found
-            if offset <= NEAR:
+            if offset <= self._near:
                 return await self._newest(tx, within, size, offset), found
             after = found - offset - size
-            if after <= NEAR:
+            if after <= self._near:
                 some = (*within, *self._values, size, after)
                 rows = await self._lists.oldest.all(tx, self._which.merchant_id, *some)
                 return rows[::-1], found
@@ -108,7 +114,7 @@ class Rows(Generic[S]):
         return min(end, high * HOUR_MS - 1), newer
 
 
-async def roll_up(db: Db, merchant_id: str, batch: int = 2000) -> int:
+async def roll_up(db: Db, merchant_id: str, batch: int = 5000) -> int:
     """Move the changes of a merchant's lists into the counts, and return how many there were."""
     done = 0
     while True:
