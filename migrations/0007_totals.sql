@@ -22,9 +22,10 @@ create table list_changes (
     at          bigint not null,
     kind        text,
     was         text,
-    rows        bigint not null
+    rows        bigint not null,
+    id          uuid not null default gen_random_uuid(),  -- a trigger has none of ours
+    primary key (merchant_id, list, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
-create index list_changes_of_merchant on list_changes (merchant_id, list);
 
 create function count_order() returns trigger language plpgsql as $$
 begin
