@@ -64,7 +64,7 @@ def plans(postgres_url: str, template: str) -> Iterator[dict[str, Any]]:
         await connection.execute("deallocate hot")
         return json.loads(found)[0]["Plan"]
 
-    with _made(postgres_url, template) as url:
+    with _made(postgres_url, template, lambda url: url) as url:
         yield asyncio.run(explain(url))
 
 

@@ -32,7 +32,7 @@ WHATS: Final[tuple[dict[str, Any], ...]] = (
     {"status": "DECLINED"}, {"status": "PENDING"},
 )  # fmt: skip
 # Made anew whenever something is written.
-_MADE: Final = re.compile(r"(?:evt|txn)_[0-9a-z]+")
+_MADE: Final = re.compile(r"(?:evt|txn)_[0-9a-z]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """``/v1/orders`` (spec §4.8 to §4.10)."""
 
+import functools
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
 
 from opentill import totals
+from opentill.core.db import Tx
 from opentill.core.errors import Invalid
 from opentill.core.http import Call, Download, Nothing, Operation
 from opentill.core.paging import Listing, Millis, Page, Size, listing
@@ -41,6 +43,11 @@ def _range(query: ListQuery | ExportQuery) -> tuple[int, int]:
     return start, end
 
 
+async def _check_product(merchant_id: str, product_id: str, tx: Tx) -> None:
+    if not await queries.HAS_PRODUCT.get(tx, merchant_id, product_id):
+        raise Invalid("productId", "productId must be the id of one of your products")
+
+
 async def list_orders(call: Call[ListQuery, Nothing]) -> Listing[OrderOut]:
     """List orders, newest first."""
     query, merchant_id = call.query, call.merchant_id
@@ -55,14 +62,11 @@ async def list_orders(call: Call[ListQuery, Nothing]) -> Listing[OrderOut]:
             lists = queries.LIST_BY_PRODUCT
         case _:
             lists = queries.LIST_BY_BOTH
+    here = call.app.replica.reading()
     if query.product_id is not None:
-        product_id = query.product_id
-        if not await call.app.replica.read(
-            lambda tx: queries.HAS_PRODUCT.get(tx, merchant_id, product_id)
-        ):
-            raise Invalid("productId", "productId must be the id of one of your products")
+        await here.read(functools.partial(_check_product, merchant_id, query.product_id))
     which = totals.Which(merchant_id, "orders", query.product_id or "", query.status)
-    rows = totals.Rows(call.app.replica.reading(), which, lists, values)
+    rows = totals.Rows(here, which, lists, values)
     orders, total = await rows.page(query.page, query.size, within)
     return listing([OrderOut.of(order) for order in orders], query.page, query.size, total)
 
