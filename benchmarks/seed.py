@@ -19,6 +19,7 @@ from opentill.checkouts import api as checkouts_api
 from opentill.checkouts.model import SessionBody
 from opentill.core.db import Db, Tx
 from opentill.core.http import App, Call, Nothing, now_ms
+from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.gateways.model import PaymentNews, PaymentOutcome
 from opentill.orders import api as orders_api
@@ -249,7 +250,7 @@ def signature(secret: str, body: bytes) -> str:
 async def record(url: str, seed: Seed, settings: Settings) -> dict[str, list[Statement]]:
     """Run each operation once and return what SQL it runs."""
     db = await RecordingDb.connect(url, 2)
-    app = App(settings=settings, db=db, gateways={}, clock=now_ms)
+    app = App(settings=settings, db=db, outgoing=to_merchants(settings), gateways={}, clock=now_ms)
     tenant = seed.tenants[0]
     now = now_ms()
     first = await seed.copy(len(seed.tenants), len(seed.tenants))

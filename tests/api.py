@@ -151,6 +151,12 @@ class Shop:
         )
         return self.till.tx(lambda tx: payouts.create(tx, self.id, wanted, None, now))
 
+    def endpoint(self, **changes: Any) -> dict[str, Any]:
+        """Make a webhook endpoint; nothing is sent there, since no worker runs."""
+        body = {"url": "https://shop.example.com/hook"} | changes
+        made: dict[str, Any] = self.data("POST", "/v1/webhook-endpoints", json=body)
+        return made
+
 
 class Till:
     """A running server."""

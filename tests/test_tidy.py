@@ -151,6 +151,8 @@ CLOCKS: Final = {
     "callbacks/__init__.py": "the age of a signature, which another machine dated: real time",
     "watch.py": "how long checked books rest: real time, whatever business time does",
     "worker.py": "how long a job took",
+    "webhooks/dispatch.py": "leases, which other workers compare with their clocks: real time",
+    "webhooks/sending.py": "the time of a signature, which the receiver compares: real time",
 }
 
 

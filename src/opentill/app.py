@@ -19,6 +19,7 @@ from opentill.core.db import Db
 from opentill.core.edge import Edge
 from opentill.core.errors import Internal, Invalid, MethodNotAllowed, NotFound, Problem
 from opentill.core.http import App, Operation
+from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.disputes import api as disputes_api
 from opentill.ledger import api as ledger_api
@@ -27,6 +28,7 @@ from opentill.pages import api as pages_api
 from opentill.payouts import api as payouts_api
 from opentill.products import api as products_api
 from opentill.refunds import api as refunds_api
+from opentill.webhooks import api as webhooks_api
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp
@@ -40,6 +42,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *disputes_api.operations,
     *payouts_api.operations,
     *ledger_api.operations,
+    *webhooks_api.operations,
 )
 
 
@@ -101,7 +104,8 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         db = await Db.connect(settings.database_url or "", settings.db_pool_size)
         adapters = gateways.load(settings.gateways, settings)
         clock = Clock(db, settings.gateways)
-        app = App(settings=settings, db=db, gateways=adapters, clock=clock.now)
+        outgoing = to_merchants(settings)
+        app = App(settings=settings, db=db, gateways=adapters, outgoing=outgoing, clock=clock.now)
         litestar.state.app = app
         litestar.state.confirmations = callbacks.confirmations(app)
         litestar.state.db = db
@@ -117,6 +121,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
                 await working
             for adapter in adapters.values():
                 await adapter.close()
+            await outgoing.close()
             await db.close()
 
     litestar = Litestar(

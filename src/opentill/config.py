@@ -87,6 +87,13 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def _yes_no(text: str) -> bool:
+    if text not in {"yes", "no"}:
+        message = "yes or no"
+        raise ValueError(message)
+    return text == "yes"
+
+
 def _text(low: int, high: int) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if not low <= len(text) <= high or not text.isprintable():
@@ -178,6 +185,8 @@ SETTINGS: Final = (
         secret=True,
         default="made in DATA_DIR",
     ),
+    Setting("OUTGOING_HTTP", _yes_no, "merchants' webhook and notify addresses may be http://"),
+    Setting("OUTGOING_ALLOW", _networks, "networks that are not public and may be sent to"),
     Setting(
         "APPROVAL_ABOVE",
         _amount,

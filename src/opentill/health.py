@@ -14,6 +14,7 @@ from opentill.core.errors import NotFound, Problem, Unauthorized
 from opentill.core.http import App
 from opentill.core.migrate import SchemaMismatch, check
 from opentill.orders import jobs as order_jobs
+from opentill.webhooks import jobs as webhook_jobs
 
 _TIMEOUT_S: Final = 1.5
 _DUE_ATTEMPTS: Final = Value(
@@ -73,11 +74,14 @@ async def gauges(app: App) -> dict[str, float]:
     """Return the figures of the moment: what waits for the worker, and what it found."""
     now = app.clock()
     async with app.db.connection() as tx:
+        waiting, oldest_ms = await webhook_jobs.waiting(tx, now)
         return {
             "opentill_attempts_due": await _DUE_ATTEMPTS.get(tx, now) or 0,
             "opentill_refunds_due": await _DUE_REFUNDS.get(tx, now) or 0,
             "opentill_orders_stuck": await order_jobs.count_stuck(tx, now),
             "opentill_disputes_unmatched": await disputes.count_unmatched(tx),
+            "opentill_webhook_deliveries_waiting": waiting,
+            "opentill_webhook_queue_age_seconds": oldest_ms / 1000,
             "opentill_ledger_violations": await _VIOLATIONS.get(tx) or 0,
             "opentill_ledger_entries_checked": await _CHECKED.get(tx) or 0,
         }

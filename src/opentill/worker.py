@@ -19,11 +19,14 @@ from opentill.core.clock import Clock
 from opentill.core.db import Db
 from opentill.core.errors import Unavailable
 from opentill.core.http import App
+from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.disputes import jobs as dispute_jobs
 from opentill.orders import jobs as order_jobs
 from opentill.orders import settlement
 from opentill.refunds import jobs as refund_jobs
+from opentill.webhooks import jobs as webhook_jobs
+from opentill.webhooks.dispatch import Dispatcher
 
 _log: Final = structlog.get_logger()
 
@@ -77,6 +80,10 @@ async def _prune(app: App) -> int:
         return windows + await idempotency.prune(tx, app.clock())
 
 
+async def _prune_webhooks(app: App) -> int:
+    return await webhook_jobs.prune(app.db, app.clock())
+
+
 JOBS: Final = (
     #   name               rest  what
     Job("check_attempts", 0.5, _check_attempts),
@@ -88,6 +95,7 @@ JOBS: Final = (
     Job("find_forgotten", 60.0, _find_forgotten),
     Job("check_books", 5.0, _check_books),
     Job("prune", 60.0, _prune),
+    Job("prune_webhooks", 300.0, _prune_webhooks),
 )
 
 
@@ -95,19 +103,26 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Run as a process of its own until ``stop`` is set."""
     db = await Db.connect(settings.database_url or "", settings.db_pool_size)
     adapters = gateways.load(settings.gateways, settings)
+    outgoing = to_merchants(settings)
     clock = Clock(db, settings.gateways)
+    app = App(settings=settings, db=db, gateways=adapters, outgoing=outgoing, clock=clock.now)
     try:
         async with clock.following():
-            await work(App(settings=settings, db=db, gateways=adapters, clock=clock.now), stop)
+            await work(app, stop)
     finally:
         for adapter in adapters.values():
             await adapter.close()
+        await outgoing.close()
         await db.close()
 
 
 async def work(app: App, stop: asyncio.Event) -> None:
-    """Run every job until ``stop`` is set; what is begun is finished."""
-    await asyncio.gather(*(_repeat(job, app, stop) for job in JOBS))
+    """Run every job and send webhooks until ``stop`` is set; what is begun is finished."""
+    settings = app.settings
+    dispatcher = Dispatcher(
+        app.db, app.outgoing, settings.secret_key, app.clock, drain_s=settings.drain_timeout_s
+    )
+    await asyncio.gather(dispatcher.run(stop), *(_repeat(job, app, stop) for job in JOBS))
 
 
 async def _repeat(job: Job, app: App, stop: asyncio.Event) -> None:

@@ -8,6 +8,7 @@ from money import world
 from opentill import health, watch
 from opentill.core.db import Db
 from opentill.core.http import App
+from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.orders import jobs, queries
 
@@ -24,7 +25,13 @@ async def _business(db: Db) -> str:
 
 
 async def _gauges(db: Db) -> tuple[float, float]:
-    app = App(settings=Settings(), db=db, gateways={}, clock=lambda: world.NOW)
+    app = App(
+        settings=Settings(),
+        db=db,
+        outgoing=to_merchants(Settings()),
+        gateways={},
+        clock=lambda: world.NOW,
+    )
     found = await health.gauges(app)
     return found["opentill_ledger_violations"], found["opentill_ledger_entries_checked"]
 

@@ -17,6 +17,7 @@ from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
 from opentill.core.http import App
 from opentill.core.money import Money
+from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.gateways.model import PaymentOutcome, RefundOutcome
 from opentill.operator import Ask
@@ -223,7 +224,13 @@ async def hammered(db: Db, database_url: str, seconds: float) -> Hammer:
     hammer = Hammer(many, shop.id, mug.id)
     stop = asyncio.Event()
     settings = Settings(database_url=database_url, secret_key="x" * 32, sandbox_secret="x" * 32)
-    app = App(settings=settings, db=jobs, gateways={"bank": Bank()}, clock=hammer.now)
+    app = App(
+        settings=settings,
+        db=jobs,
+        outgoing=to_merchants(settings),
+        gateways={"bank": Bank()},
+        clock=hammer.now,
+    )
     working = asyncio.create_task(worker.work(app, stop))
     try:
         for _ in range(4):

@@ -17,6 +17,7 @@ from opentill import callbacks, checkouts, orders
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.core.db import Db
 from opentill.core.http import App
+from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.gateways.model import News, PaymentNews
 from opentill.gateways.sandbox import SandboxGateway
@@ -47,7 +48,13 @@ class World:
         self.client = httpx2.AsyncClient(timeout=httpx2.Timeout(0.5, connect=0.5), trust_env=False)
         gateway = SandboxGateway(house.bank.url, SECRET, self.client)
         self.gateways = {"sandbox": gateway}
-        self.app = App(settings=Settings(), db=db, gateways=self.gateways, clock=lambda: self.now)
+        self.app = App(
+            settings=Settings(),
+            db=db,
+            outgoing=to_merchants(Settings()),
+            gateways=self.gateways,
+            clock=lambda: self.now,
+        )
         self.numbers = itertools.count()
 
     async def bank(self, method: str, path: str, body: Any = None) -> Any:

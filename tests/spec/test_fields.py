@@ -136,6 +136,32 @@ TRANSACTION: Final[Rows] = (
     ("description", "text"),
     ("createdAt", "ms"),
 )
+ENDPOINT: Final[Rows] = (
+    ("id", "text"),
+    ("url", "text"),
+    ("description", "text"),
+    ("events", "list"),
+    ("status", "text"),
+    ("disabledReason", "text?"),
+    ("oldSecretUntil", "ms?"),
+    ("createdAt", "ms"),
+    ("updatedAt", "ms"),
+)
+DELIVERY: Final[Rows] = (
+    ("eventId", "text"),
+    ("type", "text"),
+    ("status", "text"),
+    ("nextAttemptAt", "ms?"),
+    ("attempts", "list"),
+    ("createdAt", "ms"),
+    ("updatedAt", "ms"),
+)
+EVENT: Final[Rows] = (
+    ("id", "text"),
+    ("type", "text"),
+    ("created_at", "ms"),
+    ("data", "object"),
+)
 BALANCE: Final[Rows] = (
     ("available", "decimal"),
     ("pending", "decimal"),
@@ -185,6 +211,17 @@ def _dispute(shop: Shop) -> str:
     return shop.dispute(_order(shop)).id
 
 
+def _delivered(shop: Shop) -> str:
+    endpoint = shop.endpoint()["id"]
+    shop.paid()
+    return f"/v1/webhook-endpoints/{endpoint}/deliveries"
+
+
+def _event(shop: Shop) -> str:
+    shop.paid()
+    return str(shop.data("GET", "/v1/events")["items"][0]["id"])
+
+
 # what, how to make it and say where it is, its fields
 SINGLE: Final[tuple[Any, ...]] = (
     ("product", lambda shop: f"/v1/products/{shop.product()['id']}", PRODUCT),
@@ -194,6 +231,8 @@ SINGLE: Final[tuple[Any, ...]] = (
     ("refund", lambda shop: f"/v1/refunds/{_refund(shop)}", REFUND),
     ("dispute", lambda shop: f"/v1/disputes/{_dispute(shop)}", (*DISPUTE, ("notes", "list"))),
     ("payout", lambda shop: f"/v1/payouts/{shop.payout().id}", PAYOUT),
+    ("endpoint", lambda shop: f"/v1/webhook-endpoints/{shop.endpoint()['id']}", ENDPOINT),
+    ("event", lambda shop: f"/v1/events/{_event(shop)}", EVENT),
     ("empty balance", lambda _: "/v1/balance", BALANCE),
     ("balance", lambda shop: _order(shop) and "/v1/balance", BALANCE),
     ("agreement", lambda _: "/v1/config/legal/merchant-services-agreement", AGREEMENT),
@@ -223,6 +262,8 @@ LISTS: Final[tuple[Any, ...]] = (
     ),
     ("disputes", lambda shop: _dispute(shop) and "/v1/disputes", DISPUTE),
     ("payouts", lambda shop: shop.payout() and "/v1/payouts", PAYOUT),
+    ("endpoints", lambda shop: shop.endpoint() and "/v1/webhook-endpoints", ENDPOINT),
+    ("deliveries", _delivered, DELIVERY),
     ("transactions", lambda shop: _order(shop) and "/v1/balance/transactions", TRANSACTION),
 )
 
@@ -270,6 +311,8 @@ def test_archiving_answers_code_and_message_and_nothing_else(shop: Shop) -> None
         (_refund, "re_"),
         (_dispute, "dp_"),
         (lambda s: s.payout().id, "po_"),
+        (lambda s: s.endpoint()["id"], "whe_"),
+        (_event, "evt_"),
         (
             lambda s: (
                 _order(s) and s.get("/v1/balance/transactions").json()["data"]["items"][0]["id"]

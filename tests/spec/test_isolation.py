@@ -22,6 +22,8 @@ class Things(msgspec.Struct):
     refund: str
     dispute: str
     payout: str
+    endpoint: str
+    event: str
 
 
 def _stock(shop: Shop) -> Things:
@@ -33,6 +35,8 @@ def _stock(shop: Shop) -> Things:
         refund=shop.refund(order["id"], amount="1.00", refundNo="MINE")["id"],
         dispute=shop.dispute(shop.paid()["id"]).id,
         payout=shop.payout().id,
+        endpoint=shop.endpoint()["id"],
+        event=shop.data("GET", "/v1/events")["items"][0]["id"],
     )
 
 
@@ -58,11 +62,15 @@ IN_PATH: Final = {
     "refunds": "refund",
     "disputes": "dispute",
     "payouts": "payout",
+    "webhook-endpoints": "endpoint",
+    "events": "event",
 }
 # A body that would be taken from the owner.
 BODIES: Final[dict[str, Any]] = {
     "PATCH /v1/products/{id}": {"name": "Mine now"},
     "POST /v1/orders/{id}/refunds": {"amount": "1.00"},
+    "PATCH /v1/webhook-endpoints/{id}": {"description": "Mine now"},
+    "POST /v1/webhook-endpoints/{id}/resend": {"since": 0},
 }
 # Fields of bodies and queries that name a resource, and of whose kind; all others name none.
 FIELDS: Final = {
@@ -70,14 +78,22 @@ FIELDS: Final = {
     ("GET /v1/orders", "productId"): "product",
     ("GET /v1/disputes", "orderId"): "order",
 }
+# Fields that name one of a merchant's things below another of its things.
+BELOW: Final = {
+    ("GET /v1/webhook-endpoints/{id}/deliveries", "eventId"): "event",
+    ("POST /v1/webhook-endpoints/{id}/resend", "eventId"): "event",
+    ("POST /v1/webhook-endpoints/{id}/resend", "after"): "event",
+}
 UNKNOWN: Final = {
     "product": "prod_01m7y0m0jzefzv5n8efcf1hqw1",
     "order": "order_01m7y0m0jzefzv5n8efcf1hqw1",
+    "event": "evt_01m7y0m0jzefzv5n8efcf1hqw1",
 }
 NO_IDS: Final = {
     "name", "price", "currency", "description", "image", "metadata", "status", "page", "size",
     "successUrl", "cancelUrl", "customerEmail", "customerName", "displayMerchantName",
     "display_merchant_name", "startDate", "endDate", "amount", "reason", "refundNo", "type",
+    "url", "events", "cursor", "since", "until", "failedOnly",
 }  # fmt: skip
 
 
@@ -89,9 +105,8 @@ def test_every_field_of_every_operation_is_known_here() -> None:
     for operation in OPERATIONS:
         for struct in (operation.query, operation.body):
             for field in msgspec.structs.fields(struct):
-                known = (
-                    field.encode_name in NO_IDS or (_name(operation), field.encode_name) in FIELDS
-                )
+                place = (_name(operation), field.encode_name)
+                known = field.encode_name in NO_IDS or place in FIELDS or place in BELOW
                 assert known, f"{_name(operation)}: is {field.encode_name} an id?"
         if "{id}" in operation.path:
             assert operation.path.split("/")[2] in IN_PATH
@@ -135,6 +150,11 @@ def _everything(shop: Shop, things: Things) -> list[Any]:
         f"/v1/refunds/{things.refund}",
         f"/v1/disputes/{things.dispute}",
         f"/v1/payouts/{things.payout}",
+        f"/v1/webhook-endpoints/{things.endpoint}",
+        f"/v1/webhook-endpoints/{things.endpoint}/deliveries",
+        f"/v1/events/{things.event}",
+        "/v1/events",
+        "/v1/webhook-endpoints",
         "/v1/disputes",
         "/v1/payouts",
         "/v1/balance",
@@ -160,6 +180,25 @@ def test_a_strangers_id_in_a_body_or_filter_is_refused(
     assert name
 
 
+@pytest.mark.parametrize(("place", "kind"), BELOW.items(), ids=str)
+def test_a_strangers_id_below_an_own_thing_is_as_good_as_none(
+    owner: Any, stranger: Any, place: tuple[str, str], kind: str
+) -> None:
+    (_, things), (other, own) = owner, stranger
+    (method, path), field = place[0].split(" "), place[1]
+    path = path.replace("{id}", own.endpoint)
+    where = "json" if method == "POST" else "params"
+    more = {"since": 9 * 10**13} if field == "after" else {}
+    theirs, unknown = (
+        other.call(method, path, **{where: {field: one} | more})
+        for one in (getattr(things, kind), UNKNOWN[kind])
+    )
+    assert theirs.json() == unknown.json()
+    if field != "after":  # only a place in the order of one's own events
+        refused(theirs, field)
+    assert other.call(method, path, **{where: {field: getattr(own, kind)} | more}).is_success
+
+
 LISTS: Final = [
     operation
     for operation in OPERATIONS
@@ -182,6 +221,8 @@ def test_a_merchant_without_anything_sees_nothing(till: Till, owner: Any) -> Non
     fresh = till.shop()
     for path in (
         "/v1/products", "/v1/orders", "/v1/balance/transactions", "/v1/disputes", "/v1/payouts",
+        "/v1/webhook-endpoints",
     ):  # fmt: skip
         assert fresh.data("GET", path)["pagination"]["total"] == 0
+    assert fresh.data("GET", "/v1/events") == {"items": [], "cursor": "0", "hasMore": False}
     assert fresh.get("/v1/orders/export").content.count(b"\r\n") == 1

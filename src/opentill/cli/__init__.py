@@ -26,6 +26,7 @@ FILES: Final = (
     "balance",
     "audit",
     "ledger",
+    "webhooks",
     "export",
     "statement",
     "reconcile",

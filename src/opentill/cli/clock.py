@@ -107,6 +107,7 @@ def reset(*, as_json: Json = False) -> None:
     from opentill.core import clock, limits
     from opentill.orders import jobs as order_jobs
     from opentill.refunds import jobs as refund_jobs
+    from opentill.webhooks import jobs as webhook_jobs
 
     _movable()
 
@@ -115,6 +116,7 @@ def reset(*, as_json: Json = False) -> None:
         now = clock.now_ms()
         await order_jobs.wake(tx, now)
         await refund_jobs.wake(tx, now)
+        await webhook_jobs.wake(tx, now)
         await limits.forget(tx)
         return await _state(tx)
 

@@ -14,6 +14,7 @@ import structlog
 from litestar import asgi
 
 from opentill.core import idempotency, limits, querystring, strictjson
+from opentill.core import sealed as sealed_text
 from opentill.core.clock import now_ms as now_ms  # noqa: PLC0414 - handed on to who has an App
 from opentill.core.db import Db, Tx
 from opentill.core.errors import (
@@ -29,6 +30,7 @@ from opentill.core.errors import (
     UnsupportedMediaType,
 )
 from opentill.core.ids import is_id
+from opentill.core.outgoing import Outgoing
 from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ class App(msgspec.Struct, kw_only=True):
     settings: Settings
     db: Db
     gateways: Mapping[str, Any]
+    outgoing: Outgoing  # to addresses that merchants gave
     clock: Callable[[], int]  # business time, Unix ms (core/clock.py)
 
 
@@ -128,6 +131,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     body: type[msgspec.Struct] = Nothing
     auth: bool = True
     per_merchant_limit: bool = False
+    secret: bool = False  # the answer shows one: under its Idempotency-Key it is kept sealed
     headers: tuple[tuple[str, str], ...] = ()
     description: str = ""
     refusals: tuple[str, ...] = ()  # what is answered with 40001, beside malformed fields
@@ -329,10 +333,14 @@ async def _once(
     if write is None:
         raise AssertionError
 
+    sealing = app.settings.secret_key, f"answer {merchant_id} {key}"
+
     async def step(tx: Tx) -> tuple[int, bytes, bool]:
         kept = await idempotency.claim(tx, merchant_id, key, print_, now)
         if kept is not None:
-            return kept.status, kept.body, True
+            sealed = operation.secret and kept.status == operation.status
+            told = sealed_text.unseal(*sealing, kept.body).encode() if sealed else kept.body
+            return kept.status, told, True
         try:
             call = _call(operation, scope, app, merchant_id, now, dict(scope["headers"]), body)
             async with tx.transaction():  # a refusal takes back what it had begun
@@ -343,7 +351,9 @@ async def _once(
             ):
                 raise
             status, answer, _ = failure(problem)
-        await idempotency.keep(tx, merchant_id, key, status, answer)
+        sealed = operation.secret and status == operation.status
+        kept_body = sealed_text.seal(*sealing, answer.decode()) if sealed else answer
+        await idempotency.keep(tx, merchant_id, key, status, kept_body)
         return status, answer, False
 
     return await app.db.run(step)

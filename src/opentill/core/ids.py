@@ -30,6 +30,11 @@ def new_id(prefix: Prefix) -> str:
     return f"{prefix}_{_base32(uuid7, 13)}"
 
 
+def first_id(prefix: Prefix, millis: int) -> str:
+    """Return what sorts before every id that is made at a moment (Unix ms) or later."""
+    return f"{prefix}_{_base32(max(0, millis) << 80, 13)}"
+
+
 def new_session_id() -> str:
     """Make a checkout session id: 160 random bits, so that it cannot be guessed."""
     return f"cs_{_base32(secrets.randbits(160), 16)}"

@@ -64,6 +64,25 @@ def _jobs() -> "tuple[Counter, Histogram]":
     return counter, histogram
 
 
+@functools.cache
+def _deliveries() -> "tuple[Counter, Histogram]":
+    from prometheus_client import Counter, Histogram
+
+    counter = Counter(
+        "opentill_webhook_deliveries",
+        "Attempts to deliver an event",
+        ("outcome",),
+        registry=_registry(),
+    )
+    histogram = Histogram(
+        "opentill_webhook_delivery_seconds",
+        "How long an endpoint took",
+        buckets=JOB_BUCKETS_S,
+        registry=_registry(),
+    )
+    return counter, histogram
+
+
 @functools.lru_cache(4096)
 def _request_series(route: str, method: str, status: int) -> "tuple[Counter, Histogram]":
     counter, histogram = _requests()
@@ -84,6 +103,13 @@ def count_job(kind: str, outcome: str, seconds: float) -> None:
     histogram.labels(kind).observe(seconds)
 
 
+def count_delivery(outcome: str, seconds: float) -> None:
+    """Count one attempt to deliver an event; ``outcome`` such as ``delivered``, ``no_answer``."""
+    counter, histogram = _deliveries()
+    counter.labels(outcome).inc()
+    histogram.observe(seconds)
+
+
 def render(gauges: Mapping[str, float] | None = None) -> bytes:
     """Everything as Prometheus text (``CONTENT_TYPE``), summed over the processes.
 
@@ -95,6 +121,7 @@ def render(gauges: Mapping[str, float] | None = None) -> bytes:
     registry = _registry()
     _requests()
     _jobs()
+    _deliveries()
     if values.ValueClass is not values.MutexValue:
         registry = prometheus.CollectorRegistry()
         multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # of theirs

@@ -33,6 +33,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_port: int = 8081
     sandbox_secret: str = ""
     sandbox_elsewhere: bool = False  # OPENTILL_SANDBOX_URL is given: somebody else runs it
+    outgoing_http: bool = False
+    outgoing_allow: tuple[IPv4Network | IPv6Network, ...] = ()
     approval_above: Decimal | None = None  # None: one operator is always enough
     rates_max_age_days: int = 0  # 0: rates do not age
     metrics_token: str | None = None

@@ -1,6 +1,48 @@
 """Webhooks: events in an outbox, signed, and delivered until the merchant has them."""
 
-from opentill.webhooks.model import TYPES, Event, Type
+from opentill.webhooks.catchup import Read, end, read
+from opentill.webhooks.model import TYPES, Delivery, Endpoint, Event, NumberedEvent, Type
 from opentill.webhooks.outbox import emit
+from opentill.webhooks.service import (
+    Range,
+    Vet,
+    Wanted,
+    change,
+    create,
+    delete,
+    deliveries,
+    find,
+    find_anywhere,
+    resend,
+    resend_all,
+    resend_range,
+    rotate,
+    search,
+)
 
-__all__ = ["TYPES", "Event", "Type", "emit"]
+__all__ = [
+    "TYPES",
+    "Delivery",
+    "Endpoint",
+    "Event",
+    "NumberedEvent",
+    "Range",
+    "Read",
+    "Type",
+    "Vet",
+    "Wanted",
+    "change",
+    "create",
+    "delete",
+    "deliveries",
+    "emit",
+    "end",
+    "find",
+    "find_anywhere",
+    "read",
+    "resend",
+    "resend_all",
+    "resend_range",
+    "rotate",
+    "search",
+]

@@ -1,0 +1,135 @@
+"""``opentill webhooks listen``: a merchant's events as they happen, without a server of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from opentill.cli import session
+
+if TYPE_CHECKING:
+    from opentill.core.db import Db
+    from opentill.webhooks import NumberedEvent
+
+_POLL_S: Final = 0.3
+_BATCH: Final = 100
+_TIMEOUT_S: Final = 30.0
+
+
+def listen(
+    merchant_id: str,
+    *,
+    forward_to: Annotated[
+        str | None, typer.Option(help="Send each event there too, such as your own machine.")
+    ] = None,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Begin with the oldest event that is kept.")
+    ] = False,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="End after so many events; without it, by Ctrl-C.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each event as it is, one on a line.")
+    ] = False,
+) -> None:
+    """Print a merchant's events as they happen, and perhaps send them on to an address."""
+    from opentill import merchants
+
+    async def work() -> None:
+        async with session.database() as db:
+            async with db.connection() as tx:
+                await merchants.find(tx, merchant_id)
+            forward = _Forward(forward_to) if forward_to else None
+            try:
+                seen = 0
+                async for event in _events(db, merchant_id, from_start=from_start):
+                    _print(event, as_json=as_json)
+                    if forward is not None:
+                        await forward.send(event)
+                    seen += 1
+                    if seen == count:
+                        return
+            finally:
+                if forward is not None:
+                    await forward.close()
+
+    session.run(work())
+
+
+async def _events(
+    db: "Db", merchant_id: str, *, from_start: bool
+) -> "AsyncIterator[NumberedEvent]":
+    """Yield events without an end; a database that is away for a while is waited for."""
+    from opentill import webhooks
+    from opentill.cli import output
+    from opentill.core.errors import Unavailable
+
+    cursor = 0 if from_start else await webhooks.end(db, merchant_id)
+    output.say("waiting for events; end with Ctrl-C")
+    while True:
+        try:
+            found = await webhooks.read(db, merchant_id, cursor, None, _BATCH)
+        except Unavailable as error:
+            output.say(f"the database is away: {error.reason}")
+            await asyncio.sleep(2)
+            continue
+        for event in found.events:
+            yield event
+        cursor = found.cursor
+        if not found.more:
+            await asyncio.sleep(_POLL_S)
+
+
+def _print(event: "NumberedEvent", *, as_json: bool) -> None:
+    import json
+    from datetime import UTC, datetime
+
+    if as_json:
+        typer.echo(event.body)
+        return
+    body = json.loads(event.body)
+    when = datetime.fromtimestamp(body["created_at"] / 1000, UTC).isoformat(" ", "seconds")
+    # As ASCII: names that customers typed must not do anything to a terminal.
+    data = json.dumps(body["data"], indent=2)
+    typer.echo(f"{when}  {body['type']}  {body['id']}\n{data}")
+
+
+class _Forward:
+    """Sends events on, wherever the developer at the keyboard wants them."""
+
+    def __init__(self, url: str) -> None:
+        from opentill.cli import output
+        from opentill.core import inputs
+        from opentill.core.outgoing import Outgoing, Policy
+        from opentill.webhooks import signing
+
+        inputs.web_address("forward-to", url)
+        self._url = url
+        self._outgoing = Outgoing(Policy.only(url))
+        self._secret = signing.new_secret()
+        output.say(f"forwarding to {url}, signed with {self._secret}")
+
+    async def send(self, event: "NumberedEvent") -> None:
+        """Send one event and say what was sent and what came back."""
+        from opentill.cli import output
+        from opentill.core.clock import now_ms
+        from opentill.core.outgoing import Forbidden, NoAnswer, Unreachable
+        from opentill.webhooks import signing
+
+        body = event.body.encode()
+        signed = signing.headers([self._secret], event.id, now_ms(), body)
+        headers = {"content-type": "application/json", **dict(signed)}
+        for name, value in signed:
+            output.say(f"  {name}: {value}")
+        try:
+            answer = await self._outgoing.send(
+                "POST", self._url, headers=headers, body=body, timeout_s=_TIMEOUT_S
+            )
+        except (Forbidden, NoAnswer, Unreachable) as error:
+            output.say(f"  not taken: {error}")
+        else:
+            output.say(f"  answered {answer.status}")
+
+    async def close(self) -> None:
+        await self._outgoing.close()

@@ -1,0 +1,263 @@
+"""``opentill webhooks add|list|show|set|remove|rotate|deliveries|resend|listen``."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from opentill.cli import inputs, output, session
+from opentill.cli.output import Json
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from opentill.core.db import Tx
+    from opentill.webhooks import Endpoint, Vet
+
+_COLUMNS = ("id", "merchantId", "status", "url", "events", "description", "disabledReason")
+_DELIVERIES = (
+    "eventId",
+    "type",
+    "status",
+    "attempts",
+    "lastOutcome",
+    "lastHttpStatus",
+    "nextAttemptAt",
+)
+Events = Annotated[
+    list[str] | None, typer.Option("--event", help="A type of event; may be repeated. None: all.")
+]
+Description = Annotated[str | None, typer.Option(help="What it is for.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    from opentill.cli import listen
+
+    group = typer.Typer(
+        help="Webhooks: where merchants are told what happens.", no_args_is_help=True
+    )
+    group.command("add")(add)
+    group.command("list")(list_)
+    group.command("show")(show)
+    group.command("set")(set_)
+    group.command("remove")(remove)
+    group.command("rotate")(rotate)
+    group.command("deliveries")(deliveries)
+    group.command("resend")(resend)
+    group.command("listen")(listen.listen)
+    app.add_typer(group, name="webhooks")
+
+
+def _shown(endpoint: "Endpoint", secret: str | None = None) -> dict[str, Any]:
+    from opentill.webhooks.wire import EndpointOut
+
+    own = {"merchantId": endpoint.merchant_id} | ({"secret": secret} if secret else {})
+    return {**output.plain(EndpointOut.of(endpoint)), **own}
+
+
+def _do(step: "Callable[[Tx, int], Awaitable[dict[str, Any]]]", *, as_json: bool) -> None:
+    """Run one step with the business time of now, and show what it gives."""
+
+    async def work() -> None:
+        async with session.database() as db:
+            now = await session.now(db)
+            output.show(await db.run(lambda tx: step(tx, now)), as_json=as_json)
+
+    session.run(work())
+
+
+def _vet() -> "Vet":
+    from opentill.core.outgoing import to_merchants
+    from opentill.webhooks import Vet
+
+    return Vet(to_merchants(session.settings()).check)
+
+
+def add(
+    merchant_id: str,
+    url: str,
+    *,
+    event: Events = None,
+    description: Description = None,
+    as_json: Json = False,
+) -> None:
+    """Send a merchant's events to an address. The secret is shown only here."""
+    from opentill import webhooks
+
+    vet, key = _vet(), session.settings().secret_key
+    wanted = webhooks.Wanted(url=url, types=event or [], description=description or "")
+
+    async def step(tx: "Tx", now: int) -> dict[str, Any]:
+        return _shown(*await webhooks.create(tx, merchant_id, wanted, vet, key, now))
+
+    _do(step, as_json=as_json)
+
+
+def list_(
+    merchant_id: Annotated[str | None, typer.Argument(help="Only this merchant's.")] = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """List endpoints, newest first."""
+    from opentill import merchants, webhooks
+
+    async def work() -> None:
+        async with session.database() as db, db.connection() as tx:
+            if merchant_id is not None:
+                await merchants.find(tx, merchant_id)
+            found = await webhooks.search(tx, merchant_id)
+            output.show([_shown(one) for one in found], as_json=as_json, columns=_COLUMNS)
+
+    session.run(work())
+
+
+def show(endpoint_id: str, *, as_json: Json = False) -> None:
+    """Show an endpoint."""
+    from opentill import webhooks
+
+    async def step(tx: "Tx", _: int) -> dict[str, Any]:
+        return _shown(await webhooks.find_anywhere(tx, endpoint_id))
+
+    _do(step, as_json=as_json)
+
+
+def set_(
+    endpoint_id: str,
+    *,
+    url: Annotated[str | None, typer.Option(help="Where events go from now on.")] = None,
+    event: Events = None,
+    all_events: Annotated[bool, typer.Option("--all-events", help="Every type.")] = False,
+    description: Description = None,
+    enabled: Annotated[
+        bool | None, typer.Option("--enable/--disable", help="Send, or send nothing.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Change an endpoint: only what is given. Enabling gives it five days anew."""
+    from msgspec import UNSET
+
+    from opentill import webhooks
+
+    vet = _vet()
+    statuses: Any = {None: UNSET, True: "ENABLED", False: "DISABLED"}
+    wanted = webhooks.Wanted(
+        url=UNSET if url is None else url,
+        types=[] if all_events else event or UNSET,
+        description=UNSET if description is None else description,
+        status=statuses[enabled],
+    )
+
+    async def step(tx: "Tx", now: int) -> dict[str, Any]:
+        found = await webhooks.find_anywhere(tx, endpoint_id)
+        return _shown(await webhooks.change(tx, found.merchant_id, found.id, wanted, vet, now))
+
+    _do(step, as_json=as_json)
+
+
+def remove(endpoint_id: str, *, as_json: Json = False) -> None:
+    """Delete an endpoint, with its deliveries."""
+    from opentill import webhooks
+
+    async def step(tx: "Tx", now: int) -> dict[str, Any]:
+        found = await webhooks.find_anywhere(tx, endpoint_id)
+        await webhooks.delete(tx, found.merchant_id, found.id, now)
+        return {"id": found.id, "deleted": True}
+
+    _do(step, as_json=as_json)
+
+
+def rotate(endpoint_id: str, *, as_json: Json = False) -> None:
+    """Give an endpoint a new secret; the one before signs along for 24 hours."""
+    from opentill import webhooks
+
+    key = session.settings().secret_key
+
+    async def step(tx: "Tx", now: int) -> dict[str, Any]:
+        found = await webhooks.find_anywhere(tx, endpoint_id)
+        return _shown(*await webhooks.rotate(tx, found.merchant_id, found.id, key, now))
+
+    _do(step, as_json=as_json)
+
+
+def deliveries(
+    endpoint_id: str,
+    *,
+    status: Annotated[str | None, typer.Option(help="PENDING, SUCCEEDED or FAILED.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """List what was sent to an endpoint; as JSON with every attempt, request and answer."""
+    from opentill import webhooks
+    from opentill.core.errors import Invalid
+    from opentill.webhooks.model import DELIVERY_STATUSES
+    from opentill.webhooks.wire import DeliveryOut
+
+    if status not in (None, *DELIVERY_STATUSES):
+        raise Invalid("status", f"status must be one of {' '.join(DELIVERY_STATUSES)}")
+
+    async def work() -> None:
+        async with session.database() as db, db.connection() as tx:
+            found = await webhooks.find_anywhere(tx, endpoint_id)
+            made, attempts = await webhooks.deliveries(tx, found, status, limit)
+            shown = [output.plain(DeliveryOut.of(one, attempts)) for one in made]
+        for one in [] if as_json else shown:
+            last: dict[str, Any] = one["attempts"][-1] if one["attempts"] else {}
+            one["attempts"] = len(one["attempts"])
+            one["lastOutcome"], one["lastHttpStatus"] = last.get("outcome"), last.get("httpStatus")
+        output.show(shown, as_json=as_json, columns=_DELIVERIES)
+
+    session.run(work())
+
+
+def resend(  # noqa: PLR0913 - a range
+    endpoint_id: str,
+    event_id: Annotated[str | None, typer.Argument(help="One event; or a range, below.")] = None,
+    *,
+    since: Annotated[
+        str | None, typer.Option(help="Events since a day (2026-01-31) or Unix ms.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="And until a day or Unix ms.")] = None,
+    type_: Annotated[str | None, typer.Option("--type", help="Only of this type.")] = None,
+    failed_only: Annotated[
+        bool, typer.Option("--failed-only", help="Only what has failed.")
+    ] = False,
+    after: Annotated[str, typer.Option(help="Go on after this event, where a run broke off.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Send one event again, or every one of a range, oldest first."""
+    from opentill import webhooks
+    from opentill.core.errors import Invalid
+    from opentill.webhooks import TYPES, Range
+
+    if (event_id is None) == (since is None):
+        raise Invalid("event-id", "event-id must be given, or a range with --since")
+    if type_ is not None and type_ not in TYPES:
+        raise Invalid("type", f"type must be one of {' '.join(TYPES)}")
+    first, last = inputs.moment("since", since), inputs.moment("until", until, end=True)
+
+    async def work() -> None:
+        async with session.database() as db:
+            now = await session.now(db)
+            async with db.connection() as tx:
+                ids = (found := await webhooks.find_anywhere(tx, endpoint_id)).merchant_id, found.id
+            if event_id is not None:
+                one: str = event_id
+                await db.run(lambda tx: webhooks.resend(tx, *ids, one, now))
+                output.show({"resent": 1}, as_json=as_json)
+                return
+            start: Any = {"since": first or 0, "until": now if last is None else last}
+            which = Range(**start, type=type_, failed_only=failed_only, after=after)
+            with output.progress("sending again") as advance:
+                total = await webhooks.resend_all(db, *ids, which, now, _reporting(advance))
+            output.show({"resent": total}, as_json=as_json)
+
+    session.run(work())
+
+
+def _reporting(advance: "Callable[[int], None]") -> "Callable[[int, str | None], None]":
+    def report(count: int, after: str | None) -> None:
+        advance(count)
+        if after is not None:
+            output.say(f"sent again up to {after}: go on from there with --after")
+
+    return report

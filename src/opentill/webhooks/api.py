@@ -1,0 +1,336 @@
+"""``/v1/webhook-endpoints`` and ``/v1/events``. Extensions of the contract."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.http import Call, Nothing, Operation
+from opentill.core.ids import is_id
+from opentill.core.paging import Listing, Page, Size, listing
+from opentill.webhooks import catchup, queries, service
+from opentill.webhooks.model import DeliveryStatus, EventBody, Type
+from opentill.webhooks.service import Range, Vet
+from opentill.webhooks.wire import (
+    EVENT_EXAMPLE,
+    DeliveryOut,
+    EndpointBody,
+    EndpointChange,
+    EndpointOut,
+    EndpointWithSecret,
+    EventsOut,
+    ResendBody,
+    ResendOut,
+    raw,
+)
+
+
+class ListQuery(msgspec.Struct, frozen=True):
+    """Which page of endpoints."""
+
+    page: Page = 1
+    size: Size = 20
+
+
+class DeliveryQuery(msgspec.Struct, frozen=True, rename="camel"):
+    """Which deliveries to list."""
+
+    page: Page = 1
+    size: Size = 20
+    status: Annotated[DeliveryStatus, Meta(description="PENDING, SUCCEEDED or FAILED")] | None = (
+        None
+    )
+    type: Annotated[Type, Meta(description="a type of event, such as order.paid")] | None = None
+    event_id: Annotated[str, Meta(description="the id of one of your events")] | None = None
+
+
+class EventQuery(msgspec.Struct, frozen=True):
+    """Which events to read."""
+
+    cursor: Annotated[
+        str,
+        Meta(
+            max_length=32,
+            description="`cursor` of the answer before; absent: from the oldest that is kept",
+            extra_json_schema={"pattern": r"^(0|[1-9][0-9]{0,17})?$"},
+        ),
+    ] = ""
+    size: Size = 20
+    type: Annotated[Type, Meta(description="a type of event, such as order.paid")] | None = None
+
+
+async def create(call: Call[Nothing, EndpointBody], tx: Tx) -> EndpointWithSecret:
+    """Make an endpoint."""
+    app = call.app
+    endpoint, secret = await service.create(
+        tx,
+        call.merchant_id,
+        call.body.wanted(),
+        Vet(app.outgoing.check),
+        app.settings.secret_key,
+        call.now,
+    )
+    return EndpointWithSecret.of(endpoint, secret)
+
+
+async def list_endpoints(call: Call[ListQuery, Nothing]) -> Listing[EndpointOut]:
+    """List endpoints, newest first."""
+    query = call.query
+    async with call.app.db.connection() as tx:
+        found = await queries.ENDPOINTS.all(
+            tx, call.merchant_id, query.size, (query.page - 1) * query.size
+        )
+        total = await queries.COUNT_ENDPOINTS.get(tx, call.merchant_id)
+    return listing([EndpointOut.of(one) for one in found], query.page, query.size, total or 0)
+
+
+async def read(call: Call[Nothing, Nothing]) -> EndpointOut:
+    """Return an endpoint."""
+    async with call.app.db.connection() as tx:
+        return EndpointOut.of(await service.find(tx, call.merchant_id, call.path["id"]))
+
+
+async def change(call: Call[Nothing, EndpointChange], tx: Tx) -> EndpointOut:
+    """Change an endpoint."""
+    vet, wanted = Vet(call.app.outgoing.check), call.body.wanted()
+    return EndpointOut.of(
+        await service.change(tx, call.merchant_id, call.path["id"], wanted, vet, call.now)
+    )
+
+
+async def delete(call: Call[Nothing, Nothing], tx: Tx) -> None:
+    """Delete an endpoint."""
+    await service.delete(tx, call.merchant_id, call.path["id"], call.now)
+
+
+async def rotate(call: Call[Nothing, Nothing], tx: Tx) -> EndpointWithSecret:
+    """Give an endpoint a new secret."""
+    key = call.app.settings.secret_key
+    endpoint, secret = await service.rotate(tx, call.merchant_id, call.path["id"], key, call.now)
+    return EndpointWithSecret.of(endpoint, secret)
+
+
+async def deliveries(call: Call[DeliveryQuery, Nothing]) -> Listing[DeliveryOut]:
+    """List deliveries, those of the newest events first."""
+    query, ids = call.query, (call.merchant_id, call.path["id"])
+    which = (query.status, query.type, query.event_id)
+    async with call.app.db.connection() as tx:
+        await service.find(tx, *ids)
+        if query.event_id is not None and (
+            not is_id(query.event_id)
+            or await queries.EVENT.get(tx, call.merchant_id, query.event_id) is None
+        ):
+            raise Invalid("eventId", "eventId must be the id of one of your events")
+        offset = (query.page - 1) * query.size
+        found = await queries.DELIVERIES.all(tx, *ids, *which, query.size, offset)
+        attempts = await queries.ATTEMPTS.all(tx, *ids, [one.event_id for one in found])
+        total = await queries.COUNT_DELIVERIES.get(tx, *ids, *which)
+    shown = [DeliveryOut.of(one, attempts) for one in found]
+    return listing(shown, query.page, query.size, total or 0)
+
+
+async def resend(call: Call[Nothing, ResendBody], tx: Tx) -> ResendOut:
+    """Send one event or a range of them again."""
+    body, ids = call.body, (call.merchant_id, call.path["id"])
+    if body.event_id is not None:
+        await service.resend(tx, *ids, body.event_id, call.now)
+        return ResendOut(1, None)
+    if body.since is None:
+        raise Invalid("since", "since must say from when on, if no eventId is given")
+    which = Range(
+        since=body.since,
+        until=call.now if body.until is None else body.until,
+        type=body.type,
+        failed_only=body.failed_only,
+        after=body.after,
+    )
+    sent = await service.resend_range(tx, *ids, which, call.now)
+    return ResendOut(sent.count, sent.last)
+
+
+async def list_events(call: Call[EventQuery, Nothing]) -> EventsOut:
+    """Read events, oldest first."""
+    query = call.query
+    after = catchup.parse_cursor(query.cursor)
+    found = await catchup.read(call.app.db, call.merchant_id, after, query.type, query.size)
+    return EventsOut(
+        items=[raw(event) for event in found.events],
+        cursor=str(found.cursor),
+        has_more=found.more,
+    )
+
+
+async def read_event(call: Call[Nothing, Nothing]) -> msgspec.Raw:
+    """Return an event."""
+    async with call.app.db.connection() as tx:
+        body = await queries.EVENT.get(tx, call.merchant_id, call.path["id"])
+    if body is None:
+        raise NotFound
+    return msgspec.Raw(body.encode())
+
+
+_TAG: Final = "Webhooks"
+_ENDPOINT: Final[dict[str, Any]] = {
+    "id": "whe_01m7y0m0jzefzv5n8efcf1hqw7",
+    "url": "https://shop.example.com/opentill",
+    "description": "Fulfilment",
+    "events": ["order.paid", "order.refunded"],
+    "status": "ENABLED",
+    "disabledReason": None,
+    "oldSecretUntil": None,
+    "createdAt": 1736932500000,
+    "updatedAt": 1736932500000,
+}
+_SECRET: Final = {"secret": "whsec_…"}
+_ONE_PAGE: Final = {"page": 1, "size": 20, "total": 1, "totalPages": 1}
+_DELIVERY: Final[dict[str, Any]] = {
+    "eventId": EVENT_EXAMPLE["id"],
+    "type": "order.paid",
+    "status": "PENDING",
+    "nextAttemptAt": 1736932561200,
+    "attempts": [
+        {
+            "number": 1,
+            "at": 1736932500120,
+            "durationMs": 48,
+            "outcome": "refused",
+            "httpStatus": 500,
+            "request": "POST https://shop.example.com/opentill\nwebhook-id: evt_…\n",
+            "answer": "HTTP 500\ncontent-type: text/plain\n\nout of stock",
+            "error": "",
+        },
+    ],
+    "createdAt": 1736932500000,
+    "updatedAt": 1736932500168,
+}
+
+operations: Final = (
+    Operation(
+        method="POST",
+        path="/v1/webhook-endpoints",
+        tag=_TAG,
+        summary="Add a webhook endpoint",
+        description="An extension of the contract. Events are sent to the `url`, signed with the "
+        "`secret`, which is shown only here. Answer with 2xx within 30 seconds; otherwise it is "
+        "sent again after 1 min, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h.",
+        body=EndpointBody,
+        answer=EndpointWithSecret,
+        status=201,
+        write=create,
+        secret=True,
+        refusals=(
+            "an address that is not public https",
+            f"more than {service.MOST_ENDPOINTS} endpoints",
+            "an unknown type of event",
+        ),
+        example={"url": _ENDPOINT["url"], "events": _ENDPOINT["events"]},
+        answer_example=_ENDPOINT | _SECRET,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/webhook-endpoints",
+        tag=_TAG,
+        summary="List webhook endpoints",
+        description="An extension of the contract.",
+        query=ListQuery,
+        answer=Listing[EndpointOut],
+        read=list_endpoints,
+        answer_example={"items": [_ENDPOINT], "pagination": _ONE_PAGE},
+    ),
+    Operation(
+        method="GET",
+        path="/v1/webhook-endpoints/{id}",
+        tag=_TAG,
+        summary="Read a webhook endpoint",
+        description="An extension of the contract.",
+        answer=EndpointOut,
+        read=read,
+        answer_example=_ENDPOINT,
+    ),
+    Operation(
+        method="PATCH",
+        path="/v1/webhook-endpoints/{id}",
+        tag=_TAG,
+        summary="Change a webhook endpoint",
+        description="An extension of the contract. While it is DISABLED nothing is sent, and what "
+        "happens meanwhile is not sent later: read `/v1/events`, or send it again.",
+        body=EndpointChange,
+        answer=EndpointOut,
+        write=change,
+        refusals=("an address that is not public https", "an unknown type of event"),
+        example={"status": "ENABLED"},
+        answer_example=_ENDPOINT,
+    ),
+    Operation(
+        method="DELETE",
+        path="/v1/webhook-endpoints/{id}",
+        tag=_TAG,
+        summary="Delete a webhook endpoint",
+        description="An extension of the contract.",
+        answer=None,
+        write=delete,
+    ),
+    Operation(
+        method="POST",
+        path="/v1/webhook-endpoints/{id}/rotate-secret",
+        tag=_TAG,
+        summary="Rotate a webhook endpoint's secret",
+        description="An extension of the contract. For 24 hours both secrets sign: "
+        "`webhook-signature` has both, `X-Svc-Signature` is by the new one and "
+        "`X-Svc-Signature-Old` by the one before.",
+        answer=EndpointWithSecret,
+        status=201,
+        write=rotate,
+        secret=True,
+        answer_example=_ENDPOINT | {"oldSecretUntil": 1737018900000} | _SECRET,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/webhook-endpoints/{id}/deliveries",
+        tag=_TAG,
+        summary="List an endpoint's deliveries",
+        description="An extension of the contract. Newest first, kept 30 days.",
+        query=DeliveryQuery,
+        answer=Listing[DeliveryOut],
+        read=deliveries,
+        answer_example={"items": [_DELIVERY], "pagination": _ONE_PAGE},
+    ),
+    Operation(
+        method="POST",
+        path="/v1/webhook-endpoints/{id}/resend",
+        tag=_TAG,
+        summary="Send events again",
+        description="An extension of the contract. One event by `eventId`, or all since a time, "
+        "1,000 at a call: go on with `after` set to `next` until that is null.",
+        body=ResendBody,
+        answer=ResendOut,
+        write=resend,
+        refusals=("an unknown event", "a range without `since`", "an endpoint that is DISABLED"),
+        example={"since": 1736932500000, "failedOnly": True},
+        answer_example={"resent": 3, "next": None},
+    ),
+    Operation(
+        method="GET",
+        path="/v1/events",
+        tag=_TAG,
+        summary="Read events",
+        description="An extension of the contract. Oldest first, kept 90 days, as they are "
+        "delivered. Keep the `cursor` and come back with it: no event is ever skipped.",
+        query=EventQuery,
+        answer=EventsOut,
+        read=list_events,
+        answer_example={"items": [EVENT_EXAMPLE], "cursor": "17", "hasMore": False},
+    ),
+    Operation(
+        method="GET",
+        path="/v1/events/{id}",
+        tag=_TAG,
+        summary="Read an event",
+        description="An extension of the contract.",
+        answer=EventBody,
+        read=read_event,
+        answer_example=EVENT_EXAMPLE,
+    ),
+)

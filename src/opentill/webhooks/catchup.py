@@ -1,0 +1,71 @@
+"""Events in the merchant's own order, for who missed some.
+
+The cursor is the number of the last event that was read. Numbers are given after the commit of
+what happened (``queries.NUMBER``), so that an event whose transaction took long comes later, and is
+never skipped.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from opentill.core.db import Db, Tx
+from opentill.core.errors import Invalid
+from opentill.webhooks import queries
+from opentill.webhooks.model import NumberedEvent, Type
+
+_LOOKED_AT: Final = 5000  # events of one call, where only some of them are of the wanted type
+_BATCH: Final = 1000
+_CURSOR: Final = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
+
+
+class Read(msgspec.Struct, frozen=True):
+    """A batch of events, where the next one begins, and whether there is more already."""
+
+    events: list[NumberedEvent]
+    cursor: int
+    more: bool
+
+
+def parse_cursor(text: str) -> int:
+    """Return the number of a cursor; "" is the beginning. Raises Invalid."""
+    if not text:
+        return 0
+    if _CURSOR.fullmatch(text) is None:
+        raise Invalid("cursor", "cursor must be the cursor of an answer before, or absent")
+    return int(text)
+
+
+async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: int) -> Read:
+    """Return up to ``limit`` events after a cursor, oldest first. Raises Invalid."""
+    async with db.connection() as tx:
+        head = await queries.HEAD.get(tx, merchant_id) or 0
+        waiting = await queries.HAS_UNNUMBERED.get(tx, merchant_id)
+    if waiting and head < after + _LOOKED_AT:
+        head = await db.run(lambda tx: number(tx, merchant_id))
+        async with db.connection() as tx:
+            waiting = await queries.HAS_UNNUMBERED.get(tx, merchant_id)
+    if after > head:
+        raise Invalid("cursor", "cursor must be the cursor of an answer before, or absent")
+    last = min(head, after + _LOOKED_AT)
+    async with db.connection() as tx:
+        found = await queries.EVENTS.all(tx, merchant_id, after, last, type_, limit)
+    cursor = found[-1].number if len(found) == limit else last
+    return Read(found, cursor, cursor < head or bool(waiting))
+
+
+async def number(tx: Tx, merchant_id: str, most: int = _BATCH) -> int:
+    """Give numbers to a merchant's events that have none, and return the last number."""
+    await queries.OPEN_HEAD.run(tx, merchant_id)
+    await queries.LOCK_HEAD.get(tx, merchant_id)
+    return await queries.NUMBER.get(tx, merchant_id, most) or 0
+
+
+async def end(db: Db, merchant_id: str) -> int:
+    """Return the cursor after everything that there is."""
+    while True:
+        head = await db.run(lambda tx: number(tx, merchant_id))
+        async with db.connection() as tx:
+            if not await queries.HAS_UNNUMBERED.get(tx, merchant_id):
+                return head

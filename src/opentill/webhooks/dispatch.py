@@ -1,0 +1,356 @@
+"""The dispatcher: sends what is due, with no endpoint holding up another.
+
+It takes lanes (``queries.TAKE_LANES``), so that it is the only one to send to their endpoints, and
+sends on all of them at once. How many at once to one endpoint follows how it fares: one more after
+each success, fewer after a failure, and after several in a row one at a time, with pauses. What is
+slow to answer does not count against the others. Results are written many at a time.
+"""
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import structlog
+
+from opentill import merchants
+from opentill.core import metrics
+from opentill.core.clock import now_ms
+from opentill.core.db import Db, Tx
+from opentill.core.errors import Unavailable
+from opentill.core.outgoing import Outgoing
+from opentill.webhooks import queries, schedule, sending
+from opentill.webhooks.lanes import Key, OpenLane
+from opentill.webhooks.model import Attempt, Due
+
+TIMEOUT_S: Final = 30.0  # product decisions §8
+LOOK_S: Final = 0.2  # how often it looks for what is due
+LEASE_S: Final = 20.0  # renewed after a quarter of it
+_IDLE_S: Final = 2.0  # a lane with nothing to send is given back after
+_GATHER_S: Final = 0.01  # results are gathered so long before they are written
+_LANES: Final = 512  # at most, of this process
+_QUICK: Final = 128  # sends at once that are not slow
+_ALL: Final = 512  # sends at once
+_SLOW_S: Final = 2.0  # a send that takes longer is slow
+_log: Final = structlog.get_logger()
+
+
+class _Result(msgspec.Struct, frozen=True):
+    """What is to be written of an attempt."""
+
+    attempt: Attempt
+    step: int
+    status: str
+    try_at: int | None
+
+
+def _result(due: Due, made: Attempt, now: int) -> _Result:
+    if made.outcome == "delivered":
+        return _Result(made, due.step + 1, "SUCCEEDED", None)
+    again = schedule.next_try(due.step + 1, now)
+    return _Result(made, due.step + 1, "FAILED" if again is None else "PENDING", again)
+
+
+class Dispatcher:
+    """Sends what is due for as long as ``run`` runs. Any number may run at once."""
+
+    def __init__(
+        self,
+        db: Db,
+        outgoing: Outgoing,
+        secret_key: str,
+        clock: Callable[[], int],
+        *,
+        timeout_s: float = TIMEOUT_S,
+        drain_s: float = 10.0,
+        lease_s: float = LEASE_S,
+    ) -> None:
+        """``clock`` is business time; ``drain_s`` is how long a stop waits for what is sent."""
+        self._db = db
+        self._outgoing = outgoing
+        self._secret_key = secret_key
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._drain_s = drain_s
+        self._lease_s = lease_s
+        self._owner = secrets.token_hex(8)
+        self._lanes: dict[Key, OpenLane] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._results: list[_Result] = []
+        self._news = asyncio.Event()
+        self._crowded = False
+        self._slow = 0
+        self._sending = 0
+        self._kept_at = self._looked_at = 0.0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Send until ``stop`` is set; what is being sent then is waited for a while."""
+        stopped = asyncio.create_task(stop.wait())
+        stopped.add_done_callback(lambda _: self._news.set())
+        try:
+            while not stop.is_set():
+                pause = await self._try_turn()
+                await self._rest(pause, stop)
+        finally:
+            stopped.cancel()
+            await self._leave()
+
+    async def _rest(self, seconds: float, stop: asyncio.Event) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), seconds)
+        self._news.clear()
+        if not stop.is_set():
+            await asyncio.sleep(_GATHER_S)
+
+    async def _try_turn(self) -> float:
+        """Take a turn and return how long to rest, longer if it did not go well."""
+        started, outcome, pause = time.perf_counter(), "done", LOOK_S
+        try:
+            await self._turn()
+        except Unavailable as error:
+            outcome, pause = "unavailable", 1.0
+            _log.warning("webhooks wait for the database", reason=error.reason)
+        except Exception:  # noqa: BLE001 - it goes on, and what is due is still there
+            outcome, pause = "failed", 1.0
+            _log.exception("webhooks failed")
+        if outcome != "done":
+            await asyncio.sleep(pause)
+        metrics.count_job("webhooks", outcome, time.perf_counter() - started)
+        return pause
+
+    async def _turn(self) -> None:
+        now_s = time.monotonic()
+        await self._write()
+        if now_s - self._kept_at >= self._lease_s / 4:
+            self._kept_at = now_s
+            await self._keep(list(self._lanes.values()), self._lease_end())
+        if now_s - self._looked_at >= LOOK_S:
+            self._looked_at = now_s
+            await self._take(now_s)
+        await self._fill(now_s)
+        self._send(now_s)
+        await self._give_back(now_s)
+
+    # ── lanes ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _take(self, now_s: float) -> None:
+        room = _LANES - len(self._lanes)
+        if room <= 0:
+            return
+        values = (self._clock(), now_ms(), self._owner, self._lease_end(), room)
+        async with self._db.connection() as tx:
+            taken = await queries.TAKE_LANES.all(tx, *values)
+        for lane in taken:
+            opened = OpenLane(lane, now_s)
+            self._lanes.setdefault(opened.key, opened)
+
+    def _lease_end(self) -> int:
+        return now_ms() + int(self._lease_s * 1000)
+
+    async def _keep(self, lanes: list[OpenLane], until: int) -> None:
+        """Renew leases; lanes that somebody else has by now are forgotten."""
+        if not lanes:
+            return
+        async with self._db.connection() as tx:
+            kept = await queries.KEEP_LANES.all(tx, *_columns(lanes), self._owner, until)
+        ours = {(lane.merchant_id, lane.endpoint_id) for lane in kept}
+        for lane in lanes:
+            if lane.key not in ours:
+                lane.queue.clear()
+                self._lanes.pop(lane.key, None)
+
+    async def _give_back(self, now_s: float) -> None:
+        idle: list[OpenLane] = []
+        for lane in self._lanes.values():
+            if lane.busy or now_s < lane.paused_until:
+                lane.idle_since = now_s
+            elif now_s - lane.idle_since >= _IDLE_S:
+                idle.append(lane)
+        for lane in idle:
+            del self._lanes[lane.key]
+        await self._keep(idle, 0)
+
+    async def _fill(self, now_s: float) -> None:
+        """Fetch what is due on lanes that are about to run out of it."""
+        hungry = [
+            lane
+            for lane in self._lanes.values()
+            if now_s >= max(lane.look_at, lane.paused_until) and len(lane.queue) < lane.width
+        ]
+        if not hungry:
+            return
+        rooms = [2 * lane.width for lane in hungry]
+        busy = [lane.key[1] + event for lane in hungry for event in lane.events]
+        async with self._db.connection() as tx:
+            found = await queries.DUE.all(tx, *_columns(hungry), rooms, self._clock(), busy)
+        for due in found:
+            lane = self._lanes.get((due.merchant_id, due.endpoint_id))
+            if lane is not None and due.event_id not in lane.events:
+                lane.queue.append(due)
+        counts: dict[Key, int] = {}
+        for due in found:
+            key = (due.merchant_id, due.endpoint_id)
+            counts[key] = counts.get(key, 0) + 1
+        for lane, room in zip(hungry, rooms, strict=True):
+            lane.look_at = now_s if counts.get(lane.key, 0) == room else now_s + LOOK_S
+
+    # ── sending ────────────────────────────────────────────────────────────────────────────────
+
+    def _send(self, now_s: float) -> None:
+        """Start what may start, lane by lane in turn, so that all get some of the room."""
+        self._slow = 0
+        for lane in self._lanes.values():
+            lane.slow = sum(now_s - since >= _SLOW_S for since in lane.sending.values())
+            self._slow += lane.slow
+        ready = deque(lane for lane in self._lanes.values() if lane.may_send(now_s))
+        while ready and self._has_room():
+            lane = ready.popleft()
+            self._start(lane)
+            if lane.may_send(now_s):
+                ready.append(lane)
+        self._crowded = bool(ready)
+        for key in list(self._lanes)[:1]:  # next time another is the first
+            self._lanes[key] = self._lanes.pop(key)
+
+    def _has_room(self) -> bool:
+        return self._sending < _ALL and self._sending - self._slow < _QUICK
+
+    def _start(self, lane: OpenLane) -> None:
+        due = lane.queue.popleft()
+        lane.sending[due.event_id] = time.monotonic()
+        self._sending += 1
+        task = asyncio.create_task(self._attempts(lane, due))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _attempts(self, lane: OpenLane, due: Due | None) -> None:
+        """Send one delivery, and the next of its lane as long as nobody else waits for room."""
+        while due is not None:
+            try:
+                now = self._clock()
+                made = await sending.attempt(
+                    self._outgoing, self._secret_key, due, now, self._timeout_s
+                )
+            finally:
+                lane.sending.pop(due.event_id)
+                self._sending -= 1
+            lane.fared(made, time.monotonic())
+            lane.unwritten.add(due.event_id)
+            self._results.append(_result(due, made, self._clock()))
+            metrics.count_delivery(made.outcome, made.duration_ms / 1000)
+            self._news.set()
+            due = self._next(lane)
+
+    def _next(self, lane: OpenLane) -> Due | None:
+        now_s = time.monotonic()
+        if self._crowded or not lane.may_send(now_s) or self._lanes.get(lane.key) is not lane:
+            return None
+        due = lane.queue.popleft()
+        lane.sending[due.event_id] = now_s
+        self._sending += 1
+        return due
+
+    # ── results ────────────────────────────────────────────────────────────────────────────────
+
+    async def _write(self) -> None:
+        """Write the results since the last time; they are kept if that fails."""
+        results = list(self._results)
+        if not results:
+            return
+        failing = [lane for lane in self._lanes.values() if lane.changed]
+        since = [lane.failing_since for lane in failing]
+
+        async def step(tx: Tx) -> None:
+            await queries.RECORD.run(tx, *_rows(results))
+            if failing:
+                await queries.SET_FAILING.run(tx, *_columns(failing), since)
+
+        await self._db.run(step)
+        del self._results[: len(results)]
+        for lane, written in zip(failing, since, strict=True):
+            lane.changed = lane.failing_since != written
+        for result in results:
+            made = result.attempt
+            own = self._lanes.get((made.merchant_id, made.endpoint_id))
+            if own is not None:
+                own.unwritten.discard(made.event_id)
+            if result.status == "FAILED":
+                ids = {"merchant": made.merchant_id, "endpoint": made.endpoint_id}
+                _log.warning("webhook delivery failed", event_id=made.event_id, **ids)
+        await self._disable(results)
+
+    async def _disable(self, results: list[_Result]) -> None:
+        """Disable the endpoints that are gone, or that failed for too long."""
+        reasons: dict[Key, str] = {}
+        for result in results:
+            made = result.attempt
+            key = (made.merchant_id, made.endpoint_id)
+            lane = self._lanes.get(key)
+            if made.outcome == "delivered" or lane is None:
+                continue
+            since = made.at if lane.failing_since is None else lane.failing_since
+            if reason := schedule.disabled_reason(made.http_status, since, made.at):
+                reasons[key] = reason
+        for (merchant_id, endpoint_id), reason in reasons.items():
+            await self._db.run(_disabling(merchant_id, endpoint_id, reason, self._clock()))
+            self._lanes[merchant_id, endpoint_id].queue.clear()
+
+    async def _leave(self) -> None:
+        """Wait for what is being sent, write what came of it and give all lanes back."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._drain_s)
+        for task in self._tasks:
+            task.cancel()  # sent again by whoever takes the lane
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self._write()
+            await self._keep(list(self._lanes.values()), 0)
+        except Unavailable as error:
+            _log.warning("webhooks leave results unwritten", reason=error.reason)
+
+
+def _disabling(
+    merchant_id: str, endpoint_id: str, reason: str, now: int
+) -> Callable[[Tx], Awaitable[None]]:
+    async def step(tx: Tx) -> None:
+        if not await queries.DISABLE.run(tx, merchant_id, endpoint_id, reason, now):
+            return
+        await merchants.record_audit(
+            tx, who="opentill", action="webhooks disable", merchant_id=merchant_id,
+            subject=endpoint_id, reason=reason, now=now,
+        )  # fmt: skip
+        ids = {"merchant": merchant_id, "endpoint": endpoint_id}
+        _log.error("webhook endpoint disabled", reason=reason, **ids)
+
+    return step
+
+
+def _columns(lanes: list[OpenLane]) -> tuple[list[str], list[str]]:
+    return [lane.key[0] for lane in lanes], [lane.key[1] for lane in lanes]
+
+
+def _rows(results: list[_Result]) -> list[list[object]]:
+    rows = (
+        (
+            result.attempt.merchant_id,
+            result.attempt.endpoint_id,
+            result.attempt.event_id,
+            result.attempt.number,
+            result.step,
+            result.status,
+            result.try_at,
+            result.attempt.at,
+            result.attempt.duration_ms,
+            result.attempt.outcome,
+            result.attempt.http_status,
+            result.attempt.request,
+            result.attempt.answer,
+            result.attempt.error,
+        )
+        for result in results
+    )
+    return [list(column) for column in zip(*rows, strict=True)]

@@ -1,0 +1,41 @@
+"""What the worker does for webhooks beside sending: removes what is old."""
+
+from typing import Final
+
+from opentill.core.db import Db, Tx
+from opentill.core.ids import first_id
+from opentill.webhooks import queries
+
+KEEP_DELIVERIES_MS: Final = 30 * 86_400_000
+KEEP_EVENTS_MS: Final = 90 * 86_400_000
+_BATCH: Final = 500  # of one endpoint or merchant at a time
+
+
+async def prune(db: Db, now: int) -> int:
+    """Remove a batch of old attempts, deliveries and events, and return how many.
+
+    Deliveries are kept 30 days and events 90, by the time in their ids.
+    """
+    removed = 0
+    deliveries = first_id("evt", now - KEEP_DELIVERIES_MS)
+    events = first_id("evt", now - KEEP_EVENTS_MS)
+    for statement, first in (
+        (queries.PRUNE_ATTEMPTS, deliveries),
+        (queries.PRUNE_DELIVERIES, deliveries),
+        (queries.PRUNE_EVENTS, events),
+    ):
+        async with db.connection() as tx:
+            removed += await statement.run(tx, first, _BATCH)
+    return removed
+
+
+async def wake(tx: Tx, now: int) -> None:
+    """Send at once what waits for later: the clock has gone back."""
+    await queries.WAKE.run(tx, now)
+
+
+async def waiting(tx: Tx, now: int) -> tuple[int, int]:
+    """Return how many deliveries wait, up to 10,000, and for how long the oldest is due, in ms."""
+    oldest = await queries.OLDEST.get(tx, now)
+    count = await queries.WAITING.get(tx) or 0
+    return count, 0 if oldest is None else now - oldest

@@ -1,0 +1,71 @@
+"""A lane as the worker that has it sees it: what waits on it, and how its endpoint fares."""
+
+from collections import deque
+from typing import Final
+
+from opentill.webhooks.model import Attempt, Due, Lane
+
+_WIDEST: Final = 32  # sends at once to one endpoint
+_STRIKES: Final = 3  # failures in a row, after which it is one at a time
+_PATIENCE: Final = 5  # failures in a row, after which there are pauses
+_PAUSES_S: Final = (0.1, 30.0)  # the first and the longest; each is twice the one before
+
+Key = tuple[str, str]  # merchant, endpoint
+
+
+class OpenLane:
+    """A lane of ours.
+
+    How many are sent at once (``width``) follows how the endpoint fares: one more after a success,
+    fewer after a failure, one at a time after several in a row, and with pauses after more.
+    """
+
+    def __init__(self, lane: Lane, now_s: float) -> None:
+        """Begin carefully, and more so where the endpoint failed last."""
+        self.key: Key = (lane.merchant_id, lane.endpoint_id)
+        self.failing_since = lane.failing_since
+        self.queue: deque[Due] = deque()
+        self.sending: dict[str, float] = {}  # event, since when
+        self.unwritten: set[str] = set()  # events whose results are not written yet
+        self.width = 1
+        self.strikes = 0 if lane.failing_since is None else _STRIKES
+        self.paused_until = 0.0
+        self.look_at = now_s
+        self.idle_since = now_s
+        self.slow = 0
+        self.changed = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is on its way."""
+        return bool(self.queue or self.sending or self.unwritten)
+
+    @property
+    def events(self) -> set[str]:
+        """What is on its way, and must not be fetched again."""
+        return {due.event_id for due in self.queue} | set(self.sending) | self.unwritten
+
+    def may_send(self, now_s: float) -> bool:
+        """Whether its next delivery may be sent now, as far as the endpoint is concerned."""
+        return (
+            bool(self.queue)
+            and len(self.sending) < self.width
+            and not self.slow
+            and now_s >= self.paused_until
+        )
+
+    def fared(self, made: Attempt, now_s: float) -> None:
+        """Take in how an attempt ended."""
+        was = self.failing_since
+        if made.outcome == "delivered":
+            self.strikes, self.failing_since = 0, None
+            self.width = min(_WIDEST, self.width + 1)
+        else:
+            self.strikes += 1
+            self.failing_since = made.at if was is None else was
+            self.width = 1 if self.strikes >= _STRIKES else max(1, self.width - 2)
+            if self.strikes >= _PATIENCE:
+                first, longest = _PAUSES_S
+                doubled = first * 2 ** min(self.strikes - _PATIENCE, 10)
+                self.paused_until = now_s + min(longest, doubled)
+        self.changed |= was != self.failing_since

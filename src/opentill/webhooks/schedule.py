@@ -1,0 +1,43 @@
+"""When a delivery is tried again (product decisions §8)."""
+
+import secrets
+from typing import Final
+
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 60 * _MINUTE_MS
+# How long after each failed attempt comes the next; after the last of them the delivery has failed.
+WAITS_MS: Final = (
+    1 * _MINUTE_MS,
+    5 * _MINUTE_MS,
+    30 * _MINUTE_MS,
+    2 * _HOUR_MS,
+    5 * _HOUR_MS,
+    10 * _HOUR_MS,
+    14 * _HOUR_MS,
+    20 * _HOUR_MS,
+    24 * _HOUR_MS,
+)
+SPREAD: Final = 10  # percent either way, so that what failed together does not come back together
+DISABLE_AFTER_MS: Final = 5 * 24 * _HOUR_MS
+GONE: Final = 410
+
+
+def next_try(step: int, now: int) -> int | None:
+    """Return when to try again after the failed attempt number ``step`` of a schedule (from 1).
+
+    Unix ms; None: no more.
+    """
+    if step > len(WAITS_MS):
+        return None
+    wait = WAITS_MS[step - 1]
+    widest = wait * SPREAD // 100
+    return now + wait - widest + secrets.randbelow(2 * widest + 1)
+
+
+def disabled_reason(http_status: int | None, failing_since: int, now: int) -> str | None:
+    """Say why a failed attempt disables its endpoint, None if it does not."""
+    if http_status == GONE:
+        return "it answered 410 Gone"
+    if now - failing_since >= DISABLE_AFTER_MS:
+        return "five days without a success"
+    return None

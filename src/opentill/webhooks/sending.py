@@ -1,0 +1,100 @@
+"""One attempt: an event signed and sent to an endpoint, and what came of it."""
+
+import time
+from typing import Final
+
+import structlog
+
+from opentill.core.clock import now_ms
+from opentill.core.outgoing import Answer, Forbidden, NoAnswer, Outgoing, Unreachable
+from opentill.core.sealed import WrongKey, unseal
+from opentill.webhooks import signing
+from opentill.webhooks.model import Attempt, Due, Outcome
+
+_ANSWER_BYTES: Final = 64 * 1024  # more than this of an answer is not even read
+_SHOWN: Final = 2048  # characters of a request or answer that are kept
+_log: Final = structlog.get_logger()
+
+
+def purpose(merchant_id: str, endpoint_id: str) -> str:
+    """Return what an endpoint's secrets are sealed for."""
+    return f"webhook secret {merchant_id} {endpoint_id}"
+
+
+def open_secrets(secret_key: str, due: Due, now: int) -> list[str]:
+    """Return the secrets that sign now, the newest first. Raises WrongKey."""
+    own = purpose(due.merchant_id, due.endpoint_id)
+    keys = [unseal(secret_key, own, due.secret)]
+    if due.old_secret is not None and now < (due.old_secret_until or 0):
+        keys.append(unseal(secret_key, own, due.old_secret))
+    return keys
+
+
+async def attempt(
+    outgoing: Outgoing, secret_key: str, due: Due, now: int, timeout_s: float
+) -> Attempt:
+    """Send a delivery once. Never raises: whatever happens is an outcome.
+
+    ``now`` is business time. The signature's time is the real one.
+    """
+    body = due.body.encode()
+    started = time.perf_counter()
+    shown = answered = error = ""
+    http_status = None
+    outcome: Outcome
+    try:
+        keys = open_secrets(secret_key, due, now)
+        headers = {
+            "content-type": "application/json",
+            **dict(signing.headers(keys, due.event_id, now_ms(), body)),
+        }
+        shown = f"POST {due.url}\n" + "".join(f"{name}: {headers[name]}\n" for name in headers)
+        answer = await outgoing.send(
+            "POST",
+            due.url,
+            headers=headers,
+            body=body,
+            timeout_s=timeout_s,
+            max_bytes=_ANSWER_BYTES,
+        )
+        http_status = answer.status
+        outcome = "delivered" if 200 <= http_status < 300 else "refused"  # noqa: PLR2004 - 2xx
+        answered = _head(answer)
+    except Forbidden as refusal:
+        outcome, error = "forbidden", str(refusal)
+    except Unreachable as failure:
+        outcome, error = "unreachable", str(failure)
+    except NoAnswer as failure:
+        outcome, error = "no_answer", str(failure)
+    except WrongKey:
+        _log.error("webhook secret does not open", endpoint=due.endpoint_id)
+        outcome, error = "forbidden", "the secret cannot be read: OPENTILL_SECRET_KEY is another"
+    except Exception:  # noqa: BLE001 - one attempt's defect must not be tried again at once
+        _log.exception("webhook attempt failed", endpoint=due.endpoint_id, event_id=due.event_id)
+        outcome, error = "no_answer", "internal error"
+    return Attempt(
+        merchant_id=due.merchant_id,
+        endpoint_id=due.endpoint_id,
+        event_id=due.event_id,
+        number=due.attempts + 1,
+        at=now,
+        duration_ms=int((time.perf_counter() - started) * 1000),
+        outcome=outcome,
+        http_status=http_status,
+        request=_kept(shown),
+        answer=_kept(answered),
+        error=_kept(error),
+    )
+
+
+def _head(answer: Answer) -> str:
+    """Return an answer's status, its headers and where its body begins."""
+    lines = [f"HTTP {answer.status}", *(f"{name}: {value}" for name, value in answer.headers)]
+    text = "\n".join(lines)[: _SHOWN // 2]
+    return f"{text}\n\n{answer.body[: _SHOWN // 2].decode(errors='replace')}"
+
+
+def _kept(text: str) -> str:
+    """Make of a text from anywhere one that the database takes."""
+    text = text[:_SHOWN].replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return text.encode(errors="replace").decode()

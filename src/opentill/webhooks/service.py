@@ -1,0 +1,265 @@
+"""What can be done with endpoints and their deliveries."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+from msgspec import UNSET, UnsetType
+
+from opentill.core import inputs
+from opentill.core.db import Db, Tx
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.ids import is_id, new_id
+from opentill.core.outgoing import Forbidden
+from opentill.core.sealed import WrongKey, seal, unseal
+from opentill.webhooks import queries, signing
+from opentill.webhooks.model import TYPES, Attempt, Delivery, Endpoint, Resent, Status, Type
+from opentill.webhooks.sending import purpose
+
+MOST_ENDPOINTS: Final = 16
+MOST_RESENT: Final = 1000  # of one call
+OVERLAP_MS: Final = 24 * 3_600_000  # an old secret signs along
+PAUSED: Final = "switched off"
+_MAX_DESCRIPTION: Final = 255
+_EVER: Final = 2**62
+_log: Final = structlog.get_logger()
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """An endpoint as it is asked for; UNSET stays as it is."""
+
+    url: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    types: list[str] | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
+
+
+class Range(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events to send again; times in Unix ms, ``after`` where the call before ended."""
+
+    since: int = 0
+    until: int = _EVER
+    type: Type | None = None
+    failed_only: bool = False
+    after: str = ""
+
+
+class Vet:
+    """Whether an address may be an endpoint: the form first, then what the deployment allows."""
+
+    def __init__(self, check: Callable[[str], None]) -> None:
+        """``check`` raises Forbidden for an address that is refused by its form alone."""
+        self._check = check
+
+    def __call__(self, url: str) -> str:
+        """Return an address that may be one. Raises Invalid on ``url``."""
+        inputs.web_address("url", url)
+        if "#" in url:
+            raise Invalid("url", "url must be without a fragment")
+        try:
+            self._check(url)
+        except Forbidden as refusal:
+            raise Invalid("url", f"url must be a public https address: {refusal}") from None
+        return url
+
+
+async def create(
+    tx: Tx, merchant_id: str, wanted: Wanted, vet: Vet, secret_key: str, now: int
+) -> tuple[Endpoint, str]:
+    """Make an endpoint; returns it and its secret, which is not shown again. Raises Invalid."""
+    if wanted.url is UNSET:
+        raise Invalid("url", "url is required: where events are to be sent")
+    if await queries.LOCK_MERCHANT.get(tx, merchant_id) is None:
+        raise NotFound(reason=f"there is no merchant {merchant_id}")
+    if (await queries.COUNT_ENDPOINTS.get(tx, merchant_id) or 0) >= MOST_ENDPOINTS:
+        reason = f"url must be one of at most {MOST_ENDPOINTS} endpoints: delete another first"
+        raise Invalid("url", reason)
+    endpoint_id, secret = new_id("whe"), signing.new_secret()
+    endpoint = await queries.INSERT_ENDPOINT.first(
+        tx,
+        merchant_id,
+        endpoint_id,
+        vet(wanted.url),
+        _description("" if wanted.description is UNSET else wanted.description),
+        _types([] if wanted.types is UNSET else wanted.types),
+        seal(secret_key, purpose(merchant_id, endpoint_id), secret),
+        now,
+    )
+    if endpoint is None:
+        raise AssertionError  # an insert always returns its row
+    return endpoint, secret
+
+
+def _description(text: str) -> str:
+    if len(text) > _MAX_DESCRIPTION:
+        reason = f"description must be text of at most {_MAX_DESCRIPTION} characters"
+        raise Invalid("description", reason)
+    return text.strip()
+
+
+def _types(wanted: list[str]) -> list[str]:
+    """Return the types in the order of the table, each once; none of them means all."""
+    if unknown := [name for name in wanted if name not in TYPES]:
+        odd = unknown[0][:64]
+        raise Invalid("events", f"events must be some of {', '.join(TYPES)}, not {odd}")
+    return [name for name in TYPES if name in wanted]
+
+
+async def find(tx: Tx, merchant_id: str, endpoint_id: str) -> Endpoint:
+    """Return an endpoint. Raises NotFound."""
+    endpoint = await queries.ENDPOINT.first(tx, merchant_id, endpoint_id)
+    if endpoint is None:
+        raise NotFound
+    return endpoint
+
+
+async def find_anywhere(tx: Tx, endpoint_id: str) -> Endpoint:
+    """Return an endpoint of whichever merchant, for the operator. Raises NotFound."""
+    endpoint = await queries.ANYWHERE.first(tx, endpoint_id)
+    if endpoint is None:
+        raise NotFound(reason=f"there is no webhook endpoint {endpoint_id}")
+    return endpoint
+
+
+async def _lock(tx: Tx, merchant_id: str, endpoint_id: str) -> Endpoint:
+    endpoint = await queries.LOCKED.first(tx, merchant_id, endpoint_id)
+    if endpoint is None:
+        raise NotFound
+    return endpoint
+
+
+async def change(
+    tx: Tx, merchant_id: str, endpoint_id: str, wanted: Wanted, vet: Vet, now: int
+) -> Endpoint:
+    """Change what is given. Raises NotFound and Invalid.
+
+    While an endpoint is DISABLED it gets no new deliveries, and those that wait go on waiting. What
+    waited is sent when it is ENABLED again, and it has five days anew.
+    """
+    old = await _lock(tx, merchant_id, endpoint_id)
+    status = old.status if wanted.status is UNSET else wanted.status
+    if status == "DELETED":
+        raise Invalid("status", "status must be ENABLED or DISABLED")
+    why = old.disabled_reason if status == old.status else PAUSED
+    new = await queries.UPDATE.first(
+        tx,
+        merchant_id,
+        endpoint_id,
+        old.url if wanted.url is UNSET else vet(wanted.url),
+        old.description if wanted.description is UNSET else _description(wanted.description),
+        old.types if wanted.types is UNSET else _types(wanted.types),
+        status,
+        why if status == "DISABLED" else "",
+        now,
+    )
+    if new is None:
+        raise AssertionError  # the row is locked by us
+    if status == "ENABLED" and old.status != "ENABLED":
+        await queries.FORGIVE.run(tx, merchant_id, endpoint_id)
+    return new
+
+
+async def delete(tx: Tx, merchant_id: str, endpoint_id: str, now: int) -> None:
+    """Delete an endpoint: nothing is sent there any more. Raises NotFound.
+
+    Its row stays until the worker has removed its deliveries, and is shown to nobody.
+    """
+    old = await _lock(tx, merchant_id, endpoint_id)
+    values = (old.url, old.description, old.types, "DELETED", "", now)
+    await queries.UPDATE.first(tx, merchant_id, endpoint_id, *values)
+
+
+async def rotate(
+    tx: Tx, merchant_id: str, endpoint_id: str, secret_key: str, now: int
+) -> tuple[Endpoint, str]:
+    """Give an endpoint a new secret; the one before signs along for 24 hours. Raises NotFound.
+
+    A secret that cannot be opened any more, since the deployment's key is another, does not.
+    """
+    old = await _lock(tx, merchant_id, endpoint_id)
+    own, secret = purpose(merchant_id, endpoint_id), signing.new_secret()
+    until = now + OVERLAP_MS
+    try:
+        unseal(secret_key, own, old.secret)
+    except WrongKey:
+        until = now
+    sealed = seal(secret_key, own, secret)
+    new = await queries.ROTATE.first(tx, merchant_id, endpoint_id, sealed, until, now)
+    if new is None:
+        raise AssertionError  # the row is locked by us
+    return new, secret
+
+
+async def resend(tx: Tx, merchant_id: str, endpoint_id: str, event_id: str, now: int) -> Delivery:
+    """Send one event again, whatever became of it before. Raises NotFound and Invalid."""
+    endpoint = await find(tx, merchant_id, endpoint_id)
+    _check_sends(endpoint)
+    delivery = None
+    if is_id(event_id):
+        delivery = await queries.RESEND.first(tx, merchant_id, endpoint_id, event_id, now)
+    if delivery is None:
+        raise Invalid("eventId", "eventId must be the id of one of your events")
+    return delivery
+
+
+async def resend_range(
+    tx: Tx, merchant_id: str, endpoint_id: str, which: Range, now: int
+) -> Resent:
+    """Send up to 1,000 events again, oldest first. Raises NotFound and Invalid.
+
+    ``last`` of the answer is the ``after`` of the next call, None if there are no more.
+    """
+    endpoint = await find(tx, merchant_id, endpoint_id)
+    _check_sends(endpoint)
+    types = [which.type] if which.type else endpoint.types
+    sent = await queries.RESEND_RANGE.first(
+        tx, merchant_id, endpoint_id, which.after, which.since, which.until, types,
+        which.failed_only, MOST_RESENT, now,
+    )  # fmt: skip
+    if sent is None:
+        raise AssertionError  # it counts
+    return sent if sent.count == MOST_RESENT else Resent(sent.count, None)
+
+
+async def resend_all(
+    db: Db,
+    merchant_id: str,
+    endpoint_id: str,
+    which: Range,
+    now: int,
+    report: Callable[[int, str | None], None],
+) -> int:
+    """Send all events of a range again, batch by batch, and return how many.
+
+    ``report`` hears of each batch how many it had and after which event the next one begins: where
+    to go on if this breaks off. Raises NotFound and Invalid.
+    """
+    total, rest = 0, which
+    while True:
+        batch = rest
+        sent = await db.run(lambda tx: resend_range(tx, merchant_id, endpoint_id, batch, now))  # noqa: B023 - run before the next round
+        total += sent.count
+        report(sent.count, sent.last)
+        if sent.last is None:
+            return total
+        rest = msgspec.structs.replace(rest, after=sent.last)
+
+
+async def deliveries(
+    tx: Tx, endpoint: Endpoint, status: str | None, limit: int
+) -> tuple[list[Delivery], list[Attempt]]:
+    """Return an endpoint's latest deliveries, newest first, and all their attempts."""
+    ids = (endpoint.merchant_id, endpoint.id)
+    found = await queries.DELIVERIES.all(tx, *ids, status, None, None, limit, 0)
+    return found, await queries.ATTEMPTS.all(tx, *ids, [one.event_id for one in found])
+
+
+def _check_sends(endpoint: Endpoint) -> None:
+    if endpoint.status != "ENABLED":
+        raise Invalid("id", "id must be an endpoint that is ENABLED: enable it first")
+
+
+async def search(tx: Tx, merchant_id: str | None, limit: int = 500) -> list[Endpoint]:
+    """Return endpoints of one merchant or all, newest first."""
+    return await queries.SEARCH.all(tx, merchant_id, limit)

@@ -1,0 +1,65 @@
+"""Signatures of deliveries: our own header, and those of Standard Webhooks (standardwebhooks.com).
+
+A secret is ``whsec_`` and 24 random bytes in base64. The key of ``X-Svc-Signature`` is the secret's
+text as it was given; the key of ``webhook-signature`` is the bytes that its base64 stands for, as
+that specification has it. While a secret is being rotated the old one signs along: in
+``webhook-signature`` after the new one, separated by a space, and in ``X-Svc-Signature-Old``.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+_PREFIX: Final = "whsec_"
+_SECRET_BYTES: Final = 24  # the least of the specification, and base64 without padding
+
+
+def new_secret() -> str:
+    """Make a secret."""
+    return _PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
+
+
+def own_signature(secret: str, timestamp_ms: int, body: bytes) -> str:
+    """Return ``X-Svc-Signature`` (product decisions §8)."""
+    signed = str(timestamp_ms).encode() + b"." + body
+    return "sha256=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+
+
+def standard_signature(secret: str, event_id: str, timestamp_s: int, body: bytes) -> str:
+    """Return one signature of ``webhook-signature``, version 1."""
+    signed = f"{event_id}.{timestamp_s}.".encode() + body
+    made = hmac.new(_standard_key(secret), signed, hashlib.sha256).digest()
+    return "v1," + base64.b64encode(made).decode()
+
+
+def _standard_key(secret: str) -> bytes:
+    text = secret.removeprefix(_PREFIX)
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:  # none of ours, such as the product's vector: no library could have it
+        return text.encode()
+
+
+def headers(
+    keys: Sequence[str], event_id: str, timestamp_ms: int, body: bytes
+) -> list[tuple[str, str]]:
+    """Return the headers of one attempt; ``keys`` are the secrets, the newest first.
+
+    ``timestamp_ms`` is real time, whatever business time is: the receiver compares it with its own.
+    """
+    seconds = timestamp_ms // 1000
+    standard = " ".join(standard_signature(key, event_id, seconds, body) for key in keys)
+    found = [
+        ("x-svc-signature", own_signature(keys[0], timestamp_ms, body)),
+        ("x-svc-timestamp", str(timestamp_ms)),
+        ("webhook-id", event_id),
+        ("webhook-timestamp", str(seconds)),
+        ("webhook-signature", standard),
+    ]
+    if len(keys) > 1:
+        found.append(("x-svc-signature-old", own_signature(keys[1], timestamp_ms, body)))
+    return found

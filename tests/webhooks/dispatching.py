@@ -1,0 +1,27 @@
+"""A dispatcher as a process of its own: ``dispatching.py DATABASE_URL TIMEOUT_S LEASE_S``."""
+
+import asyncio
+import sys
+
+import uvloop
+
+from opentill.core.clock import Clock
+from opentill.core.db import Db
+from opentill.core.outgoing import Outgoing
+from opentill.webhooks.dispatch import Dispatcher
+
+
+async def main(url: str, timeout_s: float, lease_s: float) -> None:
+    from webhooks.place import LOOPBACK, SECRET_KEY
+
+    db = await Db.connect(url, 4)
+    clock = Clock(db, ("sandbox",))
+    async with clock.following():
+        dispatcher = Dispatcher(
+            db, Outgoing(LOOPBACK), SECRET_KEY, clock.now, timeout_s=timeout_s, lease_s=lease_s
+        )
+        await dispatcher.run(asyncio.Event())
+
+
+if __name__ == "__main__":
+    uvloop.run(main(sys.argv[1], float(sys.argv[2]), float(sys.argv[3])))

@@ -1,0 +1,110 @@
+"""A merchant's server on loopback that keeps what it gets and misbehaves as it is told."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+
+class Got(msgspec.Struct, frozen=True):
+    """One request; names of headers in lower case."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    at: float  # Unix seconds
+
+    @property
+    def event_id(self) -> str:
+        """Which event it is."""
+        return self.headers["webhook-id"]
+
+
+# What it does with a request: an HTTP status, "reset", "hang" or "slow" (half a second, then 200).
+Behave = Callable[[Got], int | str]
+
+
+class Receiver:
+    """Use ``receiving``."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.got: list[Got] = []
+        self.taken: list[Got] = []  # those that were answered 200
+        self.behave: Behave = lambda _: 200
+        self.open = 0
+        self.most_open = 0
+
+    def ids(self) -> set[str]:
+        """The events that arrived and were taken."""
+        return {got.event_id for got in self.taken}
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        try:
+            while await self._one(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        lines = (line.partition(": ") for line in head[1:] if line)
+        headers = {name.lower(): value for name, _, value in lines}
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        got = Got(head[0].split(" ")[1], headers, body, time.time())
+        self.got.append(got)
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        try:
+            return await self._answer(got, writer)
+        finally:
+            self.open -= 1
+
+    async def _answer(self, got: Got, writer: asyncio.StreamWriter) -> bool:
+        doing = self.behave(got)
+        match doing:
+            case "reset":
+                writer.transport.abort()
+                return False
+            case "hang":
+                await asyncio.sleep(3600)
+            case "slow":
+                await asyncio.sleep(0.5)
+        status = doing if isinstance(doing, int) else 200
+        if status == 200:
+            self.taken.append(got)
+        more = f"location: {self.url}/elsewhere\r\n" if 300 <= status < 400 else ""
+        text = f"HTTP/1.1 {status} Whatever\r\n{more}content-length: 2\r\n\r\nok"
+        writer.write(text.encode())
+        await writer.drain()
+        return True
+
+
+@asynccontextmanager
+async def receiving(behave: Behave | None = None) -> AsyncIterator[Receiver]:
+    """Run one while the block runs."""
+    receiver = Receiver()
+    receiver.behave = behave or receiver.behave
+    tasks: set[asyncio.Task[Any]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            tasks.add(task)
+        await receiver.handle(reader, writer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=1000)
+    receiver.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield receiver
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,325 @@
+"""The dispatcher against a real receiver that misbehaves, and through crashes of its own."""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from standardwebhooks.webhooks import Webhook
+
+from opentill import webhooks
+from opentill.core.sealed import seal
+from opentill.webhooks import signing
+from webhooks.place import SECRET_KEY, Place, until
+from webhooks.receiver import Got, Receiver, receiving
+
+MINUTE = 60_000
+DAY = 24 * 60 * MINUTE
+
+
+async def test_an_event_arrives_signed_as_it_was_written(here: Place) -> None:
+    async with receiving() as receiver, here.dispatching():
+        merchant_id = await here.merchant()
+        _, secret = await here.endpoint(merchant_id, f"{receiver.url}/hooks?a=b")
+        await here.emit(merchant_id)
+        await until(lambda: receiver.taken)
+        got = receiver.taken[0]
+        (row,) = await here.rows("select id, body from events")
+        assert (got.event_id, got.body.decode()) == (row["id"], row["body"])
+        assert got.path == "/hooks?a=b"
+        assert got.headers["content-type"] == "application/json"
+        told = Webhook(secret).verify(got.body, got.headers)
+        assert told["data"] == {"number": 0, "text": "é茶"}
+        ms = int(got.headers["x-svc-timestamp"])
+        assert abs(ms / 1000 - got.at) < 60
+        own = signing.own_signature(secret, ms, got.body)
+        assert got.headers["x-svc-signature"] == own
+
+
+async def test_it_goes_to_each_endpoint_that_wants_it_and_no_other(here: Place) -> None:
+    async with receiving() as receiver, here.dispatching():
+        merchant_id, other = await here.merchant(), await here.merchant()
+        for owner, path, types in (
+            (merchant_id, "/all", []),
+            (merchant_id, "/paid", ["order.paid"]),
+            (merchant_id, "/payouts", ["payout.paid", "payout.failed"]),
+            (other, "/other", []),
+        ):
+            await here.endpoint(owner, receiver.url + path, types=types)
+        await here.emit(merchant_id)
+        await here.emit(merchant_id, kind="payout.failed")
+        await until(lambda: len(receiver.taken) == 4)
+        assert sorted(got.path for got in receiver.taken) == ["/all", "/all", "/paid", "/payouts"]
+
+
+# What the receiver does, and what is written of it.
+BAD: Any = (
+    (500, "refused", 500),
+    (302, "refused", 302),
+    (404, "refused", 404),
+    (199 + 101, "refused", 300),
+    ("reset", "no_answer", None),
+    ("hang", "no_answer", None),
+)
+
+
+@pytest.mark.parametrize(("doing", "outcome", "status"), BAD)
+async def test_what_is_not_2xx_in_time_is_tried_again_on_schedule(
+    here: Place, doing: Any, outcome: str, status: int | None
+) -> None:
+    async with receiving(lambda _: doing) as receiver, here.dispatching(timeout_s=0.5):
+        merchant_id = await here.merchant()
+        await here.endpoint(merchant_id, receiver.url)
+        await here.emit(merchant_id)
+        before = here.now()
+        await until(lambda: here.rows("select 1 from webhook_attempts"))
+        (made,) = await here.rows("select * from webhook_attempts")
+        assert (made["outcome"], made["http_status"]) == (outcome, status)
+        assert "webhook-signature: v1," in made["request"]
+        assert receiver.url in made["request"]
+        assert made["answer"].startswith(f"HTTP {status}\n" if status else "")
+        assert bool(made["error"]) is (status is None)
+        (waiting,) = await here.rows("select * from webhook_deliveries")
+        assert (waiting["status"], waiting["attempts"], waiting["step"]) == ("PENDING", 1, 1)
+        assert 0.9 * MINUTE <= waiting["try_at"] - made["at"] <= 1.1 * MINUTE + 60_000
+        assert made["at"] >= before
+        assert {got.path for got in receiver.got} == {"/"}  # no redirect was followed
+        receiver.behave = lambda _: 200
+        here.ahead_ms += 2 * MINUTE
+        await until(lambda: receiver.taken)
+        assert receiver.taken[0].body == receiver.got[0].body
+        await until(lambda: here.rows("select 1 from webhook_deliveries where status='SUCCEEDED'"))
+
+
+async def test_after_the_whole_schedule_it_has_failed(here: Place) -> None:
+    async with receiving(lambda _: 503) as receiver, here.dispatching():
+        merchant_id = await here.merchant()
+        endpoint, _ = await here.endpoint(merchant_id, receiver.url)
+        await here.emit(merchant_id)
+        for attempt in range(1, 11):
+            await until(
+                lambda n=attempt: here.rows("select 1 from webhook_attempts where number = $1", n)
+            )
+            (row,) = await here.rows("select status, try_at from webhook_deliveries")
+            if attempt < 10:
+                here.ahead_ms += row["try_at"] - here.now() + 1
+        assert await here.statuses() == {"FAILED": 1}
+        assert len(receiver.got) == 10
+        now = here.now()
+        (event,) = await here.rows("select id from events")
+        receiver.behave = lambda _: 200
+        await here.db.run(
+            lambda tx: webhooks.resend(tx, merchant_id, endpoint.id, event["id"], now)
+        )
+        await until(lambda: receiver.taken)
+        await until(lambda: here.rows("select 1 from webhook_attempts where number = 11"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "failing_ms", "why"),
+    [(410, 0, "it answered 410 Gone"), (500, 5 * DAY, "five days without a success")],
+)
+async def test_an_endpoint_that_is_gone_is_disabled_and_what_waits_goes_on_when_it_is_back(
+    here: Place, answer: int, failing_ms: int, why: str
+) -> None:
+    async with receiving(lambda _: answer) as receiver, here.dispatching():
+        merchant_id = await here.merchant()
+        endpoint, _ = await here.endpoint(merchant_id, receiver.url)
+        await here.emit(merchant_id)
+        if failing_ms:
+            await until(lambda: here.rows("select 1 from webhook_lanes where failing_since > 0"))
+            here.ahead_ms += failing_ms
+        disabled = "select disabled_reason from webhook_endpoints where status = 'DISABLED'"
+        await until(lambda: here.rows(disabled))
+        assert (await here.rows(disabled))[0]["disabled_reason"] == why
+        (audit,) = await here.rows("select action, who, subject, reason from audit_log")
+        assert list(audit.values()) == ["webhooks disable", "opentill", endpoint.id, why]
+        seen = len(receiver.got)
+        here.ahead_ms += DAY
+        await here.emit(merchant_id)
+        assert await here.statuses() == {"PENDING": 1}  # none for the new one
+        await asyncio.sleep(0.5)
+        assert len(receiver.got) == seen
+        receiver.behave = lambda _: 200
+        wanted, vet, now = (
+            webhooks.Wanted(status="ENABLED"),
+            webhooks.Vet(here.outgoing.check),
+            here.now(),
+        )
+        await here.db.run(
+            lambda tx: webhooks.change(tx, merchant_id, endpoint.id, wanted, vet, now)
+        )
+        await until(lambda: receiver.taken)
+
+
+async def test_a_success_within_five_days_begins_them_anew(here: Place) -> None:
+    doing: list[int] = [500, 200, 500]
+    async with receiving(lambda _: doing.pop(0)) as receiver, here.dispatching():
+        merchant_id = await here.merchant()
+        await here.endpoint(merchant_id, receiver.url)
+        for count in (1, 2, 3):
+            await here.emit(merchant_id)
+            await until(lambda n=count: here.rows("select from webhook_attempts offset $1", n - 1))
+            here.ahead_ms += 3 * DAY if count > 1 else 1000
+        assert await here.rows("select from webhook_endpoints where status = 'ENABLED'")
+
+
+async def test_while_a_secret_is_rotated_both_sign_and_then_the_new_one_alone(here: Place) -> None:
+    async with receiving() as receiver, here.dispatching():
+        merchant_id = await here.merchant()
+        endpoint, old = await here.endpoint(merchant_id, receiver.url)
+        now = here.now()
+        _, new = await here.db.run(
+            lambda tx: webhooks.rotate(tx, merchant_id, endpoint.id, SECRET_KEY, now)
+        )
+        await here.emit(merchant_id)
+        await until(lambda: receiver.taken)
+        got = receiver.taken[0]
+        for secret in (old, new):
+            Webhook(secret).verify(got.body, got.headers)
+        ms = int(got.headers["x-svc-timestamp"])
+        assert got.headers["x-svc-signature"] == signing.own_signature(new, ms, got.body)
+        assert got.headers["x-svc-signature-old"] == signing.own_signature(old, ms, got.body)
+        here.ahead_ms += DAY + 1
+        await here.emit(merchant_id)
+        await until(lambda: len(receiver.taken) == 2)
+        got = receiver.taken[1]
+        Webhook(new).verify(got.body, got.headers)
+        assert " " not in got.headers["webhook-signature"]
+        assert "x-svc-signature-old" not in got.headers
+
+
+async def test_an_address_that_the_deployment_forbids_now_is_never_connected_to(
+    here: Place, database_url: str
+) -> None:
+    from opentill.core.outgoing import Outgoing, Policy
+
+    async with receiving() as receiver:
+        merchant_id = await here.merchant()
+        await here.endpoint(merchant_id, receiver.url)
+        await here.emit(merchant_id)
+        await here.outgoing.close()
+        here.outgoing = Outgoing(Policy())
+        async with here.dispatching():
+            await until(lambda: here.rows("select from webhook_attempts"))
+        (made,) = await here.rows("select outcome, error from webhook_attempts")
+        assert made["outcome"] == "forbidden"
+        assert made["error"]
+        assert receiver.got == []
+
+
+async def test_a_secret_sealed_with_another_key_is_a_failed_attempt_that_says_so(
+    here: Place,
+) -> None:
+    async with receiving() as receiver, here.dispatching():
+        merchant_id = await here.merchant()
+        endpoint, _ = await here.endpoint(merchant_id, receiver.url)
+        async with here.db.connection() as tx:
+            await tx.execute(
+                "update webhook_endpoints set secret = $1 where id = $2",
+                seal("another-key-0123456", "x", "whsec_x"),
+                endpoint.id,
+            )
+        await here.emit(merchant_id)
+        await until(lambda: here.rows("select from webhook_attempts"))
+        (made,) = await here.rows("select error from webhook_attempts")
+        assert "OPENTILL_SECRET_KEY" in made["error"]
+        assert receiver.got == []
+
+
+async def test_dead_and_slow_endpoints_hold_up_nobody(here: Place) -> None:
+    """Two that hang for longer than the test takes, among ten that answer."""
+    async with receiving() as good, receiving(lambda _: "hang") as bad:
+        merchant_ids = [await here.merchant() for _ in range(12)]
+        for number, merchant_id in enumerate(merchant_ids):
+            await here.endpoint(merchant_id, bad.url if number in (0, 5) else good.url)
+        async with here.dispatching(timeout_s=120.0, drain_s=0.1):
+            for merchant_id in merchant_ids:
+                await here.emit(merchant_id, 20)
+            await until(lambda: len(good.ids()) == 200)
+            assert 2 <= bad.most_open <= 2 * 32
+            assert not bad.taken
+
+
+async def test_an_endpoint_gets_no_more_at_once_than_it_bears(here: Place) -> None:
+    async with receiving(lambda _: "slow") as receiver, here.dispatching():
+        merchant_id = await here.merchant()
+        await here.endpoint(merchant_id, receiver.url)
+        await here.emit(merchant_id, 60)
+        async with here.dispatching():  # a second worker does not double it
+            await until(lambda: len(receiver.ids()) == 60)
+        assert receiver.most_open <= 32
+        assert len(receiver.got) == 60
+
+
+async def test_a_stop_in_good_order_leaves_nothing_to_send_twice(here: Place) -> None:
+    async with receiving() as receiver:
+        merchant_id = await here.merchant()
+        await here.endpoint(merchant_id, receiver.url)
+        await here.emit(merchant_id, 400)
+        while len(receiver.ids()) < 400:
+            seen = len(receiver.got)
+            async with here.dispatching():
+                await until(lambda n=seen: len(receiver.got) > n)
+        assert len(receiver.got) == 400
+        lanes = await here.rows("select until from webhook_lanes")
+        assert [lane["until"] for lane in lanes] == [0]
+
+
+def _failing(chance: random.Random, part: float) -> Any:
+    return lambda _: chance.choice((500, "reset", "hang", 302)) if chance.random() < part else 200
+
+
+async def storm(here: Place, receiver: Receiver, events: int, kills: int, lease_s: float) -> None:
+    """Send events through dispatchers that are killed, until all have arrived."""
+    merchant_ids = [await here.merchant() for _ in range(5)]
+    for merchant_id in merchant_ids:
+        await here.endpoint(merchant_id, receiver.url)
+    process = here.process(timeout_s=0.4, lease_s=lease_s)
+    try:
+        for batch in range(kills + 1):
+            for merchant_id in merchant_ids:
+                await here.emit(merchant_id, events // (kills + 1) // len(merchant_ids))
+            aim = len(receiver.got) + events // (kills + 1) // 2
+            await until(lambda n=aim: len(receiver.got) >= n, 120)
+            if batch < kills:
+                process.kill()
+                process.wait()
+                process = here.process(timeout_s=0.4, lease_s=lease_s)
+        end = asyncio.get_running_loop().time() + 300
+        while (await here.statuses()).get("PENDING"):
+            assert asyncio.get_running_loop().time() < end, await here.statuses()
+            await asyncio.sleep(1)
+            due = await here.rows(
+                "select count(*) as n from webhook_deliveries where try_at <= $1", here.now()
+            )
+            if not due[0]["n"]:
+                await here.advance(40 * MINUTE)
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def all_arrived(here: Place, receiver: Receiver) -> None:
+    """Every event arrived, with the bytes that were written, each time."""
+    rows = await here.rows("select id, body from events")
+    bodies = {row["id"]: row["body"].encode() for row in rows}
+    assert all(got.body == bodies[got.event_id] for got in receiver.got)
+    failed = await here.rows("select event_id from webhook_deliveries where status = 'FAILED'")
+    assert receiver.ids() | {row["event_id"] for row in failed} == set(bodies)
+    assert not failed  # 10 attempts at 30 %: one in 170,000 events
+    attempts = await here.rows("select max(number) as most from webhook_attempts")
+    assert attempts[0]["most"] <= 10
+
+
+async def test_every_event_arrives_though_a_third_fails_and_the_dispatcher_is_killed(
+    here: Place,
+) -> None:
+    chance = random.Random(7)
+    async with receiving(_failing(chance, 0.3)) as receiver:
+        await storm(here, receiver, 300, 3, lease_s=1.5)
+        await all_arrived(here, receiver)
+
+
+def test_got_names_its_event() -> None:
+    assert Got("/", {"webhook-id": "evt_1"}, b"", 0).event_id == "evt_1"

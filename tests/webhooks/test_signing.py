@@ -1,0 +1,50 @@
+"""Signatures: the product's vector, and what the Standard Webhooks library accepts."""
+
+import base64
+import time
+
+import pytest
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+from opentill.webhooks import signing
+
+BODY = b'{"id":"evt_abc123","type":"order.paid","created_at":1736932500000,"data":{}}'
+
+
+def test_the_vector_of_the_product_comes_out() -> None:
+    made = signing.own_signature("whsec_example", 1736932500000, BODY)
+    assert made == "sha256=a9f76dda17e571c1828f1e4b343018464aa4c35331e3353bccf80e63a1c10413"
+
+
+def test_a_secret_is_what_standard_webhooks_asks_for() -> None:
+    secret = signing.new_secret()
+    assert secret.startswith("whsec_")
+    assert len(base64.b64decode(secret[6:], validate=True)) == 24
+    assert secret != signing.new_secret()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def test_the_standard_library_verifies_with_the_new_secret_and_with_the_old() -> None:
+    new, old = signing.new_secret(), signing.new_secret()
+    headers = dict(signing.headers([new, old], "evt_abc123", _now_ms(), BODY))
+    for secret in (new, old):
+        assert Webhook(secret).verify(BODY, headers)["id"] == "evt_abc123"
+    with pytest.raises(WebhookVerificationError):
+        Webhook(signing.new_secret()).verify(BODY, headers)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(new).verify(BODY + b" ", headers)
+
+
+def test_the_newest_secret_signs_first_and_the_old_one_in_a_header_of_its_own() -> None:
+    new, old, now = signing.new_secret(), signing.new_secret(), _now_ms()
+    headers = dict(signing.headers([new, old], "evt_1", now, BODY))
+    assert headers["x-svc-timestamp"] == str(now)
+    assert headers["webhook-timestamp"] == str(now // 1000)
+    assert headers["x-svc-signature"] == signing.own_signature(new, now, BODY)
+    assert headers["x-svc-signature-old"] == signing.own_signature(old, now, BODY)
+    first = signing.standard_signature(new, "evt_1", now // 1000, BODY)
+    assert headers["webhook-signature"].split(" ")[0] == first
+    assert "x-svc-signature-old" not in dict(signing.headers([new], "evt_1", now, BODY))
