@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.recording import RecordingDb, Statement, trace
+from benchmarks.recording import Heard, Statement, recording, trace
 from opentill import callbacks, checkouts, merchants, orders
 from opentill.checkouts import api as checkouts_api
 from opentill.checkouts.model import SessionBody
 from opentill.core.db import Db, Tx
 from opentill.core.http import App, Call, Nothing, now_ms
+from opentill.core.outgoing import to_merchants
 from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.gateways.model import PaymentNews, PaymentOutcome
@@ -45,6 +46,7 @@ SQL_IDS: Final = {
     "order": "'order_' || lpad(({0})::text, 26, '0')",
     "attempt": "'att_' || lpad(({0})::text, 26, '0')",
     "product": "'prod_' || lpad(({0})::text, 26, '0')",
+    "event": "'evt_' || lpad(({0})::text, 25, '0')",
     "digest": "decode(lpad(to_hex(({0})::int), 64, '0'), 'hex')",
 }
 
@@ -52,6 +54,11 @@ SQL_IDS: Final = {
 def order_id(number: int) -> str:
     """Return the id of a copied order."""
     return f"order_{number:026}"
+
+
+def session_id(number: int) -> str:
+    """Return the id of a copied session."""
+    return f"cs_{number:032}"
 
 
 def attempt_id(number: int) -> str:
@@ -249,12 +256,18 @@ def signature(secret: str, body: bytes) -> str:
 
 async def record(url: str, seed: Seed, settings: Settings) -> dict[str, list[Statement]]:
     """Run each operation once and return what SQL it runs."""
-    db = await RecordingDb.connect(url, 2)
-    app = App(settings=settings, db=db, outgoing=to_merchants(settings), gateways={}, clock=now_ms)
+    async with recording(url) as (db, heard):
+        return await _traces(db, heard, seed, settings)
+
+
+async def _traces(
+    db: Db, heard: list[Heard], seed: Seed, settings: Settings
+) -> dict[str, list[Statement]]:
+    app = App(
+        settings=settings, db=db, gateways={}, outgoing=to_merchants(settings), clock=now_ms
+    )
     tenant = seed.tenants[0]
     now = now_ms()
-    first = await seed.copy(len(seed.tenants), len(seed.tenants))
-    numbers = range(first, first + len(seed.tenants))
     traces: dict[str, list[Statement]] = {}
 
     def call(path: dict[str, str], body: Any = None) -> Call[Any, Any]:
@@ -266,29 +279,40 @@ async def record(url: str, seed: Seed, settings: Settings) -> dict[str, list[Sta
         "merchant": tenant.merchant_id,
         "digest": hashlib.sha256(tenant.key.encode()).digest(),
     }
-    try:
-        db.heard = []
-        await merchants.enter(db, settings, tenant.key, "127.0.0.1", now)
-        await orders_api.read(call({"id": tenant.order_id}))
-        traces["read"] = trace(db.heard, {**known, "order": tenant.order_id})
+    heard.clear()
+    await merchants.enter(db, settings, tenant.key, "127.0.0.1", now)
+    await orders_api.read(call({"id": tenant.order_id}))
+    traces["read"] = trace(heard, {**known, "order": tenant.order_id})
 
-        db.heard = []
-        body = msgspec.json.decode(session_body(0), type=SessionBody)
-        await merchants.enter(db, settings, tenant.key, "127.0.0.1", now)
-        made = await db.run(lambda tx: checkouts_api.create(call({}, body), tx))
-        async with seed.db.connection() as tx:
-            session = await checkouts.find(tx, tenant.merchant_id, made.id)
-        own = {"session": made.id, "order": session.order_id, "product": product_id(0)}
-        traces["create"] = trace(db.heard, {**known, **own})
+    heard.clear()
+    body = msgspec.json.decode(session_body(0), type=SessionBody)
+    await merchants.enter(db, settings, tenant.key, "127.0.0.1", now)
+    made = await db.run(lambda tx: checkouts_api.create(call({}, body), tx))
+    noted = list(heard)
+    async with seed.db.connection() as tx:
+        session = await checkouts.find(tx, tenant.merchant_id, made.id)
+    own = {"session": made.id, "order": session.order_id, "product": product_id(0)}
+    traces["create"] = trace(noted, {**known, **own})
 
-        # The first payment of a merchant makes its balance: all have one before others are noted.
-        for number in (*numbers, await seed.copy(1, 1)):
-            ref = attempt_id(number)
-            paid = PaymentOutcome(status="SUCCEEDED", provider_ref=ref, method="ALIPAY")
-            db.heard = []
-            await callbacks.take_in(app, PaymentNews(attempt_id=ref, outcome=paid), now)
-        own = {"attempt": ref, "order": order_id(number)}
-        traces["pay"] = trace(db.heard, {**known, **own})
-    finally:
-        await db.close()
+    # The first payment of a merchant makes its balance: all have one before others are noted.
+    first = await seed.copy(len(seed.tenants), len(seed.tenants))
+    for number in range(first, first + len(seed.tenants)):
+        await callbacks.take_in(app, _paid(attempt_id(number)), now)
+    number = await seed.copy(1, 1)
+    news = [_paid(attempt_id(number))]
+    heard.clear()
+    done = await db.run(lambda tx: orders.confirm_many(tx, news, now))
+    assert done == {attempt_id(number)}, "a payment as usual is confirmed by arrays"
+    own = {
+        "attempt": attempt_id(number),
+        "order": order_id(number),
+        "session": session_id(number),
+        "product": product_id(0),
+    }
+    traces["pay"] = trace(heard, {**known, **own})
     return traces
+
+
+def _paid(attempt: str) -> PaymentNews:
+    outcome = PaymentOutcome(status="SUCCEEDED", provider_ref=attempt, method="ALIPAY")
+    return PaymentNews(attempt_id=attempt, outcome=outcome)
