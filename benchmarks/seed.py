@@ -92,28 +92,40 @@ class Seed:
         self._next = COPIES_FROM
         self._next_session = SESSIONS_FROM
 
-    async def copy(self, count: int, merchants_: int) -> int:
+    async def copy(self, count: int, merchants_: int, schema: str = "public") -> int:
         """Make orders with attempts that wait; return the first's number.
 
-        Copy ``n`` belongs to the merchant at the place ``(n - first) % merchants_``.
+        Copy ``n`` belongs to the merchant at the place ``(n - first) % merchants_``. ``schema``:
+        where to put them, without the directory if elsewhere than ours.
         """
-        first = self._next
-        self._next += count
+        first = self.reserve(count)
         async with self.db.transaction() as tx:
             for table, ids in _COPIED:
+                if table == "directory" and schema != "public":
+                    continue
                 columns = self._columns[table]
                 chosen = ", ".join(ids.get(column, f"t.{column}") for column in columns)
                 await tx.execute(
-                    f"insert into {table} ({', '.join(columns)}) select {chosen}"  # noqa: S608 - ours
+                    f"insert into {schema}.{table} ({', '.join(columns)}) select {chosen}"  # noqa: S608 - ours
                     f" from generate_series($1::bigint, $1::bigint + $2::bigint - 1) n"
                     f" join bench_tenants b on b.place = (n - $1::bigint) % $3::bigint"
-                    f" join {table} t on t.merchant_id = b.merchant_id and t.{_KEYS[table]}",
+                    f" join public.{table} t on t.merchant_id = b.merchant_id and t.{_KEYS[table]}",
                     first,
                     count,
                     merchants_,
                     timeout=120,
                 )
         return first
+
+    def reserve(self, count: int) -> int:
+        """Return the first of so many numbers of orders that nobody else uses."""
+        first = self._next
+        self._next += count
+        return first
+
+    def columns(self, table: str) -> list[str]:
+        """Return the columns of a table that is copied."""
+        return self._columns[table]
 
     def reserve_sessions(self, count: int) -> int:
         """Return the first of so many session numbers that nobody else uses."""
@@ -143,11 +155,11 @@ _COPIED: Final = (
 )
 
 
-async def plant(db: Db, settings: Settings) -> Seed:
-    """Seed an empty database."""
+async def plant(db: Db, settings: Settings, count: int = MERCHANTS) -> Seed:
+    """Seed an empty database with so many merchants."""
     now = now_ms()
     tenants = []
-    for place in range(MERCHANTS):
+    for place in range(count):
         async with db.transaction() as tx:
             tenants.append(await _tenant(tx, settings, place, now))
     async with db.transaction() as tx:
