@@ -18,6 +18,7 @@ from opentill.core.http import now_ms
 OF_20: Final = {"SETTLED": 6, "PAID": 2, "CLOSED": 8, "REVOKED": 2, "PENDING": 2}
 APART_MS: Final = 15_000  # between one order and the next
 SECOND_PRODUCT: Final = 500_000  # added to a merchant's place
+_AGO_MS: Final = 10 * 24 * 3600 * 1000  # so long ago was the last
 _TIMEOUT_S: Final = 600
 
 
@@ -32,6 +33,12 @@ class Filled(msgspec.Struct, frozen=True):
     def due(self) -> int:
         """How many orders are due to settle."""
         return self.count * OF_20["PAID"] // 20
+
+
+def times(count: int) -> tuple[int, int]:
+    """Return when the first and the last of so many orders were opened, if made now."""
+    end = now_ms() - _AGO_MS
+    return end - count * APART_MS, end
 
 
 async def second_products(tx: Tx) -> None:
@@ -52,8 +59,7 @@ async def fill(seed: Seed, count: int, places: range) -> Filled:
     """Add so many orders of the merchants at these places, in turn. Takes 10 µs to 100 µs each."""
     started = time.perf_counter()
     first = seed.reserve(count)
-    end = now_ms() - 10 * 24 * 3600 * 1000
-    values = (first, count, places.start, len(places), end - count * APART_MS)
+    values = (first, count, places.start, len(places), times(count)[0])
     async with seed.db.transaction() as tx:
         await tx.execute("set local synchronous_commit = off")
         await tx.execute("set local work_mem = '256MB'")

@@ -52,25 +52,25 @@ where merchant_id = (select merchant_id from public.bench_tenants where place = 
 for update
 \gset
 update {SCHEMA}.orders set status = 'PAID', steps = :step, paid_at = :at, updated_at = :at,
-    payment_method = 'ALIPAY', paid_attempt_id = 'att_1', due_at = :at + 604800000,
-    settle_at = :at + 604800000
+    payment_method = 'ALIPAY', paid_attempt_id = 'att_1', due_at = :at::bigint + 604800000,
+    settle_at = :at::bigint + 604800000
 where merchant_id = :merchant_id and id = {_ORDER};
 insert into {SCHEMA}.order_history (merchant_id, order_id, number, at, event, from_status, to_status,
     cause)
 values (:merchant_id, {_ORDER}, :step, :at, 'confirmed', 'PENDING', 'PAID', 'confirmed by sandbox');
-update {SCHEMA}.balances set pending = pending + :gross - :fee, gateway = gateway - :gross,
-    platform = platform + :fee, entries = entries + 2, last_at = greatest(last_at, :at)
+update {SCHEMA}.balances set pending = pending + :gross::bigint - :fee::bigint, gateway = gateway - :gross::bigint,
+    platform = platform + :fee::bigint, entries = entries + 2, last_at = greatest(last_at, :at)
 where merchant_id = :merchant_id and currency = :currency
 returning pending, available, frozen, reserve, entries, last_at
 \gset
 insert into {SCHEMA}.entries (merchant_id, currency, number, id, type, from_account, to_account,
     amount_minor, shown_minor, pending_after, available_after, frozen_after, reserve_after,
     source_type, source_id, description, created_at)
-values (:merchant_id, :currency, :entries - 1, 'txn_a' || lpad((:entries - 1)::text, 25, '0'),
-        'PAYMENT', 'gateway', 'pending', :gross, :gross, :pending + :fee, :available, :frozen,
+values (:merchant_id, :currency, :entries::bigint - 1, 'txn_a' || lpad((:entries::bigint - 1)::text, 25, '0'),
+        'PAYMENT', 'gateway', 'pending', :gross, :gross, :pending::bigint + :fee::bigint, :available, :frozen,
         :reserve, 'order', {_ORDER}, 'Payment', :last_at),
     (:merchant_id, :currency, :entries, 'txn_a' || lpad((:entries)::text, 25, '0'),
-        'FEE', 'pending', 'platform', :fee, -:fee, :pending, :available, :frozen,
+        'FEE', 'pending', 'platform', :fee, -:fee::bigint, :pending, :available, :frozen,
         :reserve, 'order', {_ORDER}, 'Platform fee', :last_at);
 commit;
 """

@@ -92,13 +92,17 @@ class Seed:
         self._next = COPIES_FROM
         self._next_session = SESSIONS_FROM
 
-    async def copy(self, count: int, merchants_: int, schema: str = "public") -> int:
+    async def copy(
+        self, count: int, merchants_: int, schema: str = "public", first: int | None = None
+    ) -> int:
         """Make orders with attempts that wait; return the first's number.
 
         Copy ``n`` belongs to the merchant at the place ``(n - first) % merchants_``. ``schema``:
-        where to put them, without the directory if elsewhere than ours.
+        where to put them, without the directory if elsewhere than ours. ``first``: the number, of
+        those that are in another schema already.
         """
-        first = self.reserve(count)
+        if first is None:
+            first = self.reserve(count)
         async with self.db.transaction() as tx:
             for table, ids in _COPIED:
                 if table == "directory" and schema != "public":
@@ -266,6 +270,17 @@ def signature(secret: str, body: bytes) -> str:
     return f"t={timestamp},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
 
 
+def _app(db: Db, settings: Settings) -> App:
+    return App(settings=settings, db=db, gateways={}, outgoing=to_merchants(settings), clock=now_ms)
+
+
+async def first_payments(db: Db, seed: Seed, settings: Settings) -> None:
+    """Confirm a payment of each merchant: the first makes the merchant's balance."""
+    first = await seed.copy(len(seed.tenants), len(seed.tenants))
+    for number in range(first, first + len(seed.tenants)):
+        await callbacks.take_in(_app(db, settings), _paid(attempt_id(number)), now_ms())
+
+
 async def record(url: str, seed: Seed, settings: Settings) -> dict[str, list[Statement]]:
     """Run each operation once and return what SQL it runs."""
     async with recording(url) as (db, heard):
@@ -275,9 +290,7 @@ async def record(url: str, seed: Seed, settings: Settings) -> dict[str, list[Sta
 async def _traces(
     db: Db, heard: list[Heard], seed: Seed, settings: Settings
 ) -> dict[str, list[Statement]]:
-    app = App(
-        settings=settings, db=db, gateways={}, outgoing=to_merchants(settings), clock=now_ms
-    )
+    app = _app(db, settings)
     tenant = seed.tenants[0]
     now = now_ms()
     traces: dict[str, list[Statement]] = {}
@@ -306,10 +319,6 @@ async def _traces(
     own = {"session": made.id, "order": session.order_id, "product": product_id(0)}
     traces["create"] = trace(noted, {**known, **own})
 
-    # The first payment of a merchant makes its balance: all have one before others are noted.
-    first = await seed.copy(len(seed.tenants), len(seed.tenants))
-    for number in range(first, first + len(seed.tenants)):
-        await callbacks.take_in(app, _paid(attempt_id(number)), now)
     number = await seed.copy(1, 1)
     news = [_paid(attempt_id(number))]
     heard.clear()

@@ -448,7 +448,9 @@ async def read_order(order_id: str, db: Database, merchant: Caller) -> OrderAnsw
             settledAmount=show(order.net_settled_minor),
             settledCurrency=order.settled_currency,
             exchangeRate=str(order.exchange_rate),
-            hkdExchangeRate=None if order.hkd_exchange_rate is None else str(order.hkd_exchange_rate),
+            hkdExchangeRate=None
+            if order.hkd_exchange_rate is None
+            else str(order.hkd_exchange_rate),
             paymentMethod=order.payment_method,
             status=order.status,
             paidAt=order.paid_at,
