@@ -99,7 +99,7 @@ select n, b.merchant_id, b.place, b.order_id as template_order, b.session_id as 
     b.place + (n - $1::bigint) / $4::bigint % 2 * {SECOND_PRODUCT} as product
 from generate_series($1::bigint, $1::bigint + $2::bigint - 1) n
 join bench_tenants b on b.place = $3::bigint + (n - $1::bigint) % $4::bigint
-"""
+"""  # noqa: S608 - ours
 _SESSION, _ORDER, _ATTEMPT = (
     SQL_IDS[name].format("p.n") for name in ("session", "order", "attempt")
 )

@@ -9,18 +9,16 @@ import time
 import asyncpg
 import msgspec
 
-from benchmarks.deployment import environment, resident_mb
-from benchmarks.deployment import Serving
+from benchmarks.deployment import Serving, environment, free_port, resident_mb
 from benchmarks.run import Apart, Run
 from opentill.core.clock import now_ms
 from opentill.orders import settlement as settling
-from opentill.orders.export import COLUMNS
 
 _SAMPLE_S = 0.05
 
 
 async def exports(run: Run, apart: Apart, serving: Serving, sizes: tuple[int, ...]) -> None:
-    """Export all orders of the first merchant and of the second, beside a bare COPY of the first's."""
+    """Export the orders of the first merchant and of the second, beside a COPY of the first's."""
     for _ in range(min(2, run.options.rounds)):
         _, _, peak = _export(serving, apart, 1)
         run.note("export's peak, 1,000 orders", peak)
@@ -102,7 +100,7 @@ async def settlement(run: Run, apart: Apart) -> None:
 async def check(run: Run, apart: Apart) -> None:
     """Run ``opentill ledger check`` on all of it, from its start to its end."""
     command = [sys.executable, "-m", "opentill", "ledger", "check", "--json"]
-    env = environment(run.data_dir, 0, OPENTILL_DATABASE_URL=apart.url)
+    env = environment(run.data_dir, free_port(), OPENTILL_DATABASE_URL=apart.url)
     started = time.perf_counter()
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)  # noqa: S603, ASYNC221 - our own words, and nothing else runs
     seconds = time.perf_counter() - started

@@ -1,5 +1,6 @@
 """Charts as SVG: lines over a logarithmic or an even axis, for light and dark pages."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -128,7 +129,7 @@ def _apart(ends: Sequence[float]) -> list[float]:
     """Move labels apart that would stand on each other."""
     order = sorted(range(len(ends)), key=ends.__getitem__)
     placed = list(ends)
-    for before, after in zip(order, order[1:], strict=False):
+    for before, after in itertools.pairwise(order):
         placed[after] = max(placed[after], placed[before] + 16)
     over = max(0.0, placed[order[-1]] - (PANEL - _BOTTOM)) if order else 0.0
     return [round(y - over, 1) for y in placed]

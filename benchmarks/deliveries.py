@@ -8,11 +8,12 @@ import socket
 import subprocess
 import sys
 import time
+from typing import cast
 
 import msgspec
 import uvloop
 
-from benchmarks.deployment import Beside, environment
+from benchmarks.deployment import Beside, environment, free_port
 from benchmarks.run import Apart, Run
 from opentill.core.clock import now_ms
 from opentill.webhooks import service
@@ -33,8 +34,7 @@ class _Receiver(asyncio.Protocol):
         self._data = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
+        self._transport = cast("asyncio.WriteTransport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._data += data
@@ -75,14 +75,14 @@ async def measure(run: Run) -> None:
             await _endpoints(apart, receiving.port)
             env = environment(
                 run.data_dir,
-                0,
+                free_port(),
                 OPENTILL_DATABASE_URL=apart.url,
                 OPENTILL_SANDBOX_URL="http://127.0.0.1:9",
                 OPENTILL_OUTGOING_HTTP="yes",
                 OPENTILL_OUTGOING_ALLOW="127.0.0.0/8",
             )
             with (run.data_dir / "worker.log").open("ab") as log:
-                worker = subprocess.Popen(  # noqa: S603, ASYNC220 - our own words
+                worker = subprocess.Popen(  # noqa: ASYNC220 - our own words
                     [sys.executable, "-m", "opentill", "worker"], env=env, stdout=log, stderr=log
                 )
             try:
@@ -137,9 +137,9 @@ _EVENTS = """
 insert into events (merchant_id, id, type, body, created_at)
 select ($1::text[])[1 + n % cardinality($1::text[])], 'evt_' || $4 || lpad(n::text, 16, '0'),
     'order.paid',
-    '{"id":"evt_' || $4 || lpad(n::text, 16, '0') || '","type":"order.paid","created_at":' || $3
+    '{"id":"evt_' || $4 || lpad(n::text, 16, '0') || '","type":"order.paid","created_at":' || $3::bigint
         || ',"data":{"order_id":"order_' || lpad(n::text, 26, '0') || '","amount":"9.99",'
-        || '"currency":"USD","net_amount":"9.59","metadata":{"cart":"42"}}}', $3
+        || '"currency":"USD","net_amount":"9.59","metadata":{"cart":"42"}}}', $3::bigint
 from generate_series(1, $2::bigint) n
 """
 _DELIVERIES = """

@@ -112,7 +112,7 @@ def trace(heard: Iterable[Heard], roles: Mapping[str, Any]) -> list[Statement]:
 
 
 def _fresh(heard: Iterable[Heard]) -> dict[str, str]:
-    """Name the ids that the request made: event0, event1 …"""
+    """Name the ids that the request made: event0, event1 and so on."""
     found: dict[str, None] = {}
     for item in heard:
         for value in item.values:

@@ -20,7 +20,6 @@ from opentill.checkouts.model import SessionBody
 from opentill.core.db import Db, Tx
 from opentill.core.http import App, Call, Nothing, now_ms
 from opentill.core.outgoing import to_merchants
-from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.gateways.model import PaymentNews, PaymentOutcome
 from opentill.orders import api as orders_api

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import time
 
-from benchmarks.deployment import Serving, environment
+from benchmarks.deployment import Serving, environment, free_port
 from benchmarks.run import Run
 from opentill.core.embedded import EmbeddedPostgres
 
@@ -13,10 +13,10 @@ STARTS = 3
 
 def measure(run: Run) -> None:
     """Start ``opentill --help`` and ``opentill serve`` some times."""
-    env = environment(run.data_dir, 0)
+    env = environment(run.data_dir, free_port())
     for _ in range(STARTS * 2 + 1):
         started = time.perf_counter()
-        subprocess.run(  # noqa: S603 - our own words
+        subprocess.run(
             [sys.executable, "-m", "opentill", "--help"], env=env, check=True, capture_output=True
         )
         run.note("help", (time.perf_counter() - started) * 1000)

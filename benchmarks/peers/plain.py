@@ -18,7 +18,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Request
 from pydantic import BaseModel, Field, HttpUrl
@@ -41,8 +41,13 @@ app = FastAPI()
 class Base(DeclarativeBase):
     """All in one schema; times are Unix ms, amounts whole minor units."""
 
-    __table_args__ = {"schema": "plain"}
-    type_annotation_map = {int: BigInteger, str: Text, bytes: LargeBinary, Decimal: Numeric}
+    __table_args__: ClassVar = {"schema": "plain"}
+    type_annotation_map: ClassVar = {
+        int: BigInteger,
+        str: Text,
+        bytes: LargeBinary,
+        Decimal: Numeric,
+    }
 
 
 class Merchant(Base):
