@@ -12,6 +12,7 @@ import msgspec
 
 from benchmarks import deliveries, emulator, growth, race, size
 from benchmarks.contest import SCENARIOS
+from benchmarks.deployment import machine
 from benchmarks.driver import Driver
 from benchmarks.report import Report, charts, text
 from benchmarks.run import Run, say
@@ -73,7 +74,10 @@ async def measure(run: Run) -> None:
 def main() -> None:
     """Run; exit code 1 if an answer was wrong or the books do not agree."""
     options = arguments()
-    report = Report(machine={}, seconds=options.seconds, rounds=options.rounds)
+    report = Report(machine=machine(), seconds=options.seconds, rounds=options.rounds)
+    report.partial = len(options.chosen) < len(SCENARIOS) + len(PARTS)
+    if options.quick:
+        report.notes.append("--quick: little data, few rounds; the figures mean nothing")
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="opentill-bench-") as folder:
         data_dir = Path(folder)

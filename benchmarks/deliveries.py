@@ -145,7 +145,8 @@ from generate_series(1, $2::bigint) n
 _DELIVERIES = """
 insert into webhook_deliveries (merchant_id, endpoint_id, event_id, type, status, attempts, step,
     try_at, created_at, updated_at)
-select e.merchant_id, w.id, e.id, e.type, 'PENDING', 0, 0, e.created_at, e.created_at, e.created_at
+select e.merchant_id, w.id, e.id, e.type, 'PENDING', 0, 0, e.created_at, e.created_at,
+    e.created_at
 from events e join webhook_endpoints w using (merchant_id)
 where not exists (select from webhook_deliveries d where d.merchant_id = e.merchant_id
     and d.endpoint_id = w.id and d.event_id = e.id)

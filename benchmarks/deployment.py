@@ -16,6 +16,7 @@ from typing import Any, Final
 import psutil
 
 from opentill.core import server
+from opentill.core.embedded import find_programs
 from opentill.core.settings import Settings
 
 READY_TIMEOUT_S: Final = 60.0
@@ -227,18 +228,19 @@ def postmaster(data_dir: Path) -> int:
     return int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0])
 
 
-def machine(version: str) -> Mapping[str, str]:
+def machine() -> Mapping[str, str]:
     """Describe the machine, in general words."""
     names = dict(
         line.split("=", 1)
         for line in Path("/etc/os-release").read_text().splitlines()
         if "=" in line
     )
+    version, _ = find_programs()
     return {
         "cores": str(os.cpu_count()),
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
         "system": names.get("PRETTY_NAME", "").strip('"'),
         "python": sys.version.split()[0],
-        "postgresql": version,
+        "postgresql": str(version or ""),
         "load before": f"{os.getloadavg()[0]:.1f}",
     }

@@ -24,7 +24,7 @@ from benchmarks.contest import (
     median,
     rounds,
 )
-from benchmarks.deployment import Beside, Serving, machine, peer, settings, used_cpu_s
+from benchmarks.deployment import Beside, Serving, peer, settings, used_cpu_s
 from benchmarks.driver import Load, trivial_server
 from benchmarks.report import OURS, PEER
 from benchmarks.run import Run, say
@@ -101,8 +101,6 @@ async def _prepare(run: Run) -> tuple[Db, Work]:
         merchants = 10 if run.options.quick else MERCHANTS
         chosen = settings(run.data_dir, database_url=run.url)
         seed = await plant(db, chosen, merchants)
-        version = await db._pool.fetchval("show server_version")  # noqa: SLF001 - for the report
-        run.report.machine = machine(version)
         # The first payment of a merchant makes its balance: all have one before anything counts.
         await first_payments(db, seed, chosen)
         async with db.transaction() as tx:

@@ -29,6 +29,7 @@ class Report(msgspec.Struct, kw_only=True):
     growth: dict[str, dict[str, list[tuple[int, float]]]] = {}  # by series and operation
     failures: list[str] = []  # answers that were not 2xx, beside the contest's
     minutes: float = 0.0
+    partial: bool = False  # not everything was chosen
     notes: list[str] = []
 
     def ratio(self, scenario: str, other: str) -> float | None:
@@ -53,8 +54,7 @@ def text(report: Report) -> str:
     if report.samples:
         lines += [*_ratios(report), ""]
     lines += ["## Targets", ""]
-    heads = ["", "target", "is", "aim", "median figures"]
-    lines += [*_table(heads, [line(t, verdict(t, report.figures)) for t in TARGETS]), ""]
+    lines += [*_targets(report), ""]
     if report.samples:
         lines += [*_contest(report), ""]
     if report.growth:
@@ -81,6 +81,17 @@ def text(report: Report) -> str:
     time = f"{report.minutes:.1f} minutes in all"
     lines += [f"- {report.rounds} rounds of {report.seconds:g} s; {time}; {about}", ""]
     return "\n".join(["", *lines])
+
+
+def _targets(report: Report) -> list[str]:
+    """Return each target with what was found; those of parts that were left out are counted."""
+    rows = [line(target, verdict(target, report.figures)) for target in TARGETS]
+    if report.partial:
+        rows = [row for row in rows if row[0] != "not measured"]
+    lines = _table(["", "target", "is", "aim", "median figures"], rows)
+    if len(rows) < len(TARGETS):
+        lines += ["", f"{len(TARGETS) - len(rows)} of {len(TARGETS)} targets were not measured."]
+    return lines
 
 
 def _of_contest(report: Report, scenario: str) -> list[str]:

@@ -50,7 +50,12 @@ _BARE, _PEER, _PLAIN = "bare ASGI", "FastAPI + SQLAlchemy", "pgbench, plain"
 def _operations() -> list[Target]:
     named = {"read": "read an order", "create": "open a session"}
     return [
-        Target(f"{text}, {over}", f"{name}-{over} OpenTill", bound, f"{name}-{over} {than}")
+        Target(
+            f"{text}, {'many merchants' if over == 'many' else 'one merchant'}",
+            f"{name}-{over} OpenTill",
+            bound,
+            f"{name}-{over} {than}",
+        )
         for name, text in named.items()
         for than, bound in ((_BARE, 0.65), (_PEER, 3.0))
         for over in ("many", "hot")
@@ -123,21 +128,25 @@ def verdict(target: Target, figures: Figures) -> Verdict | None:
 
 def line(target: Target, found: Verdict | None) -> list[str]:
     """Return a target's row: whether it is met, what, ratio or figure, bound, figures."""
-    sign = "<=" if target.at_most else ">="
-    bound = f"{sign} {_number(target.bound)}" + (" x" if target.than else target.unit)
+    than = _name(target.than)
+    bound = f"{'<=' if target.at_most else '>='} {_number(target.bound)}"
+    bound += f" x {than}" if than else target.unit
     if found is None:
         return ["not measured", target.what, "", bound, ""]
-    than = target.than if target.at_most or target.than == "bare COPY" else _name(target.than)
-    value = f"{_number(found.value)}" + (" x" if target.than else target.unit)
+    value = f"{_number(found.value)}" + (" x" if than else target.unit)
     figures = f"{_number(found.figure)}{target.unit}"
     if found.than is not None:
-        figures += f", {than}: {_number(found.than)}{target.unit}"
+        figures += f" : {_number(found.than)}{target.unit}"
     return ["met" if found.met else "NOT met", target.what, value, bound, figures]
 
 
 def _name(figure: str) -> str:
-    """Return the competitor of a figure of a contest: what follows its scenario."""
-    return figure.partition(" ")[2] or figure
+    """Return who a figure is of: the competitor in a contest, how many in a list."""
+    for sign in (", of ", "hot ", "many "):
+        before, found, after = figure.partition(sign)
+        if found and (sign == ", of " or before.endswith("-")):
+            return after
+    return figure
 
 
 def _number(value: float) -> str:
