@@ -118,7 +118,7 @@ async def _lists(run: Run, apart: Apart, serving: Serving, large: int, small: bo
                         port=serving.port,
                         requests=[_list(apart, filters, number, place)],
                         connections=1,
-                        seconds=run.options.seconds / 20,
+                        seconds=run.options.seconds / 10,
                     )
                     run.driver.run(msgspec.structs.replace(load, seconds=0.05))
                     outcome = run.driver.run(load)
