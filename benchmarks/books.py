@@ -78,6 +78,9 @@ async def fill(seed: Seed, count: int, places: range) -> Filled:
             )
         for statement in (*_PLAIN, *_ENTRIES):
             await tx.execute(statement, timeout=_TIMEOUT_S)
+        if await tx.fetchval("select to_regclass('list_counts') is not null"):
+            for statement in _COUNTS:
+                await tx.execute(statement, timeout=_TIMEOUT_S)
         await tx.execute("drop table bench_plan, bench_moves")
     async with seed.db.connection() as tx:
         await tx.execute("vacuum analyze", timeout=_TIMEOUT_S)
@@ -231,5 +234,29 @@ _ENTRIES: Final = (
         from bench_moves group by merchant_id, currency
     ) s
     where b.merchant_id = s.merchant_id and b.currency = s.currency
+    """,
+)
+# How many rows the lists have, which triggers count where rows come one by one; of all there are.
+_COUNTS: Final = (
+    "delete from list_changes",
+    "delete from list_counts",
+    """
+    insert into list_counts (merchant_id, list, part, span, since, kind, rows)
+    select merchant_id, list, c.part, span, c.since, kind, sum(rows)
+    from (
+        select merchant_id, 'orders' as list, product_id as part,
+            created_at / 3600000 * 3600000 as hour, status as kind, count(*) as rows
+        from orders group by 1, 3, 4, 5
+        union all
+        select merchant_id, 'entries', '', created_at / 3600000 * 3600000, type, count(*)
+        from entries group by 1, 4, 5
+    ) as there
+    cross join lateral (
+        select p.part, s.span, s.since
+        from (select there.part union select '') as p (part)
+        cross join (values ('all', 0), ('day', hour / 86400000 * 86400000), ('hour', hour))
+            as s (span, since)
+    ) as c
+    group by merchant_id, list, c.part, span, c.since, kind
     """,
 )

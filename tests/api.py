@@ -323,13 +323,16 @@ async def _execute(url: str, statement: str) -> None:
 
 @pytest.fixture(scope="session")
 def till(
-    postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory
+    postgres_url: str,
+    template: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    through: Callable[[str], str],
 ) -> Iterator[Till]:
     """One server without rate limits for all tests that only need merchants of their own."""
     directory: Path = tmp_path_factory.mktemp("till")
     with database(postgres_url, template) as url:
         settings = Settings(
-            database_url=url,
+            database_url=through(url),
             data_dir=directory,
             limit_ip_per_minute=0,
             limit_checkouts_per_minute=0,

@@ -5,6 +5,7 @@ Nothing here needs an event loop, so that plain, asynchronous and browser tests 
 
 import asyncio
 import itertools
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,12 +16,25 @@ from typing import Final
 import pytest
 import uvloop
 
-from opentill.core import migrate
+import pooler
+from opentill.core import connection, embedded, migrate
 from opentill.core.embedded import EmbeddedPostgres, find_programs
 from opentill.core.settings import Settings
 
 TEMPLATE: Final = "opentill_template"
+# Switches for whole runs, see CONTRIBUTING.md: every transaction in this isolation, and everything
+# of ours through a PgBouncer in transaction mode.
+ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
+POOLED: Final = os.environ.get("OPENTILL_TEST_PGBOUNCER") == "1"
 _numbers: Final = itertools.count(1)
+
+
+embedded.SETTINGS = dict(  # type: ignore[misc] # of every server that a test starts in its process
+    embedded.SETTINGS, default_transaction_isolation=ISOLATION
+)
+if POOLED:
+    _options = connection.options
+    connection.options = lambda *, prepared=True: _options(prepared=False)  # whatever is asked
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -45,6 +59,16 @@ def postgres_url() -> Iterator[str]:
         yield server.url
 
 
+@pytest.fixture(scope="session")
+def through(postgres_url: str) -> Iterator[Callable[[str], str]]:
+    """Lead the address of a database through a PgBouncer, if the run is to; else leave it."""
+    if not POOLED:
+        yield lambda url: url
+        return
+    with pooler.running(postgres_url, sessions=20) as lead:
+        yield lead
+
+
 @contextmanager
 def _tethered(process: int) -> Iterator[None]:
     """Stop a server even if this process is killed: a shell waits for its end of the pipe."""
@@ -64,7 +88,9 @@ def template(postgres_url: str) -> str:
 
 
 @pytest.fixture
-def make_database(postgres_url: str, template: str) -> Iterator[Callable[[], str]]:
+def make_database(
+    postgres_url: str, template: str, through: Callable[[str], str]
+) -> Iterator[Callable[[], str]]:
     """Make fresh migrated databases; each call gives the address of one. Gone after the test."""
     made: list[str] = []
 
@@ -72,7 +98,7 @@ def make_database(postgres_url: str, template: str) -> Iterator[Callable[[], str
         name = f"test_{next(_numbers)}"
         _sql(postgres_url, f"create database {name} template {template} strategy wal_log")
         made.append(name)
-        return _named(postgres_url, name)
+        return through(_named(postgres_url, name))
 
     yield make
     for name in made:
@@ -104,6 +130,7 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
         sandbox_secret="test-sandbox-secret-0123456789abcd",
         limit_ip_per_minute=0,
         limit_checkouts_per_minute=0,
+        db_prepared=not POOLED,
     )
 
 

@@ -42,6 +42,8 @@ QUEUES: Final = {
     "orders_due",
     "orders_reserve_due",
     "orders_creating",
+    "order_notices_due",
+    "order_history_old",
     "operator_movements_waiting",
     "unmatched_disputes_due",
 }

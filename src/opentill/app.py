@@ -2,18 +2,21 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+import asyncpg
 from litestar import Litestar, MediaType, Request, get
+from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException
 from litestar.response import Response
 
-from opentill import agreement, callbacks, gateways, health, merchants, worker
+from opentill import agreement, callbacks, epay, gateways, health, merchants, worker
 from opentill.agreement import api as agreement_api
 from opentill.checkouts import api as checkouts_api
-from opentill.core import http, openapi
+from opentill.core import http, openapi, replica
 from opentill.core.clock import Clock
 from opentill.core.db import Db
 from opentill.core.edge import Edge
@@ -22,6 +25,7 @@ from opentill.core.http import App, Operation
 from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.disputes import api as disputes_api
+from opentill.epay import api as epay_api
 from opentill.ledger import api as ledger_api
 from opentill.orders import api as orders_api
 from opentill.pages import api as pages_api
@@ -60,6 +64,25 @@ class Server:
         await self._asgi(scope, receive, send)
 
 
+class _Front:
+    """What is hot goes straight to its handler, past the framework's layers; see 0003."""
+
+    def __init__(self, litestar: Litestar, direct: "Mapping[str, ASGIApp]") -> None:
+        """``direct`` is by the first segment of the path."""
+        self._litestar = litestar
+        self._direct = direct
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request or the lifespan on."""
+        if scope["type"] == ScopeType.HTTP:
+            direct = self._direct.get(scope["path"].lstrip("/").partition("/")[0])
+            if direct is not None:
+                scope["litestar_app"] = self._litestar  # as the framework does
+                await direct(scope, receive, send)
+                return
+        await self._litestar(scope, receive, send)
+
+
 def document(settings: Settings) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of this deployment."""
     return openapi.document(OPERATIONS, settings.public_url)
@@ -95,25 +118,32 @@ def _refused(_request: Request[Any, Any, Any], error: Exception) -> Response[byt
 def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
     """Make the server. ``settings.database_url`` must be there; ``run_worker`` works inside it.
 
-    Raises BrokenTemplate for an agreement template that cannot be filled in.
+    Raises BrokenTemplate for an agreement template that cannot be filled in, and OperatorError for
+    a gateway that is not there or not set up.
     """
     agreement.current(settings)
+    adapters = gateways.load(settings.gateways, settings)
 
     @contextlib.asynccontextmanager
     async def lifespan(litestar: Litestar) -> AsyncIterator[None]:
-        db = await Db.connect(settings.database_url or "", settings.db_pool_size)
-        adapters = gateways.load(settings.gateways, settings)
+        db = await Db.connect(
+            settings.database_url or "", settings.db_pool_size, prepared=settings.db_prepared
+        )
         clock = Clock(db, settings.gateways)
         outgoing = to_merchants(settings)
         app = App(settings=settings, db=db, gateways=adapters, outgoing=outgoing, clock=clock.now)
+        app.return_address = functools.partial(epay.return_address, app)
         litestar.state.app = app
         litestar.state.confirmations = callbacks.confirmations(app)
         litestar.state.db = db
         litestar.state.gateways = adapters
+        with contextlib.suppress(asyncpg.UndefinedTableError):  # not migrated yet: see /readyz
+            async with db.connection() as tx:
+                await epay.check_key(tx, settings.secret_key)
         stop = asyncio.Event()
         working = asyncio.create_task(worker.work(app, stop)) if run_worker else None
         try:
-            async with clock.following():
+            async with clock.following(), replica.beside(app):
                 yield
         finally:
             stop.set()
@@ -126,9 +156,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
 
     litestar = Litestar(
         route_handlers=[
-            http.mount(OPERATIONS),
             *pages_api.routes,
-            callbacks.callback,
             health.healthz,
             health.readyz,
             health.metrics_page,
@@ -149,4 +177,10 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         app: App = litestar.state.app
         return await merchants.enter(app.db, settings, key, address, app.clock())
 
-    return Server(Edge(litestar, door, settings.trusted_proxies), litestar)
+    direct = {
+        "v1": http.serve(OPERATIONS),
+        "gateways": callbacks.callback,
+        "epay": epay_api.door,
+    }
+    front = _Front(litestar, direct)
+    return Server(Edge(front, door, settings.trusted_proxies), litestar)

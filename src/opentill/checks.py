@@ -277,13 +277,16 @@ HISTORY: Final = Query(
             lag(number, 1, 0) over rows as number_before,
             lag(to_status) over rows as status_before,
             lag(at) over rows as at_before,
-            lead(number) over rows is null as last
+            lead(number) over rows is null as last,
+            -- Its first rows may have been pruned, see orders/jobs.py.
+            number > 1 and lag(number) over rows is null
+                and at < extract(epoch from now()) * 1000 - 365 * 86400000::bigint as pruned
         from order_history h
         window rows as (partition by merchant_id, order_id order by number)
     ) h on h.merchant_id = o.merchant_id and h.order_id = o.id
     where h.number is null
-        or h.number <> h.number_before + 1
-        or h.from_status is distinct from h.status_before
+        or (h.number <> h.number_before + 1 and not h.pruned)
+        or (h.from_status is distinct from h.status_before and not h.pruned)
         or h.at < h.at_before
         or (h.last and (h.number, h.to_status) <> (o.steps, o.status))
         or (h.number = 1 and (h.event, h.to_status) <> ('opened', 'PENDING'))

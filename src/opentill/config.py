@@ -15,11 +15,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from opentill.core import datadir
+from opentill.core.methods import by_method
 from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
 
 PREFIX: Final = "OPENTILL_"
 GATEWAY_PREFIX: Final = "OPENTILL_GATEWAY_"
+SHORTEST_HISTORY_DAYS: Final = 365
 _LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as input
 
 
@@ -104,6 +106,13 @@ def _text(low: int, high: int) -> Callable[[str], str]:
     return parse
 
 
+def _yes_or_no(text: str) -> bool:
+    if text not in {"yes", "no"}:
+        message = "yes or no"
+        raise ValueError(message)
+    return text == "yes"
+
+
 def _host(text: str) -> str:
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     if not re.fullmatch(r"[A-Za-z0-9._:%-]{1,253}", bare):
@@ -152,6 +161,19 @@ def _gateways(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _routes(text: str) -> str:
+    example = ", with gateways in order, such as ALIPAY:epay|sandbox,CREDIT_CARD:stripe"
+    try:
+        routes = by_method(text)
+    except ValueError as error:
+        message = f"{error}{example}"
+        raise ValueError(message) from None
+    if not all(routes.values()):
+        message = f"methods{example}"
+        raise ValueError(message)
+    return text
+
+
 def _parts(text: str) -> Sequence[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
@@ -164,6 +186,19 @@ SETTINGS: Final = (
     Setting(
         "DATABASE_URL", _database, "PostgreSQL 15 or newer", secret=True, default="an embedded one"
     ),
+    Setting(
+        "DATABASE_READ_URL",
+        _database,
+        "a replica that lists and exports are read from",
+        secret=True,
+        default="none",
+    ),
+    Setting("READ_LAG_S", _seconds(0.1, 3600), "a replica further behind than this is not read"),
+    Setting(
+        "DB_PREPARED",
+        _yes_or_no,
+        "no: the database is behind a pooler in transaction mode (PgBouncer before 1.21)",
+    ),
     Setting("DATA_DIR", Path, "embedded database, storage of the sandbox bank, made keys"),
     Setting("HOST", _host, "address to listen on"),
     Setting("PORT", _PORT, "port to listen on"),
@@ -174,6 +209,7 @@ SETTINGS: Final = (
     Setting("TRUSTED_PROXIES", _networks, "peers whose X-Forwarded-For is believed"),
     Setting("SECRET_KEY", _KEY, "encrypts what is read back", secret=True, default="in DATA_DIR"),
     Setting("GATEWAYS", _gateways, "where payments go, in order of preference"),
+    Setting("ROUTES", _routes, "another order for some methods, such as ALIPAY:epay|sandbox"),
     Setting("SANDBOX_URL", _web, "a sandbox bank run elsewhere", default="one is started along"),
     Setting("SANDBOX_PUBLIC_URL", _web, "what browsers reach it by", default="as SANDBOX_URL"),
     Setting("SANDBOX_HOST", _host, "address the sandbox bank listens on"),
@@ -197,6 +233,11 @@ SETTINGS: Final = (
     Setting("METRICS_TOKEN", _text(16, 256), "bearer token that opens /metrics", secret=True),
     Setting("METRICS_PORT", _PORT, "port of its own for /metrics, on loopback"),
     Setting("DB_POOL_SIZE", _whole(2, 1000), "database connections of each process"),
+    Setting(
+        "HISTORY_DAYS",
+        _whole(0, 36500),
+        "days that the history of an order that is over is kept; 0: for ever",
+    ),
     Setting("LOG_LEVEL", _one_of("debug", "info", "warning", "error"), "the least that is logged"),
     Setting("AGREEMENT_DIR", Path, "your own agreement templates", default="the shipped ones"),
     Setting("OPERATOR_NAME", _text(1, 200), "your legal name, in the agreement"),
@@ -264,7 +305,23 @@ def shown(settings: Settings) -> list[tuple[str, str, str]]:
         text = ("(set)" if value else "") if row.secret else _text_of(value)
         explanation = f"{row.text} (default: {row.default})" if row.default else row.text
         rows.append((row.name, text, explanation))
-    return rows
+    return rows + _gateway_options(settings)
+
+
+def _gateway_options(settings: Settings) -> list[tuple[str, str, str]]:
+    """Rows for the options of the gateways that are on, and for all that are given."""
+    from opentill.gateways.registry import OPTIONS  # with it comes an HTTP client
+
+    given = dict(settings.gateway_options)
+    rows: list[tuple[str, str, str]] = []
+    for option in OPTIONS:
+        value = given.pop(option.name, "")
+        if value or option.gateway in settings.gateways:
+            text = f"{option.text} (default: {option.default})" if option.default else option.text
+            shown_value = "(set)" if value and option.secret else value
+            rows.append((GATEWAY_PREFIX + option.name.upper(), shown_value, text))
+    others = "read by the gateway that it names"
+    return rows + [(GATEWAY_PREFIX + name.upper(), "(set)", others) for name in sorted(given)]
 
 
 def _text_of(value: object) -> str:
@@ -305,6 +362,17 @@ def _check_together(settings: Settings) -> None:
         message = (
             "OPENTILL_SECRET_KEY must be set when OPENTILL_DATABASE_URL is: 16 to 256 characters,"
             " such as `openssl rand -hex 32` gives; keep it, stored secrets need it"
+        )
+        raise SettingError(message)
+    if settings.database_read_url and not settings.database_url:
+        message = (
+            "OPENTILL_DATABASE_READ_URL needs OPENTILL_DATABASE_URL: the primary of the replica"
+        )
+        raise SettingError(message)
+    if 0 < settings.history_days < SHORTEST_HISTORY_DAYS:
+        message = (
+            f"OPENTILL_HISTORY_DAYS is {settings.history_days}; it must be 0 (for ever) or at least"
+            f" {SHORTEST_HISTORY_DAYS}: disputes come late"
         )
         raise SettingError(message)
 

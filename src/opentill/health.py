@@ -13,6 +13,7 @@ from opentill.core.db import Db, Value
 from opentill.core.errors import NotFound, Problem, Unauthorized
 from opentill.core.http import App
 from opentill.core.migrate import SchemaMismatch, check
+from opentill.core.replica import Replica
 from opentill.orders import jobs as order_jobs
 from opentill.webhooks import jobs as webhook_jobs
 
@@ -38,7 +39,9 @@ async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, str]]:
     """Tell whether requests are welcome: database there, schema right, not about to stop."""
     why = "draining" if request.app.state.draining else await _trouble(request.app.state.app.db)
     if why is None:
-        return Response({"status": "ready"})
+        replica = request.app.state.app.replica
+        also = {"replica": replica.state} if isinstance(replica, Replica) else {}
+        return Response({"status": "ready"} | also)
     return Response(
         {"status": "unavailable", "reason": why}, status_code=503, headers={"retry-after": "1"}
     )
@@ -73,9 +76,14 @@ async def metrics_page(request: Request[Any, Any, Any]) -> Response[bytes]:
 async def gauges(app: App) -> dict[str, float]:
     """Return the figures of the moment: what waits for the worker, and what it found."""
     now = app.clock()
+    replica: dict[str, float] = {}
+    if isinstance(app.replica, Replica):
+        replica["opentill_replica_usable"] = app.replica.usable
+        if app.replica.lag_s is not None:
+            replica["opentill_replica_lag_seconds"] = app.replica.lag_s
     async with app.db.connection() as tx:
         waiting, oldest_ms = await webhook_jobs.waiting(tx, now)
-        return {
+        return replica | {
             "opentill_attempts_due": await _DUE_ATTEMPTS.get(tx, now) or 0,
             "opentill_refunds_due": await _DUE_REFUNDS.get(tx, now) or 0,
             "opentill_orders_stuck": await order_jobs.count_stuck(tx, now),

@@ -4,6 +4,7 @@ A step looks at one snapshot of at most ``walk.RANGE`` entries of a balance; at 
 looks at all that explains the merchant's entries too. ``opentill ledger check`` does all at once.
 """
 
+from functools import partial
 from typing import Final
 
 import structlog
@@ -63,8 +64,8 @@ async def check_some(db: Db, limit: int = walk.RANGE) -> int:
             wrong = list(made.violations)
             if made.finished and await _FIRST.get(tx, before.merchant_id, before.currency):
                 wrong += await check_merchant(tx, before.merchant_id)
-        async with db.transaction() as tx:
-            counted = await walk.save(tx, before, made, before.found + len(wrong), now)
+        found = before.found + len(wrong)
+        counted = await db.run(partial(walk.save, before=before, made=made, found=found, now=now))
         for violation in wrong[:_LOGGED] if counted else ():
             _log.error(
                 "books wrong",

@@ -7,6 +7,7 @@ a full batch is followed by the next at once, an empty one by a short rest.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -19,15 +20,19 @@ from opentill.core.clock import Clock
 from opentill.core.db import Db
 from opentill.core.errors import Unavailable
 from opentill.core.http import App
+from opentill.core.jobs import Whose
 from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
 from opentill.disputes import jobs as dispute_jobs
+from opentill.epay import jobs as epay_jobs
 from opentill.orders import jobs as order_jobs
 from opentill.orders import settlement
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 from opentill.webhooks.dispatch import Dispatcher
 
+_FIRST_PAUSE_S: Final = 0.25
+_LONGEST_PAUSE_S: Final = 5.0
 _log: Final = structlog.get_logger()
 
 
@@ -39,18 +44,38 @@ class Job(msgspec.Struct, frozen=True):
     run: Callable[[App], Awaitable[int]]
 
 
-async def _check_attempts(app: App) -> int:
-    return await order_jobs.check_attempts(
-        app.db, app.gateways, app.settings.public_url, app.clock()
+def _per_gateway(app: App) -> tuple[Job, ...]:
+    """Jobs that ask gateways, for each by itself: a slow one holds up no other.
+
+    The last ones are for what is of no gateway in use any more.
+    """
+    names = tuple(app.gateways)
+    return tuple(
+        job
+        for whose in (*(Whose((name,)) for name in names), Whose(names, included=False))
+        for job in (
+            Job("check_attempts", 0.5, partial(_check_attempts, whose)),
+            Job("send_refunds", 0.25, partial(_send_refunds, whose)),
+        )
     )
 
 
-async def _send_refunds(app: App) -> int:
-    return await refund_jobs.send_due(app.db, app.gateways, app.settings.public_url, app.clock())
+async def _check_attempts(whose: Whose, app: App) -> int:
+    url = app.settings.public_url
+    return await order_jobs.check_attempts(app.db, app.gateways, url, app.clock(), whose=whose)
+
+
+async def _send_refunds(whose: Whose, app: App) -> int:
+    url = app.settings.public_url
+    return await refund_jobs.send_due(app.db, app.gateways, url, app.clock(), whose=whose)
 
 
 async def _match_disputes(app: App) -> int:
     return await dispute_jobs.match(app.db, app.clock())
+
+
+async def _send_notices(app: App) -> int:
+    return await epay_jobs.send_due(app, app.clock())
 
 
 async def _expire_sessions(app: App) -> int:
@@ -77,7 +102,12 @@ async def _check_books(app: App) -> int:
 async def _prune(app: App) -> int:
     async with app.db.connection() as tx:
         windows = await limits.prune(tx, app.clock())
-        return windows + await idempotency.prune(tx, app.clock())
+        keys = await idempotency.prune(tx, app.clock())
+    return (
+        windows
+        + keys
+        + await order_jobs.prune_history(app.db, app.settings.history_days, app.clock())
+    )
 
 
 async def _prune_webhooks(app: App) -> int:
@@ -86,9 +116,8 @@ async def _prune_webhooks(app: App) -> int:
 
 JOBS: Final = (
     #   name               rest  what
-    Job("check_attempts", 0.5, _check_attempts),
-    Job("send_refunds", 0.25, _send_refunds),
     Job("match_disputes", 5.0, _match_disputes),
+    Job("send_notices", 0.25, _send_notices),
     Job("expire_sessions", 5.0, _expire_sessions),
     Job("settle", 5.0, _settle),
     Job("release_reserves", 5.0, _release_reserves),
@@ -101,7 +130,9 @@ JOBS: Final = (
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Run as a process of its own until ``stop`` is set."""
-    db = await Db.connect(settings.database_url or "", settings.db_pool_size)
+    db = await _connected(settings, stop)
+    if db is None:
+        return
     adapters = gateways.load(settings.gateways, settings)
     outgoing = to_merchants(settings)
     clock = Clock(db, settings.gateways)
@@ -116,13 +147,29 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         await db.close()
 
 
+async def _connected(settings: Settings, stop: asyncio.Event) -> Db | None:
+    """Connect to the database, however long it is away; None if ``stop`` is set before."""
+    pause_s = _FIRST_PAUSE_S
+    while not stop.is_set():
+        try:
+            return await Db.connect(
+                settings.database_url or "", settings.db_pool_size, prepared=settings.db_prepared
+            )
+        except Unavailable as error:
+            _log.warning("worker waits for the database", reason=error.reason)
+        await _rest(stop, pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    return None
+
+
 async def work(app: App, stop: asyncio.Event) -> None:
     """Run every job and send webhooks until ``stop`` is set; what is begun is finished."""
     settings = app.settings
     dispatcher = Dispatcher(
         app.db, app.outgoing, settings.secret_key, app.clock, drain_s=settings.drain_timeout_s
     )
-    await asyncio.gather(dispatcher.run(stop), *(_repeat(job, app, stop) for job in JOBS))
+    jobs = (*JOBS, *_per_gateway(app))
+    await asyncio.gather(dispatcher.run(stop), *(_repeat(job, app, stop) for job in jobs))
 
 
 async def _repeat(job: Job, app: App, stop: asyncio.Event) -> None:

@@ -52,6 +52,8 @@ GOOD = [
     ("LOG_LEVEL", "debug", "log_level", "debug"),
     ("GATEWAY_ACME_TOKEN", "x", "gateway_options", {"acme_token": "x"}),
     ("SANDBOX_URL", "http://bank:1", "sandbox_elsewhere", True),
+    ("DB_PREPARED", "no", "db_prepared", False),
+    ("HISTORY_DAYS", "365", "history_days", 365),
 ]
 
 
@@ -68,6 +70,8 @@ BAD = [
     ("PORT", "８０", "a whole number from 1 to 65535"),
     ("HOST", "http://x", "a host name or an IP address"),
     ("DATABASE_URL", "mysql://x", "a postgresql:// address"),
+    ("DB_PREPARED", "true", "yes or no"),
+    ("READ_LAG_S", "0", "seconds from 0.1 to 3600"),
     ("DATABASE_URL", "postgresql+asyncpg://x", "a postgresql:// address"),
     ("ENVIRONMENT", "prod", "production or staging"),
     ("LIMIT_IP_PER_MINUTE", "-1", "a whole number from 0 to 1000000000"),
@@ -104,6 +108,8 @@ def test_what_is_refused_and_how(variable: str, text: str, accepted: str) -> Non
 TOGETHER = [
     # environment, what the line says
     ({"OPENTILL_DATABASE_URL": "postgresql://db/x"}, "OPENTILL_SECRET_KEY must be set when"),
+    ({"OPENTILL_DATABASE_READ_URL": "postgresql://db/x"}, "needs OPENTILL_DATABASE_URL"),
+    ({"OPENTILL_HISTORY_DAYS": "364"}, "it must be 0 (for ever) or at least 365"),
 ]
 
 
@@ -179,3 +185,24 @@ def test_every_setting_is_explained() -> None:
     for variable, _, explanation in config.shown(load({})):
         assert variable.startswith("OPENTILL_")
         assert len(explanation) > 10
+
+
+def test_options_of_gateways_are_shown_and_their_secrets_are_not() -> None:
+    environ = {
+        "OPENTILL_GATEWAYS": "stripe",
+        "OPENTILL_GATEWAY_STRIPE_SECRET_KEY": "sk_live_hunter2",
+        "OPENTILL_GATEWAY_STRIPE_API_BASE": "http://127.0.0.1:1",
+        "OPENTILL_GATEWAY_ACME_TOKEN": "hunter2",
+    }
+    shown = {variable: value for variable, value, _ in config.shown(load(environ))}
+    assert shown["OPENTILL_GATEWAY_STRIPE_SECRET_KEY"] == "(set)"
+    assert shown["OPENTILL_GATEWAY_STRIPE_WEBHOOK_SECRET"] == ""
+    assert shown["OPENTILL_GATEWAY_STRIPE_API_BASE"] == "http://127.0.0.1:1"
+    assert shown["OPENTILL_GATEWAY_ACME_TOKEN"] == "(set)"
+    assert not any("STRIPE" in variable for variable, _, _ in config.shown(load({})))
+
+
+def test_an_address_may_name_several_hosts() -> None:
+    url = "postgresql://till:pw@db1:5432,db2:5433/till?target_session_attrs=read-write"
+    environ = {"OPENTILL_DATABASE_URL": url, "OPENTILL_SECRET_KEY": "0123456789abcdef"}
+    assert load(environ).database_url == url

@@ -41,3 +41,15 @@ def test_session_ids_are_160_random_bits() -> None:
 )  # fmt: skip
 def test_other_text_is_no_id(text: str) -> None:
     assert not ids.is_id(text)
+
+
+def test_an_id_says_when_it_was_made() -> None:
+    before = time.time_ns() // 1_000_000
+    made = ids.made_at(ids.new_id("att"))
+    assert before <= made <= time.time_ns() // 1_000_000
+
+
+@pytest.mark.parametrize("text", ["", "att_", "att_1", "att_" + "u" * 26, "cs_" + "0" * 32])
+def test_other_text_does_not_say_when_it_was_made(text: str) -> None:
+    with pytest.raises(ValueError, match=r"does not say|not found"):
+        ids.made_at(text)

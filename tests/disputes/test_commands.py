@@ -23,6 +23,7 @@ WHY = ("--reason", "a letter", "--by", "ann")
 def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Run a command and return what it answers as JSON; what it refuses is raised."""
     monkeypatch.setenv("OPENTILL_DATABASE_URL", database_url)
+    monkeypatch.setenv("OPENTILL_DB_PREPARED", "no" if "bouncer" in database_url else "yes")
     monkeypatch.setenv("OPENTILL_SECRET_KEY", "test-secret-key-test-secret-key-0123")
 
     def run(*words: str) -> Any:

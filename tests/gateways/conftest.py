@@ -1,5 +1,6 @@
 """The bank and its surroundings as fixtures."""
 
+from cli.commands import nursery
 from sandbox.fixtures import bank_url, receiver, shop
 
-__all__ = ["bank_url", "receiver", "shop"]
+__all__ = ["bank_url", "nursery", "receiver", "shop"]

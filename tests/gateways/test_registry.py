@@ -1,11 +1,14 @@
 """Which gateways are loaded, and which of them is used."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
-from opentill.gateways import Gateway, find_for, load, offered
+from opentill.gateways import BadGateways, Gateway, find_for, load, offered
 from opentill.gateways.sandbox import SandboxGateway
 
 THIRD_PARTY = """
@@ -55,6 +58,35 @@ def test_an_unknown_name_says_what_is_available() -> None:
         load(("sandbox", "bank"), Settings(sandbox_secret="s"))
 
 
+STRIPE = {"stripe_secret_key": "sk_test_1", "stripe_webhook_secret": "whsec_1, whsec_2"}
+
+
+def test_stripe_is_built_in() -> None:
+    gateways = load(("stripe",), Settings(gateway_options=STRIPE))
+    assert gateways["stripe"].name == "stripe"
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    ({}, "OPENTILL_GATEWAY_STRIPE_SECRET_KEY must be set, since OPENTILL_GATEWAYS has stripe"),
+    ({"stripe_secret_key": " "}, "OPENTILL_GATEWAY_STRIPE_SECRET_KEY must be set"),
+    ({"stripe_secret_key": "pk_1"}, "STRIPE_SECRET_KEY is not acceptable; it must be one key"),
+    ({"stripe_secret_key": "sk_1,sk_2"}, "it must be one key"),
+    ({"stripe_secret_key": "sk_1"}, "OPENTILL_GATEWAY_STRIPE_WEBHOOK_SECRET must be set"),
+    (STRIPE | {"stripe_webhook_secret": "wh sec"}, "without blanks"),
+    (STRIPE | {"stripe_api_base": "stripe"}, "OPENTILL_GATEWAY_STRIPE_API_BASE is 'stripe'"),
+])  # fmt: skip
+def test_stripe_without_what_it_needs_names_the_variable(
+    options: dict[str, str], expected: str
+) -> None:
+    with pytest.raises(OperatorError, match=expected):
+        load(("stripe",), Settings(gateway_options=options))
+
+
+def test_the_library_of_stripe_is_not_loaded_for_others() -> None:
+    program = "import sys, opentill.app, opentill.worker; sys.exit('stripe' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 @pytest.mark.usefixtures("third_party")
 def test_the_first_gateway_that_takes_it_is_used() -> None:
     gateways: dict[str, Gateway] = load(("cheap", "sandbox"), Settings(sandbox_secret="s"))
@@ -63,3 +95,15 @@ def test_the_first_gateway_that_takes_it_is_used() -> None:
     assert find_for(gateways, "CREDIT_CARD", "EUR") is gateways["cheap"]
     assert find_for(gateways, "CREDIT_CARD", "USD") is gateways["sandbox"]
     assert find_for(gateways, "PAYNOW", "EUR") is None
+
+
+def test_a_gateway_of_somebody_else_that_cannot_be_made_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "broken_gateway-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-gateway\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[opentill.gateways]\nbroken = nowhere:make\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(BadGateways, match="gateway 'broken' cannot be made: ModuleNotFoundError"):
+        load(("broken",), Settings())

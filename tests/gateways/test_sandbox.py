@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import httpx2
 import msgspec
 import pytest
 
@@ -164,8 +163,7 @@ async def test_a_lost_answer_is_unknown_and_asking_again_helps(
 
 
 async def test_a_timeout_after_sending_is_unknown(shop: Shop) -> None:
-    client = httpx2.AsyncClient(timeout=0.2, trust_env=False)
-    gateway = SandboxGateway(shop.bank_url, SECRET, client)
+    gateway = SandboxGateway(shop.bank_url, SECRET, timeout_s=0.3)
     request = attempt(shop)
     shop.spoil("pay", "timeout_after", match=request.attempt_id)
     assert (await gateway.pay(request)).status == "UNKNOWN"

@@ -2,13 +2,13 @@
 
 import itertools
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-import asyncpg
 import pytest
 
 from money import world
+from opentill.core import connection as connections
 from opentill.core.db import Db, Tx
 from opentill.core.embedded import find_programs
 
@@ -16,24 +16,24 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def book(postgres_url: str, template: str) -> Iterator[str]:
+def book(postgres_url: str, template: str, through: Callable[[str], str]) -> Iterator[str]:
     """Address of a migrated database in which nothing is ever committed."""
-    with _made(postgres_url, template) as url:
+    with _made(postgres_url, template, through) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
-def own_book(postgres_url: str, template: str) -> Iterator[str]:
+def own_book(postgres_url: str, template: str, through: Callable[[str], str]) -> Iterator[str]:
     """Address of a migrated database for the tests of one file, which commit."""
-    with _made(postgres_url, template) as url:
+    with _made(postgres_url, template, through) as url:
         yield url
 
 
 @contextmanager
-def _made(postgres_url: str, template: str) -> Iterator[str]:
+def _made(postgres_url: str, template: str, through: Callable[[str], str]) -> Iterator[str]:
     name = f"book_{next(_numbers)}"
     _sql(postgres_url, f"create database {name} template {template} strategy wal_log")
-    yield postgres_url.replace("@/opentill?", f"@/{name}?")
+    yield through(postgres_url.replace("@/opentill?", f"@/{name}?"))
     _sql(postgres_url, f"drop database {name} with (force)")
 
 
@@ -48,7 +48,7 @@ async def tx(book: str) -> AsyncIterator[Tx]:
 @asynccontextmanager
 async def rolled_back(url: str) -> AsyncIterator[Tx]:
     """Lend a transaction of a database that is rolled back."""
-    connection = await asyncpg.connect(url)
+    connection = await connections.connect(url)
     try:
         transaction = connection.transaction()
         await transaction.start()

@@ -114,11 +114,12 @@ class Hammer:
     async def dispute_by_hand(self, tx: Tx) -> None:
         event = _random.choice(("opened", "won", "lost", "recovered"))
         status = {"recovered": "'LOST'"}.get(event, "'OPEN'")
+        order_id = self.order_id()  # before the snapshot, which later ones are not in
         found = await self.one(tx, "disputes", f"status = {status}")
         await self.audit(tx, f"disputes {event}")
         if event == "opened":
             await disputes.open_by_hand(
-                tx, self.shop_id, self.order_id(), who="ann", reason="why", now=self.now()
+                tx, self.shop_id, order_id, who="ann", reason="why", now=self.now()
             )
         elif found:
             await disputes.decide(
@@ -126,9 +127,10 @@ class Hammer:
             )
 
     async def settle(self, tx: Tx) -> None:
+        order_id = self.order_id()
         await self.audit(tx, "settle")
         if _random.random() < 0.9:
-            await orders.settle_one(tx, self.shop_id, self.order_id(), self.now(), "why")
+            await orders.settle_one(tx, self.shop_id, order_id, self.now(), "why")
         else:
             await settlement.settle_batch(tx, self.shop_id, self.now(), "why", early=True)
 

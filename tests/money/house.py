@@ -122,6 +122,7 @@ class House:
             "OPENTILL_LIMIT_IP_PER_MINUTE": "0",
             "OPENTILL_LIMIT_CHECKOUTS_PER_MINUTE": "0",
             "OPENTILL_LOG_LEVEL": "warning",
+            "OPENTILL_DB_PREPARED": "no" if "bouncer" in database_url else "yes",
             **{f"OPENTILL_{name}": value for name, value in settings.items()},
         }
         self.bank = Process(

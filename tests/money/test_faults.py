@@ -46,7 +46,7 @@ class World:
     def __init__(self, db: Db, house: House) -> None:
         self.db, self.house, self.now = db, house, NOW
         self.client = httpx2.AsyncClient(timeout=httpx2.Timeout(0.5, connect=0.5), trust_env=False)
-        gateway = SandboxGateway(house.bank.url, SECRET, self.client)
+        gateway = SandboxGateway(house.bank.url, SECRET, timeout_s=0.5)
         self.gateways = {"sandbox": gateway}
         self.app = App(
             settings=Settings(),
@@ -56,6 +56,11 @@ class World:
             clock=lambda: self.now,
         )
         self.numbers = itertools.count()
+
+    async def close(self) -> None:
+        await self.client.aclose()
+        for gateway in self.gateways.values():
+            await gateway.close()
 
     async def bank(self, method: str, path: str, body: Any = None) -> Any:
         headers = {"Authorization": f"Bearer {SECRET}"}
@@ -133,7 +138,7 @@ async def world(db: Db, house: House) -> AsyncIterator[World]:
         processing = await tx.fetch("select id from refunds where status = 'PROCESSING'")
         stuck = await tx.fetch("select id from orders where status = 'CREATING'")
     assert (waiting, processing, stuck) == ([], [], [])
-    await world.client.aclose()
+    await world.close()
 
 
 KINDS = (
@@ -223,13 +228,14 @@ async def test_a_bank_with_another_secret_for_a_while_decides_nothing(world: Wor
     order = await world.open()
     await world.type_card(await world.pay(order))
     await world.work(1)
-    wrong = {"sandbox": SandboxGateway(world.house.bank.url, "wrong", world.client)}
+    wrong = {"sandbox": SandboxGateway(world.house.bank.url, "wrong", timeout_s=0.5)}
     right, world.gateways = world.gateways, wrong
     async with world.db.transaction() as tx:
         await refunded(tx, await world.look(order), "4.00", world.now)
     other = await world.open()
     await world.pay(other)
     await world.work(1)
+    await wrong["sandbox"].close()
     assert await world.refunds(order) == ["PROCESSING"]
     assert (await world.look(other)).status == "CREATING"
     world.gateways = right
@@ -341,6 +347,6 @@ async def test_a_backlog_is_worked_off_with_few_connections(
         async with db.snapshot() as tx:
             await assert_books(tx)
     finally:
-        await world.client.aclose()
+        await world.close()
         await db.close()
     await db.close()

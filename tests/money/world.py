@@ -23,6 +23,7 @@ from opentill.orders import Attempt, Line, Order, queries, service
 from opentill.products import service as products
 from opentill.products.model import Product, ProductBody
 from opentill.refunds.model import Refund, RefundBody
+from webhooks.told import untold
 
 NOW: Final = 1_750_000_000_000
 _numbers = itertools.count(1)
@@ -206,4 +207,5 @@ async def assert_books(tx: Tx) -> int:
     """Fail with what is wrong if the books are not right; return how many entries there are."""
     count, violations = await check_books(tx)
     assert not violations, "\n".join(json.dumps(msgspec.to_builtins(v)) for v in violations)
+    assert await untold(tx) == []
     return count

@@ -38,6 +38,15 @@ RULES: Final = (
     ("endDate", "endDate must not be before startDate"),
     ("orderId", "orderId must be an order that is PAID"),
     ("orderId", "orderId must be the id of one of your"),
+    ("url", "url must be a public https address"),
+    ("url", "url must be an (absolute )?http or https URL"),
+    ("url", "url must be one of at most"),
+    ("url", "url must be without a fragment"),
+    ("id", "id must be an endpoint that is ENABLED"),
+    ("eventId", "eventId must be the id of one of your"),
+    ("since", "since must say from when on"),
+    ("since|until", "(since|until) must be a time in Unix ms"),  # as 1.0, which is an integer too
+    ("cursor", "cursor must be the cursor of an answer"),
     ("amount", "amount must be from 0.01 to"),
     ("amount", "amount must not be more than what is left"),
     ("amount", "amount must leave the"),
@@ -134,6 +143,8 @@ def stocked(till: Till) -> tuple[Shop, dict[str, str]]:
         "refunds": refund["id"],
         "disputes": shop.dispute(shop.paid()["id"]).id,
         "payouts": shop.payout().id,
+        "webhook-endpoints": shop.endpoint()["id"],
+        "events": shop.data("GET", "/v1/events")["items"][0]["id"],
     }
     return shop, ids
 
@@ -161,7 +172,8 @@ def test_the_server_does_what_its_document_says(
         if isinstance(case.body, dict) and isinstance(case.body.get("productId"), str):
             case.body["productId"] = ids["products"]
         if operation.method == "delete":
-            case.path_parameters["id"] = shop.product()["id"]
+            made = {"products": shop.product, "webhook-endpoints": shop.endpoint}[kind]
+            case.path_parameters["id"] = made()["id"]
         answer = case.call(base_url=shop.till.url, headers={"x-api-key": shop.key})
         assert "x-request-id" in answer.headers
         case.validate_response(answer, checks=CHECKS_OF_THEIRS, headers={"x-api-key": shop.key})

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -97,7 +97,8 @@ async def receiving(behave: Behave | None = None) -> AsyncIterator[Receiver]:
         task = asyncio.current_task()
         if task is not None:
             tasks.add(task)
-        await receiver.handle(reader, writer)
+        with suppress(asyncio.CancelledError):  # at the end, while one hangs
+            await receiver.handle(reader, writer)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=1000)
     receiver.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

@@ -11,7 +11,8 @@ from opentill import webhooks
 from opentill.core.sealed import seal
 from opentill.webhooks import signing
 from webhooks.place import SECRET_KEY, Place, until
-from webhooks.receiver import Got, Receiver, receiving
+from webhooks.receiver import Got, receiving
+from webhooks.storm import all_arrived, failing, storm
 
 MINUTE = 60_000
 DAY = 24 * 60 * MINUTE
@@ -266,57 +267,11 @@ async def test_a_stop_in_good_order_leaves_nothing_to_send_twice(here: Place) ->
         assert [lane["until"] for lane in lanes] == [0]
 
 
-def _failing(chance: random.Random, part: float) -> Any:
-    return lambda _: chance.choice((500, "reset", "hang", 302)) if chance.random() < part else 200
-
-
-async def storm(here: Place, receiver: Receiver, events: int, kills: int, lease_s: float) -> None:
-    """Send events through dispatchers that are killed, until all have arrived."""
-    merchant_ids = [await here.merchant() for _ in range(5)]
-    for merchant_id in merchant_ids:
-        await here.endpoint(merchant_id, receiver.url)
-    process = here.process(timeout_s=0.4, lease_s=lease_s)
-    try:
-        for batch in range(kills + 1):
-            for merchant_id in merchant_ids:
-                await here.emit(merchant_id, events // (kills + 1) // len(merchant_ids))
-            aim = len(receiver.got) + events // (kills + 1) // 2
-            await until(lambda n=aim: len(receiver.got) >= n, 120)
-            if batch < kills:
-                process.kill()
-                process.wait()
-                process = here.process(timeout_s=0.4, lease_s=lease_s)
-        end = asyncio.get_running_loop().time() + 300
-        while (await here.statuses()).get("PENDING"):
-            assert asyncio.get_running_loop().time() < end, await here.statuses()
-            await asyncio.sleep(1)
-            due = await here.rows(
-                "select count(*) as n from webhook_deliveries where try_at <= $1", here.now()
-            )
-            if not due[0]["n"]:
-                await here.advance(40 * MINUTE)
-    finally:
-        process.kill()
-        process.wait()
-
-
-async def all_arrived(here: Place, receiver: Receiver) -> None:
-    """Every event arrived, with the bytes that were written, each time."""
-    rows = await here.rows("select id, body from events")
-    bodies = {row["id"]: row["body"].encode() for row in rows}
-    assert all(got.body == bodies[got.event_id] for got in receiver.got)
-    failed = await here.rows("select event_id from webhook_deliveries where status = 'FAILED'")
-    assert receiver.ids() | {row["event_id"] for row in failed} == set(bodies)
-    assert not failed  # 10 attempts at 30 %: one in 170,000 events
-    attempts = await here.rows("select max(number) as most from webhook_attempts")
-    assert attempts[0]["most"] <= 10
-
-
 async def test_every_event_arrives_though_a_third_fails_and_the_dispatcher_is_killed(
     here: Place,
 ) -> None:
     chance = random.Random(7)
-    async with receiving(_failing(chance, 0.3)) as receiver:
+    async with receiving(failing(chance, 0.3)) as receiver:
         await storm(here, receiver, 300, 3, lease_s=1.5)
         await all_arrived(here, receiver)
 

@@ -1,26 +1,26 @@
-"""Where gateways report to: ``POST /gateways/{name}/callback``."""
+"""Where gateways report to: ``/gateways/{name}/callback``."""
 
 import re
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from litestar import asgi
+import structlog
 
 from opentill import disputes, orders, refunds
+from opentill.callbacks import reading
 from opentill.callbacks.confirmations import Confirmations
-from opentill.core.clock import now_ms
 from opentill.core.db import Tx
-from opentill.core.errors import Invalid, MethodNotAllowed, NotFound
-from opentill.core.http import App, failure, read_body, send_json, send_problem
-from opentill.gateways.model import BadCallback, DisputeNews, News, PaymentNews, RefundNews
+from opentill.core.errors import MethodNotAllowed, NotFound
+from opentill.core.http import App, failure, send_json, send_problem
+from opentill.gateways.model import DisputeNews, Gateway, News, Notified, PaymentNews, RefundNews
 
 if TYPE_CHECKING:
     from litestar.types import Receive, Scope, Send
 
 _PATH: Final = re.compile(r"/gateways/([^/]+)/callback")
 _TAKEN: Final = b'{"code":0,"message":"success"}'
+_log: Final = structlog.get_logger()
 
 
-@asgi("/gateways", is_mount=True, copy_scope=False)
 async def callback(scope: "Scope", receive: "Receive", send: "Send") -> None:
     """Take in a gateway's report: verified by its signature, each piece in its own transaction.
 
@@ -28,39 +28,55 @@ async def callback(scope: "Scope", receive: "Receive", send: "Send") -> None:
     """
     extra = cast("dict[str, Any]", scope)  # with what the edge added
     try:
-        found = _PATH.fullmatch(extra["opentill_path"])
+        found = _PATH.fullmatch(extra["path"])
         if found is None:
             raise NotFound  # noqa: TRY301 - answered like everything else
         extra["opentill_route"] = "/gateways/{name}/callback"
-        if extra["method"] != "POST":
-            status, body, _ = failure(MethodNotAllowed())
-            await send_json(send, status, body, [(b"allow", b"POST")])
-            return
         state = extra["litestar_app"].state
-        news = await _read(state.app, found[1], dict(extra["headers"]), receive)
+        named: Any = state.app.gateways.get(found[1])
+        gateway: Gateway | None = named
+        notified = named if isinstance(named, Notified) else None
+        if extra["method"] not in (("GET", "POST") if notified else ("POST",)):
+            status, body, _ = failure(MethodNotAllowed())
+            await send_json(send, status, body, [(b"allow", b"GET, POST" if notified else b"POST")])
+            return
+        if gateway is None:
+            raise NotFound  # noqa: TRY301 - likewise
+        if notified:
+            news = await reading.notice(notified, extra, receive)
+        else:
+            news = await reading.signed(gateway, dict(extra["headers"]), receive)
         for piece in news:
-            if isinstance(piece, PaymentNews) and piece.outcome.status == "SUCCEEDED":
-                await state.confirmations.take_in(piece)
-            else:
-                await take_in(state.app, piece, state.app.clock())
-        await send_json(send, 200, _TAKEN)
+            if ours := await reading.named(gateway, piece):
+                await _take_in_ours(state, gateway, ours)
+        if notified:
+            await _send_text(send, notified.acknowledgement)
+        else:
+            await send_json(send, 200, _TAKEN)
     except Exception as error:  # noqa: BLE001 - every failure gets the one error body
         await send_problem(send, error)
 
 
-async def _read(
-    app: App, name: str, headers: dict[bytes, bytes], receive: "Receive"
-) -> tuple[News, ...]:
-    gateway = app.gateways.get(name)
-    if gateway is None:
-        raise NotFound
-    body = await read_body(headers, receive)
-    texts = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers.items()}
-    try:  # the age of a signature is a matter between machines: real time
-        news: tuple[News, ...] = gateway.read_callback(texts, body, now_ms())
-    except BadCallback as error:
-        raise Invalid("signature", f"signature must be genuine and fresh: {error}") from None
-    return news
+async def _send_text(send: "Send", text: bytes) -> None:
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(text))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": text, "more_body": False})
+
+
+async def _take_in_ours(state: Any, gateway: Gateway, news: News) -> None:
+    """Apply news, unless they are about nothing that is here.
+
+    Payments that succeeded are taken in together with those of other callers. An attempt is
+    committed before its gateway hears of it, so repeating news of an unknown one would not help:
+    they are for another deployment on the same account, or ours was restored from before.
+    """
+    try:
+        if isinstance(news, PaymentNews) and news.outcome.status == "SUCCEEDED":
+            await state.confirmations.take_in(news)
+        else:
+            await take_in(state.app, news, state.app.clock())
+    except NotFound:
+        _log.error("news of nothing here", gateway=gateway.name, attempt=news.attempt_id)
 
 
 def confirmations(app: App) -> Confirmations:

@@ -1,6 +1,6 @@
 """Checkout sessions: a product on sale to one customer for 24 hours."""
 
-from opentill.checkouts.model import Session
+from opentill.checkouts.model import Item, Session, SessionBody
 from opentill.checkouts.service import (
     PageView,
     expire,
@@ -9,15 +9,19 @@ from opentill.checkouts.service import (
     page_view,
     pay,
     refresh,
+    set_method,
 )
 
 __all__ = [
+    "Item",
     "PageView",
     "Session",
+    "SessionBody",
     "expire",
     "find",
     "open_session",
     "page_view",
     "pay",
     "refresh",
+    "set_method",
 ]

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from opentill.core import money
+from opentill.core.methods import Method
 
 Status = Literal["OPEN", "COMPLETE", "EXPIRED"]
 LIFETIME_MS: Final = 24 * 3600 * 1000
@@ -84,6 +85,15 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int
     created_at: int
     updated_at: int
+    method: Method | None  # the only one it can be paid by; None: the customer chooses
+
+
+class Item(msgspec.Struct, frozen=True):
+    """What is sold where the product does not say it: a name and an amount of the order's own."""
+
+    name: str
+    amount_minor: int
+    metadata: str  # JSON text
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,8 +32,8 @@ OPEN = Query(
     ), session as (
         insert into checkouts (merchant_id, id, product_id, order_id, amount_minor, currency,
             status, success_url, cancel_url, customer_email, customer_name, display_merchant_name,
-            expires_at, created_at, updated_at)
-        values ($1, $2, $3, $4, $5, $6, 'OPEN', $7, $8, $9, $10, $11, $12, $13, $13)
+            expires_at, created_at, updated_at, method)
+        values ($1, $2, $3, $4, $5, $6, 'OPEN', $7, $8, $9, $10, $11, $12, $13, $13, $34)
         returning *
     ), placed as (
         insert into orders (merchant_id, id, checkout_id, product_id, product_name,
@@ -76,4 +76,5 @@ DUE = Query(
 TOUCH_EXPIRED = Command(
     "update checkouts set expires_at = least(expires_at, $3) where merchant_id = $1 and id = $2",
 )
+SET_METHOD = Command("update checkouts set method = $3 where merchant_id = $1 and id = $2")
 MERCHANT_NAME = Value(str, "select name from merchants where id = $1")

@@ -13,6 +13,7 @@ from opentill.checkouts.model import (
     MAX_CUSTOMER_NAME,
     MAX_DISPLAY_NAME,
     MOST_MINOR,
+    Item,
     Offer,
     Session,
     SessionBody,
@@ -70,7 +71,7 @@ def _terms(offer: Offer) -> _Terms:
     return _Terms(priced, rate, usd_rate)
 
 
-async def open_session(
+async def open_session(  # noqa: PLR0913 - what a session is opened with
     tx: Tx,
     merchant_id: str,
     body: SessionBody,
@@ -78,8 +79,13 @@ async def open_session(
     source: Source = "API",
     *,
     rates_max_age_days: int = 0,
+    item: Item | None = None,
+    method: Method | None = None,
 ) -> Session:
     """Open a session and place its order, PENDING. Raises Invalid.
+
+    ``item`` is sold in place of the product, whose currency stays and which need not be active;
+    ``method`` is the only one that the session can be paid by.
 
     Price, product, terms and exchange rates are frozen on the order as they are now; the fee is
     that of the default rate as long as nobody knows the payment method. Rates that are older than
@@ -89,6 +95,11 @@ async def open_session(
     if is_id(body.product_id):
         oldest = rates.oldest_valid_from(now, rates_max_age_days)
         offer = await queries.OFFER.first(tx, merchant_id, body.product_id, now, oldest)
+    if offer is not None and item is not None:
+        offer = msgspec.structs.replace(
+            offer, name=item.name, price_minor=item.amount_minor, status="ACTIVE",
+            description="", image=None,
+        )  # fmt: skip
     if offer is None or offer.status != "ACTIVE":
         reason = (
             "productId is required: the id of one of your active products"
@@ -134,17 +145,23 @@ async def open_session(
         terms.priced.net_settled_minor,
         offer.refund_fee_policy,
         offer.reserve_rate,
-        inputs.metadata(body.metadata),
+        inputs.metadata(body.metadata) if item is None else item.metadata,
         offer.terms_version,
         offer.fees,
         offer.settlement_delay_days,
         offer.settlement_calendar,
         offer.reserve_days,
         offer.dispute_fee_minor,
+        method,
     )
     if session is None:
         raise AssertionError  # an insert always returns its row
     return session
+
+
+async def set_method(tx: Tx, merchant_id: str, session_id: str, method: Method | None) -> None:
+    """Say by which method alone a session can be paid; None: the customer chooses."""
+    await queries.SET_METHOD.run(tx, merchant_id, session_id, method)
 
 
 async def find(tx: Tx, merchant_id: str, session_id: str) -> Session:
@@ -214,7 +231,7 @@ async def pay(  # noqa: PLR0913 - what the hosted page sends
     if len(name.strip()) > MAX_CUSTOMER_NAME:
         raise Invalid("name", f"name must be text of at most {MAX_CUSTOMER_NAME} characters")
     offered = get_args(Method)
-    if method not in offered:
+    if method not in offered or session.method not in {None, method}:
         raise Invalid("method", "method must be one of the payment methods on offer")
     payer = Payer(
         email=inputs.email("email", email), name=name.strip() or None, ip=payer_ip, locale=locale
@@ -229,6 +246,7 @@ async def pay(  # noqa: PLR0913 - what the hosted page sends
         merchant_name=session.display_merchant_name,
         public_url=public_url,
         now=now,
+        expires_at=session.expires_at,
     )
 
 

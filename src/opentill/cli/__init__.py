@@ -18,6 +18,7 @@ FILES: Final = (
     "migrate",
     "merchants",
     "keys",
+    "epay",
     "rates",
     "orders",
     "disputes",

@@ -105,6 +105,7 @@ def reset(*, as_json: Json = False) -> None:
     Gateways are asked at once about what waits for them, and rate limits begin anew.
     """
     from opentill.core import clock, limits
+    from opentill.epay import jobs as epay_jobs
     from opentill.orders import jobs as order_jobs
     from opentill.refunds import jobs as refund_jobs
     from opentill.webhooks import jobs as webhook_jobs
@@ -116,6 +117,7 @@ def reset(*, as_json: Json = False) -> None:
         now = clock.now_ms()
         await order_jobs.wake(tx, now)
         await refund_jobs.wake(tx, now)
+        await epay_jobs.wake(tx, now)
         await webhook_jobs.wake(tx, now)
         await limits.forget(tx)
         return await _state(tx)

@@ -84,17 +84,21 @@ def _kept(path: Path) -> Demo | None:
 async def _make_merchant(settings: Settings) -> Demo:
     from opentill import merchants
     from opentill.core.datadir import write_private
-    from opentill.core.db import Db
+    from opentill.core.db import Db, Tx
 
-    db = await Db.connect(settings.database_url or "", 1)
+    db = await Db.connect(settings.database_url or "", 1, prepared=settings.db_prepared)
     try:
-        async with db.transaction() as tx:
-            now = await session.now(tx)
+        now = await session.now(db)
+
+        async def make(tx: Tx) -> tuple[str, merchants.NewKey]:
             merchant = await merchants.create(tx, name="Demo Shop", now=now)
-            new = await merchants.create_key(tx, merchant.id, settings.environment, now=now)
+            key = await merchants.create_key(tx, merchant.id, settings.environment, now=now)
+            return merchant.id, key
+
+        merchant_id, new = await db.run(make)
     finally:
         await db.close()
-    made = Demo(merchant.id, "", new.key)
+    made = Demo(merchant_id, "", new.key)
     write_private(settings.data_dir / FILE, msgspec.json.encode(made).decode())
     return made
 

@@ -65,6 +65,7 @@ def examine() -> Iterator[Finding]:
     yield from _database(settings)
     for check in (_port, _sandbox, _public_url):
         yield check(settings)
+    yield from _gateways(settings)
 
 
 def _python() -> Finding:
@@ -91,6 +92,8 @@ def _readable_by_others(path: Path) -> bool:
 
 
 def _database(settings: Settings) -> Iterator[Finding]:
+    from opentill import epay
+
     where = "embedded" if settings.database_url is None else "OPENTILL_DATABASE_URL"
     try:
         with session.running_database(settings) as ready:
@@ -116,6 +119,10 @@ def _database(settings: Settings) -> Iterator[Finding]:
         yield Finding("orders", "warn", f"{text} `opentill orders history ORDER`")
     else:
         yield Finding("orders", "ok", "none waits for a bank's answer too long")
+    if found.epay_opens:
+        yield Finding("epay", "ok", "the keys that there are can be read")
+    else:
+        yield Finding("epay", "fail", epay.WRONG_KEY)
 
 
 def _business_time(settings: Settings, ahead_ms: int) -> Finding:
@@ -138,22 +145,26 @@ class _Asked(msgspec.Struct, frozen=True):
     clock_s: float
     ahead_ms: int
     stuck: int
+    epay_opens: bool
 
 
 async def _ask(settings: Settings) -> _Asked:
-    import asyncpg
-
+    from opentill import epay
     from opentill.core import clock
+    from opentill.core import connection as connections
     from opentill.orders import jobs
 
-    connection = await asyncpg.connect(settings.database_url or "", timeout=10)
+    connection = await connections.connect(
+        settings.database_url or "", prepared=settings.db_prepared
+    )
     try:
         version = await connection.fetchval("select current_setting('server_version_num')::int")
         seconds = await connection.fetchval("select extract(epoch from clock_timestamp())::float8")
         ahead_ms = await clock.AHEAD.get(connection) or 0
         now = await clock.business_now(connection, settings.gateways)
         stuck = await jobs.count_stuck(connection, now)
-        return _Asked(int(version), float(seconds), ahead_ms, stuck)
+        opens = await epay.opens(connection, settings.secret_key)
+        return _Asked(int(version), float(seconds), ahead_ms, stuck, opens)
     finally:
         await connection.close()
 
@@ -188,6 +199,35 @@ def _sandbox(settings: Settings) -> Finding:
         lambda: _get(settings.sandbox_host, settings.sandbox_port, "/healthz"),
         "OPENTILL_SANDBOX_PORT",
     )
+
+
+def _gateways(settings: Settings) -> Iterator[Finding]:
+    """Say what each gateway takes; whether the sandbox bank answers is said before."""
+    from opentill import gateways
+    from opentill.core.money import EXPONENTS
+
+    try:
+        loaded = gateways.load(settings.gateways, settings)
+    except OperatorError as error:
+        yield Finding("gateway", "fail", str(error))
+        return
+    for name in loaded:
+        takes: dict[str, list[str]] = {}
+        for currency in EXPONENTS:
+            for method in gateways.methods_of(loaded, name, currency):
+                takes.setdefault(method, []).append(currency)
+        if not takes:
+            yield Finding(
+                name, "warn", f"takes nothing; see OPENTILL_GATEWAY_{name.upper()}_METHODS"
+            )
+            continue
+        texts = [f"{method} in {_several(currencies)}" for method, currencies in takes.items()]
+        yield Finding("gateway", "ok", f"{name} takes {', '.join(texts)}")
+
+
+def _several(currencies: list[str]) -> str:
+    many = len(currencies) > 5  # noqa: PLR2004 - as many as are read at a glance
+    return f"{len(currencies)} currencies" if many else " ".join(currencies)
 
 
 def _public_url(settings: Settings) -> Finding:

@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
     group.command("revoke")(revoke)
     app.add_typer(group, name="orders")
     refunds = typer.Typer(
-        help="Refunds that no gateway does: of payments by hand, or of one switched off.",
+        help="Refunds that no gateway tells of: by hand, of one switched off, or answers lost.",
         no_args_is_help=True,
     )
     refunds.command("done")(refund_done)
@@ -128,16 +128,16 @@ def refund_failed(
 def _end_refund(
     refund_id: str, outcome: "RefundOutcome", reason: str, by: str, *, as_json: bool
 ) -> None:
-    from opentill import merchants, orders, refunds
+    from opentill import gateways, merchants, orders, refunds
     from opentill.core.errors import Invalid
 
-    gateways = session.settings().gateways
+    tells = set(session.settings().gateways) - gateways.TOLD_BY_OPERATOR
 
     async def step(tx: "Tx") -> refunds.Refund:
         refund = await refunds.find_anywhere(tx, refund_id)
         attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
-        if attempt.gateway in gateways or refund.status != "PROCESSING":
-            reason_text = "refund must be PROCESSING, and of no gateway that is switched on"
+        if attempt.gateway in tells or refund.status != "PROCESSING":
+            reason_text = "refund must be PROCESSING, and of no gateway that tells by itself"
             raise Invalid("refund", reason_text)
         now = await session.now(tx)
         await merchants.record_audit(

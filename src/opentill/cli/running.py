@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 import typer
 
-from opentill import __version__
+from opentill import __version__, gateways
 from opentill.cli import session
 from opentill.core import log, metrics, server
 from opentill.core.datadir import DataDirError, Lock, lock_serve, prepare
@@ -49,6 +49,7 @@ class Deployment:
         # Until the server has handlers of its own, and after: leave through every "finally".
         signal.signal(signal.SIGTERM, session.leave)
         settings = self.settings
+        gateways.load(settings.gateways, settings)  # what is wrong with them is said at once
         with contextlib.ExitStack() as cleanup:
             if settings.database_url is None or _runs_sandbox(settings):
                 cleanup.callback(lock_serve(settings.data_dir).release)

@@ -34,11 +34,13 @@ def serve(
 
 def worker() -> None:
     """Run the jobs: settlement, events, lost answers. As many beside each other as you like."""
+    from opentill import gateways
     from opentill.cli.running import run_worker
 
     found = session.settings(quiet=False)
+    gateways.load(found.gateways, found)  # what is wrong with them is said at once
     signal.signal(signal.SIGTERM, session.leave)
-    with session.running_database(found) as ready:
+    with session.running_database(found, patient=True) as ready:
         run_worker(ready)
 
 

@@ -7,16 +7,19 @@ for as long as the command takes.
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
     from opentill.core.db import Db, Tx
 
 T = TypeVar("T")
+LONGEST_PAUSE_S: Final = 5.0
 
 
 def settings(*, quiet: bool = True) -> Settings:
@@ -34,6 +37,10 @@ def settings(*, quiet: bool = True) -> Settings:
     return found
 
 
+class DatabaseAway(OperatorError):
+    """The database cannot be reached, and may be there again in a moment."""
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a command's coroutine to its end."""
     import uvloop
@@ -48,18 +55,18 @@ def leave(*_: object) -> None:
 
 
 @contextmanager
-def running_database(found: Settings) -> Iterator[Settings]:
+def running_database(found: Settings, *, patient: bool = False) -> Iterator[Settings]:
     """The settings with the address of a running database of the right schema.
 
     An embedded database is started if need be and brought up to date; one of the operator's is only
-    looked at. Blocks. Raises ``OperatorError``.
+    looked at, and waited for if ``patient``. Blocks. Raises ``OperatorError``.
     """
     import msgspec
 
     from opentill.core import migrate
 
     if found.database_url is not None:
-        run(_look_at(found.database_url))
+        _wait_for(found.database_url, prepared=found.db_prepared, patient=patient)
         yield found
         return
     from opentill.core.embedded import EmbeddedPostgres
@@ -67,6 +74,21 @@ def running_database(found: Settings) -> Iterator[Settings]:
     with EmbeddedPostgres.start(found.data_dir) as server:
         run(migrate.migrate(server.url))
         yield msgspec.structs.replace(found, database_url=server.url)
+
+
+def _wait_for(url: str, *, prepared: bool, patient: bool) -> None:
+    pause_s = 0.25
+    while True:
+        try:
+            run(_look_at(url, prepared=prepared))
+        except DatabaseAway as error:
+            if not patient:
+                raise
+            sys.stderr.write(f"opentill: {error}; waiting for it\n")
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        else:
+            return
 
 
 @asynccontextmanager
@@ -81,7 +103,7 @@ async def database(found: Settings | None = None) -> "AsyncIterator[Db]":
     context = running_database(found)
     ready = await asyncio.to_thread(context.__enter__)
     try:
-        db = await Db.connect(ready.database_url or "", 2)
+        db = await Db.connect(ready.database_url or "", 2, prepared=ready.db_prepared)
         try:
             yield db
         finally:
@@ -106,19 +128,25 @@ async def now(place: "Db | Tx") -> int:
         return await clock.business_now(tx, gateways)
 
 
-async def _look_at(url: str) -> None:
+async def _look_at(url: str, *, prepared: bool) -> None:
     import asyncpg
 
+    from opentill.core import connection as connections
     from opentill.core import migrate
-    from opentill.core.operator import OperatorError
 
+    away = (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
     try:
-        connection = await asyncpg.connect(url, timeout=10)
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+        forgets = prepared and await connections.loses_statements(url)
+        connection = await connections.connect(url, prepared=False)
+    except (*away, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
         why = str(error) or type(error).__name__
         message = f"the database of OPENTILL_DATABASE_URL cannot be reached: {why}"
+        if isinstance(error, away):
+            raise DatabaseAway(message) from None
         raise OperatorError(message) from None
     try:
+        if forgets:
+            raise OperatorError(connections.POOLER_HINT)
         await migrate.check(connection)
     finally:
         await connection.close()

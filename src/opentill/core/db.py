@@ -14,6 +14,8 @@ import asyncpg
 import msgspec
 from asyncpg.pool import PoolConnectionProxy
 
+from opentill.core import connection as connections
+from opentill.core.connection import COLLIDED, Tries
 from opentill.core.errors import Contended, Unavailable
 
 Tx = asyncpg.Connection | PoolConnectionProxy
@@ -21,7 +23,6 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 V = TypeVar("V")
 
-_RETRIES: Final = 6
 _PATIENCE_S: Final = 10.0  # for a free connection, while the database is alive
 # What means that the database is away or going away, and not that we asked for something wrong.
 _AWAY: Final = (
@@ -36,10 +37,13 @@ _AWAY: Final = (
     asyncpg.InternalClientError,  # the server said good-bye on the connection, which ends soon
     asyncpg.ReadOnlySQLTransactionError,
 )
-_COLLIDED: Final = (
-    asyncpg.SerializationError,
-    asyncpg.DeadlockDetectedError,
-    asyncpg.InvalidCachedStatementError,  # a migration of a later version ran meanwhile
+# After these a connection is of no use: the answer it waits for may never come, or it leads to a
+# server that was the primary once.
+_HOPELESS: Final = (
+    TimeoutError,
+    asyncio.CancelledError,
+    asyncpg.InternalClientError,
+    asyncpg.ReadOnlySQLTransactionError,
 )
 
 
@@ -57,18 +61,33 @@ class Db:
         self._alive_at = 0.0  # when somebody got a connection last, on the monotonic clock
 
     @classmethod
-    async def connect(cls, url: str, size: int = 10, *, acquire_timeout_s: float = 2.0) -> Self:
-        """Open the pool. Raises Unavailable if the database does not answer."""
+    async def connect(
+        cls,
+        url: str,
+        size: int = 10,
+        *,
+        acquire_timeout_s: float = 2.0,
+        prepared: bool = True,
+        eager: bool = True,
+    ) -> Self:
+        """Open the pool. Raises Unavailable if the database does not answer and it is ``eager``.
+
+        ``prepared``: statements stay prepared on their connection, unless a pooler stands between.
+        """
+        session = {"application_name": "opentill", "timezone": "UTC"}
+        if not eager and prepared:  # a replica cannot be serializable, whatever the primary is
+            session["default_transaction_isolation"] = "read committed"
         try:
             pool = await asyncpg.create_pool(
                 url,
-                min_size=1,
+                min_size=1 if eager else 0,
                 max_size=size,
                 timeout=acquire_timeout_s,
                 command_timeout=30,
                 max_inactive_connection_lifetime=300,
                 reset=_keep_session,
-                server_settings={"application_name": "opentill", "timezone": "UTC"},
+                server_settings=session,
+                **connections.options(prepared=prepared),
             )
         except _AWAY as error:
             raise Unavailable(reason=f"the database does not answer: {error}") from error
@@ -92,8 +111,8 @@ class Db:
                 connection = await self._borrow()
                 try:
                     yield connection
-                except (TimeoutError, asyncio.CancelledError, asyncpg.InternalClientError):
-                    connection.terminate()  # the answer it waits for may never come
+                except _HOPELESS:
+                    connection.terminate()
                     raise
                 finally:
                     await self._pool.release(connection)
@@ -140,17 +159,24 @@ class Db:
         since nothing was committed. A lost connection is not: whether the commit arrived is
         unknown, and the caller is told 503.
         """
-        for attempt in range(_RETRIES):
+        tries = Tries()
+        while True:
             try:
                 async with self.transaction() as tx:
                     return await step(tx)
-            except _COLLIDED as error:
-                if attempt == _RETRIES - 1:
-                    raise Contended(reason="too many collisions, try again") from error
-                await asyncio.sleep(0.005 * 2**attempt)
+            except COLLIDED as error:
+                await tries.pause(error)
             except asyncpg.LockNotAvailableError as error:
                 raise Contended(reason="somebody keeps a row locked, try again") from error
-        raise AssertionError  # the loop returns or raises
+
+    async def read(self, step: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run statements that only read, each for itself."""
+        async with self.connection() as tx:
+            return await step(tx)
+
+    def reading(self) -> "Db":
+        """Return where one list or export is read from beginning to end: here."""
+        return self
 
 
 def _why(error: BaseException) -> str:

@@ -5,6 +5,7 @@ error body, and writes the one log line. For the API it also counts the request 
 calls, before any routing (product decisions §2: limit, then authentication).
 """
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import structlog
 from litestar.enums import ScopeType
 
-from opentill.core import metrics
+from opentill.core import log, metrics
 from opentill.core.http import send_problem
 from opentill.core.ids import new_id
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 Door = Callable[[str | None, str], Awaitable[str | None]]  # API key and address to merchant id
 _log: Final = structlog.get_logger()
+_HOP: Final = re.compile(
+    r"\[(?P<six>[0-9a-fA-F:.]+)\](:[0-9]{1,5})?|(?P<four>[0-9.]+):[0-9]{1,5}|[0-9a-fA-F:.]+",
+    re.ASCII,
+)
 _ALWAYS: Final = ((b"x-content-type-options", b"nosniff"),)
 
 
@@ -36,15 +41,26 @@ def client_address(
     if not forwarded or not _inside(peer, trusted):
         return peer
     for hop in reversed([part.strip() for part in forwarded.split(",")]):
-        address = hop.removeprefix("[").removesuffix("]")
-        try:
-            ip_address(address)
-        except ValueError:
+        address = _bare(hop)
+        if address is None:
             return peer
         if not _inside(address, trusted):
             return address
         peer = address
     return peer
+
+
+def _bare(hop: str) -> str | None:
+    """Return the address of ``1.2.3.4``, ``1.2.3.4:5``, ``::1``, ``[::1]`` or ``[::1]:5``."""
+    found = _HOP.fullmatch(hop)
+    if found is None:
+        return None
+    address: str = found["six"] or found["four"] or hop
+    try:
+        ip_address(address)
+    except ValueError:
+        return None
+    return address
 
 
 def _inside(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
@@ -95,7 +111,6 @@ class Edge:
             lines = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
             forwarded = b",".join(lines).decode("latin-1")  # one list, however many lines
             extra["opentill_address"] = client_address(peer, forwarded, self._trusted)
-            extra["opentill_path"] = scope["path"]  # a mounted handler sees another
             extra["opentill_merchant"] = None
             if scope["path"].startswith("/v1/"):
                 key = headers.get(b"x-api-key")
@@ -112,11 +127,5 @@ class Edge:
             seconds = time.perf_counter() - started
             route = extra.get("opentill_route") or extra.get("path_template") or "other"
             metrics.count_request(route, scope["method"], status, seconds)
-            _log.info(
-                "request",
-                method=scope["method"],
-                route=route,
-                status=status,
-                ms=round(seconds * 1000, 1),
-            )
+            log.request(request_id, scope["method"], route, status, round(seconds * 1000, 1))
             structlog.contextvars.unbind_contextvars("request_id")

@@ -91,7 +91,7 @@ class Internal(Problem):
 
 
 class Unavailable(Problem):
-    """The database is away for the moment."""
+    """The database, or a gateway that must be asked first, is away for the moment."""
 
     status, code, message = 503, 50301, "Service unavailable"
 

@@ -5,13 +5,13 @@ the handler come from it. Checks run in the order of the product's decisions (§
 address and authentication (both by the edge, before routing), rate limit per merchant, body, rules.
 """
 
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import msgspec
 import structlog
-from litestar import asgi
 
 from opentill.core import idempotency, limits, querystring, strictjson
 from opentill.core import sealed as sealed_text
@@ -34,8 +34,7 @@ from opentill.core.outgoing import Outgoing
 from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
-    from litestar.handlers import ASGIRouteHandler
-    from litestar.types import Receive, Scope, Send
+    from litestar.types import ASGIApp, Receive, Scope, Send
 
 MAX_BODY: Final = 64 * 1024
 B = TypeVar("B")
@@ -83,6 +82,10 @@ class Download(msgspec.Struct, frozen=True):
     chunks: AsyncIterator[bytes]
 
 
+async def _nowhere(_merchant_id: str, _order_id: str) -> str | None:
+    return None
+
+
 class App(msgspec.Struct, kw_only=True):
     """What a running server hands to its operations."""
 
@@ -91,6 +94,14 @@ class App(msgspec.Struct, kw_only=True):
     gateways: Mapping[str, Any]
     outgoing: Outgoing  # to addresses that merchants gave
     clock: Callable[[], int]  # business time, Unix ms (core/clock.py)
+    # Where the customer of a paid order goes that was not placed by the API: merchant id, order id.
+    return_address: Callable[[str, str], Awaitable[str | None]] = _nowhere
+    read_from: Db | None = None
+
+    @property
+    def replica(self) -> Db:
+        """Where lists and exports are read: the primary if there is no replica."""
+        return self.read_from or self.db
 
 
 class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
@@ -230,15 +241,14 @@ def _shape(path: str) -> str:
     return path
 
 
-def mount(operations: Sequence[Operation]) -> "ASGIRouteHandler":
-    """Make the framework's handler for everything under ``/v1``."""
+def serve(operations: Sequence[Operation]) -> "ASGIApp":
+    """Make the application for everything under ``/v1``."""
     table = _Routes(operations)
 
-    @asgi("/v1", is_mount=True, copy_scope=False)
     async def api(scope: "Scope", receive: "Receive", send: "Send") -> None:
         extra = cast("dict[str, Any]", scope)  # with what the edge added
         try:
-            methods, parameters = table.find(extra["opentill_path"])
+            methods, parameters = table.find(extra["path"])
             if methods is None:
                 raise NotFound  # noqa: TRY301 - answered like everything else
             operation = methods.get(extra["method"])
@@ -327,7 +337,7 @@ async def _once(
     body: bytes,
 ) -> tuple[int, bytes, bool]:
     """Answer a POST with an Idempotency-Key: status, body, and whether it is a replay."""
-    path = scope["opentill_path"] + "?" + scope["query_string"].decode("latin-1")
+    path = scope["path"] + "?" + scope["query_string"].decode("latin-1")
     print_ = idempotency.fingerprint(operation.method, path, body)
     write = operation.write
     if write is None:
@@ -398,8 +408,14 @@ async def read_body(headers: Mapping[bytes, bytes], receive: "Receive") -> bytes
                 return b"".join(parts)
 
 
+@functools.cache
+def _has_defaults(body: type[msgspec.Struct]) -> bool:
+    """Tell whether a body may be left out."""
+    return not any(field.required for field in msgspec.structs.fields(body))
+
+
 def _decode_body(operation: Operation, headers: Mapping[bytes, bytes], body: bytes) -> Any:
-    if not body and all(not field.required for field in msgspec.structs.fields(operation.body)):
+    if not body and _has_defaults(operation.body):
         return operation.body()
     media_type = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
     if media_type != b"application/json":

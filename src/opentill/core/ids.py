@@ -15,6 +15,7 @@ Prefix = Literal[
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS: Final = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
+_DIGITS: Final = 26  # of 128 bits
 _SHAPE: Final = re.compile(r"[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
 
@@ -38,6 +39,21 @@ def first_id(prefix: Prefix, millis: int) -> str:
 def new_session_id() -> str:
     """Make a checkout session id: 160 random bits, so that it cannot be guessed."""
     return f"cs_{_base32(secrets.randbits(160), 16)}"
+
+
+def made_at(made: str) -> int:
+    """Return when an id was made, in Unix ms.
+
+    Raises ValueError for what is no id, and for a checkout session's, which does not say.
+    """
+    _, _, digits = made.partition("_")
+    if len(digits) != _DIGITS:
+        msg = f"{made!r} does not say when it was made"
+        raise ValueError(msg)
+    number = 0
+    for digit in digits:
+        number = number << 5 | _ALPHABET.index(digit)
+    return number >> 80
 
 
 def is_id(text: str) -> bool:

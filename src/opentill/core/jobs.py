@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
+import msgspec
 import structlog
 
 from opentill.core.errors import Unavailable
@@ -16,6 +17,20 @@ R = TypeVar("R")
 
 AT_ONCE: Final = 16  # leaves connections of the pool to the requests of the same process
 _log: Final = structlog.get_logger()
+
+
+class Whose(msgspec.Struct, frozen=True):
+    """Which gateways' rows a batch is of: the named ones', or all others'; None: everybody's.
+
+    Each gateway's rows are worked through by themselves, so that one that answers slowly, or not
+    at all, holds up no other.
+    """
+
+    names: tuple[str, ...] | None = None
+    included: bool = True
+
+
+EVERYBODY: Final = Whose()
 
 
 async def each(

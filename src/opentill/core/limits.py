@@ -18,7 +18,9 @@ WINDOW_MS: Final = 60_000
 
 # $1 scope, $2 subject, $3 limit, $4 now. Also a part of the statement that authenticates.
 _TIME: Final = "case when $3::bigint > 1000 then ($4::bigint / 1000 + 1) * 1000 else $4 end"
-_LIVE: Final = "unnest(w.hits, w.counts) as live (hit, count) where hit > $4 - 60000"
+# Clocks of servers differ a little; a time further ahead is from before the clock was set back.
+_LIVE: Final = """unnest(w.hits, w.counts) as live (hit, count)
+    where hit > $4 - 60000 and hit <= $4 + 60000"""
 HIT_SQL: Final = f"""
     insert into rate_windows as w (scope, subject, hits, counts, last_at)
     values ($1::text, $2::text, array[{_TIME}], array[1], $4::bigint)
@@ -29,7 +31,7 @@ HIT_SQL: Final = f"""
                         select hit, count from {_LIVE} union all select {_TIME}, 1
                     ) as one group by hit
                 ) as summed),
-            last_at = greatest(w.last_at, $4::bigint)
+            last_at = $4::bigint
         where (select coalesce(sum(count), 0) from {_LIVE}) < $3
     returning (select sum(count)::bigint from unnest(counts) count) as used, hits[1] as oldest
 """  # noqa: S608 - put together from constants of ours
@@ -48,10 +50,17 @@ LOOK: Final = Query(
     """
     select coalesce(sum(count), 0)::bigint as used, coalesce(min(hit), $3::bigint) as oldest
     from rate_windows w, unnest(w.hits, w.counts) as live (hit, count)
-    where w.scope = $1 and w.subject = $2 and hit > $3::bigint - 60000
+    where w.scope = $1 and w.subject = $2
+        and hit > $3::bigint - 60000 and hit <= $3::bigint + 60000
     """,
 )
-PRUNE: Final = Command("delete from rate_windows where last_at < $1")
+PRUNE: Final = Command(
+    """
+    delete from rate_windows where (scope, subject) in (
+        select scope, subject from rate_windows where last_at < $1 or last_at > $2
+        limit 1000 for update skip locked)
+    """
+)
 FORGET: Final = Command("delete from rate_windows")
 
 
@@ -64,12 +73,12 @@ async def retry_after_s(tx: Tx, scope: str, subject: str, now: int) -> int:
     """Return after how many whole seconds the oldest request leaves the window."""
     window = await LOOK.first(tx, scope, subject, now)
     oldest = now if window is None else window.oldest
-    return max(1, -(-(oldest + WINDOW_MS - now) // 1000))
+    return min(max(1, -(-(oldest + WINDOW_MS - now) // 1000)), WINDOW_MS // 1000 + 1)
 
 
 async def prune(tx: Tx, now: int) -> int:
-    """Delete windows that nobody used for two minutes."""
-    return await PRUNE.run(tx, now - 2 * WINDOW_MS)
+    """Delete a batch of windows that nobody used for two minutes, and return how many."""
+    return await PRUNE.run(tx, now - 2 * WINDOW_MS, now + 2 * WINDOW_MS)
 
 
 async def forget(tx: Tx) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 import asyncpg
 import msgspec
 
+from opentill.core import connection as connections
 from opentill.core.db import Tx
 from opentill.core.operator import OperatorError
 
@@ -86,7 +87,7 @@ async def migrate(url: str, directory: Path | None = None) -> list[str]:
     was altered after it was applied, the database is of a newer OpenTill, or a file fails.
     """
     known = migrations(directory)
-    connection = await asyncpg.connect(url)
+    connection = await connections.connect(url, prepared=False)  # perhaps through a pooler
     try:
         await _create_table(connection)
         return [migration.name for migration in known if await _apply(connection, migration, known)]

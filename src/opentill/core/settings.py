@@ -16,6 +16,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a deployment can choose; ``opentill settings`` explains each."""
 
     database_url: str | None = None
+    database_read_url: str | None = None  # a replica for lists and exports
+    read_lag_s: float = 10.0  # a replica that is further behind is not asked
+    db_prepared: bool = True  # no: a pooler in transaction mode stands between
     data_dir: Path = Path("opentill-data")
     host: str = "127.0.0.1"
     port: int = 8080
@@ -26,7 +29,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     secret_key: str = ""
     gateways: tuple[str, ...] = ("sandbox",)
-    gateway_options: Mapping[str, str] = {}  # of third-party gateways: OPENTILL_GATEWAY_…
+    routes: str = ""  # as core.methods.by_method reads it, with names of gateways
+    gateway_options: Mapping[str, str] = {}  # of single gateways: OPENTILL_GATEWAY_…
     sandbox_url: str = "http://127.0.0.1:8081"
     sandbox_public_url: str = "http://127.0.0.1:8081"
     sandbox_host: str = "127.0.0.1"
@@ -40,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metrics_token: str | None = None
     metrics_port: int | None = None
     db_pool_size: int = 10
+    history_days: int = 0  # of orders that are long over; 0: kept for ever
     log_level: LogLevel = "info"
     agreement_dir: Path | None = None
     operator_name: str = "OpenTill Demo Operator"

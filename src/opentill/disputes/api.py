@@ -5,11 +5,12 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from opentill.core.db import Tx
 from opentill.core.errors import Invalid
 from opentill.core.http import Call, Nothing, Operation
 from opentill.core.paging import Listing, Page, Size, listing
 from opentill.disputes import queries, service
-from opentill.disputes.model import DisputeDetail, DisputeOut, Status
+from opentill.disputes.model import Dispute, DisputeDetail, DisputeOut, Status
 
 
 class ListQuery(msgspec.Struct, frozen=True, rename="camel"):
@@ -27,14 +28,17 @@ async def list_disputes(call: Call[ListQuery, Nothing]) -> Listing[DisputeOut]:
     """List disputes, newest first."""
     query, merchant_id = call.query, call.merchant_id
     which = (query.status, query.order_id)
-    async with call.app.db.connection() as tx:
+
+    async def page(tx: Tx) -> tuple[list[Dispute], int | None]:
         order_id = query.order_id
         if order_id is not None and not await queries.HAS_ORDER.get(tx, merchant_id, order_id):
             raise Invalid("orderId", "orderId must be the id of one of your orders")
         found = await queries.LIST.all(
             tx, merchant_id, query.size, (query.page - 1) * query.size, *which
         )
-        total = await queries.COUNT.get(tx, merchant_id, *which)
+        return found, await queries.COUNT.get(tx, merchant_id, *which)
+
+    found, total = await call.app.replica.read(page)
     return listing([DisputeOut.of(item) for item in found], query.page, query.size, total or 0)
 
 

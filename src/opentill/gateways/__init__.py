@@ -4,9 +4,11 @@ from opentill.gateways.model import (
     BadCallback,
     DisputeNews,
     DisputeStatus,
+    Expires,
     Gateway,
     Method,
     News,
+    Notified,
     PaymentNews,
     PaymentOutcome,
     PaymentRequest,
@@ -15,16 +17,30 @@ from opentill.gateways.model import (
     RefundOutcome,
     RefundRequest,
     RefundStatus,
+    Traces,
 )
-from opentill.gateways.registry import find_for, load, offered
+from opentill.gateways.registry import TOLD_BY_OPERATOR, load
+from opentill.gateways.routing import (
+    BadGateways,
+    Gateways,
+    candidates,
+    find_for,
+    methods_of,
+    offered,
+)
 
 __all__ = [
+    "TOLD_BY_OPERATOR",
     "BadCallback",
+    "BadGateways",
     "DisputeNews",
     "DisputeStatus",
+    "Expires",
     "Gateway",
+    "Gateways",
     "Method",
     "News",
+    "Notified",
     "PaymentNews",
     "PaymentOutcome",
     "PaymentRequest",
@@ -33,7 +49,10 @@ __all__ = [
     "RefundOutcome",
     "RefundRequest",
     "RefundStatus",
+    "Traces",
+    "candidates",
     "find_for",
     "load",
+    "methods_of",
     "offered",
 ]

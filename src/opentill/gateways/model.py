@@ -6,7 +6,7 @@ provider's idempotency key, so that the same request may be sent again without a
 """
 
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -52,10 +52,14 @@ class PaymentRequest(msgspec.Struct, frozen=True, kw_only=True):
     return_url: str  # where the provider sends the customer back to, whatever came of it
     callback_url: str  # where the provider reports results to
     locale: str  # BCP 47 tag of the page the customer came from
+    expires_at: int | None = None  # until when it can be paid (Unix ms), where that is known
 
 
 class RefundRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Give ``amount`` of the attempt's payment back; ``refund_id`` is the idempotency key."""
+    """Give ``amount`` of the attempt's payment back; ``refund_id`` is the idempotency key.
+
+    ``repeated``: it was sent before and may have been done. For providers without such a key.
+    """
 
     refund_id: str
     attempt_id: str
@@ -63,6 +67,7 @@ class RefundRequest(msgspec.Struct, frozen=True, kw_only=True):
     amount: Money
     reason: str
     callback_url: str
+    repeated: bool = False
 
 
 def _storable(text: str) -> str:
@@ -122,9 +127,14 @@ class RefundNews(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DisputeNews(msgspec.Struct, frozen=True, kw_only=True):
-    """A callback about a dispute of an attempt's payment."""
+    """A callback about a dispute of an attempt's payment.
+
+    A provider that does not carry our id along leaves ``attempt_id`` "" and gives its own name of
+    the payment: its adapter ``Traces`` that.
+    """
 
     attempt_id: str
+    payment_ref: str = ""
     dispute_ref: str
     status: DisputeStatus
     amount: Money
@@ -155,16 +165,22 @@ class Gateway(Protocol):
         """Start the attempt, or find it if it was started before under the same id."""
         ...
 
-    async def find_payment(self, attempt_id: str) -> PaymentOutcome:
-        """Ask what became of an attempt. NOT_FOUND only if the provider says so."""
+    async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
+        """Ask what became of an attempt. NOT_FOUND only if the provider says so.
+
+        ``provider_ref`` is what an outcome of it named before, "" as long as none did.
+        """
         ...
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
         """Start the refund, or find it if it was started before under the same id."""
         ...
 
-    async def find_refund(self, refund_id: str) -> RefundOutcome:
-        """Ask what became of a refund. NOT_FOUND only if the provider says so."""
+    async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:
+        """Ask what became of a refund. NOT_FOUND only if the provider says so.
+
+        ``payment_ref`` is the provider's name of the payment that it is of.
+        """
         ...
 
     def read_callback(self, headers: Mapping[str, str], body: bytes, now: int) -> tuple[News, ...]:
@@ -177,4 +193,42 @@ class Gateway(Protocol):
 
     async def close(self) -> None:
         """Close connections."""
+        ...
+
+
+@runtime_checkable
+class Notified(Protocol):
+    """What an adapter offers besides, if its provider reports by a query or a form.
+
+    A provider of this kind wants a certain text back, and nothing else counts as heard.
+    """
+
+    acknowledgement: bytes
+
+    async def read_notice(self, params: Mapping[str, str]) -> tuple[News, ...]:
+        """Verify and translate a notice. Raises BadCallback, and Unavailable to hear it again.
+
+        A genuine notice about something that does not concern us is an empty tuple.
+        """
+        ...
+
+
+@runtime_checkable
+class Expires(Protocol):
+    """What an adapter offers besides, if a page that waits for its customer can be closed."""
+
+    async def expire(self, attempt_id: str, provider_ref: str) -> PaymentOutcome:
+        """Close the attempt's page, so that nobody pays there any more; what became of it.
+
+        What is paid, or being paid, is not closed but said.
+        """
+        ...
+
+
+@runtime_checkable
+class Traces(Protocol):
+    """What an adapter offers besides, if its news can name a payment without our id."""
+
+    async def trace(self, payment_ref: str) -> str | None:
+        """Return the attempt that a payment was made for; "" if none of ours, None if unknown."""
         ...

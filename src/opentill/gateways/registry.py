@@ -4,12 +4,16 @@ A third party adds one with an entry point in the group ``opentill.gateways``: a
 the ``Settings`` and returns a ``Gateway``. Ours cannot be replaced by another of the same name.
 """
 
-from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
+import msgspec
+
 from opentill.core.settings import Settings
-from opentill.gateways.model import Gateway, Method
+from opentill.gateways.manual import ManualGateway, instructions
+from opentill.gateways.model import Gateway
+from opentill.gateways.routing import BadGateways, Gateways, routed
 from opentill.gateways.sandbox import SandboxGateway
 
 Factory = Callable[[Settings], Gateway]
@@ -17,17 +21,69 @@ Factory = Callable[[Settings], Gateway]
 ENTRY_POINTS: Final = "opentill.gateways"
 
 
+class Option(msgspec.Struct, frozen=True):
+    """A setting of one of our gateways: ``OPENTILL_GATEWAY_`` and ``name`` in capitals."""
+
+    gateway: str
+    name: str
+    text: str
+    secret: bool = True
+    default: str = ""
+
+
+OPTIONS: Final = (
+    Option("stripe", "stripe_secret_key", "sk_… or rk_…, of Stripe's dashboard"),
+    Option("stripe", "stripe_webhook_secret", "whsec_…; several with commas while one is rotated"),
+    Option(
+        "stripe", "stripe_api_base", "an emulator of Stripe", secret=False,
+        default="https://api.stripe.com",
+    ),
+)  # fmt: skip
+
+
 def _sandbox(settings: Settings) -> Gateway:
     return SandboxGateway(settings.sandbox_url, settings.sandbox_secret)
 
 
-BUILT_IN: Final[dict[str, Factory]] = {"sandbox": _sandbox}
+def _stripe(settings: Settings) -> Gateway:
+    from opentill.gateways.stripe.opening import make  # its library takes its time
+
+    return make(settings.gateway_options)
 
 
-def load(names: tuple[str, ...], settings: Settings) -> dict[str, Gateway]:
-    """Make the named gateways, in the order of the names.
+def _manual(settings: Settings) -> Gateway:
+    return ManualGateway(instructions(settings.gateway_options))
 
-    Raises ValueError with a sentence that says what is available, if a name is unknown.
+
+def _epay(settings: Settings) -> Gateway:
+    from opentill.gateways.epay.opening import make  # only who has it pays for its imports
+
+    return make(settings.gateway_options)
+
+
+BUILT_IN: Final[dict[str, Factory]] = {
+    "manual": _manual,
+    "sandbox": _sandbox,
+    "stripe": _stripe,
+    "epay": _epay,
+}
+# Those that cannot always say what became of a refund: then an operator may.
+TOLD_BY_OPERATOR: Final = frozenset({"epay", "manual"})
+
+
+def _from_outside(entry: EntryPoint, settings: Settings) -> Gateway:
+    try:
+        factory: Factory = entry.load()
+        return factory(settings)
+    except Exception as error:
+        msg = f"the gateway {entry.name!r} cannot be made: {type(error).__name__}: {error}"
+        raise BadGateways(msg) from error
+
+
+def load(names: tuple[str, ...], settings: Settings) -> Gateways:
+    """Make the named gateways, in the order of the names, with what the settings say of each.
+
+    Raises OperatorError with a sentence that names the variable, if something is wrong with it.
     """
     others = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
     available = ", ".join(sorted({*BUILT_IN, *others}))
@@ -36,25 +92,8 @@ def load(names: tuple[str, ...], settings: Settings) -> dict[str, Gateway]:
         if name in BUILT_IN:
             gateways[name] = BUILT_IN[name](settings)
         elif name in others:
-            factory: Factory = others[name].load()
-            gateways[name] = factory(settings)
+            gateways[name] = _from_outside(others[name], settings)
         else:
             msg = f"OPENTILL_GATEWAYS names {name!r}; available are: {available}."
-            raise ValueError(msg)
-    return gateways
-
-
-def find_for(gateways: Mapping[str, Gateway], method: Method, currency: str) -> Gateway | None:
-    """Return the first gateway that takes the currency by the method, or None."""
-    for gateway in gateways.values():
-        if method in gateway.methods(currency):
-            return gateway
-    return None
-
-
-def offered(gateways: Mapping[str, Gateway], currency: str) -> tuple[Method, ...]:
-    """Return the methods for the currency, in the gateways' order of preference, each once."""
-    methods: dict[Method, None] = {}
-    for gateway in gateways.values():
-        methods |= dict.fromkeys(gateway.methods(currency))
-    return tuple(methods)
+            raise BadGateways(msg)
+    return routed(gateways, settings.gateway_options, settings.routes)

@@ -43,8 +43,7 @@ async def _page(tx: Tx, merchant_id: str, query: ListQuery) -> tuple[list[Entry]
 
 async def list_transactions(call: Call[ListQuery, Nothing]) -> Listing[Transaction]:
     """List movements, newest first."""
-    async with call.app.db.connection() as tx:
-        items, total = await _page(tx, call.merchant_id, call.query)
+    items, total = await call.app.replica.read(lambda tx: _page(tx, call.merchant_id, call.query))
     shown = [Transaction.of(entry) for entry in items]
     return listing(shown, call.query.page, call.query.size, total)
 
@@ -65,7 +64,7 @@ async def export_statement(call: Call[StatementQuery, Nothing]) -> Download:
     return Download(
         content_type=csvfile.CONTENT_TYPE,
         filename=csvfile.filename("statement", start, end),
-        chunks=statement.chunks(call.app.db, call.merchant_id, start, end),
+        chunks=statement.chunks(call.app.replica.reading(), call.merchant_id, start, end),
     )
 
 

@@ -5,6 +5,7 @@ statement that does not add up is never finished: it raises.
 """
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final, Literal, Self
 
 import msgspec
@@ -198,14 +199,17 @@ async def _span(tx: Tx, balance: Balance, start: int | None, end: int | None) ->
     return _Span(balance, first, last, until > balance.last_at)
 
 
+async def _batch(tx: Tx, key: tuple[str, str], after: int, last: int) -> list[Entry]:
+    return await queries.BETWEEN.all(tx, *key, after, last, _BATCH)
+
+
 async def _section(db: Db, span: _Span, start: int | None, end: int | None) -> AsyncIterator[Line]:
     key, currency = (span.balance.merchant_id, span.balance.currency), span.balance.currency
     book = _Book(span.first)
     yield Line(row="OPENING", currency=currency, at=start, after=book.opening)
     last = span.last.number if span.last else 0
     while book.number < last:
-        async with db.connection() as tx:
-            batch = await queries.BETWEEN.all(tx, *key, book.number, last, _BATCH)
+        batch = await db.read(partial(_batch, key=key, after=book.number, last=last))
         for entry in batch:
             yield book.take(entry)
         if not batch:

@@ -12,6 +12,8 @@ from opentill.merchants.service import (
     enter,
     find,
     keys,
+    limit_subject,
+    may_call,
     regenerate_key,
     revoke_key,
 )
@@ -37,6 +39,8 @@ __all__ = [
     "find",
     "history",
     "keys",
+    "limit_subject",
+    "may_call",
     "read_fees",
     "record_audit",
     "regenerate_key",

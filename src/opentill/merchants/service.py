@@ -91,6 +91,11 @@ def _inside(address: str, networks: list[str]) -> bool:
     return any(parsed in ip_network(network) for network in networks)
 
 
+def may_call(address: str, allowlist: list[str] | None) -> bool:
+    """Tell whether a merchant's list of addresses lets a server of that address in."""
+    return not allowlist or _inside(address, allowlist)
+
+
 async def enter(db: Db, settings: Settings, key: str | None, address: str, now: int) -> str | None:
     """Count a request against its address and return the caller's merchant id, None if unknown.
 
@@ -112,6 +117,6 @@ async def enter(db: Db, settings: Settings, key: str | None, address: str, now: 
             found = await queries.ENTER.first(tx, digest, now)
     if found is None or found.merchant_id is None or found.environment != settings.environment:
         return None
-    if found.ip_allowlist and not _inside(address, found.ip_allowlist):
+    if not may_call(address, found.ip_allowlist):
         return None
     return found.merchant_id

@@ -62,8 +62,7 @@ async def _page(tx: Tx, merchant_id: str, query: ListQuery) -> tuple[list[Order]
 
 async def list_orders(call: Call[ListQuery, Nothing]) -> Listing[OrderOut]:
     """List orders, newest first."""
-    async with call.app.db.connection() as tx:
-        orders, total = await _page(tx, call.merchant_id, call.query)
+    orders, total = await call.app.replica.read(lambda tx: _page(tx, call.merchant_id, call.query))
     shown = [OrderOut.of(order) for order in orders]
     return listing(shown, call.query.page, call.query.size, total or 0)
 
@@ -80,7 +79,7 @@ async def export_orders(call: Call[ExportQuery, Nothing]) -> Download:
     return Download(
         content_type="text/csv; charset=utf-8",
         filename=export.filename(call.query.start_date, call.query.end_date),
-        chunks=export.chunks(call.app.db, call.merchant_id, start, end),
+        chunks=export.chunks(call.app.replica.reading(), call.merchant_id, start, end),
     )
 
 

@@ -1,13 +1,14 @@
 """The CSV export of orders: RFC 4180, streamed, and inert in a spreadsheet."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from opentill.core import csvfile, money
 from opentill.core.csvfile import cell, utc
-from opentill.core.db import Db
+from opentill.core.db import Db, Tx
 from opentill.orders import queries
 from opentill.orders.model import Order, OrderOut
 
@@ -39,11 +40,14 @@ def filename(start: int | None, end: int | None) -> str:
     return csvfile.filename("orders", start, end)
 
 
+async def _batch(tx: Tx, merchant_id: str, last: tuple[int, str], end: int) -> list[Order]:
+    return await queries.EXPORT.all(tx, merchant_id, *last, end, _BATCH)
+
+
 async def _rows(db: Db, merchant_id: str, start: int, end: int) -> AsyncIterator[list[str]]:
     last = (start, "")
     while True:
-        async with db.connection() as tx:
-            batch = await queries.EXPORT.all(tx, merchant_id, *last, end, _BATCH)
+        batch = await db.read(partial(_batch, merchant_id=merchant_id, last=last, end=end))
         for order in batch:
             yield row(order)
         if len(batch) < _BATCH:

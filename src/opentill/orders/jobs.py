@@ -13,7 +13,7 @@ from opentill.core import jobs
 from opentill.core.db import Db, Tx
 from opentill.gateways.model import Gateway
 from opentill.orders import payments, queries, service
-from opentill.orders.model import UNDECIDED, Attempt, AttemptStatus, Event, Forgotten
+from opentill.orders.model import DAY_MS, UNDECIDED, Attempt, AttemptStatus, Event, Forgotten
 
 _LEASE_MS: Final = 60_000
 STUCK_MS: Final = 15 * 60_000  # an order that is CREATING longer is worth a look
@@ -27,23 +27,32 @@ _log: Final = structlog.get_logger()
 
 
 async def check_attempts(
-    db: Db, gateways: Mapping[str, Gateway], public_url: str, now: int, batch: int = 50
+    db: Db,
+    gateways: Mapping[str, Gateway],
+    public_url: str,
+    now: int,
+    batch: int = 50,
+    whose: jobs.Whose = jobs.EVERYBODY,
 ) -> int:
     """Ask about a batch of attempts that are due and return how many there were."""
     async with db.connection() as tx:
-        due = await queries.CLAIM_ATTEMPTS.all(tx, now, now + _LEASE_MS, batch)
+        due = await queries.CLAIM_ATTEMPTS.all(
+            tx, now, now + _LEASE_MS, batch, whose.names, whose.included
+        )
 
     async def one(attempt: Attempt) -> None:
         if attempt.status == "DUPLICATE":
             await payments.give_back(db, gateways, attempt, public_url, now)
             after = attempt
+        elif attempt.status == "ACTION_REQUIRED":
+            after = await payments.close(db, gateways, attempt, now)
         else:
             after = await payments.ask(db, gateways, attempt, now)
         if after.status == attempt.status:
             again = payments.next_check(attempt, now)
             async with db.connection() as tx:
                 await queries.ASK_AGAIN.run(
-                    tx, attempt.merchant_id, attempt.id, attempt.status, again
+                    tx, attempt.merchant_id, attempt.id, attempt.status, again, attempt.check_at
                 )
 
     await jobs.each(due, one, lambda attempt: attempt.id)
@@ -76,6 +85,21 @@ async def _remember(tx: Tx, found: Forgotten, now: int) -> None:
         await queries.ASK_NOW.run(tx, last.merchant_id, last.id, now)
     elif event := _MISSED.get(last.status) if last else "declined":
         await service.step(tx, order, event, "nothing is on its way any more", now)
+
+
+async def prune_history(db: Db, days: int, now: int, batch: int = 200) -> int:
+    """Delete what happened to a batch of orders more than ``days`` ago; return how many rows.
+
+    The last row of each order stays: it explains the order's status. 0 days: nothing is deleted.
+    """
+    if not days:
+        return 0
+
+    async def step(tx: Tx) -> int:
+        await queries.PRUNES_HISTORY.run(tx)
+        return await queries.PRUNE_HISTORY.run(tx, now - days * DAY_MS, batch)
+
+    return await db.run(step)
 
 
 async def wake(tx: Tx, now: int) -> None:

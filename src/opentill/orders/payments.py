@@ -1,6 +1,8 @@
 """Paying an order through a gateway: intent committed, gateway called, result committed."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -9,12 +11,24 @@ import structlog
 from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
-from opentill.gateways.model import Gateway, Method, PaymentOutcome, PaymentRequest, RefundRequest
+from opentill.gateways import Gateways, candidates
+from opentill.gateways.model import (
+    Expires,
+    Gateway,
+    Method,
+    PaymentOutcome,
+    PaymentRequest,
+    RefundRequest,
+)
 from opentill.orders import queries, service
 from opentill.orders.model import Attempt, Order
 
 _log: Final = structlog.get_logger()
 _LONGEST_WAIT_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * 3_600_000
+_MOST_GATEWAYS: Final = 3  # that one form is sent on to, while its customer waits
+_PATIENCE_MS: Final = 12_000  # after which no further gateway is tried
+BY_HAND: Final = "manual"  # the gateway that is a person: there is nobody to ask
 
 
 class Payer(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,37 +62,98 @@ async def submit(  # noqa: PLR0913 - a payment and its surroundings
     merchant_name: str,
     public_url: str,
     now: int,
+    expires_at: int | None = None,
 ) -> Attempt | None:
     """Start to pay an order, and return its attempt; None if it is past paying.
 
     Harmless when it comes twice: while an attempt is on its way to the gateway or waits there,
-    that one is returned. Raises Invalid on ``method`` for one that is not on offer.
+    that one is returned. A gateway that surely was not reached is followed by the next that takes
+    the method, in an attempt of its own; an unknown answer never is. ``expires_at`` is until when
+    it can be paid. Raises Invalid on ``method`` for one that is not on offer.
     """
+    started_ns = time.monotonic_ns()
+    way = _Way(gateways, merchant_id, order_id, payer, method)
+    order, attempt, fresh = await db.run(lambda tx: way.begin(tx, now))
+    tried: tuple[str, ...] = ()
+    while attempt is not None and fresh:
+        outcome = await gateways[attempt.gateway].pay(
+            _request(order, attempt, payer, merchant_name, public_url, expires_at)
+        )
+        if isinstance(gateways, Gateways):
+            gateways.heard(attempt.gateway, reached=outcome.status != "UNREACHABLE")
+        waited_ms = (time.monotonic_ns() - started_ns) // 1_000_000
+        tried = (*tried, attempt.gateway)
+        if outcome.status != "UNREACHABLE" or waited_ms > _PATIENCE_MS:
+            return await _take_in(db, attempt, outcome, now)
+        at = max(now + waited_ms, attempt.created_at + 1)
+        go_on = partial(way.go_on, before=attempt, outcome=outcome, tried=tried, now=at)
+        attempt, fresh = await db.run(go_on)
+    return attempt
 
-    async def begin(tx: Tx) -> tuple[Order, Attempt | None, bool]:
-        order = await service.lock(tx, merchant_id, order_id)
-        last = await queries.LAST_ATTEMPT.first(tx, merchant_id, order_id)
+
+class _Way(msgspec.Struct, frozen=True):
+    """The way of one form to a gateway: its transactions, each of which may run again."""
+
+    gateways: Mapping[str, Gateway]
+    merchant_id: str
+    order_id: str
+    payer: Payer
+    method: Method
+
+    async def begin(self, tx: Tx, now: int) -> tuple[Order, Attempt | None, bool]:
+        """Write the intent of the first attempt down, unless one is there; say if it is new."""
+        order = await service.lock(tx, self.merchant_id, self.order_id)
+        last = await queries.LAST_ATTEMPT.first(tx, self.merchant_id, self.order_id)
         if order.status != "PENDING":
             return order, last, False
         waiting = last is not None and (
-            last.status == "PENDING" or (last.status == "ACTION_REQUIRED" and last.method == method)
+            last.status == "PENDING"
+            or (last.status == "ACTION_REQUIRED" and last.method == self.method)
         )
         if waiting:
-            await queries.SET_CUSTOMER.run(tx, merchant_id, order_id, payer.email, payer.name)
+            customer = (self.payer.email, self.payer.name)
+            await queries.SET_CUSTOMER.run(tx, self.merchant_id, self.order_id, *customer)
             return order, last, False
-        chosen = _choose(gateways, method, order.currency)
-        attempt = await service.start_attempt(
-            tx, order, gateway=chosen, method=method, email=payer.email, name=payer.name,
-            locale=payer.locale, payer_ip=payer.ip, now=now,
-        )  # fmt: skip
-        return order, attempt, True
+        able = candidates(self.gateways, self.method, order.currency)
+        if not able:
+            raise Invalid("method", "method must be one of the payment methods on offer")
+        return order, await self._start(tx, order, able[0], now), True
 
-    order, attempt, fresh = await db.run(begin)
-    if attempt is None or not fresh:
-        return attempt
-    request = PaymentRequest(
+    async def go_on(
+        self, tx: Tx, *, before: Attempt, outcome: PaymentOutcome, tried: Sequence[str], now: int
+    ) -> tuple[Attempt, bool]:
+        """End an attempt that never arrived and write the next one's intent down, if there is one.
+
+        Not if the customer, in another tab, or a callback was faster.
+        """
+        ended = await service.hear(tx, self.merchant_id, before.id, outcome, now)
+        order = await service.lock(tx, self.merchant_id, self.order_id)
+        last = await queries.LAST_ATTEMPT.first(tx, self.merchant_id, self.order_id)
+        overtaken = last is None or last.id != ended.id or order.status != "PENDING"
+        able = candidates(self.gateways, self.method, order.currency)
+        others = [name for name in able if name not in tried]
+        if ended.status != "DECLINED" or overtaken or not others or len(tried) >= _MOST_GATEWAYS:
+            return ended, False
+        return await self._start(tx, order, others[0], now), True
+
+    async def _start(self, tx: Tx, order: Order, gateway: str, now: int) -> Attempt:
+        return await service.start_attempt(
+            tx, order, gateway=gateway, method=self.method, email=self.payer.email,
+            name=self.payer.name, locale=self.payer.locale, payer_ip=self.payer.ip, now=now,
+        )  # fmt: skip
+
+
+def _request(
+    order: Order,
+    attempt: Attempt,
+    payer: Payer,
+    merchant_name: str,
+    public_url: str,
+    expires_at: int | None,
+) -> PaymentRequest:
+    return PaymentRequest(
         attempt_id=attempt.id,
-        method=method,
+        method=attempt.method,
         amount=Money(order.amount_minor, order.currency),
         description=order.product_name,
         merchant_name=merchant_name,
@@ -88,16 +163,8 @@ async def submit(  # noqa: PLR0913 - a payment and its surroundings
         return_url=return_url(public_url, attempt, order.checkout_id),
         callback_url=callback_url(public_url, attempt.gateway),
         locale=payer.locale,
+        expires_at=expires_at,
     )
-    outcome = await gateways[attempt.gateway].pay(request)
-    return await _take_in(db, attempt, outcome, now)
-
-
-def _choose(gateways: Mapping[str, Gateway], method: Method, currency: str) -> str:
-    for name, gateway in gateways.items():
-        if method in gateway.methods(currency):
-            return name
-    raise Invalid("method", "method must be one of the payment methods on offer")
 
 
 async def _take_in(db: Db, attempt: Attempt, outcome: PaymentOutcome, now: int) -> Attempt:
@@ -110,11 +177,36 @@ async def ask(db: Db, gateways: Mapping[str, Gateway], attempt: Attempt, now: in
     if gateway is None:
         _log.error("gateway gone", attempt=attempt.id, gateway=attempt.gateway)
         return attempt
-    outcome = await gateway.find_payment(attempt.id)
+    if _for_the_operator(attempt):
+        return attempt
+    outcome = await gateway.find_payment(attempt.id, attempt.provider_ref)
+    return await _take_in(db, attempt, _asked(outcome), now)
+
+
+def _asked(outcome: PaymentOutcome) -> PaymentOutcome:
+    """Only the question did not arrive: that says nothing about the payment asked for."""
     if outcome.status == "UNREACHABLE":
-        # Only the question did not arrive. That says nothing about the payment asked for.
-        outcome = PaymentOutcome(status="UNKNOWN", reason=outcome.reason)
-    return await _take_in(db, attempt, outcome, now)
+        return PaymentOutcome(status="UNKNOWN", reason=outcome.reason)
+    return outcome
+
+
+async def close(db: Db, gateways: Mapping[str, Gateway], attempt: Attempt, now: int) -> Attempt:
+    """Close the gateway's page of an attempt whose order is paid or over; ask about any other.
+
+    Nobody shall pay late. Whoever does all the same has not lost it: it counts, or is given back.
+    """
+    gateway = gateways.get(attempt.gateway)
+    theirs = not _for_the_operator(attempt)
+    if theirs and isinstance(gateway, Expires) and await _is_over(db, attempt):
+        outcome = await gateway.expire(attempt.id, attempt.provider_ref)
+        return await _take_in(db, attempt, _asked(outcome), now)
+    return await ask(db, gateways, attempt, now)
+
+
+async def _is_over(db: Db, attempt: Attempt) -> bool:
+    async with db.connection() as tx:
+        order = await service.find(tx, attempt.merchant_id, attempt.order_id)
+    return order.status not in ("CREATING", "PENDING")
 
 
 async def give_back(
@@ -125,6 +217,8 @@ async def give_back(
     if gateway is None:
         _log.error("gateway gone", attempt=attempt.id, gateway=attempt.gateway)
         return
+    ids = (attempt.merchant_id, attempt.id)
+    first = bool(await db.run(lambda tx: queries.GIVING_BACK.run(tx, *ids)))
     outcome = await gateway.refund(
         RefundRequest(
             refund_id=attempt.id,
@@ -133,8 +227,11 @@ async def give_back(
             amount=Money(attempt.amount_minor, attempt.currency),
             reason="duplicate payment",
             callback_url=callback_url(public_url, attempt.gateway),
+            repeated=not first,
         ),
     )
+    if first and outcome.status == "UNREACHABLE":
+        await db.run(lambda tx: queries.NOT_GIVEN_BACK.run(tx, *ids))
     await db.run(lambda tx: service.given_back(tx, attempt, outcome, now))
 
 
@@ -142,10 +239,18 @@ def next_check(attempt: Attempt, now: int) -> int | None:
     """Return when to ask about an attempt again (Unix ms), ever more seldom; None: no more.
 
     An attempt whose outcome is unknown is asked for until it is known. One that waits for a
-    customer who never came back is asked for until two days after it began.
+    customer who never came back is asked for daily after two days, and no more after 30: longer
+    than any provider keeps a page open. What waits for the operator is not asked for.
     """
-    if attempt.status == "ACTION_REQUIRED" and now - attempt.created_at > 2 * 24 * 3_600_000:
+    if _for_the_operator(attempt):
         return None
+    age = now - attempt.created_at
+    if attempt.status == "ACTION_REQUIRED" and age > 2 * _DAY_MS:
+        return now + _DAY_MS if age <= 30 * _DAY_MS else None
     first = {"ACTION_REQUIRED": 60_000, "SUBMITTED": 5_000, "DUPLICATE": 5_000}
     wait = first.get(attempt.status, 2_000) << min(attempt.checks, 12)
     return now + min(wait, _LONGEST_WAIT_MS)
+
+
+def _for_the_operator(attempt: Attempt) -> bool:
+    return attempt.gateway == BY_HAND and attempt.status == "ACTION_REQUIRED"

@@ -59,6 +59,18 @@ STEP = Query(
         update checkouts set status = $8::text, updated_at = $5::bigint
         where merchant_id = $1 and id = (select checkout_id from moved) and status = 'OPEN'
             and $8::text is not null
+    ), notified as (
+        -- Who placed it through the Epay door is told, see epay/jobs.py.
+        insert into order_notices (merchant_id, order_id, state, due_at, tries, answer, created_at,
+            updated_at)
+        select merchant_id, id, 'WAITING', $5, 0, '', $5, $5 from moved
+        where source = 'EPAY' and $6 = 'confirmed'
+    ), released as (
+        -- Nobody is to pay it elsewhere any more: gateways hear that at once.
+        update attempts set check_at = $5::bigint, checks = 0
+        where merchant_id = $1 and order_id = $2 and status = 'ACTION_REQUIRED'
+            and check_at > $5::bigint and $3 in ('CREATING', 'PENDING')
+            and $4 not in ('CREATING', 'PENDING')
     )
     select * from moved
     """,
@@ -106,6 +118,19 @@ CONFIRM = Query(
             where p.session is not null
         ) f
         where c.merchant_id = f.merchant_id and c.id = f.checkout_id and c.status = 'OPEN'
+    ), notified as (
+        -- Who placed them through the Epay door is told, see epay/jobs.py.
+        insert into order_notices (merchant_id, order_id, state, due_at, tries, answer, created_at,
+            updated_at)
+        select merchant_id, id, 'WAITING', $1::bigint, 0, '', $1::bigint, $1::bigint from moved
+        where source = 'EPAY'
+    ), released as (
+        -- Nobody is to pay them elsewhere any more: gateways hear that at once.
+        update attempts a set check_at = $1::bigint, checks = 0
+        from moved o join paid p on p.merchant_id = o.merchant_id and p.order_id = o.id
+        where a.merchant_id = o.merchant_id and a.order_id = o.id and a.id <> p.attempt_id
+            and a.status = 'ACTION_REQUIRED' and a.check_at > $1::bigint
+            and p.before in ('CREATING', 'PENDING')
     )
     select * from moved
     """,
@@ -194,7 +219,8 @@ NOTE = Command(
 )
 SET_CUSTOMER = Command(
     """
-    update orders set customer_email = $3, customer_name = coalesce($4, customer_name)
+    update orders set customer_email = case $3 when '' then customer_email else $3 end,
+        customer_name = coalesce($4, customer_name)
     where merchant_id = $1 and id = $2
     """,
 )
@@ -295,6 +321,15 @@ ATTEMPTS = Query(
     Attempt,
     "select * from attempts where merchant_id = $1 and order_id = $2 order by created_at, id",
 )
+# What waits for the operator to see the money: the latest one by the gateway that is a person.
+BY_HAND = Query(
+    Attempt,
+    """
+    select * from attempts where merchant_id = $1 and order_id = $2 and gateway = 'manual'
+        and status in ('SUBMITTED', 'ACTION_REQUIRED', 'PENDING')
+    order by created_at desc, id desc limit 1
+    """,
+)
 UPDATE_ATTEMPT = Query(
     Attempt,
     """
@@ -307,24 +342,37 @@ UPDATE_ATTEMPT = Query(
     returning *
     """,
 )
-# Claim attempts whose gateway is to be asked: whoever claims has them until the time in $2.
+# Claim attempts whose gateway is to be asked: whoever claims has them until the time in $2. With $4
+# only those of these gateways, or, if $5 is false, of all others.
 CLAIM_ATTEMPTS = Query(
     Attempt,
     """
     update attempts a set check_at = $2, checks = checks + 1
     from (
-        select merchant_id, id from attempts where check_at <= $1
+        select merchant_id, id from attempts
+        where check_at <= $1 and ($4::text[] is null or (gateway = any($4)) = $5::boolean)
         order by check_at limit $3 for update skip locked
     ) due
     where a.merchant_id = due.merchant_id and a.id = due.id
     returning a.*
     """,
 )
-# Not if it became something else since it was claimed: then that says when to ask.
+# Duplicates: committed before the gateway is asked to give one back, so that it is known whether it
+# may have been; taken back only if it surely did not hear of it.
+GIVING_BACK = Command(
+    """
+    update attempts set reason = 'giving_back'
+    where merchant_id = $1 and id = $2 and status = 'DUPLICATE' and reason <> 'giving_back'
+    """,
+)
+NOT_GIVEN_BACK = Command(
+    "update attempts set reason = '' where merchant_id = $1 and id = $2 and status = 'DUPLICATE'",
+)
+# Not if it became something else, or another time was set, since it was claimed until $5.
 ASK_AGAIN = Command(
     """
     update attempts set check_at = $4
-    where merchant_id = $1 and id = $2 and status = $3 and check_at is not null
+    where merchant_id = $1 and id = $2 and status = $3 and check_at = $5
     """,
 )
 STOP_GIVING_BACK = Command(
@@ -358,3 +406,20 @@ ASK_NOW = Command(
     """,
 )
 WAKE = Command("update attempts set check_at = $1 where check_at > $1")
+
+# Retention, see jobs.prune_history: the trigger of the table asks for the word.
+PRUNES_HISTORY = Command("set local opentill.prunes_history = 'yes'")
+PRUNE_HISTORY = Command(
+    """
+    with limits as (  -- business time may be ahead of what the trigger goes by
+        select least($1, extract(epoch from now())::bigint * 1000 - 365 * 86400000::bigint)
+            as before
+    ), old as (
+        select merchant_id, order_id from order_history, limits where number = 1 and at < before
+        order by at limit $2
+    )
+    delete from order_history h using old, orders o, limits
+    where h.merchant_id = old.merchant_id and h.order_id = old.order_id and h.at < before
+        and o.merchant_id = old.merchant_id and o.id = old.order_id and h.number < o.steps
+    """,
+)

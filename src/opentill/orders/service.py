@@ -384,11 +384,16 @@ async def confirm_by_hand(
     order = await lock(tx, merchant_id, order_id)
     if (order.status, "confirmed") not in BY_EVENT:
         raise Invalid("orderId", f"an order that is {order.status} cannot be confirmed")
-    values: tuple[Any, ...] = (
-        merchant_id, new_id("att"), order.id, "manual", "BANK_TRANSFER", "SUCCEEDED",
-        order.amount_minor, order.currency, "en", order.payer_ip, None, now,
-    )  # fmt: skip
-    attempt = await queries.INSERT_ATTEMPT.first(tx, *values)
+    waiting = await queries.BY_HAND.first(tx, merchant_id, order.id)
+    if waiting is not None:
+        come = PaymentOutcome(status="SUCCEEDED")
+        attempt: Attempt | None = await _write(tx, waiting, "SUCCEEDED", come, None, now)
+    else:
+        values: tuple[Any, ...] = (
+            merchant_id, new_id("att"), order.id, "manual", "BANK_TRANSFER", "SUCCEEDED",
+            order.amount_minor, order.currency, "en", order.payer_ip, None, now,
+        )  # fmt: skip
+        attempt = await queries.INSERT_ATTEMPT.first(tx, *values)
     cause = f"confirmed by {who}: {reason}"
     return await step(tx, order, "confirmed", cause, now, method="BANK_TRANSFER", attempt=attempt)
 

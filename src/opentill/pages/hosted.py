@@ -12,16 +12,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl
 
+import msgspec
 import segno
 import structlog
 from litestar import asgi
 
-from opentill import checkouts
+from opentill import checkouts, gateways
 from opentill.core.errors import Invalid, MethodNotAllowed, NotFound
 from opentill.core.http import App
 from opentill.core.money import Money
 from opentill.pages import answers, forms, language, model, render
 from opentill.pages.answers import Answer
+from opentill.pages.catalogue import Language
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope, Receive, Scope, Send
@@ -47,13 +49,14 @@ class Request:
         except ValueError:
             pairs = []
         self.query = dict(pairs)
+        self.unless_said: Language = "en"
 
     def visit(self, lang: str | None = None) -> render.Visit:
         """Say who looks, with the language that a form has named, or the query, or the browser."""
         accepted = self.headers.get(b"accept-language", b"").decode("latin-1")
         step = self.query.get("n", "")
         return render.Visit(
-            tongue=language.choose(lang or self.query.get("lang"), accepted),
+            tongue=language.choose(lang or self.query.get("lang"), accepted, self.unless_said),
             now=self.now,
             public_url=self.app.settings.public_url,
             step=int(step) if _STEP.fullmatch(step) else 0,
@@ -61,17 +64,26 @@ class Request:
         )
 
     async def payment(self, session_id: str) -> model.Payment:
-        """Look a session up as its customer sees it. Raises NotFound."""
+        """Look a session up as its customer sees it. Raises NotFound.
+
+        Customers of the Epay door are spoken to in Chinese, unless their browser says otherwise.
+        """
         view = await checkouts.page_view(self.app.db, session_id)
         if view is None:
             raise NotFound
-        return _payment(view, self.app)
+        payment = _payment(view, self.app)
+        if view.order.source == "EPAY":
+            self.unless_said = "zh-Hans"
+            if model.state_of(payment, self.now) == "paid":  # never before: it is signed
+                address = await self.app.return_address(view.order.merchant_id, view.order.id)
+                payment = msgspec.structs.replace(payment, success_url=address)
+        return payment
 
 
 def _payment(view: checkouts.PageView, app: App) -> model.Payment:
     session, order, last = view.session, view.order, view.last_attempt
     currency = session.currency
-    offered = {method for gateway in app.gateways.values() for method in gateway.methods(currency)}
+    offered = gateways.offered(app.gateways, currency)
     return model.Payment(
         session_id=session.id,
         session_status=session.status,
@@ -88,7 +100,11 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
         paid_at=order.paid_at,
         method=order.payment_method,
         refunded=Money(order.refunded_minor, order.currency),
-        methods=tuple(method for method in model.METHODS if method in offered),
+        methods=tuple(
+            method
+            for method in model.METHODS
+            if method in offered and session.method in {None, method}
+        ),
         attempt=None
         if last is None
         else model.Attempt(
@@ -104,8 +120,8 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
 
 async def show(request: Request, session_id: str) -> Answer:
     """Show the page of the state that the payment is in."""
-    visit = request.visit()
     payment = await request.payment(session_id)
+    visit = request.visit()
     state = model.state_of(payment, request.now)
     if state == "open":
         made = render.open_page(payment, visit)
@@ -118,8 +134,8 @@ async def submit(request: Request, session_id: str) -> Answer:
     """Take the form: start an attempt and go on to it, or show what is wrong with the entries."""
     forms.check_origin(request.headers, request.app.settings.public_url)
     form = await forms.read(request.headers, request.receive)
-    visit = request.visit(form.get("lang"))
     payment = await request.payment(session_id)
+    visit = request.visit(form.get("lang"))
     if model.state_of(payment, request.now) != "open":
         return answers.see_other(render.path(payment, visit))
     entries = forms.entries(form)
@@ -152,8 +168,8 @@ async def submit(request: Request, session_id: str) -> Answer:
 
 async def proceed(request: Request, session_id: str, attempt_id: str) -> Answer:
     """Show the step to the bank, as long as the attempt waits for the customer."""
-    visit = request.visit()
     payment = await request.payment(session_id)
+    visit = request.visit()
     attempt = _waiting_for_customer(payment, attempt_id, request.now)
     if attempt is None:
         return answers.see_other(render.path(payment, visit))
@@ -163,8 +179,8 @@ async def proceed(request: Request, session_id: str, attempt_id: str) -> Answer:
 
 async def come_back(request: Request, session_id: str, attempt_id: str) -> Answer:
     """Ask the gateway what became of the attempt, for a moment, and show the page."""
-    visit = request.visit()
     payment = await request.payment(session_id)
+    visit = request.visit()
     try:
         async with asyncio.timeout(_ASK_GATEWAY_S):
             await checkouts.refresh(

@@ -60,15 +60,19 @@ class Tongue:
         return format_timedelta(length, granularity="second", threshold=2, locale=self._locale)
 
 
-def choose(wanted: str | None, accept_language: str | None) -> Tongue:
-    """Choose by ``?lang=`` if it is one of ours, else by the browser, else English."""
+def choose(wanted: str | None, accept_language: str | None, unless_said: Language = "en") -> Tongue:
+    """Choose by ``?lang=`` if it is one of ours, else by the browser, else English.
+
+    ``unless_said`` is the language where the browser names none at all.
+    """
     ranges = _ranges(accept_language or "")
     named: Language | None = next((tag for tag in LANGUAGES if tag == wanted), None)
     for tag in ranges:
         language, region = _match(tag)
         if language is not None and named in {None, language}:
             return Tongue(language, region)
-    return Tongue(named or "en")
+    silent = all(tag in {"", "*", "*/*"} for tag in ranges)
+    return Tongue(named or (unless_said if silent else "en"))
 
 
 def _ranges(header: str) -> list[str]:

@@ -115,9 +115,7 @@ DECLINES: Final[Mapping[str, str]] = {
     "limit_exceeded": "limit_exceeded",
     "customer_declined": "canceled",
     "transfer_rejected": "canceled",
-    "ConnectError": "unavailable",
-    "ConnectTimeout": "unavailable",
-    "PoolTimeout": "unavailable",
+    "unreachable": "unavailable",
 }
 
 
@@ -138,7 +136,7 @@ def decline_of(payment: Payment) -> str | None:
     attempt = payment.attempt
     if attempt is None or attempt.status not in DECLINED:
         return None
-    return DECLINES.get(attempt.reason, "declined")
+    return DECLINES.get(attempt.reason.partition(":")[0], "declined")
 
 
 def unfinished(payment: Payment) -> Attempt | None:

@@ -1,7 +1,7 @@
 """Payouts: the merchant's available money, sent to its bank by the operator."""
 
 from opentill.payouts.model import STEPS, Payout, PayoutOut, Status, Step
-from opentill.payouts.service import create, fail, find, find_anywhere, pay, search
+from opentill.payouts.service import create, fail, find, find_anywhere, newest, pay, search
 
 __all__ = [
     "STEPS",
@@ -13,6 +13,7 @@ __all__ = [
     "fail",
     "find",
     "find_anywhere",
+    "newest",
     "pay",
     "search",
 ]

@@ -31,8 +31,7 @@ async def _page(tx: Tx, merchant_id: str, query: ListQuery) -> tuple[list[Payout
 
 async def list_payouts(call: Call[ListQuery, Nothing]) -> Listing[PayoutOut]:
     """List payouts, newest first."""
-    async with call.app.db.connection() as tx:
-        items, total = await _page(tx, call.merchant_id, call.query)
+    items, total = await call.app.replica.read(lambda tx: _page(tx, call.merchant_id, call.query))
     shown = [PayoutOut.of(item) for item in items]
     return listing(shown, call.query.page, call.query.size, total)
 

@@ -191,3 +191,8 @@ async def search(
     if merchant_id is not None:
         await merchants.find(tx, merchant_id)
     return await queries.SEARCH.all(tx, merchant_id, status, limit)
+
+
+async def newest(tx: Tx, merchant_id: str, limit: int, offset: int) -> list[Payout]:
+    """Return a merchant's payouts, newest first."""
+    return await queries.LIST.all(tx, merchant_id, limit, offset)

@@ -1,1 +1,6 @@
 """Products: what a merchant sells."""
+
+from opentill.products.model import Product, ProductBody
+from opentill.products.service import archive, create
+
+__all__ = ["Product", "ProductBody", "archive", "create"]

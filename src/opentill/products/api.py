@@ -10,7 +10,7 @@ from opentill.core.errors import NotFound
 from opentill.core.http import Call, Nothing, Operation
 from opentill.core.paging import Listing, Page, Size, listing
 from opentill.products import queries, service
-from opentill.products.model import ProductBody, ProductChange, ProductOut, Status
+from opentill.products.model import Product, ProductBody, ProductChange, ProductOut, Status
 
 
 class ListQuery(msgspec.Struct, frozen=True):
@@ -39,15 +39,17 @@ async def list_products(call: Call[ListQuery, Nothing]) -> Listing[ProductOut]:
     """List products, newest first."""
     query = call.query
     offset = (query.page - 1) * query.size
-    async with call.app.db.connection() as tx:
+
+    async def page(tx: Tx) -> tuple[list[Product], int | None]:
         if query.status is None:
             items = await queries.LIST.all(tx, call.merchant_id, query.size, offset)
-            total = await queries.COUNT.get(tx, call.merchant_id)
-        else:
-            items = await queries.LIST_BY_STATUS.all(
-                tx, call.merchant_id, query.size, offset, query.status
-            )
-            total = await queries.COUNT_BY_STATUS.get(tx, call.merchant_id, query.status)
+            return items, await queries.COUNT.get(tx, call.merchant_id)
+        items = await queries.LIST_BY_STATUS.all(
+            tx, call.merchant_id, query.size, offset, query.status
+        )
+        return items, await queries.COUNT_BY_STATUS.get(tx, call.merchant_id, query.status)
+
+    items, total = await call.app.replica.read(page)
     return listing([ProductOut.of(item) for item in items], query.page, query.size, total or 0)
 
 

@@ -9,7 +9,7 @@ from opentill.core.errors import NotFound
 from opentill.core.http import Call, Nothing, Operation
 from opentill.core.paging import Listing, Page, Size, listing
 from opentill.refunds import queries, service
-from opentill.refunds.model import RefundBody, RefundOut
+from opentill.refunds.model import Refund, RefundBody, RefundOut
 
 
 class ListQuery(msgspec.Struct, frozen=True):
@@ -34,11 +34,14 @@ async def read(call: Call[Nothing, Nothing]) -> RefundOut:
 async def list_refunds(call: Call[ListQuery, Nothing]) -> Listing[RefundOut]:
     """List an order's refunds, newest first."""
     query, order = call.query, (call.merchant_id, call.path["id"])
-    async with call.app.db.connection() as tx:
+
+    async def page(tx: Tx) -> tuple[list[Refund], int | None]:
         if not await queries.EXISTS_ORDER.get(tx, *order):
             raise NotFound
         items = await queries.OF_ORDER.all(tx, *order, query.size, (query.page - 1) * query.size)
-        total = await queries.COUNT_OF_ORDER.get(tx, *order)
+        return items, await queries.COUNT_OF_ORDER.get(tx, *order)
+
+    items, total = await call.app.replica.read(page)
     return listing([RefundOut.of(item) for item in items], query.page, query.size, total or 0)
 
 

@@ -10,7 +10,7 @@ from opentill.core.db import Db, Tx
 from opentill.core.money import Money
 from opentill.gateways.model import Gateway, RefundRequest
 from opentill.refunds import queries, service
-from opentill.refunds.model import Refund
+from opentill.refunds.model import Due, Refund
 
 _log = structlog.get_logger()
 _LEASE_MS = 60_000
@@ -18,21 +18,28 @@ _LONGEST_WAIT_MS = 3_600_000
 
 
 async def send_due(
-    db: Db, gateways: Mapping[str, Gateway], public_url: str, now: int, batch: int = 50
+    db: Db,
+    gateways: Mapping[str, Gateway],
+    public_url: str,
+    now: int,
+    batch: int = 50,
+    whose: jobs.Whose = jobs.EVERYBODY,
 ) -> int:
     """Send a batch of refunds that are due and return how many there were.
 
     The refund's id is the gateway's idempotency key, so sending again what it may already have
-    done has no second effect, and its answer says how the first one ended.
+    done has no second effect, and its answer says how the first one ended. To a gateway without
+    such keys the request says that it may have been done.
     """
     async with db.connection() as tx:
-        due = await queries.CLAIM.all(tx, now, now + _LEASE_MS, batch)
+        due = await queries.CLAIM.all(tx, now, now + _LEASE_MS, batch, whose.names, whose.included)
 
-    async def one(refund: Refund) -> None:
+    async def one(refund: Due) -> None:
         async with db.connection() as tx:
             attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
         gateway = gateways.get(attempt.gateway)
-        after = refund
+        after: Refund = refund
+        arrived = True
         if attempt.gateway == "manual":
             _log.warning("refund waits for the operator", refund=refund.id)
         elif gateway is None:
@@ -46,14 +53,18 @@ async def send_due(
                     amount=Money(refund.amount_minor, refund.currency),
                     reason=refund.reason,
                     callback_url=orders.callback_url(public_url, attempt.gateway),
+                    repeated=refund.sent_before,
                 ),
             )
+            arrived = outcome.status != "UNREACHABLE"
             after = await db.run(
                 lambda tx: service.hear(tx, refund.merchant_id, refund.id, outcome, now)
             )
         if after.status == "PROCESSING":
             wait = min(2_000 << min(refund.tries, 12), _LONGEST_WAIT_MS)
             async with db.connection() as tx:
+                if not (arrived or refund.sent_before):
+                    await queries.NOT_SENT.run(tx, refund.merchant_id, refund.id)
                 await queries.TRY_AGAIN.run(tx, refund.merchant_id, refund.id, now + wait)
 
     await jobs.each(due, one, lambda refund: refund.id)

@@ -1,7 +1,7 @@
 """All SQL about refunds."""
 
 from opentill.core.db import Command, Query, Value
-from opentill.refunds.model import Refund
+from opentill.refunds.model import Due, Refund
 
 BY_ID = Query(Refund, "select * from refunds where merchant_id = $1 and id = $2")
 LOCKED = Query(Refund, "select * from refunds where merchant_id = $1 and id = $2 for update")
@@ -69,21 +69,30 @@ RELEASE_ORDER = Command(
 )
 # Claim refunds that are to be sent or asked about: whoever claims has them until the time in $2.
 # `sent` is committed before the call, so that a refund that may be known to the gateway is known
-# to be so.
+# to be so. With $4 only those by these gateways, or, if $5 is false, by all others.
 CLAIM = Query(
-    Refund,
+    Due,
     """
     update refunds r set try_at = $2, tries = tries + 1, sent = true
     from (
-        select merchant_id, id from refunds where try_at <= $1
-        order by try_at limit $3 for update skip locked
+        select w.merchant_id, w.id, w.sent from refunds w
+        where w.try_at <= $1 and ($4::text[] is null or (
+            select a.gateway = any($4) from attempts a
+            where a.merchant_id = w.merchant_id and a.id = w.attempt_id) = $5::boolean)
+        order by w.try_at limit $3 for update skip locked
     ) due
     where r.merchant_id = due.merchant_id and r.id = due.id
-    returning r.*
+    returning r.*, due.sent as sent_before
     """,
 )
 TRY_AGAIN = Command(
     "update refunds set try_at = $3 where merchant_id = $1 and id = $2 and status = 'PROCESSING'",
+)
+# Of a first sending that surely did not arrive: the next one is the first again.
+NOT_SENT = Command(
+    """
+    update refunds set sent = false where merchant_id = $1 and id = $2 and status = 'PROCESSING'
+    """,
 )
 EXISTS_ORDER = Value(bool, "select exists (select from orders where merchant_id = $1 and id = $2)")
 OVERDRAFT = Value(int, "select overdraft_minor from merchants where id = $1")

@@ -14,6 +14,7 @@ from opentill.core.ids import new_id
 from opentill.gateways.model import RefundOutcome
 from opentill.ledger import Held, Movement
 from opentill.orders import Order
+from opentill.orders.model import Source
 from opentill.refunds import events, queries
 from opentill.refunds.model import STEPS, Refund, RefundBody
 
@@ -29,8 +30,18 @@ class _Share(msgspec.Struct, frozen=True):
     debit_usd_minor: int
 
 
-async def create(tx: Tx, merchant_id: str, order_id: str, body: RefundBody, now: int) -> Refund:
+async def create(
+    tx: Tx,
+    merchant_id: str,
+    order_id: str,
+    body: RefundBody,
+    now: int,
+    *,
+    source: Source = "API",
+) -> Refund:
     """Accept a refund of a paid order and freeze what it takes from the merchant.
+
+    ``source`` is where it is asked for: an order is refunded where it was placed.
 
     The same ``refundNo`` with the same order and amount returns the first refund. Raises NotFound
     for an unknown order and Invalid for what cannot be refunded.
@@ -40,7 +51,7 @@ async def create(tx: Tx, merchant_id: str, order_id: str, body: RefundBody, now:
         first = await queries.BY_NUMBER.first(tx, merchant_id, body.refund_no)
         if first is not None:
             return _same(first, order, body)
-    amount = _amount(order, body)
+    amount = _amount(order, body, source)
     share = _share(order, amount)
     held_from: Held = order.stands_in
     try:
@@ -91,9 +102,10 @@ def _parsed(amount: str, currency: str) -> int:
         raise Invalid("amount", f"amount {error}") from None
 
 
-def _amount(order: Order, body: RefundBody) -> int:
-    if order.source == "EPAY":
-        reason = "orderId must be an order of this API: refund this one at /epay/api.php?act=refund"
+def _amount(order: Order, body: RefundBody, source: Source) -> int:
+    if order.source != source:
+        where = "/epay/api.php?act=refund" if order.source == "EPAY" else "/v1/orders/{id}/refunds"
+        reason = f"orderId must be an order of this API: refund this one at {where}"
         raise Invalid("orderId", reason)
     if order.status not in _REFUNDABLE:
         reason = f"orderId must be an order that is PAID or SETTLED: this one is {order.status}"

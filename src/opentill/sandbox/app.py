@@ -15,6 +15,7 @@ from opentill.sandbox import api, pages
 from opentill.sandbox.bank import Bank
 from opentill.sandbox.callbacks import RECEIVER, Postman
 from opentill.sandbox.model import Refusal, Timing
+from opentill.sandbox.purge import Purger
 from opentill.sandbox.storage import Store
 from opentill.sandbox.timers import TIMERS, Clock
 
@@ -48,12 +49,13 @@ def create_app(
     store = Store(data_dir / "sandbox.sqlite3", wake)
     clock = Clock(store, bank.ring)
     postman = Postman(store, secret, timing)
+    purger = Purger(store)
     sheets = pages.Pages(public_url)
 
     @asynccontextmanager
     async def running(_: Litestar) -> AsyncGenerator[None, None]:
         await store.open()
-        tasks = [asyncio.create_task(_keep_running(one.run)) for one in (clock, postman)]
+        tasks = [asyncio.create_task(_keep_running(one.run)) for one in (clock, postman, purger)]
         try:
             yield
         finally:

@@ -64,6 +64,8 @@ create table if not exists disputes (
     updated_at integer not null,
     lost_at integer
 ) without rowid;
+create index if not exists payments_old on payments (updated_at);
+create index if not exists refunds_by_payment on refunds (payment_id);
 create index if not exists disputes_by_payment on disputes (payment_id);
 create table if not exists callbacks (
     id text primary key,
@@ -79,6 +81,7 @@ create table if not exists callbacks (
     created_at integer not null
 ) without rowid;
 create index if not exists callbacks_due on callbacks (receiver, next_at) where status = 'pending';
+create index if not exists callbacks_old on callbacks (created_at) where status <> 'pending';
 create index if not exists callbacks_held on callbacks (payment_id)
     where status = 'pending' and held;
 create table if not exists timers (

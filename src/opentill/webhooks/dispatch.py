@@ -1,9 +1,8 @@
 """The dispatcher: sends what is due, with no endpoint holding up another.
 
 It takes lanes (``queries.TAKE_LANES``), so that it is the only one to send to their endpoints, and
-sends on all of them at once. How many at once to one endpoint follows how it fares: one more after
-each success, fewer after a failure, and after several in a row one at a time, with pauses. What is
-slow to answer does not count against the others. Results are written many at a time.
+sends on all of them at once. How many at once to one endpoint follows how it fares (``lanes``).
+What is slow to answer does not count against the others. Results are written many at a time.
 """
 
 import asyncio

@@ -6,8 +6,8 @@ from typing import Final
 from opentill.webhooks.model import Attempt, Due, Lane
 
 _WIDEST: Final = 32  # sends at once to one endpoint
-_STRIKES: Final = 3  # failures in a row, after which it is one at a time
-_PATIENCE: Final = 5  # failures in a row, after which there are pauses
+_STRIKES: Final = 5  # failures in a row, after which it is one at a time
+_PATIENCE: Final = 8  # failures in a row, after which there are pauses
 _PAUSES_S: Final = (0.1, 30.0)  # the first and the longest; each is twice the one before
 
 Key = tuple[str, str]  # merchant, endpoint
@@ -17,7 +17,7 @@ class OpenLane:
     """A lane of ours.
 
     How many are sent at once (``width``) follows how the endpoint fares: one more after a success,
-    fewer after a failure, one at a time after several in a row, and with pauses after more.
+    less after a failure, one at a time after several in a row, and with pauses after more.
     """
 
     def __init__(self, lane: Lane, now_s: float) -> None:
@@ -63,7 +63,7 @@ class OpenLane:
         else:
             self.strikes += 1
             self.failing_since = made.at if was is None else was
-            self.width = 1 if self.strikes >= _STRIKES else max(1, self.width - 2)
+            self.width = 1 if self.strikes >= _STRIKES else max(1, self.width - 1)
             if self.strikes >= _PATIENCE:
                 first, longest = _PAUSES_S
                 doubled = first * 2 ** min(self.strikes - _PATIENCE, 10)

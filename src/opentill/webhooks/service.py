@@ -1,6 +1,6 @@
 """What can be done with endpoints and their deliveries."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -31,7 +31,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str | UnsetType = UNSET
     description: str | UnsetType = UNSET
-    types: list[str] | UnsetType = UNSET
+    types: Sequence[str] | UnsetType = UNSET
     status: Status | UnsetType = UNSET
 
 
@@ -98,7 +98,7 @@ def _description(text: str) -> str:
     return text.strip()
 
 
-def _types(wanted: list[str]) -> list[str]:
+def _types(wanted: Sequence[str]) -> list[str]:
     """Return the types in the order of the table, each once; none of them means all."""
     if unknown := [name for name in wanted if name not in TYPES]:
         odd = unknown[0][:64]

@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from opentill.core.paging import Millis
 from opentill.webhooks.model import (
+    TYPES,
     Attempt,
     Delivery,
     DeliveryStatus,
@@ -27,8 +28,8 @@ Url = Annotated[
 ]
 Description = Annotated[str, Meta(max_length=255, description="text of at most 255 characters")]
 Types = Annotated[
-    list[Annotated[str, Meta(max_length=64)]],
-    Meta(max_length=64, description="the types of events to send; none: all, also those to come"),
+    list[Type],
+    Meta(max_length=64, description=f"a list of some of {', '.join(TYPES)}; none of them: all"),
 ]
 _Settable = Annotated[
     Literal["ENABLED", "DISABLED"], Meta(description="ENABLED or DISABLED, which sends nothing")
@@ -40,7 +41,7 @@ class EndpointBody(msgspec.Struct, frozen=True, kw_only=True):
 
     url: Url
     description: Description = ""
-    events: Types = msgspec.field(default_factory=list[str])
+    events: Types = msgspec.field(default_factory=list[Type])
 
     def wanted(self) -> Wanted:
         """Return what is asked for."""

@@ -4,7 +4,6 @@ What matters is what is said when no usable answer comes. A request that surely 
 UNREACHABLE; whatever may have arrived and been done is UNKNOWN until the bank is asked again.
 """
 
-import asyncio
 import hashlib
 import hmac
 import logging
@@ -12,13 +11,13 @@ import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, BinaryIO, Final, Generic, Literal, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-import httpx2
 import msgspec
 
 from opentill.core.money import EXPONENTS
 from opentill.core.operator import OperatorError
+from opentill.core.outgoing import Answer, Forbidden, NoAnswer, Outgoing, Policy, Unreachable
 from opentill.gateways.model import (
     BadCallback,
     Method,
@@ -32,8 +31,10 @@ from opentill.gateways.sandbox import wire
 
 T = TypeVar("T")
 
-_CONNECT_S: Final = 2.0
 _TOTAL_S: Final = 10.0
+_MOST: Final = 1 << 20  # of an answer, in bytes
+_REPORT_S: Final = 600.0
+_REPORT_MOST: Final = 1 << 32
 _TOLERANCE_S: Final = 300
 _ANY: Final = frozenset(EXPONENTS)
 
@@ -56,19 +57,12 @@ _OFFERS: Final[dict[str, tuple[Method, ...]]] = {
     for currency in EXPONENTS
 }
 
-# Failures before anything was sent.
-_NEVER_SENT: Final = (
-    httpx2.ConnectError,
-    httpx2.ConnectTimeout,
-    httpx2.PoolTimeout,
-    httpx2.UnsupportedProtocol,
-    httpx2.InvalidURL,
-)
 # Answers of 4xx that decide nothing: ask again later. A secret that is wrong for the moment says
 # nothing about the payment or refund, which may have been done before it was.
 _UNDECIDED: Final = (401, 403, 407, 408, 421, 425, 429)
 _NOT_FOUND: Final = 404
 _CLIENT_ERRORS: Final = range(400, 500)
+_SUCCESS: Final = range(200, 300)
 
 _TIMESTAMP: Final = re.compile(r"(?:^|,)\s*t=(\d{1,12})\s*(?:,|$)", re.ASCII)
 _SIGNATURE: Final = re.compile(r"(?:^|,)\s*v1=([0-9a-f]{64})\s*(?=,|$)", re.ASCII)
@@ -89,20 +83,16 @@ class SandboxGateway:
 
     name = "sandbox"
 
-    def __init__(self, url: str, secret: str, client: httpx2.AsyncClient | None = None) -> None:
+    def __init__(self, url: str, secret: str, timeout_s: float = _TOTAL_S) -> None:
         """``url`` is where the bank is, ``secret`` is shared with it.
 
-        A ``client`` that is given is used as it is, timeouts too, and closed with the gateway.
+        Raises Forbidden for a ``url`` that is not well-formed.
         """
         self._url = url.rstrip("/")
         self._secret = secret.encode()
         self._headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
-        self._client = client or httpx2.AsyncClient(
-            timeout=httpx2.Timeout(_TOTAL_S, connect=_CONNECT_S),
-            limits=httpx2.Limits(max_connections=64, max_keepalive_connections=32),
-            follow_redirects=False,
-            trust_env=False,
-        )
+        self._timeout_s = timeout_s
+        self._outgoing = Outgoing(Policy.only(self._url))
 
     def methods(self, currency: str) -> tuple[Method, ...]:
         """Return the payment methods on offer for the currency, in order of preference."""
@@ -125,7 +115,7 @@ class SandboxGateway:
         answer = await self._call(wire.Payment, "POST", "/payments", request.attempt_id, order)
         return _payment_outcome(answer, request.attempt_id)
 
-    async def find_payment(self, attempt_id: str) -> PaymentOutcome:
+    async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:  # noqa: ARG002 - the bank finds it by our id
         """Ask what became of an attempt. NOT_FOUND only if the bank says so."""
         path = f"/payments/{quote(attempt_id, safe='')}"
         answer = await self._call(wire.Payment, "GET", path, attempt_id)
@@ -143,7 +133,7 @@ class SandboxGateway:
         answer = await self._call(wire.Refund, "POST", "/refunds", request.refund_id, order)
         return _refund_outcome(answer, request.refund_id)
 
-    async def find_refund(self, refund_id: str) -> RefundOutcome:
+    async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:  # noqa: ARG002 - likewise
         """Ask what became of a refund. NOT_FOUND only if the bank says so."""
         path = f"/refunds/{quote(refund_id, safe='')}"
         answer = await self._call(wire.Refund, "GET", path, refund_id)
@@ -158,19 +148,21 @@ class SandboxGateway:
         """
         times = {"from": since, "to": until}
         given = {name: str(time) for name, time in times.items() if time is not None}
-        url = self._url + "/settlement-report.csv"
+        url = f"{self._url}/settlement-report.csv?{urlencode(given)}"
         try:
-            async with self._client.stream(
-                "GET", url, params=given, headers=self._headers
-            ) as response:
-                if response.status_code != HTTPStatus.OK:
-                    message = f"{url} answered {response.status_code}"
-                    raise OperatorError(message)
-                async for chunk in response.aiter_bytes():
-                    target.write(chunk)
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            message = f"{url} does not answer ({str(error) or type(error).__name__})"
+            answer = await self._outgoing.download(
+                url,
+                target,
+                headers=self._headers,
+                timeout_s=_REPORT_S,
+                max_bytes=_REPORT_MOST,
+            )
+        except (Forbidden, Unreachable, NoAnswer) as error:
+            message = f"{self._url} does not answer ({error})"
             raise OperatorError(message) from None
+        if answer.status != HTTPStatus.OK:
+            message = f"{url} answered {answer.status}"
+            raise OperatorError(message)
 
     def read_callback(self, headers: Mapping[str, str], body: bytes, now: int) -> tuple[News, ...]:
         """Verify and translate a callback (``now`` in Unix ms). Raises BadCallback.
@@ -202,7 +194,7 @@ class SandboxGateway:
 
     async def close(self) -> None:
         """Close connections."""
-        await self._client.aclose()
+        await self._outgoing.close()
 
     async def _call(
         self,
@@ -228,32 +220,33 @@ class SandboxGateway:
         self, kind: type[T], verb: Literal["GET", "POST"], path: str, order: msgspec.Struct | None
     ) -> _Answer[T]:
         try:
-            async with asyncio.timeout(_TOTAL_S):
-                response = await self._client.request(
-                    verb,
-                    self._url + path,
-                    content=None if order is None else msgspec.json.encode(order),
-                    headers=self._headers,
-                )
-        except _NEVER_SENT as error:
-            return _Answer(status="UNREACHABLE", reason=type(error).__name__)
-        except (httpx2.HTTPError, TimeoutError) as error:
-            return _Answer(reason=type(error).__name__)
-        if response.is_success:
+            answer = await self._outgoing.send(
+                verb,
+                self._url + path,
+                headers=self._headers,
+                body=b"" if order is None else msgspec.json.encode(order),
+                timeout_s=self._timeout_s,
+                max_bytes=_MOST,
+            )
+        except (Forbidden, Unreachable) as error:
+            return _Answer(status="UNREACHABLE", reason=f"unreachable: {error}")
+        except NoAnswer as error:
+            return _Answer(reason=str(error))
+        if answer.status in _SUCCESS:
             try:
-                return _Answer(found=msgspec.json.decode(response.content, type=kind))
+                return _Answer(found=msgspec.json.decode(answer.body, type=kind))
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 return _Answer(reason=f"bad answer: {error}")
-        return _no_success(verb, response)
+        return _no_success(verb, answer)
 
 
-def _no_success(verb: str, response: httpx2.Response) -> _Answer[Any]:
+def _no_success(verb: str, answer: Answer) -> _Answer[Any]:
     """Tell a decision of the bank from an answer that decides nothing.
 
     A 404 of another server, or for another address, does not say that the bank knows no such id.
     """
-    code = response.status_code
-    problem = _explained(response)
+    code = answer.status
+    problem = _explained(answer)
     if verb == "GET" and code == _NOT_FOUND and problem and problem.code == "not_found":
         return _Answer(status="NOT_FOUND")
     reason = f"HTTP {code} {problem.code}: {problem.message}" if problem else f"HTTP {code}"
@@ -262,10 +255,10 @@ def _no_success(verb: str, response: httpx2.Response) -> _Answer[Any]:
     return _Answer(reason=reason)
 
 
-def _explained(response: httpx2.Response) -> wire.Problem | None:
+def _explained(answer: Answer) -> wire.Problem | None:
     """Return the bank's own words; a proxy's error page has none."""
     try:
-        return msgspec.json.decode(response.content, type=wire.Refused).error
+        return msgspec.json.decode(answer.body, type=wire.Refused).error
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

@@ -53,6 +53,7 @@ SENTENCES: Final[dict[str, str]] = {
     "qr_text": "Open {method} on your phone and scan this code to pay {amount}.",
     "qr_alt": "QR code to be scanned with {method}",
     "qr_wait": "This page goes on by itself once you have paid.",
+    "transfer_reference": "Payment reference",
     "transfer_title": "Make the transfer",
     "transfer_text": "Transfer {amount} with these details. The order is complete when "
     "the money has come in.",

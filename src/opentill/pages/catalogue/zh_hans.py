@@ -52,6 +52,7 @@ SENTENCES: Final[dict[str, str]] = {
     "qr_text": "请用手机打开{method}，扫描此二维码支付 {amount}。",
     "qr_alt": "用{method}扫描的二维码",
     "qr_wait": "付款完成后，本页面会自动跳转。",
+    "transfer_reference": "付款附言",
     "transfer_title": "请完成转账",
     "transfer_text": "请按以下信息转账 {amount}。款项到账后订单即完成。",
     # waiting

@@ -52,6 +52,7 @@ SENTENCES: Final[dict[str, str]] = {
     "qr_text": "請用手機開啟{method}，掃描此 QR 碼支付 {amount}。",
     "qr_alt": "用{method}掃描的 QR 碼",
     "qr_wait": "付款完成後，本頁面會自動跳轉。",
+    "transfer_reference": "付款附言",
     "transfer_title": "請完成轉帳",
     "transfer_text": "請按以下資訊轉帳 {amount}。款項入帳後訂單即完成。",
     # waiting

@@ -1,0 +1,62 @@
+"""What gateways report, verified and in our language."""
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from opentill.core.clock import now_ms
+from opentill.core.errors import Invalid, Unavailable
+from opentill.core.http import read_body
+from opentill.gateways.model import BadCallback, DisputeNews, Gateway, News, Notified, Traces
+
+if TYPE_CHECKING:
+    from litestar.types import Receive
+
+_MOST_FIELDS: Final = 100
+
+
+async def signed(
+    gateway: Gateway, headers: dict[bytes, bytes], receive: "Receive"
+) -> tuple[News, ...]:
+    """Read a report that is signed as a whole. Raises Invalid."""
+    body = await read_body(headers, receive)
+    texts = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers.items()}
+    try:  # the age of a signature is a matter between machines: real time
+        return gateway.read_callback(texts, body, now_ms())
+    except BadCallback as error:
+        raise Invalid("signature", f"signature must be genuine and fresh: {error}") from None
+
+
+async def notice(gateway: Notified, scope: dict[str, Any], receive: "Receive") -> tuple[News, ...]:
+    """Read the query of a GET, or the form of a POST. Raises Invalid.
+
+    Whatever else comes along is left out: what is signed is one of both.
+    """
+    sent = scope["query_string"]
+    if scope["method"] == "POST":
+        sent = await read_body(dict(scope["headers"]), receive)
+    try:
+        text = sent.decode("ascii")
+        pairs = parse_qsl(
+            text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
+        )
+    except ValueError:  # also of UnicodeDecodeError
+        raise Invalid("body", "body must be a form in UTF-8") from None
+    try:
+        return await gateway.read_notice(dict(pairs))
+    except BadCallback as error:
+        raise Invalid("sign", f"sign must be that of a true notice: {error}") from None
+
+
+async def named(gateway: Gateway, news: News) -> News | None:
+    """Have news that name a payment by the provider's name only traced; None if it is not ours.
+
+    Raises Unavailable while the provider does not answer: it is to report again.
+    """
+    if not isinstance(news, DisputeNews) or news.attempt_id or not isinstance(gateway, Traces):
+        return news
+    attempt_id = await gateway.trace(news.payment_ref)
+    if attempt_id is None:
+        raise Unavailable
+    return msgspec.structs.replace(news, attempt_id=attempt_id) if attempt_id else None

@@ -1,0 +1,75 @@
+"""A typed client of the merchant API, blocking and for asyncio.
+
+Uses nothing of the server: a shop that only calls the API imports only this.
+"""
+
+from opentill.client.asynchronous import AsyncClient, AsyncDownload, AsyncPages
+from opentill.client.blocking import Client, Download, Pages
+from opentill.client.calls import Amount, Moment
+from opentill.client.errors import (
+    Conflict,
+    ConnectionFailed,
+    IdempotencyKeyReused,
+    NotFound,
+    OpenTillError,
+    RateLimited,
+    RequestRefused,
+    ServerError,
+    Unauthorized,
+    UnexpectedAnswer,
+    ValidationFailed,
+    WebhookInvalid,
+)
+from opentill.client.events import (
+    CheckoutCompleted,
+    CheckoutExpired,
+    DisputeClosed,
+    DisputeCreated,
+    Event,
+    OrderClosed,
+    OrderPaid,
+    OrderRefunded,
+    OrderSettled,
+    PayoutFailed,
+    PayoutPaid,
+    RefundFailed,
+)
+from opentill.client.series import Retries
+from opentill.client.signatures import verify_webhook
+
+__all__ = [
+    "Amount",
+    "AsyncClient",
+    "AsyncDownload",
+    "AsyncPages",
+    "CheckoutCompleted",
+    "CheckoutExpired",
+    "Client",
+    "Conflict",
+    "ConnectionFailed",
+    "DisputeClosed",
+    "DisputeCreated",
+    "Download",
+    "Event",
+    "IdempotencyKeyReused",
+    "Moment",
+    "NotFound",
+    "OpenTillError",
+    "OrderClosed",
+    "OrderPaid",
+    "OrderRefunded",
+    "OrderSettled",
+    "Pages",
+    "PayoutFailed",
+    "PayoutPaid",
+    "RateLimited",
+    "RefundFailed",
+    "RequestRefused",
+    "Retries",
+    "ServerError",
+    "Unauthorized",
+    "UnexpectedAnswer",
+    "ValidationFailed",
+    "WebhookInvalid",
+    "verify_webhook",
+]

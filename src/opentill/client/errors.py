@@ -1,0 +1,75 @@
+"""What can go wrong with a call: one class for each business code, and for no answer at all.
+
+Every error says by ``maybe_done`` whether the request may have had its effect all the same. Where
+it may, sending the same call again with ``idempotency_key`` has no second one.
+"""
+
+
+class OpenTillError(Exception):
+    """A call that did not succeed. ``str()`` is one sentence without any secret."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: int | None = None,
+        request_id: str = "",
+        maybe_done: bool = False,
+    ) -> None:
+        """``status`` is the HTTP status, ``code`` the business code, None where there was none."""
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.request_id = request_id  # finds the request in the server's log
+        self.maybe_done = maybe_done
+        self.idempotency_key: str | None = None  # of a POST: what it was sent with
+
+
+class ValidationFailed(OpenTillError):
+    """Refused input or a business rule: ``field`` and what would be accepted (40001)."""
+
+    field = ""
+    reason = ""
+
+
+class Unauthorized(OpenTillError):
+    """The API key is missing, unknown, expired or of another environment (401)."""
+
+
+class NotFound(OpenTillError):
+    """There is nothing with this id among what is yours (40401)."""
+
+
+class Conflict(OpenTillError):
+    """A request with the same Idempotency-Key was still running at the last try (40901)."""
+
+
+class IdempotencyKeyReused(OpenTillError):
+    """The Idempotency-Key was used for another request before (42201)."""
+
+
+class RateLimited(OpenTillError):
+    """Too many requests (42901)."""
+
+    retry_after: float | None = None  # seconds until one passes again, where the server told
+
+
+class RequestRefused(OpenTillError):
+    """Any other answer of 4xx: a method, a size or a media type that the server does not take."""
+
+
+class ServerError(OpenTillError):
+    """The server, or a proxy in front of it, answered 5xx."""
+
+
+class UnexpectedAnswer(OpenTillError):
+    """An answer that is not in the API's form: most often something else answers there."""
+
+
+class ConnectionFailed(OpenTillError):
+    """No whole answer came: refused, cut, or too slow."""
+
+
+class WebhookInvalid(Exception):
+    """A webhook that is not genuine, too old, or not in its form. Answer it with 400."""

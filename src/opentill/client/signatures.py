@@ -1,0 +1,89 @@
+"""Verifies webhooks: who has the endpoint's secret sent this, and not long ago.
+
+Every delivery carries two sets of headers. ``X-Svc-Signature`` is keyed with the secret's text;
+``webhook-signature`` (Standard Webhooks) with what the secret's base64 stands for. Either proves
+the sender, so one that fits is enough: while a secret is rotated, only some fit the old one.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from opentill.client import events
+from opentill.client.errors import WebhookInvalid
+
+TOLERANCE_S: Final = 300.0
+_PREFIX: Final = "whsec_"
+_MILLIS: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
+_SECONDS: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
+
+
+def verify_webhook(
+    body: bytes | str,
+    headers: Mapping[str, str],
+    secret: str | Sequence[str],
+    tolerance_s: float = TOLERANCE_S,
+    *,
+    now: float | None = None,
+) -> events.Event:
+    """Return the event of a genuine delivery. Raises WebhookInvalid for any other.
+
+    ``body`` is the request's body as it came, before anything parsed it. Several secrets are those
+    of a rotation. ``now`` is in Unix seconds. Delivery is at least once: keep ``event.id``.
+    """
+    raw = body.encode() if isinstance(body, str) else bytes(body)
+    found = {name.lower(): value for name, value in headers.items()}
+    keys = [secret] if isinstance(secret, str) else list(secret)
+    if not all(keys) or not keys:
+        message = "secret must be the secret of the endpoint, such as whsec_…"
+        raise ValueError(message)
+    at_s = time.time() if now is None else now
+    ages = [at_s - sent_s for sent_s in _genuine(raw, found, keys)]
+    if not ages:
+        message = "no signature fits the body and the secret"
+        raise WebhookInvalid(message)
+    if all(abs(age) > tolerance_s for age in ages):
+        message = f"the signature is not from the last {tolerance_s:g} seconds"
+        raise WebhookInvalid(message)
+    return events.read(raw)
+
+
+def _genuine(raw: bytes, headers: Mapping[str, str], keys: Sequence[str]) -> Iterator[float]:
+    """Give the time (Unix seconds) of each set of headers whose signature fits."""
+    own, millis = headers.get("x-svc-signature", ""), headers.get("x-svc-timestamp", "")
+    old = headers.get("x-svc-signature-old", "")
+    if _MILLIS.fullmatch(millis) and _fits([own, old], [_own(key, millis, raw) for key in keys]):
+        yield int(millis) / 1000
+    seconds = headers.get("webhook-timestamp", "")
+    signed = f"{headers.get('webhook-id', '')}.{seconds}.".encode() + raw
+    standard = headers.get("webhook-signature", "").split()
+    if _SECONDS.fullmatch(seconds) and _fits(standard, [_standard(key, signed) for key in keys]):
+        yield float(seconds)
+
+
+def _fits(given: Sequence[str], expected: Sequence[str]) -> bool:
+    """Compare each with each, in constant time."""
+    same = [
+        hmac.compare_digest(one.encode(), other.encode()) for one in given for other in expected
+    ]
+    return any(same)
+
+
+def _own(secret: str, millis: str, raw: bytes) -> str:
+    signed = millis.encode() + b"." + raw
+    return "sha256=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+
+
+def _standard(secret: str, signed: bytes) -> str:
+    text = secret.removeprefix(_PREFIX)
+    try:
+        key = base64.b64decode(text, validate=True)
+    except binascii.Error:  # no secret of this form: taken as it is, as the server does
+        key = text.encode()
+    made = hmac.new(key, signed, hashlib.sha256).digest()
+    return "v1," + base64.b64encode(made).decode()

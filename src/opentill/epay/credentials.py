@@ -1,0 +1,139 @@
+"""A merchant's Epay credentials: a number of its own and a key, never the API key.
+
+The key is sealed with the deployment's key, because a sign by MD5 needs the key itself back. The
+operator sees it when it is made and by ``enable`` again. There is one at a time: an old one ends
+when the new one is made.
+"""
+
+import secrets
+import string
+from typing import Final
+
+import structlog
+
+from opentill import merchants
+from opentill.core import sealed
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.operator import OperatorError
+from opentill.core.settings import Settings
+from opentill.epay import queries
+from opentill.epay.model import Credentials, NewCredentials
+
+_log: Final = structlog.get_logger()
+_LETTERS: Final = string.ascii_letters + string.digits
+_KEY_LENGTH: Final = 32
+_FIRST_PID, _PIDS = 100_000_000, 900_000_000  # nine digits: fits an int wherever a client keeps it
+WRONG_KEY: Final = (
+    "OPENTILL_SECRET_KEY is not the one that the Epay keys were sealed with: set it back, or make"
+    " new ones with `opentill epay rotate`"
+)
+
+
+def _purpose(merchant_id: str) -> str:
+    return f"epay key {merchant_id}"
+
+
+def directory_id(pid: str) -> str:
+    """Return what a pid stands under in the directory of public ids."""
+    return f"pid_{pid}"
+
+
+def unseal(credentials: Credentials, secret_key: str) -> str:
+    """Return the Epay key. Raises ``core.sealed.WrongKey``."""
+    if not secret_key:
+        raise sealed.WrongKey
+    return sealed.unseal(secret_key, _purpose(credentials.merchant_id), credentials.sealed_key)
+
+
+def _new_key(settings: Settings, merchant_id: str) -> tuple[str, bytes]:
+    if not settings.secret_key:
+        message = "OPENTILL_SECRET_KEY must be set: Epay keys are sealed with it"
+        raise OperatorError(message)
+    key = "".join(secrets.choice(_LETTERS) for _ in range(_KEY_LENGTH))
+    return key, sealed.seal(settings.secret_key, _purpose(merchant_id), key)
+
+
+def _shown(credentials: Credentials, key: str, settings: Settings) -> NewCredentials:
+    return NewCredentials(
+        merchant_id=credentials.merchant_id,
+        pid=credentials.pid,
+        key=key,
+        state=credentials.state,
+        url=f"{settings.public_url}/epay/",
+    )
+
+
+async def enable(tx: Tx, settings: Settings, merchant_id: str, now: int) -> NewCredentials:
+    """Let a merchant take payments by Epay, and return its credentials with the key.
+
+    One that was disabled gets back in with the same pid and key. Raises NotFound, and
+    OperatorError where the deployment's key does not open what is there.
+    """
+    await merchants.find(tx, merchant_id)
+    if not await opens(tx, settings.secret_key):
+        raise OperatorError(WRONG_KEY)
+    there = await queries.LOCKED.first(tx, merchant_id)
+    if there is not None:
+        back = await queries.SET_STATE.first(tx, merchant_id, "ENABLED", now) or there
+        return _shown(back, unseal(there, settings.secret_key), settings)
+    key, hidden = _new_key(settings, merchant_id)
+    while True:
+        pid = _FIRST_PID + secrets.randbelow(_PIDS)
+        if await queries.LIST_PID.run(tx, merchant_id, directory_id(str(pid))):
+            break
+    made = await queries.INSERT.first(tx, merchant_id, pid, hidden, now)
+    if made is None:
+        raise AssertionError  # an insert always returns its row
+    return _shown(made, key, settings)
+
+
+async def rotate(tx: Tx, settings: Settings, merchant_id: str, now: int) -> NewCredentials:
+    """Replace a merchant's key at once: a sign by the old one is refused from the commit on.
+
+    Raises NotFound.
+    """
+    there = await find(tx, merchant_id)
+    key, hidden = _new_key(settings, merchant_id)
+    new = await queries.SET_KEY.first(tx, merchant_id, hidden, now) or there
+    return _shown(new, key, settings)
+
+
+async def disable(tx: Tx, merchant_id: str, now: int) -> Credentials:
+    """Close the door for a merchant. What was paid is still told. Raises NotFound."""
+    there = await find(tx, merchant_id)
+    if there.state == "DISABLED":
+        raise Invalid("merchant", "merchant must be one with the Epay door open: it is closed")
+    return await queries.SET_STATE.first(tx, merchant_id, "DISABLED", now) or there
+
+
+async def find(tx: Tx, merchant_id: str) -> Credentials:
+    """Return a merchant's credentials. Raises NotFound."""
+    await merchants.find(tx, merchant_id)
+    found = await queries.OF_MERCHANT.first(tx, merchant_id)
+    if found is None:
+        reason = f"{merchant_id} has no Epay credentials: opentill epay enable {merchant_id}"
+        raise NotFound(reason=reason)
+    return found
+
+
+async def everyone(tx: Tx) -> list[Credentials]:
+    """Return the credentials of all merchants that have some."""
+    return await queries.ALL.all(tx)
+
+
+async def opens(tx: Tx, secret_key: str) -> bool:
+    """Tell whether the deployment's key is the one that the Epay keys were sealed with."""
+    there = await queries.ANY.first(tx)
+    try:
+        return there is None or bool(unseal(there, secret_key))
+    except sealed.WrongKey:
+        return False
+
+
+async def check_key(tx: Tx, secret_key: str) -> bool:
+    """Tell whether the Epay door can open with the deployment's key; say so in the log if not."""
+    if await opens(tx, secret_key):
+        return True
+    _log.error("the Epay door stays shut", reason=WRONG_KEY)
+    return False

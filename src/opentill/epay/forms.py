@@ -1,0 +1,128 @@
+"""What submit.php and mapi.php are sent, checked: from parameters to a ``Submission``."""
+
+import re
+from ipaddress import ip_address
+from typing import Final, cast
+
+from opentill.core import inputs, money
+from opentill.core.errors import Invalid
+from opentill.epay.model import BUSINESS, METHODS, MISSING, Refused, Submission, Type
+from opentill.epay.wire import Request
+
+DEFAULT_CURRENCY: Final = "CNY"
+MAX_NAME_BYTES: Final = 127
+_MAX_PARAM: Final = 2048
+_MAX_SHOWN_NAME: Final = 80
+_OUT_TRADE_NO: Final = re.compile(r"[A-Za-z0-9._\-|]{1,64}", re.ASCII)
+_MONEY: Final = re.compile(money.PRICE_PATTERN, re.ASCII)
+_REQUIRED: Final = ("out_trade_no", "notify_url", "return_url", "name", "money")
+_REQUIRED_BY_MAPI: Final = ("type", "out_trade_no", "notify_url", "name", "money", "clientip")
+# Fields of a card form, and digits as long as a card's number: both belong on the gateway's page.
+_CARD_FIELD: Final = re.compile(
+    r"card|cvv|cvc|cvn|\bpan\b|security[_ -]?code"
+    r"|exp(iry|ire|iration)?[_ -]?(month|year|date|y|m)?\b",
+    re.IGNORECASE,
+)
+_DIGITS: Final = re.compile(r"[0-9](?:[ -]?[0-9]){11,18}")
+
+
+def refuse_forged(request: Request) -> None:
+    """Refuse a request that calls itself a notification. Raises Refused."""
+    for name in ("trade_status", "trade_no"):
+        if name in request.params:
+            raise Refused(BUSINESS, f"下单请求不能带参数 {name}")
+
+
+def read(request: Request, *, by_server: bool) -> Submission:
+    """Check the parameters; ``by_server``: of mapi.php. Raises Refused."""
+    missing = request.missing(*(_REQUIRED_BY_MAPI if by_server else _REQUIRED))
+    if missing:
+        raise Refused(MISSING, f"缺少参数：{', '.join(missing)}")
+    channel = request.get("channel_param")
+    if _CARD_FIELD.search(channel) or _DIGITS.search(channel):
+        raise Refused(BUSINESS, "channel_param 不能含有银行卡信息，卡号只在支付页面填写")
+    kind = request.get("type")
+    if kind and kind not in METHODS:
+        raise Refused(BUSINESS, f"不支持的支付方式，可用的有：{', '.join(METHODS)}")
+    number = request.get("out_trade_no")
+    if _OUT_TRADE_NO.fullmatch(number) is None:
+        raise Refused(BUSINESS, "out_trade_no 须为 1 到 64 个字符，只能用字母、数字和 . _ - |")
+    currency = (request.get("money_type") or DEFAULT_CURRENCY).upper()
+    return Submission(
+        out_trade_no=number,
+        type=cast("Type", kind),
+        name=_name(request.get("name")),
+        money=request.get("money"),
+        minor=_minor(request.get("money"), currency),
+        money_type=currency,
+        notify_url=_address("notify_url", request.get("notify_url")),
+        return_url=_address("return_url", request.get("return_url")),
+        param=_param(request.get("param")),
+        shown_name=_shown_name(request.get("display_merchant_name")),
+        payer_ip=_payer_ip(request.get("clientip")) if by_server else "",
+        device=request.get("device"),
+    )
+
+
+def _name(text: str) -> str:
+    """Cut a name to 127 bytes; it goes back in notices, so nothing that clients sign otherwise.
+
+    That is a backslash, which some strip, and space around it, which others strip.
+    """
+    whole = text.replace("\\", "").strip().encode()
+    name = whole[:MAX_NAME_BYTES].decode(errors="ignore").strip()
+    if not name:
+        raise Refused(BUSINESS, "name 不能为空")
+    return name
+
+
+def _minor(text: str, currency: str) -> int:
+    if currency not in money.EXPONENTS:
+        raise Refused(BUSINESS, "money_type 须为有效的 ISO 4217 货币代码，例如 CNY")
+    wanted = "money 须为大于 0、最多两位小数的金额，不超过 99999999.99"
+    if _MONEY.fullmatch(text) is None:
+        raise Refused(BUSINESS, wanted)
+    try:
+        minor = money.parse(text, currency)
+    except ValueError:
+        raise Refused(BUSINESS, f"money 不能有小数：{currency} 没有小数位") from None
+    if minor <= 0:
+        raise Refused(BUSINESS, wanted)
+    return minor
+
+
+def _address(name: str, text: str) -> str:
+    """Check an address by its form; whether it may be called is decided when it is."""
+    try:
+        if "{" in text:
+            raise Invalid(name, "braces")  # noqa: TRY301 - of our own pages' placeholder
+        inputs.web_address(name, text or None)
+    except Invalid:
+        reason = f"{name} 须为不超过 2048 个字符、不含用户名密码的 http 或 https 地址"
+        raise Refused(BUSINESS, reason) from None
+    return text
+
+
+def _param(text: str) -> str:
+    if len(text) > _MAX_PARAM:
+        raise Refused(BUSINESS, f"param 最多 {_MAX_PARAM} 个字符")
+    if "\\" in text:
+        # It has to come back word for word, and some clients strip backslashes before they verify.
+        raise Refused(BUSINESS, "param 不能含有反斜杠，部分客户端验签时会去掉它")
+    return text
+
+
+def _shown_name(text: str) -> str | None:
+    trimmed = text.strip()
+    if len(trimmed) > _MAX_SHOWN_NAME:
+        raise Refused(BUSINESS, f"display_merchant_name 最多 {_MAX_SHOWN_NAME} 个字符")
+    return trimmed or None
+
+
+def _payer_ip(text: str) -> str:
+    """Return the payer's address: the first of a list as proxies make it."""
+    first = text.split(",", maxsplit=1)[0].strip()
+    try:
+        return str(ip_address(first))
+    except ValueError:
+        raise Refused(BUSINESS, "clientip 须为付款人的 IP 地址") from None

@@ -1,0 +1,204 @@
+"""What the Epay door speaks of: codes, payment types, statuses, and what is kept of an order.
+
+The convention is Epay V1 (the "rainbow" servers); what it leaves open is decided in
+docs/decisions/0022-epay-door.md.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from opentill.core.methods import Method
+from opentill.orders import Status
+
+Type = Literal["", "alipay", "wxpay", "creditcard", "crypto", "paynow", "bank"]
+State = Literal["ENABLED", "DISABLED"]
+NoticeState = Literal["WAITING", "DELIVERED", "FAILED"]
+TradeStatus = Literal["TRADE_SUCCESS", "WAIT_BUYER_PAY", "TRADE_CLOSED"]
+
+# Answer codes.
+SUCCESS: Final = 1
+BUSINESS: Final = -1  # a business rule, and whatever goes wrong with us
+NOT_ENABLED: Final = -2
+WRONG_KEY: Final = -3  # unknown pid, wrong key, wrong sign: one answer for all
+MISSING: Final = -4
+UNKNOWN_ACT: Final = -5
+
+METHODS: Final[Mapping[str, Method]] = {
+    "alipay": "ALIPAY",
+    "wxpay": "WECHAT_PAY",
+    "creditcard": "CREDIT_CARD",
+    "crypto": "CRYPTO",
+    "paynow": "PAYNOW",
+    "bank": "BANK_TRANSFER",
+}
+TYPES: Final[Mapping[Method, str]] = {method: name for name, method in METHODS.items()}
+# Payment types that an attempt is started for at once by mapi.php: their gateways give a QR text.
+SCANNED: Final = frozenset({"alipay", "wxpay", "paynow", "crypto"})
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What an order's status is called here."""
+
+    number: Literal[0, 1, 2, 3]
+    trade_status: TradeStatus
+
+
+_WAITS: Final = Standing(0, "WAIT_BUYER_PAY")
+_OVER: Final = Standing(0, "TRADE_CLOSED")
+_PAID: Final = Standing(1, "TRADE_SUCCESS")
+_GIVEN_BACK: Final = Standing(2, "TRADE_CLOSED")
+_FROZEN: Final = Standing(3, "TRADE_CLOSED")
+STANDINGS: Final[Mapping[Status, Standing]] = {
+    "PENDING": _WAITS,
+    "CREATING": _WAITS,
+    "FAILED": _OVER,
+    "CLOSED": _OVER,
+    "REVOKED": _OVER,
+    "PAID": _PAID,
+    "SETTLED": _PAID,
+    "REFUNDED": _GIVEN_BACK,
+    "CHARGEBACK": _GIVEN_BACK,
+    "DISPUTED": _FROZEN,
+}
+PAYABLE: Final[tuple[Status, ...]] = ("PENDING", "CREATING")
+PAID: Final[tuple[Status, ...]] = ("PAID", "SETTLED")
+
+
+class Refused(Exception):
+    """A request is refused with one of the codes above and a sentence for whoever reads it."""
+
+    def __init__(self, code: int, message: str) -> None:
+        """``message`` is in Chinese, which is what people who build Epay integrations read."""
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Credentials(msgspec.Struct, frozen=True, kw_only=True):
+    """A merchant's Epay credentials as they are kept; the key is sealed."""
+
+    merchant_id: str
+    pid: int
+    sealed_key: bytes
+    state: State
+    created_at: int
+    rotated_at: int | None
+    updated_at: int
+
+
+class Caller(Credentials, frozen=True, kw_only=True):
+    """The merchant that a pid belongs to, with its credentials."""
+
+    name: str
+    settlement_currency: str
+    ip_allowlist: list[str]
+
+
+class NewCredentials(msgspec.Struct, frozen=True, kw_only=True):
+    """Credentials with the key, and where a client is pointed at: what its owner sets up."""
+
+    merchant_id: str
+    pid: int
+    key: str
+    state: State
+    url: str
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """What submit.php and mapi.php are asked for, checked."""
+
+    out_trade_no: str
+    type: Type
+    name: str
+    money: str
+    minor: int
+    money_type: str
+    notify_url: str
+    return_url: str
+    param: str
+    shown_name: str | None
+    payer_ip: str
+    device: str
+
+    @property
+    def method(self) -> Method | None:
+        """The only payment method it may be paid by; None: the customer chooses."""
+        return METHODS.get(self.type)
+
+
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """The order that a submission came to."""
+
+    order_id: str
+    checkout_id: str
+    merchant_name: str
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """An Epay order as it was submitted, with what became of its order since."""
+
+    merchant_id: str
+    out_trade_no: str
+    order_id: str
+    checkout_id: str
+    type: Type
+    name: str
+    money: str
+    money_type: str
+    notify_url: str
+    return_url: str
+    param: str
+    created_at: int
+    status: Status
+    amount_minor: int
+    paid_at: int | None
+    payment_method: Method | None
+    customer_email: str
+    provider_ref: str  # the gateway's own name of the payment, "" while there is none
+
+    @property
+    def trade_no(self) -> str:
+        """Our number of it: letters and digits only."""
+        return trade_no(self.order_id)
+
+    @property
+    def told_type(self) -> str:
+        """The type as it was requested or, if none was, by what the customer chose to pay."""
+        return self.type or (TYPES[self.payment_method] if self.payment_method else "")
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many orders there are: all of them, and those paid that were placed on two UTC days."""
+
+    all_orders: int
+    paid_today: int
+    paid_yesterday: int
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """That an order was paid, and how far telling it has come."""
+
+    merchant_id: str
+    order_id: str
+    state: NoticeState
+    due_at: int | None
+    tries: int
+    answer: str
+    created_at: int
+    updated_at: int
+
+
+_ORDER_PREFIX: Final = "order"
+
+
+def trade_no(order_id: str) -> str:
+    """Return an order's id without its underscore."""
+    return order_id.replace("_", "")
+
+
+def order_id_of(number: str) -> str:
+    """Return the order id that a ``trade_no`` stands for; no order has it if it is none of ours."""
+    rest = number.removeprefix(_ORDER_PREFIX)
+    return f"{_ORDER_PREFIX}_{rest}" if rest != number else ""

@@ -1,0 +1,113 @@
+"""What is told of a paid order: the signed query, to the shop's server and to its customer."""
+
+from typing import Final
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+
+import structlog
+
+from opentill.core import epaysign, sealed
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.http import App
+from opentill.epay import credentials, queries
+from opentill.epay.model import PAID, Credentials, Kept, Notice, NoticeState, Submission
+
+_log: Final = structlog.get_logger()
+MAX_ADDRESS: Final = 2048  # as long as core/addresses.py lets one be
+_AS_IT_IS: Final = "%/:?&=@!$'()*+,;-._~[]"
+
+
+def message(kept: Kept, pid: int, key: str) -> dict[str, str]:
+    """Return a notification's parameters, signed.
+
+    Nothing in it is empty: some clients sign empty values too, which the convention leaves out.
+    """
+    params = {**_fields(pid, kept.trade_no, kept), "type": kept.told_type}
+    return {**params, "sign": epaysign.sign(params, key), "sign_type": epaysign.SIGN_TYPE}
+
+
+def _fields(pid: int, trade_no: str, order: Kept | Submission) -> dict[str, str]:
+    fields = {
+        "pid": str(pid),
+        "trade_no": trade_no,
+        "out_trade_no": order.out_trade_no,
+        "type": order.type,
+        "name": order.name,
+        "money": order.money,
+        "trade_status": "TRADE_SUCCESS",
+    }
+    return fields | ({"param": order.param} if order.param else {})
+
+
+def address(url: str, params: dict[str, str]) -> str:
+    """Put a message on an address: encoded as PHP does, before a fragment, after a query."""
+    parts = urlsplit(url)
+    place = parts.netloc if parts.netloc.isascii() else parts.netloc.encode("idna").decode()
+    query = "&".join(filter(None, (quote(parts.query, safe=_AS_IT_IS), urlencode(params))))
+    path = quote(parts.path, safe=_AS_IT_IS)
+    return urlunsplit((parts.scheme, place, path, query, parts.fragment))
+
+
+def fits(wanted: Submission) -> bool:
+    """Tell whether the notice of an order will be short enough to be sent at all."""
+    longest = {
+        **_fields(0, "order" + "0" * 26, wanted),
+        "pid": "0" * 9,
+        "type": wanted.type or "creditcard",
+        "sign": "0" * 32,
+        "sign_type": epaysign.SIGN_TYPE,
+    }
+    try:
+        return len(address(wanted.notify_url, longest)) <= MAX_ADDRESS
+    except UnicodeError:  # a host that is no name
+        return False
+
+
+async def told(
+    tx: Tx, merchant_id: str, order_id: str, secret_key: str
+) -> tuple[Kept, dict[str, str]]:
+    """Return a paid order with its message under the key of this moment. Raises WrongKey."""
+    kept = await queries.BY_ORDER.first(tx, merchant_id, order_id)
+    found: Credentials | None = await queries.OF_MERCHANT.first(tx, merchant_id)
+    if kept is None or found is None:
+        raise AssertionError  # neither is ever deleted
+    return kept, message(kept, found.pid, credentials.unseal(found, secret_key))
+
+
+async def return_address(app: App, merchant_id: str, order_id: str) -> str | None:
+    """Return where the customer of a paid order goes, signed; None unless it is paid.
+
+    What the address holds is worth as much as the notice, so it is made only when it is shown.
+    """
+    async with app.db.connection() as tx:
+        kept = await queries.BY_ORDER.first(tx, merchant_id, order_id)
+        if kept is None or kept.status not in PAID or not kept.return_url:
+            return None
+        try:
+            kept, params = await told(tx, merchant_id, order_id, app.settings.secret_key)
+        except sealed.WrongKey:
+            _log.error("no signed return", reason=credentials.WRONG_KEY)
+            return None
+    return address(kept.return_url, params)
+
+
+async def resend(tx: Tx, merchant_id: str, order_id: str, now: int) -> Notice:
+    """Tell of a paid order anew, with all tries, whatever came of the last ones.
+
+    Raises NotFound, and Invalid for an order that has nothing to be told of.
+    """
+    kept = await queries.BY_ORDER.first(tx, merchant_id, order_id)
+    if kept is None:
+        raise NotFound(reason=f"there is no Epay order {order_id}")
+    notice = await queries.RESEND.first(tx, merchant_id, order_id, now)
+    if notice is None:
+        reason = f"order must be one that was paid: this one is {kept.status}"
+        raise Invalid("order", reason)
+    return notice
+
+
+async def newest(
+    tx: Tx, merchant_id: str, state: NoticeState | None = None, limit: int = 100
+) -> list[Notice]:
+    """Return a merchant's notices, newest first."""
+    return await queries.NEWEST_NOTICES.all(tx, merchant_id, state, limit)

@@ -1,0 +1,150 @@
+"""What api.php answers: the merchant, its payouts, its orders.
+
+Numbers are ``code``, ``status``, ``pid`` and ``count``; everything else is text, times are UTC.
+"""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from opentill import ledger, payouts
+from opentill.core import money
+from opentill.core.db import Tx
+from opentill.core.http import App
+from opentill.epay import queries, service
+from opentill.epay.model import PAID, PAYABLE, STANDINGS, SUCCESS, Kept, trade_no
+from opentill.epay.service import Known
+from opentill.epay.wire import Request
+
+_MOST: Final = 50
+_FURTHEST: Final = 9  # digits of an offset
+_DAY_MS: Final = 86_400_000
+_PAYOUT_STATUS: Final = {"PENDING": 0, "PAID": 1, "FAILED": 3}
+
+
+def moment(millis: int | None) -> str:
+    """Write Unix ms as ``YYYY-MM-DD HH:MM:SS`` (UTC), and nothing as nothing."""
+    return "" if millis is None else f"{datetime.fromtimestamp(millis // 1000, UTC):%F %T}"
+
+
+def _whole(text: str, default: int) -> int:
+    plain = text.isascii() and text.isdigit() and len(text) <= _FURTHEST
+    return int(text) if plain else default
+
+
+def _limit(request: Request, default: int) -> int:
+    return min(_whole(request.get("limit"), default) or default, _MOST)
+
+
+async def merchant(app: App, known: Known, request: Request, now: int) -> dict[str, Any]:
+    """``act=query``: the merchant, its available balance and how many orders it has.
+
+    The key goes back only to who has sent it: a signed request can be repeated by anyone.
+    """
+    caller = known.caller
+    today = now // _DAY_MS * _DAY_MS
+    async with app.db.connection() as tx:
+        balance = await ledger.balance(tx, caller.merchant_id, caller.settlement_currency)
+        counts = await queries.COUNTS.first(
+            tx, caller.merchant_id, today - _DAY_MS, today, list(PAID)
+        )
+    if counts is None:
+        raise AssertionError  # counting always gives a row
+    available = 0 if balance is None else balance.available
+    return {
+        "code": SUCCESS,
+        "msg": "success",
+        "pid": caller.pid,
+        "key": known.key if request.get("key") else "",
+        "active": "1",
+        "money": money.show(available, caller.settlement_currency),
+        "type": "bank",
+        "account": "",
+        "username": caller.name,
+        "orders": str(counts.all_orders),
+        "order_today": str(counts.paid_today),
+        "order_lastday": str(counts.paid_yesterday),
+        "orders_today": str(counts.paid_today),
+        "orders_lastday": str(counts.paid_yesterday),
+    }
+
+
+async def settlements(app: App, known: Known, request: Request) -> dict[str, Any]:
+    """``act=settle``: payouts, newest first."""
+    limit, offset = _limit(request, 10), _whole(request.get("offset"), 0)
+    async with app.db.connection() as tx:
+        rows = await payouts.newest(tx, known.caller.merchant_id, limit, offset)
+    return {
+        "code": SUCCESS,
+        "msg": "查询结算记录成功！",
+        "data": [_settlement(row, known) for row in rows],
+    }
+
+
+def _settlement(row: payouts.Payout, known: Known) -> dict[str, Any]:
+    amount = money.show(row.amount_minor, row.currency)
+    return {
+        "id": trade_no(row.id),
+        "pid": known.caller.pid,
+        "type": "bank",
+        "account": "",
+        "username": known.caller.name,
+        "money": money.show(row.amount_minor + row.fee_minor, row.currency),
+        "realmoney": amount,
+        "currency": row.currency,
+        "addtime": moment(row.created_at),
+        "endtime": moment(row.paid_at or row.failed_at),
+        "status": _PAYOUT_STATUS[row.status],
+        "result": row.failure_reason or row.bank_reference,
+    }
+
+
+async def order(app: App, known: Known, request: Request) -> dict[str, Any]:
+    """``act=order``: one order. Raises Refused."""
+    async with app.db.connection() as tx:
+        kept = await service.find(tx, known.caller.merchant_id, request)
+    return {"code": SUCCESS, "msg": "查询订单号成功！", **_row(kept, known, app)}
+
+
+async def orders(app: App, known: Known, request: Request) -> dict[str, Any]:
+    """``act=orders``: orders, newest first; ``count`` is how many of them are in the answer."""
+    limit, offset = _limit(request, 20), _whole(request.get("offset"), 0)
+    page = _whole(request.get("page"), 0)
+    if page:
+        offset = (page - 1) * limit
+    async with app.db.connection() as tx:
+        rows = await _orders(tx, known.caller.merchant_id, request.get("status"), limit, offset)
+    data = [_row(row, known, app) for row in rows]
+    answer = {"code": SUCCESS, "msg": "查询订单记录成功！", "count": len(data)}
+    return answer | {"data": data, "orders": data}
+
+
+async def _orders(tx: Tx, merchant_id: str, status: str, limit: int, offset: int) -> list[Kept]:
+    if not status:
+        return await queries.LIST.all(tx, merchant_id, limit, offset)
+    names = [name for name, standing in STANDINGS.items() if str(standing.number) == status]
+    return await queries.LIST_BY_STATUS.all(tx, merchant_id, limit, offset, names)
+
+
+def _row(kept: Kept, known: Known, app: App) -> dict[str, Any]:
+    standing = STANDINGS[kept.status]
+    return {
+        "trade_no": kept.trade_no,
+        "out_trade_no": kept.out_trade_no,
+        "api_trade_no": kept.provider_ref,
+        "type": kept.told_type,
+        "pid": known.caller.pid,
+        "addtime": moment(kept.created_at),
+        "endtime": moment(kept.paid_at),
+        "name": kept.name,
+        "money": kept.money,
+        "param": kept.param,
+        "buyer": kept.customer_email,
+        "status": standing.number,
+        "trade_status": standing.trade_status,
+        "payurl": page_url(app, kept.checkout_id) if kept.status in PAYABLE else "",
+    }
+
+
+def page_url(app: App, checkout_id: str) -> str:
+    """Return the address of the hosted page of an order."""
+    return f"{app.settings.public_url}/checkout/{checkout_id}"

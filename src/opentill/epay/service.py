@@ -1,0 +1,309 @@
+"""What can be done through the Epay door: find out who calls, place an order, refund one."""
+
+import asyncio
+import hmac
+import secrets
+from typing import Final
+
+import asyncpg
+import msgspec
+import structlog
+
+from opentill import checkouts, gateways, merchants, orders, products, refunds
+from opentill.core import epaysign, limits, sealed
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid
+from opentill.core.http import App
+from opentill.core.money import exponent
+from opentill.epay import credentials, notices, queries
+from opentill.epay.model import (
+    BUSINESS,
+    MISSING,
+    NOT_ENABLED,
+    PAID,
+    PAYABLE,
+    SCANNED,
+    TYPES,
+    WRONG_KEY,
+    Caller,
+    Kept,
+    Placed,
+    Refused,
+    Submission,
+    order_id_of,
+)
+from opentill.epay.wire import Request
+from opentill.orders import Attempt, Payer
+
+_log: Final = structlog.get_logger()
+_START_S: Final = 8.0  # clients of mapi.php wait some ten seconds
+NO_SUCH_ORDER: Final = "订单不存在"  # word for word: clients look for it
+NOT_GENUINE: Final = "签名校验失败"
+TOO_MANY: Final = "请求过于频繁，请稍后再试"
+SHUT: Final = "系统维护中，请稍后再试"
+# Whom a pid stands for that nobody has: found out to be wrong in the same steps as a wrong key.
+_NOBODY_KEY: Final = secrets.token_hex(32)
+_NOBODY: Final = Caller(
+    merchant_id="",
+    pid=0,
+    sealed_key=sealed.seal(_NOBODY_KEY, "epay key ", secrets.token_hex(16)),
+    state="DISABLED",
+    created_at=0,
+    rotated_at=None,
+    updated_at=0,
+    name="",
+    settlement_currency="",
+    ip_allowlist=[],
+)
+
+
+class Known(msgspec.Struct, frozen=True):
+    """Who calls, with the key that it signs with."""
+
+    caller: Caller
+    key: str
+
+
+async def count(app: App, address: str, now: int) -> None:
+    """Count a request against its address. Raises Refused beyond the limit of the API."""
+    limit = app.settings.limit_ip_per_minute
+    if limit:
+        await _hit(app, "epay", merchants.limit_subject(address), limit, now)
+
+
+async def _hit(app: App, scope: str, subject: str, limit: int, now: int) -> None:
+    async with app.db.connection() as tx:
+        if await limits.hit(tx, scope, subject, limit, now) is None:
+            raise Refused(BUSINESS, TOO_MANY)
+
+
+async def who_calls(app: App, request: Request, *, by_key: bool, by_server: bool = True) -> Known:
+    """Find out which merchant has sent a request, by its sign or, with ``by_key``, its key.
+
+    Raises Refused: an unknown pid and a wrong key are one answer. A merchant's list of addresses
+    holds for what its servers send, not for its customers' browsers.
+    """
+    proof = "key" if by_key and request.get("key") else "sign"
+    missing = request.missing("pid", proof)
+    if missing:
+        names = [f"{name}（或 key）" if by_key and name == "sign" else name for name in missing]
+        raise Refused(MISSING, f"缺少参数：{', '.join(names)}")
+    found = None
+    if request.get("pid").isascii() and request.get("pid").isdigit():
+        async with app.db.connection() as tx:
+            found = await queries.CALLER.first(tx, credentials.directory_id(request.get("pid")))
+    try:
+        key = credentials.unseal(
+            found or _NOBODY, app.settings.secret_key if found else _NOBODY_KEY
+        )
+    except sealed.WrongKey:
+        _log.error("the Epay door stays shut", reason=credentials.WRONG_KEY)
+        raise Refused(BUSINESS, SHUT) from None
+    genuine = _has_key(request, key) if proof == "key" else _is_signed(request, key, by_key)
+    if not genuine or found is None:
+        raise Refused(WRONG_KEY, NOT_GENUINE)
+    if by_server and not merchants.may_call(request.address, found.ip_allowlist):
+        raise Refused(WRONG_KEY, NOT_GENUINE)
+    if found.state != "ENABLED":
+        raise Refused(NOT_ENABLED, "该商户未开通易支付接口")
+    return Known(found, key)
+
+
+def _has_key(request: Request, key: str) -> bool:
+    return hmac.compare_digest(request.get("key").encode(), key.encode())
+
+
+def _is_signed(request: Request, key: str, of_api: bool) -> bool:  # noqa: FBT001 - ours alone
+    """Tell whether a sign is genuine; api.php's ``act`` may be signed while it stands elsewhere."""
+    params = request.params
+    with_act = {**params, "act": request.act} if of_api and request.act else params
+    return epaysign.verify(params, key) or epaysign.verify(with_act, key)
+
+
+async def place(app: App, known: Known, wanted: Submission, now: int) -> Placed:
+    """Place an order, or find the one that was placed with the same number before. Raises Refused.
+
+    However many requests with one number come at once, there is one order: all but one of them
+    collide on the number, take back what they had begun and find it.
+    """
+    limit, merchant_id = app.settings.limit_checkouts_per_minute, known.caller.merchant_id
+    if limit:
+        await _hit(app, "checkouts", merchant_id, limit, now)
+    if not notices.fits(wanted):
+        raise Refused(BUSINESS, "notify_url、name 和 param 合计过长，通知地址最多 2048 个字符")
+    offered = _offered(app, wanted.money_type)
+    if not offered or (wanted.method and wanted.type not in offered):
+        raise Refused(BUSINESS, f"不支持的支付方式，可用的有：{', '.join(offered) or '无'}")
+    oldest_days = app.settings.rates_max_age_days
+    try:
+        return await app.db.run(lambda tx: _place(tx, known.caller, wanted, oldest_days, now))
+    except asyncpg.UniqueViolationError:
+        return await app.db.run(lambda tx: _place(tx, known.caller, wanted, oldest_days, now))
+    except Invalid as problem:
+        what = f"{wanted.money} {wanted.money_type}"
+        raise Refused(BUSINESS, f"暂不能按 {what} 下单：{problem.reason}") from None
+
+
+def _offered(app: App, currency: str) -> list[str]:
+    methods = gateways.offered(app.gateways, currency)
+    return [name for method, name in TYPES.items() if method in methods]
+
+
+async def _place(tx: Tx, caller: Caller, wanted: Submission, oldest_days: int, now: int) -> Placed:
+    merchant_id = caller.merchant_id
+    shown = wanted.shown_name or caller.name
+    before = await queries.BY_NUMBER.first(tx, merchant_id, wanted.out_trade_no)
+    if before is not None:
+        await _again(tx, before, wanted, now)
+        return Placed(order_id=before.order_id, checkout_id=before.checkout_id, merchant_name=shown)
+    metadata = {"outTradeNo": wanted.out_trade_no, "param": wanted.param}
+    session = await checkouts.open_session(
+        tx,
+        merchant_id,
+        checkouts.SessionBody(
+            product_id=await _product(tx, merchant_id, wanted.money_type, now),
+            display_merchant_name=wanted.shown_name,
+        ),
+        now,
+        "EPAY",
+        rates_max_age_days=oldest_days,
+        item=checkouts.Item(wanted.name, wanted.minor, msgspec.json.encode(metadata).decode()),
+        method=wanted.method,
+    )
+    await queries.INSERT_ORDER.run(
+        tx,
+        merchant_id,
+        wanted.out_trade_no,
+        session.order_id,
+        session.id,
+        wanted.type,
+        wanted.name,
+        wanted.money,
+        wanted.money_type,
+        wanted.notify_url,
+        wanted.return_url,
+        wanted.param,
+        now,
+    )
+    return Placed(order_id=session.order_id, checkout_id=session.id, merchant_name=shown)
+
+
+async def _again(tx: Tx, before: Kept, wanted: Submission, now: int) -> None:
+    """Take the same submission again; another payment type is the customer's change of mind."""
+    same = (
+        (before.amount_minor, before.money_type) == (wanted.minor, wanted.money_type)
+        and before.name == wanted.name
+        and before.notify_url == wanted.notify_url
+        and before.return_url == wanted.return_url
+        and before.param == wanted.param
+    )
+    if not same:
+        raise Refused(BUSINESS, "商户订单号已存在，且订单内容不一致，请换一个 out_trade_no")
+    if before.status not in PAYABLE:
+        how = "已支付" if before.status in PAID else "已关闭"
+        raise Refused(BUSINESS, f"该订单{how}，请换一个 out_trade_no")
+    session = await checkouts.find(tx, before.merchant_id, before.checkout_id)
+    if session.expires_at <= now:
+        raise Refused(BUSINESS, "该订单已过期，请换一个 out_trade_no")
+    if before.type != wanted.type:
+        await orders.lock(tx, before.merchant_id, before.order_id)
+        await queries.SET_TYPE.run(tx, before.merchant_id, before.out_trade_no, wanted.type)
+        await checkouts.set_method(tx, before.merchant_id, before.checkout_id, wanted.method)
+
+
+async def _product(tx: Tx, merchant_id: str, currency: str, now: int) -> str:
+    """Return the product that orders in the currency stand on, made with the first of them."""
+    product_id = await queries.PRODUCT.get(tx, merchant_id, currency)
+    if product_id is not None:
+        return product_id
+    await queries.LOCKED.first(tx, merchant_id)  # one after the other
+    product_id = await queries.PRODUCT.get(tx, merchant_id, currency)
+    if product_id is not None:
+        return product_id
+    body = products.ProductBody(
+        name=f"Epay ({currency})",
+        description="Stands for what is sold through the Epay door. Each order has a name and an"
+        " amount of its own; this price is nobody's.",
+        price="0.01" if exponent(currency) else "1.00",
+        currency=currency,
+    )
+    product = await products.create(tx, merchant_id, body, now)
+    await products.archive(tx, merchant_id, product.id, now)
+    await queries.INSERT_PRODUCT.run(tx, merchant_id, currency, product.id)
+    return product.id
+
+
+async def start(
+    app: App, known: Known, placed: Placed, wanted: Submission, now: int
+) -> Attempt | None:
+    """Start the attempt of a type whose gateway gives a QR text, for the payer of mapi.php.
+
+    None where there is nothing to scan; the customer then pays on the page, whatever came of it.
+    """
+    if wanted.method is None or wanted.type not in SCANNED or wanted.device == "jump":
+        return None
+    merchant_id = known.caller.merchant_id
+    async with app.db.connection() as tx:
+        order = await orders.find(tx, merchant_id, placed.order_id)
+    payer = Payer(
+        email=order.customer_email, name=order.customer_name, ip=wanted.payer_ip, locale="zh-Hans"
+    )
+    try:
+        async with asyncio.timeout(_START_S):
+            attempt = await orders.submit(
+                app.db,
+                app.gateways,
+                merchant_id=merchant_id,
+                order_id=placed.order_id,
+                payer=payer,
+                method=wanted.method,
+                merchant_name=placed.merchant_name,
+                public_url=app.settings.public_url,
+                now=now,
+            )
+    except TimeoutError:
+        _log.warning("gateway slow", order=placed.order_id)  # the worker goes on asking
+        return None
+    waits = attempt is not None and attempt.status == "ACTION_REQUIRED"
+    return attempt if waits and attempt is not None and attempt.qr_text else None
+
+
+async def find(tx: Tx, merchant_id: str, request: Request) -> Kept:
+    """Return the order that a request names by trade_no, which wins, or out_trade_no.
+
+    Raises Refused.
+    """
+    number = request.get("trade_no")
+    if number:
+        found = await queries.BY_ORDER.first(tx, merchant_id, order_id_of(number))
+    elif request.get("out_trade_no"):
+        found = await queries.BY_NUMBER.first(tx, merchant_id, request.get("out_trade_no"))
+    else:
+        raise Refused(MISSING, "缺少参数：trade_no 或 out_trade_no")
+    if found is None:
+        raise Refused(BUSINESS, NO_SUCH_ORDER)
+    return found
+
+
+async def refund(
+    app: App, merchant_id: str, request: Request, now: int
+) -> tuple[Kept, refunds.Refund]:
+    """Accept a refund of an Epay order; it runs like every other. Raises Refused."""
+    if request.missing("money"):
+        raise Refused(MISSING, "缺少参数：money")
+
+    async def step(tx: Tx) -> tuple[Kept, refunds.Refund]:
+        kept = await find(tx, merchant_id, request)
+        if kept.status not in PAID:
+            how = "未支付" if kept.status in PAYABLE else "当前状态"
+            raise Refused(BUSINESS, f"该订单{how}，不能退款")
+        body = refunds.RefundBody(amount=request.get("money"), reason="act=refund")
+        made = await refunds.create(tx, merchant_id, kept.order_id, body, now, source="EPAY")
+        return kept, made
+
+    try:
+        return await app.db.run(step)
+    except Invalid as problem:
+        if problem.field == "amount":
+            raise Refused(BUSINESS, f"退款金额不正确：{problem.reason}") from None
+        raise Refused(BUSINESS, f"该订单不能退款：{problem.reason}") from None

@@ -1,0 +1,114 @@
+"""Epay requests as they come: one source of parameters, never merged.
+
+If ``pid`` stands in the query, the query alone is the request, otherwise the body alone: an old
+client posts to ``submit.php?_input_charset=utf-8`` and does not sign that parameter. ``act`` of
+api.php may stand in either. Of a parameter that comes twice the last counts, as in PHP.
+"""
+
+from collections.abc import Mapping
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import parse_qsl
+
+import msgspec
+import multipart  # type: ignore[import-untyped]  # it does not say that it brings types
+
+from opentill.core import epaysign
+from opentill.core.errors import Invalid, PayloadTooLarge
+from opentill.core.http import MAX_BODY, read_body
+from opentill.epay.model import BUSINESS, Refused
+
+if TYPE_CHECKING:
+    from litestar.types import HTTPScope, Receive, Scope
+
+_library: Final = cast("Any", multipart)
+_MAX_FIELDS: Final = 100
+_FORM: Final = "application/x-www-form-urlencoded"
+_MULTIPART: Final = "multipart/form-data"
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One request: its parameters, all of one source, and where it comes from."""
+
+    params: Mapping[str, str]
+    act: str  # of api.php, "" if there is none
+    address: str
+
+    def get(self, name: str) -> str:
+        """Return a parameter, "" where it is missing."""
+        return self.params.get(name, "")
+
+    def missing(self, *names: str) -> list[str]:
+        """Return which of the parameters are missing or empty."""
+        return [name for name in names if not self.get(name)]
+
+
+async def read(scope: "Scope", receive: "Receive") -> Request:
+    """Read a request by GET or POST. Raises Refused."""
+    http = cast("HTTPScope", scope)
+    query = _decoded(http["query_string"])
+    whole = "pid" in query and "act" in query
+    body: dict[str, str] = {}
+    if str(http["method"]) == "POST" and not whole:
+        body = await _form(dict(http["headers"]), receive)
+    one, other = (query, body) if "pid" in query else (body, query)
+    _check(one)
+    return Request(
+        params=one,
+        act=one.get("act") or other.get("act", ""),
+        address=cast("dict[str, Any]", scope)["opentill_address"],
+    )
+
+
+def _decoded(text: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(
+            text.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_MAX_FIELDS,
+        )
+    except ValueError:  # also of UnicodeDecodeError
+        raise _unreadable() from None
+    return dict(pairs)
+
+
+def _unreadable() -> Refused:
+    return Refused(BUSINESS, f"参数必须是 UTF-8 编码的表单，最多 {_MAX_FIELDS} 个")
+
+
+async def _form(headers: Mapping[bytes, bytes], receive: "Receive") -> dict[str, str]:
+    """Read a form of either kind. Anything else counts as no parameters, as it does in PHP."""
+    try:
+        body = await read_body(headers, receive)
+    except PayloadTooLarge:
+        raise Refused(BUSINESS, f"请求内容过大，最多 {MAX_BODY // 1024} KiB") from None
+    except Invalid:
+        raise Refused(BUSINESS, "请求内容不完整") from None
+    header = headers.get(b"content-type", b"").decode("latin-1")
+    media_type, options = _library.parse_options_header(header)
+    if media_type == _MULTIPART:
+        return _parts(body, options.get("boundary", ""))
+    return _decoded(body.strip()) if media_type in {_FORM, ""} else {}
+
+
+def _parts(body: bytes, boundary: str) -> dict[str, str]:
+    """Read a multipart form; files in it are left out."""
+    try:
+        parser = _library.MultipartParser(
+            BytesIO(body), boundary, len(body), part_limit=_MAX_FIELDS, spool_limit=MAX_BODY
+        )
+        return {part.name: part.value for part in parser if not part.filename}
+    except (ValueError, LookupError):
+        raise _unreadable() from None
+
+
+def _check(params: Mapping[str, str]) -> None:
+    """Refuse what cannot be kept, and what would make one sign fit two messages."""
+    for name, value in params.items():
+        if "\0" in name or "\0" in value:
+            raise Refused(BUSINESS, "参数不能含有 NUL 字符")
+        if "&" in name or "=" in name:
+            raise Refused(BUSINESS, "参数名不能含有 & 或 =")
+        if epaysign.moves_a_border(value):
+            raise Refused(BUSINESS, f"参数 {name} 不能含有 & 加协议字段名加 =（例如 &trade_no=）")

@@ -1,0 +1,294 @@
+"""Talks to an Epay V1 server and translates; remembers nothing.
+
+Placing an order moves no money, and the same parameters again are the same order, so a placing
+without an answer goes on in the customer's browser. A refund has no idempotency key: it is sent
+once, and what became of one whose answer was lost is found out, or left to an operator.
+"""
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final, Literal, Protocol
+from urllib.parse import urlencode
+
+import msgspec
+
+from opentill.core import epaysign
+from opentill.core.errors import Unavailable
+from opentill.core.ids import is_id
+from opentill.core.outgoing import Answer, Forbidden, NoAnswer, Unreachable
+from opentill.gateways.epay import wire
+from opentill.gateways.epay.wire import Reply
+from opentill.gateways.model import (
+    BadCallback,
+    Method,
+    News,
+    PaymentNews,
+    PaymentOutcome,
+    PaymentRequest,
+    RefundOutcome,
+    RefundRequest,
+)
+
+_TIMEOUT_S: Final = 10.0  # below the time after which an attempt without an answer is asked about
+_FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
+_WHATEVER: Final = "127.0.0.1"  # clientip is compulsory
+_LOST: Final = (
+    "the gateway's answer was lost and Epay V1 cannot be asked for a part: look there, then"
+    " `opentill refunds done` or `failed`"
+)
+_log: Final = logging.getLogger(__name__)
+
+
+class Sender(Protocol):
+    """What is used of ``core.outgoing.Outgoing``."""
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] = {},
+        body: bytes = b"",
+        timeout_s: float,
+        max_bytes: int = 65536,
+    ) -> Answer:
+        """Send a request. Raises Forbidden, Unreachable and NoAnswer."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections."""
+        ...
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Which server, as whom, and how it is spoken to."""
+
+    url: str  # with a slash at its end
+    pid: str
+    key: str
+    methods: dict[Method, str]  # to the server's types, in order of preference
+    currency: str
+    by_server: bool = True  # mapi.php; otherwise submit.php in the browser
+    ask_by_post: bool = True  # api.php?act=order: the key in the body, not in the address
+
+    def __repr__(self) -> str:
+        """Name the server, and not the key."""
+        return f"Options(url={self.url!r}, pid={self.pid!r})"
+
+
+class _Silence(msgspec.Struct, frozen=True):
+    """No usable answer: UNREACHABLE if surely nothing arrived, else UNKNOWN."""
+
+    status: Literal["UNREACHABLE", "UNKNOWN"]
+    reason: str
+
+
+class EpayGateway:
+    """The ``Gateway`` of an Epay V1 server."""
+
+    name = "epay"
+    acknowledgement = b"success"
+
+    def __init__(self, options: Options, outgoing: Sender, timeout_s: float = _TIMEOUT_S) -> None:
+        """``outgoing`` is closed with the gateway."""
+        self._timeout_s = timeout_s
+        self._options = options
+        self._outgoing = outgoing
+        self._methods: dict[str, Method] = {
+            kind: method for method, kind in options.methods.items()
+        }
+
+    def methods(self, currency: str) -> tuple[Method, ...]:
+        """Return the payment methods on offer for the currency, in order of preference."""
+        return tuple(self._options.methods) if currency == self._options.currency else ()
+
+    async def pay(self, request: PaymentRequest) -> PaymentOutcome:
+        """Place the order. Where no answer comes, submit.php in the browser places the same."""
+        options = self._options
+        params = wire.order(request, options.pid, options.methods[request.method])
+        page = f"{options.url}submit.php?{urlencode(wire.signed(params, options.key))}"
+        if not options.by_server:
+            return PaymentOutcome(status="ACTION_REQUIRED", action_url=page)
+        device = {"clientip": request.payer_ip or _WHATEVER, "device": "pc"}
+        reply = await self._ask("mapi.php", wire.signed({**params, **device}, options.key))
+        if isinstance(reply, _Silence):
+            if reply.status == "UNREACHABLE":
+                return PaymentOutcome(status="UNREACHABLE", reason=reply.reason)
+            return PaymentOutcome(status="ACTION_REQUIRED", action_url=page)
+        if reply.code != wire.SUCCESS:
+            return PaymentOutcome(status="DECLINED", reason=reply.words)
+        address, code = reply.get("payurl"), reply.get("qrcode")
+        return PaymentOutcome(
+            status="ACTION_REQUIRED",
+            provider_ref=reply.get("trade_no"),
+            action_url=address or ("" if code else page),
+            qr_text=code,
+        )
+
+    async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:  # noqa: ARG002 - it is found by our id
+        """Ask what became of an attempt. NOT_FOUND only if the server says so."""
+        reply = await self._order(attempt_id)
+        if isinstance(reply, _Silence):
+            return PaymentOutcome(status=reply.status, reason=reply.reason)
+        return self._payment(reply, attempt_id)
+
+    def _payment(self, reply: Reply, attempt_id: str) -> PaymentOutcome:
+        if reply.code != wire.SUCCESS:
+            unknown = wire.NO_SUCH_ORDER in reply.get("msg")
+            return PaymentOutcome(status="NOT_FOUND" if unknown else "UNKNOWN", reason=reply.words)
+        if self._is_other(reply, attempt_id):
+            return PaymentOutcome(status="UNKNOWN", reason="the answer is about another payment")
+        standing = wire.STANDINGS.get(reply.get("status"))
+        if standing == "unpaid":
+            return PaymentOutcome(
+                status="ACTION_REQUIRED",
+                provider_ref=reply.get("trade_no"),
+                action_url=reply.get("payurl"),
+            )
+        amount = wire.amount(reply.get("money"), self._options.currency)
+        if standing != "paid" or amount is None:
+            reason = f"status {reply.get('status')!r}, money {reply.get('money')!r}"
+            return PaymentOutcome(status="UNKNOWN", reason=reason[:200])
+        return PaymentOutcome(
+            status="SUCCEEDED",
+            provider_ref=reply.get("trade_no"),
+            amount=amount,
+            method=self._methods.get(reply.get("type")),
+            clearing_currency=amount.currency,
+        )
+
+    async def refund(self, request: RefundRequest) -> RefundOutcome:
+        """Send a refund, once; of one that was sent before, find out what became of it."""
+        if request.repeated:
+            return await self._find_lost(request)
+        options = self._options
+        by_ref, by_id = {"trade_no": request.provider_ref}, {"out_trade_no": request.attempt_id}
+        params = {
+            "pid": options.pid,
+            "key": options.key,
+            **(by_ref if request.provider_ref else by_id),
+            "money": request.amount.text,
+        }
+        reply = await self._ask("api.php?act=refund", params)
+        if isinstance(reply, _Silence):
+            return RefundOutcome(status=reply.status, reason=reply.reason)
+        if reply.code in wire.AT_THE_DOOR:  # nothing was done: again, when it is put right
+            return RefundOutcome(status="UNREACHABLE", reason=reply.words)
+        if reply.code != wire.SUCCESS:
+            return await self._refused(request, reply)
+        done = wire.amount(reply.get("money"), options.currency)
+        if done is not None and done != request.amount:
+            reason = f"asked for {request.amount.text}, the answer is about {done.text}"
+            return RefundOutcome(status="UNKNOWN", reason=reason)
+        return RefundOutcome(status="SUCCEEDED", provider_ref=reply.get("refund_no"))
+
+    async def _refused(self, request: RefundRequest, reply: Reply) -> RefundOutcome:
+        """See that a refused refund was not done: what refuses may have failed behind itself."""
+        order = await self._order(request.attempt_id)
+        if isinstance(order, Reply) and self._standing(order, request.attempt_id) == "paid":
+            return RefundOutcome(status="REFUSED", reason=reply.words)
+        return RefundOutcome(status="UNKNOWN", reason=f"{reply.words}; {_LOST}")
+
+    async def _find_lost(self, request: RefundRequest) -> RefundOutcome:
+        """Find out about a refund that may have been done: only a whole one can be told."""
+        order = await self._order(request.attempt_id)
+        if (
+            isinstance(order, Reply)
+            and self._standing(order, request.attempt_id) == "refunded"
+            and wire.amount(order.get("money"), self._options.currency) == request.amount
+        ):
+            return RefundOutcome(status="SUCCEEDED")
+        _log.error("refund %s needs an operator: %s", request.refund_id, _LOST)
+        return RefundOutcome(status="UNKNOWN", reason=_LOST)
+
+    async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:  # noqa: ARG002 - there is nothing to ask by
+        """Return UNKNOWN: Epay V1 knows no refund by an id of ours."""
+        return RefundOutcome(status="UNKNOWN", reason=_LOST)
+
+    def read_callback(self, headers: Mapping[str, str], body: bytes, now: int) -> tuple[News, ...]:  # noqa: ARG002 - there is none
+        """Refuse: this convention sends notices (``read_notice``)."""
+        msg = "Epay servers send forms, not JSON"
+        raise BadCallback(msg)
+
+    async def read_notice(self, params: Mapping[str, str]) -> tuple[News, ...]:
+        """Verify a notice and ask the server whether it is so.
+
+        The sign is MD5 over text that is not escaped, and a notice can be replayed: it only says
+        when to ask. Raises BadCallback, and Unavailable while the server does not answer.
+        """
+        options = self._options
+        attempt_id = params.get("out_trade_no", "")
+        if not epaysign.verify(params, options.key) or params.get("pid") != options.pid:
+            msg = "the sign does not fit the parameters"
+            raise BadCallback(msg)
+        if not is_id(attempt_id):
+            msg = "out_trade_no is none of ours"
+            raise BadCallback(msg)
+        if params.get("trade_status") != "TRADE_SUCCESS":
+            return ()
+        reply = await self._order(attempt_id)
+        if isinstance(reply, _Silence):
+            raise Unavailable(None, reply.reason)
+        standing = self._standing(reply, attempt_id)
+        if standing in ("refunded", "frozen"):  # an old notice, which tells nothing any more
+            return ()
+        paid = wire.amount(params.get("money", ""), options.currency)
+        outcome = self._payment(reply, attempt_id)
+        if outcome.status != "SUCCEEDED" or outcome.amount != paid:
+            msg = "the server itself says otherwise"
+            raise BadCallback(msg)
+        return (PaymentNews(attempt_id=attempt_id, outcome=outcome),)
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._outgoing.close()
+
+    def _is_other(self, reply: Reply, attempt_id: str) -> bool:
+        same = reply.get("out_trade_no") == attempt_id
+        return not same or reply.get("pid") not in ("", self._options.pid)
+
+    def _standing(self, reply: Reply, attempt_id: str) -> wire.Standing | None:
+        if reply.code != wire.SUCCESS or self._is_other(reply, attempt_id):
+            return None
+        return wire.STANDINGS.get(reply.get("status"))
+
+    async def _order(self, attempt_id: str) -> Reply | _Silence:
+        options = self._options
+        params = {"pid": options.pid, "key": options.key, "out_trade_no": attempt_id}
+        if options.ask_by_post:
+            return await self._ask("api.php?act=order", params)
+        return await self._ask(f"api.php?{urlencode({'act': 'order', **params})}", None)
+
+    async def _ask(self, path: str, form: Mapping[str, str] | None) -> Reply | _Silence:
+        """Send one request; every way to fail becomes an answer. What is sent is never logged."""
+        silence = await self._try(path, form)
+        if isinstance(silence, _Silence):
+            place = path.partition("&")[0]  # what follows may be the key
+            _log.warning("the Epay server at %s: %s: %s", place, silence.status, silence.reason)
+        return silence
+
+    async def _try(self, path: str, form: Mapping[str, str] | None) -> Reply | _Silence:
+        url = self._options.url + path
+        try:
+            if form is None:
+                answer = await self._outgoing.send("GET", url, timeout_s=self._timeout_s)
+            else:
+                answer = await self._outgoing.send(
+                    "POST",
+                    url,
+                    headers=_FORM,
+                    body=urlencode(form).encode(),
+                    timeout_s=self._timeout_s,
+                )
+        except (Forbidden, Unreachable) as error:
+            return _Silence("UNREACHABLE", self._said(error))
+        except NoAnswer as error:
+            return _Silence("UNKNOWN", self._said(error))
+        if answer.status != HTTPStatus.OK:
+            return _Silence("UNKNOWN", f"HTTP {answer.status}")
+        return wire.read(answer.body) or _Silence("UNKNOWN", "not in the convention's form")
+
+    def _said(self, error: Exception) -> str:
+        """Return an error's text; an address in it may hold the key."""
+        return f"{type(error).__name__}: {error}".replace(self._options.key, "…")[:200]

@@ -1,0 +1,91 @@
+"""Makes the adapter from the settings ``OPENTILL_GATEWAY_EPAY_…``."""
+
+import re
+from collections.abc import Mapping
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+from opentill.core.methods import METHODS, Method
+from opentill.core.money import EXPONENTS
+from opentill.core.operator import OperatorError
+from opentill.core.outgoing import Outgoing, Policy
+from opentill.gateways.epay.client import EpayGateway, Options
+from opentill.gateways.epay.wire import DEFAULT_CURRENCY, TYPES
+
+_PREFIX: Final = "OPENTILL_GATEWAY_EPAY_"
+_USUAL: Final = "ALIPAY,WECHAT_PAY"
+_TYPE: Final = re.compile(r"[A-Za-z0-9_]{1,32}", re.ASCII)
+
+
+def make(options: Mapping[str, str]) -> EpayGateway:
+    """Make the adapter. ``options`` are named in lower case: ``epay_url``.
+
+    It speaks to that one server only, wherever it is. Raises OperatorError that names the setting
+    and what is accepted.
+    """
+    chosen = read(options)
+    return EpayGateway(chosen, Outgoing(Policy.only(chosen.url)))
+
+
+def read(options: Mapping[str, str]) -> Options:
+    """Read and check the settings. Raises OperatorError."""
+    return Options(
+        url=_address(options.get("epay_url", "")),
+        pid=_matching(options, "pid", r"[0-9]{1,20}", "the number of your account there"),
+        key=_matching(options, "key", r"[!-~]{8,128}", "the key of your account there"),
+        methods=_methods(options.get("epay_methods") or _USUAL),
+        currency=_currency(options.get("epay_currency") or DEFAULT_CURRENCY),
+        by_server=_one_of(options, "mode", "mapi", "submit") == "mapi",
+        ask_by_post=_one_of(options, "query", "post", "get") == "post",
+    )
+
+
+def _wrong(name: str, wanted: str) -> OperatorError:
+    return OperatorError(f"{_PREFIX}{name.upper()} must be {wanted}")
+
+
+def _address(text: str) -> str:
+    """Return the folder of submit.php, with a slash; any of its files is accepted for it."""
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits or re.search(r"[\s?#@\\]", text) or not text.isascii():
+        raise _wrong("url", "the address of the server, such as https://pay.example.com/")
+    return re.sub(r"/(submit|mapi|api)\.php$", "", text).rstrip("/") + "/"
+
+
+def _matching(options: Mapping[str, str], name: str, pattern: str, wanted: str) -> str:
+    text = options.get(f"epay_{name}", "")
+    if re.fullmatch(pattern, text) is None:
+        raise _wrong(name, wanted)
+    return text
+
+
+def _one_of(options: Mapping[str, str], name: str, usual: str, other: str) -> str:
+    text = options.get(f"epay_{name}") or usual
+    if text not in (usual, other):
+        raise _wrong(name, f"{usual} or {other}")
+    return text
+
+
+def _currency(text: str) -> str:
+    if text not in EXPONENTS:
+        raise _wrong("currency", "the ISO 4217 code of the currency that it takes, such as CNY")
+    return text
+
+
+def _methods(text: str) -> dict[Method, str]:
+    """Read ``ALIPAY,WECHAT_PAY=wxpay2``: methods, with the server's type where it is another."""
+    found: dict[Method, str] = {}
+    for part in text.split(","):
+        method, _, kind = part.strip().partition("=")
+        known = cast("Method", method)
+        if method not in METHODS or known in found:
+            break
+        found[known] = kind or TYPES[known]
+    if len(found) != text.count(",") + 1 or not all(map(_TYPE.fullmatch, found.values())):
+        wanted = f"different ones of {', '.join(METHODS)} with commas between them, perhaps =type"
+        raise _wrong("methods", wanted)
+    return found

@@ -1,0 +1,122 @@
+"""Epay V1 as a shop speaks it: parameters that are sent, and answers as real servers give them.
+
+Answers are JSON under HTTP 200, errors too. Servers differ in the types of their values (``1``,
+``"1"``), in their encoding (UTF-8, GBK) and in what they add; what does not fit is no answer.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, cast
+
+import msgspec
+
+from opentill.core import epaysign
+from opentill.core.money import Money, parse
+from opentill.gateways.model import Method, PaymentRequest
+
+# type ↔ payment method, as far as the convention names them.
+TYPES: Final[dict[Method, str]] = {
+    "ALIPAY": "alipay",
+    "WECHAT_PAY": "wxpay",
+    "CREDIT_CARD": "creditcard",
+    "CRYPTO": "crypto",
+    "PAYNOW": "paynow",
+    "BANK_TRANSFER": "bank",
+}
+DEFAULT_CURRENCY: Final = "CNY"
+SUCCESS: Final = 1
+# Turned away before anything was looked at: not enabled, wrong key or sign, missing, unknown act.
+AT_THE_DOOR: Final = frozenset({-2, -3, -4, -5})
+NO_SUCH_ORDER: Final = "订单不存在"  # word for word, from every server of the convention
+Standing = Literal["unpaid", "paid", "refunded", "frozen"]
+STANDINGS: Final[dict[str, Standing]] = {
+    "0": "unpaid",
+    "1": "paid",
+    "2": "refunded",
+    "3": "frozen",
+}
+_MAX_NAME_BYTES: Final = 127
+_LONGEST: Final = 4096  # characters of a value
+_SHOWN: Final = 200  # characters of a server's own words that are kept
+_MONEY: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2})0*)?", re.ASCII)
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer in the convention's form: its code and its values as text."""
+
+    code: int
+    values: Mapping[str, str]
+
+    def get(self, name: str) -> str:
+        """Return a value, "" where there is none."""
+        return self.values.get(name, "")
+
+    @property
+    def words(self) -> str:
+        """The server's own words, cut to what fits a reason."""
+        return f"{self.code}: {self.get('msg')[:_SHOWN]}"
+
+
+def read(body: bytes) -> Reply | None:
+    """Read an answer; None for what is none: no JSON, no object, no code."""
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = body.decode("gb18030", "replace")  # GBK and all that fits it
+    try:
+        found: object = json.loads(text, parse_float=str)  # as it is written
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    named = cast("dict[str, Any]", found).items()
+    values = {name: str(value)[:_LONGEST] for name, value in named if isinstance(value, str | int)}
+    code = values.get("code", "")
+    return Reply(int(code), values) if re.fullmatch(r"-?[0-9]{1,6}", code) else None
+
+
+def amount(text: str, currency: str) -> Money | None:
+    """Read ``money``, which some servers write with more zeros; None for what is no amount."""
+    found = _MONEY.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        return Money(parse(f"{found[1]}.{found[2] or '0'}", currency), currency)
+    except ValueError:
+        return None
+
+
+def order(request: PaymentRequest, pid: str, kind: str) -> dict[str, str]:
+    """Return the parameters that place an order, without a sign.
+
+    ``out_trade_no`` is our attempt's id: the same parameters again are the same order.
+    """
+    params = {
+        "pid": pid,
+        "type": kind,
+        "out_trade_no": request.attempt_id,
+        "notify_url": request.callback_url,
+        "return_url": request.return_url,
+        "name": name(request.description),
+        "money": request.amount.text,
+    }
+    if request.amount.currency != DEFAULT_CURRENCY:
+        params["money_type"] = request.amount.currency
+    return params
+
+
+def name(description: str) -> str:
+    """Return a description that every server signs as we do.
+
+    No backslash, which some strip; no ``&``, which could move a border of the signed text; no space
+    around it; at most 127 bytes.
+    """
+    plain = description.replace("\\", "/").replace("&", "＆").replace("\x00", "")
+    cut = " ".join(plain.split()).encode(errors="replace")[:_MAX_NAME_BYTES]
+    return cut.decode(errors="ignore").strip() or "-"
+
+
+def signed(params: Mapping[str, str], key: str) -> dict[str, str]:
+    """Return parameters with their sign."""
+    return {**params, "sign": epaysign.sign(params, key), "sign_type": epaysign.SIGN_TYPE}

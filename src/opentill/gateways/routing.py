@@ -1,0 +1,134 @@
+"""Which gateway takes a payment: what each is used for, the order of preference, who is away.
+
+``OPENTILL_GATEWAYS`` is the order; ``OPENTILL_ROUTES`` puts others first for a method;
+``OPENTILL_GATEWAY_<NAME>_METHODS`` narrows what a gateway is used for.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from opentill.core.methods import by_method
+from opentill.core.money import EXPONENTS
+from opentill.core.operator import OperatorError
+from opentill.gateways.model import Gateway, Method
+
+_AWAY_S: Final = 30
+
+
+class BadGateways(OperatorError, ValueError):
+    """The gateways' configuration is wrong; the text names the variable."""
+
+
+class Gateways(dict[str, Gateway]):
+    """The gateways by name, in order of preference, as this process knows them."""
+
+    def __init__(
+        self,
+        gateways: Mapping[str, Gateway],
+        routes: Mapping[Method, tuple[str, ...]],
+        allowed: Mapping[str, Mapping[Method, tuple[str, ...]]],
+    ) -> None:
+        """``routes`` names, for a method, those that come before the others.
+
+        ``allowed`` has those that are used for less than they take, with the methods and for each
+        the currencies, () for any.
+        """
+        super().__init__(gateways)
+        self.routes = routes
+        self.allowed = allowed
+        self._away_until: dict[str, float] = {}  # of time.monotonic()
+
+    def heard(self, name: str, *, reached: bool) -> None:
+        """Remember whether a gateway could be reached; one that is away comes last for a while."""
+        if reached:
+            self._away_until.pop(name, None)
+        else:
+            self._away_until[name] = time.monotonic() + _AWAY_S
+
+    def is_away(self, name: str) -> bool:
+        """Tell whether a gateway could not be reached a moment ago."""
+        return self._away_until.get(name, 0) > time.monotonic()
+
+
+def methods_of(gateways: Mapping[str, Gateway], name: str, currency: str) -> tuple[Method, ...]:
+    """Return what a gateway is used for in a currency: what it takes, as far as it is allowed."""
+    taken = gateways[name].methods(currency)
+    allowed = gateways.allowed.get(name) if isinstance(gateways, Gateways) else None
+    if allowed is None:
+        return taken
+    return tuple(
+        method
+        for method in taken
+        if method in allowed and currency in (allowed[method] or (currency,))
+    )
+
+
+def candidates(gateways: Mapping[str, Gateway], method: Method, currency: str) -> list[str]:
+    """Return who takes the currency by the method, the preferred first, whoever is away last."""
+    able = [name for name in gateways if method in methods_of(gateways, name, currency)]
+    if isinstance(gateways, Gateways):
+        first = gateways.routes.get(method, ())
+        able.sort(key=lambda name: first.index(name) if name in first else len(first))
+        able.sort(key=gateways.is_away)
+    return able
+
+
+def find_for(gateways: Mapping[str, Gateway], method: Method, currency: str) -> Gateway | None:
+    """Return the first gateway that takes the currency by the method, or None."""
+    able = candidates(gateways, method, currency)
+    return gateways[able[0]] if able else None
+
+
+def offered(gateways: Mapping[str, Gateway], currency: str) -> tuple[Method, ...]:
+    """Return the methods for the currency, in the gateways' order of preference, each once."""
+    methods: dict[Method, None] = {}
+    for name in gateways:
+        methods |= dict.fromkeys(methods_of(gateways, name, currency))
+    return tuple(methods)
+
+
+def limits(gateway: Gateway, name: str, text: str) -> Mapping[Method, tuple[str, ...]]:
+    """Read a gateway's METHODS variable: what it is used for. Raises BadGateways."""
+    variable = f"OPENTILL_GATEWAY_{name.upper()}_METHODS"
+    try:
+        allowed = by_method(text)
+    except ValueError as error:
+        msg = f"{variable} is {text!r}; it must be {error}, such as CREDIT_CARD,ALIPAY:CNY|HKD"
+        raise BadGateways(msg) from None
+    for method, currencies in allowed.items():
+        for currency in currencies:
+            if currency not in EXPONENTS:
+                msg = f"{variable} has {currency!r}, which is no ISO 4217 currency"
+                raise BadGateways(msg)
+            if method not in gateway.methods(currency):
+                msg = f"{variable} has {method}:{currency}, which {name} does not take"
+                raise BadGateways(msg)
+        if not any(method in gateway.methods(currency) for currency in EXPONENTS):
+            msg = f"{variable} has {method}, which {name} does not take"
+            raise BadGateways(msg)
+    return allowed
+
+
+def routed(gateways: Mapping[str, Gateway], options: Mapping[str, str], text: str) -> Gateways:
+    """Put the gateways together with what the settings say of them. Raises BadGateways.
+
+    ``options`` has the METHODS variables, ``text`` is OPENTILL_ROUTES.
+    """
+    allowed = {
+        name: limits(gateway, name, options[f"{name}_methods"])
+        for name, gateway in gateways.items()
+        if f"{name}_methods" in options
+    }
+    routes = by_method(text) if text else {}
+    made = Gateways(gateways, routes, allowed)
+    for method, names in routes.items():
+        for name in names:
+            if name not in gateways:
+                available = ", ".join(gateways)
+                msg = f"OPENTILL_ROUTES names {name!r}; OPENTILL_GATEWAYS has: {available}"
+                raise BadGateways(msg)
+            if not any(method in methods_of(made, name, currency) for currency in EXPONENTS):
+                msg = f"OPENTILL_ROUTES has {method}:{name}, which it does not take"
+                raise BadGateways(msg)
+    return made

@@ -1,0 +1,95 @@
+"""Stripe's amounts: its own exponent for each currency, and which it takes by which method.
+
+Stripe counts in "the currency's minor unit", which is not always that of ISO 4217
+(https://docs.stripe.com/currencies, "Minor units in API amounts" and "Special cases"):
+
+- MGA has two decimals in ISO 4217 and none at Stripe.
+- ISK and UGX have none in ISO 4217 and two at Stripe, always ``00``. Stripe's list of zero-decimal
+  currencies names UGX as well; its special case is the newer text and says how to charge: 5 UGX
+  is ``500``. HUF and TWD are special for payouts only.
+- The last digit of BHD, JOD, KWD, OMR and TND must be 0, which ours always is (decision 0006).
+"""
+
+from typing import Final
+
+from opentill.core.methods import Method
+from opentill.core.money import EXPONENTS, Money
+
+_ZERO: Final = "BIF CLP DJF GNF JPY KMF KRW MGA PYG RWF VND VUV XAF XOF XPF"
+_THREE: Final = "BHD JOD KWD OMR TND"
+# The presentment currencies of https://docs.stripe.com/currencies that are active in ISO 4217.
+_TWO: Final = (
+    "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BMD BND BOB BRL BSD BWP BYN BZD CAD CDF CHF "
+    "CNY COP CRC CVE CZK DKK DOP DZD EGP ETB EUR FJD FKP GBP GEL GIP GMD GTQ GYD HKD HNL HTG HUF "
+    "IDR ILS INR ISK JMD KES KGS KHR KYD KZT LAK LBP LKR LRD LSL MAD MDL MKD MMK MNT MOP MUR MVR "
+    "MWK MXN MYR MZN NAD NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR "
+    "SEK SGD SHP SLE SOS SRD SZL THB TJS TOP TRY TTD TWD TZS UAH UGX USD UYU UZS WST XCD XCG YER "
+    "ZAR ZMW"
+)
+STRIPE_EXPONENTS: Final[dict[str, int]] = {
+    code: decimals
+    for codes, decimals in ((_TWO, 2), (_ZERO, 0), (_THREE, 3))
+    for code in codes.split()
+}
+
+
+def _some(currencies: str) -> frozenset[str]:
+    return frozenset(currencies.split())
+
+
+# In order of preference: our method, Stripe's payment method type, and the currencies it takes
+# (https://docs.stripe.com/payments/payment-methods/payment-method-support). Which of them an
+# account may use depends on its country; what it may not, Stripe refuses and nothing is charged.
+TYPES: Final[tuple[tuple[Method, str, frozenset[str]], ...]] = (
+    ("CREDIT_CARD", "card", frozenset(STRIPE_EXPONENTS)),
+    ("ALIPAY", "alipay", _some("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD")),
+    ("WECHAT_PAY", "wechat_pay", _some("AUD CAD CHF CNY DKK EUR GBP HKD JPY NOK SEK SGD USD")),
+    ("PAYNOW", "paynow", _some("SGD")),
+    ("CRYPTO", "crypto", _some("USD")),
+)
+TYPE_OF: Final[dict[Method, str]] = {method: kind for method, kind, _ in TYPES}
+OFFERS: Final[dict[str, tuple[Method, ...]]] = {
+    currency: tuple(method for method, _, currencies in TYPES if currency in currencies)
+    for currency in STRIPE_EXPONENTS
+}
+
+
+def to_stripe(money: Money) -> int:
+    """Return Stripe's ``amount``.
+
+    Raises ValueError with a sentence for what Stripe cannot take: a currency that it does not
+    have, a fraction of ariary, fils that are no whole hundredth.
+    """
+    decimals = STRIPE_EXPONENTS.get(money.currency)
+    if decimals is None:
+        msg = f"Stripe does not take {money.currency}"
+        raise ValueError(msg)
+    shift = decimals - EXPONENTS[money.currency]
+    amount, rest = _scaled(money.minor, shift)
+    if rest or amount % 10 ** max(0, decimals - 2):
+        msg = f"Stripe does not take so small a fraction of {money.currency}"
+        raise ValueError(msg)
+    return amount
+
+
+def from_stripe(amount: int, currency: str) -> Money:
+    """Return the money of Stripe's ``amount`` and ``currency`` (lower case).
+
+    Raises ValueError for a currency that is not in the table, and for a fraction that it does not
+    have: such an answer is none.
+    """
+    code = currency.upper()
+    decimals = STRIPE_EXPONENTS.get(code)
+    if decimals is None:
+        msg = f"{currency!r} is no currency of Stripe's that is known here"
+        raise ValueError(msg)
+    minor, rest = _scaled(amount, EXPONENTS[code] - decimals)
+    if rest:
+        msg = f"{amount} is no whole amount of {code}"
+        raise ValueError(msg)
+    return Money(minor, code)
+
+
+def _scaled(amount: int, shift: int) -> tuple[int, int]:
+    """Return the amount times ten to the power of ``shift``, and what does not fit."""
+    return (amount * 10**shift, 0) if shift >= 0 else divmod(amount, 10**-shift)

@@ -1,0 +1,65 @@
+"""What a Checkout Session is opened with."""
+
+from typing import TYPE_CHECKING, Final
+
+from opentill.gateways.model import PaymentRequest
+from opentill.gateways.stripe.amounts import TYPE_OF, to_stripe
+from opentill.gateways.stripe.wire import ATTEMPT
+
+if TYPE_CHECKING:
+    from stripe.params.checkout import SessionCreateParams
+
+# Stripe keeps a session open for 30 minutes to 24 hours from when it gets it; a minute for the way.
+_SHORTEST_MS: Final = 31 * 60_000
+_LONGEST_MS: Final = 24 * 3_600_000 - 60_000
+_LOCALES: Final = {"en": "en", "zh-Hans": "zh", "zh-Hant": "zh-TW"}
+
+
+def params(request: PaymentRequest, now: int) -> "SessionCreateParams":
+    """Return the body of ``POST /v1/checkout/sessions`` (``now`` is real time, Unix ms).
+
+    Our id goes onto the session and onto its payment, where refunds and disputes find it. The
+    customer pays what is due in the currency that it is due in: nothing is converted on the page.
+    The version of Stripe's API that the library speaks knows ``payment_method_types`` no more
+    (https://docs.stripe.com/changelog/endive/2026-09-30/remove-payment-method-types-checkout-sessions).
+    Raises ValueError for an amount or method that Stripe does not take.
+    """
+    kind = TYPE_OF.get(request.method)
+    if kind is None:
+        msg = f"Stripe does not take {request.method}"
+        raise ValueError(msg)
+    ends = now + _LONGEST_MS if request.expires_at is None else request.expires_at
+    ours = {ATTEMPT: request.attempt_id}
+    made: SessionCreateParams = {
+        "mode": "payment",
+        "allowed_payment_method_types": [kind],
+        "line_items": [
+            {
+                "quantity": 1,
+                "price_data": {
+                    "currency": request.amount.currency.lower(),
+                    "unit_amount": to_stripe(request.amount),
+                    "product_data": {
+                        "name": request.description,
+                        "description": request.merchant_name,
+                    },
+                },
+            }
+        ],
+        "client_reference_id": request.attempt_id,
+        "metadata": ours,
+        "payment_intent_data": {
+            "metadata": ours,
+            "description": f"{request.merchant_name}: {request.description}",
+        },
+        "success_url": request.return_url,
+        "cancel_url": request.return_url,
+        "adaptive_pricing": {"enabled": False},
+        "locale": _LOCALES.get(request.locale, "auto"),
+        "expires_at": max(now + _SHORTEST_MS, min(ends, now + _LONGEST_MS)) // 1000,
+    }
+    if request.customer_email:
+        made["customer_email"] = request.customer_email
+    if kind == "wechat_pay":
+        made["payment_method_options"] = {"wechat_pay": {"client": "web"}}
+    return made

@@ -1,0 +1,44 @@
+"""Makes the gateway out of a deployment's options."""
+
+from collections.abc import Mapping
+from typing import Final, NoReturn
+
+import stripe
+
+from opentill.core.operator import OperatorError
+from opentill.core.outgoing import Forbidden, Outgoing, Policy
+from opentill.gateways.stripe.client import StripeGateway
+
+_KEYS: Final = ("sk_", "rk_")  # secret and restricted
+
+
+def make(options: Mapping[str, str]) -> StripeGateway:
+    """Make the gateway, which speaks to Stripe's one server or the configured one, and no other.
+
+    Raises OperatorError that names the variable and says what is accepted.
+    """
+    key, *more = _needed(options, "stripe_secret_key")
+    if more or not key.startswith(_KEYS):
+        _refuse("stripe_secret_key", "is not acceptable; it must be one key, sk_… or rk_…")
+    secrets = tuple(_needed(options, "stripe_webhook_secret"))
+    base = options.get("stripe_api_base", stripe.DEFAULT_API_BASE)
+    try:
+        policy = Policy.only(base)
+    except Forbidden as error:
+        _refuse("stripe_api_base", f"is {base!r}; {error}")
+    return StripeGateway(key, secrets, base, Outgoing(policy))
+
+
+def _needed(options: Mapping[str, str], name: str) -> list[str]:
+    """Return the parts of an option that must be there."""
+    parts = [part.strip() for part in options.get(name, "").split(",") if part.strip()]
+    if not parts:
+        _refuse(name, "must be set, since OPENTILL_GATEWAYS has stripe")
+    if not all(part.isascii() and part.isprintable() and " " not in part for part in parts):
+        _refuse(name, "is not acceptable; it must be printable characters without blanks")
+    return parts
+
+
+def _refuse(name: str, reason: str) -> NoReturn:
+    message = f"OPENTILL_GATEWAY_{name.upper()} {reason}"
+    raise OperatorError(message)

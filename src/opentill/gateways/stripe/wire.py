@@ -1,0 +1,336 @@
+"""Stripe's shapes, as far as they concern us, and what they mean in our language.
+
+Amounts are whole units of Stripe's own (see ``amounts``), times Unix seconds. Fields are those of
+Stripe's public OpenAPI description; whatever does not fit is no answer. Our ids travel in the
+``metadata`` of the session, of its payment and of the refund; what has none is not ours.
+"""
+
+from typing import Final
+
+import msgspec
+
+from opentill.gateways.model import (
+    DisputeNews,
+    DisputeStatus,
+    News,
+    PaymentNews,
+    PaymentOutcome,
+    RefundNews,
+    RefundOutcome,
+    RefundStatus,
+)
+from opentill.gateways.stripe.amounts import from_stripe
+
+ATTEMPT: Final = "attempt_id"
+REFUND: Final = "refund_id"
+Metadata = dict[str, str]
+
+# A status that is not in a table says nothing: PENDING for a refund, no news for a dispute.
+REFUND_STATUSES: Final[dict[str, RefundStatus]] = {
+    "succeeded": "SUCCEEDED",
+    "pending": "PENDING",
+    "requires_action": "PENDING",
+    "failed": "REFUSED",
+    "canceled": "REFUSED",
+}
+# "warning_…" are inquiries and "prevented" never became a dispute: no money was taken for them.
+DISPUTE_STATUSES: Final[dict[str, DisputeStatus]] = {
+    "needs_response": "OPENED",
+    "under_review": "OPENED",
+    "appeal_needs_response": "LOST",
+    "appeal_under_review": "LOST",
+    "won": "WON",
+    "lost": "LOST",
+}
+
+
+class BalanceTransaction(msgspec.Struct, frozen=True):
+    """A movement on the account's balance at Stripe."""
+
+    amount: int
+    currency: str
+
+
+class Charge(msgspec.Struct, frozen=True):
+    """A charge of a payment."""
+
+    id: str
+    balance_transaction: str | BalanceTransaction | None = None
+
+
+class PaymentError(msgspec.Struct, frozen=True):
+    """Why a payment did not go through."""
+
+    code: str | None = None
+    decline_code: str | None = None
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """A PaymentIntent: the truth about the money of a session."""
+
+    id: str
+    status: str
+    currency: str
+    amount: int
+    amount_received: int | None = None
+    metadata: Metadata | None = None
+    last_payment_error: PaymentError | None = None
+    latest_charge: str | Charge | None = None
+
+    @property
+    def attempt_id(self) -> str:
+        """Our attempt, "" if it is not ours."""
+        return (self.metadata or {}).get(ATTEMPT, "")
+
+    @property
+    def outcome(self) -> PaymentOutcome:
+        """The payment in our language. Raises ValueError for an amount that makes no sense."""
+        match self.status:
+            case "succeeded":
+                got = self.amount if self.amount_received is None else self.amount_received
+                return PaymentOutcome(
+                    status="SUCCEEDED",
+                    provider_ref=self.id,
+                    amount=from_stripe(got, self.currency),
+                    clearing_currency=self._clearing_currency,
+                )
+            case "processing" | "requires_capture":
+                return PaymentOutcome(status="PENDING")
+            case "canceled" | "requires_payment_method":
+                return PaymentOutcome(status="DECLINED", reason=self.reason)
+            case _:
+                return PaymentOutcome(status="UNKNOWN", reason=f"the payment {self.status}")
+
+    @property
+    def reason(self) -> str:
+        """Why it did not go through, in Stripe's code."""
+        error = self.last_payment_error
+        return (error and (error.decline_code or error.code)) or self.status
+
+    @property
+    def _clearing_currency(self) -> str | None:
+        charge = self.latest_charge
+        moved = charge.balance_transaction if isinstance(charge, Charge) else None
+        return moved.currency.upper() if isinstance(moved, BalanceTransaction) else None
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """A Checkout Session: the page that the customer pays on."""
+
+    id: str
+    status: str | None
+    payment_status: str
+    currency: str | None = None
+    amount_total: int | None = None
+    client_reference_id: str | None = None
+    metadata: Metadata | None = None
+    url: str | None = None
+    payment_intent: str | Intent | None = None
+
+    @property
+    def attempt_id(self) -> str:
+        """Our attempt, "" if it is not ours."""
+        return (self.metadata or {}).get(ATTEMPT, "")
+
+    @property
+    def outcome(self) -> PaymentOutcome:
+        """The session in our language. Raises ValueError for an amount that makes no sense."""
+        intent = self.payment_intent if isinstance(self.payment_intent, Intent) else None
+        if intent is not None and intent.status == "succeeded":
+            return intent.outcome
+        if self.payment_status == "paid":
+            return self._paid
+        match self.status:
+            case "open" if self.url:
+                return PaymentOutcome(
+                    status="ACTION_REQUIRED", provider_ref=self.id, action_url=self.url
+                )
+            case "complete":  # the bank has not said yet, or said no
+                said = intent.outcome if intent else PaymentOutcome(status="PENDING")
+                return msgspec.structs.replace(said, provider_ref=self.id)
+            case "expired":
+                return PaymentOutcome(status="DECLINED", provider_ref=self.id, reason="expired")
+            case _:
+                reason = f"a session that is {self.status} and {self.payment_status}"
+                return PaymentOutcome(status="UNKNOWN", reason=reason)
+
+    @property
+    def _paid(self) -> PaymentOutcome:
+        payment = self.payment_intent
+        if not isinstance(payment, str) or self.amount_total is None or self.currency is None:
+            return PaymentOutcome(status="UNKNOWN", reason="a paid session without its payment")
+        amount = from_stripe(self.amount_total, self.currency)
+        return PaymentOutcome(status="SUCCEEDED", provider_ref=payment, amount=amount)
+
+
+class Refund(msgspec.Struct, frozen=True, kw_only=True):
+    """A refund of a payment."""
+
+    id: str
+    status: str | None
+    metadata: Metadata | None = None
+    failure_reason: str | None = None
+
+    @property
+    def refund_id(self) -> str:
+        """Our refund, "" if it is not ours."""
+        return (self.metadata or {}).get(REFUND, "")
+
+    @property
+    def outcome(self) -> RefundOutcome:
+        """The refund in our language."""
+        status = REFUND_STATUSES.get(self.status or "", "PENDING")
+        why = self.failure_reason or f"Stripe says {self.status}" if status == "REFUSED" else ""
+        return RefundOutcome(status=status, provider_ref=self.id, reason=why)
+
+
+class Dispute(msgspec.Struct, frozen=True, kw_only=True):
+    """A dispute of a payment."""
+
+    id: str
+    status: str
+    amount: int
+    currency: str
+    reason: str = ""
+    payment_intent: str | Intent | None = None
+    balance_transactions: tuple[BalanceTransaction, ...] = ()
+
+    @property
+    def news(self) -> tuple[News, ...]:
+        """The dispute in our language: named by its payment, since it does not carry our ids."""
+        status = DISPUTE_STATUSES.get(self.status)
+        payment = self.payment_intent
+        ref = payment.id if isinstance(payment, Intent) else payment
+        if status is None or not ref:
+            return ()
+        # What was lost and then given back in whole; a part given back leaves it lost.
+        moved = [entry.amount for entry in self.balance_transactions]
+        if status == "LOST" and min(moved, default=0) < 0 <= sum(moved):
+            status = "RECOVERED"
+        return (
+            DisputeNews(
+                attempt_id="",
+                payment_ref=ref,
+                dispute_ref=self.id,
+                status=status,
+                amount=from_stripe(self.amount, self.currency),
+                reason=self.reason,
+            ),
+        )
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """What an event is about; the rest is read only if it concerns us."""
+
+    type: str
+    account: str | None = None  # whose it is, if of an account connected to ours
+
+
+class SessionData(msgspec.Struct, frozen=True):
+    """The data of ``checkout.session.…``."""
+
+    object: Session
+
+
+class SessionEvent(msgspec.Struct, frozen=True):
+    """An event about a session."""
+
+    type: str
+    data: SessionData
+
+    @property
+    def news(self) -> tuple[News, ...]:
+        """The event in our language."""
+        session = self.data.object
+        if not session.attempt_id:
+            return ()
+        outcome = session.outcome
+        # The session says "complete, unpaid" for a payment that may come and for one that failed.
+        if self.type == "checkout.session.async_payment_failed" and outcome.status == "PENDING":
+            outcome = PaymentOutcome(
+                status="DECLINED", provider_ref=session.id, reason="async_payment_failed"
+            )
+        return (PaymentNews(attempt_id=session.attempt_id, outcome=outcome),)
+
+
+class IntentData(msgspec.Struct, frozen=True):
+    """The data of ``payment_intent.…``."""
+
+    object: Intent
+
+
+class IntentEvent(msgspec.Struct, frozen=True):
+    """An event about a payment."""
+
+    type: str
+    data: IntentData
+
+    @property
+    def news(self) -> tuple[News, ...]:
+        """The event in our language."""
+        intent = self.data.object
+        if not intent.attempt_id:
+            return ()
+        return (PaymentNews(attempt_id=intent.attempt_id, outcome=intent.outcome),)
+
+
+class RefundData(msgspec.Struct, frozen=True):
+    """The data of ``refund.…``."""
+
+    object: Refund
+
+
+class RefundEvent(msgspec.Struct, frozen=True):
+    """An event about a refund."""
+
+    type: str
+    data: RefundData
+
+    @property
+    def news(self) -> tuple[News, ...]:
+        """The event in our language."""
+        refund = self.data.object
+        attempt_id = (refund.metadata or {}).get(ATTEMPT, "")
+        if not attempt_id or not refund.refund_id:
+            return ()
+        outcome = refund.outcome
+        return (RefundNews(attempt_id=attempt_id, refund_id=refund.refund_id, outcome=outcome),)
+
+
+class DisputeData(msgspec.Struct, frozen=True):
+    """The data of ``charge.dispute.…``."""
+
+    object: Dispute
+
+
+class DisputeEvent(msgspec.Struct, frozen=True):
+    """An event about a dispute."""
+
+    type: str
+    data: DisputeData
+
+    @property
+    def news(self) -> tuple[News, ...]:
+        """The event in our language."""
+        return self.data.object.news
+
+
+# The events that we read. Not ``payment_intent.payment_failed``: the customer tries again on the
+# same page, and the session's own events say how it ends. Not ``charge.refunded``: it does not say
+# which refund it means; ``refund.…`` does.
+EVENTS: Final[dict[str, type[SessionEvent | IntentEvent | RefundEvent | DisputeEvent]]] = {
+    "checkout.session.completed": SessionEvent,
+    "checkout.session.async_payment_succeeded": SessionEvent,
+    "checkout.session.async_payment_failed": SessionEvent,
+    "checkout.session.expired": SessionEvent,
+    "payment_intent.succeeded": IntentEvent,
+    "refund.created": RefundEvent,
+    "refund.updated": RefundEvent,
+    "refund.failed": RefundEvent,
+    "charge.refund.updated": RefundEvent,
+    "charge.dispute.created": DisputeEvent,
+    "charge.dispute.updated": DisputeEvent,
+    "charge.dispute.closed": DisputeEvent,
+    "charge.dispute.funds_withdrawn": DisputeEvent,
+    "charge.dispute.funds_reinstated": DisputeEvent,
+}

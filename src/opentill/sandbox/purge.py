@@ -1,0 +1,44 @@
+"""What the bank forgets: callbacks that are over, and much later the payments themselves."""
+
+import asyncio
+import time
+from typing import Final
+
+from opentill.sandbox.storage import Store, Tx
+
+CALLBACKS_KEPT_S: Final = 30 * 86_400
+PAYMENTS_KEPT_S: Final = 400 * 86_400  # a shop may refund for a long time
+_REST_S: Final = 3600.0
+_BATCH: Final = 500  # of one step, so that no payment waits for it
+
+_OLD: Final = "select id from payments where updated_at < :before order by updated_at limit :batch"
+_STEPS: Final = (
+    f"delete from refunds where payment_id in ({_OLD})",  # noqa: S608 - ours
+    f"delete from disputes where payment_id in ({_OLD})",  # noqa: S608 - ours
+    f"delete from payments where id in ({_OLD})",  # noqa: S608 - ours
+)
+_CALLBACKS: Final = """
+    delete from callbacks where id in (
+        select id from callbacks where status <> 'pending' and created_at < :before limit :batch)
+"""
+
+
+def purge(tx: Tx, now: int) -> int:
+    """Delete a batch of what is old enough at ``now`` (Unix ms); return how many rows it was."""
+    done = tx.run(_CALLBACKS, before=now - CALLBACKS_KEPT_S * 1000, batch=_BATCH)
+    before = now - PAYMENTS_KEPT_S * 1000
+    return done + sum(tx.run(step, before=before, batch=_BATCH) for step in _STEPS)
+
+
+class Purger:
+    """Forgets again and again."""
+
+    def __init__(self, store: Store) -> None:
+        """Work on the bank's storage."""
+        self._store = store
+
+    async def run(self) -> None:
+        """Forget what is old, for ever."""
+        while True:
+            done = await self._store.do(lambda tx: purge(tx, time.time_ns() // 1_000_000))
+            await asyncio.sleep(0 if done else _REST_S)  # between batches, others come first

@@ -1,0 +1,77 @@
+"""An Epay order in a browser: from submit.php over the bank to the signed return."""
+
+import asyncio
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import pytest
+from playwright.async_api import Browser, Request, Route, expect
+
+from opentill import app, epay, merchants
+from opentill.core import epaysign
+from opentill.core.http import now_ms
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+
+async def test_a_customer_who_comes_by_epay_returns_with_a_sign(
+    browser: Browser, till: app.Server
+) -> None:
+    state = till.state.app
+    merchant = await state.db.run(
+        lambda tx: merchants.create(
+            tx, name="Harbour Books", settlement_currency="USD", now=now_ms()
+        )
+    )
+    door = await state.db.run(lambda tx: epay.enable(tx, state.settings, merchant.id, now_ms()))
+    form = {
+        "pid": str(door.pid),
+        "out_trade_no": "B-1",
+        "notify_url": "https://shop.example/notify",
+        "return_url": "https://shop.example/back?lang=zh",
+        "name": "VIP会员",
+        "money": "9.99",
+        "money_type": "USD",
+        "param": "uid=7",
+    }
+    signed = form | {"sign": epaysign.sign(form, door.key), "sign_type": "MD5"}
+    context = await browser.new_context(locale="zh-CN")
+    page = await context.new_page()
+    back: list[Request] = []
+
+    async def shop(route: Route) -> None:
+        back.append(route.request)
+        await route.fulfill(body="thank you", content_type="text/plain")
+
+    await page.route("https://shop.example/**", shop)
+    await page.goto(f"{state.settings.public_url}/epay/submit.php?{urlencode(signed)}")
+    await expect(page.locator("html")).to_have_attribute("lang", "zh-Hans")
+    await expect(page.locator("body")).to_contain_text("VIP会员")
+    assert "shop.example" not in await page.content()
+    await page.fill("[autocomplete=email]", "maria@example.com")
+    await page.check("[value=CREDIT_CARD]")
+    await page.click("button[type=submit]")
+    await page.fill("[autocomplete=cc-number]", "4242 4242 4242 4242")
+    await page.fill("[autocomplete=cc-exp]", "12/34")
+    await page.fill("[autocomplete=cc-csc]", "123")
+    await page.click("button")
+    await page.wait_for_url("https://shop.example/**", timeout=15_000)
+    got = dict(parse_qsl(urlsplit(page.url).query))
+    assert got.pop("lang") == "zh"
+    assert epaysign.verify(got, door.key)
+    told = {name: got[name] for name in ("type", "money", "name", "param", "trade_status")}
+    assert told == {
+        "type": "creditcard",
+        "money": "9.99",
+        "name": "VIP会员",
+        "param": "uid=7",
+        "trade_status": "TRADE_SUCCESS",
+    }
+    assert "referer" not in back[0].headers  # the page's address is the customer's secret
+    await context.close()
+    for _ in range(150):  # the worker has tried the notice, which must not leave for nowhere
+        async with state.db.connection() as tx:
+            rows = await epay.newest_notices(tx, merchant.id)
+        if rows and rows[0].tries:
+            break
+        await asyncio.sleep(0.1)
+    assert [(row.state, row.tries) for row in rows] == [("WAITING", 1)]

@@ -1,0 +1,88 @@
+"""A bank transfer by hand in a browser: the instructions, in each language, theme and size."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, expect
+
+from api import SECRETS, database
+from opentill import app, orders
+from opentill.core.http import now_ms
+from opentill.core.settings import Settings
+from pages.deployment import opening, running
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+INSTRUCTIONS = "IBAN XX00 1234 5678\nOpenTill & <script>alert(1)</script> Ltd"
+LOOKS = [
+    #  language   scheme   size         says
+    ("en-US", "light", (1280, 800), "Payment reference"),
+    ("zh-CN", "dark", (390, 844), "付款附言"),
+    ("zh-TW", "light", (320, 568), "付款附言"),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def by_hand(
+    postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[app.Server]:
+    """A server whose one gateway is a person."""
+    directory = tmp_path_factory.mktemp("by-hand")
+    with database(postgres_url, template) as url:
+        settings = Settings(
+            database_url=url, data_dir=directory, limit_ip_per_minute=0, gateways=("manual",),
+            gateway_options={"manual_instructions": INSTRUCTIONS}, **SECRETS,
+        )  # fmt: skip
+        async with running(settings, directory / "bank") as server:
+            yield server
+
+
+@pytest.mark.parametrize(("locale", "scheme", "size", "says"), LOOKS)
+async def test_a_transfer_is_explained_and_paid_when_the_operator_says_so(
+    browser: Browser,
+    by_hand: app.Server,
+    locale: str,
+    scheme: str,
+    size: tuple[int, int],
+    says: str,
+) -> None:
+    session = await (await opening(by_hand))()
+    url = f"{by_hand.state.settings.public_url}/checkout/{session.id}"
+    context = await browser.new_context(
+        locale=locale, color_scheme=scheme, viewport={"width": size[0], "height": size[1]}
+    )
+    page = await context.new_page()
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(message.text))
+    await page.goto(url)
+    await page.fill("[autocomplete=email]", "maria@example.com")
+    await page.check("[value=BANK_TRANSFER]")
+    await page.click("button[type=submit]")
+    await expect(page.locator(".instructions")).to_have_text(INSTRUCTIONS)
+    await expect(page.locator(".receipt")).to_contain_text(says)
+    await expect(page.locator(".receipt")).to_contain_text(session.order_id)
+    await expect(page.locator(".receipt")).to_contain_text("9.99")
+    overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert await page.evaluate(overflow) <= 0
+    shown = page.url
+    await page.goto(url)  # who comes back finds the instructions again
+    await page.goto(shown)
+    await expect(page.locator(".instructions")).to_be_visible()
+    db = by_hand.state.app.db
+    await db.run(
+        lambda tx: orders.confirm_by_hand(
+            tx, session.merchant_id, session.order_id, "ann", "statement 7", now_ms()
+        )
+    )
+    await page.goto(shown)
+    await expect(page.locator(".sign")).to_be_visible()
+    assert session.id in page.url
+    assert "/continue/" not in page.url
+    async with db.connection() as tx:
+        order = await orders.find(tx, session.merchant_id, session.order_id)
+    assert order.status == "PAID"
+    assert msgspec.structs.asdict(order)["payment_method"] == "BANK_TRANSFER"
+    assert wrong == []
+    await context.close()

@@ -1,0 +1,127 @@
+"""A TCP proxy of our own that cuts connections at a chosen point.
+
+Each request takes the next of ``plan``; when the plan is over, everything passes.
+"""
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Literal
+
+Cut = Literal[
+    "pass",
+    "before",  # the request is read and never sent on
+    "after",  # the server answers, the client never hears of it
+    "half",  # the client gets half of the answer
+    "silent_before",  # nothing is sent on and nothing answered
+    "silent_after",  # the server answers, the client waits in vain
+]
+
+
+class Proxy:
+    """Between a client and a server on loopback."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Use ``between``."""
+        self.plan: list[Cut] = []
+        self.requests: list[bytes] = []  # heads and bodies as they came
+        self.url = ""
+        self._to = host, port
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take one connection."""
+        try:
+            while True:
+                request = await _message(reader)
+                if not request:
+                    return
+                self.requests.append(request)
+                cut = self.plan.pop(0) if self.plan else "pass"
+                if not await self._one(cut, request, writer):
+                    return
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def _one(self, cut: Cut, request: bytes, writer: asyncio.StreamWriter) -> bool:
+        """Treat one request; whether the connection goes on."""
+        if cut == "before":
+            _reset(writer)
+            return False
+        if cut == "silent_before":
+            await asyncio.sleep(30)
+        answer = await self._ask(request)
+        if cut == "silent_after":
+            await asyncio.sleep(30)
+        if cut == "after":
+            _reset(writer)
+            return False
+        writer.write(answer[: len(answer) // 2] if cut == "half" else answer)
+        await writer.drain()
+        return cut == "pass"
+
+    async def _ask(self, request: bytes) -> bytes:
+        """Send a request on and read the whole answer."""
+        reader, writer = await asyncio.open_connection(*self._to)
+        writer.write(request.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n", 1))
+        answer = await reader.read()
+        writer.close()
+        # The client must not think that this connection is at its end.
+        return answer.replace(b"connection: close\r\n", b"", 1)
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """End a connection with RST, as a dying host does."""
+    sock = writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+async def _message(reader: asyncio.StreamReader) -> bytes:
+    """Read one request: head and body."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return b""
+    length = 0
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            length = int(line.partition(b":")[2])
+    return head + await reader.readexactly(length)
+
+
+@contextlib.contextmanager
+def between(url: str) -> Iterator[Proxy]:
+    """Run a proxy in front of a server while the block runs."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    proxy = Proxy(host, int(port))
+    ready = threading.Event()
+    loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        server = await asyncio.start_server(proxy.take, "127.0.0.1", 0)
+        proxy.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        loops.append((asyncio.get_running_loop(), stop))
+        ready.set()
+        await stop.wait()
+        server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    ready.wait(10)
+    try:
+        yield proxy
+    finally:
+        loop, stop = loops[0]
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)

@@ -1,0 +1,254 @@
+"""The client against a real server: every group, both kinds."""
+
+import csv
+import datetime as dt
+import io
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from api import Shop, Till, serving
+from opentill.client import (
+    AsyncClient,
+    Client,
+    IdempotencyKeyReused,
+    NotFound,
+    OrderPaid,
+    RateLimited,
+    Retries,
+    Unauthorized,
+    UnexpectedAnswer,
+    ValidationFailed,
+)
+from opentill.client.events import EVENTS
+from opentill.webhooks.model import TYPES
+
+
+@pytest.fixture
+def client(till: Till, shop: Shop) -> Any:
+    with Client(till.url, shop.key, trust_env=False) as client:
+        yield client
+
+
+def test_a_merchants_day_from_the_product_to_the_statement(client: Client, shop: Shop) -> None:
+    tea = client.products.create(name="Tea", price="9.99", currency="USD", metadata={"sku": "1"})
+    assert (tea.price, tea.status, tea.metadata) == (Decimal("9.99"), "ACTIVE", {"sku": "1"})
+    changed = client.products.change(tea.id, price=Decimal("10.50"), description="Green")
+    assert client.products.read(tea.id) == changed
+    assert client.products.change(tea.id, description=None).description == ""
+    session = client.checkouts.create(tea.id, customer_email="ada@example.com")
+    checkout = client.checkouts.read(session.id)
+    assert checkout.url == session.url
+    shop.confirm(checkout.order_id)
+    order = client.orders.read(checkout.order_id)
+    assert (order.status, order.amount) == ("PAID", Decimal("10.50"))
+    refund = client.refunds.create(order.id, amount="2.00", refund_no="RMA-1")
+    assert client.refunds.read(refund.id) == refund
+    assert list(client.refunds.list(order.id)) == [refund]
+    assert {move.type for move in client.balance.transactions()} == {"PAYMENT", "FEE", "FREEZE"}
+    (fee,) = client.balance.transactions(type="FEE")
+    assert fee.amount == -order.platform_fee
+    assert client.balance.read().pending == order.net_amount - refund.merchant_debit_usd
+    dispute = shop.dispute(shop.paid()["id"])
+    assert [row.id for row in client.disputes.list(status="OPEN")] == [dispute.id]
+    assert client.disputes.read(dispute.id).notes == []
+    payout = shop.payout()
+    assert client.payouts.read(payout.id) == next(iter(client.payouts.list(status="PENDING")))
+    assert client.checkouts.expire(client.checkouts.create(tea.id).id).status == "EXPIRED"
+    assert client.products.archive(tea.id) is None
+    assert [p.id for p in client.products.list(status="ARCHIVED")] == [tea.id]
+    assert client.agreement.read().agreement_version == "1.0"
+
+
+async def test_the_same_day_with_asyncio(till: Till, shop: Shop, tmp_path: Path) -> None:
+    async with AsyncClient(till.url, shop.key, trust_env=False) as client:
+        tea = await client.products.create(name="Tea", price=10, currency="USD")
+        session = await client.checkouts.create(tea.id)
+        order_id = (await client.checkouts.read(session.id)).order_id
+        assert [order.id async for order in client.orders.list(size=1)] == [order_id]
+        assert [page.pagination.total async for page in client.products.list().pages()] == [1]
+        assert (await client.orders.list().page()).items[0].amount == 10
+        size = await client.orders.export().save(tmp_path / "orders.csv")
+        assert (tmp_path / "orders.csv").stat().st_size == size
+        async with client.balance.statement() as file:
+            assert file.filename == "statement_all_all.csv"
+            assert b"".join([chunk async for chunk in file]).startswith(b"row,")
+        with pytest.raises(ValidationFailed, match="name"):
+            await client.products.create(name=" ", price="1.00", currency="USD")
+
+
+def test_a_list_is_walked_page_by_page_only_as_far_as_somebody_goes(till: Till, shop: Shop) -> None:
+    made = [shop.product(name=f"Tea {number}")["id"] for number in range(7)]
+    asked: list[str] = []
+    hooks: Any = {"request": [lambda request: asked.append(request.url.params["page"])]}
+    with Client(till.url, shop.key, event_hooks=hooks, trust_env=False) as client:
+        products = client.products.list(size=3)
+        assert asked == []
+        assert next(iter(products)).id == made[-1]
+        assert asked == ["1"]
+        assert [product.id for product in products] == made[::-1]
+        assert asked == ["1", "1", "2", "3"]
+        assert [product.id for product in client.products.list(page=2, size=3)] == made[3::-1]
+        assert products.page().pagination.total_pages == 3
+
+
+def test_what_is_made_while_a_list_is_walked_shows_nothing_twice(
+    client: Client, shop: Shop
+) -> None:
+    made = [shop.product()["id"] for _ in range(6)]
+    walk = iter(client.products.list(size=2))
+    seen = [next(walk).id, next(walk).id]
+    shop.product()
+    seen += [product.id for product in walk]
+    assert seen == made[::-1]
+
+
+def test_lists_are_filtered_by_time_with_aware_datetimes(client: Client, shop: Shop) -> None:
+    order = shop.order()
+    moment = dt.datetime.fromtimestamp(order["createdAt"] / 1000, dt.UTC)
+    assert [o.id for o in client.orders.list(start_date=moment, end_date=moment)] == [order["id"]]
+    assert not list(client.orders.list(end_date=moment - dt.timedelta(milliseconds=1)))
+    with pytest.raises(ValueError, match="time zone"):
+        client.orders.list(start_date=moment.replace(tzinfo=None))
+
+
+def test_an_export_is_streamed_to_a_file_or_through_the_hands(
+    client: Client, shop: Shop, tmp_path: Path
+) -> None:
+    orders = [shop.order()["id"] for _ in range(3)]
+    path = tmp_path / "orders.csv"
+    size = client.orders.export().save(str(path))
+    assert size == path.stat().st_size
+    rows = csv.DictReader(io.StringIO(path.read_text()))
+    assert [row["id"] for row in rows] == orders
+    with client.orders.export(start_date=0) as file:
+        assert file.filename.startswith("orders")
+        assert b"".join(file) == path.read_bytes()
+    memory = io.BytesIO()
+    assert client.balance.statement().save(memory) == len(memory.getvalue())
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("value", [9.99, True, b"1"])
+def test_amounts_are_never_floats(client: Client, value: Any) -> None:
+    with pytest.raises(TypeError, match="float"):
+        client.products.create(name="Tea", price=value, currency="USD")
+
+
+def test_a_refused_input_names_its_field_and_reason(client: Client) -> None:
+    with pytest.raises(ValidationFailed) as caught:
+        client.checkouts.create("prod_01m7y0m0jzefzv5n8efcf1hqw1")
+    error = caught.value
+    assert (error.status, error.code, error.field) == (400, 40001, "productId")
+    assert error.reason in str(error)
+    assert error.request_id.startswith("req_")
+    assert error.maybe_done is False
+    assert error.idempotency_key is not None
+
+
+def test_each_code_has_its_error(till: Till, client: Client, shop: Shop) -> None:
+    with pytest.raises(NotFound) as caught:
+        client.orders.read("order_01m7y0m0jzefzv5n8efcf1hqw1")
+    assert caught.value.code == 40401
+    with pytest.raises(NotFound, match="not an id"):
+        client.orders.read("../products")
+    with Client(till.url, "svc_live_wrong", trust_env=False) as stranger:
+        with pytest.raises(Unauthorized):
+            stranger.balance.read()
+        assert stranger.agreement.read().action_label
+        assert "wrong" not in repr(stranger)
+    client.products.create(name="Tea", price="1.00", currency="USD", idempotency_key="k1")
+    with pytest.raises(IdempotencyKeyReused):
+        client.products.create(name="Tea", price="2.00", currency="USD", idempotency_key="k1")
+    with pytest.raises(ValueError, match="printable"):
+        client.products.create(name="Tea", price="1.00", currency="USD", idempotency_key="a\nb")
+
+
+def test_a_chosen_key_makes_one_effect_of_two_calls(client: Client) -> None:
+    first = client.products.create(name="Tea", price="1", currency="USD", idempotency_key="cart")
+    again = client.products.create(name="Tea", price="1", currency="USD", idempotency_key="cart")
+    assert first == again
+    assert client.products.list().page().pagination.total == 1
+
+
+def test_a_rate_limit_is_waited_for_as_long_as_there_is_time(till: Till) -> None:
+    with serving(till.settings, limit_checkouts_per_minute=1) as slow:
+        shop = slow.shop()
+        tea = shop.product()["id"]
+        retries = Retries(total_s=0.5)
+        with Client(slow.url, shop.key, retries=retries, trust_env=False) as client:
+            client.checkouts.create(tea)
+            with pytest.raises(RateLimited) as caught:
+                client.checkouts.create(tea)
+            assert caught.value.retry_after is not None
+            assert 1 <= caught.value.retry_after <= 60
+            assert caught.value.maybe_done is False
+
+
+def test_unknown_fields_of_a_newer_server_are_ignored(till: Till, shop: Shop) -> None:
+    shop.product()
+
+    class Newer(httpx2.HTTPTransport):
+        def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+            answer = super().handle_request(request)
+            body = answer.read().replace(b'{"id":', b'{"brandNew":{"a":1},"id":')
+            answer.close()
+            return httpx2.Response(answer.status_code, content=body)
+
+    with Client(till.url, shop.key, transport=Newer(trust_env=False)) as client:
+        assert client.products.list().page().items[0].name == "Tea"
+
+
+def test_another_server_at_the_address_is_told_apart(till: Till, shop: Shop) -> None:
+    with (
+        Client(till.url + "/docs", shop.key, trust_env=False) as client,
+        pytest.raises((UnexpectedAnswer, NotFound)),
+    ):
+        client.balance.read()
+    for address in ("", "pay.example.com", "ftp://pay.example.com", "http://a.example/?x=1"):
+        with pytest.raises(ValueError, match="base_url"):
+            Client(address)
+    with pytest.raises(ValueError, match="api_key"):
+        Client(till.url, "svc_live_\n")
+
+
+def test_every_request_says_who_asks(till: Till, shop: Shop) -> None:
+    seen: list[Any] = []
+    hooks: Any = {"request": [lambda request: seen.append(request.headers)]}
+    with Client(
+        till.url, shop.key, event_hooks=hooks, headers={"x-shop": "7"}, trust_env=False
+    ) as client:
+        client.balance.read()
+    assert seen[0]["user-agent"].startswith("opentill-python/")
+    assert seen[0]["x-shop"] == "7"
+
+
+def test_webhooks_are_set_up_and_what_was_told_is_read(client: Client, shop: Shop) -> None:
+    endpoint = client.webhook_endpoints.create(
+        "https://shop.example.com/hook", events=["order.paid"]
+    )
+    assert endpoint.secret.startswith("whsec_")
+    assert [found.url for found in client.webhook_endpoints.list()] == [endpoint.url]
+    changed = client.webhook_endpoints.change(endpoint.id, description="Fulfilment")
+    assert client.webhook_endpoints.read(endpoint.id) == changed
+    assert client.webhook_endpoints.rotate_secret(endpoint.id).secret != endpoint.secret
+    order = shop.paid()
+    found = client.events.list(type="order.paid")
+    (event,) = found.items
+    assert isinstance(event, OrderPaid)
+    assert event.data.order_id == order["id"]
+    assert event.data.amount == Decimal(order["amount"])
+    assert client.events.read(event.id) == event
+    assert client.events.list(cursor=found.cursor, type="order.paid").items == []
+    (delivery,) = client.webhook_endpoints.deliveries(endpoint.id)
+    assert (delivery.event_id, delivery.status) == (event.id, "PENDING")
+    assert client.webhook_endpoints.resend(endpoint.id, event_id=event.id).resent == 1
+    assert client.webhook_endpoints.delete(endpoint.id) is None
+    assert not list(client.webhook_endpoints.list())
+
+
+def test_every_type_of_event_has_its_class() -> None:
+    assert set(EVENTS) == set(TYPES)

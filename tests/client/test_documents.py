@@ -1,0 +1,109 @@
+"""The README's first payment and the examples of docs/client.md, run as they stand there."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from api import Shop, Till
+from client.test_operations import BLOCKING
+
+TOP: Final = Path(__file__).parents[2]
+ADDRESS: Final = "http://127.0.0.1:8080"
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """Return the program texts of a document."""
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def section(title: str) -> str:
+    found = (TOP / "README.md").read_text().partition(f"## {title}\n")[2]
+    assert found
+    return found.partition("\n## ")[0]
+
+
+def test_the_first_payment_by_curl(till: Till, shop: Shop, tmp_path: Path) -> None:
+    before, after = blocks(section("The first payment, by curl"), "sh")
+    first = _shell(before + "echo $ORDER\n", till, shop, tmp_path).split()
+    assert first[0].startswith(f"{till.url}/checkout/cs_")
+    shop.confirm(first[1])
+    setup = before.partition("# a product")[0] + f"ORDER={first[1]}\n"
+    said = _shell(setup + after, till, shop, tmp_path)
+    assert '"status":"PAID"' in said
+    assert '"refundNo":"RMA-7"' in said
+    assert '"type":"FREEZE"' in said
+    assert first[1] in (tmp_path / "orders.csv").read_text()
+
+
+def _shell(script: str, till: Till, shop: Shop, directory: Path) -> str:
+    ran = subprocess.run(
+        ["bash", "-c", "set -eu\n" + script.replace(ADDRESS, till.url)],
+        env={"PATH": "/usr/bin:/bin:/usr/local/bin", "KEY": shop.key, "no_proxy": "*"},
+        cwd=directory, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def test_the_first_payment_by_python(
+    till: Till, shop: Shop, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before, after = blocks(section("The same, by Python"), "python")
+    names: dict[str, Any] = {"KEY": shop.key}
+    _run(before, till, names)
+    assert names["session"].url in capsys.readouterr().out
+    shop.confirm(names["client"].checkouts.read(names["session"].id).order_id)
+    _run(after, till, names)
+    said = capsys.readouterr().out
+    assert "PAYMENT 9.99 USD" in said
+    assert "FREEZE -2.00 USD" in said
+    assert names["order"].id in Path("orders.csv").read_text()
+    names["client"].close()
+
+
+def test_the_examples_of_the_reference(
+    till: Till, shop: Shop, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (TOP / "docs" / "client.md").read_text()
+    names: dict[str, Any] = {"KEY": shop.key}
+    shop.paid()
+    for block in blocks(text, "python"):
+        if "asyncio.run" in block:  # below
+            continue
+        _run(block, till, names)
+    names["client"].close()
+    said = capsys.readouterr().out
+    assert "send the customer to" in said
+    assert "2 products" in said
+    assert "statement_all_all.csv" in said
+    assert Path("orders.csv").read_text().count("\n") == 3  # header and two orders
+
+
+def test_the_example_of_asyncio(till: Till, shop: Shop) -> None:
+    order = shop.paid()
+    (block,) = [
+        block
+        for block in blocks((TOP / "docs" / "client.md").read_text(), "python")
+        if "asyncio.run" in block
+    ]
+    ran = subprocess.run(
+        [sys.executable, "-c", f"KEY = {shop.key!r}\n" + block.replace(ADDRESS, till.url)],
+        env={"PYTHONPATH": str(TOP / "src"), "no_proxy": "*"},
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert order["id"] in ran.stdout
+
+
+def _run(block: str, till: Till, names: dict[str, Any]) -> None:
+    exec(block.replace(ADDRESS, till.url), names)  # noqa: S102 - our own documents
+
+
+def test_the_reference_names_every_method() -> None:
+    text = (TOP / "docs" / "client.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE))
+    named = {f"{group}.{name}" for group in rows for name in re.findall(r"`(\w+)`", rows[group])}
+    assert set(BLOCKING) <= named

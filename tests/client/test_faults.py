@@ -1,0 +1,204 @@
+"""Connections that are cut before, in and after an answer: exactly one effect."""
+
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import pytest
+
+from api import Shop, Till
+from client.proxy import Cut, Proxy, between
+from opentill.client import (
+    AsyncClient,
+    Client,
+    ConnectionFailed,
+    OpenTillError,
+    Retries,
+    ServerError,
+)
+
+QUICK: Final = Retries(first_wait_s=0.01, longest_wait_s=0.02, total_s=20)
+CUTS: Final[tuple[Cut, ...]] = ("before", "after", "half", "silent_before", "silent_after")
+
+
+@pytest.fixture
+def proxy(till: Till) -> Iterator[Proxy]:
+    with between(till.url) as proxy:
+        yield proxy
+
+
+def client_of(proxy: Proxy, shop: Shop, **options: Any) -> Client:
+    options = {"retries": QUICK, "timeout_s": 1.0, "trust_env": False} | options
+    return Client(proxy.url, shop.key, **options)
+
+
+def keys(proxy: Proxy) -> list[bytes]:
+    """Return the Idempotency-Key of every request that came."""
+    lines = [line for request in proxy.requests for line in request.split(b"\r\n")]
+    return [line for line in lines if line.lower().startswith(b"idempotency-key:")]
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_refund_cut_anywhere_is_made_once(proxy: Proxy, shop: Shop, cut: Cut) -> None:
+    order = shop.paid()
+    with client_of(proxy, shop) as client:
+        proxy.plan = [cut, "after"]
+        refund = client.refunds.create(order["id"], amount="1.00")
+        assert [found.id for found in client.refunds.list(order["id"])] == [refund.id]
+    sent = keys(proxy)
+    assert len(sent) == 3
+    assert len(set(sent)) == 1
+    shop.till.check_books()
+
+
+@pytest.mark.parametrize("cut", CUTS)
+async def test_a_session_cut_anywhere_is_opened_once(proxy: Proxy, shop: Shop, cut: Cut) -> None:
+    tea = shop.product()["id"]
+    proxy.plan = [cut, "after"]
+    async with AsyncClient(
+        proxy.url, shop.key, retries=QUICK, timeout_s=1.0, trust_env=False
+    ) as client:
+        session = await client.checkouts.create(tea)
+        orders = [order.checkout_session_id async for order in client.orders.list()]
+    assert orders == [session.id]
+    assert len(set(keys(proxy))) == 1
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_reading_and_archiving_are_tried_again(proxy: Proxy, shop: Shop, cut: Cut) -> None:
+    tea = shop.product()["id"]
+    with client_of(proxy, shop) as client:
+        proxy.plan = [cut, "before"]
+        assert client.products.read(tea).id == tea
+        proxy.plan = [cut, "before"]
+        client.products.archive(tea)
+    assert keys(proxy) == []
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+def test_a_change_that_may_be_done_is_not_repeated(proxy: Proxy, shop: Shop, cut: Cut) -> None:
+    tea = shop.product()["id"]
+    with client_of(proxy, shop) as client:
+        proxy.plan = [cut]
+        with pytest.raises(ConnectionFailed) as caught:
+            client.products.change(tea, price="5.00")
+        assert caught.value.maybe_done is True
+        assert len(proxy.requests) == 1
+
+
+def test_an_error_after_the_last_try_says_whether_it_may_be_done(proxy: Proxy, shop: Shop) -> None:
+    order = shop.paid()
+    few = Retries(tries=2, first_wait_s=0.01)
+    with client_of(proxy, shop, retries=few) as client:
+        proxy.plan = ["after", "before"]
+        with pytest.raises(ConnectionFailed) as caught:
+            client.refunds.create(order["id"], amount="1.00")
+        assert caught.value.maybe_done is True
+        key = caught.value.idempotency_key
+        client.refunds.create(order["id"], amount="1.00", idempotency_key=key)
+        assert client.refunds.list(order["id"]).page().pagination.total == 1
+
+
+def test_a_server_that_is_not_there_surely_did_nothing(proxy: Proxy, shop: Shop) -> None:
+    few = Retries(tries=3, first_wait_s=0.01)
+    with Client("http://127.0.0.1:9", shop.key, retries=few, trust_env=False) as client:
+        with pytest.raises(ConnectionFailed) as caught:
+            client.products.create(name="Tea", price="1.00", currency="USD")
+        assert caught.value.maybe_done is False
+
+
+def test_giving_up_keeps_to_the_time(proxy: Proxy, shop: Shop) -> None:
+    brief = Retries(tries=100, first_wait_s=0.01, total_s=0.3)
+    with client_of(proxy, shop, retries=brief) as client:
+        proxy.plan = ["silent_before"] * 100
+        with pytest.raises(ConnectionFailed):
+            client.balance.read()
+        assert len(proxy.requests) <= 3
+
+
+def test_a_file_that_breaks_off_is_an_error_and_leaves_nothing(
+    proxy: Proxy, shop: Shop, tmp_path: Path
+) -> None:
+    shop.order()
+    with client_of(proxy, shop) as client:
+        proxy.plan = ["before", "half"]
+        with pytest.raises(ConnectionFailed, match="broke off"):
+            client.orders.export().save(tmp_path / "orders.csv")
+        assert list(tmp_path.iterdir()) == []
+        assert client.orders.export().save(tmp_path / "orders.csv") > 0
+
+
+def test_many_threads_with_one_key_have_one_effect(till: Till, shop: Shop) -> None:
+    order = shop.paid()
+    made: list[str] = []
+
+    def refund(client: Client) -> None:
+        refund = client.refunds.create(order["id"], amount="1.00", idempotency_key="RMA-7")
+        made.append(refund.id)
+
+    with Client(till.url, shop.key, retries=QUICK, trust_env=False) as client:
+        threads = [threading.Thread(target=refund, args=[client]) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(made) == 8
+    assert len(set(made)) == 1
+
+
+# What a server or a proxy says, how often it is asked, and the error of the last answer.
+ANSWERS: Final = [
+    ("POST", 500, 1, True),
+    ("POST", 502, 3, True),
+    ("POST", 503, 3, True),
+    ("POST", 504, 3, True),
+    ("PATCH", 502, 1, True),
+    ("GET", 502, 3, False),
+    ("GET", 500, 1, False),
+]
+
+
+@pytest.mark.parametrize(("verb", "status", "tries", "maybe_done"), ANSWERS)
+def test_answers_of_a_gateway_are_tried_again(
+    verb: str, status: int, tries: int, maybe_done: bool, shop: Shop
+) -> None:
+    numbers = itertools.count()
+
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        next(numbers)
+        return httpx2.Response(status, text="<h1>Bad gateway</h1>")
+
+    few = Retries(tries=3, first_wait_s=0.01)
+    transport = httpx2.MockTransport(answer)
+    with Client("http://pay.example", shop.key, retries=few, transport=transport) as client:
+        calls = {
+            "POST": lambda: client.products.create(name="Tea", price="1", currency="USD"),
+            "PATCH": lambda: client.products.change("prod_01", price="1"),
+            "GET": client.balance.read,
+        }
+        with pytest.raises(ServerError) as caught:
+            calls[verb]()
+    assert next(numbers) == tries
+    assert caught.value.maybe_done is maybe_done
+
+
+def test_a_key_that_is_busy_is_waited_for() -> None:
+    answers = iter(
+        [
+            httpx2.Response(409, json={"code": 40901, "message": "Conflict"}),
+            httpx2.Response(429, headers={"retry-after": "0"}, text="slow"),
+            httpx2.Response(
+                404, json={"code": 40401, "message": "Not Found"}, headers={"x-request-id": "r"}
+            ),
+        ]
+    )
+    transport = httpx2.MockTransport(lambda _: next(answers))
+    with (
+        Client("http://pay.example", retries=QUICK, transport=transport) as client,
+        pytest.raises(OpenTillError) as caught,
+    ):
+        client.refunds.create("order_01")
+    assert (caught.value.status, caught.value.request_id) == (404, "r")

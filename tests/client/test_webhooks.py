@@ -1,0 +1,129 @@
+"""Webhooks as a merchant verifies them."""
+
+import datetime as dt
+import json
+from decimal import Decimal
+from typing import Any, Final
+
+import pytest
+import standardwebhooks
+
+from opentill.client import Event, OrderPaid, WebhookInvalid, verify_webhook
+from opentill.client.signatures import _own
+
+# Product decisions §8.
+SECRET: Final = "whsec_example"
+NOW_MS: Final = 1736932500000
+BODY: Final = b'{"id":"evt_abc123","type":"order.paid","created_at":1736932500000,"data":{}}'
+OWN: Final = {
+    "X-Svc-Signature": "sha256=a9f76dda17e571c1828f1e4b343018464aa4c35331e3353bccf80e63a1c10413",
+    "X-Svc-Timestamp": str(NOW_MS),
+}
+REAL: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+PAID: Final[dict[str, Any]] = {
+    "order_id": "order_1",
+    "product_id": "prod_1",
+    "customer_email": "ada@example.com",
+    "amount": "9.99",
+    "currency": "USD",
+    "net_amount": "9.59",
+    "paid_at": NOW_MS,
+    "metadata": {"cart": "42"},
+    "added_later": True,
+}
+
+
+def body(kind: str = "order.paid", data: Any = PAID) -> bytes:
+    event = {"id": "evt_1", "type": kind, "created_at": NOW_MS, "data": data}
+    return json.dumps(event).encode()
+
+
+def standard(raw: bytes, secret: str = REAL) -> dict[str, str]:
+    """Sign as the library of Standard Webhooks does."""
+    moment = dt.datetime.fromtimestamp(NOW_MS / 1000, dt.UTC)
+    signature = standardwebhooks.Webhook(secret).sign("evt_1", moment, raw.decode())
+    stamp = str(NOW_MS // 1000)
+    return {"webhook-id": "evt_1", "webhook-timestamp": stamp, "webhook-signature": signature}
+
+
+def check(raw: bytes | str, headers: dict[str, str], secret: Any, **options: Any) -> Event:
+    return verify_webhook(raw, headers, secret, **({"now": NOW_MS / 1000} | options))
+
+
+def test_the_vector_of_the_product_is_genuine() -> None:
+    event = check(BODY, OWN, SECRET)
+    assert (type(event), event.id, event.created_at) == (OrderPaid, "evt_abc123", NOW_MS)
+    assert check(BODY.decode(), OWN, [REAL, SECRET]) == event
+    with pytest.raises(WebhookInvalid, match="form"):
+        event.data  # noqa: B018 - it has none
+
+
+def test_what_standard_webhooks_signs_is_genuine_and_typed() -> None:
+    event = check(body(), standard(body()), REAL)
+    assert isinstance(event, OrderPaid)
+    assert event.data.amount == Decimal("9.99")
+    assert event.data.metadata == {"cart": "42"}
+
+
+def test_an_unknown_type_is_a_plain_event() -> None:
+    raw = body("order.teleported", {"a": 1})
+    event = check(raw, standard(raw), REAL)
+    assert (type(event), event.type, event.data) == (Event, "order.teleported", {"a": 1})
+
+
+FORGED: Final = [
+    ("another body", BODY + b" ", OWN, SECRET),
+    ("another secret", BODY, OWN, "whsec_another"),
+    ("no header", BODY, {}, SECRET),
+    ("another time", BODY, OWN | {"X-Svc-Timestamp": str(NOW_MS + 1)}, SECRET),
+    ("no number", BODY, OWN | {"X-Svc-Timestamp": "²"}, SECRET),
+    ("half of it", BODY, OWN | {"X-Svc-Signature": OWN["X-Svc-Signature"][:-1]}, SECRET),
+    ("no ASCII", BODY, OWN | {"X-Svc-Signature": "sha256=é"}, SECRET),
+    ("another id", body(), standard(body()) | {"webhook-id": "evt_2"}, REAL),
+    ("another version", body(), {
+        name: value.replace("v1,", "v2,") for name, value in standard(body()).items()
+    }, REAL),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "raw", "headers", "secret"), FORGED, ids=lambda x: str(x)[:16])
+def test_what_is_forged_is_refused(what: str, raw: bytes, headers: Any, secret: str) -> None:
+    with pytest.raises(WebhookInvalid, match="no signature"):
+        check(raw, headers, secret)
+
+
+@pytest.mark.parametrize("late_s", [-301, 301])
+def test_what_is_old_or_from_the_future_is_refused(late_s: int) -> None:
+    now = NOW_MS / 1000 + late_s
+    for raw, headers, secret in ((BODY, OWN, SECRET), (body(), standard(body()), REAL)):
+        with pytest.raises(WebhookInvalid, match="last 300 seconds"):
+            check(raw, headers, secret, now=now)
+        assert check(raw, headers, secret, now=now, tolerance_s=302)
+    with pytest.raises(WebhookInvalid, match="last"):
+        verify_webhook(BODY, OWN, SECRET)
+
+
+def test_while_a_secret_is_rotated_the_old_one_is_enough() -> None:
+    new, old = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSx", REAL
+    raw = body()
+    both = standard(raw, new)
+    both["webhook-signature"] += " " + standard(raw, old)["webhook-signature"]
+    both |= {"X-Svc-Signature": _own(new, str(NOW_MS), raw), "X-Svc-Timestamp": str(NOW_MS)}
+    for secret in (new, old, [old, new]):
+        assert check(raw, both, secret).id == "evt_1"
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"id":1}', b"\xff"])
+def test_a_signed_body_that_is_no_event_is_refused(raw: bytes) -> None:
+    headers = {
+        "x-svc-signature": _own(REAL, str(NOW_MS), raw),
+        "x-svc-timestamp": str(NOW_MS),
+    }
+    with pytest.raises(WebhookInvalid, match="not an event"):
+        check(raw, headers, REAL)
+
+
+@pytest.mark.parametrize("secret", ["", [], [""]])
+def test_an_empty_secret_is_no_secret(secret: Any) -> None:
+    with pytest.raises(ValueError, match="secret"):
+        check(BODY, OWN, secret)

@@ -1,0 +1,55 @@
+"""A server with its Epay door, the sandbox bank, and shops that speak Epay."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from ipaddress import ip_network
+
+import pytest
+
+from api import SECRETS, Till, clock, database, serving
+from epay.stall import Inbox, Stall
+from opentill.core.settings import Settings
+from sandbox.fixtures import bank_url
+from sandbox.running import SECRET
+
+
+@pytest.fixture(scope="session")
+def till(
+    postgres_url: str,
+    template: str,
+    bank_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Till]:
+    """A server that may send notices to loopback."""
+    with database(postgres_url, template) as url:
+        settings = Settings(
+            database_url=url,
+            data_dir=tmp_path_factory.mktemp("epay"),
+            limit_ip_per_minute=0,
+            limit_checkouts_per_minute=0,
+            outgoing_http=True,
+            outgoing_allow=(ip_network("127.0.0.0/8"),),
+            sandbox_url=bank_url,
+            **(SECRETS | {"sandbox_secret": SECRET}),
+        )
+        with serving(settings) as running:
+            running.rate("CNY", "USD", Decimal("0.14"))
+            yield running
+            running.check_books()
+
+
+@pytest.fixture
+def inbox() -> Iterator[Inbox]:
+    """A notify_url that says success."""
+    made = Inbox()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def stall(till: Till, inbox: Inbox) -> Stall:
+    """A merchant with Epay credentials."""
+    return Stall(till, inbox)
+
+
+__all__ = ["bank_url", "clock", "inbox", "stall", "till"]

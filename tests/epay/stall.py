@@ -1,0 +1,138 @@
+"""A shop that speaks Epay: it signs requests, and has an address that notices go to."""
+
+import itertools
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+import httpx2
+
+from api import Shop, Till
+from opentill import epay
+from opentill.core import epaysign
+from opentill.epay import jobs
+
+_numbers: Final = itertools.count(1)
+
+
+class Inbox:
+    """What listens at notify_url: keeps every query, answers what it is told to."""
+
+    def __init__(self) -> None:
+        self.got: list[dict[str, str]] = []
+        self.paths: list[str] = []
+        self.answer: tuple[int, bytes] = (200, b"success")
+        self.before_answer: Callable[[], None] = lambda: None
+        inbox = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                inbox.paths.append(self.path)
+                query = urlsplit(self.path).query
+                inbox.got.append(dict(parse_qsl(query, keep_blank_values=True)))
+                inbox.before_answer()
+                status, body = inbox.answer
+                self.send_response(status)
+                if status == 302:
+                    self.send_header("location", "/elsewhere")
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/notify"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Stall:
+    """A merchant with Epay credentials, and the calls that its software makes."""
+
+    def __init__(self, till: Till, inbox: Inbox, **terms: Any) -> None:
+        self.till = till
+        self.inbox = inbox
+        self.shop: Shop = till.shop(**terms)
+        self.id = self.shop.id
+        now = till.app.clock()
+        made = till.tx(lambda tx: epay.enable(tx, till.settings, self.id, now))
+        self.pid, self.key = str(made.pid), made.key
+
+    def form(self, **changes: Any) -> dict[str, str]:
+        """Return the parameters of a new order, not signed yet; None leaves one out."""
+        form: dict[str, Any] = {
+            "pid": self.pid,
+            "type": "alipay",
+            "out_trade_no": f"N{next(_numbers)}",
+            "notify_url": self.inbox.url,
+            "return_url": "https://shop.example/back?from=till",
+            "name": "VIP会员",
+            "money": "10.5",
+            "clientip": "203.0.113.7",
+        }
+        return {name: text for name, text in (form | changes).items() if text is not None}
+
+    def signed(self, form: dict[str, str], key: str | None = None) -> dict[str, str]:
+        """Sign parameters."""
+        sign = epaysign.sign(form, key or self.key)
+        return {**form, "sign": sign, "sign_type": "MD5"}
+
+    def post(self, entry: str, form: dict[str, str], **options: Any) -> httpx2.Response:
+        """Post a form as it is."""
+        return self.till.http.post(f"/epay/{entry}.php", data=form, **options)
+
+    def mapi(self, **changes: Any) -> dict[str, Any]:
+        """Place an order as a server."""
+        answer = self.post("mapi", self.signed(self.form(**changes)))
+        assert answer.status_code == 200
+        body: dict[str, Any] = answer.json()
+        return body
+
+    def placed(self, **changes: Any) -> dict[str, Any]:
+        """Place an order that must be taken."""
+        body = self.mapi(**changes)
+        assert body["code"] == 1, body
+        return body
+
+    def act(self, act: str, **params: Any) -> dict[str, Any]:
+        """Call api.php with the key."""
+        query = {"act": act, "pid": self.pid, "key": self.key, **params}
+        answer = self.till.http.get("/epay/api.php", params=query)
+        assert answer.status_code == 200
+        body: dict[str, Any] = answer.json()
+        return body
+
+    def order_id(self, placed: dict[str, Any]) -> str:
+        """Return our id of an order that was placed."""
+        return "order_" + placed["trade_no"].removeprefix("order")
+
+    def pay(self, placed: dict[str, Any]) -> None:
+        """Let the operator say that the money of an order arrived."""
+        self.shop.confirm(self.order_id(placed))
+
+    def paid(self, **changes: Any) -> dict[str, Any]:
+        """Place an order and pay it."""
+        placed = self.placed(**changes)
+        self.pay(placed)
+        return placed
+
+    def tell(self, now: int | None = None) -> int:
+        """Run the worker's job once."""
+        when = self.till.app.clock() if now is None else now
+        return self.till.run(jobs.send_due(self.till.app, when))
+
+    def notice(self, placed: dict[str, Any]) -> dict[str, Any]:
+        """Look up how far telling of an order has come."""
+        (row,) = self.till.sql(
+            "select * from order_notices where merchant_id = $1 and order_id = $2",
+            self.id,
+            self.order_id(placed),
+        )
+        return row

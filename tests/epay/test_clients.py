@@ -1,0 +1,104 @@
+"""Clients as shops use them, unchanged, against a running door."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from epay_sdk import (
+    CreateOrderRequest,
+    EPayClient,
+    EPayConfig,
+    EPaySignError,
+    QueryOrderRequest,
+)
+
+from epay.stall import Stall
+
+_NODE: Final = Path(__file__).parent / "node"
+
+
+def test_the_python_client_pays_and_follows_an_order(stall: Stall) -> None:
+    base = f"{stall.till.url}/epay"
+    config = EPayConfig(base_url=base, pid=stall.pid, key=stall.key, environment="sandbox")
+    client = EPayClient(config)
+    order = CreateOrderRequest(
+        out_trade_no="SDK-1",
+        name="VIP会员 & more",
+        money="9.9",
+        notify_url=stall.inbox.url,
+        return_url="https://shop.example/back",
+        pay_type="alipay",
+        sitename="My Shop",
+        param="uid=7",
+    )
+    page = client.create_order(order)  # follows to the hosted page, which must answer 200
+    assert "VIP会员 &amp; more" in page
+    assert "SDK-1" in client.create_order_url(order)
+    asked = QueryOrderRequest(out_trade_no="SDK-1")
+    before = client.parse_query_result(client.query_order(asked))
+    assert (before.query_ok, before.paid, before.amount) == (True, False, "9.90")
+    stall.pay({"trade_no": before.gateway_trade_no})
+    after = client.parse_query_result(client.query_order(asked))
+    assert (after.paid, after.order_no) == (True, "SDK-1")
+    assert stall.tell() >= 1
+    got = next(got for got in stall.inbox.got if got["out_trade_no"] == "SDK-1")
+    callback = client.verify_callback(got)
+    assert client.is_trade_success(got)
+    assert (callback.trade_no, callback.money) == (before.gateway_trade_no, "9.90")
+    assert (callback.name, callback.attach) == ("VIP会员 & more", "uid=7")
+    with pytest.raises(EPaySignError):
+        client.verify_callback(got | {"money": "0.01"})
+    nothing = client.query_order(QueryOrderRequest(out_trade_no="SDK-2"))
+    assert nothing == {"code": -1, "msg": "订单不存在"}
+
+
+@pytest.fixture(scope="session")
+def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the JavaScript client as its lock file says, outside of the tree."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("no Node.js here")
+    place = tmp_path_factory.mktemp("node")
+    for name in ("package.json", "package-lock.json", "shop.js"):
+        shutil.copy(_NODE / name, place)
+    command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline"]
+    done = subprocess.run(
+        command, cwd=place, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+def test_the_javascript_client_pays_and_follows_an_order(stall: Stall, node_modules: Path) -> None:
+    def shop(what: str, **arguments: Any) -> Any:
+        given = {
+            "domain": f"{stall.till.url}/epay",
+            "pid": stall.pid,
+            "key": stall.key,
+            **arguments,
+        }
+        done = subprocess.run(
+            ["node", "shop.js", what],
+            cwd=node_modules,
+            input=json.dumps(given),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            env={"PATH": os.environ["PATH"], "NO_PROXY": "*"},
+        )
+        return json.loads(done.stdout)
+
+    form = stall.form(type="wxpay", sitename="小店", money="3", clientip=None)
+    order = {name: text for name, text in form.items() if name != "pid"}
+    page = shop("pay", order=order)
+    assert page["status"] == 200
+    assert "VIP会员" in page["body"]
+    found = shop("order", out_trade_no=form["out_trade_no"])
+    assert (found["code"], found["money"], found["status"]) == (1, "3", 0)
+    stall.pay(found)
+    found = shop("order", out_trade_no=form["out_trade_no"])
+    assert (found["status"], found["trade_status"]) == (1, "TRADE_SUCCESS")

@@ -1,0 +1,387 @@
+"""submit.php and mapi.php: placing orders, and every refusal."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from epay.stall import Stall
+from opentill import epay
+from opentill.core import epaysign
+
+VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text())
+
+
+def refused(answer: Any, code: int) -> str:
+    """Check a refusal: always HTTP 200 and JSON, numbers as numbers."""
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    body = answer.json()
+    assert set(body) == {"code", "msg"}
+    assert body["code"] == code, body
+    assert body["msg"]
+    text: str = body["msg"]
+    return text
+
+
+@pytest.mark.parametrize("way", ["get", "post", "multipart"])
+def test_submit_sends_the_browser_to_the_hosted_page(stall: Stall, way: str) -> None:
+    form = stall.signed(stall.form())
+    http = stall.till.http
+    match way:
+        case "get":
+            answer = http.get("/epay/submit.php", params=form)
+        case "post":
+            answer = http.post("/epay/submit.php", data=form)
+        case _:
+            parts = {name: (None, text.encode()) for name, text in form.items()}
+            answer = http.post("/epay/submit.php", files=parts)
+    assert answer.status_code == 302
+    page = http.get(answer.headers["location"])
+    assert page.status_code == 200
+    assert "VIP会员" in page.text
+    row = stall.act("order", out_trade_no=form["out_trade_no"])
+    assert row["code"] == 1
+    assert row["payurl"] == answer.headers["location"]
+
+
+def test_mapi_answers_with_the_page_and_the_code_to_scan(stall: Stall) -> None:
+    placed = stall.placed()
+    assert placed["msg"] == "success"
+    assert placed["trade_no"].isalnum()
+    assert placed["payurl"].startswith(f"{stall.till.url}/checkout/cs_")
+    assert placed["qrcode"].startswith("http")
+    image = stall.till.http.get(placed["img"])
+    assert image.headers["content-type"].startswith("image/svg+xml")
+
+
+@pytest.mark.parametrize("changes", [{"type": "creditcard"}, {"type": "bank"}, {"device": "jump"}])
+def test_mapi_gives_the_page_alone_where_there_is_nothing_to_scan(
+    stall: Stall, changes: dict[str, str]
+) -> None:
+    placed = stall.placed(**changes)
+    assert set(placed) == {"code", "msg", "trade_no", "out_trade_no", "payurl"}
+    assert stall.till.http.get(placed["payurl"]).status_code == 200
+
+
+def test_the_order_is_the_same_as_one_of_the_api(stall: Stall) -> None:
+    placed = stall.placed(display_merchant_name="小店", param="uid=7", out_trade_no="a.b-c_d|9")
+    order = stall.shop.read_order(stall.order_id(placed))
+    assert (order["amount"], order["currency"], order["status"]) == ("10.50", "CNY", "PENDING")
+    assert order["payerIp"] == "203.0.113.7"
+    assert order["metadata"] == {"outTradeNo": "a.b-c_d|9", "param": "uid=7"}
+    product = stall.shop.data("GET", f"/v1/products/{order['productId']}")
+    assert (product["status"], product["currency"]) == ("ARCHIVED", "CNY")
+    assert "小店" in stall.till.http.get(placed["payurl"]).text
+    again = stall.shop.read_order(stall.order_id(stall.placed()))
+    assert again["productId"] == order["productId"]
+
+
+# what is changed, the code, what the message names
+BAD: list[tuple[dict[str, Any], int, str]] = [
+    ({"pid": None}, -4, "pid"),
+    ({"pid": ""}, -4, "pid"),
+    ({"type": None}, -4, "type"),
+    ({"out_trade_no": None}, -4, "out_trade_no"),
+    ({"notify_url": None}, -4, "notify_url"),
+    ({"name": ""}, -4, "name"),
+    ({"money": None}, -4, "money"),
+    ({"clientip": None}, -4, "clientip"),
+    ({"pid": "1"}, -3, "签名校验失败"),
+    ({"pid": "１２３"}, -3, "签名校验失败"),
+    ({"pid": "x" * 3000}, -3, "签名校验失败"),
+    ({"type": "qqpay"}, -1, "alipay"),
+    ({"type": "ALIPAY"}, -1, "wxpay"),
+    ({"type": "paynow"}, -1, "alipay"),  # a method that is not on offer in CNY
+    ({"out_trade_no": "a b"}, -1, "out_trade_no"),
+    ({"out_trade_no": "x" * 65}, -1, "out_trade_no"),
+    ({"out_trade_no": "号"}, -1, "out_trade_no"),
+    ({"money": "0"}, -1, "money"),
+    ({"money": "0.00"}, -1, "money"),
+    ({"money": "-1"}, -1, "money"),
+    ({"money": "1.001"}, -1, "money"),
+    ({"money": "1e2"}, -1, "money"),
+    ({"money": "１"}, -1, "money"),
+    ({"money": "1,00"}, -1, "money"),
+    ({"money": "123456789"}, -1, "money"),
+    ({"money_type": "XXX"}, -1, "money_type"),
+    ({"money_type": "JPY", "money": "10.5"}, -1, "JPY"),
+    ({"money_type": "EUR", "type": "creditcard"}, -1, "EUR"),  # no exchange rate
+    ({"notify_url": "ftp://shop.example/n"}, -1, "notify_url"),
+    ({"notify_url": "https://u:p@shop.example/n"}, -1, "notify_url"),
+    ({"notify_url": "shop.example/n"}, -1, "notify_url"),
+    ({"return_url": "javascript:alert(1)"}, -1, "return_url"),
+    ({"return_url": "https://shop.example/" + "x" * 2048}, -1, "return_url"),
+    ({"return_url": "https://shop.example/{CHECKOUT_SESSION_ID}"}, -1, "return_url"),
+    ({"notify_url": "https://shop.example/" + "x" * 1900}, -1, "notify_url"),
+    ({"param": "x" * 2049}, -1, "param"),
+    ({"param": "a\\b"}, -1, "param"),
+    ({"name": "\\ "}, -1, "name"),
+    ({"display_merchant_name": "x" * 81}, -1, "display_merchant_name"),
+    ({"clientip": "nobody"}, -1, "clientip"),
+    ({"trade_no": "1"}, -1, "trade_no"),
+    ({"trade_status": ""}, -1, "trade_status"),
+    ({"channel_param": "4242424242424242"}, -1, "channel_param"),
+    ({"channel_param": "4242 4242-4242 4242"}, -1, "channel_param"),
+    ({"channel_param": '{"cvv":"123"}'}, -1, "channel_param"),
+    ({"channel_param": "exp_month=12"}, -1, "channel_param"),
+    ({"name": "x&trade_status=TRADE_SUCCESS"}, -1, "name"),
+    ({"param": "a&money=1"}, -1, "param"),
+    ({"whatever": "a&sign=1"}, -1, "whatever"),
+    ({"a&trade_no": "1"}, -1, "参数名"),
+    ({"name": "a\0b"}, -1, "NUL"),
+]
+
+
+@pytest.mark.parametrize(("changes", "code", "named"), BAD, ids=lambda value: repr(value)[:50])
+def test_each_refusal_of_an_order_has_its_code(
+    stall: Stall, changes: dict[str, Any], code: int, named: str
+) -> None:
+    form = stall.form(**changes)
+    answer = stall.post("mapi", stall.signed(form))
+    assert named in refused(answer, code)
+    assert stall.act("query")["orders"] == "0"
+
+
+@pytest.mark.parametrize("name", ["out_trade_no", "notify_url", "return_url", "name", "money"])
+def test_submit_needs_what_it_needs(stall: Stall, name: str) -> None:
+    answer = stall.post("submit", stall.signed(stall.form(**{name: None})))
+    assert name in refused(answer, -4)
+
+
+@pytest.mark.parametrize("entry", ["submit", "mapi"])
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"sign": ""}, -4),
+        ({"sign": "0" * 32}, -3),
+        ({"sign_type": "RSA"}, -3),
+        ({"money": "10.6"}, -3),
+        ({"extra": "unsigned"}, -3),
+        ({"key": "{key}"}, -3),  # the key itself is no proof here
+    ],
+    ids=str,
+)
+def test_a_sign_that_is_not_genuine_is_refused(
+    stall: Stall, entry: str, changes: dict[str, str], code: int
+) -> None:
+    form = stall.signed(stall.form()) | changes
+    if "key" in changes:
+        form = {**stall.form(), "key": stall.key, "sign": "0" * 32}
+    refused(stall.post(entry, form), code)
+
+
+@pytest.mark.parametrize("row", VECTORS["negative"], ids=lambda row: row["id"])
+def test_negative_vectors_are_refused_at_the_door(stall: Stall, row: dict[str, Any]) -> None:
+    form = stall.form()
+    genuine = epaysign.sign(form, stall.key)
+    wrong = {
+        "neg_uppercase_sign": genuine.upper(),
+        "neg_wrong_key": epaysign.sign(form, stall.key + "x"),
+        "neg_urlencoded_values": epaysign.sign(form | {"name": "VIP%E4%BC%9A%E5%91%98"}, stall.key),
+        "neg_amp_key": epaysign.sign(form, "&key=" + stall.key),
+        "neg_missing_sign": "",
+    }[row["id"]]
+    body = stall.post("mapi", form | {"sign": wrong}).json()
+    assert body["code"] in {-3, -4}
+
+
+def test_one_sign_for_two_messages_is_refused_in_both(stall: Stall) -> None:
+    pair = VECTORS["ambiguity"]
+    asked = pair["a"] | {"pid": stall.pid}
+    forged = pair["b"] | {"pid": stall.pid}
+    assert epaysign.sign(asked, stall.key) == epaysign.sign(forged, stall.key)
+    for form in (asked, forged):
+        refused(stall.post("submit", stall.signed(form)), -1)
+
+
+def test_an_unknown_pid_and_a_wrong_key_cannot_be_told_apart(stall: Stall) -> None:
+    form = stall.form()
+    answers = [
+        stall.post("mapi", stall.signed(form, "x" * 32)),
+        stall.post("mapi", stall.signed(form | {"pid": "999999999"})),
+        stall.till.http.get("/epay/api.php", params={"act": "query", "pid": stall.pid, "key": "x"}),
+        stall.till.http.get("/epay/api.php", params={"act": "query", "pid": "9", "key": stall.key}),
+    ]
+    assert {answer.content for answer in answers} == {
+        '{"code":-3,"msg":"签名校验失败"}'.encode(),
+    }
+
+
+def test_an_old_client_puts_a_parameter_into_the_query_that_it_does_not_sign(stall: Stall) -> None:
+    form = stall.signed(stall.form())
+    answer = stall.till.http.post("/epay/submit.php?_input_charset=utf-8", data=form)
+    assert answer.status_code == 302
+
+
+def test_the_query_alone_is_the_request_if_it_has_a_pid(stall: Stall) -> None:
+    form = stall.signed(stall.form())
+    body = stall.signed(stall.form(money="99"))
+    answer = stall.till.http.post("/epay/mapi.php", params=form, data=body)
+    assert answer.json()["out_trade_no"] == form["out_trade_no"]
+    mixed = {name: form[name] for name in form if name != "money"}
+    answer = stall.till.http.post("/epay/mapi.php", params=mixed, data={"money": "10.5"})
+    refused(answer, -3)
+
+
+def test_of_a_parameter_that_comes_twice_the_last_counts(stall: Stall) -> None:
+    form = stall.signed(stall.form())
+    pairs = [("money", "0.01"), *form.items()]
+    assert stall.till.http.get("/epay/submit.php", params=pairs).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "options", "code"),
+    [
+        ("POST", "mapi.php", {"content": b"x=" + b"1" * 65536}, -1),
+        ("POST", "mapi.php", {"content": b"pid=%ff%fe"}, -1),
+        ("GET", "mapi.php?pid=%ff", {}, -1),
+        ("POST", "mapi.php", {"content": b"&".join(b"a%d=1" % n for n in range(200))}, -1),
+        ("POST", "mapi.php", {"content": b"{}", "headers": {"content-type": "text/json"}}, -4),
+        (
+            "POST",
+            "mapi.php",
+            {"content": b"--", "headers": {"content-type": "multipart/form-data"}},
+            -1,
+        ),
+        (
+            "POST",
+            "mapi.php",
+            {
+                "content": b"--b\r\ncontent-disposition: form-data; name=pid\r\n\r\n1",
+                "headers": {"content-type": "multipart/form-data; boundary=b"},
+            },
+            -1,
+        ),
+        ("POST", "mapi.php", {}, -4),
+        ("PUT", "mapi.php", {"content": b"pid=1"}, -1),
+        ("DELETE", "submit.php", {}, -1),
+        ("OPTIONS", "api.php", {}, -1),
+        ("GET", "qrcode.php", {}, -1),
+        ("GET", "", {}, -1),
+    ],
+)
+def test_whatever_comes_is_answered_in_the_convention(
+    stall: Stall, method: str, path: str, options: dict[str, Any], code: int
+) -> None:
+    headers = {"content-type": "application/x-www-form-urlencoded"} | options.pop("headers", {})
+    answer = stall.till.http.request(method, f"/epay/{path}", headers=headers, **options)
+    refused(answer, code)
+
+
+def test_the_same_submission_is_the_same_order(stall: Stall) -> None:
+    form = stall.form(param="7")
+    first = stall.post("mapi", stall.signed(form)).json()
+    assert stall.post("mapi", stall.signed(form)).json() == first
+    assert stall.post("mapi", stall.signed(form | {"money": "10.50"})).json() == first
+    other = stall.post("mapi", stall.signed(form | {"type": "wxpay"})).json()
+    assert (other["trade_no"], other["payurl"]) == (first["trade_no"], first["payurl"])
+    assert other["qrcode"] != first["qrcode"]
+    assert stall.act("order", trade_no=first["trade_no"])["type"] == "wxpay"
+    assert stall.act("query")["orders"] == "1"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"money": "10.51"},
+        {"money_type": "HKD"},
+        {"name": "other"},
+        {"notify_url": "https://shop.example/other"},
+        {"return_url": "https://shop.example/other"},
+        {"param": "8"},
+        {"param": None},
+    ],
+    ids=str,
+)
+def test_the_same_number_for_something_else_is_refused(
+    stall: Stall, changes: dict[str, str]
+) -> None:
+    form = stall.form(param="7")
+    assert stall.post("mapi", stall.signed(form)).json()["code"] == 1
+    form = {name: text for name, text in (form | changes).items() if text is not None}
+    text = refused(stall.post("mapi", stall.signed(form)), -1)
+    assert "out_trade_no" in text
+
+
+def test_a_number_is_used_up_for_ever(stall: Stall) -> None:
+    form = stall.form()
+    placed = stall.post("mapi", stall.signed(form)).json()
+    stall.pay(placed)
+    assert "已支付" in refused(stall.post("mapi", stall.signed(form)), -1)
+    gone = stall.form()
+    placed = stall.post("submit", stall.signed(gone))
+    row = stall.act("order", out_trade_no=gone["out_trade_no"])
+    stall.shop.revoke(stall.order_id(row))
+    assert "已关闭" in refused(stall.post("mapi", stall.signed(gone)), -1)
+
+
+def test_another_merchant_may_have_the_same_number(stall: Stall) -> None:
+    other = Stall(stall.till, stall.inbox)
+    one = stall.placed(out_trade_no="shared")
+    two = other.placed(out_trade_no="shared")
+    assert one["trade_no"] != two["trade_no"]
+    assert other.act("order", trade_no=one["trade_no"])["msg"] == "订单不存在"
+
+
+def test_twenty_submissions_at_once_make_one_order(stall: Stall) -> None:
+    form = stall.signed(stall.form(type="creditcard"))
+    with ThreadPoolExecutor(20) as threads:
+        answers = list(threads.map(lambda _: stall.post("mapi", form).json(), range(20)))
+    assert {answer["code"] for answer in answers} == {1}, answers
+    assert len({answer["trade_no"] for answer in answers}) == 1
+    assert stall.act("query")["orders"] == "1"
+    held = stall.till.sql("select count(*) as n from orders where merchant_id = $1", stall.id)
+    assert held == [{"n": 1}]
+    products = stall.till.sql("select count(*) as n from products where merchant_id = $1", stall.id)
+    assert products == [{"n": 1}]
+
+
+def test_a_name_is_cut_where_a_character_ends_and_holds_nothing_that_clients_strip(
+    stall: Stall,
+) -> None:
+    placed = stall.placed(name=" a\\" + "会" * 60 + " ")
+    name = stall.act("order", trade_no=placed["trade_no"])["name"]
+    assert name == "a" + "会" * 42
+    assert len(name.encode()) == 127
+
+
+def test_a_disabled_door_says_so_only_to_who_has_the_key(stall: Stall) -> None:
+    now = stall.till.app.clock()
+    stall.till.tx(lambda tx: epay.disable(tx, stall.id, now))
+    refused(stall.post("mapi", stall.signed(stall.form())), -2)
+    assert stall.act("query")["code"] == -2
+    refused(stall.post("mapi", stall.signed(stall.form(), "x")), -3)
+    back = stall.till.tx(lambda tx: epay.enable(tx, stall.till.settings, stall.id, now))
+    assert (str(back.pid), back.key) == (stall.pid, stall.key)
+    assert stall.placed()["code"] == 1
+
+
+def test_a_rotated_key_ends_the_old_one_at_once(stall: Stall) -> None:
+    now = stall.till.app.clock()
+    new = stall.till.tx(lambda tx: epay.rotate(tx, stall.till.settings, stall.id, now))
+    assert str(new.pid) == stall.pid
+    refused(stall.post("mapi", stall.signed(stall.form())), -3)
+    stall.key = new.key
+    assert stall.placed()["code"] == 1
+
+
+def test_the_key_is_nowhere_in_the_database(stall: Stall) -> None:
+    rows = stall.till.sql("select * from epay_credentials where merchant_id = $1", stall.id)
+    assert stall.key.encode() not in msgspec.msgpack.encode(rows)
+
+
+def test_a_list_of_addresses_holds_for_servers_and_not_for_browsers(stall: Stall) -> None:
+    elsewhere = Stall(stall.till, stall.inbox, ip_allowlist=["192.0.2.1"])
+    refused(elsewhere.post("mapi", elsewhere.signed(elsewhere.form())), -3)
+    assert elsewhere.act("query")["code"] == -3
+    answer = elsewhere.post("submit", elsewhere.signed(elsewhere.form()))
+    assert answer.status_code == 302
+
+
+def test_a_double_slash_of_a_client_is_no_obstacle(stall: Stall) -> None:
+    answer = stall.till.http.post("/epay//mapi.php", data=stall.signed(stall.form()))
+    assert answer.json()["code"] == 1

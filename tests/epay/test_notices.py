@@ -1,0 +1,304 @@
+"""Notices of paid orders: their form, their schedule, and the signed return."""
+
+import asyncio
+import re
+import threading
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from api import Till
+from epay.stall import Stall
+from opentill import epay, orders
+from opentill.core import epaysign
+from opentill.core.outgoing import Answer
+from opentill.epay import jobs, notices
+from opentill.gateways.model import PaymentOutcome
+
+MINUTE_MS = 60_000
+
+
+@pytest.fixture(autouse=True)
+def _quiet(till: Till) -> None:
+    """Let notices of other tests be over."""
+    till.tx(lambda tx: tx.execute("delete from order_notices"))
+
+
+def test_a_paid_order_is_told_word_for_word(stall: Stall) -> None:
+    placed = stall.placed(param="uid=7&x=中 文")
+    assert stall.tell() == 0
+    stall.pay(placed)
+    assert stall.tell() == 1
+    (got,) = stall.inbox.got
+    assert epaysign.verify(got, stall.key)
+    assert {name: text for name, text in got.items() if name != "sign"} == {
+        "pid": stall.pid,
+        "trade_no": placed["trade_no"],
+        "out_trade_no": placed["out_trade_no"],
+        "type": "alipay",
+        "name": "VIP会员",
+        "money": "10.5",
+        "trade_status": "TRADE_SUCCESS",
+        "param": "uid=7&x=中 文",
+        "sign_type": "MD5",
+    }
+    assert "%E4%B8%AD+%E6%96%87" in stall.inbox.paths[0]
+    assert stall.notice(placed)["state"] == "DELIVERED"
+    assert stall.tell(stall.till.app.clock() + 86_400_000) == 0
+
+
+def test_without_a_type_the_notice_names_what_the_customer_chose(stall: Stall) -> None:
+    form = stall.form(type=None, param="")
+    stall.post("submit", stall.signed(form))
+    row = stall.act("order", out_trade_no=form["out_trade_no"])
+    assert row["type"] == ""
+    stall.pay(row)
+    stall.tell()
+    (got,) = stall.inbox.got
+    assert got["type"] == "bank"
+    assert "param" not in got
+    assert epaysign.verify(got, stall.key)
+
+
+def test_a_query_that_is_there_stays(stall: Stall) -> None:
+    stall.paid(notify_url=stall.inbox.url + "?x=1&y=%20z#part")
+    stall.tell()
+    assert stall.inbox.paths[0].startswith("/notify?x=1&y=%20z&pid=")
+    assert "#" not in stall.inbox.paths[0]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "taken"),
+    [
+        (200, b"success", True),
+        (200, b" SUCCESS\n", True),
+        (200, b'{"msg":"Success"}', True),
+        (200, b"fail", False),
+        (200, b"", False),
+        (201, b"success", False),
+        (302, b"success", False),
+        (404, b"success", False),
+        (500, b"success", False),
+    ],
+)
+def test_what_acknowledges_a_notice(status: int, body: bytes, taken: bool) -> None:
+    assert jobs.acknowledged(Answer(status, (), body)) is taken
+
+
+def test_a_notice_is_tried_eight_times(stall: Stall) -> None:
+    stall.inbox.answer = (302, b"success")
+    placed = stall.paid()
+    now = start = stall.till.app.clock()
+    assert stall.tell(now) == 1
+    for minutes in (1, 3, 20, 60, 120, 360, 1440):
+        assert stall.tell(now + minutes * MINUTE_MS - 1) == 0
+        now += minutes * MINUTE_MS
+        assert stall.tell(now) == 1, f"{(now - start) / MINUTE_MS} minutes on"
+    row = stall.notice(placed)
+    assert (row["state"], row["tries"], row["due_at"]) == ("FAILED", 8, None)
+    assert row["answer"] == "HTTP 302, without success"
+    assert stall.tell(now + 10 * 86_400_000) == 0
+    assert len(stall.inbox.got) == 8
+    assert {path.partition("?")[0] for path in stall.inbox.paths} == {"/notify"}
+    stall.inbox.answer = (200, b"success")
+    order_id = stall.order_id(placed)
+    stall.till.tx(lambda tx: epay.resend(tx, stall.id, order_id, now))
+    assert stall.tell(now) == 1
+    assert stall.notice(placed)["state"] == "DELIVERED"
+
+
+def test_each_try_is_signed_with_the_key_of_its_moment(stall: Stall) -> None:
+    stall.inbox.answer = (500, b"")
+    stall.paid()
+    now = stall.till.app.clock()
+    stall.tell(now)
+    new = stall.till.tx(lambda tx: epay.rotate(tx, stall.till.settings, stall.id, now))
+    stall.tell(now + MINUTE_MS)
+    first, second = stall.inbox.got
+    assert epaysign.verify(first, stall.key)
+    assert epaysign.verify(second, new.key)
+
+
+@pytest.mark.parametrize(
+    ("url", "word"),
+    [
+        ("http://127.0.0.1:2/n", "not reached"),
+        ("http://10.0.0.1/n", "not sent"),
+        ("http://169.254.169.254/latest", "not sent"),
+        ("http://[::1]/n", "not sent"),
+        ("http://2130706433/n", "not sent"),
+        ("http://nowhere.invalid/n", "not reached"),
+    ],
+)
+def test_an_address_that_is_out_of_bounds_is_a_failed_try(
+    stall: Stall, url: str, word: str
+) -> None:
+    placed = stall.paid(notify_url=url)
+    stall.tell()
+    row = stall.notice(placed)
+    assert (row["state"], row["tries"]) == ("WAITING", 1)
+    assert row["answer"].startswith(word)
+    assert "sign" not in row["answer"]
+
+
+def test_whoever_is_killed_between_sending_and_recording_leaves_it_to_be_sent_again(
+    stall: Stall,
+) -> None:
+    placed = stall.paid()
+    now = stall.till.app.clock()
+    arrived, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        arrived.set()
+        over.wait(10)
+
+    stall.inbox.before_answer = hold
+    loop = stall.till._loop
+    worker = asyncio.run_coroutine_threadsafe(jobs.send_due(stall.till.app, now), loop)
+    assert arrived.wait(10)
+    worker.cancel()
+    over.set()
+    stall.inbox.before_answer = lambda: None
+    assert stall.tell(now) == 0  # the dead one still has it
+    assert stall.notice(placed)["tries"] == 0
+    assert stall.tell(now + MINUTE_MS) == 1
+    first, second = stall.inbox.got
+    assert first == second
+    assert stall.notice(placed)["state"] == "DELIVERED"
+
+
+def test_an_address_that_does_not_answer_in_time_is_a_failed_try(
+    stall: Stall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert jobs.TIMEOUT_S == 5.0
+    monkeypatch.setattr(jobs, "TIMEOUT_S", 0.3)
+    over = threading.Event()
+    stall.inbox.before_answer = lambda: over.wait(10) and None
+    placed = stall.paid()
+    stall.tell()
+    over.set()
+    row = stall.notice(placed)
+    assert (row["state"], row["tries"]) == ("WAITING", 1)
+    assert row["answer"].startswith("no answer")
+
+
+def test_two_workers_at_once_send_each_notice_once(stall: Stall) -> None:
+    for _ in range(6):
+        stall.paid()
+    threads = [threading.Thread(target=stall.tell) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({got["trade_no"] for got in stall.inbox.got}) == len(stall.inbox.got) == 6
+
+
+def test_of_one_merchant_only_a_few_go_out_at_a_time(stall: Stall) -> None:
+    other = Stall(stall.till, stall.inbox)
+    for _ in range(10):
+        stall.paid()
+    other.paid()
+    assert stall.tell() == 9
+    assert other.pid in {got["pid"] for got in stall.inbox.got}
+    assert stall.tell() == 2
+
+
+def test_money_that_comes_late_is_told_too_and_a_duplicate_only_once(stall: Stall) -> None:
+    placed = stall.placed()
+    order_id = stall.order_id(placed)
+    stall.shop.data("POST", f"/v1/checkouts/{placed['payurl'].rpartition('/')[2]}/expire")
+    assert stall.shop.read_order(order_id)["status"] == "CLOSED"
+    (row,) = stall.till.sql(
+        "select id from attempts where merchant_id = $1 and order_id = $2", stall.id, order_id
+    )
+    now = stall.till.app.clock()
+    paid = PaymentOutcome(status="SUCCEEDED", provider_ref="UP1")
+    for _ in range(2):
+        stall.till.tx(lambda tx: orders.hear(tx, stall.id, row["id"], paid, now))
+    assert stall.tell() == 1
+    assert stall.act("order", trade_no=placed["trade_no"])["api_trade_no"] == "UP1"
+
+
+def test_what_is_given_back_before_it_could_be_told_is_not_told_as_paid(stall: Stall) -> None:
+    placed = stall.paid()
+    body = stall.act("refund", trade_no=placed["trade_no"], money="10.5")
+    stall.shop.hear_refund("re_" + body["refund_no"].removeprefix("re"))
+    stall.tell()
+    assert stall.inbox.got == []
+    assert stall.notice(placed)["answer"] == "not sent: the order is REFUNDED"
+
+
+def test_an_order_of_the_api_has_no_notice(stall: Stall) -> None:
+    stall.shop.paid()
+    assert stall.tell() == 0
+
+
+def _links(page: str) -> list[str]:
+    return [
+        text.replace("&amp;", "&") for text in re.findall(r"https://shop\.example[^\"' <]*", page)
+    ]
+
+
+def test_the_signed_return_is_there_only_after_the_payment(stall: Stall) -> None:
+    placed = stall.placed()
+    page = stall.till.http.get(placed["payurl"]).text
+    assert _links(page) == []
+    assert "TRADE_SUCCESS" not in page
+    app, order_id = stall.till.app, stall.order_id(placed)
+    assert stall.till.run(app.return_address(stall.id, order_id)) is None
+    stall.pay(placed)
+    link, *_ = _links(stall.till.http.get(placed["payurl"]).text)
+    got = dict(parse_qsl(urlsplit(link).query))
+    assert got.pop("from") == "till"
+    assert epaysign.verify(got, stall.key)
+    assert (got["trade_no"], got["trade_status"]) == (placed["trade_no"], "TRADE_SUCCESS")
+    session = placed["payurl"].rpartition("/")[2]
+    assert stall.key not in str(stall.shop.data("GET", f"/v1/checkouts/{session}"))
+    stall.shop.dispute(order_id)
+    assert _links(stall.till.http.get(placed["payurl"]).text) == []
+
+
+def test_an_order_that_was_closed_never_gets_a_signed_return(stall: Stall) -> None:
+    placed = stall.placed()
+    stall.shop.revoke(stall.order_id(placed))
+    assert _links(stall.till.http.get(placed["payurl"]).text) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "made"),
+    [
+        ("https://s.example", "https://s.example?a=1+2%26"),
+        ("https://s.example/r?z=%E4%B8%AD", "https://s.example/r?z=%E4%B8%AD&a=1+2%26"),
+        ("https://s.example/#/paid", "https://s.example/?a=1+2%26#/paid"),
+        (
+            "https://s.example/返回?q=中",
+            "https://s.example/%E8%BF%94%E5%9B%9E?q=%E4%B8%AD&a=1+2%26",
+        ),
+        ("https://商店.example/", "https://xn--czrs0t.example/?a=1+2%26"),
+    ],
+)
+def test_a_message_is_put_on_an_address(url: str, made: str) -> None:
+    assert notices.address(url, {"a": "1 2&"}) == made
+
+
+def test_without_the_deployments_key_nothing_is_lost(stall: Stall) -> None:
+    import msgspec
+
+    placed = stall.paid()
+    app = stall.till.app
+    good = app.settings
+    try:
+        app.settings = msgspec.structs.replace(good, secret_key="another-key-another-key-another")
+        body = stall.mapi()
+        assert (body["code"], set(body)) == (-1, {"code", "msg"})
+        page = stall.till.http.get(placed["payurl"])
+        assert page.status_code == 200
+        assert _links(page.text) == []
+        stall.tell()
+        assert stall.notice(placed)["tries"] == 0
+        assert not stall.till.tx(lambda tx: epay.check_key(tx, app.settings.secret_key))
+    finally:
+        app.settings = good
+    assert stall.till.tx(lambda tx: epay.check_key(tx, good.secret_key))
+    assert stall.tell(app.clock() + 2 * MINUTE_MS) == 1
+    assert stall.inbox.got

@@ -1,0 +1,135 @@
+"""The Epay door on bad days: what must not be in a log, too many requests, nothing works."""
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+
+from api import Till
+from epay.stall import Stall
+from opentill.core import log
+from opentill.core.db import Db
+from opentill.core.errors import Unavailable
+
+CANARY = "canaryquerytext"
+CARD = "4242424242424242"
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    """What is logged, at its most talkative."""
+    stream = io.StringIO()
+    before = structlog.get_config()
+    log.configure("debug", stream=stream)
+    yield stream
+    structlog.configure(**before)
+
+
+def test_nothing_that_stands_in_a_query_or_a_form_is_logged(
+    stall: Stall,
+    lines: io.StringIO,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    http = stall.till.http
+    form = stall.signed(stall.form(param=CANARY, name=CANARY, channel_param=CARD))
+    for entry in ("submit", "mapi", "api", "nothing"):
+        http.get(f"/epay/{entry}.php", params=form | {"key": stall.key})
+        http.post(f"/epay/{entry}.php", data=form | {"key": stall.key})
+        http.post(f"/epay/{entry}.php?x={CANARY}", content=CANARY.encode() * 9000)
+        http.put(f"/epay/{entry}.php", params=form)
+    stall.act("query", whatever=CANARY)
+    placed = stall.paid(param=CANARY, notify_url=stall.inbox.url + f"?token={CANARY}")
+    stall.inbox.answer = (500, CANARY.encode())
+    stall.tell()
+    stall.paid(param=CANARY, notify_url=f"http://127.0.0.1:2/?token={CANARY}")
+    stall.tell()
+    http.get(placed["payurl"])
+
+    async def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Db, "run", fail)
+        answer = stall.post("mapi", stall.signed(stall.form(param=CANARY)))
+        assert answer.json()["code"] == -1
+    printed = capfd.readouterr()
+    text = lines.getvalue() + printed.out + printed.err
+    signs = [got["sign"] for got in stall.inbox.got]
+    assert signs
+    for secret in (stall.key, form["sign"], CANARY, CARD, *signs):
+        assert secret not in text, next(line for line in text.splitlines() if secret in line)
+    records = [json.loads(line) for line in lines.getvalue().splitlines()]
+    routes = {record["route"] for record in records if record["event"] == "request"}
+    assert {"/epay/submit.php", "/epay/mapi.php", "/epay/api.php", "/epay"} <= routes
+    assert all("?" not in route for route in routes)
+    from prometheus_client import REGISTRY, generate_latest
+
+    assert CANARY not in generate_latest(REGISTRY).decode()
+
+
+@pytest.fixture
+def limits(till: Till) -> Iterator[Any]:
+    """Set the limits of the deployment for the rest of the test."""
+    before = till.app.settings
+
+    def put(**changes: int) -> None:
+        till.app.settings = msgspec.structs.replace(before, **changes)
+
+    yield put
+    till.app.settings = before
+
+
+def test_too_many_requests_of_one_address_are_refused(stall: Stall, limits: Any) -> None:
+    stall.till.tx(lambda tx: tx.execute("delete from rate_windows"))
+    limits(limit_ip_per_minute=3)
+    answers = [stall.act("query") for _ in range(5)]
+    assert [body["code"] for body in answers] == [1, 1, 1, -1, -1]
+    assert "频繁" in answers[-1]["msg"]
+
+
+def test_too_many_orders_of_one_merchant_are_refused_together_with_those_of_the_api(
+    stall: Stall, limits: Any
+) -> None:
+    product = stall.shop.product()["id"]
+    limits(limit_checkouts_per_minute=3)
+    stall.placed()
+    stall.shop.session(product)
+    stall.placed()
+    assert "频繁" in stall.mapi()["msg"]
+    assert stall.shop.post("/v1/checkouts", {"productId": product}).status_code == 429
+    assert stall.act("query")["orders"] == "2"
+    assert Stall(stall.till, stall.inbox).placed()["code"] == 1
+
+
+@pytest.mark.parametrize("error", [Unavailable(reason="away"), ValueError("a defect")], ids=str)
+def test_what_goes_wrong_with_us_is_answered_in_the_convention(
+    stall: Stall, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Db, "connection", fail)
+    for entry in ("submit", "mapi"):
+        answer = stall.post(entry, stall.signed(stall.form()))
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.json()["code"] == -1
+    assert stall.act("query")["code"] == -1
+
+
+def test_a_gateway_that_is_away_leaves_the_page(stall: Stall, monkeypatch: Any) -> None:
+    from opentill.gateways.model import PaymentOutcome
+
+    async def pay(_request: object) -> PaymentOutcome:
+        return PaymentOutcome(status="UNKNOWN", reason="ReadTimeout")
+
+    monkeypatch.setattr(stall.till.app.gateways["sandbox"], "pay", pay)
+    placed = stall.placed()
+    assert "qrcode" not in placed
+    assert stall.till.http.get(placed["payurl"]).status_code == 200
+    assert stall.act("order", trade_no=placed["trade_no"])["status"] == 0

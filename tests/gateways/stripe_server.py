@@ -1,0 +1,399 @@
+"""Stripe's Checkout as its public OpenAPI description has it, on loopback, with faults on demand.
+
+The emulator of the package registry (``localstripe``) has no Checkout Sessions. This has what we
+use of them, their payments, refunds and disputes: shapes, errors, idempotency keys and signatures
+as documented at https://docs.stripe.com/api; nothing is taken from our own adapter. Faults are
+spoilt answers, before or after the work is done.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import re
+import time
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import Any, Final
+
+from aiohttp import web
+
+KEY: Final = "sk_test_of_the_test_server"
+SECRET: Final = "whsec_of_the_test_server"
+# https://docs.stripe.com/currencies, "Minimum and maximum charge amounts", in Stripe's units
+MINIMUM: Final = {"usd": 50, "eur": 50, "gbp": 30, "jpy": 50, "hkd": 400, "sgd": 50}
+# Of version 2026-10-28.endive: no payment_method_types any more.
+SESSION_FIELDS: Final = {
+    "adaptive_pricing",
+    "allowed_payment_method_types",
+    "cancel_url",
+    "client_reference_id",
+    "customer_email",
+    "expires_at",
+    "line_items",
+    "locale",
+    "metadata",
+    "mode",
+    "payment_intent_data",
+    "payment_method_options",
+    "success_url",
+}
+
+
+class Refused(Exception):
+    """An answer of 4xx in Stripe's form."""
+
+    def __init__(
+        self, status: int, code: str, message: str, kind: str = "invalid_request_error"
+    ) -> None:
+        """``kind`` is the error's type."""
+        super().__init__(message)
+        self.status, self.code, self.message, self.kind = status, code, message, kind
+
+
+def unflatten(pairs: Any) -> dict[str, Any]:
+    """Turn ``a[b][0]=c`` into nested objects."""
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        keys = re.findall(r"[^\[\]]+", name)
+        place = made
+        for key in keys[:-1]:
+            place = place.setdefault(key, {})
+        place[keys[-1]] = value
+    return made
+
+
+class StripeServer:
+    """The server, and its customers' and clerks' doings."""
+
+    def __init__(self) -> None:
+        """Start it with ``start``."""
+        self.url = ""
+        self.sessions: dict[str, dict[str, Any]] = {}
+        self.intents: dict[str, dict[str, Any]] = {}
+        self.refunds: dict[str, dict[str, Any]] = {}
+        self.calls: list[tuple[str, str, dict[str, str]]] = []
+        self.clearing = "usd"
+        self.refund_status = "succeeded"
+        self.after_look: Callable[[], Any] = lambda: None  # between two calls of the adapter
+        self._faults: list[tuple[str, str]] = []
+        self._answers: dict[str, tuple[str, int, str]] = {}
+        self._numbers = count(1)
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen on a free port of loopback."""
+        app = web.Application()
+        routes: list[tuple[str, str, str, Any]] = [
+            ("POST", "/v1/checkout/sessions", "open", self._open),
+            ("GET", "/v1/checkout/sessions", "list", self._list_sessions),
+            ("GET", "/v1/checkout/sessions/{id}", "find", self._seen),
+            ("POST", "/v1/checkout/sessions/{id}/expire", "expire", self._expire),
+            ("GET", "/v1/payment_intents/{id}", "intent", self._intent),
+            ("POST", "/v1/refunds", "refund", self._refund),
+            ("GET", "/v1/refunds", "refunds", self._list_refunds),
+        ]
+        for verb, path, operation, handler in routes:
+            app.router.add_route(verb, path, self._answering(operation, handler))
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def spoil(self, operation: str, *kinds: str) -> None:
+        """Spoil the next answers: ``500``, ``429``, ``409``, ``reset``, ``html``, ``hang``.
+
+        With ``_after`` only once the work is done.
+        """
+        self._faults += [(operation, kind) for kind in kinds]
+
+    def count(self, operation: str) -> int:
+        """Return how often it was called."""
+        return sum(name == operation for name, _, _ in self.calls)
+
+    # What customers, their banks and Stripe's clerks do.
+
+    def of_attempt(self, attempt_id: str) -> dict[str, Any]:
+        """Return the one session of an attempt."""
+        (session,) = [s for s in self.sessions.values() if s["client_reference_id"] == attempt_id]
+        return session
+
+    def pay(self, attempt_id: str, status: str = "succeeded", amount: int | None = None) -> str:
+        """Have the customer pay on the page: ``succeeded`` or ``processing``; the payment."""
+        session = self.of_attempt(attempt_id)
+        assert session["status"] == "open"
+        intent_id = self._name("pi")
+        got = session["amount_total"] if amount is None else amount
+        self.intents[intent_id] = {
+            "id": intent_id,
+            "object": "payment_intent",
+            "status": status,
+            "amount": session["amount_total"],
+            "amount_received": got if status == "succeeded" else 0,
+            "currency": session["currency"],
+            "metadata": session["_of_payment"],
+            "last_payment_error": None,
+            "latest_charge": intent_id.replace("pi", "ch"),
+        }
+        session |= {
+            "status": "complete",
+            "payment_status": "paid" if status == "succeeded" else "unpaid",
+            "payment_intent": intent_id,
+            "url": None,
+        }
+        return intent_id
+
+    def bank_says(self, intent_id: str, *, paid: bool) -> None:
+        """Have the bank end a payment that is processing."""
+        intent = self.intents[intent_id]
+        (session,) = [s for s in self.sessions.values() if s["payment_intent"] == intent_id]
+        if paid:
+            intent |= {"status": "succeeded", "amount_received": intent["amount"]}
+            session["payment_status"] = "paid"
+        else:
+            error = {"code": "payment_intent_payment_attempt_failed", "decline_code": None}
+            intent |= {"status": "requires_payment_method", "last_payment_error": error}
+
+    def dispute(self, intent_id: str, status: str, *moved: int, **changes: Any) -> dict[str, Any]:
+        """Return a dispute of a payment; ``moved`` are its balance transactions."""
+        intent = self.intents[intent_id]
+        return {
+            "id": intent_id.replace("pi", "du"),
+            "object": "dispute",
+            "status": status,
+            "amount": intent["amount"],
+            "currency": intent["currency"],
+            "reason": "fraudulent",
+            "payment_intent": intent_id,
+            "charge": intent["latest_charge"],
+            "metadata": {},
+            "balance_transactions": [
+                {"id": "txn_1", "amount": amount, "currency": "usd", "fee": 1500}
+                for amount in moved
+            ],
+        } | changes
+
+    @staticmethod
+    def signed(
+        kind: str,
+        about: dict[str, Any],
+        secret: str = SECRET,
+        at: float | None = None,
+        account: str | None = None,
+    ) -> tuple[dict[str, str], bytes]:
+        """Return headers and body of an event (https://docs.stripe.com/webhooks)."""
+        shown = {key: value for key, value in about.items() if not key.startswith("_")}
+        event = {
+            "id": f"evt_{time.time_ns()}",
+            "object": "event",
+            "type": kind,
+            "api_version": "2026-10-28.endive",
+            "created": int(time.time()),
+            "data": {"object": shown},
+        } | ({"account": account} if account else {})
+        body = json.dumps(event, indent=2).encode()
+        stamp = int(time.time() if at is None else at)
+        mac = hmac.new(secret.encode(), b"%d." % stamp + body, hashlib.sha256).hexdigest()
+        return {"stripe-signature": f"t={stamp},v1={mac},v0={'0' * 64}"}, body
+
+    # What the API does.
+
+    def _name(self, prefix: str) -> str:
+        return f"{prefix}_test_{next(self._numbers)}"
+
+    def _answering(
+        self, operation: str, work: Callable[[web.Request, dict[str, Any]], dict[str, Any]]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            self.calls.append((operation, request.path_qs, dict(request.headers)))
+            fault = self._fault(operation)
+            if fault and not fault.endswith("_after"):
+                return await self._spoilt(request, fault)
+            status, text = await self._work(request, operation, work)
+            if fault:
+                return await self._spoilt(request, fault.removesuffix("_after"))
+            headers = {"Request-Id": "req_test", "Stripe-Notice": "a notice of Stripe's"}
+            return web.Response(
+                status=status, text=text, content_type="application/json", headers=headers
+            )
+
+        return answer
+
+    def _fault(self, operation: str) -> str:
+        for fault in self._faults:
+            if fault[0] == operation:
+                self._faults.remove(fault)
+                return fault[1]
+        return ""
+
+    async def _spoilt(self, request: web.Request, fault: str) -> web.StreamResponse:
+        if fault == "hang":
+            await asyncio.sleep(30)
+        if fault in ("hang", "reset"):
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+        if fault == "html":
+            return web.Response(status=200, text="<html>a proxy</html>", content_type="text/html")
+        if fault in ("list", "odd"):
+            text = "[]" if fault == "list" else '{"object": 7, "data": 3}'
+            return web.Response(status=200, text=text, content_type="application/json")
+        kind = {"429": "rate_limit_error", "409": "idempotency_error"}.get(fault, "api_error")
+        body = {"error": {"type": kind, "code": "spoilt", "message": "spoilt"}}
+        return web.json_response(body, status=int(fault))
+
+    async def _work(self, request: web.Request, operation: str, work: Any) -> tuple[int, str]:
+        pairs = list(
+            (await request.post()).items() if request.method == "POST" else request.query.items()
+        )
+        key = request.headers.get("Idempotency-Key", "")
+        print_of = f"{operation} {sorted(map(str, pairs))}"
+        try:
+            if request.headers.get("Authorization") != f"Bearer {KEY}":
+                raise Refused(401, "", "Invalid API Key provided: sk_test_***")
+            if request.method == "POST" and key in self._answers:
+                first, status, text = self._answers[key]
+                if first != print_of:
+                    message = "Keys for idempotent requests can only be used with the same params"
+                    raise Refused(400, "", message, "idempotency_error")
+                return status, text
+            made = work(request, unflatten(pairs))
+        except Refused as error:  # what was not begun is not kept under its key
+            told = {"type": error.kind, "code": error.code, "message": error.message}
+            return error.status, json.dumps({"error": told})
+        shown = {name: value for name, value in made.items() if not name.startswith("_")}
+        text = json.dumps(shown)
+        self._answers[key] = (print_of, 200, text)
+        return 200, text
+
+    def _open(self, _: web.Request, form: dict[str, Any]) -> dict[str, Any]:
+        for field in form:
+            if field not in SESSION_FIELDS:
+                raise Refused(400, "parameter_unknown", f"Received unknown parameter: {field}")
+        item = form["line_items"]["0"]
+        price = item["price_data"]
+        amount, currency = int(price["unit_amount"]), price["currency"]
+        if amount < MINIMUM.get(currency, 1):
+            message = "The Checkout Session's total amount must convert to at least 50 cents."
+            raise Refused(400, "amount_too_small", message)
+        now = time.time()
+        assert item["quantity"] == "1"
+        assert form["mode"] == "payment"
+        if not now + 1800 <= int(form["expires_at"]) <= now + 86400:
+            raise Refused(400, "", "The `expires_at` timestamp must be 30 minutes to 24 hours")
+        kinds = list(form["allowed_payment_method_types"].values())
+        if kinds == ["wechat_pay"]:
+            assert form["payment_method_options"]["wechat_pay"]["client"] == "web"
+        name = self._name("cs")
+        self.sessions[name] = {
+            "id": name,
+            "object": "checkout.session",
+            "status": "open",
+            "payment_status": "unpaid",
+            "amount_total": amount,
+            "currency": currency,
+            "client_reference_id": form["client_reference_id"],
+            "metadata": form["metadata"],
+            "url": f"https://checkout.stripe.com/c/pay/{name}",
+            "payment_intent": None,
+            "payment_method_types": kinds,
+            "created": int(now),
+            "expires_at": int(form["expires_at"]),
+            "_of_payment": form["payment_intent_data"]["metadata"],
+            "_form": form,
+        }
+        return self.sessions[name]
+
+    def _seen(self, request: web.Request, query: dict[str, Any]) -> dict[str, Any]:
+        seen = dict(self._session(request, query))
+        self.after_look()
+        return seen
+
+    def _session(self, request: web.Request, query: dict[str, Any]) -> dict[str, Any]:
+        name = request.match_info["id"]
+        if name not in self.sessions:
+            raise Refused(404, "resource_missing", f"No such checkout.session: {name}")
+        return self._expanded(self.sessions[name], query)
+
+    def _expanded(self, thing: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
+        wanted = list((query.get("expand") or {}).values())
+        made = dict(thing)
+        if thing["object"] == "checkout.session":
+            if thing["payment_intent"] and any("payment_intent" in path for path in wanted):
+                intent = self.intents[thing["payment_intent"]]
+                made["payment_intent"] = self._expanded(intent, query)
+        elif "latest_charge" in thing and any("balance_transaction" in path for path in wanted):
+            moved = {"id": "txn_2", "amount": 1, "currency": self.clearing}
+            made["latest_charge"] = {"id": thing["latest_charge"], "balance_transaction": moved}
+        return made
+
+    def _list_sessions(self, _: web.Request, query: dict[str, Any]) -> dict[str, Any]:
+        low, high = int(query["created"]["gte"]), int(query["created"]["lte"])
+        found = [s for s in reversed(self.sessions.values()) if low <= s["created"] <= high]
+        return self._page(found, query)
+
+    def _page(self, found: list[dict[str, Any]], query: dict[str, Any]) -> dict[str, Any]:
+        names = [thing["id"] for thing in found]
+        after = query.get("starting_after")
+        start = names.index(after) + 1 if after else 0
+        end = start + int(query["limit"])
+        assert int(query["limit"]) <= 100
+        data = [
+            {k: v for k, v in self._expanded(one, query).items() if not k.startswith("_")}
+            for one in found[start:end]
+        ]
+        return {"object": "list", "data": data, "has_more": end < len(found), "url": "/v1/list"}
+
+    def _expire(self, request: web.Request, _: dict[str, Any]) -> dict[str, Any]:
+        session = self.sessions[request.match_info["id"]]
+        if session["status"] != "open":
+            message = 'Only Checkout Sessions with a status in ["open"] can be expired.'
+            raise Refused(400, "", message)
+        session |= {"status": "expired", "url": None}
+        return session
+
+    def _intent(self, request: web.Request, query: dict[str, Any]) -> dict[str, Any]:
+        name = request.match_info["id"]
+        if name not in self.intents:
+            raise Refused(404, "resource_missing", f"No such payment_intent: {name}")
+        return self._expanded(self.intents[name], query)
+
+    def _refund(self, _: web.Request, form: dict[str, Any]) -> dict[str, Any]:
+        intent = self.intents[form["payment_intent"]]
+        amount = int(form["amount"])
+        given = sum(
+            refund["amount"]
+            for refund in self.refunds.values()
+            if refund["payment_intent"] == intent["id"] and refund["status"] != "failed"
+        )
+        if given + amount > intent["amount_received"]:
+            raise Refused(400, "charge_already_refunded", "Charge has already been refunded.")
+        name = self._name("re")
+        self.refunds[name] = {
+            "id": name,
+            "object": "refund",
+            "status": self.refund_status,
+            "amount": amount,
+            "currency": intent["currency"],
+            "metadata": form["metadata"],
+            "payment_intent": intent["id"],
+        }
+        return self.refunds[name]
+
+    def _list_refunds(self, _: web.Request, query: dict[str, Any]) -> dict[str, Any]:
+        name = query["payment_intent"]
+        if name not in self.intents:
+            raise Refused(404, "resource_missing", f"No such payment_intent: {name}")
+        return self._page(
+            [r for r in reversed(self.refunds.values()) if r["payment_intent"] == name], query
+        )
+
+    def forget_keys(self) -> None:
+        """Let a day pass: Stripe keeps idempotency keys no longer."""
+        self._answers.clear()

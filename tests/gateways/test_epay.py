@@ -1,0 +1,315 @@
+"""The adapter for Epay servers: what it sends, what it makes of answers, and what it never does."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from gateways import epay_server
+from gateways.epay_server import KEY, PID, EpayServer
+from opentill.core import epaysign
+from opentill.core.errors import Unavailable
+from opentill.core.money import Money
+from opentill.core.operator import OperatorError
+from opentill.core.outgoing import Outgoing, Policy
+from opentill.gateways import BadCallback, Notified, PaymentRequest, RefundRequest
+from opentill.gateways.epay import opening, wire
+from opentill.gateways.epay.client import EpayGateway
+
+ATTEMPT: Final = "att_01m7y0m0jzefzv5n8efcf1hqw1"
+REQUEST: Final = PaymentRequest(
+    attempt_id=ATTEMPT,
+    method="ALIPAY",
+    amount=Money(999, "CNY"),
+    description="茶 & Tea \\ 100 g",
+    merchant_name="Tea House",
+    customer_email="ada@example.com",
+    customer_name=None,
+    payer_ip="203.0.113.7",
+    return_url="https://till.example/checkout/cs_1/return/att_1?lang=zh",
+    callback_url="https://till.example/gateways/epay/callback",
+    locale="zh",
+)
+REFUND: Final = RefundRequest(
+    refund_id="re_01m7y0m0jzefzv5n8efcf1hqw1",
+    attempt_id=ATTEMPT,
+    provider_ref="",
+    amount=Money(999, "CNY"),
+    reason="",
+    callback_url="",
+)
+
+
+def gateway_of(server: EpayServer, **options: str) -> EpayGateway:
+    given = {"epay_url": server.url, "epay_pid": PID, "epay_key": KEY}
+    given |= {f"epay_{name}": text for name, text in options.items()}
+    return EpayGateway(opening.read(given), Outgoing(Policy.only(server.url)), timeout_s=5.0)
+
+
+@pytest_asyncio.fixture
+async def server() -> AsyncIterator[EpayServer]:
+    async with epay_server.running() as server:
+        yield server
+
+
+@pytest_asyncio.fixture
+async def gateway(server: EpayServer) -> AsyncIterator[EpayGateway]:
+    gateway = gateway_of(server)
+    yield gateway
+    await gateway.close()
+
+
+async def test_a_payment_from_its_placing_to_its_refund(
+    server: EpayServer, gateway: EpayGateway
+) -> None:
+    assert (await gateway.find_payment(ATTEMPT)).status == "NOT_FOUND"
+    placed = await gateway.pay(REQUEST)
+    assert placed.status == "ACTION_REQUIRED"
+    assert placed.action_url == f"{server.url}cashier/{placed.provider_ref}"
+    assert await gateway.pay(REQUEST) == placed
+    assert server.orders[ATTEMPT]["name"] == "茶 ＆ Tea / 100 g"
+    assert (await gateway.find_payment(ATTEMPT)).status == "ACTION_REQUIRED"
+    notice = server.paid(ATTEMPT)
+    (news,) = await gateway.read_notice(notice)
+    assert news.attempt_id == ATTEMPT
+    found = await gateway.find_payment(ATTEMPT)
+    assert (found.status, found.amount, found.method) == ("SUCCEEDED", Money(999, "CNY"), "ALIPAY")
+    part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"), provider_ref="20260000000000")
+    assert (await gateway.refund(part)).status == "SUCCEEDED"
+    assert server.refunds == [(ATTEMPT, "1.00")]
+
+
+async def test_the_key_stands_in_no_address_unless_the_server_wants_it(
+    server: EpayServer, gateway: EpayGateway
+) -> None:
+    await gateway.find_payment(ATTEMPT)
+    assert server.asked[-1] == ("POST", "order", {"act": "order"})
+    other = gateway_of(server, query="get")
+    await other.find_payment(ATTEMPT)
+    method, _, query = server.asked[-1]
+    assert (method, query["key"]) == ("GET", KEY)
+    await other.close()
+
+
+async def test_without_mapi_the_browser_takes_a_signed_address_along(server: EpayServer) -> None:
+    gateway = gateway_of(server, mode="submit")
+    outcome = await gateway.pay(REQUEST)
+    assert server.asked == []
+    path, _, query = outcome.action_url.partition("?")
+    assert path == f"{server.url}submit.php"
+    params = _parsed(query)
+    assert epaysign.verify(params, KEY)
+    assert params["out_trade_no"] == ATTEMPT
+    assert KEY not in query
+    await gateway.close()
+
+
+def _parsed(query: str) -> dict[str, str]:
+    return dict(parse_qsl(query))
+
+
+@pytest.mark.parametrize("fault", ["cut", "500 before", "500 after", "html"])
+async def test_a_placing_without_an_answer_goes_on_in_the_browser(
+    server: EpayServer, gateway: EpayGateway, fault: str
+) -> None:
+    server.faults = [("mapi", fault)]
+    outcome = await gateway.pay(REQUEST)
+    assert outcome.status == "ACTION_REQUIRED"
+    assert "submit.php?" in outcome.action_url
+    params = _parsed(outcome.action_url.partition("?")[2])
+    server.answer("submit", params)
+    assert list(server.orders) == [ATTEMPT]
+
+
+@pytest.mark.parametrize("fault", ["gbk", "bom"])
+async def test_answers_in_other_encodings_are_read(
+    server: EpayServer, gateway: EpayGateway, fault: str
+) -> None:
+    server.faults = [("order", fault), ("order", fault)]
+    assert (await gateway.find_payment(ATTEMPT)).status == "NOT_FOUND"
+    await gateway.pay(REQUEST)
+    assert (await gateway.find_payment(ATTEMPT)).status == "ACTION_REQUIRED"
+
+
+@pytest.mark.parametrize("fault", ["cut", "500 before", "html"])
+async def test_a_question_without_an_answer_says_nothing(
+    server: EpayServer, gateway: EpayGateway, fault: str
+) -> None:
+    server.faults = [("order", fault)]
+    assert (await gateway.find_payment(ATTEMPT)).status == "UNKNOWN"
+
+
+async def test_a_server_that_is_not_there_heard_nothing(server: EpayServer) -> None:
+    server.url = "http://127.0.0.1:9/pay/"
+    gateway = gateway_of(server)
+    assert (await gateway.pay(REQUEST)).status == "UNREACHABLE"
+    assert (await gateway.refund(REFUND)).status == "UNREACHABLE"
+    await gateway.close()
+
+
+# What act=order adds or changes, and what it means.
+ORDERS: Final = [
+    ({"status": "1"}, "SUCCEEDED"),
+    ({"status": 1, "money": 9.99}, "SUCCEEDED"),
+    ({"status": 1, "money": "9.990"}, "SUCCEEDED"),
+    ({"status": 1, "money": "9.991"}, "UNKNOWN"),
+    ({"status": 1, "money": "9.99e0"}, "UNKNOWN"),
+    ({"status": 1, "money": None}, "UNKNOWN"),
+    ({"status": 0, "money": None}, "ACTION_REQUIRED"),
+    ({"status": 2}, "UNKNOWN"),
+    ({"status": 3}, "UNKNOWN"),
+    ({"status": 7}, "UNKNOWN"),
+    ({"status": 1, "out_trade_no": "att_other"}, "UNKNOWN"),
+    ({"status": 1, "pid": 1002}, "UNKNOWN"),
+    ({"code": -3, "msg": "KEY错误"}, "UNKNOWN"),
+    ({"code": -1, "msg": "订单不存在！"}, "NOT_FOUND"),
+    ({"code": -1, "msg": "系统繁忙"}, "UNKNOWN"),
+    ({"code": None}, "UNKNOWN"),
+]
+
+
+@pytest.mark.parametrize(("extra", "status"), ORDERS, ids=str)
+async def test_what_an_order_says(
+    server: EpayServer, gateway: EpayGateway, extra: dict[str, Any], status: str
+) -> None:
+    await gateway.pay(REQUEST)
+    server.extra = extra
+    assert (await gateway.find_payment(ATTEMPT)).status == status
+
+
+async def test_a_refused_placing_may_be_tried_otherwise(server: EpayServer) -> None:
+    gateway = gateway_of(server, key="another-key-of-somebody")
+    outcome = await gateway.pay(REQUEST)
+    assert (outcome.status, outcome.reason) == ("DECLINED", "-3: 签名校验失败")
+    assert (await gateway.refund(REFUND)).status == "UNREACHABLE"  # the key can be put right
+    await gateway.close()
+
+
+@pytest.mark.parametrize("fault", ["cut", "500 after"])
+async def test_a_whole_refund_whose_answer_was_lost_is_found_and_never_sent_again(
+    server: EpayServer, gateway: EpayGateway, fault: str
+) -> None:
+    await gateway.pay(REQUEST)
+    server.paid(ATTEMPT)
+    server.faults = [("refund", fault)]
+    assert (await gateway.refund(REFUND)).status == "UNKNOWN"
+    again = msgspec.structs.replace(REFUND, repeated=True)
+    assert (await gateway.refund(again)).status == "SUCCEEDED"
+    assert server.refunds == [(ATTEMPT, "9.99")]
+
+
+@pytest.mark.parametrize("fault", ["cut", "500 before", "html"])
+async def test_a_lost_refund_that_cannot_be_told_waits_for_the_operator(
+    server: EpayServer, gateway: EpayGateway, fault: str
+) -> None:
+    await gateway.pay(REQUEST)
+    server.paid(ATTEMPT)
+    server.faults = [("refund", fault)]
+    part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
+    assert (await gateway.refund(part)).status == "UNKNOWN"
+    sent = len(server.refunds)
+    again = msgspec.structs.replace(part, repeated=True)
+    for _ in range(3):
+        outcome = await gateway.refund(again)
+        assert outcome.status == "UNKNOWN"
+        assert "opentill refunds" in outcome.reason
+    assert len(server.refunds) == sent <= 1
+
+
+async def test_a_refused_refund_is_refused_only_if_the_order_still_stands(
+    server: EpayServer, gateway: EpayGateway
+) -> None:
+    await gateway.pay(REQUEST)
+    outcome = await gateway.refund(REFUND)  # not paid at all: nothing that can be believed
+    assert outcome.status == "UNKNOWN"
+    server.paid(ATTEMPT)
+    real, server.answer = server.answer, lambda what, params: (  # type: ignore[method-assign]
+        {"code": -1, "msg": "余额不足"} if what == "refund" else real(what, params)
+    )  # fmt: skip
+    outcome = await gateway.refund(REFUND)
+    assert (outcome.status, outcome.reason) == ("REFUSED", "-1: 余额不足")
+
+
+async def test_a_notice_counts_only_if_the_server_says_so_too(
+    server: EpayServer, gateway: EpayGateway
+) -> None:
+    assert isinstance(gateway, Notified)
+    assert gateway.acknowledgement == b"success"
+    await gateway.pay(REQUEST)
+    order = server.orders[ATTEMPT]
+    with pytest.raises(BadCallback, match="otherwise"):
+        await gateway.read_notice(server.notice(order))  # well signed, and not paid
+    genuine = server.paid(ATTEMPT)
+    forged = [
+        {**genuine, "money": "0.01"},
+        {**genuine, "sign": genuine["sign"].upper()},
+        {**genuine, "sign_type": "RSA"},
+        {name: value for name, value in genuine.items() if name != "sign"},
+        server.notice(order, key="another-key-of-somebody"),
+        server.notice(order, pid="1002"),
+        server.notice(order, money="0.01"),
+        server.notice(order, out_trade_no="order-7"),
+        server.notice(order, out_trade_no="att_01m7y0m0jzefzv5n8efcf1hqw9"),
+    ]
+    for notice in forged:
+        with pytest.raises(BadCallback):
+            await gateway.read_notice(notice)
+    assert await gateway.read_notice(server.notice(order, trade_status="WAIT")) == ()
+    server.faults = [("order", "500 before")]
+    with pytest.raises(Unavailable):
+        await gateway.read_notice(genuine)
+    assert len(await gateway.read_notice(genuine)) == 1
+    order["status"] = 2
+    assert await gateway.read_notice(genuine) == ()
+
+
+WRONG: Final = [
+    ("url", ""), ("url", "pay.example.com"), ("url", "https://pay.example.com/?a=1"),
+    ("pid", "abc"), ("key", "short"), ("key", "with space in it"), ("methods", "ALIPAY,CASH"),
+    ("methods", "ALIPAY,ALIPAY"), ("methods", "ALIPAY=a b"), ("mode", "curl"), ("query", "put"),
+    ("currency", "RMB"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text"), WRONG)
+def test_a_wrong_setting_is_named(name: str, text: str) -> None:
+    given = {"epay_url": "https://pay.example.com", "epay_pid": PID, "epay_key": KEY}
+    with pytest.raises(OperatorError, match=f"OPENTILL_GATEWAY_EPAY_{name.upper()} must be"):
+        opening.read(given | {f"epay_{name}": text})
+
+
+def test_settings_say_which_server_and_which_of_its_types() -> None:
+    given = {"epay_url": "https://pay.example.com/epay/submit.php", "epay_pid": PID}
+    given |= {"epay_key": KEY, "epay_methods": "WECHAT_PAY=wxpay2, ALIPAY"}
+    options = opening.read(given)
+    assert options.url == "https://pay.example.com/epay/"
+    assert options.methods == {"WECHAT_PAY": "wxpay2", "ALIPAY": "alipay"}
+    assert KEY not in repr(options)
+    gateway = EpayGateway(options, Outgoing(Policy.only(options.url)))
+    assert gateway.methods("CNY") == ("WECHAT_PAY", "ALIPAY")
+    assert gateway.methods("USD") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("Tea & Co", "Tea ＆ Co"), ("\\\\", "//"), ("  a \n b ", "a b"), ("&", "＆"), (" ", "-"),
+     ("茶" * 60, "茶" * 42)],
+)  # fmt: skip
+def test_a_name_is_one_that_every_server_signs_alike(text: str, wanted: str) -> None:
+    assert wire.name(text) == wanted
+    assert not epaysign.moves_a_border(wire.name(text + "&trade_no=1"))
+
+
+HOSTILE: Final = [
+    b"", b"[]", b"null", b'"1"', b"{}", b'{"code":[1]}', b'{"code":1e999999999}', b"[" * 60000,
+    b'{"code":"' + b"9" * 6000 + b'"}', b'{"code":' + b"9" * 6000 + b"}", b"\xff\xfe",
+    b'{"code":NaN}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", HOSTILE, ids=lambda body: body[:12])
+def test_whatever_a_server_sends_is_an_answer_or_none(body: bytes) -> None:
+    assert wire.read(body) is None

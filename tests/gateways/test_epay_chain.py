@@ -1,0 +1,192 @@
+"""OpenTill's ``epay`` gateway against OpenTill's Epay door: two servers, one payment through both.
+
+The upstream has the sandbox bank; the downstream knows the upstream only as an Epay server.
+"""
+
+import html
+import json
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
+
+import httpx2
+import pytest
+
+from cli.commands import Nursery
+from cli.deployment import TIMEOUT_S, Deployment
+from opentill.client import Client
+
+CARD: Final = {"number": "4242424242424242", "exp": "12/34", "csc": "123"}
+
+
+class Quickly(Deployment):
+    """A deployment whose commands are forked, which spares their imports."""
+
+    def __init__(self, directory: Path, nursery: Nursery) -> None:
+        super().__init__(directory)
+        self._nursery = nursery
+
+    def done(self, *words: str) -> str:
+        """Run a command that must go well and return what it says."""
+        ran = self._nursery.run(words, self.environ, self.directory, b"")
+        assert ran.returncode == 0, ran.stderr.decode()
+        return ran.stdout.decode()
+
+
+@contextmanager
+def served(nursery: Nursery, directory: Path, database: str, **environ: str) -> Iterator[Quickly]:
+    """Run ``opentill serve`` as a process with its worker on a database of the test's."""
+    directory.mkdir()
+    deployment = Quickly(directory, nursery)
+    deployment.environ |= {
+        "OPENTILL_DATABASE_URL": database,
+        "OPENTILL_SECRET_KEY": "test-secret-key-test-secret-key-0123",
+        **environ,
+    }
+    process = deployment.start()
+    try:
+        yield deployment
+        found = json.loads(deployment.done("ledger", "check", "--json"))
+        assert found["violations"] == []
+        assert found["entries"] > 0
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(TIMEOUT_S)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def merchant(deployment: Deployment) -> tuple[str, str]:
+    """Make a merchant that settles in CNY; its id and API key."""
+    made = deployment.done("merchants", "create", "Tea", "--currency", "CNY", "--json")
+    merchant_id = json.loads(made)["id"]
+    key = json.loads(deployment.done("keys", "create", merchant_id, "--json"))["key"]
+    deployment.done("rates", "set", "CNY", "USD", "0.14", "--reason", "test")
+    return merchant_id, key
+
+
+def client_of(deployment: Deployment, key: str) -> Client:
+    return Client(f"http://127.0.0.1:{deployment.port}", key, trust_env=False)
+
+
+def patiently(look: Callable[[], Any]) -> Any:
+    """Return the first true value, of workers that do their work within seconds."""
+    end = time.monotonic() + TIMEOUT_S
+    while not (found := look()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.1)
+    return found
+
+
+class Browser:
+    """A customer's browser without scripts: it follows redirects and reads buttons."""
+
+    def __init__(self) -> None:
+        self.http = httpx2.Client(follow_redirects=True, trust_env=False, timeout=30)
+        self.page = httpx2.Response(200)
+
+    def open(self, url: str) -> None:
+        self.page = self.http.get(url)
+        assert self.page.status_code == 200, self.page.text
+
+    def submit(self, **form: str) -> None:
+        """Send the form of the page."""
+        self.page = self.http.post(str(self.page.url), data=form)
+        assert self.page.status_code == 200, self.page.text
+
+    def button(self) -> str:
+        """Return where the page's one way onward leads."""
+        found = re.search(r'<a class="button[^"]*" href="([^"]+)"', self.page.text)
+        assert found is not None, self.page.text
+        return urljoin(str(self.page.url), html.unescape(found[1]))
+
+
+def pay_by_card(browser: Browser, session_url: str, upstream: Deployment) -> None:
+    """Pay: our page, the upstream's page, the bank's page, and back through all of them."""
+    browser.open(session_url)
+    browser.submit(email="ada@example.com", name="Ada", method="CREDIT_CARD", lang="en")
+    browser.open(browser.button())
+    assert urlsplit(str(browser.page.url)).port == upstream.port
+    browser.submit(email="ada@example.com", name="Ada", method="CREDIT_CARD", lang="en")
+    browser.open(browser.button())
+    assert urlsplit(str(browser.page.url)).port == upstream.sandbox_port
+    browser.submit(**CARD)
+    browser.open(browser.button())
+    assert urlsplit(str(browser.page.url)).port == upstream.port
+    assert "Payment received" in browser.page.text
+
+
+@pytest.fixture
+def upstream(
+    nursery: Nursery, tmp_path: Path, make_database: Callable[[], str]
+) -> Iterator[Quickly]:
+    with served(
+        nursery,
+        tmp_path / "upstream",
+        make_database(),
+        OPENTILL_OUTGOING_HTTP="yes",
+        OPENTILL_OUTGOING_ALLOW="127.0.0.0/8",
+    ) as deployment:
+        yield deployment
+
+
+@pytest.mark.parametrize("mode", ["mapi", pytest.param("submit", marks=pytest.mark.stress)])
+def test_a_payment_and_its_refunds_go_through_both_books(
+    nursery: Nursery,
+    upstream: Quickly,
+    tmp_path: Path,
+    make_database: Callable[[], str],
+    mode: str,
+) -> None:
+    up_id, up_key = merchant(upstream)
+    door = json.loads(upstream.done("epay", "enable", up_id, "--json"))
+    with (
+        served(
+            nursery,
+            tmp_path / "downstream",
+            make_database(),
+            OPENTILL_GATEWAYS="epay",
+            OPENTILL_GATEWAY_EPAY_URL=f"http://127.0.0.1:{upstream.port}/epay/",
+            OPENTILL_GATEWAY_EPAY_PID=str(door["pid"]),
+            OPENTILL_GATEWAY_EPAY_KEY=door["key"],
+            OPENTILL_GATEWAY_EPAY_METHODS="ALIPAY,CREDIT_CARD",
+            OPENTILL_GATEWAY_EPAY_MODE=mode,
+        ) as downstream,
+        client_of(upstream, up_key) as above,
+    ):
+        _, key = merchant(downstream)
+        with client_of(downstream, key) as client:
+            tea = client.products.create(name="茶 & Tea", price="9.99", currency="CNY")
+            session = client.checkouts.create(tea.id)
+            browser = Browser()
+            with browser.http:
+                pay_by_card(browser, session.url, upstream)
+                # the notice alone makes it PAID: nobody has come back to the downstream yet
+                order_id = client.checkouts.read(session.id).order_id
+                patiently(lambda: client.orders.read(order_id).status == "PAID")
+                browser.open(browser.button())
+                assert urlsplit(str(browser.page.url)).port == downstream.port
+                assert "Payment received" in browser.page.text
+            order = client.orders.read(order_id)
+            (there,) = above.orders.list()
+            assert (order.amount, there.amount) == (Decimal("9.99"), Decimal("9.99"))
+            assert (order.payment_method, there.payment_method) == ("CREDIT_CARD", "CREDIT_CARD")
+            assert there.status == "PAID"
+            parts = [
+                client.refunds.create(order_id, amount="2.00"),
+                client.refunds.create(order_id, amount="3.00"),
+                client.refunds.create(order_id),
+            ]
+            for part in parts:
+                patiently(lambda id_=part.id: client.refunds.read(id_).status == "SUCCEEDED")
+                assert client.refunds.read(part.id).succeeded_at is not None
+            patiently(lambda: above.orders.read(there.id).status == "REFUNDED")
+            assert client.orders.read(order_id).status == "REFUNDED"
+            amounts = sorted(refund.amount for refund in above.refunds.list(there.id))
+            assert amounts == [Decimal("2.00"), Decimal("3.00"), Decimal("4.99")]

@@ -1,0 +1,226 @@
+"""Refunds and notices of the epay gateway through the whole service: worker, callback, operator."""
+
+import itertools
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Final
+
+import httpx2
+import msgspec
+import pytest
+import pytest_asyncio
+
+from cli.commands import Commands, Nursery
+from gateways import epay_server
+from gateways.epay_server import KEY, PID, EpayServer
+from opentill import app, checkouts, ledger, merchants, orders, rates, refunds
+from opentill.checkouts.model import SessionBody
+from opentill.core.http import now_ms
+from opentill.core.settings import Settings
+from opentill.orders import jobs as order_jobs
+from opentill.products import service as products
+from opentill.products.model import ProductBody
+from opentill.refunds import jobs
+from opentill.refunds.model import RefundBody
+from pages.deployment import bound, serving
+
+HOUR_MS: Final = 3_600_000
+_hours: Final = itertools.count(1)
+
+
+class House:
+    """A server whose one gateway is epay; its worker is run by hand."""
+
+    def __init__(self, server: app.Server, upstream: EpayServer) -> None:
+        self.app = server.state.app
+        self.db = self.app.db
+        self.upstream = upstream
+        self.url = server.state.settings.public_url
+        self.merchant_id = ""
+
+    async def open(self) -> checkouts.Session:
+        """Open a session of 9.99 CNY."""
+        if not self.merchant_id:
+            merchant = await self.db.run(
+                lambda tx: merchants.create(tx, name="Tea", settlement_currency="CNY", now=now_ms())
+            )
+            self.merchant_id = merchant.id
+        body = ProductBody(name="Tea", price="9.99", currency="CNY")
+        product = await self.db.run(
+            lambda tx: products.create(tx, self.merchant_id, body, now_ms())
+        )
+        wanted = SessionBody(product_id=product.id)
+        session: checkouts.Session = await self.db.run(
+            lambda tx: checkouts.open_session(tx, self.merchant_id, wanted, now_ms())
+        )
+        return session
+
+    async def start(self, session: checkouts.Session, method: str = "ALIPAY") -> orders.Attempt:
+        """Start to pay, as the hosted page does."""
+        attempt = await checkouts.pay(
+            self.db, self.app.gateways, session.id, email="ada@example.com", name="",
+            method=method, payer_ip="203.0.113.7", locale="zh", public_url=self.url, now=now_ms(),
+        )  # fmt: skip
+        assert attempt is not None
+        return attempt
+
+    async def tell(self, notice: dict[str, str], how: str = "GET") -> httpx2.Response:
+        """Send a notice as an Epay server does."""
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            where = f"{self.url}/gateways/epay/callback"
+            if how == "GET":
+                return await client.get(where, params=notice)
+            return await client.post(where, data=notice)
+
+    async def paid(self) -> orders.Order:
+        """Return an order that was paid and told of."""
+        session = await self.open()
+        attempt = await self.start(session)
+        answer = await self.tell(self.upstream.paid(attempt.id))
+        assert (answer.status_code, answer.text) == (200, "success")
+        return await self.order(session)
+
+    async def order(self, session: checkouts.Session) -> orders.Order:
+        async with self.db.connection() as tx:
+            return await orders.find(tx, self.merchant_id, session.order_id)
+
+    async def refund(self, order: orders.Order, amount: str | None = None) -> str:
+        """Ask for a refund; its id."""
+        body = RefundBody(amount=amount)
+        made = await self.db.run(
+            lambda tx: refunds.create(tx, self.merchant_id, order.id, body, now_ms())
+        )
+        return str(made.id)
+
+    async def send(self, times: int = 1) -> None:
+        """Let the worker send what is due, an hour later each time."""
+        for _ in range(times):
+            now = now_ms() + next(_hours) * 2 * HOUR_MS
+            await jobs.send_due(self.db, self.app.gateways, self.url, now)
+
+    async def status(self, refund_id: str) -> str:
+        async with self.db.connection() as tx:
+            return str((await refunds.find(tx, self.merchant_id, refund_id)).status)
+
+
+@pytest_asyncio.fixture
+async def house(settings: Settings) -> AsyncIterator[House]:
+    async with epay_server.running() as upstream:
+        listener, url = bound()
+        options = {"epay_url": upstream.url, "epay_pid": PID, "epay_key": KEY}
+        changed = msgspec.structs.replace(
+            settings, public_url=url, gateways=("epay",), gateway_options=options
+        )
+        server = app.create_app(changed)
+        async with serving(server, listener):
+            house = House(server, upstream)
+            await house.db.run(
+                lambda tx: rates.put(tx, "CNY", "USD", Decimal("0.14"), now_ms() - HOUR_MS)
+            )
+            yield house
+            async with house.db.connection() as tx:
+                assert (await ledger.check(tx))[1] == []
+
+
+@pytest.mark.parametrize("how", ["GET", "POST"])
+async def test_a_notice_pays_an_order_and_again_changes_nothing(house: House, how: str) -> None:
+    session = await house.open()
+    attempt = await house.start(session)
+    notice = house.upstream.paid(attempt.id)
+    for _ in range(2):
+        answer = await house.tell(notice, how)
+        assert (answer.status_code, answer.text) == (200, "success")
+        assert answer.headers["content-type"] == "text/plain"
+    assert (await house.order(session)).status == "PAID"
+
+
+async def test_what_is_no_true_notice_pays_nothing_and_is_not_acknowledged(house: House) -> None:
+    session = await house.open()
+    attempt = await house.start(session)
+    order = house.upstream.orders[attempt.id]
+    forged = [
+        (house.upstream.notice(order), 400),  # well signed, but nobody has paid
+        (house.upstream.notice(order, key="another-key-of-somebody"), 400),
+        (house.upstream.notice(order, pid="1002"), 400),
+        ({}, 400),
+        ({"out_trade_no": "x" * 5000}, 400),
+    ]
+    for notice, status in forged:
+        for how in ("GET", "POST"):
+            answer = await house.tell(notice, how)
+            assert answer.status_code == status
+            assert "success" not in answer.text
+    house.upstream.faults = [("order", "html")]
+    answer = await house.tell(house.upstream.paid(attempt.id))
+    assert answer.status_code == 503  # to be told again
+    assert (await house.order(session)).status == "PENDING"
+
+
+async def test_another_amount_than_is_due_pays_nothing(house: House) -> None:
+    session = await house.open()
+    attempt = await house.start(session)
+    house.upstream.orders[attempt.id]["money"] = "0.01"
+    await house.tell(house.upstream.paid(attempt.id))
+    assert (await house.order(session)).status == "PENDING"
+
+
+@pytest.mark.parametrize("fault", ["cut", "500 after"])
+async def test_a_whole_refund_without_an_answer_is_found_and_done_once(
+    house: House, fault: str
+) -> None:
+    order = await house.paid()
+    house.upstream.faults = [("refund", fault)]
+    refund_id = await house.refund(order)
+    await house.send()
+    assert await house.status(refund_id) == "PROCESSING"
+    await house.send(3)
+    assert await house.status(refund_id) == "SUCCEEDED"
+    assert [money for _, money in house.upstream.refunds] == ["9.99"]
+
+
+@pytest.mark.parametrize("word", ["done", "failed"])
+async def test_a_part_without_an_answer_is_sent_once_and_ended_by_the_operator(
+    house: House, nursery: Nursery, database_url: str, tmp_path: Path, word: str
+) -> None:
+    order = await house.paid()
+    house.upstream.faults = [("refund", "cut")]
+    refund_id = await house.refund(order, "2.00")
+    await house.send(5)
+    assert await house.status(refund_id) == "PROCESSING"
+    assert [money for _, money in house.upstream.refunds] == ["2.00"]
+    commands = Commands(nursery, database_url, tmp_path)
+    ended = commands.json("refunds", word, refund_id, "--reason", "seen", OPENTILL_GATEWAYS="epay")
+    assert ended["status"] == {"done": "SUCCEEDED", "failed": "FAILED"}[word]
+    await house.send(2)
+    assert len(house.upstream.refunds) == 1
+
+
+async def test_a_refund_that_surely_did_not_arrive_is_sent_again(house: House) -> None:
+    order = await house.paid()
+    real, house.upstream.answer = house.upstream.answer, lambda *_: {"code": -3, "msg": "KEY"}  # type: ignore[method-assign]
+    refund_id = await house.refund(order, "2.00")
+    await house.send(2)
+    house.upstream.answer = real  # type: ignore[method-assign]
+    assert await house.status(refund_id) == "PROCESSING"
+    await house.send()
+    assert await house.status(refund_id) == "SUCCEEDED"
+    assert len(house.upstream.refunds) == 1
+
+
+async def test_a_duplicate_payment_is_given_back_once_even_if_the_answer_is_lost(
+    house: House,
+) -> None:
+    session = await house.open()
+    first, second = await house.start(session), await house.start(session, "WECHAT_PAY")
+    assert first.id != second.id
+    for attempt in (first, second):
+        assert (await house.tell(house.upstream.paid(attempt.id))).text == "success"
+    house.upstream.faults = [("refund", "cut")]
+    for _ in range(4):
+        now = now_ms() + next(_hours) * 2 * HOUR_MS
+        await order_jobs.check_attempts(house.db, house.app.gateways, house.url, now)
+    assert house.upstream.refunds == [(second.id, "9.99")]
+    async with house.db.connection() as tx:
+        after = await orders.find_attempt(tx, house.merchant_id, second.id)
+    assert after.status == "GIVEN_BACK"

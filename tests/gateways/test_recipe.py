@@ -1,0 +1,125 @@
+"""The gateway of the recipe, as a package outside the tree, takes a payment in a real server."""
+
+import json
+import re
+import signal
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from cli.deployment import TIMEOUT_S, Deployment
+from sandbox.running import free_socket, serving, url_of
+
+RECIPE = Path(__file__).parents[2] / "docs/recipes/add-a-gateway.md"
+
+
+def install(folder: Path) -> None:
+    """Do what pip does with the recipe's package."""
+    text = RECIPE.read_text()
+    (project,), (module,) = (
+        re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("toml", "python")
+    )
+    found = tomllib.loads(project)["project"]
+    folder.mkdir()
+    (folder / "opentill_piggy.py").write_text(module)
+    info = folder / f"opentill_piggy-{found['version']}.dist-info"
+    info.mkdir()
+    about = f"Metadata-Version: 2.1\nName: {found['name']}\nVersion: {found['version']}\n"
+    (info / "METADATA").write_text(about)
+    lines = [
+        f"{name} = {where}" for name, where in found["entry-points"]["opentill.gateways"].items()
+    ]
+    (info / "entry_points.txt").write_text("\n".join(["[opentill.gateways]", *lines]) + "\n")
+
+
+class Provider:
+    """Piggy itself."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, dict[str, Any]] = {}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        if scope["method"] == "POST":
+            order = json.loads((await receive())["body"])
+            assert (b"authorization", b"Bearer k-1") in scope["headers"]
+            self.asked[order["id"]] = {**order, "status": "done"}
+            said = self.asked[order["id"]]
+        else:
+            said = self.asked.get(scope["path"].rpartition("/")[2], {})
+        status = 200 if said else 404
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(said).encode()})
+
+
+@pytest.fixture
+def provider() -> Iterator[tuple[Provider, str]]:
+    sock, provider = free_socket(), Provider()
+    with serving(provider, sock):
+        yield provider, url_of(sock)
+
+
+def test_an_order_is_paid_and_refunded_through_a_gateway_of_somebody_else(
+    tmp_path: Path, provider: tuple[Provider, str]
+) -> None:
+    install(tmp_path / "packages")
+    deployment = Deployment(tmp_path)
+    deployment.environ |= {
+        "OPENTILL_GATEWAYS": "piggy",
+        "OPENTILL_GATEWAY_PIGGY_URL": provider[1],
+        "OPENTILL_GATEWAY_PIGGY_KEY": "k-1",
+        "OPENTILL_GATEWAY_PIGGY_METHODS": "ALIPAY:EUR",
+        "PYTHONPATH": f"{deployment.environ['PYTHONPATH']}:{tmp_path / 'packages'}",
+    }
+    process = deployment.start()
+    try:
+        pay_and_refund(deployment, provider[0])
+        found = json.loads(deployment.run("doctor", "--json").stdout)
+        (piggy,) = [row["text"] for row in found if row["subject"] == "gateway"]
+        assert piggy == "piggy takes ALIPAY in EUR"
+        assert '"violations":[]' in deployment.done("ledger", "check", "--json")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(TIMEOUT_S)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def pay_and_refund(deployment: Deployment, provider: Provider) -> None:
+    """Sell something for 5 euro and give it back."""
+    merchant = json.loads(deployment.done("merchants", "create", "Shop", "--json"))["id"]
+    deployment.done("rates", "set", "EUR", "USD", "1.10")
+    key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
+    url = f"http://127.0.0.1:{deployment.port}"
+    with httpx2.Client(base_url=url, headers={"x-api-key": key}, timeout=30) as shop:
+
+        def post(path: str, **body: str) -> dict[str, Any]:
+            answer = shop.post(path, json=body)
+            assert answer.status_code == 201, answer.text
+            data: dict[str, Any] = answer.json()["data"]
+            return data
+
+        product = post("/v1/products", name="A mug", price="5.00", currency="EUR")
+        session = post("/v1/checkouts", productId=product["id"])
+        page = shop.get(session["url"]).text
+        assert 'value="ALIPAY"' in page
+        assert 'value="WECHAT_PAY"' not in page
+        form = {"email": "ann@example.com", "name": "", "method": "ALIPAY"}
+        assert shop.post(session["url"], data=form, headers={"origin": url}).status_code == 303
+        order_id = shop.get(f"/v1/checkouts/{session['id']}").json()["data"]["orderId"]
+        order = shop.get(f"/v1/orders/{order_id}").json()["data"]
+        assert (order["status"], order["paymentMethod"]) == ("PAID", "ALIPAY")
+        refund = post(f"/v1/orders/{order_id}/refunds", amount="2.00")
+        for _ in range(300):
+            status = shop.get(f"/v1/refunds/{refund['id']}").json()["data"]["status"]
+            if status == "SUCCEEDED":
+                break
+            time.sleep(0.1)
+    assert status == "SUCCEEDED"
+    assert sorted(asked["amount"] for asked in provider.asked.values()) == [200, 500]

@@ -1,0 +1,102 @@
+"""What each gateway is used for and in which order, and what is said of a wrong configuration."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from opentill import config
+from opentill.core.operator import OperatorError
+from opentill.core.settings import Settings
+from opentill.gateways import Gateways, candidates, load, offered
+from opentill.gateways.manual import ManualGateway, instructions
+
+BOTH = {"OPENTILL_GATEWAYS": "sandbox,manual", "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS": "IBAN XX"}
+
+
+def loaded(environ: Mapping[str, str]) -> Gateways:
+    settings = config.load({**BOTH, "OPENTILL_SANDBOX_SECRET": "s" * 32, **environ})
+    return load(settings.gateways, settings)
+
+
+@pytest.mark.parametrize(
+    ("environ", "method", "currency", "expected"),
+    [
+        ({}, "CREDIT_CARD", "EUR", ["sandbox"]),
+        ({}, "BANK_TRANSFER", "EUR", ["sandbox", "manual"]),
+        ({"OPENTILL_GATEWAYS": "manual,sandbox"}, "BANK_TRANSFER", "EUR", ["manual", "sandbox"]),
+        ({"OPENTILL_ROUTES": "BANK_TRANSFER:manual"},
+         "BANK_TRANSFER", "EUR", ["manual", "sandbox"]),
+        ({"OPENTILL_ROUTES": "BANK_TRANSFER:manual|sandbox,CREDIT_CARD:sandbox"},
+         "BANK_TRANSFER", "EUR", ["manual", "sandbox"]),
+        ({"OPENTILL_GATEWAY_SANDBOX_METHODS": "CREDIT_CARD"}, "BANK_TRANSFER", "EUR", ["manual"]),
+        ({"OPENTILL_GATEWAY_SANDBOX_METHODS": "CREDIT_CARD"}, "ALIPAY", "CNY", []),
+        ({"OPENTILL_GATEWAY_SANDBOX_METHODS": "ALIPAY:CNY|HKD, CREDIT_CARD"},
+         "ALIPAY", "CNY", ["sandbox"]),
+        ({"OPENTILL_GATEWAY_SANDBOX_METHODS": "ALIPAY:CNY|HKD"}, "ALIPAY", "EUR", []),
+        ({"OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS": "",
+          "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS_EUR": "IBAN"}, "BANK_TRANSFER", "USD", ["sandbox"]),
+    ],
+)  # fmt: skip
+def test_who_takes_a_payment(
+    environ: Mapping[str, str], method: str, currency: str, expected: list[str]
+) -> None:
+    assert candidates(loaded(environ), method, currency) == expected  # type: ignore[arg-type]
+
+
+def test_what_nobody_takes_is_not_offered() -> None:
+    gateways = loaded({"OPENTILL_GATEWAY_SANDBOX_METHODS": "ALIPAY:CNY"})
+    assert offered(gateways, "CNY") == ("ALIPAY", "BANK_TRANSFER")
+    assert offered(gateways, "EUR") == ("BANK_TRANSFER",)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"OPENTILL_GATEWAYS": "nope"}, "OPENTILL_GATEWAYS names 'nope'; available are: .*manual"),
+        ({"OPENTILL_GATEWAY_SANDBOX_METHODS": "CARD"}, "_SANDBOX_METHODS is 'CARD'"),
+        ({"OPENTILL_GATEWAY_SANDBOX_METHODS": "ALIPAY:"}, "OPENTILL_GATEWAY_SANDBOX_METHODS is"),
+        ({"OPENTILL_GATEWAY_SANDBOX_METHODS": "ALIPAY,ALIPAY"}, "at most once"),
+        ({"OPENTILL_GATEWAY_SANDBOX_METHODS": "ALIPAY:XXX"}, "_SANDBOX_METHODS has 'XXX'"),
+        ({"OPENTILL_GATEWAY_SANDBOX_METHODS": "ALIPAY:KWD"}, "ALIPAY:KWD, which sandbox does not"),
+        ({"OPENTILL_GATEWAY_MANUAL_METHODS": "PAYNOW"}, "PAYNOW, which manual does not take"),
+        ({"OPENTILL_ROUTES": "ALIPAY"}, "OPENTILL_ROUTES is 'ALIPAY'; it must be"),
+        ({"OPENTILL_ROUTES": "CASH:sandbox"}, "OPENTILL_ROUTES is 'CASH:sandbox'; it must be"),
+        ({"OPENTILL_ROUTES": "ALIPAY:epay"}, "OPENTILL_ROUTES names 'epay'"),
+        ({"OPENTILL_ROUTES": "ALIPAY:manual"}, "OPENTILL_ROUTES has ALIPAY:manual"),
+        ({"OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS": ""}, "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS must"),
+        ({"OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS": "\x1b[2J"}, "1 to 4000 printable"),
+        ({"OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS_FILE": "/nowhere"}, "one of them is enough"),
+        ({"OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS_EURO": "x"}, "ends in 'EURO'"),
+        ({"OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS_EUR": "x",
+          "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS_FILE_EUR": "y"}, "one of them is enough"),
+        ({"OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS_FILE_EUR": "/nowhere"}, "_EUR must be the path"),
+    ],
+)  # fmt: skip
+def test_a_wrong_configuration_is_named(environ: Mapping[str, str], expected: str) -> None:
+    with pytest.raises(OperatorError, match=expected):
+        loaded(environ)
+
+
+def test_instructions_may_stand_in_files_and_differ_by_currency(tmp_path: Path) -> None:
+    file = tmp_path / "eur.txt"
+    file.write_text("IBAN XX00\n1234  \n\nOpenTill GmbH\n")
+    options = {"manual_instructions_file_eur": str(file), "manual_instructions": "ask us"}
+    assert instructions(options) == {"EUR": "IBAN XX00\n1234\n\nOpenTill GmbH", "": "ask us"}
+    gateway = ManualGateway(instructions(options))
+    assert gateway.methods("XXX") == ()
+    assert gateway.methods("JPY") == ("BANK_TRANSFER",)
+
+
+def test_who_is_away_comes_last_until_it_is_heard_again() -> None:
+    gateways = loaded({})
+    gateways.heard("sandbox", reached=False)
+    assert candidates(gateways, "BANK_TRANSFER", "EUR") == ["manual", "sandbox"]
+    assert candidates(gateways, "CREDIT_CARD", "EUR") == ["sandbox"]
+    gateways.heard("sandbox", reached=True)
+    assert candidates(gateways, "BANK_TRANSFER", "EUR") == ["sandbox", "manual"]
+
+
+def test_a_wrong_configuration_is_an_operators_error() -> None:
+    with pytest.raises(OperatorError):
+        load(("bank",), Settings())

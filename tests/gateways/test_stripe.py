@@ -1,0 +1,578 @@
+"""The adapter against a server with Stripe's shapes (see ``stripe_server``), and its faults."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateways.stripe_server import KEY, SECRET, StripeServer
+from opentill.core.ids import new_id
+from opentill.core.money import EXPONENTS, Money
+from opentill.core.outgoing import Outgoing, Policy
+from opentill.gateways import (
+    BadCallback,
+    DisputeNews,
+    Expires,
+    PaymentNews,
+    PaymentOutcome,
+    PaymentRequest,
+    RefundNews,
+    RefundRequest,
+    Traces,
+)
+from opentill.gateways.routing import limited
+from opentill.gateways.stripe.client import StripeGateway
+from sandbox.running import free_socket, url_of
+
+NOW = int(time.time() * 1000)
+
+
+def adapter(url: str, key: str = KEY, timeout_s: float = 5.0) -> StripeGateway:
+    """Return an adapter for whatever is at the address."""
+    outgoing = Outgoing(Policy.only(url))
+    return StripeGateway(key, (SECRET, "whsec_before"), url, outgoing, timeout_s)
+
+
+@pytest.fixture
+async def bank() -> AsyncIterator[StripeServer]:
+    """Run a server."""
+    bank = StripeServer()
+    await bank.start()
+    yield bank
+    await bank.stop()
+
+
+@pytest.fixture
+async def gateway(bank: StripeServer) -> AsyncIterator[StripeGateway]:
+    """Return the adapter of the running server."""
+    gateway = adapter(bank.url)
+    yield gateway
+    await gateway.close()
+
+
+def attempt(**changes: Any) -> PaymentRequest:
+    """Return a request for 9.99 euro by card under a new id."""
+    request = PaymentRequest(
+        attempt_id=new_id("att"),
+        method="CREDIT_CARD",
+        amount=Money(999, "EUR"),
+        description="A mug",
+        merchant_name="Mugs & <b>More</b>",
+        customer_email="ann@example.com",
+        customer_name=None,
+        payer_ip="203.0.113.9",
+        return_url="https://till.example/checkout/cs_x/return/att_y?lang=en",
+        callback_url="https://till.example/gateways/stripe/callback",
+        locale="zh-Hant",
+    )
+    return msgspec.structs.replace(request, **changes)
+
+
+async def paid(gateway: StripeGateway, bank: StripeServer) -> tuple[str, str]:
+    """Return an attempt that was just paid, and Stripe's name of the payment."""
+    request = attempt()
+    await gateway.pay(request)
+    return request.attempt_id, bank.pay(request.attempt_id)
+
+
+def giving_back(attempt_id: str, payment: str, minor: int, **changes: Any) -> RefundRequest:
+    """Return a request to give some of a payment back."""
+    request = RefundRequest(
+        refund_id=new_id("re"),
+        attempt_id=attempt_id,
+        provider_ref=payment,
+        amount=Money(minor, "EUR"),
+        reason="",
+        callback_url="https://till.example/gateways/stripe/callback",
+    )
+    return msgspec.structs.replace(request, **changes)
+
+
+def test_it_closes_pages_and_traces_payments() -> None:
+    gateway = adapter("http://127.0.0.1:1")
+    assert isinstance(gateway, Expires)
+    assert isinstance(gateway, Traces)
+
+
+async def test_a_new_attempt_opens_a_session(gateway: StripeGateway, bank: StripeServer) -> None:
+    request = attempt(expires_at=NOW + 3_600_000)
+    outcome = await gateway.pay(request)
+    session = bank.of_attempt(request.attempt_id)
+    assert outcome == PaymentOutcome(
+        status="ACTION_REQUIRED", provider_ref=session["id"], action_url=session["url"]
+    )
+    form = session["_form"]
+    assert form["allowed_payment_method_types"] == {"0": "card"}
+    assert form["line_items"]["0"]["price_data"] == {
+        "currency": "eur",
+        "unit_amount": "999",
+        "product_data": {"name": "A mug", "description": "Mugs & <b>More</b>"},
+    }
+    assert form["metadata"] == {"attempt_id": request.attempt_id}
+    assert form["payment_intent_data"]["metadata"] == {"attempt_id": request.attempt_id}
+    assert form["success_url"] == form["cancel_url"] == request.return_url
+    assert (form["customer_email"], form["locale"]) == ("ann@example.com", "zh-TW")
+    assert form["adaptive_pricing"] == {"enabled": "false"}
+    assert abs(int(form["expires_at"]) - NOW // 1000 - 3600) <= 1
+    _, _, headers = bank.calls[0]
+    assert headers["Idempotency-Key"] == request.attempt_id
+    assert "telemetry" not in str(headers).lower()
+    assert await gateway.pay(request) == outcome
+    assert len(bank.sessions) == 1
+
+
+@pytest.mark.parametrize("ends_in_s", [-3600, 0, 60, 3 * 86400])
+async def test_a_session_lasts_as_long_as_stripe_lets_it(
+    gateway: StripeGateway, ends_in_s: int
+) -> None:
+    ends = int(time.time() * 1000) + ends_in_s * 1000
+    assert (await gateway.pay(attempt(expires_at=ends))).status == "ACTION_REQUIRED"
+
+
+@pytest.mark.parametrize(("method", "kind", "currency"), [
+    ("CREDIT_CARD", "card", "USD"),
+    ("ALIPAY", "alipay", "USD"),
+    ("WECHAT_PAY", "wechat_pay", "USD"),
+    ("PAYNOW", "paynow", "SGD"),
+    ("CRYPTO", "crypto", "USD"),
+])  # fmt: skip
+async def test_each_method_is_named(
+    gateway: StripeGateway, bank: StripeServer, method: Any, kind: str, currency: str
+) -> None:
+    assert method in gateway.methods(currency)
+    request = attempt(method=method, amount=Money(999, currency))
+    await gateway.pay(request)
+    assert bank.of_attempt(request.attempt_id)["payment_method_types"] == [kind]
+
+
+@pytest.mark.parametrize(("changes", "reason"), [
+    ({"amount": Money(49, "EUR")}, "amount_too_small"),
+    ({"amount": Money(100, "IQD")}, "Stripe does not take IQD"),
+    ({"amount": Money(150, "MGA")}, "Stripe does not take so small a fraction of MGA"),
+    ({"method": "BANK_TRANSFER"}, "Stripe does not take BANK_TRANSFER"),
+])  # fmt: skip
+async def test_what_stripe_does_not_take_is_declined_with_the_reason(
+    gateway: StripeGateway, bank: StripeServer, changes: dict[str, Any], reason: str
+) -> None:
+    request = attempt(**changes)
+    outcome = await gateway.pay(request)
+    assert (outcome.status, outcome.reason) == ("DECLINED", reason)
+    assert not bank.sessions
+
+
+async def test_what_became_of_an_attempt_is_found_by_either_name_and_by_none(
+    gateway: StripeGateway, bank: StripeServer
+) -> None:
+    request = attempt()
+    opened = await gateway.pay(request)
+    attempt_id, session = request.attempt_id, opened.provider_ref
+    assert await gateway.find_payment(attempt_id, session) == opened
+    assert await gateway.find_payment(attempt_id) == opened
+    intent = bank.pay(attempt_id)
+    bank.clearing = "hkd"
+    done = PaymentOutcome(
+        status="SUCCEEDED", provider_ref=intent, amount=Money(999, "EUR"), clearing_currency="HKD"
+    )
+    assert await gateway.find_payment(attempt_id, session) == done
+    assert await gateway.find_payment(attempt_id, intent) == done
+    searched = await gateway.find_payment(attempt_id)
+    assert (searched.status, searched.provider_ref) == ("SUCCEEDED", intent)
+    other = new_id("att")
+    assert (await gateway.find_payment(other, session)).status == "UNKNOWN"
+    assert (await gateway.find_payment(other, intent)).status == "UNKNOWN"
+
+
+@pytest.mark.parametrize(("ends", "status", "reason"), [
+    (None, "PENDING", ""),
+    (True, "SUCCEEDED", ""),
+    (False, "DECLINED", "payment_intent_payment_attempt_failed"),
+])  # fmt: skip
+async def test_a_payment_that_the_bank_thinks_about(
+    gateway: StripeGateway, bank: StripeServer, ends: bool | None, status: str, reason: str
+) -> None:
+    request = attempt(method="ALIPAY")
+    session = (await gateway.pay(request)).provider_ref
+    intent = bank.pay(request.attempt_id, "processing")
+    if ends is not None:
+        bank.bank_says(intent, paid=ends)
+    outcome = await gateway.find_payment(request.attempt_id, session)
+    assert (outcome.status, outcome.reason) == (status, reason)
+
+
+async def test_another_amount_than_due_is_told(gateway: StripeGateway, bank: StripeServer) -> None:
+    request = attempt()
+    session = (await gateway.pay(request)).provider_ref
+    bank.pay(request.attempt_id, amount=500)
+    outcome = await gateway.find_payment(request.attempt_id, session)
+    assert outcome.amount == Money(500, "EUR")
+
+
+async def test_what_stripe_never_saw_is_not_found(
+    gateway: StripeGateway, bank: StripeServer
+) -> None:
+    for _ in range(102):  # others' sessions of the same minutes: more than a page
+        await gateway.pay(attempt())
+    assert (await gateway.find_payment(new_id("att"))).status == "NOT_FOUND"
+    assert bank.count("list") == 2
+    assert (await gateway.find_payment("att_1")).status == "UNKNOWN"
+    first = next(iter(bank.sessions.values()))["client_reference_id"]
+    assert (await gateway.find_payment(first)).status == "ACTION_REQUIRED"
+
+
+@pytest.mark.parametrize("name", ["cs_elsewhere", "pi_elsewhere"])
+async def test_what_the_key_cannot_see_is_unknown(gateway: StripeGateway, name: str) -> None:
+    assert (await gateway.find_payment(new_id("att"), name)).status == "UNKNOWN"
+    refund = await gateway.refund(giving_back(new_id("att"), name, 1))
+    assert refund.status == "UNKNOWN"
+
+
+FAULTS = ["500", "429", "409", "reset", "html", "list", "odd"]
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, *(f"{fault}_after" for fault in FAULTS)])
+async def test_a_lost_answer_is_unknown_and_asking_again_helps(
+    gateway: StripeGateway, bank: StripeServer, fault: str
+) -> None:
+    request = attempt()
+    bank.spoil("open", fault)
+    assert (await gateway.pay(request)).status == "UNKNOWN"
+    bank.spoil("list", *[fault.removesuffix("_after")] * (2 if "reset" in fault else 1))
+    assert (await gateway.find_payment(request.attempt_id)).status == "UNKNOWN"
+    expected = "ACTION_REQUIRED" if fault.endswith("_after") else "NOT_FOUND"
+    assert (await gateway.find_payment(request.attempt_id)).status == expected
+    assert bank.count("open") == 1  # the library sends nothing twice by itself
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, *(f"{fault}_after" for fault in FAULTS)])
+async def test_a_lost_answer_to_a_refund_gives_nothing_back_twice(
+    gateway: StripeGateway, bank: StripeServer, fault: str
+) -> None:
+    attempt_id, intent = await paid(gateway, bank)
+    request = giving_back(attempt_id, intent, 400)
+    bank.spoil("refund", fault)
+    assert (await gateway.refund(request)).status == "UNKNOWN"
+    bank.forget_keys()  # a day later
+    again = await gateway.refund(request)
+    assert again.status == "SUCCEEDED"
+    assert [refund["amount"] for refund in bank.refunds.values()] == [400]
+    assert await gateway.find_refund(request.refund_id, intent) == again
+    bank.spoil("refunds", "500")
+    assert (await gateway.refund(giving_back(attempt_id, intent, 100))).status == "UNKNOWN"
+    assert len(bank.refunds) == 1  # nothing is given back before it is known what was
+
+
+async def test_a_timeout_after_sending_is_unknown(bank: StripeServer) -> None:
+    gateway = adapter(bank.url, timeout_s=1.0)
+    await gateway.trace("pi_none")  # the connection is there
+    request = attempt()
+    bank.spoil("open", "hang_after")
+    assert (await gateway.pay(request)).status == "UNKNOWN"
+    assert bank.of_attempt(request.attempt_id)["status"] == "open"
+    await gateway.close()
+
+
+async def test_a_stripe_that_is_not_there_is_unreachable() -> None:
+    sock = free_socket()
+    gateway = adapter(url_of(sock))
+    assert (await gateway.pay(attempt())).status == "UNREACHABLE"
+    assert (await gateway.refund(giving_back("att_x", "pi_x", 1))).status == "UNREACHABLE"
+    assert await gateway.trace("pi_x") is None
+    await gateway.close()
+    sock.close()
+
+
+async def test_an_address_that_policy_forbids_is_unreachable(bank: StripeServer) -> None:
+    outgoing = Outgoing(Policy())
+    gateway = StripeGateway(KEY, (SECRET,), bank.url, outgoing)
+    assert (await gateway.pay(attempt())).status == "UNREACHABLE"
+    assert bank.calls == []
+    await gateway.close()
+
+
+async def test_with_a_wrong_key_everything_is_unknown_and_the_log_says_so(
+    bank: StripeServer, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gateway = adapter(bank.url, "sk_test_wrong")
+    assert (await gateway.pay(attempt())).status == "UNKNOWN"
+    assert (await gateway.find_payment(new_id("att"))).status == "UNKNOWN"
+    assert (await gateway.refund(giving_back("att_x", "pi_x", 1))).status == "UNKNOWN"
+    said = caplog.text + capsys.readouterr().out
+    assert "stripe refuses our key" in said
+    assert "sk_test_wrong" not in said
+    await gateway.close()
+
+
+async def test_a_page_is_closed_and_nobody_pays_there_any_more(
+    gateway: StripeGateway, bank: StripeServer
+) -> None:
+    request = attempt()
+    session = (await gateway.pay(request)).provider_ref
+    closed = await gateway.expire(request.attempt_id, session)
+    assert (closed.status, closed.reason) == ("DECLINED", "expired")
+    assert bank.sessions[session]["status"] == "expired"
+    assert await gateway.expire(request.attempt_id, session) == closed
+    assert bank.count("expire") == 1
+
+
+async def test_a_page_whose_name_was_lost_is_closed_too(
+    gateway: StripeGateway, bank: StripeServer
+) -> None:
+    request = attempt()
+    await gateway.pay(request)
+    assert (await gateway.expire(request.attempt_id, "")).status == "DECLINED"
+    assert (await gateway.expire(new_id("att"), "")).status == "NOT_FOUND"
+
+
+async def test_whoever_pays_while_the_page_is_closed_has_paid(
+    gateway: StripeGateway, bank: StripeServer
+) -> None:
+    request = attempt()
+    session = (await gateway.pay(request)).provider_ref
+    payers = iter([request.attempt_id])
+    bank.after_look = lambda: [bank.pay(attempt_id) for attempt_id in payers]
+    assert (await gateway.expire(request.attempt_id, session)).status == "SUCCEEDED"
+    assert bank.count("expire") == 1
+
+
+async def test_refunds_are_translated(gateway: StripeGateway, bank: StripeServer) -> None:
+    attempt_id, intent = await paid(gateway, bank)
+    first = giving_back(attempt_id, intent, 900)
+    done = await gateway.refund(first)
+    assert done.status == "SUCCEEDED"
+    assert await gateway.refund(first) == done
+    over = await gateway.refund(giving_back(attempt_id, intent, 100))
+    assert (over.status, over.reason) == ("REFUSED", "Charge has already been refunded.")
+    made = bank.refunds[done.provider_ref]
+    assert made["metadata"] == {"attempt_id": attempt_id, "refund_id": first.refund_id}
+    assert (await gateway.find_refund(new_id("re"), intent)).status == "NOT_FOUND"
+    assert (await gateway.find_refund(first.refund_id)).status == "UNKNOWN"
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [
+    ("succeeded", "SUCCEEDED"),
+    ("pending", "PENDING"),
+    ("requires_action", "PENDING"),
+    ("failed", "REFUSED"),
+    ("canceled", "REFUSED"),
+    ("something_new", "PENDING"),
+])  # fmt: skip
+async def test_each_status_of_a_refund_is_translated(
+    gateway: StripeGateway, bank: StripeServer, theirs: str, ours: str
+) -> None:
+    attempt_id, intent = await paid(gateway, bank)
+    bank.refund_status = theirs
+    assert (await gateway.refund(giving_back(attempt_id, intent, 1))).status == ours
+
+
+async def test_a_duplicate_is_given_back_under_the_id_of_its_attempt(
+    gateway: StripeGateway, bank: StripeServer
+) -> None:
+    request = attempt()
+    session = (await gateway.pay(request)).provider_ref
+    bank.pay(request.attempt_id)
+    attempt_id = request.attempt_id
+    back = giving_back(attempt_id, session, 999, refund_id=attempt_id)
+    assert (await gateway.refund(back)).status == "SUCCEEDED"
+    (made,) = bank.refunds.values()
+    assert made["amount"] == 999
+
+
+async def test_a_payment_is_traced_to_its_attempt(
+    gateway: StripeGateway, bank: StripeServer
+) -> None:
+    attempt_id, intent = await paid(gateway, bank)
+    assert await gateway.trace(intent) == attempt_id
+    bank.intents[intent]["metadata"] = {}
+    assert await gateway.trace(intent) == ""
+    bank.spoil("intent", "500")
+    assert await gateway.trace(intent) is None
+
+
+async def test_genuine_callbacks_are_translated(gateway: StripeGateway, bank: StripeServer) -> None:
+    def heard(kind: str, about: dict[str, Any]) -> Any:
+        return gateway.read_callback(*bank.signed(kind, about), int(time.time() * 1000))
+
+    request = attempt()
+    session = (await gateway.pay(request)).provider_ref
+    attempt_id = request.attempt_id
+    intent = bank.pay(attempt_id, "processing")
+    about = bank.sessions[session]
+    (news,) = heard("checkout.session.completed", about)
+    assert (news.attempt_id, news.outcome.status) == (attempt_id, "PENDING")
+    (news,) = heard("checkout.session.async_payment_failed", about)
+    assert (news.outcome.status, news.outcome.reason) == ("DECLINED", "async_payment_failed")
+    bank.bank_says(intent, paid=True)
+    done = PaymentOutcome(status="SUCCEEDED", provider_ref=intent, amount=Money(999, "EUR"))
+    expected = (PaymentNews(attempt_id=attempt_id, outcome=done),)
+    assert heard("checkout.session.completed", about) == expected
+    assert heard("checkout.session.async_payment_succeeded", about) == expected
+    assert heard("payment_intent.succeeded", bank.intents[intent]) == expected
+    assert heard("payment_intent.payment_failed", bank.intents[intent]) == ()
+    (news,) = heard("checkout.session.expired", about | {"status": "expired"} | {
+        "payment_status": "unpaid"})  # fmt: skip
+    assert (news.outcome.status, news.outcome.reason) == ("DECLINED", "expired")
+
+    back = giving_back(attempt_id, intent, 400)
+    refunded = await gateway.refund(back)
+    made = bank.refunds[refunded.provider_ref]
+    for kind in ("refund.created", "refund.updated", "charge.refund.updated"):
+        (news,) = heard(kind, made)
+        assert news == RefundNews(attempt_id=attempt_id, refund_id=back.refund_id, outcome=refunded)
+    (news,) = heard("refund.failed", made | {"status": "failed", "failure_reason": "declined"})
+    assert (news.outcome.status, news.outcome.reason) == ("REFUSED", "declined")
+
+
+@pytest.mark.parametrize(("status", "moved", "ours"), [
+    ("warning_needs_response", (), None),
+    ("warning_under_review", (), None),
+    ("warning_closed", (), None),
+    ("prevented", (), None),
+    ("something_new", (), None),
+    ("needs_response", (), "OPENED"),
+    ("under_review", (-999,), "OPENED"),
+    ("won", (-999, 999), "WON"),
+    ("lost", (-999,), "LOST"),
+    ("lost", (-999, 400), "LOST"),
+    ("lost", (-999, 999), "RECOVERED"),
+    ("appeal_under_review", (-999,), "LOST"),
+])  # fmt: skip
+async def test_each_status_of_a_dispute_is_translated(
+    gateway: StripeGateway, bank: StripeServer, status: str, moved: tuple[int, ...], ours: Any
+) -> None:
+    _, intent = await paid(gateway, bank)
+    about = bank.dispute(intent, status, *moved)
+    news = gateway.read_callback(
+        *bank.signed("charge.dispute.updated", about), int(time.time() * 1000)
+    )
+    expected = ours and DisputeNews(
+        attempt_id="",
+        payment_ref=intent,
+        dispute_ref=about["id"],
+        status=ours,
+        amount=Money(999, "EUR"),
+        reason="fraudulent",
+    )
+    assert news == ((expected,) if expected else ())
+
+
+async def test_what_is_not_ours_concerns_nobody(gateway: StripeGateway, bank: StripeServer) -> None:
+    attempt_id, intent = await paid(gateway, bank)
+    session = bank.of_attempt(attempt_id)
+    refund = {"id": "re_1", "object": "refund", "status": "succeeded", "metadata": {}}
+    for kind, about in [
+        ("checkout.session.completed", session | {"metadata": {"other": "thing"}}),
+        ("checkout.session.completed", session | {"metadata": None}),
+        ("payment_intent.succeeded", bank.intents[intent] | {"metadata": {}}),
+        ("refund.updated", refund),
+        ("charge.dispute.created", bank.dispute(intent, "lost", payment_intent=None)),
+        ("charge.refunded", {"id": "ch_1"}),
+        ("customer.created", {"id": "cus_1"}),
+    ]:
+        signed = bank.signed(kind, about)
+        assert gateway.read_callback(*signed, int(time.time() * 1000)) == (), kind
+
+
+GENUINE = StripeServer.signed("customer.created", {}, at=NOW / 1000)
+
+
+def header_of(secret: str = SECRET, at_s: float = NOW / 1000) -> str:
+    """Return a signature over another event of the same kind."""
+    return StripeServer.signed("customer.created", {}, secret, at_s)[0]["stripe-signature"]
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda header: {},
+    lambda header: {"stripe-signature": ""},
+    lambda header: {"stripe-signature": header.replace("v1=", "v0=")},
+    lambda header: {"stripe-signature": header.replace(",v1=", ",v1=0")},
+    lambda header: {"stripe-signature": header.split(",")[0]},
+    lambda header: {"stripe-signature": header.split(",")[1]},
+    lambda header: {"stripe-signature": header.replace("t=", "t=1")},
+    lambda header: {"stripe-signature": f"t= 5,{header}"},
+    lambda header: {"stripe-signature": f"{header},t=5"},
+    lambda header: {"stripe-signature": header.replace("v1=", "v1=é")},
+    lambda header: {"stripe-signature": header_of("whsec_other")},
+    lambda header: {"stripe-signature": header_of()},
+])  # fmt: skip
+def test_a_callback_that_is_not_genuine_is_refused(spoil: Callable[[str], dict[str, str]]) -> None:
+    gateway = adapter("http://127.0.0.1:1")
+    headers, body = GENUINE
+    assert gateway.read_callback(headers, body, NOW) == ()
+    with pytest.raises(BadCallback):
+        gateway.read_callback(spoil(headers["stripe-signature"]), body, NOW)
+
+
+@pytest.mark.parametrize(("age_s", "fresh"), [(-302, False), (-299, True), (0, True), (299, True),
+                                             (302, False)])  # fmt: skip
+def test_a_signature_lasts_five_minutes_in_both_directions(age_s: int, fresh: bool) -> None:
+    gateway = adapter("http://127.0.0.1:1")
+    signed = StripeServer.signed("customer.created", {}, at=NOW / 1000 - age_s)
+    if fresh:
+        assert gateway.read_callback(*signed, NOW) == ()
+    else:
+        with pytest.raises(BadCallback, match="five minutes"):
+            gateway.read_callback(*signed, NOW)
+
+
+def test_a_secret_that_is_being_rotated_still_counts() -> None:
+    gateway = adapter("http://127.0.0.1:1")
+    signed = StripeServer.signed("customer.created", {}, "whsec_before", NOW / 1000)
+    assert gateway.read_callback(*signed, NOW) == ()
+
+
+@pytest.mark.parametrize("about", [
+    {},
+    {"id": 7, "status": "complete", "payment_status": "paid"},
+    {"id": "cs_1", "status": "complete", "payment_status": "paid", "currency": "xxx",
+     "amount_total": 1, "payment_intent": "pi_1", "metadata": {"attempt_id": "att_1"}},
+])  # fmt: skip
+def test_a_signed_body_in_another_form_is_refused(about: dict[str, Any]) -> None:
+    gateway = adapter("http://127.0.0.1:1")
+    signed = StripeServer.signed("checkout.session.completed", about, at=NOW / 1000)
+    with pytest.raises(BadCallback):
+        gateway.read_callback(*signed, NOW)
+
+
+@pytest.mark.parametrize(("currency", "methods"), [
+    ("EUR", ("CREDIT_CARD", "ALIPAY", "WECHAT_PAY")),
+    ("SGD", ("CREDIT_CARD", "ALIPAY", "WECHAT_PAY", "PAYNOW")),
+    ("USD", ("CREDIT_CARD", "ALIPAY", "WECHAT_PAY", "CRYPTO")),
+    ("KWD", ("CREDIT_CARD",)),
+    ("IQD", ()),
+    ("XXX", ()),
+])  # fmt: skip
+def test_offers_depend_on_the_currency(currency: str, methods: tuple[str, ...]) -> None:
+    assert adapter("http://127.0.0.1:1").methods(currency) == methods
+
+
+def test_no_offer_is_for_a_currency_that_is_not_active() -> None:
+    from opentill.gateways.stripe.amounts import OFFERS
+
+    assert set(OFFERS) <= set(EXPONENTS)
+
+
+def test_an_event_of_a_connected_account_is_not_ours() -> None:
+    gateway = adapter("http://127.0.0.1:1")
+    about = {"id": "du_1", "status": "lost", "amount": 1, "currency": "eur"}
+    for account, heard in ((None, 1), ("acct_1", 0)):
+        signed = StripeServer.signed(
+            "charge.dispute.closed", about | {"payment_intent": "pi_1"}, at=NOW / 1000,
+            account=account,
+        )  # fmt: skip
+        assert len(gateway.read_callback(*signed, NOW)) == heard
+
+
+async def test_a_gateway_that_is_used_for_less_still_closes_and_traces(
+    gateway: StripeGateway, bank: StripeServer
+) -> None:
+    narrow = limited(gateway, "stripe", "CREDIT_CARD:EUR")
+    assert narrow.methods("EUR") == ("CREDIT_CARD",)
+    assert isinstance(narrow, Expires)
+    assert isinstance(narrow, Traces)
+    request = attempt()
+    session = (await narrow.pay(request)).provider_ref
+    assert (await narrow.expire(request.attempt_id, session)).status == "DECLINED"
+    _, intent = await paid(gateway, bank)
+    assert await narrow.trace(intent)

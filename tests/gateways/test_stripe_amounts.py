@@ -1,0 +1,48 @@
+"""Stripe's own exponents."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opentill.core.money import EXPONENTS, Money
+from opentill.gateways.stripe.amounts import STRIPE_EXPONENTS, from_stripe, to_stripe
+
+
+@pytest.mark.parametrize(("minor", "currency", "amount"), [
+    (999, "USD", 999),
+    (500, "JPY", 500),
+    (5, "ISK", 500),  # "to charge 5 ISK, provide an amount value of 500"
+    (5, "UGX", 500),  # likewise
+    (500, "MGA", 5),  # two decimals in ISO 4217, none at Stripe
+    (1045, "HUF", 1045),  # without decimals for payouts only
+    (80045, "TWD", 80045),  # likewise
+    (5120, "KWD", 5120),  # the last digit is 0
+    (1, "XCG", 1),
+])  # fmt: skip
+def test_amounts_as_stripe_documents_them(minor: int, currency: str, amount: int) -> None:
+    assert to_stripe(Money(minor, currency)) == amount
+    assert from_stripe(amount, currency.lower()) == Money(minor, currency)
+
+
+@pytest.mark.parametrize(("minor", "currency"), [(1, "MGA"), (150, "MGA"), (5124, "KWD"),
+                                                (100, "IQD"), (100, "LYD")])  # fmt: skip
+def test_what_stripe_cannot_take_is_refused(minor: int, currency: str) -> None:
+    with pytest.raises(ValueError, match=f"Stripe does not take.* {currency}"):
+        to_stripe(Money(minor, currency))
+
+
+@pytest.mark.parametrize(("amount", "currency"), [(550, "isk"), (1, "ugx"), (1, "xxx"), (1, "")])
+def test_an_amount_that_makes_no_sense_is_refused(amount: int, currency: str) -> None:
+    with pytest.raises(ValueError, match="is no"):
+        from_stripe(amount, currency)
+
+
+@given(st.sampled_from(sorted(STRIPE_EXPONENTS)), st.integers(1, 10**10))
+def test_there_and_back_is_the_same(currency: str, hundreds: int) -> None:
+    money = Money(hundreds * 100, currency)
+    assert from_stripe(to_stripe(money), currency.lower()) == money
+
+
+def test_stripe_differs_from_the_standard_in_three_currencies_only() -> None:
+    others = {code for code, digits in STRIPE_EXPONENTS.items() if EXPONENTS[code] != digits}
+    assert others == {"ISK", "MGA", "UGX"}

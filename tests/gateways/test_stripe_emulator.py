@@ -1,0 +1,139 @@
+"""The adapter against ``localstripe``, an emulator of Stripe by others, as a real process.
+
+It has payments, refunds and signed events of them, and so covers these, over the library and our
+outgoing client. It has no Checkout Sessions, no disputes and no idempotency keys: ``stripe_server``
+stands in for those.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final
+
+import httpx2
+import pytest
+
+from money.house import free_port
+from opentill.core.ids import new_id
+from opentill.core.money import Money
+from opentill.core.outgoing import Outgoing, Policy
+from opentill.gateways import PaymentNews, PaymentOutcome, PaymentRequest, RefundRequest
+from opentill.gateways.stripe.client import StripeGateway
+from sandbox.running import Receiver, wait_until
+
+KEY: Final = "sk_test_emulator"
+SECRET: Final = "whsec_emulator"
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[httpx2.Client]:
+    """Run it; a client that speaks to it as a shop's own program does."""
+    port = free_port()
+    program = "from localstripe.server import start; start()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "--from-scratch", "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    client = httpx2.Client(
+        base_url=f"http://127.0.0.1:{port}",
+        headers={"Authorization": f"Bearer {KEY}"},
+        trust_env=False,
+        timeout=20,
+    )
+
+    def answers() -> bool:
+        try:
+            return client.get("/v1/refunds").status_code == 200
+        except httpx2.TransportError:
+            return False
+
+    try:
+        wait_until(answers, patience_s=30)
+        yield client
+    finally:
+        client.close()
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.fixture
+async def gateway(emulator: httpx2.Client) -> AsyncIterator[StripeGateway]:
+    """Return the adapter of the running emulator."""
+    url = str(emulator.base_url).rstrip("/")
+    gateway = StripeGateway(KEY, (SECRET,), url, Outgoing(Policy.only(url)))
+    yield gateway
+    await gateway.close()
+
+
+def take_card(emulator: httpx2.Client, attempt_id: str, number: str = "4242424242424242") -> Any:
+    """Pay 9.99 dollars by card, as Checkout would under our metadata; the payment."""
+    card = {"number": number, "exp_month": "12", "exp_year": "2034", "cvc": "123"}
+    form = {"type": "card"} | {f"card[{name}]": value for name, value in card.items()}
+    method = emulator.post("/v1/payment_methods", data=form).json()
+    wanted = {
+        "amount": "999",
+        "currency": "usd",
+        "payment_method": method["id"],
+        "metadata[attempt_id]": attempt_id,
+        "confirm": "true",
+    }
+    return emulator.post("/v1/payment_intents", data=wanted).json()
+
+
+async def test_a_payment_is_found_traced_and_given_back_in_parts(
+    emulator: httpx2.Client, gateway: StripeGateway
+) -> None:
+    attempt_id = new_id("att")
+    intent = take_card(emulator, attempt_id)["id"]
+    done = await gateway.find_payment(attempt_id, intent)
+    assert (done.status, done.amount) == ("SUCCEEDED", Money(999, "USD"))
+    assert await gateway.trace(intent) == attempt_id
+    parts = [
+        RefundRequest(
+            refund_id=new_id("re"), attempt_id=attempt_id, provider_ref=intent,
+            amount=Money(minor, "USD"), reason="", callback_url="",
+        )
+        for minor in (400, 599)
+    ]  # fmt: skip
+    for part in parts:
+        assert (await gateway.find_refund(part.refund_id, intent)).status == "NOT_FOUND"
+        made = await gateway.refund(part)
+        assert made.status == "SUCCEEDED"
+        assert await gateway.refund(part) == made  # it knows no keys: ours looks first
+        assert await gateway.find_refund(part.refund_id, intent) == made
+    listed = emulator.get("/v1/refunds", params={"payment_intent": intent}).json()["data"]
+    assert sorted(refund["amount"] for refund in listed) == [400, 599]
+
+
+async def test_its_signed_events_are_read(
+    emulator: httpx2.Client, gateway: StripeGateway, receiver: Receiver
+) -> None:
+    hook = {"url": f"{receiver.url}/callback", "secret": SECRET}
+    assert emulator.post("/_config/webhooks/ours", json=hook).status_code == 200
+    attempt_id = new_id("att")
+    intent = take_card(emulator, attempt_id)["id"]
+
+    def arrived() -> Any:
+        return [got for got in list(receiver.got) if intent.encode() in got[1]]
+
+    headers, body = wait_until(arrived, patience_s=20)[0]
+    (news,) = gateway.read_callback(headers, body, int(time.time() * 1000))
+    assert news == PaymentNews(
+        attempt_id=attempt_id,
+        outcome=PaymentOutcome(
+            status="SUCCEEDED", provider_ref=intent, amount=Money(999, "USD")
+        ),
+    )  # fmt: skip
+
+
+async def test_what_it_does_not_have_is_unknown(gateway: StripeGateway) -> None:
+    request = PaymentRequest(
+        attempt_id=new_id("att"), method="CREDIT_CARD", amount=Money(999, "USD"),
+        description="A mug", merchant_name="Mugs", customer_email="", customer_name=None,
+        payer_ip="", return_url="https://till.example/x", callback_url="", locale="en",
+    )  # fmt: skip
+    assert (await gateway.pay(request)).status == "UNKNOWN"
+    assert (await gateway.find_payment(request.attempt_id)).status == "UNKNOWN"
+    assert (await gateway.find_payment(request.attempt_id, "pi_never")).status == "UNKNOWN"

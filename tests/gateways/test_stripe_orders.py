@@ -1,0 +1,273 @@
+"""Orders paid through Stripe in a running deployment: server and worker in a process of their own.
+
+Customers fill the hosted page's form and pay at a server of Stripe's shapes (``stripe_server``),
+which reports with signed callbacks or not at all.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import pytest
+
+import opentill
+from gateways.stripe_server import KEY, SECRET, StripeServer
+
+_PATIENCE_S: Final = 40.0
+
+
+class Deployment:
+    """``opentill serve`` with Stripe as its only gateway."""
+
+    def __init__(self, directory: Path, database_url: str, bank: StripeServer) -> None:
+        """Use the fixture."""
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            port = sock.getsockname()[1]
+        self.bank = bank
+        self.directory = directory
+        self.url = f"http://127.0.0.1:{port}"
+        self.http = httpx2.AsyncClient(base_url=self.url, trust_env=False, timeout=30)
+        bare = {name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")}
+        self.environ = bare | {
+            "PYTHONPATH": str(Path(opentill.__file__).parents[1]),
+            "OPENTILL_DATABASE_URL": database_url,
+            "OPENTILL_DATA_DIR": str(directory / "data"),
+            "OPENTILL_SECRET_KEY": "test-secret-key-test-secret-key-0123",
+            "OPENTILL_PORT": str(port),
+            "OPENTILL_LIMIT_IP_PER_MINUTE": "0",
+            "OPENTILL_GATEWAYS": "stripe",
+            "OPENTILL_GATEWAY_STRIPE_SECRET_KEY": KEY,
+            "OPENTILL_GATEWAY_STRIPE_WEBHOOK_SECRET": f"whsec_new,{SECRET}",
+            "OPENTILL_GATEWAY_STRIPE_API_BASE": bank.url,
+        }
+
+    async def command(self, *words: str) -> Any:
+        """Run a command to its end and return its answer."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "opentill", *words, "--json", env=self.environ,
+            cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        return json.loads(out)
+
+    async def api(self, method: str, path: str, body: Any = None) -> Any:
+        """Ask as the merchant."""
+        answer = await self.http.request(
+            method, path, json=body, headers={"x-api-key": self.environ["KEY"]}
+        )
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()["data"]
+
+    async def order(self) -> tuple[str, str]:
+        """Open a session; its id and its order's."""
+        product = await self.api(
+            "POST", "/v1/products", {"name": "A mug", "price": "9.99", "currency": "USD"}
+        )
+        session = await self.api("POST", "/v1/checkouts", {"productId": product["id"]})
+        seen = await self.api("GET", f"/v1/checkouts/{session['id']}")
+        return session["id"], seen["orderId"]
+
+    async def submit(self, session_id: str, method: str = "CREDIT_CARD") -> None:
+        """Fill the hosted page's form."""
+        form = {"email": "ann@example.com", "name": "", "method": method, "lang": "en"}
+        answer = await self.http.post(f"/checkout/{session_id}", data=form)
+        assert answer.status_code == 303, answer.text
+
+    def last(self) -> dict[str, Any]:
+        """Return the latest session at Stripe."""
+        return list(self.bank.sessions.values())[-1]
+
+    async def attempt(self, session_id: str, method: str = "CREDIT_CARD") -> str:
+        """Fill the form and return the attempt, whose page is open at Stripe."""
+        before = len(self.bank.sessions)
+        await self.submit(session_id, method)
+        assert len(self.bank.sessions) == before + 1
+        attempt_id: str = self.last()["client_reference_id"]
+        page = await self.http.get(f"/checkout/{session_id}/continue/{attempt_id}")
+        assert self.last()["url"] in page.text
+        return attempt_id
+
+    async def send(self, kind: str, about: dict[str, Any], secret: str = SECRET) -> int:
+        """Report an event, signed, and return the answer's status."""
+        headers, body = self.bank.signed(kind, about, secret)
+        path = "/gateways/stripe/callback"
+        return (await self.http.post(path, content=body, headers=headers)).status_code
+
+    async def report(self, kind: str, about: dict[str, Any]) -> None:
+        """Report an event that must be taken, twice."""
+        for _ in range(2):
+            assert await self.send(kind, about) == 200
+
+    async def becomes(self, order_id: str, status: str) -> dict[str, Any]:
+        """Wait until the order has a status."""
+
+        async def look() -> Any:
+            order = await self.api("GET", f"/v1/orders/{order_id}")
+            return order if order["status"] == status else None
+
+        found: dict[str, Any] = await until(look)
+        return found
+
+
+async def until(look: Callable[[], Awaitable[Any]]) -> Any:
+    """Return the first true value that ``look`` gives."""
+    end = time.monotonic() + _PATIENCE_S
+    while not (value := await look()):
+        assert time.monotonic() < end, "waited in vain"
+        await asyncio.sleep(0.1)
+    return value
+
+
+@pytest.fixture
+async def till(tmp_path: Path, database_url: str) -> AsyncIterator[Deployment]:
+    """Serve with a merchant; the books are right at the end."""
+    bank = StripeServer()
+    await bank.start()
+    till = Deployment(tmp_path, database_url, bank)
+    merchant = await till.command("merchants", "create", "Harbour Books")
+    till.environ["KEY"] = (await till.command("keys", "create", merchant["id"]))["key"]
+    log = (tmp_path / "log").open("wb")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "opentill", "serve", env=till.environ, cwd=tmp_path,
+        stdout=subprocess.PIPE, stderr=log,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        ready = await asyncio.wait_for(process.stdout.readline(), 60)
+        assert b"is ready" in ready, (tmp_path / "log").read_text()
+        yield till
+        assert (await till.command("ledger", "check"))["violations"] == []
+        said = (tmp_path / "log").read_text()
+        assert "Traceback" not in said
+        assert not any(secret in said for secret in (KEY, SECRET, "whsec_new", "ann@example.com"))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(process.wait(), 30)
+        await till.http.aclose()
+        await bank.stop()
+        log.close()
+
+
+async def test_orders_live_through_stripe(till: Deployment) -> None:
+    lost, never = await two_answers_lost(till)
+    await paid_refunded_and_charged_back(till)
+    await closed_by_its_merchant(till)
+    await paid_twice(till)
+    await strangers(till)
+
+    # By now the worker has asked about the two whose answers were lost.
+    bank, (session_id, order_id) = till.bank, lost
+    await till.becomes(order_id, "PENDING")
+    attempt_id = next(iter(bank.sessions.values()))["client_reference_id"]
+    bank.pay(attempt_id)  # and nobody reports it: the customer comes back
+    answer = await till.http.get(f"/checkout/{session_id}/return/{attempt_id}")
+    assert answer.status_code == 303
+    await till.becomes(order_id, "PAID")
+
+    session_id, order_id = never
+    await till.becomes(order_id, "PENDING")
+    attempt_id = await till.attempt(session_id)
+    bank.pay(attempt_id)
+    await till.report("checkout.session.completed", bank.of_attempt(attempt_id))
+    await till.becomes(order_id, "PAID")
+    assert [s["payment_status"] for s in bank.sessions.values()].count("paid") == 5
+    assert len(bank.refunds) == 2
+
+
+async def two_answers_lost(till: Deployment) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Lose Stripe's answer after it opened a page, and before it did anything."""
+    lost = await till.order()
+    till.bank.spoil("open", "500_after")
+    await till.submit(lost[0])
+    assert len(till.bank.sessions) == 1
+    assert (await till.api("GET", f"/v1/orders/{lost[1]}"))["status"] == "CREATING"
+    never = await till.order()
+    till.bank.spoil("open", "500")
+    await till.submit(never[0])
+    assert len(till.bank.sessions) == 1
+    return lost, never
+
+
+async def paid_refunded_and_charged_back(till: Deployment) -> None:
+    """Have the whole life of a payment reported."""
+    bank = till.bank
+    session_id, order_id = await till.order()
+    attempt_id = await till.attempt(session_id)
+    intent = bank.pay(attempt_id)
+    await till.report("checkout.session.completed", bank.of_attempt(attempt_id))
+    await till.report("payment_intent.succeeded", bank.intents[intent])
+    paid = await till.becomes(order_id, "PAID")
+    assert (paid["paymentMethod"], paid["amount"]) == ("CREDIT_CARD", "9.99")
+
+    bank.refund_status = "pending"
+    refund = await till.api("POST", f"/v1/orders/{order_id}/refunds", {"amount": "4.00"})
+
+    async def sent() -> Any:
+        return list(bank.refunds.values())
+
+    (made,) = await until(sent)
+    assert made["metadata"] == {"attempt_id": attempt_id, "refund_id": refund["id"]}
+    bank.refund_status = made["status"] = "succeeded"
+    await till.report("refund.updated", made)
+    assert (await till.api("GET", f"/v1/refunds/{refund['id']}"))["status"] == "SUCCEEDED"
+
+    about = bank.dispute(intent, "needs_response", amount=599)
+    bank.spoil("intent", "500")
+    assert await till.send("charge.dispute.created", about) == 503  # not known whose it is
+    await till.report("charge.dispute.created", about)
+    await till.becomes(order_id, "DISPUTED")
+    (dispute,) = (await till.api("GET", "/v1/disputes"))["items"]
+    assert (dispute["amount"], dispute["reason"]) == ("5.99", "fraudulent")
+    await till.report("charge.dispute.closed", bank.dispute(intent, "lost", -599, amount=599))
+    await till.becomes(order_id, "CHARGEBACK")
+
+
+async def closed_by_its_merchant(till: Deployment) -> None:
+    """Expire a session whose customer is at Stripe: the page there is closed too, at once."""
+    session_id, order_id = await till.order()
+    attempt_id = await till.attempt(session_id)
+    await till.api("POST", f"/v1/checkouts/{session_id}/expire", {})
+    await till.becomes(order_id, "CLOSED")
+
+    async def closed() -> bool:
+        return till.bank.of_attempt(attempt_id)["status"] == "expired"
+
+    await until(closed)
+
+
+async def paid_twice(till: Deployment) -> None:
+    """Pay on two pages before anybody hears of either: the second is given back."""
+    bank = till.bank
+    session_id, order_id = await till.order()
+    first = await till.attempt(session_id)
+    second = await till.attempt(session_id, "ALIPAY")
+    bank.pay(first)
+    twice = bank.pay(second)
+    await till.report("checkout.session.completed", bank.of_attempt(first))
+    await till.becomes(order_id, "PAID")
+
+    async def given_back() -> Any:
+        return [made for made in bank.refunds.values() if made["payment_intent"] == twice]
+
+    (made,) = await until(given_back)
+    assert made["amount"] == 999
+    assert made["metadata"] == {"attempt_id": second, "refund_id": second}
+
+
+async def strangers(till: Deployment) -> None:
+    """News of what is not here are taken, or Stripe would give up on us; forged ones are not."""
+    about = next(iter(till.bank.sessions.values()))
+    other = about | {"metadata": {"attempt_id": "att_01m7ycnbdeezytxdpghw7yqgsz"}}
+    await till.report("checkout.session.completed", other)
+    assert await till.send("checkout.session.completed", about, "whsec_forged") == 400

@@ -1,0 +1,78 @@
+"""Pages that wait for a customer whose order is over: their gateways hear of it at once."""
+
+import pytest
+
+from money.world import HOUR, NOW, attempts, opened, said, submitted
+from opentill import orders
+from opentill.core.db import Tx
+from opentill.orders import Attempt, Order, queries
+
+LATER = NOW + HOUR
+
+
+async def waiting(tx: Tx) -> tuple[Order, Attempt]:
+    """Make an order with a page that waits, not to be asked about for a while."""
+    order = await opened(tx)
+    attempt = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
+    await queries.ASK_AGAIN.run(
+        tx, order.merchant_id, attempt.id, attempt.status, LATER + HOUR, attempt.check_at
+    )
+    return order, attempt
+
+
+async def another_pays(tx: Tx, order: Order) -> None:
+    await said(tx, await submitted(tx, order, LATER), "SUCCEEDED", LATER)
+
+
+async def another_is_refused(tx: Tx, order: Order) -> None:
+    await said(tx, await submitted(tx, order, LATER), "REFUSED", LATER)
+
+
+async def time_is_over(tx: Tx, order: Order) -> None:
+    locked = await orders.lock(tx, order.merchant_id, order.id)
+    await orders.step(tx, locked, "expired", "24 hours are over", LATER)
+
+
+async def the_operator_revokes(tx: Tx, order: Order) -> None:
+    await orders.revoke_by_hand(tx, order.merchant_id, order.id, "ann", "fraud", LATER)
+
+
+async def the_operator_confirms(tx: Tx, order: Order) -> None:
+    await orders.confirm_by_hand(tx, order.merchant_id, order.id, "ann", "seen", LATER)
+
+
+async def another_is_submitted(tx: Tx, order: Order) -> None:
+    await submitted(tx, order, LATER)
+
+
+async def another_is_declined(tx: Tx, order: Order) -> None:
+    await said(tx, await submitted(tx, order, LATER), "DECLINED", LATER)
+
+
+@pytest.mark.parametrize(("happens", "at_once"), [
+    (another_pays, True),
+    (another_is_refused, True),
+    (time_is_over, True),
+    (the_operator_revokes, True),
+    (the_operator_confirms, True),
+    (another_is_submitted, False),
+    (another_is_declined, False),
+])  # fmt: skip
+async def test_a_page_is_seen_to_at_once_when_its_order_is_over(tx: Tx, happens, at_once) -> None:
+    order, attempt = await waiting(tx)
+    await happens(tx, order)
+    first = (await attempts(tx, order))[0]
+    assert first.id == attempt.id
+    assert first.status == "ACTION_REQUIRED"
+    assert first.check_at == (LATER if at_once else LATER + HOUR)
+
+
+async def test_what_became_due_while_it_was_asked_about_stays_due(tx: Tx) -> None:
+    order, _ = await waiting(tx)
+    lease = LATER + 3 * HOUR
+    (claimed,) = await queries.CLAIM_ATTEMPTS.all(tx, LATER + 2 * HOUR, lease, 50)
+    await time_is_over(tx, order)  # while the gateway is asked
+    again = (order.merchant_id, claimed.id, claimed.status, LATER + 9 * HOUR, claimed.check_at)
+    await queries.ASK_AGAIN.run(tx, *again)
+    (after,) = await attempts(tx, order)
+    assert after.check_at == LATER

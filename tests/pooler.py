@@ -1,0 +1,91 @@
+"""A PgBouncer in transaction mode in front of a test's PostgreSQL.
+
+Debian's package, if it is installed (``apt-get install pgbouncer``); tests are skipped without it.
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+
+from opentill.core import sysuser
+
+PROGRAM: Final = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+PORT: Final = 6432
+needed: Final = pytest.mark.skipif(
+    PROGRAM is None, reason="no PgBouncer here: apt-get install pgbouncer"
+)
+_CONFIG: Final = """
+[databases]
+* = host={host} port={port}
+[pgbouncer]
+pool_mode = transaction
+unix_socket_dir = {folder}
+listen_port = {own_port}
+auth_type = trust
+auth_file = {folder}/users
+max_client_conn = 2000
+default_pool_size = {sessions}
+min_pool_size = 0
+server_idle_timeout = 5
+server_lifetime = 60
+logfile = {folder}/log
+log_connections = 0
+log_disconnections = 0
+"""
+
+
+@contextlib.contextmanager
+def running(postgres_url: str, sessions: int = 8) -> Iterator[Callable[[str], str]]:
+    """Run one in front of the server of ``postgres_url``; give what leads an address through it.
+
+    ``sessions``: how many of PostgreSQL's it uses for each database.
+    """
+    query = {name: values[0] for name, values in parse_qs(urlsplit(postgres_url).query).items()}
+    with tempfile.TemporaryDirectory(prefix="opentill-bouncer-") as name:
+        folder = Path(name)
+        config = folder / "pgbouncer.ini"
+        config.write_text(
+            _CONFIG.format(
+                host=query["host"], port=query["port"], folder=folder, own_port=PORT,
+                sessions=sessions,
+            )
+        )  # fmt: skip
+        (folder / "users").write_text('"opentill" ""\n')
+        user, group = sysuser.ids(Path(query["host"])) or (None, None)  # it refuses to be root too
+        if user is not None and group is not None:
+            for path in (folder, config, folder / "users"):
+                os.chown(path, user, group)
+        process = subprocess.Popen(
+            [PROGRAM or "", "-q", str(config)], user=user, group=group,
+            extra_groups=None if user is None else [], start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            _wait_for(folder / f".s.PGSQL.{PORT}", process, folder / "log")
+            through = urlencode({"host": str(folder), "port": str(PORT)})
+            yield lambda url: url.partition("?")[0] + "?" + through
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def _wait_for(path: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + 20
+    while True:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(str(path))
+            return
+        said = log.read_text() if log.exists() else ""
+        assert process.poll() is None, said
+        assert time.monotonic() < end, said
+        time.sleep(0.02)

@@ -1,0 +1,76 @@
+"""A synchronous standby is promoted while payments run: nothing acknowledged is lost."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from money.house import Client, House, make_shop
+from money.storm import Storm
+from opentill.core import migrate
+from opentill.core.db import Db
+from opentill.core.embedded import EmbeddedPostgres
+from standby import following
+
+pytestmark = pytest.mark.stress
+SECONDS = float(os.environ.get("STRESS_MINUTES", "0.5")) * 60
+
+
+def _end(postgres: EmbeddedPostgres, folder: Path) -> None:
+    """SIGKILL the primary: its machine is gone."""
+    pid = int((folder / "postgres" / "postmaster.pid").read_text().split()[0])
+    os.kill(pid, signal.SIGKILL)
+    child = postgres._cluster._child
+    if child is not None:
+        child.wait()
+
+
+async def test_a_standby_that_is_promoted_has_everything_that_was_acknowledged() -> None:
+    with tempfile.TemporaryDirectory(prefix="opentill-failover-") as name:
+        folder = Path(name)
+        postgres = await asyncio.to_thread(EmbeddedPostgres.start, folder)
+        await migrate.migrate(postgres.url)
+        with contextlib.ExitStack() as stack:
+            stack.callback(postgres.release)
+            standby = await asyncio.to_thread(stack.enter_context, following(postgres.url))
+            await asyncio.to_thread(standby.acknowledge)
+            house = House(folder, standby.both, servers=2)
+            stack.callback(house.stop)
+            await asyncio.to_thread(house.start)
+            db = await Db.connect(standby.both, 4, acquire_timeout_s=10)
+            storm = Storm(folder, postgres, house, db)
+            storm.shops = [await make_shop(db, overdraft_minor=10**9) for _ in range(2)]
+            processes = [process._popen.pid for process in house.processes if process._popen]
+
+            async def lose_the_primary() -> tuple[int, float]:
+                await asyncio.sleep(SECONDS / 2)
+                before = sum(map(len, storm.paid.values()))
+                await asyncio.to_thread(_end, postgres, folder)
+                lost_at = time.monotonic()
+                await asyncio.to_thread(standby.promote)
+                while sum(map(len, storm.paid.values())) < before + 5:
+                    await asyncio.sleep(0.05)
+                return before, time.monotonic() - lost_at
+
+            end = time.monotonic() + SECONDS
+            clients = [Client(house, shop.key) for shop in storm.shops]
+            async with asyncio.TaskGroup() as tasks:
+                failover = tasks.create_task(lose_the_primary())
+                for n in range(8):
+                    tasks.create_task(storm.customer(end, clients[n % 2], storm.shops[n % 2]))
+            for client in clients:
+                await client.close()
+            await storm.reckon(120)
+            # Nothing was started again: the service found the new primary by itself.
+            assert processes == [p._popen.pid for p in house.processes if p._popen]
+            before, seconds = failover.result()
+            paid = sum(map(len, storm.paid.values()))
+            figures = (dict(storm.answers), len(storm.opened), before, paid, len(storm.refunded))
+            print(*figures, f"{seconds:.1f} s until payments ran again")  # noqa: T201 - the figures
+            assert paid > before
+            await db.close()

@@ -1,0 +1,91 @@
+"""Quality promise 16 in full, and how fast deliveries go to a receiver that answers at once."""
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from webhooks.place import Place, place, until
+from webhooks.receiver import Receiver, receiving
+from webhooks.storm import all_arrived, failing, storm
+
+pytestmark = pytest.mark.stress
+
+
+@pytest_asyncio.fixture
+async def here(database_url: str) -> AsyncIterator[Place]:
+    """A fresh database to dispatch from."""
+    async with place(database_url) as made:
+        yield made
+
+
+async def test_ten_thousand_events_arrive_through_twenty_kills(here: Place) -> None:
+    chance = random.Random(16)
+    started = time.monotonic()
+    async with receiving(failing(chance, 0.3)) as receiver:
+        await storm(here, receiver, 10_500, 20, lease_s=1.5)
+        await all_arrived(here, receiver)
+        took = time.monotonic() - started
+        sys.stderr.write(
+            "\n" + f"{len(receiver.ids())} events, {len(receiver.got)} requests, {took:.0f} s"
+        )
+        assert len(receiver.ids()) == 10_500
+
+
+async def _latencies(here: Place, receivers: list[Receiver], owners: list[str]) -> list[float]:
+    """Seconds from just before the commit to the arrival, 50 events a second for ten seconds."""
+    sent: dict[str, float] = {}
+    for number in range(500):
+        started = time.time()
+        await here.emit(owners[number % len(owners)])
+        (row,) = await here.rows("select id from events order by id desc limit 1")
+        sent[row["id"]] = started
+        await asyncio.sleep(max(0.0, started + 0.02 - time.time()))
+    await until(lambda: sum(len(each.ids() & set(sent)) for each in receivers) == len(sent), 30)
+    return sorted(
+        got.at - sent[got.event_id]
+        for each in receivers
+        for got in each.got
+        if got.event_id in sent
+    )
+
+
+async def test_first_attempts_are_prompt_and_a_dead_endpoint_does_not_change_that(
+    here: Place,
+) -> None:
+    async with receiving() as good, receiving(lambda _: "hang") as dead:
+        owners = [await here.merchant() for _ in range(18)]
+        for owner in owners:
+            await here.endpoint(owner, good.url)
+        async with here.dispatching(timeout_s=30.0, drain_s=0.1, lease_s=20.0):
+            alone = await _latencies(here, [good], owners)
+            for _ in range(2):
+                bad = await here.merchant()
+                await here.endpoint(bad, dead.url)
+                await here.emit(bad, 500)
+            beside = await _latencies(here, [good], owners)
+        p95, p95_beside = alone[475], beside[475]
+        sys.stderr.write(
+            f"\nfirst attempt p95 {p95 * 1000:.0f} ms, beside dead ones {p95_beside * 1000:.0f} ms"
+        )
+        assert p95 <= 1
+        assert p95_beside <= 1.2 * p95 + 0.02  # a fiftieth of a second is chance
+
+
+async def test_deliveries_per_second_to_one_receiver(here: Place) -> None:
+    async with receiving() as receiver:
+        owners = [await here.merchant() for _ in range(10)]
+        for owner in owners:
+            await here.endpoint(owner, receiver.url)
+            await here.emit(owner, 1000)
+        started = time.monotonic()
+        async with here.dispatching(lease_s=20.0):
+            await until(lambda: len(receiver.ids()) == 10_000, 120)
+        rate = 10_000 / (time.monotonic() - started)
+        sys.stderr.write("\n" + f"{rate:.0f} deliveries a second")
+        assert len(receiver.got) == 10_000
+        assert rate > 100

@@ -1,0 +1,227 @@
+"""``/v1/webhook-endpoints`` and ``/v1/events`` over HTTP."""
+
+from typing import Any
+
+import pytest
+
+from api import Shop, Till, refused
+from opentill.webhooks.service import MOST_ENDPOINTS
+
+DAY = 86_400_000
+
+REFUSED: Any = (
+    ({}, "url"),
+    ({"url": "http://shop.example.com/"}, "url"),
+    ({"url": "https://127.0.0.1/"}, "url"),
+    ({"url": "https://[::1]/"}, "url"),
+    ({"url": "https://169.254.169.254/latest"}, "url"),
+    ({"url": "https://me:secret@shop.example.com/"}, "url"),
+    ({"url": "ftp://shop.example.com/"}, "url"),
+    ({"url": "https://shop.example.com/#part"}, "url"),
+    ({"url": "https://shop.example.com/", "events": ["order.lost"]}, "events"),
+    ({"url": "https://shop.example.com/", "events": "order.paid"}, "events"),
+    ({"url": "https://shop.example.com/", "description": "x" * 256}, "description"),
+)
+
+
+@pytest.mark.parametrize(("body", "field"), REFUSED)
+def test_an_endpoint_is_refused(shop: Shop, body: Any, field: str) -> None:
+    refused(shop.post("/v1/webhook-endpoints", body), field)
+    endpoint = shop.endpoint()
+    if body:
+        refused(
+            shop.call("PATCH", f"/v1/webhook-endpoints/{endpoint['id']}", json=body),
+            field,
+        )
+
+
+def test_a_refused_type_names_those_there_are(shop: Shop) -> None:
+    body = {"url": "https://shop.example.com/", "events": ["order.lost"]}
+    assert "order.paid" in refused(shop.post("/v1/webhook-endpoints", body), "events")
+
+
+def test_there_are_only_so_many(till: Till) -> None:
+    shop = till.shop()
+    for _ in range(MOST_ENDPOINTS):
+        made = shop.endpoint()
+    body = {"url": "https://shop.example.com/"}
+    assert "16" in refused(shop.post("/v1/webhook-endpoints", body), "url")
+    assert shop.call("DELETE", f"/v1/webhook-endpoints/{made['id']}").status_code == 200
+    shop.endpoint()
+
+
+def test_an_endpoint_lives(shop: Shop) -> None:
+    made = shop.endpoint(events=["order.refunded", "order.paid", "order.paid"], description=" x ")
+    assert made["events"] == ["order.paid", "order.refunded"]
+    assert (made["description"], made["status"]) == ("x", "ENABLED")
+    assert made["secret"].startswith("whsec_")
+    path = f"/v1/webhook-endpoints/{made['id']}"
+    shown = shop.data("GET", path)
+    assert shown == {name: made[name] for name in made if name != "secret"}
+    off = shop.data("PATCH", path, json={"status": "DISABLED"})
+    assert (off["status"], off["disabledReason"]) == ("DISABLED", "switched off")
+    assert off["events"] == made["events"]
+    on = shop.data("PATCH", path, json={"status": "ENABLED", "events": []})
+    assert (on["disabledReason"], on["events"]) == (None, [])
+    new = shop.data("POST", f"{path}/rotate-secret")
+    assert new["secret"] not in (made["secret"], "")
+    assert new["oldSecretUntil"] - new["updatedAt"] == DAY
+    assert shop.call("DELETE", path).json() == {"code": 0, "message": "success"}
+    for method, below in (("GET", ""), ("PATCH", ""), ("DELETE", ""), ("GET", "/deliveries")):
+        body = {} if method == "PATCH" else None
+        assert shop.call(method, path + below, json=body).status_code == 404
+    assert made["id"] not in shop.get("/v1/webhook-endpoints").text
+
+
+def test_a_secret_is_replayed_under_its_key_and_kept_sealed(shop: Shop) -> None:
+    body = {"url": "https://shop.example.com/"}
+    first = shop.post("/v1/webhook-endpoints", body, key="one")
+    again = shop.post("/v1/webhook-endpoints", body, key="one")
+    assert first.content == again.content
+    assert again.headers["idempotent-replayed"] == "true"
+    secret = first.json()["data"]["secret"].encode()
+    rows = shop.till.sql("select body from idempotency_keys where merchant_id = $1", shop.id)
+    assert rows
+    assert all(secret not in row["body"] for row in rows)
+    rows = shop.till.sql("select secret from webhook_endpoints where merchant_id = $1", shop.id)
+    assert all(secret not in row["secret"] for row in rows)
+
+
+def test_deliveries_are_listed_and_filtered(shop: Shop) -> None:
+    endpoint = shop.endpoint(events=["order.paid", "order.closed"])["id"]
+    path = f"/v1/webhook-endpoints/{endpoint}/deliveries"
+    shop.paid()
+    shop.revoke(shop.order()["id"])
+    items = shop.data("GET", path)["items"]
+    assert [item["type"] for item in items] == ["order.closed", "order.paid"]
+    assert {item["status"] for item in items} == {"PENDING"}
+    found = shop.data("GET", path, params={"type": "order.paid", "status": "PENDING"})
+    assert found["items"] == items[1:]
+    assert found["pagination"]["total"] == 1
+    assert shop.data("GET", path, params={"eventId": items[0]["eventId"]})["items"] == items[:1]
+    assert shop.data("GET", path, params={"status": "FAILED"})["items"] == []
+    refused(shop.get(path, status="LOST"), "status")
+    refused(shop.get(path, eventId="evt_x"), "eventId")
+
+
+def test_one_event_and_a_range_are_sent_again(shop: Shop) -> None:
+    orders = [shop.paid() for _ in range(3)]
+    endpoint = shop.endpoint(events=["order.paid"])["id"]  # none of them was for it
+    path = f"/v1/webhook-endpoints/{endpoint}"
+    events = shop.data("GET", "/v1/events", params={"type": "order.paid"})["items"]
+    assert [event["data"]["order_id"] for event in events] == [order["id"] for order in orders]
+    assert shop.data("POST", f"{path}/resend", json={"eventId": events[1]["id"]}) == {
+        "resent": 1,
+        "next": None,
+    }
+    (one,) = shop.data("GET", f"{path}/deliveries")["items"]
+    assert (one["eventId"], one["status"]) == (events[1]["id"], "PENDING")
+    since = events[0]["created_at"]
+    sent = shop.data("POST", f"{path}/resend", json={"since": since, "failedOnly": True})
+    assert sent["resent"] == 0
+    after = {"since": since, "after": events[1]["id"]}
+    assert shop.data("POST", f"{path}/resend", json=after)["resent"] == 1
+    assert shop.data("POST", f"{path}/resend", json={"since": since})["resent"] == 3
+    assert shop.data("GET", f"{path}/deliveries")["pagination"]["total"] == 3
+    refused(shop.post(f"{path}/resend", {}), "since")
+    refused(shop.post(f"{path}/resend", {"eventId": "evt_0"}), "eventId")
+    shop.data("PATCH", path, json={"status": "DISABLED"})
+    refused(shop.post(f"{path}/resend", {"since": since}), "id")
+
+
+def test_events_are_read_with_a_cursor(till: Till) -> None:
+    shop = till.shop()
+    shop.paid()
+    first = shop.data("GET", "/v1/events", params={"size": 1})
+    assert [item["type"] for item in first["items"]] == ["order.paid"]
+    assert first["hasMore"] is True
+    rest = shop.data("GET", "/v1/events", params={"cursor": first["cursor"]})
+    assert [item["type"] for item in rest["items"]] == ["checkout.completed"]
+    assert rest["hasMore"] is False
+    assert shop.data("GET", "/v1/events", params={"cursor": rest["cursor"]})["items"] == []
+    one = rest["items"][0]
+    assert shop.data("GET", f"/v1/events/{one['id']}") == one
+    for cursor in ("x", "-1", "01", "999", "9" * 19):
+        refused(shop.get("/v1/events", cursor=cursor), "cursor")
+
+
+def test_the_events_of_an_order_are_as_the_product_says(till: Till) -> None:
+    shop = till.shop()
+    meta = {"cart": "17", "n": {"deep": [1, 2.5]}}
+    order = shop.paid(metadata=meta, customerEmail="ada@example.com")
+    refund = shop.refund(order["id"], amount="4.00", reason="broken")
+    shop.hear_refund(refund["id"])
+    failing = shop.refund(order["id"], amount="1.00")
+    shop.hear_refund(failing["id"], "REFUSED", "account closed")
+    last = shop.refund(order["id"])
+    shop.hear_refund(last["id"])
+    revoked = shop.order(metadata=meta)
+    shop.revoke(revoked["id"])
+    items = shop.data("GET", "/v1/events", params={"size": 100})["items"]
+    told = [(item["type"], item["data"]) for item in items]
+    assert all(set(item) == {"id", "type", "created_at", "data"} for item in items)
+    order_ids = {"order_id": order["id"], "product_id": order["productId"]}
+    session = {"checkout_session_id": order["checkoutSessionId"], **order_ids}
+    money = {"amount": "9.99", "currency": "USD"}
+    paid_at = order["paidAt"]
+    back = {"original_amount": "9.99", "currency": "USD", "metadata": meta}
+    assert told[:5] == [
+        (
+            "order.paid",
+            order_ids
+            | {"customer_email": "ada@example.com", **money, "net_amount": "9.59"}
+            | {"paid_at": paid_at, "metadata": meta},
+        ),
+        ("checkout.completed", session | money | {"completed_at": paid_at, "metadata": meta}),
+        (
+            "order.refunded",
+            {"order_id": order["id"], "refund_id": refund["id"], "refund_status": "PARTIAL"}
+            | {"amount": "4.00", "refunded_amount": "4.00", "reason": "broken"}
+            | back,
+        ),
+        (
+            "refund.failed",
+            {"order_id": order["id"], "refund_id": failing["id"], "amount": "1.00"}
+            | {"currency": "USD", "reason": "", "error_message": "account closed"}
+            | {"metadata": meta},
+        ),
+        (
+            "order.refunded",
+            {"order_id": order["id"], "refund_id": last["id"], "refund_status": "FULL"}
+            | {"amount": "5.99", "refunded_amount": "9.99", "reason": ""}
+            | back,
+        ),
+    ]
+    assert [kind for kind, _ in told[5:]] == ["order.closed", "checkout.expired"]
+    closed = told[5][1]
+    assert closed == {
+        "order_id": revoked["id"],
+        "product_id": revoked["productId"],
+        **money,
+        "status": "REVOKED",
+        "reason": "fraud",  # not who said so
+        "closed_at": items[5]["created_at"],
+        "metadata": meta,
+    }
+
+
+def test_every_type_of_event_is_told_by_a_step_of_some_table() -> None:
+    from opentill import orders
+    from opentill.disputes.model import STEPS as DISPUTES
+    from opentill.payouts.model import STEPS as PAYOUTS
+    from opentill.refunds.model import EMITS
+    from opentill.webhooks import TYPES
+
+    told = {type_ for step in orders.STEPS for type_ in step.emits} | set(EMITS.values())
+    told |= {step.emits for step in DISPUTES} | {step.emits for step in PAYOUTS if step.emits}
+    assert told == set(TYPES)
+
+
+def test_what_waits_is_among_the_figures(shop: Shop) -> None:
+    from opentill import health
+
+    shop.endpoint()
+    shop.paid()
+    found = shop.till.run(health.gauges(shop.till.app))
+    assert found["opentill_webhook_deliveries_waiting"] >= 2
+    assert found["opentill_webhook_queue_age_seconds"] >= 0
