@@ -139,7 +139,8 @@ select ($1::text[])[1 + n % cardinality($1::text[])], 'evt_' || $4 || lpad(n::te
     'order.paid',
     '{"id":"evt_' || $4 || lpad(n::text, 16, '0') || '","type":"order.paid","created_at":'
         || $3::bigint || ',"data":{"order_id":"order_' || lpad(n::text, 26, '0')
-        || '","amount":"9.99","currency":"USD","net_amount":"9.59","metadata":{"cart":"42"}}}', $3::bigint
+        || '","amount":"9.99","currency":"USD","net_amount":"9.59"}}',
+    $3::bigint
 from generate_series(1, $2::bigint) n
 """
 _DELIVERIES = """
