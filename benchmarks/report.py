@@ -12,6 +12,12 @@ from benchmarks.targets import TARGETS, line, verdict
 
 OURS: Final = "OpenTill"
 PEER: Final = "FastAPI + SQLAlchemy"
+SAID: Final = {
+    "create-many": "open a session",
+    "read-many": "read an order",
+    "pay-many": "confirm, many merchants",
+    "pay-hot": "confirm, one merchant",
+}
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -167,7 +173,7 @@ def charts(report: Report) -> dict[str, str]:
         ]
         drawn["growth"] = draw(panels, about)
     several = {
-        name.partition(",")[0]: [
+        SAID[name.partition(",")[0]]: [
             (float(other.rpartition(" ")[2]), median(samples).rate)
             for other, samples in found.items()
             if other.startswith(f"{OURS} x ")
@@ -179,7 +185,7 @@ def charts(report: Report) -> dict[str, str]:
         chart = Chart(
             title="Throughput by server processes",
             across="server processes",
-            up="per second",
+            up="/s",
             lines=several,
         )
         drawn["processes"] = draw([chart], about)
