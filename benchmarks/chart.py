@@ -44,16 +44,20 @@ class _Axis:
 
     def __init__(self, values: Sequence[float], *, log: bool) -> None:
         self._log = log
+        self.low: float
+        self.high: float
         low, high = min(values), max(values)
         if log:
             self.low = math.floor(math.log10(max(low, 1e-6)))
             self.high = max(math.ceil(math.log10(max(high, 1e-6))), self.low + 1)
-            self.marks = [10.0**power for power in range(self.low, self.high + 1)]
+            powers = range(math.floor(self.low), math.ceil(self.high) + 1)
+            self.marks = [10.0**power for power in powers]
         else:
             step = 10 ** math.floor(math.log10(high or 1))
             step = step if high / step > 4 else step / 2 if high / step > 2 else step / 5
-            self.low, self.high = 0, math.ceil(high / step)
-            self.marks = [step * n for n in range(self.high + 1)]
+            steps = math.ceil(high / step)
+            self.low, self.high = 0, steps
+            self.marks = [step * n for n in range(steps + 1)]
             self._step = step
 
     def share(self, value: float) -> float:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -78,18 +79,18 @@ def test_a_chart_is_an_image_with_every_point() -> None:
     assert "prefers-color-scheme: dark" in "".join(root.itertext())
 
 
-def _run(tmp_path: Path, *options: str) -> dict[str, object]:
+def _run(tmp_path: Path, *options: str) -> dict[str, Any]:
     result = tmp_path / "samples.json"
     command = [sys.executable, "-m", "benchmarks", "--quick", "--json", str(result), *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:] + done.stdout[-4000:]
-    found: dict[str, object] = msgspec.json.decode(result.read_bytes())
+    found: dict[str, Any] = msgspec.json.decode(result.read_bytes())
     return found
 
 
 def test_the_bench_runs_a_contest_with_the_sql_of_now(tmp_path: Path) -> None:
     found = _run(tmp_path, "--only", "pay-hot", "--competitors", "OpenTill,bare ASGI")
-    assert {"pay-hot OpenTill", "pay-hot bare ASGI"} <= set(found["figures"])  # type: ignore[call-overload]
+    assert {"pay-hot OpenTill", "pay-hot bare ASGI"} <= set(found["figures"])
     assert found["violations"] == []
 
 
@@ -100,5 +101,5 @@ def test_the_whole_bench_runs(tmp_path: Path) -> None:
     assert text.index("## Ratios") < text.index("## Targets")
     assert "growth.svg" in text
     assert {path.name for path in tmp_path.glob("*.svg")} == {"growth.svg", "processes.svg"}
-    measured = {target.what for target in TARGETS if verdict(target, found["figures"])}  # type: ignore[arg-type]
+    measured = {target.what for target in TARGETS if verdict(target, found["figures"])}
     assert measured >= {"webhooks, 20 endpoints", "ready", "ledger check"}
