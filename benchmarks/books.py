@@ -184,7 +184,7 @@ _ENTRIES: Final = (
         row_number() over following as number,
         sum(pending) over following as pending_sum, sum(available) over following as available_sum
     from (
-        select p.merchant_id, o.settled_currency as currency, p.n, s.place, o.id as order_id,
+        select p.merchant_id, o.settled_currency as currency, p.n, s.place, {_ORDER} as order_id,
             p.at + s.place * 1000 as at, s.type, s.source, s.target, s.sign,
             case s.type when 'PAYMENT' then o.gross_settled_minor
                 when 'FEE' then o.gross_settled_minor - o.net_settled_minor
@@ -194,7 +194,7 @@ _ENTRIES: Final = (
                 else -o.net_settled_minor end as pending,
             case s.type when 'SETTLEMENT' then o.net_settled_minor else 0 end as available
         from bench_plan p
-        join orders o on o.merchant_id = p.merchant_id and o.id = {_ORDER}
+        join orders o on o.merchant_id = p.merchant_id and o.id = p.template_order
         join (values (1, 'PAYMENT', 'gateway', 'pending', 1, '{{PAID,SETTLED}}'::text[]),
             (2, 'FEE', 'pending', 'platform', -1, '{{PAID,SETTLED}}'),
             (3, 'SETTLEMENT', 'pending', 'available', 1, '{{SETTLED}}')
