@@ -22,7 +22,7 @@ from opentill.gateways import (
     RefundRequest,
     Traces,
 )
-from opentill.gateways.routing import limited
+from opentill.gateways.routing import methods_of, routed
 from opentill.gateways.stripe.client import StripeGateway
 from sandbox.running import free_socket, url_of
 
@@ -567,8 +567,11 @@ def test_an_event_of_a_connected_account_is_not_ours() -> None:
 async def test_a_gateway_that_is_used_for_less_still_closes_and_traces(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
-    narrow = limited(gateway, "stripe", "CREDIT_CARD:EUR")
-    assert narrow.methods("EUR") == ("CREDIT_CARD",)
+    options = {"stripe_methods": "CREDIT_CARD:EUR"}
+    gateways = routed({"stripe": gateway}, options, "")
+    assert methods_of(gateways, "stripe", "EUR") == ("CREDIT_CARD",)
+    assert methods_of(gateways, "stripe", "USD") == ()
+    narrow = gateways["stripe"]
     assert isinstance(narrow, Expires)
     assert isinstance(narrow, Traces)
     request = attempt()

@@ -138,7 +138,7 @@ async def test_going_on_ends_after_three_gateways(db: Db) -> None:
 
 async def test_a_gateway_that_was_away_is_tried_last_for_a_while(db: Db) -> None:
     one, two = Provider("one", "UNREACHABLE"), Provider("two")
-    gateways = Gateways({"one": one, "two": two}, {})  # type: ignore[dict-item]
+    gateways = Gateways({"one": one, "two": two}, {}, {})  # type: ignore[dict-item]
     for _ in range(3):
         await pay(db, gateways, await new(db))
     assert (len(one.asked), len(two.asked)) == (1, 3)

@@ -58,15 +58,25 @@ def _good(operation: Operation, shop: Shop) -> dict[str, Any]:
         return dict(TEA)
     if operation.path == "/v1/checkouts":
         return {"productId": shop.product()["id"]}
+    if operation.path == "/v1/webhook-endpoints" and operation.method == "POST":
+        return {"url": "https://shop.example/hook"}
+    if operation.path.endswith("/resend"):
+        return {"since": 0}
     return {}
 
 
 def _path(operation: Operation, shop: Shop) -> str:
     if "orders" in operation.path:
         return operation.path.replace("{id}", shop.order()["id"])
+    if "webhook-endpoints/" in operation.path:
+        return operation.path.replace("{id}", shop.endpoint()["id"])
     return operation.path.replace("{id}", shop.product()["id"])
 
 
+# What is a right type for fields that are no text.
+RIGHT: Final[dict[str, tuple[Any, ...]]] = {
+    "since": (7,), "until": (7,), "failedOnly": (True,), "events": ([],),
+}  # fmt: skip
 FIELDS: Final = [
     (operation, field.encode_name)
     for operation in OPERATIONS
@@ -103,7 +113,7 @@ def test_a_field_takes_or_refuses_any_value(shop: Shop, operation: Operation, fi
 def test_a_field_of_a_wrong_type_is_named(shop: Shop, operation: Operation, field: str) -> None:
     path, good = _path(operation, shop), _good(operation, shop)
     wrong: tuple[Any, ...] = (7, 1.5, True, [], [1]) + (("x", []) if field == "metadata" else ({},))
-    for value in wrong:
+    for value in (one for one in wrong if repr(one) not in map(repr, RIGHT.get(field, ()))):
         answer = shop.call(operation.method, path, json=good | {field: value})
         assert answer.status_code == 400
         assert error_of(answer)["error"]["field"] == field

@@ -5,20 +5,22 @@ never commits. ``db`` owns its transactions and may call the outside between the
 """
 
 import asyncio
+import functools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 import asyncpg
 import msgspec
-from asyncpg.pool import PoolConnectionProxy
 
 from opentill.core import connection as connections
 from opentill.core.connection import COLLIDED, Tries
 from opentill.core.errors import Contended, Unavailable
+from opentill.core.pool import Pool
 
-Tx = asyncpg.Connection | PoolConnectionProxy
+Tx = asyncpg.Connection
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 V = TypeVar("V")
@@ -47,14 +49,56 @@ _HOPELESS: Final = (
 )
 
 
-async def _keep_session(_connection: asyncpg.Connection) -> None:
-    """Stand in for asyncpg's reset query: we leave no session state behind."""
+class Lent:
+    """A connection on loan: ``async with db.connection() as tx``."""
+
+    __slots__ = ("_connection", "_db", "_limit", "_within_s")
+
+    def __init__(self, db: "Db", within_s: float | None) -> None:
+        """Nothing is taken before the block begins."""
+        self._db = db
+        self._within_s = within_s
+        self._limit: asyncio.Timeout | None = None
+
+    async def __aenter__(self) -> Tx:
+        """Take a connection. Raises Unavailable."""
+        if self._within_s is not None:
+            self._limit = asyncio.timeout(self._within_s)
+            await self._limit.__aenter__()
+        try:
+            self._connection = await self._db.borrow()
+        except BaseException as error:
+            await self._leave(error)
+            raise
+        return self._connection
+
+    async def __aexit__(
+        self,
+        _type: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        """Give it back, fit for the next. Raises Unavailable if the database is away."""
+        if isinstance(error, _HOPELESS):
+            self._connection.terminate()
+        self._db.give_back(self._connection)
+        await self._leave(error)
+
+    async def _leave(self, error: BaseException | None) -> None:
+        if self._limit is not None:
+            kind = type(error) if error else None
+            try:
+                await self._limit.__aexit__(kind, error, error.__traceback__ if error else None)
+            except TimeoutError as late:
+                raise Unavailable(reason=_why(late)) from late
+        if isinstance(error, _AWAY):
+            raise Unavailable(reason=_why(error)) from error
 
 
 class Db:
     """A pool of connections to one PostgreSQL."""
 
-    def __init__(self, pool: asyncpg.Pool, acquire_timeout_s: float) -> None:
+    def __init__(self, pool: Pool, acquire_timeout_s: float) -> None:
         """Use ``connect``; this only keeps what it is given."""
         self._pool = pool
         self._acquire_timeout_s = acquire_timeout_s
@@ -77,58 +121,47 @@ class Db:
         session = {"application_name": "opentill", "timezone": "UTC"}
         if not eager and prepared:  # a replica cannot be serializable, whatever the primary is
             session["default_transaction_isolation"] = "read committed"
-        try:
-            pool = await asyncpg.create_pool(
-                url,
-                min_size=1 if eager else 0,
-                max_size=size,
-                timeout=acquire_timeout_s,
-                command_timeout=30,
-                max_inactive_connection_lifetime=300,
-                reset=_keep_session,
-                server_settings=session,
-                **connections.options(prepared=prepared),
-            )
-        except _AWAY as error:
-            raise Unavailable(reason=f"the database does not answer: {error}") from error
-        return cls(pool, acquire_timeout_s)
+        open_ = functools.partial(
+            asyncpg.connect,
+            url,
+            timeout=acquire_timeout_s,
+            command_timeout=30,
+            server_settings=session,
+            **connections.options(prepared=prepared),
+        )
+        db = cls(Pool(open_, size), acquire_timeout_s)
+        if eager:
+            try:
+                db.give_back(await db.borrow())
+            except _AWAY as error:
+                raise Unavailable(reason=f"the database does not answer: {error}") from error
+        return db
 
     async def close(self) -> None:
         """Close all connections, waiting a moment for those in use."""
-        try:
-            await asyncio.wait_for(self._pool.close(), 5)
-        except TimeoutError:
-            self._pool.terminate()
+        await self._pool.close(5)
 
-    @asynccontextmanager
-    async def connection(self, within_s: float | None = None) -> AsyncIterator[Tx]:
+    def connection(self, within_s: float | None = None) -> AbstractAsyncContextManager[Tx]:
         """Lend a connection on which each statement is a transaction of its own.
 
         Raises Unavailable if the database is away, or if all of it takes longer than ``within_s``.
         """
-        try:
-            async with asyncio.timeout(within_s):
-                connection = await self._borrow()
-                try:
-                    yield connection
-                except _HOPELESS:
-                    connection.terminate()
-                    raise
-                finally:
-                    await self._pool.release(connection)
-        except _AWAY as error:
-            raise Unavailable(reason=_why(error)) from error
+        return Lent(self, within_s)
 
-    async def _borrow(self) -> PoolConnectionProxy:
-        """Take a connection from the pool, in a crowd with some patience.
+    async def borrow(self) -> asyncpg.Connection:
+        """Take a connection, in a crowd with some patience; to be given back.
 
         A database that is away and one whose connections are all at work look the same from here:
         nothing comes. As long as others get their work done, waiting is worth it.
         """
+        connection = self._pool.take_now()
+        if connection is not None:
+            self._alive_at = time.monotonic()
+            return connection
         end = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                connection = await self._pool.acquire(timeout=self._acquire_timeout_s)
+                connection = await self._pool.take(self._acquire_timeout_s)
             except TimeoutError:
                 now = time.monotonic()
                 if now - self._alive_at > self._acquire_timeout_s or now > end:
@@ -136,6 +169,10 @@ class Db:
             else:
                 self._alive_at = time.monotonic()
                 return connection
+
+    def give_back(self, connection: asyncpg.Connection) -> None:
+        """Take a borrowed connection back."""
+        self._pool.give_back(connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:

@@ -54,9 +54,9 @@ class EventQuery(msgspec.Struct, frozen=True):
         Meta(
             max_length=32,
             description="`cursor` of the answer before; absent: from the oldest that is kept",
-            extra_json_schema={"pattern": r"^(0|[1-9][0-9]{0,17})?$"},
+            extra_json_schema={"pattern": r"^(0|[1-9][0-9]{0,17})$"},
         ),
-    ] = ""
+    ] = "0"
     size: Size = 20
     type: Annotated[Type, Meta(description="a type of event, such as order.paid")] | None = None
 

@@ -29,9 +29,7 @@ class Read(msgspec.Struct, frozen=True):
 
 
 def parse_cursor(text: str) -> int:
-    """Return the number of a cursor; "" is the beginning. Raises Invalid."""
-    if not text:
-        return 0
+    """Return the number of a cursor; "0" is the beginning. Raises Invalid."""
     if _CURSOR.fullmatch(text) is None:
         raise Invalid("cursor", "cursor must be the cursor of an answer before, or absent")
     return int(text)

@@ -1,0 +1,135 @@
+"""Connections to one PostgreSQL, lent and taken back.
+
+In place of asyncpg's pool, of which one round trip paid a quarter again in timers, shields and
+proxies (benchmarks/README.md): we keep no session state, so nothing has to be reset, and whatever
+went wrong on a connection ends it, so that what comes back is fit for the next.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import asyncpg
+
+IDLE_S: Final = 300.0  # a connection that nobody wanted for so long is closed
+Open = Callable[[], Awaitable[asyncpg.Connection]]
+
+
+class Pool:
+    """At most ``size`` connections; whoever comes when all are lent waits in line."""
+
+    def __init__(self, open_: Open, size: int) -> None:
+        """``open_`` opens a connection; it is awaited when one is wanted, not before."""
+        self._open = open_
+        self._size = size
+        self._idle: deque[tuple[float, asyncpg.Connection]] = deque()  # the last used is the last
+        self._lent: set[asyncpg.Connection] = set()
+        self._opening = 0
+        self._line: deque[asyncio.Future[asyncpg.Connection | None]] = deque()
+        self._closed = False
+        self._all_back = asyncio.Event()
+
+    def take_now(self) -> asyncpg.Connection | None:
+        """Return a connection that is at hand, None if there is none."""
+        while self._idle:
+            _, connection = self._idle.pop()
+            if not connection.is_closed():
+                self._lent.add(connection)
+                return connection
+        return None
+
+    async def take(self, timeout_s: float) -> asyncpg.Connection:
+        """Return a connection: one at hand, a new one, or the next that comes back.
+
+        Raises TimeoutError after ``timeout_s``, and what opening one raises.
+        """
+        async with asyncio.timeout(timeout_s):
+            while True:
+                connection = self.take_now() or await self._more()
+                if connection is not None:
+                    return connection
+
+    async def _more(self) -> asyncpg.Connection | None:
+        """Open one if there may be more, otherwise wait; None: look again."""
+        if self._closed:
+            msg = "the pool is closed"
+            raise asyncpg.InterfaceError(msg)
+        if len(self._lent) + self._opening < self._size:
+            return await self._opened()
+        place: asyncio.Future[asyncpg.Connection | None]
+        place = asyncio.get_running_loop().create_future()
+        self._line.append(place)
+        try:
+            return await place
+        except asyncio.CancelledError:  # also when the time is up
+            if place.done() and not place.cancelled():  # it was handed over in the same moment
+                self._pass_on(place.result())
+            raise
+
+    async def _opened(self) -> asyncpg.Connection:
+        self._opening += 1
+        try:
+            connection = await self._open()
+        except BaseException:
+            self._opening -= 1
+            self._call(None)
+            raise
+        self._opening -= 1
+        self._lent.add(connection)
+        return connection
+
+    def give_back(self, connection: asyncpg.Connection) -> None:
+        """Take a connection back that was lent; one that is closed makes room for a new one."""
+        if connection.is_closed() or connection.is_in_transaction() or self._closed:
+            self._lent.discard(connection)
+            connection.terminate()
+            self._call(None)
+        elif not self._call(connection):
+            self._lent.discard(connection)
+            now = time.monotonic()
+            self._idle.append((now, connection))
+            if self._idle[0][0] < now - IDLE_S:
+                self._idle.popleft()[1].terminate()
+        if self._closed and not self._lent:
+            self._all_back.set()
+
+    def _pass_on(self, connection: asyncpg.Connection | None) -> None:
+        """Give to the next in line what one could not take who was no longer waiting."""
+        if connection is None:
+            self._call(None)
+        else:
+            self.give_back(connection)
+
+    def _call(self, connection: asyncpg.Connection | None) -> bool:
+        """Hand a connection to the first in line, or with None let it look again."""
+        while self._line:
+            place = self._line.popleft()
+            if not place.done():
+                place.set_result(connection)
+                return True
+        return False
+
+    async def close(self, within_s: float) -> None:
+        """Close all connections, after waiting a moment for those that are lent."""
+        self._closed = True
+        while self._call(None):
+            pass
+        idle = [connection for _, connection in self._idle]
+        self._idle.clear()
+        if self._lent:
+            try:
+                await asyncio.wait_for(self._all_back.wait(), within_s)
+            except TimeoutError:
+                self.terminate()
+        for connection in idle:
+            try:
+                await connection.close(timeout=within_s)
+            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                connection.terminate()
+
+    def terminate(self) -> None:
+        """Cut all connections, whatever they are at."""
+        for connection in [*self._lent, *(idle for _, idle in self._idle)]:
+            connection.terminate()
