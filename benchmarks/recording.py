@@ -15,6 +15,7 @@ import asyncpg
 import msgspec
 
 from opentill.core.db import Db
+from opentill.core.pool import Pool
 
 How = Literal["fetchrow", "fetch", "execute", "begin", "commit"]
 _FRESH: Final = re.compile(r"^(evt)_[0-9a-z]{26}$")  # ids that a request makes by itself
@@ -86,9 +87,7 @@ class _Recorder(asyncpg.Connection):
 @asynccontextmanager
 async def recording(url: str) -> AsyncIterator[tuple[Db, list[Heard]]]:
     """Lend a database whose connections write down what is run: empty the list before each."""
-    db = await Db.connect(url, 2)
-    db._pool._connection_class = _Recorder  # noqa: SLF001 - of asyncpg's pool, from now on
-    await db._pool.expire_connections()  # noqa: SLF001 - likewise
+    db = Db(Pool(lambda: asyncpg.connect(url, connection_class=_Recorder), 2), 2.0)
     _heard.clear()
     try:
         yield db, _heard
