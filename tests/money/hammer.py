@@ -12,19 +12,20 @@ import asyncpg
 
 from money import world
 from money.world import fresh
-from opentill import checkouts, disputes, merchants, operator, orders, payouts, worker
+from opentill import callbacks, checkouts, disputes, merchants, operator, orders, payouts, worker
 from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
 from opentill.core.http import App
 from opentill.core.money import Money
 from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
-from opentill.gateways.model import PaymentOutcome, RefundOutcome
+from opentill.gateways.model import PaymentNews, PaymentOutcome, RefundOutcome
 from opentill.operator import Ask
 from opentill.orders import settlement
 from opentill.payouts.service import Wanted
 
 CONNECTIONS: Final = 16
+SERVERS: Final = 3  # that take callbacks in, each with connections of its own
 DAY_S: Final = 0.5  # a day of business passes in half a second
 _random: Final = random.Random(3)
 
@@ -37,7 +38,7 @@ class Bank:
     def __init__(self) -> None:
         self.refunds: dict[str, str] = {}
 
-    async def find_payment(self, attempt_id: str) -> PaymentOutcome:
+    async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
         await asyncio.sleep(0)
         return PaymentOutcome(status=_random.choice(("SUCCEEDED", "VOIDED", "UNKNOWN")))
 
@@ -51,15 +52,19 @@ class Bank:
 
 
 class Hammer:
-    """One merchant, and everybody who wants something of its money."""
+    """One merchant, everybody who wants something of its money, and the merchant next door."""
 
-    def __init__(self, db: Db, shop_id: str, product_id: str) -> None:
-        self.db, self.shop_id, self.product_id = db, shop_id, product_id
+    def __init__(self, db: Db, shop: tuple[str, str], next_door: tuple[str, str]) -> None:
+        """Of each merchant its id and that of what it sells."""
+        self.db, self.next_door = db, next_door
+        self.shop_id, self.product_id = shop
+        self.servers: list[callbacks.Confirmations] = []
         self.began, self.jump = time.monotonic(), 0
         self.done: collections.Counter[str] = collections.Counter()
         self.refused: collections.Counter[str] = collections.Counter()
         self.orders: list[str] = []
         self.attempts: list[orders.Attempt] = []
+        self.elsewhere: list[orders.Attempt] = []
 
     def now(self) -> int:
         return world.NOW + self.jump + int((time.monotonic() - self.began) / DAY_S * world.DAY)
@@ -99,6 +104,30 @@ class Hammer:
 
     async def confirm_late(self, tx: Tx) -> None:
         await self._received(tx, _random.choice(self.attempts[-30:]))
+
+    async def buy_next_door(self, tx: Tx) -> orders.Attempt:
+        """Begin to pay, so that the news of it come together with others'."""
+        session = await world.session(tx, *self.next_door, self.now())
+        order = await orders.find(tx, session.merchant_id, session.order_id)
+        return await world.submitted(tx, order, self.now(), "bank")
+
+    async def report(self) -> None:
+        """Be a gateway whose callbacks arrive at several servers at once, some of them twice."""
+        await asyncio.gather(
+            *(
+                _random.choice(self.servers).take_in(
+                    PaymentNews(
+                        attempt_id=attempt.id,
+                        outcome=PaymentOutcome(
+                            status="SUCCEEDED",
+                            amount=Money(attempt.amount_minor, attempt.currency),
+                        ),
+                    )
+                )
+                for attempts in (self.attempts, self.elsewhere)
+                for attempt in _random.choices(attempts[-20:], k=4)
+            )
+        )
 
     async def refund(self, tx: Tx) -> None:
         order = await orders.find(tx, self.shop_id, self.order_id())
@@ -174,18 +203,25 @@ class Hammer:
         """Do a thing in a transaction; what it made is there for everybody once it is committed."""
         made = await self.db.run(step)
         self.done[step.__name__] += 1
-        if isinstance(made, orders.Attempt):
+        if isinstance(made, orders.Attempt) and made.merchant_id != self.shop_id:
+            self.elsewhere.append(made)
+        elif isinstance(made, orders.Attempt):
             self.orders.append(made.order_id)
             self.attempts.append(made)
 
     async def hit(self, end: float) -> None:
         """Do one thing after the other; what the rules refuse is fine, and nothing else is."""
         steps: tuple[Callable[[Tx], Awaitable[object]], ...] = (
-            self.buy, self.buy, self.buy, self.confirm_late, self.refund, self.refund,
+            self.buy, self.buy, self.buy, self.buy_next_door, self.buy_next_door,
+            self.confirm_late, self.refund, self.refund,
             self.dispute, self.dispute, self.dispute_by_hand, self.settle, self.pay_out,
             self.payout_ends, self.move, self.move, self.change_terms,
         )  # fmt: skip
         while time.monotonic() < end:
+            if _random.random() < 0.2:
+                await self.report()
+                self.done["report"] += 1
+                continue
             step = _random.choice(steps)
             try:
                 await self.do(step)
@@ -221,22 +257,27 @@ async def hammered(db: Db, database_url: str, seconds: float) -> Hammer:
             tx, reserve_rate="0.1", reserve_days=4, settlement_delay_days=2, overdraft_minor=5_000
         )
         mug = await world.product(tx, shop.id, "100.00")
+        other = await world.merchant(tx, fee_changes=("CREDIT_CARD=0.02+0.30",))
+        jug = await world.product(tx, other.id, "20.00")
     many = await Db.connect(database_url, CONNECTIONS, acquire_timeout_s=30)
     jobs = await Db.connect(database_url, 8, acquire_timeout_s=30)
-    hammer = Hammer(many, shop.id, mug.id)
+    pools = [await Db.connect(database_url, 4, acquire_timeout_s=30) for _ in range(SERVERS)]
+    hammer = Hammer(many, (shop.id, mug.id), (other.id, jug.id))
     stop = asyncio.Event()
     settings = Settings(database_url=database_url, secret_key="x" * 32, sandbox_secret="x" * 32)
-    app = App(
-        settings=settings,
-        db=jobs,
-        outgoing=to_merchants(settings),
-        gateways={"bank": Bank()},
-        clock=hammer.now,
-    )
+    outgoing = to_merchants(settings)
+
+    def process(pool: Db) -> App:
+        bank = {"bank": Bank()}
+        return App(settings=settings, db=pool, outgoing=outgoing, gateways=bank, clock=hammer.now)
+
+    app = process(jobs)
+    hammer.servers = [callbacks.confirmations(process(pool)) for pool in pools]
     working = asyncio.create_task(worker.work(app, stop))
     try:
         for _ in range(4):
             await hammer.do(hammer.buy)
+            await hammer.do(hammer.buy_next_door)
         end = time.monotonic() + seconds
         async with asyncio.TaskGroup() as tasks:
             for _ in range(CONNECTIONS):
@@ -248,8 +289,8 @@ async def hammered(db: Db, database_url: str, seconds: float) -> Hammer:
         stop.set()
         await asyncio.wait([working], timeout=20)
         working.cancel()
-        await many.close()
-        await jobs.close()
+        for pool in (many, jobs, *pools):
+            await pool.close()
     async with db.snapshot() as tx:
         await _reckon(tx, hammer)
     return hammer
@@ -280,5 +321,5 @@ async def _reckon(tx: asyncpg.Connection | Any, hammer: Hammer) -> None:
                              " = current_database()") == 0  # fmt: skip
     assert set(hammer.done) == {
         "buy", "confirm_late", "refund", "dispute", "dispute_by_hand", "settle", "pay_out",
-        "payout_ends", "move", "change_terms",
+        "payout_ends", "move", "change_terms", "buy_next_door", "report",
     }  # fmt: skip

@@ -20,10 +20,10 @@ from money.world import (
 from opentill import checkouts, orders
 from opentill.callbacks import Confirmations
 from opentill.core.db import Db, Tx
-from opentill.core.errors import NotFound
+from opentill.core.errors import NotFound, Unavailable
 from opentill.core.money import Money
 from opentill.gateways import PaymentNews, PaymentOutcome
-from opentill.orders import Attempt, Order
+from opentill.orders import Attempt, Order, queries
 
 LATER = NOW + 5_000
 
@@ -203,3 +203,81 @@ async def test_a_merchant_whose_balance_is_locked_holds_up_nobody_else(
         await asyncio.wait_for(asyncio.gather(*goes), 20)
         assert not any(task.done() for task in waits)
     await asyncio.gather(*waits)
+
+
+async def test_a_caller_that_went_away_spoils_nothing_for_the_others(db: Db) -> None:
+    made = await _shop(db, 12)
+    together = Together(db)
+    calls = [asyncio.create_task(together.confirmations.take_in(news(a))) for _, a in made]
+    await asyncio.sleep(0.01)  # the first is on its way, the others wait for it
+    for call in calls[::3]:
+        call.cancel()
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(r) for r in results[::3]} <= {asyncio.CancelledError, type(None)}
+    assert [r for n, r in enumerate(results) if n % 3] == [None] * 8
+    await together.confirmations.take_in(news(made[0][1]))  # the gathering goes on
+    async with db.connection() as tx:
+        for order, _ in made:
+            assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
+
+
+async def test_a_connection_that_dies_in_the_middle_of_a_batch_is_told_to_each(
+    db: Db, database_url: str
+) -> None:
+    made = await _shop(db, 8)
+    server = await Db.connect(database_url, 1, acquire_timeout_s=20)
+    together = Together(server)
+    try:
+        async with server.connection() as tx:
+            victim = await tx.fetchval("select pg_backend_pid()")
+        async with db.transaction() as holder:
+            await orders.lock(holder, made[-1][0].merchant_id, made[-1][0].id)
+            calls = [asyncio.create_task(together.confirmations.take_in(news(a))) for _, a in made]
+            async with db.connection() as other:
+                waits = "select wait_event_type = 'Lock' from pg_stat_activity where pid = $1"
+                while not await other.fetchval(waits, victim):
+                    await asyncio.sleep(0.005)
+                await other.execute(f"select pg_terminate_backend({victim})")
+            results = await asyncio.gather(*calls, return_exceptions=True)
+        assert Unavailable in {type(r) for r in results}
+        assert {type(r) for r in results} <= {Unavailable, type(None)}
+        async with db.connection() as tx:
+            for result, (order, attempt) in zip(results, made, strict=True):
+                after = await orders.find(tx, order.merchant_id, order.id)
+                tried = await orders.find_attempt(tx, order.merchant_id, attempt.id)
+                paid = result is None
+                assert (after.status, tried.status) == (
+                    ("PAID", "SUCCEEDED") if paid else ("CREATING", "SUBMITTED")
+                )
+        for _, attempt in made:  # a gateway repeats what was not answered 200
+            await together.confirmations.take_in(news(attempt))
+        async with db.connection() as tx:
+            assert await tx.fetchval("select count(*) from entries where type = 'PAYMENT'") == 8
+    finally:
+        await server.close()
+
+
+async def test_a_batch_s_impatience_ends_with_it(database_url: str) -> None:
+    """Whether it was committed, rolled back or stood outside a transaction."""
+    db = await Db.connect(database_url, 1)
+    try:
+        made = await _shop(db, 2)
+        async with db.connection() as tx:
+            before = await tx.fetchval("show lock_timeout")
+        await Together(db).confirmations.take_in(news(made[0][1]))
+        async with db.connection() as tx:
+            assert await tx.fetchval("show lock_timeout") == before
+            await queries.ATTEMPTS_ANYWHERE.all(tx, [made[1][1].id])
+            assert await tx.fetchval("show lock_timeout") == before
+
+        async def spoiled(tx: Tx) -> None:
+            await orders.confirm_many(tx, [news(made[1][1])], LATER)
+            assert await tx.fetchval("show lock_timeout") == "500ms"
+            raise NotFound
+
+        with pytest.raises(NotFound):
+            await db.run(spoiled)
+        async with db.connection() as tx:
+            assert await tx.fetchval("show lock_timeout") == before
+    finally:
+        await db.close()

@@ -61,6 +61,7 @@ operations: Final = (
         answer=SessionCreated,
         status=201,
         write=create,
+        alone=True,
         per_merchant_limit=True,
         refusals=(
             "a product that is unknown or archived",

@@ -9,6 +9,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
@@ -60,46 +61,38 @@ class Connection(asyncpg.Connection):
 
     async def execute(self, query: str, *args: Any, **options: Any) -> str:
         """Run a statement; without parameters it may be several, and is not prepared."""
-        run = super().execute
-        if not args:
-            return await self._again(lambda: run(query, **options))
-        return await self._again(lambda: self._whole(lambda: run(query, *args, **options)))
+        run = partial(super().execute, query, *args, **options)
+        return await self._again(run, prepares=bool(args))
 
     # The types that asyncpg's overloads are about are never given here.
     async def fetch(self, query: str, *args: Any, **options: Any) -> Any:
         """Return all rows."""
-        run = super().fetch
-        return await self._again(lambda: self._whole(lambda: run(query, *args, **options)))
+        return await self._again(partial(super().fetch, query, *args, **options))
 
     async def fetchrow(self, query: str, *args: Any, **options: Any) -> Any:
         """Return the first row, or None."""
-        run = super().fetchrow
-        return await self._again(lambda: self._whole(lambda: run(query, *args, **options)))
+        return await self._again(partial(super().fetchrow, query, *args, **options))
 
     async def fetchval(self, query: str, *args: Any, **options: Any) -> Any:
         """Return the first row's first column, or the one with the number ``column``."""
-        run = super().fetchval
-        return await self._again(lambda: self._whole(lambda: run(query, *args, **options)))
+        return await self._again(partial(super().fetchval, query, *args, **options))
 
-    async def _again(self, run: Callable[[], Awaitable[T]]) -> T:
+    async def _again(self, run: Callable[[], Awaitable[T]], *, prepares: bool = True) -> T:
         """Run a statement that is its own transaction until it does not collide."""
         if self.is_in_transaction():
             return await run()
-        tries = Tries()
+        tries: Tries | None = None
         while True:
             try:
-                return await run()
+                if self.prepared or not prepares:
+                    return await run()
+                async with self.transaction():  # its messages stay on one connection of a pooler
+                    return await run()
             except COLLIDED as error:
+                tries = tries or Tries()
                 await tries.pause(error)
             except _POOLED as error:
                 raise Unavailable(reason=POOLER_HINT) from error
-
-    async def _whole(self, run: Callable[[], Awaitable[T]]) -> T:
-        """Keep the messages of one statement on one connection of a pooler: by a transaction."""
-        if self.prepared or self.is_in_transaction():
-            return await run()
-        async with self.transaction():
-            return await run()
 
 
 class Unprepared(Connection):

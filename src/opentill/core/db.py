@@ -207,7 +207,7 @@ class Db:
                 raise Contended(reason="somebody keeps a row locked, try again") from error
 
     async def read(self, step: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run statements that only read, each for itself."""
+        """Run statements each for itself: such as only read, or whose last one alone writes."""
         async with self.connection() as tx:
             return await step(tx)
 

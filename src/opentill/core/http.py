@@ -137,6 +137,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     answer: Any
     read: Read | None = None
     write: Write | None = None
+    alone: bool = False  # ``write`` changes all by its last statement: that is its transaction
     status: int = 200
     query: type[msgspec.Struct] = Nothing
     body: type[msgspec.Struct] = Nothing
@@ -289,7 +290,8 @@ async def _perform(
     call = _call(operation, scope, app, merchant_id, now, headers, body)
     write = operation.write
     if write is not None:
-        data = await app.db.run(lambda tx: write(call, tx))
+        step = functools.partial(write, call)
+        data = await (app.db.read(step) if operation.alone else app.db.run(step))
     elif operation.read is not None:
         data = await operation.read(call)
     else:

@@ -9,8 +9,9 @@ from opentill.core import jobs
 from opentill.core.db import Db, Tx
 from opentill.core.money import Money
 from opentill.gateways.model import Gateway, RefundRequest
+from opentill.orders import Attempt
 from opentill.refunds import queries, service
-from opentill.refunds.model import Due, Refund
+from opentill.refunds.model import Refund
 
 _log = structlog.get_logger()
 _LEASE_MS = 60_000
@@ -34,41 +35,53 @@ async def send_due(
     async with db.connection() as tx:
         due = await queries.CLAIM.all(tx, now, now + _LEASE_MS, batch, whose.names, whose.included)
 
-    async def one(refund: Due) -> None:
+    async def one(refund: Refund) -> None:
         async with db.connection() as tx:
             attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
         gateway = gateways.get(attempt.gateway)
-        after: Refund = refund
-        arrived = True
+        after: Refund | None = refund
         if attempt.gateway == "manual":
             _log.warning("refund waits for the operator", refund=refund.id)
         elif gateway is None:
             _log.error("gateway gone", refund=refund.id, gateway=attempt.gateway)
         else:
-            outcome = await gateway.refund(
-                RefundRequest(
-                    refund_id=refund.id,
-                    attempt_id=attempt.id,
-                    provider_ref=attempt.provider_ref,
-                    amount=Money(refund.amount_minor, refund.currency),
-                    reason=refund.reason,
-                    callback_url=orders.callback_url(public_url, attempt.gateway),
-                    repeated=refund.sent_before,
-                ),
-            )
-            arrived = outcome.status != "UNREACHABLE"
-            after = await db.run(
-                lambda tx: service.hear(tx, refund.merchant_id, refund.id, outcome, now)
-            )
-        if after.status == "PROCESSING":
+            after = await _send(db, gateway, refund, attempt, public_url, now)
+        if after is not None and after.status == "PROCESSING":
             wait = min(2_000 << min(refund.tries, 12), _LONGEST_WAIT_MS)
             async with db.connection() as tx:
-                if not (arrived or refund.sent_before):
-                    await queries.NOT_SENT.run(tx, refund.merchant_id, refund.id)
                 await queries.TRY_AGAIN.run(tx, refund.merchant_id, refund.id, now + wait)
 
     await jobs.each(due, one, lambda refund: refund.id)
     return len(due)
+
+
+async def _send(
+    db: Db, gateway: Gateway, refund: Refund, attempt: Attempt, public_url: str, now: int
+) -> Refund | None:
+    """Send one refund and take the answer in; None if it has ended since it was claimed.
+
+    Whoever ended it, a callback or the operator, its money is where it belongs.
+    """
+    ids = (refund.merchant_id, refund.id)
+    async with db.connection() as tx:
+        sent_before = await queries.SENDING.get(tx, *ids)
+    if sent_before is None:
+        return None
+    outcome = await gateway.refund(
+        RefundRequest(
+            refund_id=refund.id,
+            attempt_id=attempt.id,
+            provider_ref=attempt.provider_ref,
+            amount=Money(refund.amount_minor, refund.currency),
+            reason=refund.reason,
+            callback_url=orders.callback_url(public_url, attempt.gateway),
+            repeated=sent_before,
+        ),
+    )
+    if outcome.status == "UNREACHABLE" and not sent_before:
+        async with db.connection() as tx:
+            await queries.NOT_SENT.run(tx, *ids)
+    return await db.run(lambda tx: service.hear(tx, *ids, outcome, now))
 
 
 async def wake(tx: Tx, now: int) -> None:

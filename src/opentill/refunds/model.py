@@ -72,12 +72,6 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
     failed_at: int | None
 
 
-class Due(Refund, frozen=True, kw_only=True):
-    """A refund that is to be sent now; ``sent_before``: the gateway may have done it already."""
-
-    sent_before: bool
-
-
 class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A refund on the wire (spec §2.6)."""
 

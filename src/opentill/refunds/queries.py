@@ -1,7 +1,7 @@
 """All SQL about refunds."""
 
 from opentill.core.db import Command, Query, Value
-from opentill.refunds.model import Due, Refund
+from opentill.refunds.model import Refund
 
 BY_ID = Query(Refund, "select * from refunds where merchant_id = $1 and id = $2")
 LOCKED = Query(Refund, "select * from refunds where merchant_id = $1 and id = $2 for update")
@@ -68,21 +68,34 @@ RELEASE_ORDER = Command(
     """,
 )
 # Claim refunds that are to be sent or asked about: whoever claims has them until the time in $2.
-# `sent` is committed before the call, so that a refund that may be known to the gateway is known
-# to be so. With $4 only those by these gateways, or, if $5 is false, by all others.
+# With $4 only those by these gateways, or, if $5 is false, by all others.
 CLAIM = Query(
-    Due,
+    Refund,
     """
-    update refunds r set try_at = $2, tries = tries + 1, sent = true
+    update refunds r set try_at = $2, tries = tries + 1
     from (
-        select w.merchant_id, w.id, w.sent from refunds w
+        select w.merchant_id, w.id from refunds w
         where w.try_at <= $1 and ($4::text[] is null or (
             select a.gateway = any($4) from attempts a
             where a.merchant_id = w.merchant_id and a.id = w.attempt_id) = $5::boolean)
         order by w.try_at limit $3 for update skip locked
     ) due
     where r.merchant_id = due.merchant_id and r.id = due.id
-    returning r.*, due.sent as sent_before
+    returning r.*
+    """,
+)
+# Committed right before the gateway is called, so that it is known whether it may know the refund.
+# Returns whether it might have before; nothing for a refund that has ended since it was claimed.
+SENDING = Value(
+    bool,
+    """
+    update refunds r set sent = true
+    from (
+        select merchant_id, id, sent from refunds
+        where merchant_id = $1 and id = $2 and status = 'PROCESSING' for update
+    ) before
+    where r.merchant_id = before.merchant_id and r.id = before.id
+    returning before.sent
     """,
 )
 TRY_AGAIN = Command(

@@ -38,8 +38,9 @@ def parse_cursor(text: str) -> int:
 async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: int) -> Read:
     """Return up to ``limit`` events after a cursor, oldest first. Raises Invalid."""
     async with db.connection() as tx:
-        head = await queries.HEAD.get(tx, merchant_id) or 0
+        # In this order: what another reader numbers in between is below the head then.
         waiting = await queries.HAS_UNNUMBERED.get(tx, merchant_id)
+        head = await queries.HEAD.get(tx, merchant_id) or 0
     if waiting and head < after + _LOOKED_AT:
         head = await db.run(lambda tx: number(tx, merchant_id))
         async with db.connection() as tx:

@@ -1,0 +1,192 @@
+"""Any set of confirmations comes to the same together as one by one, in every table."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from hypothesis import HealthCheck, event, given, note, settings
+from hypothesis import strategies as st
+
+from money.world import DAY, NOW, assert_books, dump, merchant, product, said, submitted
+from opentill import checkouts, orders, rates
+from opentill.checkouts.model import SessionBody
+from opentill.core import connection as connections
+from opentill.core.db import Tx
+from opentill.core.money import Money
+from opentill.gateways import PaymentNews, PaymentOutcome
+from opentill.orders import Attempt
+from opentill.orders.model import UNDECIDED
+
+LATER: Final = NOW + 5_000
+CURRENCIES: Final = {"USD": "9.99", "EUR": "20.01", "JPY": "1050"}
+WORDS: Final = (
+    "SUBMITTED", "ACTION_REQUIRED", "PENDING", "DECLINED", "REFUSED", "VOIDED", "SUCCEEDED",
+)  # fmt: skip
+WHATS: Final[tuple[dict[str, Any], ...]] = (
+    {}, {}, {"provider_ref": "pay_7", "reason": "ok"}, {"method": "ALIPAY"}, {"right": 0},
+    {"right": 1}, {"amount": Money(999, "CNY")}, {"clearing_currency": "HKD"},
+    {"clearing_currency": "USD"}, {"action_url": "https://bank.example/x"}, {"qr_text": "QR"},
+    {"status": "DECLINED"}, {"status": "PENDING"},
+)  # fmt: skip
+# Made anew whenever something is written.
+_MADE: Final = re.compile(r"(?:evt|txn)_[0-9a-z]+")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One order: of which shop, in what currency, by which door, and how it was tried before."""
+
+    shop: int
+    currency: str
+    source: str
+    words: tuple[str, ...]
+    expired: bool
+
+
+PLANS: Final = st.lists(
+    st.builds(
+        Plan,
+        shop=st.integers(0, 2),
+        currency=st.sampled_from(sorted(CURRENCIES)),
+        source=st.sampled_from(["API", "EPAY"]),
+        words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(tuple),
+        expired=st.booleans(),
+    ),
+    min_size=1,
+    max_size=5,
+)
+NEWS: Final = st.lists(
+    st.tuples(st.integers(0, 20), st.sampled_from(WHATS)), min_size=1, max_size=12
+)
+TERMS: Final[tuple[dict[str, Any], ...]] = (
+    {"fee_changes": ("ALIPAY=0.1+0.30", "CREDIT_CARD:EUR=0.02+0.10")},
+    {"settlement_currency": "HKD", "settlement_calendar": "WEEKDAYS", "reserve_rate": "0.1"},
+    {"platform_fee_rate": "0", "settlement_delay_days": 0},
+)
+
+
+async def _build(tx: Tx, plans: Sequence[Plan]) -> list[Attempt]:
+    """Make the shops, orders and attempts; return the attempts that gateways may speak of."""
+    for base, quote, rate in (
+        ("EUR", "USD", "1.1"), ("JPY", "USD", "0.0067"), ("HKD", "USD", "0.128"),
+        ("EUR", "HKD", "8.5"), ("JPY", "HKD", "0.052"), ("USD", "HKD", "7.8"),
+    ):  # fmt: skip
+        await rates.put(tx, base, quote, Decimal(rate), NOW - DAY)
+    shops = [await merchant(tx, **terms) for terms in TERMS]
+    made: list[Attempt] = []
+    for plan in plans:
+        shop = shops[plan.shop]
+        mug = await product(tx, shop.id, CURRENCIES[plan.currency], plan.currency)
+        body = SessionBody(product_id=mug.id)
+        opened = await checkouts.open_session(tx, shop.id, body, NOW, plan.source)
+        for number, word in enumerate(plan.words):
+            order = await orders.find(tx, shop.id, opened.order_id)
+            if order.status != "PENDING":
+                break
+            attempt = await submitted(tx, order, NOW + number)
+            if word != "SUBMITTED":
+                attempt = await said(tx, attempt, word, NOW + number)
+            made.append(attempt)
+        order = await orders.find(tx, shop.id, opened.order_id)
+        if plan.expired and order.status == "PENDING":
+            await checkouts.expire(tx, shop.id, opened.id, "over", NOW + 100)
+    return made
+
+
+def _news(attempt: Attempt, what: dict[str, Any]) -> PaymentNews:
+    said = {"status": "SUCCEEDED", **what}
+    if (right := said.pop("right", None)) is not None:
+        minor = attempt.amount_minor + right
+        said["amount"] = Money(minor, attempt.currency)
+    return PaymentNews(attempt_id=attempt.id, outcome=PaymentOutcome(**said))
+
+
+async def _hear(tx: Tx, one: PaymentNews) -> None:
+    merchant_id = await orders.merchant_of(tx, one.attempt_id)
+    await orders.hear(tx, merchant_id, one.attempt_id, one.outcome, LATER)
+
+
+async def _picture(tx: Tx) -> dict[str, list[str]]:
+    rows = await dump(tx)
+    return {
+        table: sorted(_MADE.sub("made", line) for line in lines) for table, lines in rows.items()
+    }
+
+
+async def _compare(tx: Tx, plans: Sequence[Plan], wanted: Sequence[tuple[int, Any]]) -> None:
+    attempts = await _build(tx, plans)
+    news = [_news(attempts[which % len(attempts)], what) for which, what in wanted]
+    note(f"attempts {[(a.id, a.order_id) for a in attempts]}")
+
+    together = tx.transaction()
+    await together.start()
+    done = await orders.confirm_many(tx, news, LATER)
+    paying = await tx.fetch(
+        "select o.paid_attempt_id from entries e join orders o"
+        " on o.merchant_id = e.merchant_id and o.id = e.source_id"
+        " where e.type = 'PAYMENT' and e.created_at = $1"
+        " order by e.merchant_id, e.currency, e.number",
+        LATER,
+    )
+    for one in news:
+        if one.attempt_id not in done:
+            await _hear(tx, one)
+    first = await _picture(tx)
+    await assert_books(tx)
+    await together.rollback()
+
+    before = {attempt.id: attempt for attempt in attempts}
+    order = [row[0] for row in paying]
+    assert set(order) == done
+    assert {before[id_].status for id_ in order} <= {*UNDECIDED}
+    heard = [next(one for one in news if _pays(one, before[id_], id_)) for id_ in order]
+    alone = tx.transaction()
+    await alone.start()
+    for one in [*heard, *(one for one in news if one not in heard)]:
+        await _hear(tx, one)
+    second = await _picture(tx)
+    await alone.rollback()
+    event(f"together {min(len(done), 3)} of {'many' if len(news) > 3 else 'few'}")
+    for table in first:
+        assert first[table] == second[table], table
+
+
+def _pays(one: PaymentNews, attempt: Attempt, id_: str) -> bool:
+    """Tell whether this is what paid: the first that is usual."""
+    outcome, asked = one.outcome, Money(attempt.amount_minor, attempt.currency)
+    return (
+        one.attempt_id == id_
+        and outcome.status == "SUCCEEDED"
+        and outcome.amount in (None, asked)
+        and outcome.clearing_currency != "HKD"
+        and not (outcome.action_url or outcome.qr_text)
+    )
+
+
+def test_together_is_as_one_by_one_in_every_table(book: str) -> None:
+    with asyncio.Runner() as runner:
+        tx = runner.run(connections.connect(book))
+
+        async def life(plans: list[Plan], wanted: list[tuple[int, Any]]) -> None:
+            outer = tx.transaction()
+            await outer.start()
+            try:
+                await _compare(tx, plans, wanted)
+            finally:
+                await outer.rollback()
+
+        @settings(
+            max_examples=60, deadline=None, database=None,
+            suppress_health_check=list(HealthCheck),
+        )  # fmt: skip
+        @given(PLANS, NEWS)
+        def all_of(plans: list[Plan], wanted: list[tuple[int, Any]]) -> None:
+            runner.run(life(plans, wanted))
+
+        try:
+            all_of()
+        finally:
+            runner.run(tx.close())
