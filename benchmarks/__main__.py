@@ -99,10 +99,16 @@ def main() -> None:
     sys.exit(1 if report.failed else 0)
 
 
+_HEAD: Final = """# Figures
+
+Written by `make bench ARGS="--write benchmarks/figures.md"`; what is what: [README](README.md).
+"""
+
+
 def _write(path: Path, report: Report) -> None:
     drawn = charts(report)
     images = [f"![{name}]({name}.svg)\n" for name in drawn]
-    path.write_text("\n".join([text(report), *images]).lstrip("\n"))
+    path.write_text("\n".join([_HEAD, text(report).lstrip("\n"), *images]))
     for name, svg in drawn.items():
         path.with_name(f"{name}.svg").write_text(svg)
         say(f"{path.with_name(f'{name}.svg')} written")
