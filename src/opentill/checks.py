@@ -263,6 +263,44 @@ RULES: Final = (
             else o.status in ('CREATING', 'PENDING') end
         """,  # noqa: S608 - a constant of ours
     ),
+    # Both sides by hour, with the changes that the counts do not hold yet; then for longer spans.
+    Query(
+        Violation,
+        """
+        select 'the totals of lists are the numbers of their rows' as rule, merchant_id,
+            list || ' ' || span as subject,
+            kind || coalesce(' of ' || nullif(part, ''), '') || ' since ' || since || ': '
+                || sum(counted) || ' counted, ' || sum(there) || ' there' as detail
+        from (
+            select merchant_id, list, part, span, since, kind, rows as counted, 0 as there
+            from list_counts
+            union all
+            select merchant_id, list, p.part, s.span, s.since, kind, counted, there
+            from (
+                select merchant_id, list, part, at / 3600000 * 3600000 as hour, kind,
+                    sum(counted) as counted, sum(there) as there
+                from (
+                    select merchant_id, list, part, at, kind, rows as counted, 0 as there
+                    from list_changes where kind is not null
+                    union all
+                    select merchant_id, list, part, at, was, -rows, 0
+                    from list_changes where was is not null
+                    union all
+                    select merchant_id, 'orders', product_id, created_at, status, 0, 1 from orders
+                    union all
+                    select merchant_id, 'entries', '', created_at, type, 0, 1 from entries
+                ) as each_row
+                group by 1, 2, 3, 4, 5
+            ) as hours
+            cross join lateral (select hours.part union select '') as p (part)
+            cross join lateral (
+                values ('all', 0), ('day', hour / 86400000 * 86400000), ('hour', hour)
+            ) as s (span, since)
+        ) as both_sides
+        group by merchant_id, list, part, span, since, kind
+        having sum(counted) <> sum(there)
+        """,
+    ),
 )
 
 # $1 sources, $2 events, $3 targets of the steps that there are.

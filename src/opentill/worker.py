@@ -28,6 +28,7 @@ from opentill.epay import jobs as epay_jobs
 from opentill.orders import jobs as order_jobs
 from opentill.orders import settlement
 from opentill.refunds import jobs as refund_jobs
+from opentill.totals import jobs as total_jobs
 from opentill.webhooks import jobs as webhook_jobs
 from opentill.webhooks.dispatch import Dispatcher
 
@@ -99,6 +100,11 @@ async def _check_books(app: App) -> int:
     return 0  # however much there is: it rests between its steps
 
 
+async def _roll_up(app: App) -> int:
+    await total_jobs.roll_up(app.db)
+    return 0  # there are enough of them to be worth it again only after a while
+
+
 async def _prune(app: App) -> int:
     async with app.db.connection() as tx:
         windows = await limits.prune(tx, app.clock())
@@ -123,6 +129,7 @@ JOBS: Final = (
     Job("release_reserves", 5.0, _release_reserves),
     Job("find_forgotten", 60.0, _find_forgotten),
     Job("check_books", 5.0, _check_books),
+    Job("roll_up_totals", 1.0, _roll_up),
     Job("prune", 60.0, _prune),
     Job("prune_webhooks", 300.0, _prune_webhooks),
 )

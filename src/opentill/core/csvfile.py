@@ -11,7 +11,7 @@ import msgspec
 CONTENT_TYPE: Final = "text/csv; charset=utf-8"
 _CHUNK: Final = 64 * 1024
 # Cells that begin so are run as formulas by spreadsheets (OWASP, "CSV Injection").
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def utc(millis: int | None) -> str:
@@ -29,7 +29,7 @@ def cell(value: Any) -> str:
     if isinstance(value, msgspec.Raw):
         return bytes(value).decode()  # a JSON object begins with a brace
     text = str(value).replace("\x00", "")
-    if isinstance(value, str) and text.lstrip(" ").startswith(_FORMULA):
+    if isinstance(value, str) and text.lstrip(" ").startswith(FORMULA):
         return "'" + text
     return text
 
@@ -38,6 +38,13 @@ def filename(what: str, start: int | None, end: int | None) -> str:
     """Name the range: ``orders_2025-01-01_2025-01-31.csv``, ``all`` where a side is open."""
     sides = ["all" if side is None else utc(side)[:10] for side in (start, end)]
     return f"{what}_{sides[0]}_{sides[1]}.csv"
+
+
+def line(cells: Iterable[str]) -> bytes:
+    """Write one row."""
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer).writerow(cells)
+    return buffer.getvalue().encode()
 
 
 async def chunks(

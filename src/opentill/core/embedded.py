@@ -58,6 +58,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "random_page_cost": "1.1",
     "jit": "off",
     "io_method": "sync",
+    # a table that fills up quickly soon has statistics for its plans
+    "autovacuum_naptime": "15s",
     # the same on every machine
     "timezone": "UTC",
     "log_timezone": "UTC",

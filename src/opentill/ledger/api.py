@@ -5,13 +5,13 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from opentill import totals
 from opentill.core import csvfile
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid
 from opentill.core.http import Call, Download, Nothing, Operation
 from opentill.core.paging import Listing, Millis, Page, Size, listing
 from opentill.ledger import queries, statement
-from opentill.ledger.model import BalanceOut, Entry, Transaction
+from opentill.ledger.model import BalanceOut, Transaction
 from opentill.ledger.postings import Type
 
 _TYPE_TEXT: Final = "a balance transaction type such as PAYMENT or REFUND"
@@ -32,20 +32,15 @@ class StatementQuery(msgspec.Struct, frozen=True, rename="camel"):
     end_date: Millis | None = None
 
 
-async def _page(tx: Tx, merchant_id: str, query: ListQuery) -> tuple[list[Entry], int]:
-    offset = (query.page - 1) * query.size
-    if query.type is None:
-        items = await queries.LIST.all(tx, merchant_id, query.size, offset)
-        return items, await queries.COUNT.get(tx, merchant_id) or 0
-    items = await queries.LIST_BY_TYPE.all(tx, merchant_id, query.size, offset, query.type)
-    return items, await queries.COUNT_BY_TYPE.get(tx, merchant_id, query.type) or 0
-
-
 async def list_transactions(call: Call[ListQuery, Nothing]) -> Listing[Transaction]:
     """List movements, newest first."""
-    items, total = await call.app.replica.read(lambda tx: _page(tx, call.merchant_id, call.query))
-    shown = [Transaction.of(entry) for entry in items]
-    return listing(shown, call.query.page, call.query.size, total)
+    query = call.query
+    lists = queries.LIST if query.type is None else queries.LIST_BY_TYPE
+    which = totals.Which(call.merchant_id, "entries", kind=query.type)
+    values = [] if query.type is None else [query.type]
+    rows = totals.Rows(call.app.replica.reading(), which, lists, values)
+    entries, total = await rows.page(query.page, query.size)
+    return listing([Transaction.of(entry) for entry in entries], query.page, query.size, total)
 
 
 async def read_balance(call: Call[Nothing, Nothing]) -> BalanceOut:

@@ -2,6 +2,7 @@
 
 from opentill.core.db import Command, Query, Value
 from opentill.ledger.model import Balance, Entry, Violation
+from opentill.totals import lists
 
 # Post lists of movements in one statement: the lock of a balance's row orders all entries of its
 # merchant and currency; running balances are window sums over the movements.
@@ -112,22 +113,8 @@ BETWEEN = Query(
     order by number limit $5
     """,
 )
-LIST = Query(
-    Entry,
-    """
-    select * from entries where merchant_id = $1
-    order by created_at desc, id desc limit $2 offset $3
-    """,
-)
-LIST_BY_TYPE = Query(
-    Entry,
-    """
-    select * from entries where merchant_id = $1 and type = $4
-    order by created_at desc, id desc limit $2 offset $3
-    """,
-)
-COUNT = Value(int, "select count(*) from entries where merchant_id = $1")
-COUNT_BY_TYPE = Value(int, "select count(*) from entries where merchant_id = $1 and type = $2")
+LIST = lists(Entry, "entries")
+LIST_BY_TYPE = lists(Entry, "entries", "type")
 CURRENCY = Value(str, "select settlement_currency from merchants where id = $1")
 ENTRIES = Value(int, "select count(*) from entries")
 

@@ -5,14 +5,13 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from opentill.core.db import Tx
+from opentill import totals
 from opentill.core.errors import Invalid
 from opentill.core.http import Call, Download, Nothing, Operation
 from opentill.core.paging import Listing, Millis, Page, Size, listing
 from opentill.orders import export, queries, service
-from opentill.orders.model import Order, OrderDetail, OrderOut, Status
+from opentill.orders.model import OrderDetail, OrderOut, Status
 
-_FOREVER: Final = 2**62
 _STATUS_TEXT: Final = "an order status such as PENDING, PAID or REFUNDED"
 
 
@@ -36,35 +35,36 @@ class ExportQuery(msgspec.Struct, frozen=True, rename="camel"):
 
 def _range(query: ListQuery | ExportQuery) -> tuple[int, int]:
     start = 0 if query.start_date is None else query.start_date
-    end = _FOREVER if query.end_date is None else query.end_date
+    end = totals.FOREVER if query.end_date is None else query.end_date
     if start > end:
         raise Invalid("endDate", "endDate must not be before startDate")
     return start, end
 
 
-async def _page(tx: Tx, merchant_id: str, query: ListQuery) -> tuple[list[Order], int | None]:
-    start, end = _range(query)
-    page = (merchant_id, query.size, (query.page - 1) * query.size, start, end)
-    which = (merchant_id, start, end)
-    if query.product_id is not None:
-        if not await queries.HAS_PRODUCT.get(tx, merchant_id, query.product_id):
-            raise Invalid("productId", "productId must be the id of one of your products")
-        orders = await queries.LIST_BY_PRODUCT.all(tx, *page, query.product_id, query.status)
-        total = await queries.COUNT_BY_PRODUCT.get(tx, *which, query.product_id, query.status)
-    elif query.status is not None:
-        orders = await queries.LIST_BY_STATUS.all(tx, *page, query.status)
-        total = await queries.COUNT_BY_STATUS.get(tx, *which, query.status)
-    else:
-        orders = await queries.LIST.all(tx, *page)
-        total = await queries.COUNT.get(tx, *which)
-    return orders, total
-
-
 async def list_orders(call: Call[ListQuery, Nothing]) -> Listing[OrderOut]:
     """List orders, newest first."""
-    orders, total = await call.app.replica.read(lambda tx: _page(tx, call.merchant_id, call.query))
-    shown = [OrderOut.of(order) for order in orders]
-    return listing(shown, call.query.page, call.query.size, total or 0)
+    query, merchant_id = call.query, call.merchant_id
+    within = _range(query)
+    values = [value for value in (query.product_id, query.status) if value is not None]
+    match query.product_id, query.status:
+        case None, None:
+            lists = queries.LIST
+        case None, _:
+            lists = queries.LIST_BY_STATUS
+        case _, None:
+            lists = queries.LIST_BY_PRODUCT
+        case _:
+            lists = queries.LIST_BY_BOTH
+    if query.product_id is not None:
+        product_id = query.product_id
+        if not await call.app.replica.read(
+            lambda tx: queries.HAS_PRODUCT.get(tx, merchant_id, product_id)
+        ):
+            raise Invalid("productId", "productId must be the id of one of your products")
+    which = totals.Which(merchant_id, "orders", query.product_id or "", query.status)
+    rows = totals.Rows(call.app.replica.reading(), which, lists, values)
+    orders, total = await rows.page(query.page, query.size, within)
+    return listing([OrderOut.of(order) for order in orders], query.page, query.size, total)
 
 
 async def read(call: Call[Nothing, Nothing]) -> OrderDetail:

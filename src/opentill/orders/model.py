@@ -248,6 +248,15 @@ def _is_weekend(millis: int) -> bool:
     return (millis // DAY_MS + 3) % 7 >= 5  # noqa: PLR2004 - 1970-01-01 was a Thursday
 
 
+class Lines(msgspec.Struct, frozen=True):
+    """Some orders as lines of a CSV file, and the last of them; null where there is none."""
+
+    orders: int
+    lines: str | None
+    last_at: int | None
+    last_id: str | None
+
+
 class DueMerchant(msgspec.Struct, frozen=True):
     """A merchant with orders that are due to settle, and how many."""
 

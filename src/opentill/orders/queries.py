@@ -1,7 +1,9 @@
 """All SQL about orders, their history and their attempts."""
 
 from opentill.core.db import Command, Query, Value
-from opentill.orders.model import Attempt, DueMerchant, Forgotten, Line, Order
+from opentill.core.money import EXPONENTS
+from opentill.orders.model import Attempt, DueMerchant, Forgotten, Line, Lines, Order
+from opentill.totals import lists
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = $1")
 BY_ID = Query(Order, "select * from orders where merchant_id = $1 and id = $2")
@@ -169,7 +171,7 @@ LOCK_DUE = Query(
     Order,
     """
     select * from orders where merchant_id = $1 and settle_at <= $2
-    order by settle_at, id limit $3 for update skip locked
+    order by settle_at limit $3 for update skip locked
     """,
 )
 # What is there to settle until $1: of all merchants or one ($2), all orders or one ($3).
@@ -232,59 +234,74 @@ HISTORY = Query(
     """,
 )
 
-LIST = Query(
-    Order,
-    """
-    select * from orders
-    where merchant_id = $1 and created_at between $4 and $5
-    order by created_at desc, id desc limit $2 offset $3
-    """,
-)
-LIST_BY_STATUS = Query(
-    Order,
-    """
-    select * from orders
-    where merchant_id = $1 and created_at between $4 and $5 and status = $6
-    order by created_at desc, id desc limit $2 offset $3
-    """,
-)
-LIST_BY_PRODUCT = Query(
-    Order,
-    """
-    select * from orders
-    where merchant_id = $1 and created_at between $4 and $5 and product_id = $6
-        and ($7::text is null or status = $7)
-    order by created_at desc, id desc limit $2 offset $3
-    """,
-)
-COUNT = Value(
-    int,
-    "select count(*) from orders where merchant_id = $1 and created_at between $2 and $3",
-)
-COUNT_BY_STATUS = Value(
-    int,
-    """
-    select count(*) from orders
-    where merchant_id = $1 and created_at between $2 and $3 and status = $4
-    """,
-)
-COUNT_BY_PRODUCT = Value(
-    int,
-    """
-    select count(*) from orders
-    where merchant_id = $1 and created_at between $2 and $3 and product_id = $4
-        and ($5::text is null or status = $5)
-    """,
-)
+LIST = lists(Order, "orders")
+LIST_BY_STATUS = lists(Order, "orders", "status")
+LIST_BY_PRODUCT = lists(Order, "orders", "product_id")
+LIST_BY_BOTH = lists(Order, "orders", "product_id", "status")
 HAS_PRODUCT = Value(bool, "select exists (select from products where merchant_id = $1 and id = $2)")
-# $2 and $3: time and id of the last order of the batch before; $4 the last time, $5 how many.
+
+
+def _quoted(text: str) -> str:
+    """Write a cell as RFC 4180 does: in quotes where it has to be."""
+    special = "position({} in {}) = 0"
+    plain = " and ".join(special.format(c, text) for c in ("'\"'", "','", "e'\\n'", "e'\\r'"))
+    return f"""case when {plain} then {text} else '"' || replace({text}, '"', '""') || '"' end"""
+
+
+def _inert(text: str) -> str:
+    """Write text of others: what a spreadsheet would run gets an apostrophe (csvfile.FORMULA)."""
+    return f"case when left(ltrim({text}, ' '), 1) = any ($6) then '''' || {text} else {text} end"
+
+
+def _codes(decimals: int) -> str:
+    return ", ".join(f"'{code}'" for code, has in EXPONENTS.items() if has == decimals)
+
+
+def _unit(currency: str) -> str:
+    """Return what a minor unit is worth. Lists of constants are hashed by PostgreSQL."""
+    return f"""case when {currency} in ({_codes(2)}) then 0.01 when {currency} in ({_codes(3)})
+        then 0.001 when {currency} in ({_codes(0)}) then 1.00 end"""
+
+
+def _utc(millis: str) -> str:
+    """Write a time as csvfile.utc does."""
+    return f"""trim('"' from to_json(timestamp '1970-01-01'
+        + {millis} / 1000 * interval '1 second')::text)
+        || '.' || right((1000 + {millis} % 1000)::text, 3) || 'Z'"""
+
+
+# The lines of a batch of orders as CSV: what export.row makes of each, byte for byte.
+# $2 and $3: time and id of the last order of the batch before; $4 the last time, $5 how many;
+# $6 what formulas begin with. An amount of three decimals ends in a zero (money.show).
 EXPORT = Query(
-    Order,
-    """
-    select * from orders
-    where merchant_id = $1 and (created_at, id) > ($2::bigint, $3::text) and created_at <= $4
-    order by created_at, id limit $5
-    """,
+    Lines,
+    f"""
+    select count(*) as orders, string_agg(line, '') as lines, max(created_at) as last_at,
+        (array_agg(id))[count(*)] as last_id
+    from (
+        select created_at, id, concat_ws(',', id, checkout_id, product_id,
+            {_quoted("email")}, {_quoted("coalesce(name, '')")},
+            round(amount_minor * unit, 2), currency, trim_scale(platform_fee_rate),
+            round(platform_fee_minor * unit, 2),
+            round((amount_minor - platform_fee_minor) * unit, 2),
+            round(net_settled_minor * settled_unit, 2), settled_currency,
+            trim_scale(exchange_rate), coalesce(trim_scale(hkd_exchange_rate)::text, ''),
+            coalesce(payment_method, ''), status, coalesce(paid_at::text, ''),
+            coalesce(settled_at::text, ''), {_quoted("metadata")}, created_at,
+            case refunded_minor when 0 then 'NONE,0' when amount_minor
+                then 'FULL,' || round(refunded_minor * unit, 2)
+                else 'PARTIAL,' || round(refunded_minor * unit, 2) end,
+            {_utc("created_at")}, coalesce({_utc("paid_at")}, '')) || e'\\r\\n' as line
+        from (
+            select *, {_unit("currency")} as unit, {_unit("settled_currency")} as settled_unit,
+                {_inert("customer_email")} as email, {_inert("customer_name")} as name
+            from orders
+            where merchant_id = $1 and (created_at, id) > ($2::bigint, $3::text)
+                and created_at <= $4
+            order by created_at, id limit $5
+        ) o
+    ) as batch
+    """,  # noqa: S608 - columns of ours
 )
 
 INSERT_ATTEMPT = Query(

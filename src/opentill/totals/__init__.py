@@ -1,0 +1,7 @@
+"""How many rows the long lists have: exact totals that cost the same however many there are."""
+
+from opentill.totals.model import FOREVER, Which
+from opentill.totals.queries import lists
+from opentill.totals.service import Rows, total
+
+__all__ = ["FOREVER", "Rows", "Which", "lists", "total"]

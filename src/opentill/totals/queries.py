@@ -1,0 +1,131 @@
+"""All SQL about how many rows the long lists have (decision 0028)."""
+
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from opentill.core.db import Query, Value
+from opentill.totals.model import Busy
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Lists(NamedTuple, Generic[S]):
+    """How to read a list of a merchant's rows by certain columns, for which it has an index.
+
+    $1 is the merchant, $2 and $3 the first and last time (inclusive), then the columns' values;
+    last, where rows are read, how many of them after how many others.
+    """
+
+    newest: Query[S]
+    oldest: Query[S]
+    counted: Value[int]  # by reading the rows: for short stretches of time
+
+
+def lists(struct: type[S], table: str, *columns: str) -> Lists[S]:
+    """Make the statements of one kind of list. The names are constants of ours."""
+    where = "merchant_id = $1 and created_at between $2 and $3" + "".join(
+        f" and {column} = ${number}" for number, column in enumerate(columns, 4)
+    )
+    number = 4 + len(columns)
+    some = f"limit ${number} offset ${number + 1}"
+    rows = f"select * from {table} where {where}"  # noqa: S608 - constants of ours
+    return Lists(
+        Query(struct, f"{rows} order by created_at desc, id desc {some}"),
+        Query(struct, f"{rows} order by created_at, id {some}"),
+        Value(int, f"select count(*) from {table} where {where}"),  # noqa: S608 - as above
+    )
+
+
+# The rows of a list of all time. $1 merchant, $2 list, $3 part or "", $4 kind or null.
+TOTAL = Value(
+    int,
+    """
+    select (
+        coalesce((
+            select sum(rows) from list_counts
+            where merchant_id = $1 and list = $2 and part = $3 and span = 'all' and since = 0
+                and ($4::text is null or kind = $4)), 0)
+        + coalesce((
+            select sum(case when kind is not null and ($4::text is null or kind = $4)
+                    then rows else 0 end
+                - case when was is not null and ($4::text is null or was = $4)
+                    then rows else 0 end)
+            from list_changes
+            where merchant_id = $1 and list = $2 and ($3 = '' or part = $3)), 0)
+    )::bigint
+    """,
+)
+# The rows whose time is in whole hours: from $5 until before $6, which are the sum of the counts of
+# spans $7 from $8 until before $9 (arrays).
+TOTAL_IN_HOURS = Value(
+    int,
+    """
+    select (
+        coalesce((
+            select sum(c.rows)
+            from unnest($7::text[], $8::bigint[], $9::bigint[]) as piece (span, since, before)
+            join list_counts c on c.merchant_id = $1 and c.list = $2 and c.part = $3
+                and c.span = piece.span and c.since >= piece.since and c.since < piece.before
+            where $4::text is null or c.kind = $4), 0)
+        + coalesce((
+            select sum(case when kind is not null and ($4::text is null or kind = $4)
+                    then rows else 0 end
+                - case when was is not null and ($4::text is null or was = $4)
+                    then rows else 0 end)
+            from list_changes
+            where merchant_id = $1 and list = $2 and ($3 = '' or part = $3)
+                and at >= $5 and at < $6), 0)
+    )::bigint
+    """,
+)
+# The next $2 merchants after $1 whose lists changed, and how many changes wait, up to $3.
+CHANGED = Query(
+    Busy,
+    """
+    with recursive merchant (id) as (
+        (select merchant_id from list_changes where merchant_id > $1 order by merchant_id limit 1)
+        union all
+        select (select c.merchant_id from list_changes c where c.merchant_id > merchant.id
+            order by c.merchant_id limit 1)
+        from merchant where merchant.id is not null
+    )
+    select id as merchant_id, (
+        select count(*) from (
+            select from list_changes c where c.merchant_id = merchant.id limit $3
+        ) few
+    ) as changes
+    from merchant where id is not null limit $2
+    """,
+)
+# Move up to $2 changes of a merchant into the counts and return how many. What comes and goes
+# within them is not written. In the order of the keys, so that two who do it wait for each other.
+ROLL = Value(
+    int,
+    """
+    with few as materialized (
+        select ctid from list_changes where merchant_id = $1 limit $2 for update skip locked
+    ), taken as (
+        delete from list_changes where merchant_id = $1 and ctid = any (array(select ctid from few))
+        returning *
+    ), change as (
+        select list, part, at, kind, rows from taken where kind is not null
+        union all
+        select list, part, at, was, -rows from taken where was is not null
+    ), counted as (
+        insert into list_counts (merchant_id, list, part, span, since, kind, rows)
+        select $1, c.list, p.part, s.span, s.since, c.kind, sum(c.rows) as rows
+        from change c
+        cross join lateral (select c.part union select '') as p (part)
+        cross join lateral (
+            values ('all', 0), ('day', at / 86400000 * 86400000), ('hour', at / 3600000 * 3600000)
+        ) as s (span, since)
+        group by c.list, p.part, s.span, s.since, c.kind
+        having sum(c.rows) <> 0
+        order by c.list, p.part, s.span, s.since, c.kind
+        on conflict (merchant_id, list, part, span, since, kind)
+            do update set rows = list_counts.rows + excluded.rows
+    )
+    select count(*) from taken
+    """,
+)

@@ -1,0 +1,124 @@
+"""How many rows a long list has, and where in it a page begins: exact, without reading the list.
+
+The counts and the changes that they do not hold yet are read in one statement, so their sum is the
+number of rows in that statement's snapshot, whoever writes meanwhile.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from opentill.core.db import Db, Tx
+from opentill.totals import queries
+from opentill.totals.model import FOREVER, HOUR_MS, LATEST, Which, stretch
+from opentill.totals.queries import Lists
+
+S = TypeVar("S", bound=msgspec.Struct)
+Range = tuple[int, int]  # inclusive Unix ms; 0 and FOREVER where a side is open
+EVER: Final[Range] = (0, FOREVER)
+NEAR: Final = 1000  # rows that are skipped by reading them: some milliseconds
+
+
+async def total(
+    tx: Tx, which: Which, lists: Lists[S], values: Sequence[Any], within: Range = EVER
+) -> int:
+    """Return how many rows a list has in a range of time; ``values`` are of the lists' columns.
+
+    Exact in one snapshot: the statement's for all time and for whole hours, that of ``tx`` where
+    the range has edges, whose rows are counted one by one.
+    """
+    key = (which.merchant_id, which.list, which.part, which.kind)
+    if within == EVER:
+        return await queries.TOTAL.get(tx, *key) or 0
+    cut = stretch(*within)
+    found = 0
+    if cut.pieces:
+        columns = [
+            [piece.span for piece in cut.pieces],
+            [piece.since for piece in cut.pieces],
+            [piece.before for piece in cut.pieces],
+        ]
+        found = await queries.TOTAL_IN_HOURS.get(tx, *key, cut.since, cut.before, *columns) or 0
+    for edge in cut.edges:
+        found += await lists.counted.get(tx, which.merchant_id, *edge, *values) or 0
+    return found
+
+
+class Rows(Generic[S]):
+    """The rows of a list, to be read by pages."""
+
+    def __init__(
+        self, db: Db, which: Which, lists: Lists[S], values: Sequence[Any], *, near: int = NEAR
+    ) -> None:
+        """``values`` are those of the lists' columns, and say the same as ``which``.
+
+        ``near`` is how many rows are skipped by reading them.
+        """
+        self._db = db
+        self._which = which
+        self._lists = lists
+        self._values = values
+        self._near = near
+
+    async def page(self, number: int, size: int, within: Range = EVER) -> tuple[list[S], int]:
+        """Return a page (from 1), newest first, and how many rows there are in all.
+
+        The first pages are read from the newest row on, the last ones from the oldest; one in
+        between from the hour that it is in, found by the counts. Statements that must agree see one
+        snapshot.
+        """
+        offset = (number - 1) * size
+        if offset <= self._near and within == EVER:
+            async with self._db.connection() as tx:
+                rows = await self._newest(tx, within, size, offset)
+                return rows, await self._total(tx, within)
+        async with self._db.snapshot() as tx:
+            found = await self._total(tx, within)
+            size = min(size, found - offset)
+            if size <= 0:
+                return [], found
+            if offset <= self._near:
+                return await self._newest(tx, within, size, offset), found
+            after = found - offset - size
+            if after <= self._near:
+                some = (*within, *self._values, size, after)
+                rows = await self._lists.oldest.all(tx, self._which.merchant_id, *some)
+                return rows[::-1], found
+            end, newer = await self._seek(tx, within, offset)
+            return await self._newest(tx, (within[0], end), size, offset - newer), found
+
+    async def _newest(self, tx: Tx, within: Range, size: int, offset: int) -> list[S]:
+        some = (*within, *self._values, size, offset)
+        return await self._lists.newest.all(tx, self._which.merchant_id, *some)
+
+    async def _total(self, tx: Tx, within: Range) -> int:
+        return await total(tx, self._which, self._lists, self._values, within)
+
+    async def _seek(self, tx: Tx, within: Range, offset: int) -> tuple[int, int]:
+        """Return the end of the hour in which the row after ``offset`` newer ones is.
+
+        And how many of the range's rows are newer than that hour. Halves the hours of the range: at
+        most some 26 looks into the counts, however many rows there are.
+        """
+        start, end = within
+        low, high = start // HOUR_MS, min(end, LATEST) // HOUR_MS + 1
+        newer = 0
+        while high - low > 1:  # the row is not before hour `low`, and before hour `high`
+            middle = (low + high) // 2
+            since = await self._total(tx, (middle * HOUR_MS, end))
+            if since > offset:
+                low = middle
+            else:
+                high, newer = middle, since
+        return min(end, high * HOUR_MS - 1), newer
+
+
+async def roll_up(db: Db, merchant_id: str, batch: int = 5000) -> int:
+    """Move the changes of a merchant's lists into the counts, and return how many there were."""
+    done = 0
+    while True:
+        moved = await db.run(lambda tx: queries.ROLL.get(tx, merchant_id, batch)) or 0
+        done += moved
+        if moved < batch:
+            return done

@@ -1,0 +1,94 @@
+"""The plans of statements on a filled database: none reads a big table, or all of one merchant."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import asyncpg
+import pytest
+
+import filled
+from money.fixtures import _made
+from opentill.core.db import Command, Query, Value
+from opentill.totals.queries import ROLL
+from test_queries import EVERYWHERE, STATEMENTS
+
+BIG: Final = 10_000  # orders of the busy merchant
+BIG_TABLES: Final = frozenset(
+    {"orders", "checkouts", "attempts", "order_history", "entries", "events", "list_counts"}
+)
+_RECENT: Final = f"cs_{BIG * 9 // 10:026}"
+# Read as much as there is to be found, and why that is right.
+WHOLE: Final = {
+    "orders.queries.DUE_MERCHANTS": "counts what is due, by the index of what is due",
+    "orders.queries.SETTLEABLE": "lists what is due, for the operator",
+    "orders.queries.WAKE": "the sandbox's clock went back",
+    "refunds.queries.WAKE": "the sandbox's clock went back",
+    "webhooks.queries.WAKE": "the sandbox's clock went back",
+    "reconciliation.queries.BETWEEN": "a period of a gateway's report",
+    "reconciliation.queries.NAMED": "a period of a gateway's report",
+    "reconciliation.queries.KNOWN": "a period of a gateway's report",
+    "ledger.service._UNKNOWN_MOVES": "the check of all books",
+    "webhooks.queries.RESEND_RANGE": "a merchant's events of a period, all to be sent again",
+}
+BY_MERCHANT: Final = "watch."  # the worker's check of the books, a merchant at a time
+
+
+@pytest.fixture(scope="module")
+def plans(postgres_url: str, template: str) -> Iterator[dict[str, Any]]:
+    """Generic plans of all statements, on a merchant with many orders beside small ones."""
+
+    async def explain(url: str) -> dict[str, Any]:
+        connection = await asyncpg.connect(url)
+        try:
+            for copies in (BIG, *([20] * 10)):
+                order = await filled.shop(connection, copies)
+                await ROLL.get(connection, order.merchant_id, 3 * BIG)
+            # Sessions that are open, as many as a busy hour has.
+            await connection.execute("update checkouts set status = 'OPEN' where id > $1", _RECENT)
+            await connection.execute("vacuum analyze", timeout=120)
+            await connection.execute("set plan_cache_mode = force_generic_plan")
+            return {name: await plan(connection, statement) for name, statement in STATEMENTS}
+        finally:
+            await connection.close()
+
+    async def plan(connection: asyncpg.Connection, statement: Query | Value | Command) -> Any:
+        if statement.sql.startswith("set "):
+            return {}
+        takes = len((await connection.prepare(statement.sql)).get_parameters())
+        await connection.execute(f"prepare hot as {statement.sql}")
+        values = f"({', '.join(['null'] * takes)})" if takes else ""
+        found = await connection.fetchval(f"explain (format json) execute hot{values}")
+        await connection.execute("deallocate hot")
+        return json.loads(found)[0]["Plan"]
+
+    with _made(postgres_url, template) as url:
+        yield asyncio.run(explain(url))
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def _reads_all(node: dict[str, Any]) -> bool:
+    """Whether a node reads a big table, or an index of it by the merchant alone."""
+    if node.get("Relation Name") not in BIG_TABLES:
+        return False
+    if node["Node Type"] == "Seq Scan":
+        return True
+    if node["Node Type"] not in {"Index Scan", "Index Only Scan"}:
+        return False
+    condition = node.get("Index Cond", "")
+    return "Filter" in node and re.fullmatch(r"(\(merchant_id = [^()]*\))?", condition) is not None
+
+
+@pytest.mark.parametrize("name", [name for name, _ in STATEMENTS])
+def test_no_statement_reads_a_big_table(plans: dict[str, Any], name: str) -> None:
+    if name in WHOLE or name.startswith((*EVERYWHERE, BY_MERCHANT)):
+        return
+    wrong = [node for node in _nodes(plans[name]) if _reads_all(node)]
+    assert not wrong, json.dumps(wrong, indent=1)
