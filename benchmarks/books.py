@@ -76,11 +76,8 @@ async def fill(seed: Seed, count: int, places: range) -> Filled:
                 f" join {table} t on t.merchant_id = p.merchant_id and t.{where} order by p.n",
                 timeout=_TIMEOUT_S,
             )
-        for statement in (*_PLAIN, *_ENTRIES):
+        for statement in (*_PLAIN, *_ENTRIES, *_COUNTS):
             await tx.execute(statement, timeout=_TIMEOUT_S)
-        if await tx.fetchval("select to_regclass('list_counts') is not null"):
-            for statement in _COUNTS:
-                await tx.execute(statement, timeout=_TIMEOUT_S)
         await tx.execute("drop table bench_plan, bench_moves")
     async with seed.db.connection() as tx:
         await tx.execute("vacuum analyze", timeout=_TIMEOUT_S)
