@@ -15,9 +15,9 @@ help:
 	@echo 'make test    all tests (ARGS="-k name" for some)'
 	@echo 'make check   formatting, lint, types, layers, known vulnerabilities'
 	@echo 'make fix     what can be put right by itself'
-	@echo 'make bench   benchmarks'
+	@echo 'make bench   each target of speed and size, met or not (ARGS="--only pay" for some)'
 	@echo 'make stress  long runs: kill -9, failing receivers, many clients'
-	@echo 'make lock    requirements.lock anew, after a change of pyproject.toml'
+	@echo 'make lock    the lock files anew, after a change of pyproject.toml'
 
 run: .venv/stamp
 	$(BIN)/opentill serve $(ARGS)
@@ -40,7 +40,7 @@ fix: .venv/stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/stamp
+bench: .venv/stamp .venv-bench/stamp
 	$(BIN)/python -m benchmarks $(ARGS)
 
 stress: .venv/stamp
@@ -50,6 +50,9 @@ stress: .venv/stamp
 lock:
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --upgrade --output-file requirements.lock
+	uv pip compile benchmarks/peers/requirements.in --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-header --upgrade \
+		--output-file benchmarks/peers/requirements.lock
 
 .venv/stamp: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -63,6 +66,12 @@ lock:
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+# What OpenTill is held against has an environment of its own.
+.venv-bench/stamp: benchmarks/peers/requirements.lock
+	test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --require-hashes -r $<
 	touch $@
 
 # The browser tests drive the system's Chromium; without it they are skipped and say so.

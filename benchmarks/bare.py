@@ -14,9 +14,10 @@ from typing import Any, Final, cast
 import asyncpg
 import msgspec
 
-from benchmarks.recording import Role, Statement
+from benchmarks.recording import Joined, Role, Statement, events_of
 from opentill.core import server
 from opentill.core.ids import new_id, new_session_id
+from opentill.core.pool import Pool
 from opentill.core.settings import Settings
 
 Traces = Mapping[str, list[Statement]]  # by operation: create, read, pay
@@ -38,14 +39,17 @@ class _Step(msgspec.Struct, frozen=True):
 
 def _source(value: Any, constants: list[Any]) -> str:
     if isinstance(value, Role):
-        named = f"r[{value.name!r}]"
-        if value.before or value.after:
-            return f"{value.before!r} + {named} + {value.after!r}"
-        return named
+        return f"r[{value.name!r}]"
+    if isinstance(value, Joined):
+        return "''.join((" + ", ".join(_source_text(part) for part in value.parts) + "))"
     if isinstance(value, list):
         return "[" + ", ".join(_source(item, constants) for item in value) + "]"
     constants.append(value)
     return f"c[{len(constants) - 1}]"
+
+
+def _source_text(part: str | Role) -> str:
+    return f"r[{part.name!r}]" if isinstance(part, Role) else repr(part)
 
 
 def prepare(statements: list[Statement]) -> list[_Step]:
@@ -68,6 +72,10 @@ class Bare:
         self._url = url
         self._pool_size = pool_size
         self._steps = {name: prepare(statements) for name, statements in traces.items()}
+        self._events = {name: events_of(statements) for name, statements in traces.items()}
+
+    def _ids(self, operation: str) -> dict[str, Any]:
+        return {name: new_id("evt") for name in self._events[operation]}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request."""
@@ -84,19 +92,18 @@ class Bare:
         elif path == "/v1/checkouts":
             body = _decode(await _read(receive))
             roles = {"digest": _digest(scope), "product": body["productId"]}
-            roles |= {"session": new_session_id(), "order": new_id("order")}
+            roles |= {"session": new_session_id(), "order": new_id("order")} | self._ids("create")
             row = await self._run("create", roles)
             await _send(send, 201, _encode(_session(row)))
         else:
             body = _decode(await _read(receive))
-            await self._run("pay", {"attempt": body["data"]["payment"]["id"]})
+            await self._run("pay", self._ids("pay") | {"attempt": body["data"]["payment"]["id"]})
             await _send(send, 200, _DONE)
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()
-        self._pool = await asyncpg.create_pool(
-            self._url, min_size=1, max_size=self._pool_size, reset=_no_reset
-        )
+        # OpenTill's own, which costs less than asyncpg's: the limit has what is best.
+        self._pool = Pool(lambda: asyncpg.connect(self._url), self._pool_size)
         await send({"type": "lifespan.startup.complete"})
         await receive()
         self._pool.terminate()
@@ -105,7 +112,8 @@ class Bare:
     async def _run(self, operation: str, roles: dict[str, Any]) -> Row:
         """Run an operation's statements and return the last row."""
         last: Any = None
-        async with self._pool.acquire() as connection:
+        connection = self._pool.take_now() or await self._pool.take(10)
+        try:
             for step in self._steps[operation]:
                 if step.how == "begin":
                     transaction = connection.transaction()
@@ -115,13 +123,12 @@ class Bare:
                 else:
                     run: Callable[..., Awaitable[Any]] = getattr(connection, step.how)
                     last = await run(step.sql, *step.values(roles))
+                    row = last[0] if step.how == "fetch" and last else last
                     for column, role in step.gives:
-                        roles[role] = last[column]
+                        roles[role] = row[column]
+        finally:
+            self._pool.give_back(connection)
         return cast("Row", last)
-
-
-async def _no_reset(_connection: asyncpg.Connection) -> None:
-    """Leave out asyncpg's reset query, as OpenTill does."""
 
 
 async def _read(receive: Any) -> bytes:

@@ -2,13 +2,13 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
 import msgspec
 
-from benchmarks import pgbench
+from benchmarks import pgbench, plain
 from benchmarks.deployment import SECRET, fetch, used_cpu_s
 from benchmarks.driver import Driver, Load, Outcome
 from benchmarks.recording import Statement
@@ -27,7 +27,7 @@ CONNECTIONS: Final = 32
 POOL: Final = 10  # database connections of each server, and of pgbench
 READ_EACH: Final = 20  # orders of each merchant that are read
 FIRST_GUESS: Final = 1500  # payments per second, before anything is known
-MOST_COPIES: Final = 60_000
+MOST_COPIES: Final = 80_000
 
 
 class Scenario(msgspec.Struct, frozen=True):
@@ -67,12 +67,18 @@ class Work(msgspec.Struct, kw_only=True):
     seed: Seed
     postmaster: int
     read_from: Mapping[int, int]  # the first of the orders to read, by number of merchants
+    merchants: int
+
+    def sized(self, scenario: Scenario) -> Scenario:
+        """Return a scenario for as many merchants as there are."""
+        return msgspec.structs.replace(scenario, merchants=min(scenario.merchants, self.merchants))
 
 
 class Competitor(Protocol):
-    """Somebody who can do a scenario."""
+    """Somebody who can do a scenario, if its operation is among ``operations``."""
 
     name: str
+    operations: Sequence[Operation]
 
     async def measure(self, work: Work, scenario: Scenario, seconds: float) -> Sample:
         """Do it for some seconds."""
@@ -82,9 +88,14 @@ class Competitor(Protocol):
 class OverHttp:
     """A server that is sent requests by the driver."""
 
-    def __init__(self, name: str, port: int, pid: int, driver: Driver) -> None:
-        """``pid`` is the server's process."""
+    operations: Sequence[Operation] = ("create", "read", "pay")
+
+    def __init__(
+        self, name: str, port: int, pid: int, driver: Driver, schema: str = "public"
+    ) -> None:
+        """``pid`` is the server's process, ``schema`` where it works."""
         self.name = name
+        self._schema = schema
         self._port, self._pid, self._driver = port, pid, driver
         self._rates: dict[str, float] = {}
 
@@ -103,13 +114,15 @@ class OverHttp:
     async def requests(self, work: Work, scenario: Scenario, count: int) -> list[bytes]:
         """Make the requests of a scenario; ``count`` is for payments, each of which is new."""
         if scenario.operation == "create":
-            return [_create(work, place) for place in range(scenario.merchants)]
+            return [create_request(work.seed, place) for place in range(scenario.merchants)]
         if scenario.operation == "read":
             first = work.read_from[scenario.merchants]
             total = scenario.merchants * READ_EACH
-            return [_read(work, first + n, n % scenario.merchants) for n in range(total)]
-        first = await work.seed.copy(count, scenario.merchants)
-        return [_pay(first + n) for n in range(count)]
+            return [
+                read_request(work.seed, first + n, n % scenario.merchants) for n in range(total)
+            ]
+        first = await work.seed.copy(count, scenario.merchants, self._schema)
+        return [pay_request(first + n) for n in range(count)]
 
     async def answer(self, work: Work, scenario: Scenario) -> tuple[int, bytes]:
         """Return the answer to one request, to be compared with another's."""
@@ -120,6 +133,7 @@ class Pgbench:
     """pgbench with the same statements."""
 
     name = "pgbench"
+    operations: Sequence[Operation] = ("create", "read", "pay")
 
     def __init__(
         self, program: Path, socket_dir: Path, traces: Mapping[str, list[Statement]]
@@ -157,16 +171,48 @@ class Pgbench:
         return sample
 
 
+class Plain:
+    """pgbench with the plain version of a payment, on the plain tables."""
+
+    name = "pgbench, plain"
+    operations: Sequence[Operation] = ("pay",)
+
+    def __init__(self, program: Path, socket_dir: Path) -> None:
+        """``program`` is pgbench."""
+        self._program, self._socket_dir = program, socket_dir
+        self._rates: dict[str, float] = {}
+
+    async def measure(self, work: Work, scenario: Scenario, seconds: float) -> Sample:
+        """Make so many payments as should take some seconds."""
+        count = _enough(self._rates.get(scenario.name), seconds)
+        first = await work.seed.copy(count, scenario.merchants, plain.SCHEMA)
+        sample = _measured(
+            work,
+            None,
+            lambda: pgbench.run(
+                self._program,
+                self._socket_dir,
+                plain.SCRIPT,
+                variables={"first": first, "merchants": scenario.merchants},
+                clients=POOL,
+                transactions=count,
+            ),
+        )
+        self._rates[scenario.name] = sample.rate
+        return sample
+
+
 async def rounds(
     work: Work,
     scenario: Scenario,
-    competitors: list[Competitor],
+    competitors: Sequence[Competitor],
     *,
     count: int,
     seconds: float,
     say: Callable[[str], None],
 ) -> dict[str, list[Sample]]:
     """Let all do a scenario, warmed up, in turns; each round begins with another."""
+    competitors = [each for each in competitors if scenario.operation in each.operations]
     samples: dict[str, list[Sample]] = {each.name: [] for each in competitors}
     for each in competitors:
         await each.measure(work, scenario, min(seconds, 0.5))
@@ -225,18 +271,26 @@ def _measured(work: Work, pid: int | None, run: Callable[[], Outcome]) -> Sample
 _HEAD: Final = "host: 127.0.0.1\r\nuser-agent: bench\r\naccept: application/json\r\n"
 
 
-def _create(work: Work, place: int) -> bytes:
+def create_request(seed: Seed, place: int) -> bytes:
+    """Open a session for the product of the merchant at a place."""
     body = session_body(place)
-    head = f"POST /v1/checkouts HTTP/1.1\r\n{_HEAD}x-api-key: {work.seed.tenants[place].key}\r\n"
+    head = f"POST /v1/checkouts HTTP/1.1\r\n{_HEAD}x-api-key: {seed.tenants[place].key}\r\n"
     return _with_body(head, body)
 
 
-def _read(work: Work, number: int, place: int) -> bytes:
-    head = f"GET /v1/orders/{order_id(number)} HTTP/1.1\r\n{_HEAD}"
-    return (head + f"x-api-key: {work.seed.tenants[place].key}\r\n\r\n").encode()
+def read_request(seed: Seed, number: int, place: int) -> bytes:
+    """Read an order of the merchant at a place."""
+    return get_request(seed, f"/v1/orders/{order_id(number)}", place)
 
 
-def _pay(number: int) -> bytes:
+def get_request(seed: Seed, path: str, place: int) -> bytes:
+    """Read anything of the merchant at a place."""
+    head = f"GET {path} HTTP/1.1\r\n{_HEAD}"
+    return (head + f"x-api-key: {seed.tenants[place].key}\r\n\r\n").encode()
+
+
+def pay_request(number: int) -> bytes:
+    """Say that a copied order was paid."""
     body = payment_callback(attempt_id(number))
     head = f"POST /gateways/sandbox/callback HTTP/1.1\r\n{_HEAD}"
     return _with_body(head + f"sandbox-signature: {signature(SECRET, body)}\r\n", body)

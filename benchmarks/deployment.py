@@ -9,13 +9,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 
 from opentill.core import server
+from opentill.core.embedded import find_programs
 from opentill.core.settings import Settings
 
 READY_TIMEOUT_S: Final = 60.0
@@ -60,15 +61,28 @@ def free_port() -> int:
 class Serving:
     """``opentill serve`` in a process of its own."""
 
-    def __init__(self, data_dir: Path, *, with_bank: bool = False, workers: int = 1) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        with_bank: bool = False,
+        workers: int = 1,
+        with_worker: bool = True,
+        database_url: str | None = None,
+    ) -> None:
         """Start it and wait until it is ready; ``ready_s`` is how long that took.
 
-        ``with_bank``: the sandbox bank is started along, as without settings.
+        ``with_bank``: the sandbox bank is started along, as without settings. ``database_url``: on
+        this one, not the data directory's own.
         """
         self.port = free_port()
         bank = {"OPENTILL_SANDBOX_PORT": str(free_port())}
         elsewhere = bank if with_bank else {"OPENTILL_SANDBOX_URL": "http://127.0.0.1:9"}
+        if database_url is not None:
+            elsewhere["OPENTILL_DATABASE_URL"] = database_url
         command = [sys.executable, "-m", "opentill", "serve", "--workers", str(workers)]
+        if not with_worker:
+            command.append("--no-worker")
         with (data_dir / "serve.log").open("ab") as log:
             started = time.perf_counter()
             self._process = subprocess.Popen(  # noqa: S603 - our own words
@@ -95,12 +109,63 @@ class Serving:
 
     def resident_mb(self) -> float:
         """Return the resident memory of the process in units of a million bytes."""
-        return float(psutil.Process(self.pid).memory_info().rss) / 1e6
+        return resident_mb(self.pid)
 
     def close(self) -> None:
         """Stop it."""
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(30)
+
+
+class Program:
+    """Another program that serves HTTP on a port of 127.0.0.1."""
+
+    def __init__(
+        self, command: Sequence[str], port: int, log: Path, env: Mapping[str, str] | None = None
+    ) -> None:
+        """Start it and wait until it takes connections."""
+        self.port = port
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603 - our own words
+                command,
+                env={**os.environ, **(env or {})},
+                cwd=log.parent,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        self.pid = self._process.pid
+        started = time.perf_counter()
+        while not _takes_connections(port):
+            if self._process.poll() is not None or time.perf_counter() - started > READY_TIMEOUT_S:
+                self._process.kill()
+                message = f"{command[0]} does not start: {log.read_text()[-2000:]}"
+                raise RuntimeError(message)
+            time.sleep(POLL_S)
+
+    def close(self) -> None:
+        """Stop it."""
+        self._process.terminate()
+        self._process.wait(30)
+
+
+def _takes_connections(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def peer(python: Path, database_url: str, data_dir: Path) -> Program:
+    """Start the FastAPI + SQLAlchemy peer with the interpreter of its own environment."""
+    port = free_port()
+    folder = str(Path(__file__).parent / "peers")
+    command = [str(python), "-m", "uvicorn", "--app-dir", folder, "plain:app", "--port", str(port)]
+    command += ["--loop", "uvloop", "--http", "httptools", "--no-access-log"]
+    url = database_url.replace("postgresql://", "postgresql+asyncpg://", 1)
+    env = {"PLAIN_URL": url, "PLAIN_SECRET": SECRET}
+    return Program(command, port, data_dir / "peer.log", env)
 
 
 class Beside:
@@ -153,23 +218,29 @@ def used_cpu_s(pid: int) -> float:
     return float(total + own.children_user + own.children_system)
 
 
+def resident_mb(pid: int) -> float:
+    """Return the resident memory of a process in units of a million bytes."""
+    return float(psutil.Process(pid).memory_info().rss) / 1e6
+
+
 def postmaster(data_dir: Path) -> int:
     """Return the process id of the embedded PostgreSQL."""
     return int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0])
 
 
-def machine(version: str) -> Mapping[str, str]:
+def machine() -> Mapping[str, str]:
     """Describe the machine, in general words."""
     names = dict(
         line.split("=", 1)
         for line in Path("/etc/os-release").read_text().splitlines()
         if "=" in line
     )
+    version, _ = find_programs()
     return {
         "cores": str(os.cpu_count()),
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
         "system": names.get("PRETTY_NAME", "").strip('"'),
         "python": sys.version.split()[0],
-        "postgresql": version,
+        "postgresql": str(version or ""),
         "load before": f"{os.getloadavg()[0]:.1f}",
     }

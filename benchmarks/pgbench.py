@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.driver import Outcome, percentiles
-from benchmarks.recording import Role, Statement
+from benchmarks.recording import Joined, Role, Statement, events_of
 from benchmarks.seed import SQL_IDS
 from opentill.core.embedded import find_programs
 
@@ -51,6 +51,8 @@ def script(operation: str, statements: list[Statement]) -> str:
         lines[2] = r"\set i :first + random(0, :each - 1) * :merchants + :m"
     given = _GIVEN[operation]
     roles = {name: f"({SQL_IDS[name].format(number)})" for name, number in given.items()}
+    for name in events_of(statements):
+        roles[name] = f"({SQL_IDS['event'].format(':i')} || '{name[5:]}')"
     for place, statement in enumerate(statements):
         if statement.how in {"begin", "commit"}:
             lines.append(f"{statement.how};")
@@ -70,10 +72,9 @@ def _value(values: Sequence[str], parameter: re.Match[str]) -> str:
 def _expression(value: Any, roles: Mapping[str, str]) -> str:  # noqa: PLR0911 - a row for each type
     match value:
         case Role():
-            named = roles[value.name]
-            if value.before or value.after:
-                return f"({_quoted(value.before)} || {named}::text || {_quoted(value.after)})"
-            return named
+            return roles[value.name]
+        case Joined():
+            return "(" + " || ".join(_text(part, roles) for part in value.parts) + ")"
         case list():
             return "array[" + ", ".join(_expression(item, roles) for item in value) + "]"
         case None:
@@ -85,6 +86,10 @@ def _expression(value: Any, roles: Mapping[str, str]) -> str:  # noqa: PLR0911 -
         case bytes():
             return f"'\\x{value.hex()}'::bytea"
     return _quoted(str(value))
+
+
+def _text(part: str | Role, roles: Mapping[str, str]) -> str:
+    return f"{roles[part.name]}::text" if isinstance(part, Role) else _quoted(part)
 
 
 def _quoted(text: str) -> str:

@@ -1,31 +1,40 @@
 """What SQL an operation runs, found by running it: the limits run the very same statements.
 
-The service is called once on a connection that writes down each statement with its values. Values
-that belong to the one request (its ids) are told from those that are the same for all, so
-that the trace can be run again for others, without any of our code.
+The service is called once on connections that write down each statement with its values, below
+everything of ours: whatever ``core.db`` does, this is what PostgreSQL was asked. Values that belong
+to the one request (its ids) are told from those that are the same for all, so that the trace can be
+run again for others, without any of our code.
 """
 
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal
 
+import asyncpg
 import msgspec
 
-from opentill.core.db import Db, Tx
+from opentill.core.db import Db
+from opentill.core.pool import Pool
 
 How = Literal["fetchrow", "fetch", "execute", "begin", "commit"]
+_FRESH: Final = re.compile(r"^(evt)_[0-9a-z]{26}$")  # ids that a request makes by itself
 
 
 class Role(msgspec.Struct, frozen=True):
-    """A value that is another one in each request, perhaps inside a text."""
+    """A value that is another one in each request."""
 
     name: str
-    before: str = ""
-    after: str = ""
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """A text with roles in it."""
+
+    parts: tuple[str | Role, ...]
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """One statement. ``values`` are constants, ``Role`` or lists of both.
+    """One statement. ``values`` are constants, ``Role``, ``Joined`` or lists of them.
 
     ``gives``: what its row says of the roles, by column.
     """
@@ -36,75 +45,79 @@ class Statement(msgspec.Struct, frozen=True):
     gives: dict[str, str] = {}
 
 
-class _Heard(msgspec.Struct):
+class Heard(msgspec.Struct):
+    """A statement as it was run."""
+
     how: How
     sql: str = ""
     values: tuple[Any, ...] = ()
     answer: Any = None
 
 
-class Recorder:
-    """A connection that passes everything on and writes it down."""
-
-    def __init__(self, connection: Tx, heard: list[_Heard]) -> None:
-        """``heard`` is added to."""
-        self._connection = connection
-        self._heard = heard
-
-    def __getattr__(self, name: str) -> Any:
-        """Pass on; statements are noted with their answers."""
-        real = getattr(self._connection, name)
-        if name not in {"fetchrow", "fetch", "fetchval", "execute"}:
-            return real
-
-        if name == "fetchval":  # its column has a name, which pgbench needs
-
-            async def noted_value(sql: str, *values: Any) -> Any:
-                row = await self._connection.fetchrow(sql, *values)
-                self._heard.append(_Heard("fetchrow", sql, values, row))
-                return None if row is None else row[0]
-
-            return noted_value
-
-        async def noted(sql: str, *values: Any) -> Any:
-            answer = await real(sql, *values)
-            self._heard.append(_Heard(cast("How", name), sql, values, answer))
-            return answer
-
-        return noted
+_heard: list[Heard] = []  # of the one recording that runs: connections are made by the pool
 
 
-class RecordingDb(Db):
-    """The database of a recording: ``heard`` has what was run."""
+class _Recorder(asyncpg.Connection):
+    """A connection that writes down what is run on it."""
 
-    heard: list[_Heard]
+    async def fetch(self, query: str, *args: Any, **how: Any) -> Any:
+        answer = await super().fetch(query, *args, **how)
+        _heard.append(Heard("fetch", query, args, answer))
+        return answer
 
-    @asynccontextmanager
-    async def connection(self, *how: Any, **more: Any) -> AsyncIterator[Tx]:
-        """Lend a recorder."""
-        async with super().connection(*how, **more) as real:
-            yield cast("Tx", Recorder(real, self.heard))
+    async def fetchrow(self, query: str, *args: Any, **how: Any) -> Any:
+        answer = await super().fetchrow(query, *args, **how)
+        _heard.append(Heard("fetchrow", query, args, answer))
+        return answer
 
-    @asynccontextmanager
-    async def transaction(self, *how: Any, **more: Any) -> AsyncIterator[Tx]:
-        """Lend a recorder in a transaction."""
-        async with super().connection(*how, **more) as real, real.transaction():
-            self.heard.append(_Heard("begin"))
-            yield cast("Tx", Recorder(real, self.heard))
-            self.heard.append(_Heard("commit"))
+    async def fetchval(self, query: str, *args: Any, column: int = 0, **how: Any) -> Any:
+        row = await self.fetchrow(query, *args, **how)  # its column has a name, as pgbench needs
+        return None if row is None else row[column]
+
+    async def execute(self, query: str, *args: Any, **how: Any) -> str:
+        first = query.split(maxsplit=1)[0].rstrip(";").lower()
+        answer = await super().execute(query, *args, **how)
+        if first in {"begin", "commit"}:
+            _heard.append(Heard("begin" if first == "begin" else "commit"))
+        else:
+            _heard.append(Heard("execute", query, args))
+        return answer
 
 
-def trace(heard: Iterable[_Heard], roles: Mapping[str, Any]) -> list[Statement]:
+@asynccontextmanager
+async def recording(url: str) -> AsyncIterator[tuple[Db, list[Heard]]]:
+    """Lend a database whose connections write down what is run: empty the list before each."""
+    db = Db(Pool(lambda: asyncpg.connect(url, connection_class=_Recorder), 2), 2.0)
+    _heard.clear()
+    try:
+        yield db, _heard
+    finally:
+        await db.close()
+
+
+def trace(heard: Iterable[Heard], roles: Mapping[str, Any]) -> list[Statement]:
     """Turn what was heard of one request into statements for any; ``roles`` are its own values."""
+    heard = list(heard)
+    known = {**roles, **_fresh(heard)}
     return [
         Statement(
             how=item.how,
             sql=item.sql,
-            values=[_mark(value, roles) for value in item.values],
-            gives=_gives(item.answer, roles),
+            values=[_mark(value, known) for value in item.values],
+            gives=_gives(item.answer, known),
         )
         for item in heard
     ]
+
+
+def _fresh(heard: Iterable[Heard]) -> dict[str, str]:
+    """Name the ids that the request made: event0, event1 and so on."""
+    found: dict[str, None] = {}
+    for item in heard:
+        for value in item.values:
+            each = value if isinstance(value, list) else [value]
+            found.update({one: None for one in each if isinstance(one, str) and _FRESH.match(one)})
+    return {f"event{n}": value for n, value in enumerate(found)}
 
 
 def _mark(value: Any, roles: Mapping[str, Any]) -> Any:
@@ -113,17 +126,34 @@ def _mark(value: Any, roles: Mapping[str, Any]) -> Any:
     for name, own in roles.items():
         if type(value) is type(own) and value == own:
             return Role(name)
-        if isinstance(value, str) and isinstance(own, str) and own in value:
-            before, _, after = value.partition(own)
-            return Role(name, before, after)
+    if isinstance(value, str):
+        return _joined(value, {text: name for name, text in roles.items() if isinstance(text, str)})
     return value
 
 
+def _joined(text: str, roles: Mapping[str, str]) -> str | Joined:
+    pieces = re.split("(" + "|".join(map(re.escape, roles)) + ")", text)
+    if len(pieces) == 1:
+        return text
+    return Joined(tuple(Role(roles[piece]) if piece in roles else piece for piece in pieces))
+
+
 def _gives(answer: Any, roles: Mapping[str, Any]) -> dict[str, str]:
-    columns = dict(answer) if hasattr(answer, "keys") else {}
+    row = answer[0] if isinstance(answer, list) and len(answer) == 1 else answer
+    columns = dict(row) if hasattr(row, "keys") else {}
     return {
         column: name
         for name, own in roles.items()
         for column, value in columns.items()
         if isinstance(value, str) and value == own
     }
+
+
+def events_of(statements: Iterable[Statement]) -> list[str]:
+    """Return the roles of the ids of events that a request makes."""
+    found: dict[str, None] = {}
+    for statement in statements:
+        for value in statement.values:
+            each = value if isinstance(value, list) else [value]
+            found.update({one.name: None for one in each if isinstance(one, Role)})
+    return [name for name in found if name.startswith("event")]

@@ -6,9 +6,18 @@ from typing import Final
 
 import msgspec
 
+from benchmarks.chart import Chart, draw
 from benchmarks.contest import Sample, median
+from benchmarks.targets import TARGETS, line, verdict
 
 OURS: Final = "OpenTill"
+PEER: Final = "FastAPI + SQLAlchemy"
+SAID: Final = {
+    "create-many": "open a session",
+    "read-many": "read an order",
+    "pay-many": "confirm, many merchants",
+    "pay-hot": "confirm, one merchant",
+}
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -22,7 +31,11 @@ class Report(msgspec.Struct, kw_only=True):
     entries: int = 0
     violations: list[str] = []
     resident_mb: dict[str, float] = {}
-    ready_s: dict[str, float] = {}
+    figures: dict[str, list[float]] = {}  # by name, one of each round
+    growth: dict[str, dict[str, list[tuple[int, float]]]] = {}  # by series and operation
+    failures: list[str] = []  # answers that were not 2xx, beside the contest's
+    minutes: float = 0.0
+    partial: bool = False  # not everything was chosen
     notes: list[str] = []
 
     def ratio(self, scenario: str, other: str) -> float | None:
@@ -37,49 +50,146 @@ class Report(msgspec.Struct, kw_only=True):
     def failed(self) -> bool:
         """Whether something went wrong that makes the figures worthless."""
         everything = [s for found in self.samples.values() for all_ in found.values() for s in all_]
-        return bool(self.violations) or any(sample.failures for sample in everything)
+        wrong = [*self.violations, *self.failures]
+        return bool(wrong) or any(sample.failures for sample in everything)
 
 
 def text(report: Report) -> str:
     """Write a report for people, in Markdown that fits a terminal."""
-    lines = ["", "## Ratios: OpenTill's requests per second as a share of", ""]
-    others = [name for name in _competitors(report) if name != OURS]
-    bare = report.limits.get("bare HTTP, constant")
-    heads = ["", *others, *(["bare HTTP, constant"] if bare else [])]
-    heads.append("bare ASGI, by server's processor time")
-    rows = []
-    for scenario, found in report.samples.items():
-        shares = [report.ratio(scenario, other) for other in others]
-        if bare and OURS in found:
-            shares.append(median(found[OURS]).rate / bare.rate)
-        shares.append(_by_processor(found))
-        rows.append([scenario, *("-" if s is None else f"{s:.0%}" for s in shares)])
-    lines += [*_table(heads, rows), "", "## Figures: medians of the rounds", ""]
-    rows = []
-    for scenario, found in report.samples.items():
-        for name, samples in found.items():
-            rows.append([scenario, name, *_figures(median(samples))])
-    for name, sample in report.limits.items():
-        rows.append(["limit", name, *_figures(sample)])
-    heads = ["", "", "requests/s", "p50 ms", "p99 ms", "server µs", "PostgreSQL µs", "driver busy"]
-    lines += [*_table(heads, rows), ""]
-    lines += ["µs: processor time for each request, which other work on the machine hardly moves."]
-    lines += ["", "## Size, start, books", ""]
+    lines: list[str] = []
+    if report.samples:
+        lines += [*_ratios(report), ""]
+    lines += ["## Targets", ""]
+    lines += [*_targets(report), ""]
+    if report.samples:
+        lines += [*_contest(report), ""]
+    if report.growth:
+        lines += [*_growth(report), ""]
+    lines += ["## Other figures: median, and each round", ""]
+    shown = {name for scenario in report.samples for name in _of_contest(report, scenario)}
+    for name, values in report.figures.items():
+        if name not in shown:
+            each = ", ".join(f"{value:,.4g}" for value in values)
+            lines.append(f"- {name}: {statistics.median(values):,.4g} ({each})")
     lines += [f"- resident {name}: {mb:.0f} MB" for name, mb in report.resident_mb.items()]
-    lines += [f"- ready, {name}: {seconds:.2f} s" for name, seconds in report.ready_s.items()]
     lines.append(f"- check_books: {len(report.violations)} violations in {report.entries} entries")
     lines += [f"  - {violation}" for violation in report.violations[:10]]
     for scenario, found in report.samples.items():
         for name, samples in found.items():
             for what, count in median(samples).failures.items():
                 lines.append(f"- FAILED {scenario} {name}: {count} times {what}")
+    lines += [f"- FAILED {failure}" for failure in report.failures[:10]]
     lines += [f"- {note}" for note in report.notes]
     if trivial := report.limits.get("driver, trivial server"):
         alone = trivial.rate / trivial.driver_busy
         lines.append(f"- the driver alone on a core would send {alone:.0f} requests per second")
     about = ", ".join(f"{name} {value}" for name, value in report.machine.items())
-    lines += [f"- {report.rounds} rounds of {report.seconds:g} s; {about}", ""]
-    return "\n".join(lines)
+    time = f"{report.minutes:.1f} minutes in all"
+    lines += [f"- {report.rounds} rounds of {report.seconds:g} s; {time}; {about}", ""]
+    return "\n".join(["", *lines])
+
+
+def _targets(report: Report) -> list[str]:
+    """Return each target with what was found; those of parts that were left out are counted."""
+    rows = [line(target, verdict(target, report.figures)) for target in TARGETS]
+    if report.partial:
+        rows = [row for row in rows if row[0] != "not measured"]
+    lines = _table(["", "target", "is", "aim", "median figures"], rows)
+    if len(rows) < len(TARGETS):
+        lines += ["", f"{len(TARGETS) - len(rows)} of {len(TARGETS)} targets were not measured."]
+    return lines
+
+
+def _of_contest(report: Report, scenario: str) -> list[str]:
+    short = scenario.partition(",")[0]
+    return [f"{short} {name}" for name in report.samples[scenario]]
+
+
+def _ratios(report: Report) -> list[str]:
+    """Return OpenTill's rates as shares of the others'."""
+    lines = ["## Ratios: OpenTill's requests per second as a share of", ""]
+    races = {name: found for name, found in report.samples.items() if OURS in found}
+    others = [name for name in _competitors(races) if name != OURS]
+    rows = [
+        [
+            scenario,
+            *(_percent(report.ratio(scenario, other)) for other in others),
+            _percent(_by_processor(found)),
+        ]
+        for scenario, found in races.items()
+    ]
+    if races:
+        lines += [*_table(["", *others, "bare ASGI, by server's processor time"], rows), ""]
+    several = {name: found for name, found in report.samples.items() if OURS not in found}
+    names = _competitors(several)
+    rows = []
+    for scenario, found in several.items():
+        rates = [f"{median(found[name]).rate:,.0f}" if name in found else "-" for name in names]
+        rows.append([scenario, *rates])
+    return [*lines, *(_table(["requests/s", *names], rows) if rows else [])]
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+def _contest(report: Report) -> list[str]:
+    """Return every competitor's figures."""
+    rows = [
+        [scenario, name, *_figures(median(samples))]
+        for scenario, found in report.samples.items()
+        for name, samples in found.items()
+    ]
+    rows += [["limit", name, *_figures(sample)] for name, sample in report.limits.items()]
+    heads = ["", "", "requests/s", "p50 ms", "p99 ms", "server µs", "PostgreSQL µs", "driver busy"]
+    told = "µs: processor time for each request, which other work on the machine hardly moves."
+    return ["## Figures: medians of the rounds", "", *_table(heads, rows), "", told]
+
+
+def _growth(report: Report) -> list[str]:
+    """Return the times by number of orders."""
+    lines = ["## Milliseconds of one operation at a time, by orders there are"]
+    for series, found in report.growth.items():
+        sizes = [f"{size:,}" for size, _ in next(iter(found.values()))]
+        rows = [[name, *(f"{ms:.2f}" for _, ms in points)] for name, points in found.items()]
+        lines += ["", *_table([series, *sizes], rows)]
+    return lines
+
+
+def charts(report: Report) -> dict[str, str]:
+    """Draw what grows and what several processes do, by name of the image."""
+    about = f"{report.machine.get('cores', '?')} cores shared by client, server and database"
+    drawn = {}
+    if report.growth:
+        panels = [
+            Chart(
+                title=f"Time of one operation: {series}",
+                across="orders there are",
+                up="ms",
+                lines=found,
+                log="xy",
+            )
+            for series, found in report.growth.items()
+        ]
+        drawn["growth"] = draw(panels, about)
+    several = {
+        SAID[name.partition(",")[0]]: [
+            (float(other.rpartition(" ")[2]), median(samples).rate)
+            for other, samples in found.items()
+            if other.startswith(f"{OURS} x ")
+        ]
+        for name, found in report.samples.items()
+        if OURS not in found
+    }
+    if several:
+        chart = Chart(
+            title="Throughput by server processes",
+            across="server processes",
+            up="/s",
+            lines=several,
+        )
+        drawn["processes"] = draw([chart], about)
+    return drawn
 
 
 def _by_processor(found: Mapping[str, list[Sample]]) -> float | None:
@@ -89,8 +199,8 @@ def _by_processor(found: Mapping[str, list[Sample]]) -> float | None:
     return median(found["bare ASGI"]).server_us / median(found[OURS]).server_us
 
 
-def _competitors(report: Report) -> list[str]:
-    return list(dict.fromkeys(name for found in report.samples.values() for name in found))
+def _competitors(samples: Mapping[str, Mapping[str, list[Sample]]]) -> list[str]:
+    return list(dict.fromkeys(name for found in samples.values() for name in found))
 
 
 def _figures(sample: Sample) -> list[str]:
@@ -111,9 +221,8 @@ def _table(heads: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def _row(cells: list[str], widths: list[int]) -> str:
-    first_numbers = 2 if len(cells) > 4 else 1
     padded = [
-        cell.ljust(width) if n < first_numbers else cell.rjust(width)
+        cell.rjust(width) if cell[:1].isdigit() and n else cell.ljust(width)
         for n, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
     return "| " + " | ".join(padded) + " |"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.recording import RecordingDb, Statement, trace
+from benchmarks.recording import Heard, Statement, recording, trace
 from opentill import callbacks, checkouts, merchants, orders
 from opentill.checkouts import api as checkouts_api
 from opentill.checkouts.model import SessionBody
@@ -45,6 +45,7 @@ SQL_IDS: Final = {
     "order": "'order_' || lpad(({0})::text, 26, '0')",
     "attempt": "'att_' || lpad(({0})::text, 26, '0')",
     "product": "'prod_' || lpad(({0})::text, 26, '0')",
+    "event": "'evt_' || lpad(({0})::text, 25, '0')",
     "digest": "decode(lpad(to_hex(({0})::int), 64, '0'), 'hex')",
 }
 
@@ -52,6 +53,11 @@ SQL_IDS: Final = {
 def order_id(number: int) -> str:
     """Return the id of a copied order."""
     return f"order_{number:026}"
+
+
+def session_id(number: int) -> str:
+    """Return the id of a copied session."""
+    return f"cs_{number:032}"
 
 
 def attempt_id(number: int) -> str:
@@ -85,28 +91,44 @@ class Seed:
         self._next = COPIES_FROM
         self._next_session = SESSIONS_FROM
 
-    async def copy(self, count: int, merchants_: int) -> int:
+    async def copy(
+        self, count: int, merchants_: int, schema: str = "public", first: int | None = None
+    ) -> int:
         """Make orders with attempts that wait; return the first's number.
 
-        Copy ``n`` belongs to the merchant at the place ``(n - first) % merchants_``.
+        Copy ``n`` belongs to the merchant at the place ``(n - first) % merchants_``. ``schema``:
+        where to put them, without the directory if elsewhere than ours. ``first``: the number, of
+        those that are in another schema already.
         """
-        first = self._next
-        self._next += count
+        if first is None:
+            first = self.reserve(count)
         async with self.db.transaction() as tx:
             for table, ids in _COPIED:
+                if table == "directory" and schema != "public":
+                    continue
                 columns = self._columns[table]
                 chosen = ", ".join(ids.get(column, f"t.{column}") for column in columns)
                 await tx.execute(
-                    f"insert into {table} ({', '.join(columns)}) select {chosen}"  # noqa: S608 - ours
+                    f"insert into {schema}.{table} ({', '.join(columns)}) select {chosen}"  # noqa: S608 - ours
                     f" from generate_series($1::bigint, $1::bigint + $2::bigint - 1) n"
                     f" join bench_tenants b on b.place = (n - $1::bigint) % $3::bigint"
-                    f" join {table} t on t.merchant_id = b.merchant_id and t.{_KEYS[table]}",
+                    f" join public.{table} t on t.merchant_id = b.merchant_id and t.{_KEYS[table]}",
                     first,
                     count,
                     merchants_,
                     timeout=120,
                 )
         return first
+
+    def reserve(self, count: int) -> int:
+        """Return the first of so many numbers of orders that nobody else uses."""
+        first = self._next
+        self._next += count
+        return first
+
+    def columns(self, table: str) -> list[str]:
+        """Return the columns of a table that is copied."""
+        return self._columns[table]
 
     def reserve_sessions(self, count: int) -> int:
         """Return the first of so many session numbers that nobody else uses."""
@@ -136,11 +158,11 @@ _COPIED: Final = (
 )
 
 
-async def plant(db: Db, settings: Settings) -> Seed:
-    """Seed an empty database."""
+async def plant(db: Db, settings: Settings, count: int = MERCHANTS) -> Seed:
+    """Seed an empty database with so many merchants."""
     now = now_ms()
     tenants = []
-    for place in range(MERCHANTS):
+    for place in range(count):
         async with db.transaction() as tx:
             tenants.append(await _tenant(tx, settings, place, now))
     async with db.transaction() as tx:
@@ -247,14 +269,29 @@ def signature(secret: str, body: bytes) -> str:
     return f"t={timestamp},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
 
 
+def _app(db: Db, settings: Settings) -> App:
+    return App(settings=settings, db=db, gateways={}, outgoing=to_merchants(settings), clock=now_ms)
+
+
+async def first_payments(db: Db, seed: Seed, settings: Settings) -> None:
+    """Confirm a payment of each merchant: the first makes the merchant's balance."""
+    first = await seed.copy(len(seed.tenants), len(seed.tenants))
+    for number in range(first, first + len(seed.tenants)):
+        await callbacks.take_in(_app(db, settings), _paid(attempt_id(number)), now_ms())
+
+
 async def record(url: str, seed: Seed, settings: Settings) -> dict[str, list[Statement]]:
     """Run each operation once and return what SQL it runs."""
-    db = await RecordingDb.connect(url, 2)
-    app = App(settings=settings, db=db, outgoing=to_merchants(settings), gateways={}, clock=now_ms)
+    async with recording(url) as (db, heard):
+        return await _traces(db, heard, seed, settings)
+
+
+async def _traces(
+    db: Db, heard: list[Heard], seed: Seed, settings: Settings
+) -> dict[str, list[Statement]]:
+    app = _app(db, settings)
     tenant = seed.tenants[0]
     now = now_ms()
-    first = await seed.copy(len(seed.tenants), len(seed.tenants))
-    numbers = range(first, first + len(seed.tenants))
     traces: dict[str, list[Statement]] = {}
 
     def call(path: dict[str, str], body: Any = None) -> Call[Any, Any]:
@@ -266,29 +303,39 @@ async def record(url: str, seed: Seed, settings: Settings) -> dict[str, list[Sta
         "merchant": tenant.merchant_id,
         "digest": hashlib.sha256(tenant.key.encode()).digest(),
     }
-    try:
-        db.heard = []
-        await merchants.enter(db, settings, tenant.key, "127.0.0.1", now)
-        await orders_api.read(call({"id": tenant.order_id}))
-        traces["read"] = trace(db.heard, {**known, "order": tenant.order_id})
+    heard.clear()
+    await merchants.enter(db, settings, tenant.key, "127.0.0.1", now)
+    await orders_api.read(call({"id": tenant.order_id}))
+    traces["read"] = trace(heard, {**known, "order": tenant.order_id})
 
-        db.heard = []
-        body = msgspec.json.decode(session_body(0), type=SessionBody)
-        await merchants.enter(db, settings, tenant.key, "127.0.0.1", now)
-        made = await db.run(lambda tx: checkouts_api.create(call({}, body), tx))
-        async with seed.db.connection() as tx:
-            session = await checkouts.find(tx, tenant.merchant_id, made.id)
-        own = {"session": made.id, "order": session.order_id, "product": product_id(0)}
-        traces["create"] = trace(db.heard, {**known, **own})
+    heard.clear()
+    body = msgspec.json.decode(session_body(0), type=SessionBody)
+    await merchants.enter(db, settings, tenant.key, "127.0.0.1", now)
+    asked = call({}, body)
+    (operation,) = (one for one in checkouts_api.operations if one.write is checkouts_api.create)
+    work = db.read if operation.alone else db.run  # as core.http does
+    made = await work(lambda tx: checkouts_api.create(asked, tx))
+    noted = list(heard)
+    async with seed.db.connection() as tx:
+        session = await checkouts.find(tx, tenant.merchant_id, made.id)
+    own = {"session": made.id, "order": session.order_id, "product": product_id(0)}
+    traces["create"] = trace(noted, {**known, **own})
 
-        # The first payment of a merchant makes its balance: all have one before others are noted.
-        for number in (*numbers, await seed.copy(1, 1)):
-            ref = attempt_id(number)
-            paid = PaymentOutcome(status="SUCCEEDED", provider_ref=ref, method="ALIPAY")
-            db.heard = []
-            await callbacks.take_in(app, PaymentNews(attempt_id=ref, outcome=paid), now)
-        own = {"attempt": ref, "order": order_id(number)}
-        traces["pay"] = trace(db.heard, {**known, **own})
-    finally:
-        await db.close()
+    number = await seed.copy(1, 1)
+    news = [_paid(attempt_id(number))]
+    heard.clear()
+    done = await db.run(lambda tx: orders.confirm_many(tx, news, now))
+    assert done == {attempt_id(number)}, "a payment as usual is confirmed by arrays"
+    own = {
+        "attempt": attempt_id(number),
+        "order": order_id(number),
+        "session": session_id(number),
+        "product": product_id(0),
+    }
+    traces["pay"] = trace(heard, {**known, **own})
     return traces
+
+
+def _paid(attempt: str) -> PaymentNews:
+    outcome = PaymentOutcome(status="SUCCEEDED", provider_ref=attempt, method="ALIPAY")
+    return PaymentNews(attempt_id=attempt, outcome=outcome)

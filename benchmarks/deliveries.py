@@ -1,0 +1,155 @@
+"""Webhooks: ``opentill worker`` sends what waits to a receiver on loopback that answers at once."""
+
+import asyncio
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import cast
+
+import msgspec
+import uvloop
+
+from benchmarks.deployment import Beside, environment, free_port
+from benchmarks.run import Apart, Run
+from opentill.core.clock import now_ms
+from opentill.webhooks import service
+from opentill.webhooks.service import Vet, Wanted
+
+ENDPOINTS = 20
+_GIVE_UP_S = 120.0
+_ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+
+
+class _Receiver(asyncio.Protocol):
+    """Answers each POST; ``GET`` is answered with how many there were and when the last was."""
+
+    count = 0
+    last_at = 0.0
+
+    def __init__(self) -> None:
+        self._data = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.WriteTransport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        while (end := self._data.find(b"\r\n\r\n") + 4) >= 4:
+            head = self._data[:end].lower()
+            at = head.find(b"content-length: ") + 16
+            size = int(head[at : head.index(b"\r", at)]) if at >= 16 else 0
+            if len(self._data) < end + size:
+                return
+            self._data = self._data[end + size :]
+            if head.startswith(b"post"):
+                _Receiver.count += 1
+                _Receiver.last_at = time.monotonic()
+                self._transport.write(_ANSWER)
+            else:
+                body = msgspec.json.encode((_Receiver.count, _Receiver.last_at))
+                length = b"content-length: %d\r\n\r\n" % len(body)
+                self._transport.write(b"HTTP/1.1 200 OK\r\n" + length + body)
+
+
+def receiver(listener: socket.socket) -> None:
+    """Receive until terminated."""
+
+    async def forever() -> None:
+        server = await asyncio.get_running_loop().create_server(_Receiver, sock=listener)
+        await server.serve_forever()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(forever())
+
+
+async def measure(run: Run) -> None:
+    """Let a worker send what waits: on twenty endpoints, and on one."""
+    count = 200 if run.options.quick else 10_000
+    async with run.database("bench_webhooks", ENDPOINTS) as apart:
+        receiving = Beside(receiver)
+        try:
+            await _endpoints(apart, receiving.port)
+            env = environment(
+                run.data_dir,
+                free_port(),
+                OPENTILL_DATABASE_URL=apart.url,
+                OPENTILL_SANDBOX_URL="http://127.0.0.1:9",
+                OPENTILL_OUTGOING_HTTP="yes",
+                OPENTILL_OUTGOING_ALLOW="127.0.0.0/8",
+            )
+            with (run.data_dir / "worker.log").open("ab") as log:
+                worker = subprocess.Popen(  # noqa: ASYNC220 - our own words
+                    [sys.executable, "-m", "opentill", "worker"], env=env, stdout=log, stderr=log
+                )
+            try:
+                for endpoints, name in ((ENDPOINTS, "webhooks"), (1, "webhooks, one endpoint")):
+                    await _deliver(apart, receiving.port, endpoints, max(20, count // 20))  # warm
+                    for _ in range(run.options.rounds):
+                        rate = await _deliver(apart, receiving.port, endpoints, count)
+                        run.note(name, rate)
+            finally:
+                worker.send_signal(signal.SIGTERM)
+                worker.wait(30)
+        finally:
+            receiving.close()
+
+
+async def _endpoints(apart: Apart, port: int) -> None:
+    """Give each merchant an endpoint."""
+    vet = Vet(lambda _url: None)  # the deployment may send to loopback
+    for place, tenant in enumerate(apart.seed.tenants):
+        wanted = Wanted(url=f"http://127.0.0.1:{port}/{place}")
+        async with apart.db.transaction() as tx:
+            await service.create(
+                tx, tenant.merchant_id, wanted, vet, apart.settings.secret_key, now_ms()
+            )
+
+
+async def _deliver(apart: Apart, port: int, endpoints: int, count: int) -> float:
+    """Write events as payments do, wait until all were received, and return how many a second."""
+    before, _ = _received(port)
+    merchants = [tenant.merchant_id for tenant in apart.seed.tenants[:endpoints]]
+    async with apart.db.transaction() as tx:
+        await tx.execute(_EVENTS, merchants, count, now_ms(), os.urandom(5).hex(), timeout=60)
+        await tx.execute(_DELIVERIES, timeout=60)
+    started = time.monotonic()
+    while True:
+        received, last_at = _received(port)
+        if received - before >= count:
+            return count / (last_at - started)
+        assert time.monotonic() - started < _GIVE_UP_S, f"{received - before} of {count} received"
+        await asyncio.sleep(0.05)
+
+
+def _received(port: int) -> tuple[int, float]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", "/")
+    count, last_at = msgspec.json.decode(connection.getresponse().read())
+    connection.close()
+    return count, last_at
+
+
+# $1 merchants, $2 how many, $3 now, $4 what is in the ids.
+_EVENTS = """
+insert into events (merchant_id, id, type, body, created_at)
+select ($1::text[])[1 + n % cardinality($1::text[])], 'evt_' || $4 || lpad(n::text, 16, '0'),
+    'order.paid',
+    '{"id":"evt_' || $4 || lpad(n::text, 16, '0') || '","type":"order.paid","created_at":'
+        || $3::bigint || ',"data":{"order_id":"order_' || lpad(n::text, 26, '0')
+        || '","amount":"9.99","currency":"USD","net_amount":"9.59"}}',
+    $3::bigint
+from generate_series(1, $2::bigint) n
+"""
+_DELIVERIES = """
+insert into webhook_deliveries (merchant_id, endpoint_id, event_id, type, status, attempts, step,
+    try_at, created_at, updated_at)
+select e.merchant_id, w.id, e.id, e.type, 'PENDING', 0, 0, e.created_at, e.created_at,
+    e.created_at
+from events e join webhook_endpoints w using (merchant_id)
+where not exists (select from webhook_deliveries d where d.merchant_id = e.merchant_id
+    and d.endpoint_id = w.id and d.event_id = e.id)
+"""

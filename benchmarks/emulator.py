@@ -1,0 +1,70 @@
+"""A curiosity: localstripe, which emulates Stripe in memory, on its nearest operations.
+
+It has no database: after every change it writes everything it knows to a file.
+"""
+
+import sys
+from urllib.parse import urlencode
+
+import msgspec
+
+from benchmarks.deployment import Program, fetch, free_port
+from benchmarks.driver import Load
+from benchmarks.run import Run
+
+_INTENT = {"amount": "999", "currency": "usd"}
+_CARD = {"type": "card", "card[number]": "4242424242424242", "card[exp_month]": "12",
+         "card[exp_year]": "2099", "card[cvc]": "123"}  # fmt: skip
+_CONNECTIONS = 8
+
+
+def measure(run: Run) -> None:
+    """Create payment intents, retrieve and confirm them."""
+    port = free_port()
+    command = [sys.executable, "-m", "localstripe", "--from-scratch", "--port", str(port)]
+    emulator = Program(command, port, run.data_dir / "localstripe.log")
+    try:
+        card = _made(port, _post("/v1/payment_methods", _CARD))
+        count = 10 if run.options.quick else 150
+        for _ in range(run.options.rounds):
+            intents = [
+                _made(port, _post("/v1/payment_intents", {**_INTENT, "payment_method": card}))
+                for _ in range(count)
+            ]
+            confirm = [_post(f"/v1/payment_intents/{intent}/confirm", {}) for intent in intents]
+            reads = [_request("GET", f"/v1/payment_intents/{intents[0]}")]
+            create = [_post("/v1/payment_intents", _INTENT)]
+            for name, requests, once in (
+                ("confirm a payment intent", confirm, True),
+                ("retrieve a payment intent", reads, False),
+                ("create a payment intent", create, False),
+            ):
+                load = Load(
+                    port=port, requests=requests, connections=_CONNECTIONS, once=once,
+                    seconds=run.options.seconds / 4,
+                )  # fmt: skip
+                outcome = run.driver.run(load)
+                failed = [f"localstripe, {name}: {what}" for what in outcome.failures]
+                run.report.failures += failed
+                run.note(f"localstripe: {name}", outcome.requests / outcome.seconds)
+    finally:
+        emulator.close()
+
+
+def _request(verb: str, path: str, body: bytes = b"") -> bytes:
+    head = f"{verb} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer sk_test_12345\r\n"
+    head += (
+        f"content-type: application/x-www-form-urlencoded\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def _post(path: str, fields: dict[str, str]) -> bytes:
+    return _request("POST", path, urlencode(fields).encode())
+
+
+def _made(port: int, request: bytes) -> str:
+    status, body = fetch(port, request)
+    assert status == 200, body
+    made: str = msgspec.json.decode(body)["id"]
+    return made

@@ -1,0 +1,79 @@
+"""The plain version of the same: tables like ours without the rest, a payment as five statements.
+
+The schema ``plain`` has copies of our tables with their columns, indexes and checks, but no foreign
+keys, no directory and no outbox. The FastAPI peer works on them, and so does pgbench with what most
+would write for a confirmed payment: lock and read the order, change it, note it, change the
+balance, write the entries; one commit for each payment.
+"""
+
+from typing import Final
+
+from benchmarks.seed import SQL_IDS
+from opentill.core.db import Tx
+
+SCHEMA: Final = "plain"
+_LIKE: Final = (
+    "merchants",
+    "api_keys",
+    "products",
+    "checkouts",
+    "orders",
+    "order_history",
+    "attempts",
+    "balances",
+    "entries",
+)
+_FILLED: Final = ("merchants", "api_keys", "products", "balances")
+
+
+async def build(tx: Tx) -> None:
+    """Make the schema, with the merchants, keys and products that are there."""
+    await tx.execute(f"create schema {SCHEMA}")
+    for table in _LIKE:
+        like = f"(like public.{table} including all)"
+        await tx.execute(f"create table {SCHEMA}.{table} {like}")
+    # The callback names the attempt alone.
+    await tx.execute(f"create unique index attempts_by_id on {SCHEMA}.attempts (id)")
+    for table in _FILLED:
+        await tx.execute(f"insert into {SCHEMA}.{table} select * from public.{table}")  # noqa: S608 - ours
+
+
+_ORDER: Final = SQL_IDS["order"].format(":i")
+SCRIPT: Final = rf"""
+\set n :n + 1
+\set i :first + :n * :clients + :client_id
+\set m (:i - :first) % :merchants
+begin;
+select merchant_id, steps + 1 as step, settled_currency as currency, gross_settled_minor as gross,
+    gross_settled_minor - net_settled_minor as fee, (extract(epoch from now()) * 1000)::bigint as at
+from {SCHEMA}.orders
+where merchant_id = (select merchant_id from public.bench_tenants where place = :m)
+    and id = {_ORDER} and status = 'PENDING'
+for update
+\gset
+update {SCHEMA}.orders set status = 'PAID', steps = :step, paid_at = :at, updated_at = :at,
+    payment_method = 'ALIPAY', paid_attempt_id = 'att_1', due_at = :at::bigint + 604800000,
+    settle_at = :at::bigint + 604800000
+where merchant_id = :merchant_id and id = {_ORDER};
+insert into {SCHEMA}.order_history (merchant_id, order_id, number, at, event, from_status,
+    to_status, cause)
+values (:merchant_id, {_ORDER}, :step, :at, 'confirmed', 'PENDING', 'PAID', 'confirmed');
+update {SCHEMA}.balances set pending = pending + :gross::bigint - :fee::bigint,
+    gateway = gateway - :gross::bigint, platform = platform + :fee::bigint, entries = entries + 2,
+    last_at = greatest(last_at, :at)
+where merchant_id = :merchant_id and currency = :currency
+returning pending, available, frozen, reserve, entries, last_at
+\gset
+insert into {SCHEMA}.entries (merchant_id, currency, number, id, type, from_account, to_account,
+    amount_minor, shown_minor, pending_after, available_after, frozen_after, reserve_after,
+    source_type, source_id, description, created_at)
+values
+    (:merchant_id, :currency, :entries::bigint - 1,
+        'txn_a' || lpad((:entries::bigint - 1)::text, 25, '0'), 'PAYMENT', 'gateway', 'pending',
+        :gross, :gross, :pending::bigint + :fee::bigint, :available, :frozen, :reserve, 'order',
+        {_ORDER}, 'Payment', :last_at),
+    (:merchant_id, :currency, :entries, 'txn_a' || lpad((:entries)::text, 25, '0'), 'FEE',
+        'pending', 'platform', :fee, -:fee::bigint, :pending, :available, :frozen, :reserve,
+        'order', {_ORDER}, 'Platform fee', :last_at);
+commit;
+"""  # noqa: S608 - ours
