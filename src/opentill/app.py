@@ -135,6 +135,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         app.return_address = functools.partial(epay.return_address, app)
         litestar.state.app = app
         litestar.state.confirmations = callbacks.confirmations(app)
+        litestar.state.notified = callbacks.notified(app)
         litestar.state.db = db
         litestar.state.gateways = adapters
         with contextlib.suppress(asyncpg.UndefinedTableError):  # not migrated yet: see /readyz

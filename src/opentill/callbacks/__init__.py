@@ -33,9 +33,8 @@ async def callback(scope: "Scope", receive: "Receive", send: "Send") -> None:
             raise NotFound  # noqa: TRY301 - answered like everything else
         extra["opentill_route"] = "/gateways/{name}/callback"
         state = extra["litestar_app"].state
-        named: Any = state.app.gateways.get(found[1])
-        gateway: Gateway | None = named
-        notified = named if isinstance(named, Notified) else None
+        gateway: Gateway | None = state.app.gateways.get(found[1])
+        notified: Notified | None = state.notified.get(found[1])
         if extra["method"] not in (("GET", "POST") if notified else ("POST",)):
             status, body, _ = failure(MethodNotAllowed())
             await send_json(send, status, body, [(b"allow", b"GET, POST" if notified else b"POST")])
@@ -77,6 +76,11 @@ async def _take_in_ours(state: Any, gateway: Gateway, news: News) -> None:
             await take_in(state.app, news, state.app.clock())
     except NotFound:
         _log.error("news of nothing here", gateway=gateway.name, attempt=news.attempt_id)
+
+
+def notified(app: App) -> dict[str, Notified]:
+    """Return the gateways that report by a query or a form: asked once, not at every report."""
+    return {name: one for name, one in app.gateways.items() if isinstance(one, Notified)}
 
 
 def confirmations(app: App) -> Confirmations:
