@@ -120,7 +120,7 @@ async def test_no_order_is_forgotten(db: Db, status: str | None, after: str) -> 
     assert await jobs.find_forgotten(db, late) == 0
     async with db.connection() as tx:
         assert (await world.orders.find(tx, order.merchant_id, order.id)).status == after
-        due = await queries.CLAIM_ATTEMPTS.all(tx, late, late + 1, 10)
+        due = await queries.CLAIM_ATTEMPTS.all(tx, late, late + 1, 10, None, True)
         assert len(due) == (after == "CREATING")
 
 
@@ -131,4 +131,6 @@ async def test_another_amount_is_asked_about_again(db: Db) -> None:
     await db.run(lambda tx: world.said(tx, attempt, "SUCCEEDED", amount=wrong))
     assert await jobs.find_forgotten(db, world.NOW + jobs.STUCK_MS) == 1
     async with db.connection() as tx:
-        assert await queries.CLAIM_ATTEMPTS.all(tx, world.NOW + jobs.STUCK_MS, 0, 10) != []
+        assert (
+            await queries.CLAIM_ATTEMPTS.all(tx, world.NOW + jobs.STUCK_MS, 0, 10, None, True) != []
+        )

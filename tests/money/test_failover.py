@@ -144,6 +144,20 @@ async def test_a_gateway_that_was_away_is_tried_last_for_a_while(db: Db) -> None
     assert (len(one.asked), len(two.asked)) == (1, 3)
 
 
+async def test_what_waited_too_long_to_be_written_down_is_not_sent_any_more(db: Db) -> None:
+    """The worker may ask before such a call has ended, be told "not found", and believe it."""
+    one, two = Provider("one", "SUCCEEDED"), Provider("two", "SUCCEEDED")
+    order = await new(db)
+    async with db.transaction() as tx:
+        await orders.lock(tx, *ids(order))
+        paying = asyncio.create_task(pay(db, {"one": one, "two": two}, order))
+        await asyncio.sleep(4.1)
+    assert (await paying).status == "DECLINED"
+    assert one.asked + two.asked == []
+    again = await pay(db, {"one": one, "two": two}, order, now=NOW + 5_000)
+    assert (again.status, (await look(db, order))[0].status) == ("SUCCEEDED", "PAID")
+
+
 async def test_two_tabs_go_on_once(db: Db) -> None:
     one, two = Provider("one", "UNREACHABLE", delay_s=0.1), Provider("two", delay_s=0.1)
     order = await new(db)

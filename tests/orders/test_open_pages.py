@@ -70,7 +70,7 @@ async def test_a_page_is_seen_to_at_once_when_its_order_is_over(tx: Tx, happens,
 async def test_what_became_due_while_it_was_asked_about_stays_due(tx: Tx) -> None:
     order, _ = await waiting(tx)
     lease = LATER + 3 * HOUR
-    (claimed,) = await queries.CLAIM_ATTEMPTS.all(tx, LATER + 2 * HOUR, lease, 50)
+    (claimed,) = await queries.CLAIM_ATTEMPTS.all(tx, LATER + 2 * HOUR, lease, 50, None, True)
     await time_is_over(tx, order)  # while the gateway is asked
     again = (order.merchant_id, claimed.id, claimed.status, LATER + 9 * HOUR, claimed.check_at)
     await queries.ASK_AGAIN.run(tx, *again)
