@@ -301,3 +301,35 @@ async def test_a_refund_of_a_transfer_waits_for_the_operator(db: Db) -> None:
         await refunded(tx, await orders.find(tx, *ids(order)), "9.99", NOW + 2)
     await refund_jobs.send_due(db, MANUAL, PUBLIC, NOW + 3)
     assert (await look(db, order))[0].refund_held_minor == Money(999, "USD").minor
+
+
+async def test_what_is_open_at_a_gateway_outlives_its_configuration(db: Db) -> None:
+    """Its methods are narrowed, then it is switched off, then it is back: nothing is lost."""
+    one, other = Provider("one", "ACTION_REQUIRED"), Provider("other", "ACTION_REQUIRED")
+    waits, unknown, paid = [await new(db) for _ in range(3)]
+    first = await pay(db, {"one": one}, waits)
+    one.says = "UNKNOWN"
+    await pay(db, {"one": one}, unknown)
+    one.says = "SUCCEEDED"
+    await pay(db, {"one": one}, paid)
+    both: dict[str, Any] = {"one": one, "other": other}
+    narrowed = Gateways(both, {}, {"one": {"ALIPAY": ()}})
+    assert (await pay(db, narrowed, waits)).id == first.id  # the page that is open stays
+    assert (await pay(db, narrowed, await new(db))).gateway == "other"
+    async with db.transaction() as tx:
+        await refunded(tx, (await orders.find(tx, *ids(paid))), "9.00", NOW)
+    rest = order_jobs.jobs.Whose(("other",), included=False)
+    for hours in range(1, 4):
+        then = NOW + hours * DAY // 24
+        await order_jobs.check_attempts(db, {"other": other}, PUBLIC, then, whose=rest)
+        await refund_jobs.send_due(db, {"other": other}, PUBLIC, then, whose=rest)
+    statuses = [(await look(db, order))[0].status for order in (waits, unknown)]
+    assert statuses == ["PENDING", "CREATING"]
+    back = order_jobs.jobs.Whose(("one",))
+    then = NOW + DAY // 2
+    await order_jobs.check_attempts(db, both, PUBLIC, then, whose=back)
+    await refund_jobs.send_due(db, both, PUBLIC, then, whose=back)
+    after = [await look(db, order) for order in (waits, unknown, paid)]
+    assert [order.status for order, _ in after] == ["PAID", "PAID", "PAID"]
+    assert after[2][0].refunded_minor == 900
+    assert [len(tried) for _, tried in after] == [1, 1, 1]
