@@ -240,14 +240,15 @@ async def test_a_connection_that_dies_in_the_middle_of_a_batch_is_told_to_each(
     server = await Db.connect(database_url, 1, acquire_timeout_s=20)
     together = Together(server)
     try:
-        async with server.connection() as tx:
-            victim = await tx.fetchval("select pg_backend_pid()")
         async with db.transaction() as holder:
             await orders.lock(holder, made[-1][0].merchant_id, made[-1][0].id)
             calls = [asyncio.create_task(together.confirmations.take_in(news(a))) for _, a in made]
             async with db.connection() as other:
-                waits = "select wait_event_type = 'Lock' from pg_stat_activity where pid = $1"
-                while not await other.fetchval(waits, victim):
+                waits = (
+                    "select pid from pg_stat_activity where datname = current_database()"
+                    " and wait_event_type = 'Lock'"
+                )
+                while (victim := await other.fetchval(waits)) is None:
                     await asyncio.sleep(0.005)
                 await other.execute(f"select pg_terminate_backend({victim})")
             results = await asyncio.gather(*calls, return_exceptions=True)
