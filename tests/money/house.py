@@ -166,7 +166,7 @@ class House:
         return Client(self, key)
 
 
-def wait_for(process: Process, seconds: float = 40) -> None:
+def wait_for(process: Process, seconds: float = 90) -> None:
     """Wait until a process answers."""
     end = time.monotonic() + seconds
     while True:
@@ -179,7 +179,7 @@ def wait_for(process: Process, seconds: float = 40) -> None:
         time.sleep(0.05)
 
 
-async def eventually(look: Callable[[], Awaitable[T]], seconds: float = 20) -> T:
+async def eventually(look: Callable[[], Awaitable[T]], seconds: float = 60) -> T:
     """Return the first true value; the last one if there was none in time."""
     end = time.monotonic() + seconds
     while not (found := await look()) and time.monotonic() < end:
@@ -281,9 +281,12 @@ class Client:
         attempt_id = await self.begin(session_id)
         assert attempt_id
         await self.type_card(attempt_id, number)
-        await self.come_back(session_id, attempt_id)
-        found = await self.order(order_id)
-        assert found["status"] == "PAID", found["status"]
+        await self.come_back(session_id, attempt_id)  # asks the bank, but not for long
+
+        async def paid() -> bool:
+            return (await self.order(order_id))["status"] == "PAID"
+
+        assert await eventually(paid), (await self.order(order_id))["status"]
         return order_id
 
     async def spoil(self, operation: str, kind: str, **how: Any) -> None:

@@ -185,7 +185,7 @@ class Storm:
             )
         return {row[0]: row[1] for row in rows}
 
-    async def reckon(self, seconds: float = 40) -> None:
+    async def reckon(self, seconds: float = 120) -> None:
         """Everything comes to its right end by itself, and nothing acknowledged is missing."""
         quiet = await eventually(self.hurry, seconds)
         defects = [

@@ -144,6 +144,20 @@ async def test_a_gateway_that_was_away_is_tried_last_for_a_while(db: Db) -> None
     assert (len(one.asked), len(two.asked)) == (1, 3)
 
 
+async def test_what_waited_too_long_to_be_written_down_is_not_sent_any_more(db: Db) -> None:
+    """The worker may ask before such a call has ended, be told "not found", and believe it."""
+    one, two = Provider("one", "SUCCEEDED"), Provider("two", "SUCCEEDED")
+    order = await new(db)
+    async with db.transaction() as tx:
+        await orders.lock(tx, *ids(order))
+        paying = asyncio.create_task(pay(db, {"one": one, "two": two}, order))
+        await asyncio.sleep(4.1)
+    assert (await paying).status == "DECLINED"
+    assert one.asked + two.asked == []
+    again = await pay(db, {"one": one, "two": two}, order, now=NOW + 5_000)
+    assert (again.status, (await look(db, order))[0].status) == ("SUCCEEDED", "PAID")
+
+
 async def test_two_tabs_go_on_once(db: Db) -> None:
     one, two = Provider("one", "UNREACHABLE", delay_s=0.1), Provider("two", delay_s=0.1)
     order = await new(db)
@@ -287,3 +301,35 @@ async def test_a_refund_of_a_transfer_waits_for_the_operator(db: Db) -> None:
         await refunded(tx, await orders.find(tx, *ids(order)), "9.99", NOW + 2)
     await refund_jobs.send_due(db, MANUAL, PUBLIC, NOW + 3)
     assert (await look(db, order))[0].refund_held_minor == Money(999, "USD").minor
+
+
+async def test_what_is_open_at_a_gateway_outlives_its_configuration(db: Db) -> None:
+    """Its methods are narrowed, then it is switched off, then it is back: nothing is lost."""
+    one, other = Provider("one", "ACTION_REQUIRED"), Provider("other", "ACTION_REQUIRED")
+    waits, unknown, paid = [await new(db) for _ in range(3)]
+    first = await pay(db, {"one": one}, waits)
+    one.says = "UNKNOWN"
+    await pay(db, {"one": one}, unknown)
+    one.says = "SUCCEEDED"
+    await pay(db, {"one": one}, paid)
+    both: dict[str, Any] = {"one": one, "other": other}
+    narrowed = Gateways(both, {}, {"one": {"ALIPAY": ()}})
+    assert (await pay(db, narrowed, waits)).id == first.id  # the page that is open stays
+    assert (await pay(db, narrowed, await new(db))).gateway == "other"
+    async with db.transaction() as tx:
+        await refunded(tx, (await orders.find(tx, *ids(paid))), "9.00", NOW)
+    rest = order_jobs.jobs.Whose(("other",), included=False)
+    for hours in range(1, 4):
+        then = NOW + hours * DAY // 24
+        await order_jobs.check_attempts(db, {"other": other}, PUBLIC, then, whose=rest)
+        await refund_jobs.send_due(db, {"other": other}, PUBLIC, then, whose=rest)
+    statuses = [(await look(db, order))[0].status for order in (waits, unknown)]
+    assert statuses == ["PENDING", "CREATING"]
+    back = order_jobs.jobs.Whose(("one",))
+    then = NOW + DAY // 2
+    await order_jobs.check_attempts(db, both, PUBLIC, then, whose=back)
+    await refund_jobs.send_due(db, both, PUBLIC, then, whose=back)
+    after = [await look(db, order) for order in (waits, unknown, paid)]
+    assert [order.status for order, _ in after] == ["PAID", "PAID", "PAID"]
+    assert after[2][0].refunded_minor == 900
+    assert [len(tried) for _, tried in after] == [1, 1, 1]

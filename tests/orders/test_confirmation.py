@@ -17,11 +17,13 @@ from money.world import (
     session,
     submitted,
 )  # fmt: skip
-from opentill import checkouts, orders
-from opentill.callbacks import Confirmations
+from opentill import callbacks, checkouts, orders
 from opentill.core.db import Db, Tx
-from opentill.core.errors import NotFound, Unavailable
+from opentill.core.errors import Contended, NotFound, Unavailable
+from opentill.core.http import App
 from opentill.core.money import Money
+from opentill.core.outgoing import to_merchants
+from opentill.core.settings import Settings
 from opentill.gateways import PaymentNews, PaymentOutcome
 from opentill.orders import Attempt, Order, queries
 
@@ -120,21 +122,23 @@ async def test_two_attempts_of_one_order_pay_it_once(tx: Tx) -> None:
 
 
 class Together:
-    """News on its way through the gathering, and how often it was heard alone."""
+    """News on its way through the gathering of a server, and how often it was heard alone."""
 
     def __init__(self, db: Db) -> None:
         self.alone = 0
-        self.db = db
-        self.confirmations = Confirmations(db, lambda: LATER, self.hear)
+        settings = Settings()
+        self.app = App(
+            settings=settings, db=db, outgoing=to_merchants(settings), gateways={},
+            clock=lambda: LATER,
+        )  # fmt: skip
+        self.confirmations = callbacks.confirmations(self.app)
+        taking = self.confirmations._alone
 
-    async def hear(self, one: PaymentNews) -> None:
-        self.alone += 1
+        async def counted(one: PaymentNews) -> None:
+            self.alone += 1
+            await taking(one)
 
-        async def step(tx: Tx) -> None:
-            merchant_id = await orders.merchant_of(tx, one.attempt_id)
-            await orders.hear(tx, merchant_id, one.attempt_id, one.outcome, LATER)
-
-        await self.db.run(step)
+        self.confirmations._alone = counted
 
 
 async def _shop(db: Db, count: int) -> list[tuple[Order, Attempt]]:
@@ -190,19 +194,27 @@ async def test_several_processes_confirm_the_same_hot_merchants(db: Db, database
 async def test_a_merchant_whose_balance_is_locked_holds_up_nobody_else(
     db: Db, database_url: str
 ) -> None:
-    stuck, free = await _shop(db, 4), await _shop(db, 4)
-    together = Together(db)
-    for one in (stuck.pop(), free.pop()):
-        await together.confirmations.take_in(news(one[1]))
-    async with db.transaction() as tx:
-        await tx.fetch(
-            "select from balances where merchant_id = $1 for update", stuck[0][0].merchant_id
-        )
-        waits = [asyncio.create_task(together.confirmations.take_in(news(a))) for _, a in stuck]
-        goes = [asyncio.create_task(together.confirmations.take_in(news(a))) for _, a in free]
-        await asyncio.wait_for(asyncio.gather(*goes), 20)
-        assert not any(task.done() for task in waits)
-    await asyncio.gather(*waits)
+    """Though more is told of it than there are connections."""
+    stuck, free = await _shop(db, 25), await _shop(db, 9)
+    server = await Db.connect(database_url, 8, acquire_timeout_s=2)
+    together = Together(server)
+    try:
+        for one in (stuck.pop(), free.pop()):
+            await together.confirmations.take_in(news(one[1]))
+        async with db.transaction() as tx:
+            await tx.fetch(
+                "select from balances where merchant_id = $1 for update", stuck[0][0].merchant_id
+            )
+            waits = [asyncio.create_task(together.confirmations.take_in(news(a))) for _, a in stuck]
+            await asyncio.sleep(1.5)  # all of them have gone on alone
+            for _, attempt in free:
+                await asyncio.wait_for(together.confirmations.take_in(news(attempt)), 20)
+        told = await asyncio.gather(*waits, return_exceptions=True)
+        assert {type(one) for one in told} <= {type(None), Contended}
+        for _, attempt in stuck:  # gateways repeat what was not answered 200
+            await together.confirmations.take_in(news(attempt))
+    finally:
+        await server.close()
 
 
 async def test_a_caller_that_went_away_spoils_nothing_for_the_others(db: Db) -> None:
@@ -228,14 +240,15 @@ async def test_a_connection_that_dies_in_the_middle_of_a_batch_is_told_to_each(
     server = await Db.connect(database_url, 1, acquire_timeout_s=20)
     together = Together(server)
     try:
-        async with server.connection() as tx:
-            victim = await tx.fetchval("select pg_backend_pid()")
         async with db.transaction() as holder:
             await orders.lock(holder, made[-1][0].merchant_id, made[-1][0].id)
             calls = [asyncio.create_task(together.confirmations.take_in(news(a))) for _, a in made]
             async with db.connection() as other:
-                waits = "select wait_event_type = 'Lock' from pg_stat_activity where pid = $1"
-                while not await other.fetchval(waits, victim):
+                waits = (
+                    "select pid from pg_stat_activity where datname = current_database()"
+                    " and wait_event_type = 'Lock'"
+                )
+                while (victim := await other.fetchval(waits)) is None:
                     await asyncio.sleep(0.005)
                 await other.execute(f"select pg_terminate_backend({victim})")
             results = await asyncio.gather(*calls, return_exceptions=True)

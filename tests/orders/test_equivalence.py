@@ -22,8 +22,12 @@ from opentill.orders.model import UNDECIDED
 
 LATER: Final = NOW + 5_000
 CURRENCIES: Final = {"USD": "9.99", "EUR": "20.01", "JPY": "1050"}
+# What was said of an order's attempts; most of them so that it can still be paid.
 WORDS: Final = (
-    "SUBMITTED", "ACTION_REQUIRED", "PENDING", "DECLINED", "REFUSED", "VOIDED", "SUCCEEDED",
+    ("SUBMITTED",), ("ACTION_REQUIRED",), ("PENDING",), ("SUCCEEDED",), ("REFUSED",), ("VOIDED",),
+    ("ACTION_REQUIRED", "SUBMITTED"), ("ACTION_REQUIRED", "PENDING"), ("DECLINED", "PENDING"),
+    ("PENDING", "ACTION_REQUIRED"), ("ACTION_REQUIRED", "ACTION_REQUIRED", "SUBMITTED"),
+    ("ACTION_REQUIRED", "REFUSED"), ("ACTION_REQUIRED", "SUCCEEDED"), ("DECLINED", "DECLINED"),
 )  # fmt: skip
 WHATS: Final[tuple[dict[str, Any], ...]] = (
     {}, {}, {"provider_ref": "pay_7", "reason": "ok"}, {"method": "ALIPAY"}, {"right": 0},
@@ -52,14 +56,14 @@ PLANS: Final = st.lists(
         shop=st.integers(0, 2),
         currency=st.sampled_from(sorted(CURRENCIES)),
         source=st.sampled_from(["API", "EPAY"]),
-        words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(tuple),
+        words=st.sampled_from(WORDS),
         expired=st.booleans(),
     ),
-    min_size=1,
+    min_size=2,
     max_size=5,
 )
 NEWS: Final = st.lists(
-    st.tuples(st.integers(0, 20), st.sampled_from(WHATS)), min_size=1, max_size=12
+    st.tuples(st.integers(0, 20), st.sampled_from(WHATS)), min_size=4, max_size=12
 )
 TERMS: Final[tuple[dict[str, Any], ...]] = (
     {"fee_changes": ("ALIPAY=0.1+0.30", "CREDIT_CARD:EUR=0.02+0.10")},
@@ -149,7 +153,7 @@ async def _compare(tx: Tx, plans: Sequence[Plan], wanted: Sequence[tuple[int, An
         await _hear(tx, one)
     second = await _picture(tx)
     await alone.rollback()
-    event(f"together {min(len(done), 3)} of {'many' if len(news) > 3 else 'few'}")
+    event(f"together: {min(len(done), 3)}")
     for table in first:
         assert first[table] == second[table], table
 
@@ -179,7 +183,7 @@ def test_together_is_as_one_by_one_in_every_table(book: str) -> None:
                 await outer.rollback()
 
         @settings(
-            max_examples=60, deadline=None, database=None,
+            max_examples=80, deadline=None, database=None,
             suppress_health_check=list(HealthCheck),
         )  # fmt: skip
         @given(PLANS, NEWS)

@@ -43,11 +43,11 @@ _UNTOLD: Final = """
         coalesce(h.type, t.type) as type, h.n as happened, t.n as told
     from happened h full join told t
         on (t.merchant_id, t.type, t.subject) = (h.merchant_id, h.type, h.subject)
-    where h.n is distinct from t.n
-        -- What an order went through is not known any more where its history was pruned.
-        and (h.n is not null or t.type not in ('order.paid', 'order.closed') or exists (
-            select from order_history o where o.merchant_id = t.merchant_id
-                and o.order_id = t.subject and o.number = 1))
+    where h.n is distinct from t.n and not (
+        -- What happened long ago is pruned, but for the last row; what was told may be kept longer.
+        t.type in ('order.paid', 'order.closed') and not exists (
+            select from order_history o
+            where (o.merchant_id, o.order_id, o.number) = (t.merchant_id, t.subject, 1)))
 """
 
 

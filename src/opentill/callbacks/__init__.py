@@ -8,7 +8,7 @@ import structlog
 from opentill import disputes, orders, refunds
 from opentill.callbacks import reading
 from opentill.callbacks.confirmations import Confirmations
-from opentill.core.db import Tx
+from opentill.core.db import LOCK_TIMEOUT, Tx
 from opentill.core.errors import MethodNotAllowed, NotFound
 from opentill.core.http import App, failure, send_json, send_problem
 from opentill.gateways.model import DisputeNews, Gateway, News, Notified, PaymentNews, RefundNews
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _PATH: Final = re.compile(r"/gateways/([^/]+)/callback")
 _TAKEN: Final = b'{"code":0,"message":"success"}'
+_PATIENCE: Final = "2s"  # with a locked row, where many wait; the gateway reports again
 _log: Final = structlog.get_logger()
 
 
@@ -85,13 +86,21 @@ def notified(app: App) -> dict[str, Notified]:
 
 def confirmations(app: App) -> Confirmations:
     """Make what a server gathers its confirmed payments with."""
-    return Confirmations(app.db, app.clock, lambda news: take_in(app, news, app.clock()))
+    return Confirmations(
+        app.db, app.clock, lambda news: take_in(app, news, app.clock(), patience=_PATIENCE)
+    )
 
 
-async def take_in(app: App, news: News, now: int) -> None:
-    """Apply one piece of news to the order, refund or dispute that it is about."""
+async def take_in(app: App, news: News, now: int, *, patience: str | None = None) -> None:
+    """Apply one piece of news to the order, refund or dispute that it is about.
+
+    ``patience`` is how long it waits for a row that somebody keeps locked (``2s``), if not for as
+    long as it takes. Then it raises Contended.
+    """
 
     async def step(tx: Tx) -> None:
+        if patience is not None:
+            await LOCK_TIMEOUT.get(tx, patience)
         merchant_id = await orders.merchant_of(tx, news.attempt_id)
         match news:
             case PaymentNews():

@@ -1,6 +1,8 @@
 """Payments that gateways confirm at the same time are confirmed together."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from opentill import orders
 from opentill.core.db import Db
@@ -9,6 +11,8 @@ from opentill.core.together import Together
 from opentill.gateways.model import PaymentNews
 
 Alone = Callable[[PaymentNews], Awaitable[None]]
+# Fewer than there are connections: those that wait for one merchant leave some for the others.
+_ALONE_AT_ONCE: Final = 4
 
 
 class Confirmations:
@@ -19,6 +23,7 @@ class Confirmations:
         self._db = db
         self._clock = clock
         self._alone = alone
+        self._slots = asyncio.Semaphore(_ALONE_AT_ONCE)
         self._together = Together(self._batch, orders.CONFIRMED_TOGETHER)
 
     async def take_in(self, news: PaymentNews) -> None:
@@ -28,7 +33,8 @@ class Confirmations:
         spoiled; meanwhile the next batch goes on.
         """
         if not await self._together.do(news):
-            await self._alone(news)
+            async with self._slots:
+                await self._alone(news)
 
     async def _batch(self, batch: Sequence[PaymentNews]) -> list[bool]:
         """Confirm a batch; tell for each whether it is done."""

@@ -279,3 +279,7 @@ class Command:
         tag: str = await tx.execute(self.sql, *values)
         count = tag.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
+
+
+# How long a transaction waits for a lock, until its end.
+LOCK_TIMEOUT: Final = Value(str, "select set_config('lock_timeout', $1, true)")

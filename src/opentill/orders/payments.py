@@ -28,6 +28,8 @@ _LONGEST_WAIT_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * 3_600_000
 _MOST_GATEWAYS: Final = 3  # that one form is sent on to, while its customer waits
 _PATIENCE_MS: Final = 12_000  # after which no further gateway is tried
+# After its attempt, a call begins no more: it could still be on its way at the first check.
+_LATEST_MS: Final = service.FIRST_CHECK_MS - 11_000  # calls last up to ten seconds
 BY_HAND: Final = "manual"  # the gateway that is a person: there is nobody to ask
 
 
@@ -68,14 +70,20 @@ async def submit(  # noqa: PLR0913 - a payment and its surroundings
 
     Harmless when it comes twice: while an attempt is on its way to the gateway or waits there,
     that one is returned. A gateway that surely was not reached is followed by the next that takes
-    the method, in an attempt of its own; an unknown answer never is. ``expires_at`` is until when
-    it can be paid. Raises Invalid on ``method`` for one that is not on offer.
+    the method, in an attempt of its own; an unknown answer never is. What took too long to be
+    written down is not sent: it could arrive after a gateway has told the worker that it does not
+    know it. ``expires_at`` is until when it can be paid. Raises Invalid on ``method`` for one that
+    is not on offer.
     """
     started_ns = time.monotonic_ns()
     way = _Way(gateways, merchant_id, order_id, payer, method)
     order, attempt, fresh = await db.run(lambda tx: way.begin(tx, now))
     tried: tuple[str, ...] = ()
     while attempt is not None and fresh:
+        waited_ms = (time.monotonic_ns() - started_ns) // 1_000_000
+        if now + waited_ms - attempt.created_at > _LATEST_MS:
+            late = PaymentOutcome(status="UNREACHABLE", reason="not_sent")
+            return await _take_in(db, attempt, late, now)
         outcome = await gateways[attempt.gateway].pay(
             _request(order, attempt, payer, merchant_name, public_url, expires_at)
         )

@@ -116,6 +116,7 @@ DECLINES: Final[Mapping[str, str]] = {
     "customer_declined": "canceled",
     "transfer_rejected": "canceled",
     "unreachable": "unavailable",
+    "not_sent": "unavailable",
 }
 
 

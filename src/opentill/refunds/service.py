@@ -191,7 +191,13 @@ async def hear(
         tx, merchant_id, refund_id, status, now, error, outcome.provider_ref
     )
     if refund is None:  # it ended before: late and repeated news change nothing
-        return await queries.BY_ID.first(tx, merchant_id, refund_id) or seen
+        ended = await queries.BY_ID.first(tx, merchant_id, refund_id) or seen
+        if ended.status != status:  # the books and the gateway differ: for the operator
+            _log.error(
+                "refund ended otherwise",
+                refund=refund_id, status=ended.status, heard=outcome.status, reason=outcome.reason,
+            )  # fmt: skip
+        return ended
     await webhooks.emit(tx, [events.told(order, refund, now)])
     if status == "SUCCEEDED":
         await _succeeded(tx, order, refund, now)
