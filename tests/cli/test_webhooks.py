@@ -20,7 +20,7 @@ def shop(opentill: Commands) -> str:
 
 def _payout(opentill: Commands, shop: str) -> str:
     why = ("--reason", "weekly", "--by", "ann")
-    opentill.json("balance", "recharge", shop, "100", *why)
+    opentill.json("balance", "recharge", shop, "100", "--reference", "R-1", *why)
     made: str = opentill.json("payouts", "create", shop, "--amount", "25.00", *why)["id"]
     opentill.json("payouts", "paid", made, "--bank-reference", "T", "--by", "ann")
     return made

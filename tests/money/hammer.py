@@ -37,7 +37,7 @@ class Bank:
     def __init__(self) -> None:
         self.refunds: dict[str, str] = {}
 
-    async def find_payment(self, attempt_id: str) -> PaymentOutcome:
+    async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
         await asyncio.sleep(0)
         return PaymentOutcome(status=_random.choice(("SUCCEEDED", "VOIDED", "UNKNOWN")))
 

@@ -41,7 +41,7 @@ class Provider:
         url = f"https://{self.name}.example/pay" if self.says == "ACTION_REQUIRED" else ""
         return PaymentOutcome(status=self.says, action_url=url, reason=f"{self.name} says so")
 
-    async def find_payment(self, attempt_id: str) -> PaymentOutcome:
+    async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
         self.looked.append(attempt_id)
         await asyncio.sleep(self.delay_s)
         return PaymentOutcome(status="SUCCEEDED")
