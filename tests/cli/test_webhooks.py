@@ -19,8 +19,8 @@ def shop(opentill: Commands) -> str:
 
 
 def _payout(opentill: Commands, shop: str) -> str:
-    why = ("--reason", "weekly", "--by", "ann")
-    opentill.json("balance", "recharge", shop, "100", "--reference", "R-1", *why)
+    why = ("--reference", "R-1", "--reason", "weekly", "--by", "ann")
+    opentill.json("balance", "recharge", shop, "100", *why)
     made: str = opentill.json("payouts", "create", shop, "--amount", "25.00", *why)["id"]
     opentill.json("payouts", "paid", made, "--bank-reference", "T", "--by", "ann")
     return made

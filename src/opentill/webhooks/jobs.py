@@ -8,6 +8,7 @@ from opentill.webhooks import queries
 
 KEEP_DELIVERIES_MS: Final = 30 * 86_400_000
 KEEP_EVENTS_MS: Final = 90 * 86_400_000
+_DELETED_MS: Final = 86_400_000  # longer than any transaction that still writes to one
 _BATCH: Final = 500  # of one endpoint or merchant at a time
 
 
@@ -26,6 +27,7 @@ async def prune(db: Db, now: int) -> int:
         (queries.PRUNE_ATTEMPTS, old),
         (queries.PRUNE_DELIVERIES, old),
         (queries.PRUNE_EVENTS, (events, _BATCH)),
+        (queries.PRUNE_ENDPOINTS, (now - _DELETED_MS,)),
     ):
         async with db.connection() as tx:
             removed += await statement.run(tx, *values)

@@ -367,6 +367,24 @@ PRUNE_DELIVERIES = Command(
         ) d)
     """,
 )
+# Deleted endpoints of which nothing is left, with their sealed secrets. $1: deleted before when.
+PRUNE_ENDPOINTS = Command(
+    """
+    with gone as (
+        select merchant_id, id from webhook_endpoints e
+        where status = 'DELETED' and updated_at < $1
+            and not exists (select from webhook_deliveries
+                where merchant_id = e.merchant_id and endpoint_id = e.id)
+            and not exists (select from webhook_attempts
+                where merchant_id = e.merchant_id and endpoint_id = e.id)
+    ), lanes as (
+        delete from webhook_lanes l using gone g
+        where l.merchant_id = g.merchant_id and l.endpoint_id = g.id
+    )
+    delete from webhook_endpoints e using gone g
+    where e.merchant_id = g.merchant_id and e.id = g.id
+    """,
+)
 PRUNE_EVENTS = Command(
     """
     delete from events where (merchant_id, id) in (
