@@ -1,5 +1,6 @@
 """``opentill webhooks``: endpoints for the operator, and events for a developer at the keyboard."""
 
+import itertools
 import json
 
 import pytest
@@ -18,8 +19,12 @@ def shop(opentill: Commands) -> str:
     return made
 
 
+_numbers = itertools.count(1)
+
+
 def _payout(opentill: Commands, shop: str) -> str:
-    why = ("--reference", "R-1", "--reason", "weekly", "--by", "ann")
+    why = ("--reason", "weekly", "--by", "ann")
+    why = (*why, "--reference", f"W-{next(_numbers)}")
     opentill.json("balance", "recharge", shop, "100", *why)
     made: str = opentill.json("payouts", "create", shop, "--amount", "25.00", *why)["id"]
     opentill.json("payouts", "paid", made, "--bank-reference", "T", "--by", "ann")
