@@ -186,6 +186,7 @@ def test_a_statement_of_a_tenant_names_its_merchant(name: str, statement: Any) -
         "webhooks.queries.PRUNE_ATTEMPTS",
         "webhooks.queries.PRUNE_DELIVERIES",
         "webhooks.queries.PRUNE_EVENTS",
+        "webhooks.queries.PRUNE_ENDPOINTS",
         "webhooks.queries.WAITING",
         "webhooks.queries.OLDEST",
         "orders.queries.PRUNE_HISTORY",

@@ -16,7 +16,7 @@ import structlog
 from opentill import gateways, watch
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.core import idempotency, limits, metrics
-from opentill.core.clock import Clock
+from opentill.core.clock import Clock, now_ms
 from opentill.core.db import Db
 from opentill.core.errors import Unavailable
 from opentill.core.http import App
@@ -117,7 +117,7 @@ async def _prune(app: App) -> int:
 
 
 async def _prune_webhooks(app: App) -> int:
-    return await webhook_jobs.prune(app.db, app.clock())
+    return await webhook_jobs.prune(app.db, now_ms())
 
 
 JOBS: Final = (

@@ -45,7 +45,7 @@ RULES: Final = (
     ("id", "id must be an endpoint that is ENABLED"),
     ("eventId", "eventId must be the id of one of your"),
     ("since", "since must say from when on"),
-    ("since|until", "(since|until) must be a time in Unix ms"),  # as 1.0, which is an integer too
+    ("since|until", "(since|until) must be a time in Unix mil"),  # as 1.0, which is an integer too
     ("cursor", "cursor must be the cursor of an answer"),
     ("amount", "amount must be from 0.01 to"),
     ("amount", "amount must not be more than what is left"),

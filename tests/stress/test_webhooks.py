@@ -76,6 +76,28 @@ async def test_first_attempts_are_prompt_and_a_dead_endpoint_does_not_change_tha
         assert p95_beside <= 1.2 * p95 + 0.02  # a fiftieth of a second is chance
 
 
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_more_dead_endpoints_than_lanes_hold_up_nobody(here: Place, *, hangs: bool) -> None:
+    async with receiving() as good, receiving(lambda _: "hang") as dead:
+        owner = await here.merchant()
+        await here.endpoint(owner, good.url)
+        url = dead.url if hangs else "http://127.0.0.1:9009"
+        for _ in range(40):
+            bad = await here.merchant()
+            for number in range(15):
+                await here.endpoint(bad, f"{url}/{number}")
+            await here.emit(bad, 40)
+        async with here.dispatching(timeout_s=30.0, drain_s=0.1, lease_s=20.0):
+            # Those that hang are known for it once the first of their requests are over.
+            await asyncio.sleep(80 if hangs else 8)
+            for number in range(4):
+                started = time.monotonic()
+                await here.emit(owner)
+                await until(lambda expected=number + 1: len(good.got) == expected, 20)
+                sys.stderr.write(f"\nbeside 600 dead ones: {time.monotonic() - started:.2f} s")
+                await asyncio.sleep(3)
+
+
 async def test_deliveries_per_second_to_one_receiver(here: Place) -> None:
     async with receiving() as receiver:
         owners = [await here.merchant() for _ in range(10)]

@@ -96,14 +96,27 @@ async def test_what_is_old_is_removed_in_batches_and_nothing_else(here: Place) -
     from opentill.webhooks import jobs
 
     merchant_id = await here.merchant()
-    await here.endpoint(merchant_id, "http://127.0.0.1:9009/")
+    kept, _ = await here.endpoint(merchant_id, "http://127.0.0.1:9009/")
     gone, _ = await here.endpoint(merchant_id, "http://127.0.0.1:9009/gone")
     await here.emit(merchant_id, 700)
     assert await jobs.prune(here.db, here.now()) == 0
     now = here.now()
     await here.db.run(lambda tx: webhooks.delete(tx, merchant_id, gone.id, now))
     assert [await jobs.prune(here.db, now) for _ in range(3)] == [500, 200, 0]
+    assert await here.rows("select from webhook_lanes where endpoint_id = $1", gone.id)
     later = now + jobs.KEEP_DELIVERIES_MS + 60_000
-    assert [await jobs.prune(here.db, later) for _ in range(3)] == [500, 200, 0]
+    assert [await jobs.prune(here.db, later) for _ in range(3)] == [501, 200, 0]
+    assert not await here.rows("select from webhook_endpoints where id = $1", gone.id)
+    assert not await here.rows("select from webhook_lanes where endpoint_id = $1", gone.id)
+    assert await here.statuses() == {}
+    sent = await here.rows("select id from events order by id limit 3")
+    for event in sent:
+        again = event["id"]
+        await here.db.run(
+            lambda tx, again=again: webhooks.resend(tx, merchant_id, kept.id, again, later)
+        )
+    assert await jobs.prune(here.db, later) == 0  # old events, but they are about to be sent
+    assert await here.statuses() == {"PENDING": 3}
     later = now + jobs.KEEP_EVENTS_MS + 60_000
-    assert [await jobs.prune(here.db, later) for _ in range(3)] == [500, 200, 0]
+    assert await jobs.prune(here.db, later) == 503
+    assert [await jobs.prune(here.db, later) for _ in range(2)] == [200, 0]

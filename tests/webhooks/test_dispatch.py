@@ -8,8 +8,11 @@ import pytest
 from standardwebhooks.webhooks import Webhook
 
 from opentill import webhooks
+from opentill.client import WebhookInvalid, verify_webhook
 from opentill.core.sealed import seal
-from opentill.webhooks import signing
+from opentill.webhooks import queries, signing
+from opentill.webhooks.lanes import OpenLane
+from opentill.webhooks.model import Attempt, Lane
 from webhooks.place import SECRET_KEY, Place, until
 from webhooks.receiver import Got, receiving
 from webhooks.storm import all_arrived, failing, storm
@@ -190,6 +193,56 @@ async def test_while_a_secret_is_rotated_both_sign_and_then_the_new_one_alone(he
         assert "x-svc-signature-old" not in got.headers
 
 
+async def test_each_of_several_rotated_secrets_signs_for_its_own_24_hours(here: Place) -> None:
+    async with receiving() as receiver, here.dispatching():
+        merchant_id = await here.merchant()
+        endpoint, first = await here.endpoint(merchant_id, receiver.url)
+
+        async def rotate() -> str:
+            now = here.now()
+            _, secret = await here.db.run(
+                lambda tx: webhooks.rotate(tx, merchant_id, endpoint.id, SECRET_KEY, now)
+            )
+            return secret
+
+        second = await rotate()
+        here.ahead_ms += 60 * MINUTE
+        third = await rotate()
+        for wanted, gone in (([third, second, first], []), ([third, second], [first])):
+            seen = len(receiver.taken)
+            await here.emit(merchant_id)
+            await until(lambda seen=seen: len(receiver.taken) > seen)
+            got = receiver.taken[-1]
+            for secret in wanted:
+                Webhook(secret).verify(got.body, got.headers)
+                assert verify_webhook(got.body, got.headers, secret).type == "order.paid"
+                own = {name: got.headers[name] for name in got.headers if "svc" in name}
+                assert verify_webhook(got.body, own, secret).type == "order.paid"
+            for secret in gone:
+                with pytest.raises(WebhookInvalid):
+                    verify_webhook(got.body, got.headers, secret)
+            here.ahead_ms += DAY - 60 * MINUTE
+
+
+async def test_an_endpoint_enabled_again_has_five_days_anew_at_once(here: Place) -> None:
+    async with receiving(lambda _: 500) as receiver, here.dispatching():
+        merchant_id = await here.merchant()
+        endpoint, _ = await here.endpoint(merchant_id, receiver.url)
+        await here.emit(merchant_id, 20)
+        await until(lambda: len(receiver.got) >= 6)
+        here.ahead_ms += 5 * DAY
+        disabled = "select 1 from webhook_endpoints where status = 'DISABLED'"
+        await until(lambda: here.rows(disabled))
+        wanted, vet = webhooks.Wanted(status="ENABLED"), webhooks.Vet(here.outgoing.check)
+        now, seen = here.now(), len(receiver.got)
+        await here.db.run(
+            lambda tx: webhooks.change(tx, merchant_id, endpoint.id, wanted, vet, now)
+        )
+        await until(lambda: len(receiver.got) >= seen + 3)
+        await asyncio.sleep(0.5)
+        assert not await here.rows(disabled)
+
+
 async def test_an_address_that_the_deployment_forbids_now_is_never_connected_to(
     here: Place, database_url: str
 ) -> None:
@@ -240,6 +293,49 @@ async def test_dead_and_slow_endpoints_hold_up_nobody(here: Place) -> None:
             await until(lambda: len(good.ids()) == 200)
             assert 2 <= bad.most_open <= 2 * 32
             assert not bad.taken
+
+
+async def test_endpoints_that_fare_well_come_first_and_failing_ones_leave_them_room(
+    here: Place,
+) -> None:
+    owner = await here.merchant()
+    made = [await here.endpoint(owner, f"http://127.0.0.1:9009/{n}") for n in range(4)]
+    *failing, well = [endpoint.id for endpoint, _ in made]
+    await here.rows(
+        "update webhook_lanes set failing_since = 1 where endpoint_id = any ($1)", failing
+    )
+    await here.emit(owner)
+
+    async def take(now: int, room: int, of_failing: int) -> set[str]:
+        async with here.db.connection() as tx:
+            lanes = await queries.TAKE_LANES.all(
+                tx, here.now(), now, "me", now + 1, room, of_failing
+            )
+        return {lane.endpoint_id for lane in lanes}
+
+    assert await take(1, 1, 1) == {well}
+    assert await take(1, 4, 0) == set()
+    assert len(await take(1, 4, 2)) == 2
+    taken = await take(2, 4, 2)
+    assert len(taken) == 3
+    assert well in taken
+
+
+def test_an_endpoint_that_has_failed_for_long_pauses_at_once() -> None:
+    def pause_s(failed_for_ms: int) -> float:
+        lane = OpenLane(Lane("mer_1", "whe_1", 1000), 0.0, 1000 + failed_for_ms)
+        lane.fared(_failed, 0.0)
+        return lane.paused_until
+
+    assert pause_s(0) <= 0.1
+    assert 5 <= pause_s(60_000) <= 15
+    assert pause_s(86_400_000) == 30
+
+
+_failed = Attempt(
+    merchant_id="mer_1", endpoint_id="whe_1", event_id="evt_1", number=1, at=1, duration_ms=1,
+    outcome="unreachable", http_status=None, request="", answer="", error="",
+)  # fmt: skip
 
 
 async def test_an_endpoint_gets_no_more_at_once_than_it_bears(here: Place) -> None:

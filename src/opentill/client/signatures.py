@@ -56,8 +56,8 @@ def verify_webhook(
 def _genuine(raw: bytes, headers: Mapping[str, str], keys: Sequence[str]) -> Iterator[float]:
     """Give the time (Unix seconds) of each set of headers whose signature fits."""
     own, millis = headers.get("x-svc-signature", ""), headers.get("x-svc-timestamp", "")
-    old = headers.get("x-svc-signature-old", "")
-    if _MILLIS.fullmatch(millis) and _fits([own, old], [_own(key, millis, raw) for key in keys]):
+    old = headers.get("x-svc-signature-old", "").split()
+    if _MILLIS.fullmatch(millis) and _fits([own, *old], [_own(key, millis, raw) for key in keys]):
         yield int(millis) / 1000
     seconds = headers.get("webhook-timestamp", "")
     signed = f"{headers.get('webhook-id', '')}.{seconds}.".encode() + raw

@@ -76,8 +76,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         """Return those of a host's addresses that may be connected to. Raises Forbidden if none."""
         vetted = [address for address in addresses if self.allows(address)]
         if not vetted:
-            shown = ", ".join(map(str, addresses)) or "nothing"
-            _refuse(f"{host} is {shown}, which is not a public address" if addresses else host)
+            # Not which it is: merchants read this, and would look up the operator's own names.
+            _refuse(f"{host} stands for no public address")
         return vetted
 
     def allows(self, address: IPAddress) -> bool:

@@ -34,7 +34,7 @@ _CONNECT_S: Final = 5.0
 # its connection; and for so long at most a name stays where it was.
 _IDLE_S: Final = 4.0
 _CONNECTIONS: Final = 512
-_LOOKUPS: Final = 32  # at once: names whose servers do not answer hold up no others
+_LOOKUPS: Final = _CONNECTIONS  # at once: names whose servers do not answer hold up no others
 _CHUNK: Final = 64 * 1024
 _HEADERS: Final = {"User-Agent": f"OpenTill/{__version__}", "Accept-Encoding": "identity"}
 

@@ -34,6 +34,8 @@ _GATHER_S: Final = 0.01  # results are gathered so long before they are written
 _LANES: Final = 512  # at most, of this process
 _QUICK: Final = 128  # sends at once that are not slow
 _ALL: Final = 512  # sends at once
+# Of the lanes, and of the sends: what is left is for endpoints that fare well, however many do not.
+_FAILING: Final = 384
 _SLOW_S: Final = 2.0  # a send that takes longer is slow
 _log: Final = structlog.get_logger()
 
@@ -126,7 +128,7 @@ class Dispatcher:
         await self._write()
         if now_s - self._kept_at >= self._lease_s / 4:
             self._kept_at = now_s
-            await self._keep(list(self._lanes.values()), self._lease_end())
+            await self._keep(dict.fromkeys(self._lanes.values(), self._lease_end()))
         if now_s - self._looked_at >= LOOK_S:
             self._looked_at = now_s
             await self._take(now_s)
@@ -140,22 +142,28 @@ class Dispatcher:
         room = _LANES - len(self._lanes)
         if room <= 0:
             return
-        values = (self._clock(), now_ms(), self._owner, self._lease_end(), room)
+        failing = min(room, max(0, _FAILING - self._failing_lanes()))
+        now = self._clock()
+        values = (now, now_ms(), self._owner, self._lease_end(), room, failing)
         async with self._db.connection() as tx:
             taken = await queries.TAKE_LANES.all(tx, *values)
         for lane in taken:
-            opened = OpenLane(lane, now_s)
+            opened = OpenLane(lane, now_s, now)
             self._lanes.setdefault(opened.key, opened)
+
+    def _failing_lanes(self) -> int:
+        return sum(lane.failing for lane in self._lanes.values())
 
     def _lease_end(self) -> int:
         return now_ms() + int(self._lease_s * 1000)
 
-    async def _keep(self, lanes: list[OpenLane], until: int) -> None:
-        """Renew leases; lanes that somebody else has by now are forgotten."""
+    async def _keep(self, lanes: dict[OpenLane, int]) -> None:
+        """Renew leases until when is said; lanes that somebody else has by now are forgotten."""
         if not lanes:
             return
+        values = (*_columns(list(lanes)), self._owner, list(lanes.values()))
         async with self._db.connection() as tx:
-            kept = await queries.KEEP_LANES.all(tx, *_columns(lanes), self._owner, until)
+            kept = await queries.KEEP_LANES.all(tx, *values)
         ours = {(lane.merchant_id, lane.endpoint_id) for lane in kept}
         for lane in lanes:
             if lane.key not in ours:
@@ -163,15 +171,27 @@ class Dispatcher:
                 self._lanes.pop(lane.key, None)
 
     async def _give_back(self, now_s: float) -> None:
-        idle: list[OpenLane] = []
+        """Give back lanes with nothing to send, and let go of those that pause or are too many.
+
+        Nobody takes a lane before its pause is over.
+        """
+        given: dict[OpenLane, int] = {}
+        excess = self._failing_lanes() - _FAILING
         for lane in self._lanes.values():
-            if lane.busy or now_s < lane.paused_until:
+            pause_s = lane.paused_until - now_s
+            if lane.sending or lane.unwritten:
+                lane.idle_since = now_s
+            elif pause_s >= _IDLE_S or (lane.failing and excess > 0):
+                excess -= lane.failing
+                given[lane] = now_ms() + int(max(pause_s, _IDLE_S) * 1000)
+            elif lane.queue or pause_s > 0:
                 lane.idle_since = now_s
             elif now_s - lane.idle_since >= _IDLE_S:
-                idle.append(lane)
-        for lane in idle:
+                given[lane] = 0
+        for lane in given:
+            lane.queue.clear()
             del self._lanes[lane.key]
-        await self._keep(idle, 0)
+        await self._keep(given)
 
     async def _fill(self, now_s: float) -> None:
         """Fetch what is due on lanes that are about to run out of it."""
@@ -188,7 +208,11 @@ class Dispatcher:
             found = await queries.DUE.all(tx, *_columns(hungry), rooms, self._clock(), busy)
         for due in found:
             lane = self._lanes.get((due.merchant_id, due.endpoint_id))
-            if lane is not None and due.event_id not in lane.events:
+            if lane is None:
+                continue
+            if due.failing_since is None:
+                lane.forgive()
+            if due.event_id not in lane.events:
                 lane.queue.append(due)
         counts: dict[Key, int] = {}
         for due in found:
@@ -201,17 +225,21 @@ class Dispatcher:
 
     def _send(self, now_s: float) -> None:
         """Start what may start, lane by lane in turn, so that all get some of the room."""
-        self._slow = 0
+        self._slow = failing = 0
         for lane in self._lanes.values():
             lane.slow = sum(now_s - since >= _SLOW_S for since in lane.sending.values())
             self._slow += lane.slow
+            failing += len(lane.sending) if lane.failing else 0
         ready = deque(lane for lane in self._lanes.values() if lane.may_send(now_s))
         while ready and self._has_room():
             lane = ready.popleft()
+            if lane.failing and failing >= _FAILING:
+                continue
+            failing += lane.failing
             self._start(lane)
             if lane.may_send(now_s):
                 ready.append(lane)
-        self._crowded = bool(ready)
+        self._crowded = bool(ready) or failing >= _FAILING or self._failing_lanes() > _FAILING
         for key in list(self._lanes)[:1]:  # next time another is the first
             self._lanes[key] = self._lanes.pop(key)
 
@@ -307,7 +335,7 @@ class Dispatcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             await self._write()
-            await self._keep(list(self._lanes.values()), 0)
+            await self._keep(dict.fromkeys(self._lanes.values(), 0))
         except Unavailable as error:
             _log.warning("webhooks leave results unwritten", reason=error.reason)
 

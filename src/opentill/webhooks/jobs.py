@@ -8,24 +8,29 @@ from opentill.webhooks import queries
 
 KEEP_DELIVERIES_MS: Final = 30 * 86_400_000
 KEEP_EVENTS_MS: Final = 90 * 86_400_000
+_DELETED_MS: Final = 86_400_000  # longer than any transaction that still writes to one
 _BATCH: Final = 500  # of one endpoint or merchant at a time
 
 
 async def prune(db: Db, now: int) -> int:
     """Remove a batch of old attempts, deliveries and events, and return how many.
 
-    Deliveries are kept 30 days and events 90, by the time in their ids.
+    Deliveries are kept 30 days from when they were last touched, and events 90, by the time in
+    their ids. That is real time, and so is ``now``: however far business time is advanced, what
+    waits is not removed.
     """
     removed = 0
-    deliveries = first_id("evt", now - KEEP_DELIVERIES_MS)
-    events = first_id("evt", now - KEEP_EVENTS_MS)
-    for statement, first in (
-        (queries.PRUNE_ATTEMPTS, deliveries),
-        (queries.PRUNE_DELIVERIES, deliveries),
-        (queries.PRUNE_EVENTS, events),
+    since = now - KEEP_DELIVERIES_MS
+    deliveries, events = first_id("evt", since), first_id("evt", now - KEEP_EVENTS_MS)
+    old = (deliveries, _BATCH, since, events)
+    for statement, values in (
+        (queries.PRUNE_ATTEMPTS, old),
+        (queries.PRUNE_DELIVERIES, old),
+        (queries.PRUNE_EVENTS, (events, _BATCH)),
+        (queries.PRUNE_ENDPOINTS, (now - _DELETED_MS,)),
     ):
         async with db.connection() as tx:
-            removed += await statement.run(tx, first, _BATCH)
+            removed += await statement.run(tx, *values)
     return removed
 
 

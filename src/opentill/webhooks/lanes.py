@@ -8,6 +8,7 @@ from opentill.webhooks.model import Attempt, Due, Lane
 _WIDEST: Final = 32  # sends at once to one endpoint
 _STRIKES: Final = 5  # failures in a row, after which it is one at a time
 _PATIENCE: Final = 8  # failures in a row, after which there are pauses
+_SHORT_MS: Final = 800  # for so long an endpoint has hardly failed
 _PAUSES_S: Final = (0.1, 30.0)  # the first and the longest; each is twice the one before
 
 Key = tuple[str, str]  # merchant, endpoint
@@ -20,20 +21,31 @@ class OpenLane:
     less after a failure, one at a time after several in a row, and with pauses after more.
     """
 
-    def __init__(self, lane: Lane, now_s: float) -> None:
-        """Begin carefully, and more so where the endpoint failed last."""
+    def __init__(self, lane: Lane, now_s: float, now: int) -> None:
+        """Begin carefully, and more so where the endpoint failed last; ``now`` is business time.
+
+        The pause after one more failure is about a sixth of the time for which it has failed.
+        """
         self.key: Key = (lane.merchant_id, lane.endpoint_id)
         self.failing_since = lane.failing_since
         self.queue: deque[Due] = deque()
         self.sending: dict[str, float] = {}  # event, since when
         self.unwritten: set[str] = set()  # events whose results are not written yet
         self.width = 1
-        self.strikes = 0 if lane.failing_since is None else _STRIKES
+        self.strikes = 0
+        if lane.failing_since is not None:
+            failing_ms = max(0, now - lane.failing_since)
+            self.strikes = _PATIENCE - 1 + (failing_ms // _SHORT_MS).bit_length()
         self.paused_until = 0.0
         self.look_at = now_s
         self.idle_since = now_s
         self.slow = 0
         self.changed = False
+
+    @property
+    def failing(self) -> bool:
+        """Whether its last attempt failed."""
+        return self.failing_since is not None
 
     @property
     def busy(self) -> bool:
@@ -53,6 +65,11 @@ class OpenLane:
             and not self.slow
             and now_s >= self.paused_until
         )
+
+    def forgive(self) -> None:
+        """Forget that it failed: its endpoint was enabled again."""
+        if self.failing and not self.changed:
+            self.strikes, self.failing_since, self.paused_until = 0, None, 0.0
 
     def fared(self, made: Attempt, now_s: float) -> None:
         """Take in how an attempt ended."""

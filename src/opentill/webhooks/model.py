@@ -54,8 +54,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     disabled_reason: str
     secret: bytes
-    old_secret: bytes | None
-    old_secret_until: int | None  # Unix ms, business time
+    old_secret: bytes | None  # those before it that sign along, see sending.OldSecret
+    old_secret_until: int | None  # the last of them; Unix ms, business time
     created_at: int
     updated_at: int
 

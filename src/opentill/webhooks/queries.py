@@ -145,11 +145,11 @@ UPDATE = Query(
 FORGIVE = Command(
     "update webhook_lanes set failing_since = null where merchant_id = $1 and endpoint_id = $2"
 )
-# $3 the new secret, $4 until when the old one signs along, $5 now.
+# $3 the new secret, $4 until when the old ones sign along, $5 now, $6 the old ones.
 ROTATE = Query(
     Endpoint,
     """
-    update webhook_endpoints set old_secret = secret, old_secret_until = $4, secret = $3,
+    update webhook_endpoints set old_secret = $6, old_secret_until = $4, secret = $3,
         updated_at = greatest(updated_at, $5)
     where merchant_id = $1 and id = $2
     returning *
@@ -179,17 +179,24 @@ _WAITING_LANES: Final = """with recursive waiting as (
             order by merchant_id, endpoint_id, try_at limit 1
         ) n
     )"""
-# Take the lanes of endpoints with deliveries that are due, the longest waiting first. $1 business
-# time, $2 real time, $3 who takes them, $4 until when, $5 how many.
+# Take the lanes of endpoints with deliveries that are due, those that do not fail before those that
+# do, the longest waiting first. $1 business time, $2 real time, $3 who takes them, $4 until when,
+# $5 how many, $6 how many of them may be failing.
 TAKE_LANES = Query(
     Lane,
     f"""
-    {_WAITING_LANES}, free as (
-        select l.merchant_id, l.endpoint_id from waiting w
+    {_WAITING_LANES}, ranked as (
+        select w.merchant_id, w.endpoint_id, l.failing_since is not null as failing,
+            row_number() over (partition by l.failing_since is null order by w.try_at) as place
+        from waiting w
         join webhook_endpoints e on e.merchant_id = w.merchant_id and e.id = w.endpoint_id
         join webhook_lanes l on l.merchant_id = w.merchant_id and l.endpoint_id = w.endpoint_id
         where w.try_at <= $1 and e.status = 'ENABLED' and l.until <= $2
-        order by w.try_at limit $5
+    ), free as (
+        select l.merchant_id, l.endpoint_id from ranked r
+        join webhook_lanes l on l.merchant_id = r.merchant_id and l.endpoint_id = r.endpoint_id
+        where l.until <= $2 and (not r.failing or r.place <= $6::int)
+        order by r.failing, r.place limit $5
         for update of l skip locked
     )
     update webhook_lanes l set owner = $3, until = $4 from free f
@@ -197,13 +204,13 @@ TAKE_LANES = Query(
     returning l.merchant_id, l.endpoint_id, l.failing_since
     """,  # noqa: S608 - a constant of ours
 )
-# Keep lanes, and say which are still ours. $1 merchants, $2 endpoints, $3 who, $4 until when; a
-# time that is over gives them back.
+# Keep lanes, and say which are still ours. Arrays: $1 merchants, $2 endpoints, $4 until when; $3
+# who. A time that is over gives them back.
 KEEP_LANES = Query(
     Lane,
     """
-    update webhook_lanes l set until = $4
-    from unnest($1::text[], $2::text[]) as mine (merchant_id, endpoint_id)
+    update webhook_lanes l set until = mine.until
+    from unnest($1::text[], $2::text[], $4::bigint[]) as mine (merchant_id, endpoint_id, until)
     where l.merchant_id = mine.merchant_id and l.endpoint_id = mine.endpoint_id and l.owner = $3
     returning l.merchant_id, l.endpoint_id, l.failing_since
     """,
@@ -336,14 +343,15 @@ WAKE = Command("update webhook_deliveries set try_at = $1 where try_at > $1")
 # ── keeping ────────────────────────────────────────────────────────────────────────────────────
 
 # Batches of what is old, by ids, which begin with their time: $1 the first id to keep, $2 how many
-# of each merchant. Deliveries of deleted endpoints go at once.
+# of each merchant. Of deliveries $3 since when one that was touched is kept all the same, such as
+# one sent again, and $4 the first event that is there. Deliveries of deleted endpoints go at once.
 PRUNE_ATTEMPTS = Command(
     """
     delete from webhook_attempts where (merchant_id, endpoint_id, event_id, number) in (
         select a.* from webhook_endpoints e cross join lateral (
             select merchant_id, endpoint_id, event_id, number from webhook_attempts
             where merchant_id = e.merchant_id and endpoint_id = e.id
-                and (event_id < $1 or e.status = 'DELETED')
+                and (event_id < $1 and (at < $3 or event_id < $4) or e.status = 'DELETED')
             order by event_id limit $2
         ) a)
     """,
@@ -354,9 +362,27 @@ PRUNE_DELIVERIES = Command(
         select d.* from webhook_endpoints e cross join lateral (
             select merchant_id, endpoint_id, event_id from webhook_deliveries
             where merchant_id = e.merchant_id and endpoint_id = e.id
-                and (event_id < $1 or e.status = 'DELETED')
+                and (event_id < $1 and (updated_at < $3 or event_id < $4) or e.status = 'DELETED')
             order by event_id limit $2
         ) d)
+    """,
+)
+# Deleted endpoints of which nothing is left, with their sealed secrets. $1: deleted before when.
+PRUNE_ENDPOINTS = Command(
+    """
+    with gone as (
+        select merchant_id, id from webhook_endpoints e
+        where status = 'DELETED' and updated_at < $1
+            and not exists (select from webhook_deliveries
+                where merchant_id = e.merchant_id and endpoint_id = e.id)
+            and not exists (select from webhook_attempts
+                where merchant_id = e.merchant_id and endpoint_id = e.id)
+    ), lanes as (
+        delete from webhook_lanes l using gone g
+        where l.merchant_id = g.merchant_id and l.endpoint_id = g.id
+    )
+    delete from webhook_endpoints e using gone g
+    where e.merchant_id = g.merchant_id and e.id = g.id
     """,
 )
 PRUNE_EVENTS = Command(

@@ -1,19 +1,31 @@
 """One attempt: an event signed and sent to an endpoint, and what came of it."""
 
 import time
+from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import structlog
 
 from opentill.core.clock import now_ms
 from opentill.core.outgoing import Answer, Forbidden, NoAnswer, Outgoing, Unreachable
-from opentill.core.sealed import WrongKey, unseal
+from opentill.core.sealed import WrongKey, seal, unseal
 from opentill.webhooks import signing
 from opentill.webhooks.model import Attempt, Due, Outcome
 
 _ANSWER_BYTES: Final = 64 * 1024  # more than this of an answer is not even read
 _SHOWN: Final = 2048  # characters of a request or answer that are kept
 _log: Final = structlog.get_logger()
+
+
+class OldSecret(msgspec.Struct, frozen=True, array_like=True):
+    """A secret that was replaced, and until when it signs along; business time."""
+
+    secret: str
+    until: int
+
+
+_read_old: Final = msgspec.json.Decoder(list[OldSecret]).decode
 
 
 def purpose(merchant_id: str, endpoint_id: str) -> str:
@@ -26,8 +38,19 @@ def open_secrets(secret_key: str, due: Due, now: int) -> list[str]:
     own = purpose(due.merchant_id, due.endpoint_id)
     keys = [unseal(secret_key, own, due.secret)]
     if due.old_secret is not None and now < (due.old_secret_until or 0):
-        keys.append(unseal(secret_key, own, due.old_secret))
+        keys += [old.secret for old in open_old(secret_key, own, due.old_secret, now)]
     return keys
+
+
+def open_old(secret_key: str, own: str, sealed: bytes, now: int) -> list[OldSecret]:
+    """Return the old secrets that sign along now, the newest first. Raises WrongKey."""
+    kept = _read_old(unseal(secret_key, own, sealed))
+    return [old for old in kept if now < old.until]
+
+
+def seal_old(secret_key: str, own: str, old: Sequence[OldSecret]) -> bytes:
+    """Seal old secrets together."""
+    return seal(secret_key, own, msgspec.json.encode(old).decode())
 
 
 async def attempt(

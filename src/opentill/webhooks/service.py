@@ -15,12 +15,13 @@ from opentill.core.outgoing import Forbidden
 from opentill.core.sealed import WrongKey, seal, unseal
 from opentill.webhooks import queries, signing
 from opentill.webhooks.model import TYPES, Attempt, Delivery, Endpoint, Resent, Status, Type
-from opentill.webhooks.sending import purpose
+from opentill.webhooks.sending import OldSecret, open_old, purpose, seal_old
 
 MOST_ENDPOINTS: Final = 16
 MOST_RESENT: Final = 1000  # of one call
 OVERLAP_MS: Final = 24 * 3_600_000  # an old secret signs along
 PAUSED: Final = "switched off"
+_MOST_OLD: Final = 4  # secrets that sign along
 _MAX_DESCRIPTION: Final = 255
 _EVER: Final = 2**62
 _log: Final = structlog.get_logger()
@@ -175,17 +176,21 @@ async def rotate(
 ) -> tuple[Endpoint, str]:
     """Give an endpoint a new secret; the one before signs along for 24 hours. Raises NotFound.
 
-    A secret that cannot be opened any more, since the deployment's key is another, does not.
+    So does one that was rotated less than 24 hours ago, for the rest of its own. Secrets that
+    cannot be opened any more, since the deployment's key is another, do not.
     """
     old = await _lock(tx, merchant_id, endpoint_id)
     own, secret = purpose(merchant_id, endpoint_id), signing.new_secret()
-    until = now + OVERLAP_MS
+    until, along = now + OVERLAP_MS, list[OldSecret]()
     try:
-        unseal(secret_key, own, old.secret)
+        along = [OldSecret(unseal(secret_key, own, old.secret), until)]
+        if old.old_secret is not None:
+            along += open_old(secret_key, own, old.old_secret, now)
     except WrongKey:
-        until = now
-    sealed = seal(secret_key, own, secret)
-    new = await queries.ROTATE.first(tx, merchant_id, endpoint_id, sealed, until, now)
+        until = until if along else now
+    values = (seal(secret_key, own, secret), until, now)
+    kept = seal_old(secret_key, own, along[:_MOST_OLD])
+    new = await queries.ROTATE.first(tx, merchant_id, endpoint_id, *values, kept)
     if new is None:
         raise AssertionError  # the row is locked by us
     return new, secret

@@ -3,7 +3,8 @@
 A secret is ``whsec_`` and 24 random bytes in base64. The key of ``X-Svc-Signature`` is the secret's
 text as it was given; the key of ``webhook-signature`` is the bytes that its base64 stands for, as
 that specification has it. While a secret is being rotated the old one signs along: in
-``webhook-signature`` after the new one, separated by a space, and in ``X-Svc-Signature-Old``.
+``webhook-signature`` after the new one, separated by a space, and in ``X-Svc-Signature-Old``, where
+there are several, separated by spaces too, only if it was rotated again within 24 hours.
 """
 
 import base64
@@ -61,5 +62,6 @@ def headers(
         ("webhook-signature", standard),
     ]
     if len(keys) > 1:
-        found.append(("x-svc-signature-old", own_signature(keys[1], timestamp_ms, body)))
+        old = " ".join(own_signature(key, timestamp_ms, body) for key in keys[1:])
+        found.append(("x-svc-signature-old", old))
     return found
