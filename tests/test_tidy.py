@@ -148,7 +148,7 @@ CLOCKS: Final = {
     "core/ids.py": "ids carry their own time",
     "core/edge.py": "how long a request took",
     "core/migrate.py": "when a file was applied",
-    "callbacks/__init__.py": "the age of a signature, which another machine dated: real time",
+    "callbacks/reading.py": "the age of a signature, which another machine dated: real time",
     "client/series.py": "a Retry-After that is a date: real time, on a merchant's machine",
     "client/signatures.py": "the age of a signature: real time, on a merchant's machine",
     "watch.py": "how long checked books rest: real time, whatever business time does",
