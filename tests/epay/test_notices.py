@@ -347,6 +347,14 @@ def test_a_message_is_put_on_an_address(url: str, made: str) -> None:
     assert notices.address(url, {"a": "1 2&"}) == made
 
 
+def test_a_message_is_encoded_as_php_does() -> None:
+    text = "aZ0-_. ~!*'()+/=%中\n"
+    made = "aZ0-_.+%7E%21%2A%27%28%29%2B%2F%3D%25%E4%B8%AD%0A"
+    assert notices.address("https://s.example/~me?q=~", {"a": text}) == (
+        f"https://s.example/~me?q=~&a={made}"
+    )
+
+
 def test_without_the_deployments_key_nothing_is_lost(stall: Stall) -> None:
     import msgspec
 
