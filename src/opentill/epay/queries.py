@@ -113,7 +113,7 @@ CLAIM_NOTICES = Query(
     """
     with recursive waiting as (
         (select merchant_id, due_at from order_notices where due_at is not null
-            and exists (select from order_notices where due_at <= $1)
+            and (select min(due_at) from order_notices) <= $1  -- otherwise nothing is due at all
             order by merchant_id, due_at limit 1)
         union all
         select following.merchant_id, following.due_at from waiting cross join lateral (
