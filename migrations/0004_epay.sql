@@ -59,7 +59,12 @@ create table order_notices (
     check ((state = 'WAITING') = (due_at is not null))
 );
 create index order_notices_due on order_notices (due_at) where due_at is not null;
+create index order_notices_due_of_merchant on order_notices (merchant_id, due_at) where due_at is not null;
 create index order_notices_newest on order_notices (merchant_id, created_at desc, order_id desc);
+
+-- How many paid orders there are of a day, for act=query.
+create index orders_paid_by_epay on orders (merchant_id, created_at)
+    where source = 'EPAY' and status in ('PAID', 'SETTLED');
 
 -- A session that can be paid by one method only: the one that an Epay request names.
 alter table checkouts add column method text check (method in

@@ -75,10 +75,6 @@ async def _match_disputes(app: App) -> int:
     return await dispute_jobs.match(app.db, app.clock())
 
 
-async def _send_notices(app: App) -> int:
-    return await epay_jobs.send_due(app, app.clock())
-
-
 async def _expire_sessions(app: App) -> int:
     return await checkout_jobs.expire_due(app.db, app.clock())
 
@@ -123,7 +119,6 @@ async def _prune_webhooks(app: App) -> int:
 JOBS: Final = (
     #   name               rest  what
     Job("match_disputes", 5.0, _match_disputes),
-    Job("send_notices", 0.25, _send_notices),
     Job("expire_sessions", 5.0, _expire_sessions),
     Job("settle", 5.0, _settle),
     Job("release_reserves", 5.0, _release_reserves),
@@ -175,8 +170,11 @@ async def work(app: App, stop: asyncio.Event) -> None:
     dispatcher = Dispatcher(
         app.db, app.outgoing, settings.secret_key, app.clock, drain_s=settings.drain_timeout_s
     )
-    jobs = (*JOBS, *_per_gateway(app))
+    notifier = epay_jobs.Notifier(app)
+    notices = Job("send_notices", 0.25, lambda _: notifier.turn())
+    jobs = (*JOBS, notices, *_per_gateway(app))
     await asyncio.gather(dispatcher.run(stop), *(_repeat(job, app, stop) for job in jobs))
+    await notifier.finish()
 
 
 async def _repeat(job: Job, app: App, stop: asyncio.Event) -> None:

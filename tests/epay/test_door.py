@@ -48,6 +48,25 @@ def test_submit_sends_the_browser_to_the_hosted_page(stall: Stall, way: str) -> 
     assert row["payurl"] == answer.headers["location"]
 
 
+def test_a_client_may_leave_characters_as_they_are(stall: Stall) -> None:
+    form = stall.signed(stall.form(name="测试＆商品", param="中"))
+    raw = "&".join(f"{name}={text}" for name, text in form.items()).encode()
+    headers = {"content-type": "Application/X-WWW-Form-Urlencoded; charset=UTF-8"}
+    placed = stall.till.http.post("/epay/mapi.php", content=raw, headers=headers).json()
+    assert placed["code"] == 1
+    row = stall.act("order", trade_no=placed["trade_no"])
+    assert (row["name"], row["param"]) == ("测试＆商品", "中")
+
+
+@pytest.mark.parametrize("charset", ["unicode_escape", "utf-16", "utf-7", "hex", "no-such"])
+def test_a_part_of_a_form_is_utf_8_whatever_it_says(stall: Stall, charset: str) -> None:
+    form = stall.signed(stall.form() | {"x": "\\ud800+ACY-"})
+    files = {
+        name: (None, text.encode(), f"text/plain; charset={charset}") for name, text in form.items()
+    }
+    assert stall.till.http.post("/epay/mapi.php", files=files).json()["code"] == 1
+
+
 def test_mapi_answers_with_the_page_and_the_code_to_scan(stall: Stall) -> None:
     placed = stall.placed()
     assert placed["msg"] == "success"
@@ -116,12 +135,16 @@ BAD: list[tuple[dict[str, Any], int, str]] = [
     ({"return_url": "javascript:alert(1)"}, -1, "return_url"),
     ({"return_url": "https://shop.example/" + "x" * 2048}, -1, "return_url"),
     ({"return_url": "https://shop.example/{CHECKOUT_SESSION_ID}"}, -1, "return_url"),
+    ({"return_url": "https://" + "商" * 64 + ".example/"}, -1, "return_url"),
+    ({"return_url": "https://shop..example/"}, -1, "return_url"),
+    ({"notify_url": "https://店..example/"}, -1, "notify_url"),
     ({"notify_url": "https://shop.example/" + "x" * 1900}, -1, "notify_url"),
     ({"param": "x" * 2049}, -1, "param"),
     ({"param": "a\\b"}, -1, "param"),
     ({"name": "\\ "}, -1, "name"),
     ({"display_merchant_name": "x" * 81}, -1, "display_merchant_name"),
     ({"clientip": "nobody"}, -1, "clientip"),
+    ({"clientip": "fe80::1%<b>"}, -1, "clientip"),
     ({"trade_no": "1"}, -1, "trade_no"),
     ({"trade_status": ""}, -1, "trade_status"),
     ({"channel_param": "4242424242424242"}, -1, "channel_param"),

@@ -8,11 +8,12 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from api import Till
-from epay.stall import Stall
+from epay.stall import Inbox, Stall
 from opentill import epay, orders
 from opentill.core import epaysign
+from opentill.core.db import Tx
 from opentill.core.outgoing import Answer
-from opentill.epay import jobs, notices
+from opentill.epay import jobs, notices, queries
 from opentill.gateways.model import PaymentOutcome
 
 MINUTE_MS = 60_000
@@ -203,6 +204,71 @@ def test_of_one_merchant_only_a_few_go_out_at_a_time(stall: Stall) -> None:
     assert stall.tell() == 2
 
 
+def test_ten_thousand_notices_of_one_merchant_hold_up_nobody_elses(stall: Stall) -> None:
+    other = Stall(stall.till, stall.inbox)
+
+    async def crowd(tx: Tx) -> None:
+        await tx.execute("set local session_replication_role = replica")  # of no orders
+        await tx.execute(
+            """
+            insert into order_notices select $1, 'order_crowd' || n, 'WAITING', n, 0, '', n, n
+            from generate_series(1, 10000) n
+            """,
+            stall.id,
+        )
+
+    stall.till.tx(crowd)
+    other.paid()
+    now = stall.till.app.clock()
+    values = (now, now + MINUTE_MS, 9, 8, [], [])
+    claimed = stall.till.tx(lambda tx: queries.CLAIM_NOTICES.all(tx, *values))
+    assert sorted(notice.merchant_id for notice in claimed).count(other.id) == 1
+    assert len(claimed) == 9
+
+
+def test_who_has_none_on_the_way_comes_before_who_has(stall: Stall) -> None:
+    other = Stall(stall.till, stall.inbox)
+    for _ in range(3):
+        stall.paid()
+    other.paid()
+    now = stall.till.app.clock()
+    values = (now, now + MINUTE_MS, 1, 8, [stall.id], [7])
+    (first,) = stall.till.tx(lambda tx: queries.CLAIM_NOTICES.all(tx, *values))
+    assert first.merchant_id == other.id
+    rest = stall.till.tx(lambda tx: queries.CLAIM_NOTICES.all(tx, now, now, 9, 8, [stall.id], [7]))
+    assert len(rest) == 1  # the eighth
+
+
+def test_a_notice_goes_out_while_those_of_another_merchant_are_waited_for(stall: Stall) -> None:
+    quick = Stall(stall.till, Inbox())
+    over = threading.Event()
+    stall.inbox.before_answer = lambda: over.wait(10) and None
+    for _ in range(9):
+        stall.paid()
+
+    async def work() -> None:
+        notifier = jobs.Notifier(stall.till.app)
+        now = stall.till.app.clock()
+        assert await notifier.take(now) == 8
+        assert await notifier.turn() == 8
+        await asyncio.to_thread(quick.paid)
+        for _ in range(100):
+            await notifier.turn()
+            if quick.inbox.got:
+                break
+        assert not over.is_set()
+        over.set()
+        await notifier.finish()
+
+    try:
+        stall.till.run(work())
+        assert len(quick.inbox.got) == 1
+        assert len(stall.inbox.got) == 8
+    finally:
+        over.set()
+        quick.inbox.close()
+
+
 def test_money_that_comes_late_is_told_too_and_a_duplicate_only_once(stall: Stall) -> None:
     placed = stall.placed()
     order_id = stall.order_id(placed)
@@ -279,6 +345,14 @@ def test_an_order_that_was_closed_never_gets_a_signed_return(stall: Stall) -> No
 )
 def test_a_message_is_put_on_an_address(url: str, made: str) -> None:
     assert notices.address(url, {"a": "1 2&"}) == made
+
+
+def test_a_message_is_encoded_as_php_does() -> None:
+    text = "aZ0-_. ~!*'()+/=%中\n"
+    made = "aZ0-_.+%7E%21%2A%27%28%29%2B%2F%3D%25%E4%B8%AD%0A"
+    assert notices.address("https://s.example/~me?q=~", {"a": text}) == (
+        f"https://s.example/~me?q=~&a={made}"
+    )
 
 
 def test_without_the_deployments_key_nothing_is_lost(stall: Stall) -> None:

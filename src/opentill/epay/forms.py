@@ -3,6 +3,7 @@
 import re
 from ipaddress import ip_address
 from typing import Final, cast
+from urllib.parse import urlsplit
 
 from opentill.core import inputs, money
 from opentill.core.errors import Invalid
@@ -97,7 +98,8 @@ def _address(name: str, text: str) -> str:
         if "{" in text:
             raise Invalid(name, "braces")  # noqa: TRY301 - of our own pages' placeholder
         inputs.web_address(name, text or None)
-    except Invalid:
+        urlsplit(text).netloc.encode("idna")  # a host that is no name could not be gone to
+    except (Invalid, UnicodeError):
         reason = f"{name} 须为不超过 2048 个字符、不含用户名密码的 http 或 https 地址"
         raise Refused(BUSINESS, reason) from None
     return text
@@ -123,6 +125,8 @@ def _payer_ip(text: str) -> str:
     """Return the payer's address: the first of a list as proxies make it."""
     first = text.split(",", maxsplit=1)[0].strip()
     try:
+        if "%" in first:  # the name of an interface, or of anything
+            raise ValueError(first)  # noqa: TRY301 - the same answer
         return str(ip_address(first))
     except ValueError:
         raise Refused(BUSINESS, "clientip 须为付款人的 IP 地址") from None

@@ -4,13 +4,16 @@ A notice is a row that the order's step to PAID has written. It is sent at least
 claims one has it for a while, and only what came of the try ends that.
 """
 
+import asyncio
+from collections import Counter
 from http import HTTPStatus
 from typing import Final
 
 import structlog
 
-from opentill.core import jobs, log, sealed
+from opentill.core import log, sealed
 from opentill.core.db import Tx
+from opentill.core.errors import Unavailable
 from opentill.core.http import App
 from opentill.core.outgoing import Answer, Forbidden, NoAnswer, Unreachable
 from opentill.epay import credentials, notices, queries
@@ -18,45 +21,105 @@ from opentill.epay.model import PAID, Notice
 
 _log: Final = structlog.get_logger()
 TIMEOUT_S: Final = 5.0
-_LEASE_MS: Final = 60_000  # far longer than a batch takes
-_OF_ONE_MERCHANT: Final = 8  # of one batch
+AT_ONCE: Final = 256  # notices on the way, of this process
+OF_ONE_MERCHANT: Final = 8  # of them
+_LEASE_MS: Final = 60_000  # far longer than a try takes
+_LOOK_S: Final = 0.25  # how often it looks for what is due
+_GATHER_S: Final = 0.05  # so long after one is over: others that are may make room together
+_CONNECTIONS: Final = 8  # to the database at once: the requests of the same process need some too
 _LONGEST_ANSWER: Final = 200
 _MINUTE_MS: Final = 60_000
 # After the first try, at once: so long after each one that failed.
 WAITS_MS: Final = tuple(minutes * _MINUTE_MS for minutes in (1, 3, 20, 60, 120, 360, 1440))
 
 
-async def send_due(app: App, now: int, batch: int = 48) -> int:
-    """Send a batch of notices that are due and return how many there were."""
-    async with app.db.connection() as tx:
-        due = await queries.CLAIM_NOTICES.all(tx, now, now + _LEASE_MS, batch, _OF_ONE_MERCHANT)
-    await jobs.each(due, lambda notice: _send(app, notice, now), lambda notice: notice.order_id)
-    return len(due)
+class Notifier:
+    """Sends what is due; whose address is slow or away holds up nobody else.
 
+    Each notice is claimed when there is room for it, and sent at once. Room goes first to merchants
+    that have the fewest of theirs on the way, so that neither a long queue nor many addresses that
+    use up their five seconds keep others waiting for more than the next free place.
+    """
 
-async def _send(app: App, notice: Notice, now: int) -> None:
-    ids = (notice.merchant_id, notice.order_id)
-    try:
-        async with app.db.connection() as tx:
-            kept, params = await notices.told(tx, *ids, app.settings.secret_key)
-    except sealed.WrongKey:  # not a try: it goes out when the key is back
-        _log.error("notice not sent", reason=credentials.WRONG_KEY)
-        return
-    if kept.status in PAID:
-        taken, answer = await _try(app, notices.address(kept.notify_url, params))
-    else:  # given back or disputed meanwhile: nobody is to deliver anything for it
-        taken, answer = False, f"not sent: the order is {kept.status}"
-    async with app.db.connection() as tx:
-        if taken:
-            await queries.DELIVERED.run(tx, *ids, answer, now)
+    def __init__(self, app: App, at_once: int = AT_ONCE) -> None:
+        """Send nothing yet; ``at_once`` is how many are on the way at most."""
+        self._app = app
+        self._at_once = at_once
+        self._busy: Counter[str] = Counter()  # on the way, by merchant
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turns = asyncio.Semaphore(_CONNECTIONS)
+
+    async def take(self, now: int) -> int:
+        """Claim what there is room for, begin to send it and return how many those are."""
+        room = self._at_once - len(self._tasks)
+        if room <= 0:
+            return 0
+        busy = dict(self._busy)
+        values = (now, now + _LEASE_MS, room, OF_ONE_MERCHANT, list(busy), list(busy.values()))
+        async with self._app.db.connection() as tx:
+            due = await queries.CLAIM_NOTICES.all(tx, *values)
+        for notice in due:
+            self._busy[notice.merchant_id] += 1
+            task = asyncio.create_task(self._one(notice, now))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return len(due)
+
+    async def turn(self) -> int:
+        """Take what is due, wait for the first that is over, and return how many were taken."""
+        taken = await self.take(self._app.clock())
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(_GATHER_S)
+        return taken or len(self._tasks)
+
+    async def finish(self) -> None:
+        """Wait for what is on the way: seconds at most."""
+        await asyncio.gather(*self._tasks)
+
+    async def _one(self, notice: Notice, now: int) -> None:
+        """Send one; if that fails, it comes again when the lease of its claim is over."""
+        try:
+            await self._send(notice, now)
+        except Unavailable as error:
+            _log.warning("notice waits for the database", reason=error.reason)
+        except Exception:  # noqa: BLE001 - it is logged, and the others go on
+            _log.exception("job failed for a row", row=notice.order_id)
+        finally:
+            self._busy[notice.merchant_id] -= 1
+            self._busy += Counter()  # forget who has none
+
+    async def _send(self, notice: Notice, now: int) -> None:
+        app, ids = self._app, (notice.merchant_id, notice.order_id)
+        try:
+            async with self._turns, app.db.connection() as tx:
+                kept, params = await notices.told(tx, *ids, app.settings.secret_key)
+        except sealed.WrongKey:  # not a try: it goes out when the key is back
+            _log.error("notice not sent", reason=credentials.WRONG_KEY)
             return
-        wait = WAITS_MS[notice.tries] if notice.tries < len(WAITS_MS) else None
-        due_at = None if wait is None else now + wait
-        await queries.TRIED.run(tx, *ids, notice.tries, answer, now, due_at)
-    _log.warning(
-        "notice not taken", order=notice.order_id, tries=notice.tries + 1, answer=answer,
-        last=due_at is None,
-    )  # fmt: skip
+        if kept.status in PAID:
+            taken, answer = await _try(app, notices.address(kept.notify_url, params))
+        else:  # given back or disputed meanwhile: nobody is to deliver anything for it
+            taken, answer = False, f"not sent: the order is {kept.status}"
+        async with self._turns, app.db.connection() as tx:
+            if taken:
+                await queries.DELIVERED.run(tx, *ids, answer, now)
+                return
+            wait = WAITS_MS[notice.tries] if notice.tries < len(WAITS_MS) else None
+            due_at = None if wait is None else now + wait
+            await queries.TRIED.run(tx, *ids, notice.tries, answer, now, due_at)
+        _log.warning(
+            "notice not taken", order=notice.order_id, tries=notice.tries + 1, answer=answer,
+            last=due_at is None,
+        )  # fmt: skip
+
+
+async def send_due(app: App, now: int) -> int:
+    """Send what is due, as far as there is room at once, and return how many those are."""
+    notifier = Notifier(app)
+    taken = await notifier.take(now)
+    await notifier.finish()
+    return taken
 
 
 async def _try(app: App, address: str) -> tuple[bool, str]:

@@ -92,40 +92,55 @@ LIST_BY_STATUS = Query(
     order by o.created_at desc, o.id desc limit $2 offset $3
     """,
 )
-# $2 and $3: when yesterday and today began; $4: statuses that count as paid.
+# $2 and $3: when yesterday and today began. What counts as paid is as the index has it.
 COUNTS = Query(
     Counts,
     """
     select (select count(*) from epay_orders where merchant_id = $1) as all_orders,
-        count(*) filter (where recent.created_at >= $3) as paid_today,
-        count(*) filter (where recent.created_at < $3) as paid_yesterday
-    from epay_orders recent
-    join orders o on o.merchant_id = recent.merchant_id and o.id = recent.order_id
-    where recent.merchant_id = $1 and recent.created_at >= $2 and o.status = any($4::text[])
+        (select count(*) from orders where merchant_id = $1 and created_at >= $3
+            and source = 'EPAY' and status in ('PAID', 'SETTLED')) as paid_today,
+        (select count(*) from orders where merchant_id = $1 and created_at >= $2
+            and created_at < $3
+            and source = 'EPAY' and status in ('PAID', 'SETTLED')) as paid_yesterday
     """,
 )
 
-# Claim notices that are due: whoever claims has them until the time in $2. Of one merchant only a
-# few at a time, so that an endpoint that is slow or away does not hold up the others.
+# Claim notices that are due at $1: whoever claims has them until the time in $2. At most $3, and of
+# one merchant $4 at a time; $5 and $6: merchants and how many of theirs are on the way. It goes
+# from merchant to merchant, whatever their queues hold, and those with the fewest come first.
 CLAIM_NOTICES = Query(
     Notice,
     """
-    update order_notices n set due_at = $2
-    from (
-        select merchant_id, order_id from order_notices
-        where (merchant_id, order_id) in (
-            select merchant_id, order_id from (
-                select merchant_id, order_id,
-                    row_number() over (partition by merchant_id order by due_at) as place
-                from (
-                    select merchant_id, order_id, due_at from order_notices
-                    where due_at <= $1 order by due_at limit 1000
-                ) oldest
-            ) ranked
-            where place <= $4
-        ) and due_at <= $1
-        order by due_at limit $3 for update skip locked
-    ) due
+    with recursive waiting as (
+        (select merchant_id, due_at from order_notices where due_at is not null
+            and (select min(due_at) from order_notices) <= $1  -- otherwise nothing is due at all
+            order by merchant_id, due_at limit 1)
+        union all
+        select following.merchant_id, following.due_at from waiting cross join lateral (
+            select merchant_id, due_at from order_notices
+            where due_at is not null and merchant_id > waiting.merchant_id
+            order by merchant_id, due_at limit 1
+        ) following
+    ), ranked as (
+        select oldest.merchant_id, oldest.order_id, coalesce(busy.notices, 0)
+            + row_number() over (partition by waiting.merchant_id order by oldest.due_at) as place
+        from waiting
+        left join unnest($5::text[], $6::integer[]) as busy (merchant_id, notices)
+            using (merchant_id)
+        cross join lateral (
+            select n.order_id, n.merchant_id, n.due_at from order_notices n
+            where n.merchant_id = waiting.merchant_id and n.due_at <= $1
+            order by n.due_at limit $4
+        ) oldest
+        where waiting.due_at <= $1
+    ), due as (
+        select n.merchant_id, n.order_id from order_notices n
+        join (
+            select * from ranked where place <= $4 order by place, random() limit $3
+        ) chosen using (merchant_id, order_id)
+        where n.due_at <= $1 for update of n skip locked
+    )
+    update order_notices n set due_at = $2 from due
     where n.merchant_id = due.merchant_id and n.order_id = due.order_id
     returning n.*
     """,

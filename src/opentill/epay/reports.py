@@ -11,7 +11,7 @@ from opentill.core import money
 from opentill.core.db import Tx
 from opentill.core.http import App
 from opentill.epay import queries, service
-from opentill.epay.model import PAID, PAYABLE, STANDINGS, SUCCESS, Kept, trade_no
+from opentill.epay.model import PAYABLE, STANDINGS, SUCCESS, Kept, trade_no
 from opentill.epay.service import Known
 from opentill.epay.wire import Request
 
@@ -44,9 +44,7 @@ async def merchant(app: App, known: Known, request: Request, now: int) -> dict[s
     today = now // _DAY_MS * _DAY_MS
     async with app.db.connection() as tx:
         balance = await ledger.balance(tx, caller.merchant_id, caller.settlement_currency)
-        counts = await queries.COUNTS.first(
-            tx, caller.merchant_id, today - _DAY_MS, today, list(PAID)
-        )
+        counts = await queries.COUNTS.first(tx, caller.merchant_id, today - _DAY_MS, today)
     if counts is None:
         raise AssertionError  # counting always gives a row
     available = 0 if balance is None else balance.available

@@ -41,6 +41,8 @@ NO_SUCH_ORDER: Final = "订单不存在"  # word for word: clients look for it
 NOT_GENUINE: Final = "签名校验失败"
 TOO_MANY: Final = "请求过于频繁，请稍后再试"
 SHUT: Final = "系统维护中，请稍后再试"
+# What every submission and every signed return has, and no call of api.php.
+_OF_BROWSERS: Final = frozenset({"notify_url", "trade_status"})
 # Whom a pid stands for that nobody has: found out to be wrong in the same steps as a wrong key.
 _NOBODY_KEY: Final = secrets.token_hex(32)
 _NOBODY: Final = Caller(
@@ -114,8 +116,14 @@ def _has_key(request: Request, key: str) -> bool:
 
 
 def _is_signed(request: Request, key: str, of_api: bool) -> bool:  # noqa: FBT001 - ours alone
-    """Tell whether a sign is genuine; api.php's ``act`` may be signed while it stands elsewhere."""
+    """Tell whether a sign is genuine; api.php's ``act`` may be signed while it stands elsewhere.
+
+    And it may stand elsewhere unsigned: so there, nothing counts that was signed for a customer's
+    browser, who could turn it into a refund.
+    """
     params = request.params
+    if of_api and not _OF_BROWSERS.isdisjoint(params):
+        return False
     with_act = {**params, "act": request.act} if of_api and request.act else params
     return epaysign.verify(params, key) or epaysign.verify(with_act, key)
 

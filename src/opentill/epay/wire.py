@@ -63,7 +63,7 @@ async def read(scope: "Scope", receive: "Receive") -> Request:
 def _decoded(text: bytes) -> dict[str, str]:
     try:
         pairs = parse_qsl(
-            text.decode("ascii"),
+            text.decode(),  # some old clients leave characters as they are
             keep_blank_values=True,
             errors="strict",
             max_num_fields=_MAX_FIELDS,
@@ -93,12 +93,12 @@ async def _form(headers: Mapping[bytes, bytes], receive: "Receive") -> dict[str,
 
 
 def _parts(body: bytes, boundary: str) -> dict[str, str]:
-    """Read a multipart form; files in it are left out."""
+    """Read a multipart form: UTF-8, whatever a part says of itself. Files in it are left out."""
     try:
         parser = _library.MultipartParser(
             BytesIO(body), boundary, len(body), part_limit=_MAX_FIELDS, spool_limit=MAX_BODY
         )
-        return {part.name: part.value for part in parser if not part.filename}
+        return {part.name: part.raw.decode() for part in parser if not part.filename}
     except (ValueError, LookupError):
         raise _unreadable() from None
 

@@ -1,0 +1,63 @@
+"""What a customer's browser has carried, signed by or for the shop, sent where it could do more."""
+
+import re
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from epay.stall import Stall
+
+ACTS = ("query", "settle", "order", "orders", "refund")
+WAYS = ("act in the query", "act in the body", "all in the query", "the query, act in the body")
+
+
+def send(stall: Stall, act: str, form: dict[str, str], way: str) -> object:
+    http, url = stall.till.http, "/epay/api.php"
+    match way:
+        case "act in the query":
+            answer = http.post(url, params={"act": act}, data=form)
+        case "act in the body":
+            answer = http.post(url, data=form | {"act": act})
+        case "all in the query":
+            answer = http.get(url, params=form | {"act": act})
+        case _:
+            answer = http.post(url, params=form, data={"act": act})
+    return answer.json()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_submission_is_no_call_of_api_php(stall: Stall, way: str) -> None:
+    form = stall.signed(stall.form())
+    assert stall.post("submit", form).status_code == 302
+    stall.pay(stall.act("order", out_trade_no=form["out_trade_no"]))
+    for act in ACTS:
+        assert send(stall, act, form, way) == {"code": -3, "msg": "签名校验失败"}, act
+    assert stall.act("order", out_trade_no=form["out_trade_no"])["status"] == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_signed_return_is_no_call_of_api_php(stall: Stall, way: str) -> None:
+    placed = stall.paid(return_url="https://shop.example/back")
+    page = stall.till.http.get(placed["payurl"]).text
+    (link, *_) = re.findall(r"https://shop\.example[^\"' <]*", page)
+    form = dict(parse_qsl(urlsplit(link.replace("&amp;", "&")).query))
+    assert form["trade_status"] == "TRADE_SUCCESS"
+    for act in ACTS:
+        assert send(stall, act, form, way) == {"code": -3, "msg": "签名校验失败"}, act
+    for entry in ("submit", "mapi"):
+        assert stall.post(entry, form).json()["code"] == -1
+    assert stall.act("order", trade_no=placed["trade_no"])["status"] == 1
+    refunds = "select count(*) as n from refunds where merchant_id = $1"
+    assert stall.till.sql(refunds, stall.id) == [{"n": 0}]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_signed_for_api_php_is_taken(stall: Stall, way: str) -> None:
+    placed = stall.placed()
+    form = {"pid": stall.pid, "out_trade_no": placed["out_trade_no"]}
+    apart = way in {"act in the query", "the query, act in the body"}
+    signed = stall.signed(form if apart else form | {"act": "order"})
+    signed.pop("act", None)
+    answer = send(stall, "order", signed, way)
+    assert isinstance(answer, dict)
+    assert answer["trade_no"] == placed["trade_no"]
