@@ -26,7 +26,7 @@ demo: .venv/stamp
 	$(BIN)/opentill demo $(ARGS)
 
 test: .venv/stamp browser
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal -m 'not stress' $(ARGS)
+	$(BIN)/pytest -n 3 --dist worksteal -m 'not stress' $(ARGS)
 
 check: .venv/stamp
 	$(BIN)/ruff format --check .

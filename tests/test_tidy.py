@@ -2,10 +2,9 @@
 
 import ast
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
-
-import pytest
 
 import opentill
 
@@ -26,7 +25,21 @@ BANNED: Final = {
 }
 LONGEST: Final = 450
 
-files = pytest.mark.parametrize("path", FILES, ids=NAMES.values())
+
+def files(rule: Callable[[Path], None]) -> Callable[[], None]:
+    """Hold every file to a rule, in one test, which names the files that break it."""
+
+    def over_all() -> None:
+        broken = []
+        for path in FILES:
+            try:
+                rule(path)
+            except AssertionError as error:
+                broken.append(f"{NAMES[path]}: {str(error).splitlines()[0:1]}")
+        assert broken == []
+
+    over_all.__name__ = rule.__name__
+    return over_all
 
 
 @files

@@ -368,7 +368,7 @@ async def test_every_event_arrives_though_a_third_fails_and_the_dispatcher_is_ki
 ) -> None:
     chance = random.Random(7)
     async with receiving(failing(chance, 0.3)) as receiver:
-        await storm(here, receiver, 300, 3, lease_s=1.5)
+        await storm(here, receiver, 120, 2, lease_s=1.5)
         await all_arrived(here, receiver)
 
 
