@@ -74,7 +74,8 @@ async def test_first_attempts_are_prompt_and_a_dead_and_a_slow_endpoint_do_not_c
             beside = await _latencies(here, [good], owners)
         p95, p95_beside = alone[475], beside[475]
         sys.stderr.write(
-            f"\nfirst attempt p95 {p95 * 1000:.0f} ms, beside a dead and a slow one {p95_beside * 1000:.0f} ms"
+            f"\nfirst attempt p95 {p95 * 1000:.0f} ms,"
+            f" beside a dead and a slow one {p95_beside * 1000:.0f} ms"
         )
         assert p95 <= 1
         assert p95_beside <= 1.2 * p95 + 0.02  # a fiftieth of a second is chance
