@@ -1,5 +1,6 @@
 """The embedded PostgreSQL: kept through kill -9, shared between processes, clear when unfit."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -305,5 +306,7 @@ def _start_and_hang(data_dir: Path) -> subprocess.Popen[bytes]:
 def _kill_cluster(pid: int) -> None:
     """Kill -9 of a postmaster and all its children at once, as a power cut does."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    for process in (pid, *map(int, children)):
-        os.kill(process, signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+    for process in map(int, children):
+        with contextlib.suppress(ProcessLookupError):  # it had done its work
+            os.kill(process, signal.SIGKILL)

@@ -184,7 +184,7 @@ def test_together_is_as_one_by_one_in_every_table(book: str) -> None:
                 await outer.rollback()
 
         @settings(
-            max_examples=80, deadline=None, database=None,
+            max_examples=30, deadline=None, database=None,
             suppress_health_check=list(HealthCheck),
         )  # fmt: skip
         @given(PLANS, NEWS)
