@@ -21,7 +21,11 @@ def stream() -> Iterator[io.StringIO]:
     handlers, level = root.handlers[:], root.level
     stream = io.StringIO()
     log.configure("info", stream=stream)
+    # A bank that other tests of this process keep running writes its own lines.
+    bank = logging.getLogger("opentill.sandbox")
+    bank.setLevel(logging.CRITICAL)
     yield stream
+    bank.setLevel(logging.NOTSET)
     root.handlers[:] = handlers
     root.setLevel(level)
     structlog.reset_defaults()

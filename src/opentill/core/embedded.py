@@ -15,6 +15,7 @@ Killing everything at any moment loses nothing that was committed: fsync, full p
 synchronous commit are on, pages carry checksums.
 """
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -173,6 +174,9 @@ class Cluster:
         """Stop the server: running statements are rolled back, everything is written to disk."""
         pid = self._postmaster()
         if pid is None:
+            if self._child is not None:  # killed: its id is taken until somebody has asked
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._child.wait(STOP_TIMEOUT_S)
             return
         os.kill(pid, signal.SIGINT)
         deadline = time.monotonic() + STOP_TIMEOUT_S
