@@ -63,6 +63,14 @@ async def copy(tx: Tx, order: Order, copies: int, apart_ms: int = 2 * 60_000) ->
     gross, net = order.gross_settled_minor, order.net_settled_minor
     await tx.execute(
         """
+        update balances set entries = entries + 2 * $2::int, pending = pending + $2 * $3::bigint,
+            gateway = gateway - $2 * $4::bigint, platform = platform + $2 * $5::bigint
+        where merchant_id = $1
+        """,
+        order.merchant_id, copies, net, gross, gross - net,
+    )  # fmt: skip
+    await tx.execute(
+        """
         insert into entries (merchant_id, currency, number, id, type, from_account, to_account,
             amount_minor, shown_minor, pending_after, available_after, frozen_after, reserve_after,
             source_type, source_id, description, created_at)
@@ -76,14 +84,6 @@ async def copy(tx: Tx, order: Order, copies: int, apart_ms: int = 2 * 60_000) ->
         order by n, e.number
         """,
         order.merchant_id, copies, net, timeout=600,
-    )  # fmt: skip
-    await tx.execute(
-        """
-        update balances set entries = entries + 2 * $2::int, pending = pending + $2 * $3::bigint,
-            gateway = gateway - $2 * $4::bigint, platform = platform + $2 * $5::bigint
-        where merchant_id = $1
-        """,
-        order.merchant_id, copies, net, gross, gross - net,
     )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ EVERYWHERE: Final = (
     "operator.checks.",
     "payouts.checks.",
     "ledger.queries.RULES",
+    "ledger.queries.UNKNOWN_MOVES",
     "ledger.queries.ENTRIES",
     "health.",
 )

@@ -125,9 +125,12 @@ def test_the_merchant_leads_every_foreign_key_on_both_sides(catalogue: Any) -> N
             assert (row["here"], row["there"]) == ("merchant_id", wanted), row["name"]
 
 
-def test_every_primary_key_is_there(catalogue: Any) -> None:
+def test_every_row_is_named_by_a_primary_key_or_by_all_of_it(catalogue: Any) -> None:
     rows = catalogue(
-        "select conrelid::regclass::text as name from pg_constraint where contype = 'p'"
+        """
+        select conrelid::regclass::text as name from pg_constraint where contype = 'p'
+        union select oid::regclass::text from pg_class where relreplident = 'f'
+        """
     )
     assert {row["name"] for row in rows} >= _tenant_tables(catalogue) | set(REFERENCE)
 
@@ -224,14 +227,15 @@ def refuses(database_url: str) -> Callable[[str], str]:
 
 
 _ENTRY: Final = (
-    "insert into entries values ('mer_1', 'USD', {number}, 'txn_{number}', '{type}', '{source}', "
-    "'{target}', {amount}, {amount}, 0, 0, 0, 0, 'operator', '{cause}', '', 1)"
+    "insert into entries values ('mer_1', '{currency}', {number}, 'txn_{number}', '{type}', "
+    "'{source}', '{target}', {amount}, {amount}, {pending}, 0, 0, 0, 'operator', '{cause}', '', 1)"
 )
 
 
 def _entry(**changes: Any) -> str:
-    row = {"number": 2, "type": "PAYMENT", "source": "gateway", "target": "pending"}
-    return _ENTRY.format(**row | {"amount": 1, "cause": "c2"} | changes)
+    row = {"currency": "USD", "number": 2, "type": "PAYMENT", "source": "gateway"}
+    rest = {"target": "pending", "amount": 1, "pending": 1, "cause": "c2"}
+    return _ENTRY.format(**row | rest | changes)
 
 
 _BOOKS: Final = f"""
@@ -268,7 +272,13 @@ REFUSED: Final = (
     ("truncate orders cascade", _FINAL),
     ("truncate balances cascade", _FINAL),
     ("delete from merchants", "ForeignKeyViolationError"),
-    ("delete from balances", "ForeignKeyViolationError"),
+    ("delete from balances", _FINAL),
+    ("update balances set currency = 'EUR'", _FINAL),
+    (_entry(), "ForeignKeyViolationError"),  # it does not show the balance
+    ("update balances set entries = 2; " + _entry(pending=2), "ForeignKeyViolationError"),
+    ("update balances set entries = 3; " + _entry(), "ForeignKeyViolationError"),
+    ("update balances set entries = 2, last_at = 2; " + _entry(), "ForeignKeyViolationError"),
+    (_entry(currency="EUR"), "ForeignKeyViolationError"),
     ("delete from orders", "ForeignKeyViolationError"),
     ("update balances set pending = pending + 1", "CheckViolationError"),
     ("update balances set frozen = -1, pending = 2", "CheckViolationError"),

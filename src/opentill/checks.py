@@ -4,10 +4,15 @@ Product decisions §5. Above the features, since it reads all of them and none m
 Each rule is a statement that returns the places where it does not hold.
 """
 
-from typing import Final
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
 
 from opentill import ledger
-from opentill.core.db import Query, Tx
+from opentill.core.db import MOMENT, Db, Query, Tx
+from opentill.core.jobs import together
 from opentill.ledger import Violation
 from opentill.operator.checks import RULES as OPERATOR_RULES
 from opentill.orders import STEPS
@@ -335,14 +340,34 @@ HISTORY: Final = Query(
 )
 
 
+def _rules() -> Sequence[tuple[Query[Violation], Sequence[Any]]]:
+    """Return all rules with their values; the dearest first, so that two finish together."""
+    steps = zip(*((step.source, step.event, step.target) for step in STEPS), strict=True)
+    own = [(rule, ()) for rule in (*RULES, *PAYOUT_RULES, *OPERATOR_RULES)]
+    return [(HISTORY, list(map(list, steps))), *ledger.rules(), *own]
+
+
 async def check_books(tx: Tx) -> tuple[int, list[Violation]]:
     """Check every rule of the books. Returns how many entries there are and what is wrong.
 
     To be run in one repeatable-read transaction, so that it sees the books of one moment.
     """
-    entries, violations = await ledger.check(tx)
-    for rule in (*RULES, *PAYOUT_RULES, *OPERATOR_RULES):
-        violations += await rule.all(tx)
-    steps = zip(*((step.source, step.event, step.target) for step in STEPS), strict=True)
-    violations += await HISTORY.all(tx, *map(list, steps))
-    return entries, violations
+    violations: list[Violation] = []
+    for rule, values in _rules():
+        violations += await rule.all(tx, *values)
+    return await ledger.count(tx), violations
+
+
+async def check_all(db: Db) -> tuple[int, list[Violation]]:
+    """Check the books as ``check_books`` does, two rules at a time, both of the same moment."""
+    async with db.snapshot() as first, db.snapshot(await MOMENT.get(first)) as second:
+        waiting = deque(_rules())
+        violations: list[Violation] = []
+
+        async def work(tx: Tx) -> None:
+            while waiting:
+                rule, values = waiting.popleft()
+                violations.extend(await rule.all(tx, *values))
+
+        await together(work(first), work(second))
+        return await ledger.count(first), sorted(violations, key=msgspec.structs.astuple)

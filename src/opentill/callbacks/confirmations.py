@@ -13,6 +13,8 @@ from opentill.gateways.model import PaymentNews
 Alone = Callable[[PaymentNews], Awaitable[None]]
 # Fewer than there are connections: those that wait for one merchant leave some for the others.
 _ALONE_AT_ONCE: Final = 4
+# While one waits for its commit or for a merchant's balance, the other has got ready up to there.
+_LANES: Final = 2
 
 
 class Confirmations:
@@ -24,7 +26,7 @@ class Confirmations:
         self._clock = clock
         self._alone = alone
         self._slots = asyncio.Semaphore(_ALONE_AT_ONCE)
-        self._together = Together(self._batch, orders.CONFIRMED_TOGETHER)
+        self._together = Together(self._batch, most=orders.CONFIRMED_TOGETHER, lanes=_LANES)
 
     async def take_in(self, news: PaymentNews) -> None:
         """Return once the payment is confirmed and committed. Raises what ``orders.hear`` does.

@@ -1,5 +1,6 @@
 """``opentill export``: a merchant's orders as CSV."""
 
+import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -37,7 +38,9 @@ def export(
         async with session.database() as db:
             async with db.connection() as tx:
                 merchant = await merchants.find(tx, merchant_id)
-            chunks = orders.export_csv(db, merchant.id, start or 0, 2**62 if end is None else end)
+            last = 2**62 if end is None else end
+            readers = asyncio.Semaphore(2)
+            chunks = orders.export_csv(db, merchant.id, start or 0, last, readers)
             with inputs.target(to_file) as target:
                 async for chunk in chunks:
                     target.write(chunk)

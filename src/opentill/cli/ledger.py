@@ -24,12 +24,13 @@ def check(*, as_json: Json = False) -> None:
     Disputes that moved money at a gateway and match no order are no fault of the books: counted.
     """
     from opentill import disputes
-    from opentill.checks import check_books
+    from opentill.checks import check_all
 
     async def work() -> bool:
-        async with session.database() as db, db.snapshot() as tx:
-            entries, violations = await check_books(tx)
-            unmatched = await disputes.count_unmatched(tx)
+        async with session.database() as db:
+            entries, violations = await check_all(db)
+            async with db.connection() as tx:
+                unmatched = await disputes.count_unmatched(tx)
         if as_json:
             found = {"entries": entries, "violations": violations, "unmatchedDisputes": unmatched}
             output.show(found, as_json=True)

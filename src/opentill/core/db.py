@@ -181,12 +181,18 @@ class Db:
             yield connection
 
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[Tx]:
-        """Lend a connection that sees the database of one moment, and cannot change it."""
+    async def snapshot(self, moment: str | None = None) -> AsyncIterator[Tx]:
+        """Lend a connection that sees the database of one moment, and cannot change it.
+
+        ``moment``: that of another snapshot which is still open (``MOMENT``), instead of now.
+        """
         async with (
             self.connection() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
+            if moment is not None:
+                # It takes no parameter, and it must be the first statement.
+                await connection.execute(f"set transaction snapshot '{moment}'")
             yield connection
 
     async def run(self, step: Callable[[Tx], Awaitable[T]]) -> T:
@@ -283,3 +289,5 @@ class Command:
 
 # How long a transaction waits for a lock, until its end.
 LOCK_TIMEOUT: Final = Value(str, "select set_config('lock_timeout', $1, true)")
+# What names the moment that a transaction sees, for others to see the same.
+MOMENT: Final = Value(str, "select pg_export_snapshot()")

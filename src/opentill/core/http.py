@@ -5,6 +5,7 @@ the handler come from it. Checks run in the order of the product's decisions (§
 address and authentication (both by the edge, before routing), rate limit per merchant, body, rules.
 """
 
+import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -97,6 +98,8 @@ class App(msgspec.Struct, kw_only=True):
     # Where the customer of a paid order goes that was not placed by the API: merchant id, order id.
     return_address: Callable[[str, str], Awaitable[str | None]] = _nowhere
     read_from: Db | None = None
+    # Statements that exports run at once in this process: payments keep most of the connections.
+    export_readers: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(4))
 
     @property
     def replica(self) -> Db:

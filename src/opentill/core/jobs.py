@@ -58,3 +58,10 @@ async def each(
         if isinstance(result, Unavailable):
             raise result
     return sum(result is True for result in results)
+
+
+async def together(*works: Awaitable[object]) -> None:
+    """Do all at the same time and to their end; raises what the first of them raised."""
+    for outcome in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome

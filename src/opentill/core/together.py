@@ -1,8 +1,8 @@
 """What waits for the same database goes there together, in one transaction.
 
 A commit costs the same for one change as for fifty, and whoever changes a busy merchant's balance
-waits for the one before. So while a batch is on its way, what comes meanwhile waits and is the next
-batch; when nothing is on its way, nothing waits.
+waits for the one before. So while as many batches are on their way as there are lanes, what comes
+meanwhile waits and is the next batch; as long as a lane is free, nothing waits.
 """
 
 import asyncio
@@ -17,22 +17,30 @@ R = TypeVar("R")
 class Together(Generic[T, R]):
     """Gathers the items of concurrent callers into batches; each caller gets its own result."""
 
-    def __init__(self, run: Callable[[Sequence[T]], Awaitable[Sequence[R]]], most: int) -> None:
+    def __init__(
+        self, run: Callable[[Sequence[T]], Awaitable[Sequence[R]]], *, most: int, lanes: int
+    ) -> None:
         """``run`` takes at most ``most`` items and returns what is told for each, in their order.
 
-        What it raises is raised to every caller of the batch.
+        It runs at most ``lanes`` times at once. What it raises is raised to every caller of the
+        batch.
         """
         self._run = run
         self._most = most
+        self._lanes = lanes
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
-        self._running: asyncio.Task[None] | None = None
+        self._busy = 0
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps no task alive
 
     async def do(self, item: T) -> R:
         """Do an item with whatever else waits, and return or raise what came of it."""
         result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, result))
-        if self._running is None:
-            self._running = asyncio.create_task(self._work())
+        if self._busy < self._lanes:
+            self._busy += 1
+            lane = asyncio.create_task(self._work())
+            self._tasks.add(lane)
+            lane.add_done_callback(self._tasks.discard)
         return await result
 
     async def _work(self) -> None:
@@ -43,7 +51,7 @@ class Together(Generic[T, R]):
                 batch = [self._waiting.popleft() for _ in range(count)]
                 await self._one(batch)
         finally:
-            self._running = None
+            self._busy -= 1
 
     async def _one(self, batch: list[tuple[T, asyncio.Future[R]]]) -> None:
         waiting = [future for _, future in batch]

@@ -2,7 +2,7 @@
 
 from opentill.ledger.model import Balance, Entry, Held, Movement, Violation
 from opentill.ledger.postings import BY_MOVE, POSTINGS, Account, Type
-from opentill.ledger.service import balance, check, post, post_many
+from opentill.ledger.service import balance, check, count, post, post_many, rules
 
 __all__ = [
     "BY_MOVE",
@@ -16,6 +16,8 @@ __all__ = [
     "Violation",
     "balance",
     "check",
+    "count",
     "post",
     "post_many",
+    "rules",
 ]

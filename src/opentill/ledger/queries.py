@@ -196,3 +196,16 @@ RULES = (
         """,
     ),
 )
+# $1 types, $2 sources, $3 targets, $4 signs of the movements that there are.
+UNKNOWN_MOVES = Query(
+    Violation,
+    """
+    select 'every entry is a movement of the table' as rule, merchant_id, id as subject,
+        type || ' from ' || from_account || ' to ' || to_account as detail
+    from entries e where not exists (
+        select from unnest($1::text[], $2::text[], $3::text[], $4::int[])
+            as p (type, source, target, shown)
+        where (p.type, p.source, p.target, p.shown * e.amount_minor)
+            = (e.type, e.from_account, e.to_account, e.shown_minor))
+    """,
+)

@@ -80,10 +80,11 @@ async def read(call: Call[Nothing, Nothing]) -> OrderDetail:
 async def export_orders(call: Call[ExportQuery, Nothing]) -> Download:
     """Export orders as CSV, oldest first."""
     start, end = _range(call.query)
+    here = call.app.replica.reading()
     return Download(
         content_type="text/csv; charset=utf-8",
         filename=export.filename(call.query.start_date, call.query.end_date),
-        chunks=export.chunks(call.app.replica.reading(), call.merchant_id, start, end),
+        chunks=export.chunks(here, call.merchant_id, start, end, call.app.export_readers),
     )
 
 

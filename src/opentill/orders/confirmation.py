@@ -35,6 +35,10 @@ class _Usual(msgspec.Struct, frozen=True):
         """By which method it was paid."""
         return self.news.outcome.method or self.attempt.method
 
+    def paid(self, now: int) -> Order:
+        """Return the order as far as merchants are told of it once it is paid."""
+        return msgspec.structs.replace(self.order, status="PAID", paid_at=now)
+
 
 async def confirm_many(tx: Tx, heard: Sequence[PaymentNews], now: int) -> set[str]:
     """Take in that payments succeeded; return the attempts of those that are done.
@@ -61,21 +65,22 @@ async def confirm_many(tx: Tx, heard: Sequence[PaymentNews], now: int) -> set[st
     if not usual:
         return set()
     columns = zip(*(_row(one, now) for one in usual.values()), strict=True)
-    moved = await queries.CONFIRM.all(tx, now, *map(list, columns))
+    done = await queries.CONFIRM.all(tx, now, *map(list, columns))
+    moved = [usual[order.merchant_id, order.id] for order in done]
     await webhooks.emit(
         tx,
         [
-            events.told(order, type_, "", now)
-            for order in moved
-            for type_ in BY_EVENT[usual[order.merchant_id, order.id].before, "confirmed"].emits
+            events.told(one.paid(now), type_, "", now)
+            for one in moved
+            for type_ in BY_EVENT[one.before, "confirmed"].emits
         ],
     )
     books: dict[tuple[str, str], list[Movement]] = {}
-    for order in moved:
-        movements = received(usual[order.merchant_id, order.id].order)
-        books.setdefault((order.merchant_id, order.settled_currency), []).extend(movements)
+    for one in moved:
+        key = (one.order.merchant_id, one.order.settled_currency)
+        books.setdefault(key, []).extend(received(one.order))
     await ledger.post_many(tx, books, now)
-    return {usual[order.merchant_id, order.id].attempt.id for order in moved}
+    return {one.attempt.id for one in moved}
 
 
 def _is_usual(news: PaymentNews, attempt: Attempt, order: Order) -> bool:

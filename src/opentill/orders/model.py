@@ -248,13 +248,18 @@ def _is_weekend(millis: int) -> bool:
     return (millis // DAY_MS + 3) % 7 >= 5  # noqa: PLR2004 - 1970-01-01 was a Thursday
 
 
-class Lines(msgspec.Struct, frozen=True):
-    """Some orders as lines of a CSV file, and the last of them; null where there is none."""
+class Edge(msgspec.Struct, frozen=True):
+    """A place in the list of orders, oldest first: after an order, by its time (Unix ms) and id."""
 
-    orders: int
-    lines: str | None
-    last_at: int | None
-    last_id: str | None
+    created_at: int
+    id: str
+
+
+class Confirmed(msgspec.Struct, frozen=True):
+    """An order whose payment was confirmed in a batch."""
+
+    merchant_id: str
+    id: str
 
 
 class DueMerchant(msgspec.Struct, frozen=True):

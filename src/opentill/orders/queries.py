@@ -2,7 +2,7 @@
 
 from opentill.core.db import Command, Query, Value
 from opentill.core.money import EXPONENTS
-from opentill.orders.model import Attempt, DueMerchant, Forgotten, Line, Lines, Order
+from opentill.orders.model import Attempt, Confirmed, DueMerchant, Edge, Forgotten, Line, Order
 from opentill.totals import lists
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = $1")
@@ -81,9 +81,10 @@ STEP = Query(
 # each has, $5 its session's new status or null, $6 the attempts that paid, $7 the status each has,
 # $8 the provider's names, $9 reasons, $10 methods, $11 payer addresses, $12 when each settles; the
 # fee, which may depend on the method: $13 rates, $14 fees, $15 nets; $16 causes. Returns those
-# whose attempt had that status.
+# whose attempt had that status. What belongs to an order is carried along: planned for few rows,
+# a join would compare each with each.
 CONFIRM = Query(
-    Order,
+    Confirmed,
     """
     with paid as (
         select * from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
@@ -106,20 +107,17 @@ CONFIRM = Query(
             net_settled_minor = p.net
         from taken p
         where o.merchant_id = p.merchant_id and o.id = p.order_id and o.status = p.before
-        returning o.*
+        returning o.merchant_id, o.id, o.steps, o.updated_at, o.source, o.checkout_id, p.before,
+            p.session, p.attempt_id, p.cause
     ), noted as (
         insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
             cause)
-        select o.merchant_id, o.id, o.steps, o.updated_at, 'confirmed', p.before, 'PAID', p.cause
-        from moved o join paid p on p.merchant_id = o.merchant_id and p.order_id = o.id
+        select merchant_id, id, steps, updated_at, 'confirmed', before, 'PAID', cause from moved
     ), followed as (
-        update checkouts c set status = f.session, updated_at = $1::bigint
-        from (
-            select o.merchant_id, o.checkout_id, p.session
-            from moved o join paid p on p.merchant_id = o.merchant_id and p.order_id = o.id
-            where p.session is not null
-        ) f
-        where c.merchant_id = f.merchant_id and c.id = f.checkout_id and c.status = 'OPEN'
+        update checkouts c set status = m.session, updated_at = $1::bigint
+        from moved m
+        where c.merchant_id = m.merchant_id and c.id = m.checkout_id and c.status = 'OPEN'
+            and m.session is not null
     ), notified as (
         -- Who placed them through the Epay door is told, see epay/jobs.py.
         insert into order_notices (merchant_id, order_id, state, due_at, tries, answer, created_at,
@@ -129,12 +127,12 @@ CONFIRM = Query(
     ), released as (
         -- Nobody is to pay them elsewhere any more: gateways hear that at once.
         update attempts a set check_at = $1::bigint, checks = 0
-        from moved o join paid p on p.merchant_id = o.merchant_id and p.order_id = o.id
-        where a.merchant_id = o.merchant_id and a.order_id = o.id and a.id <> p.attempt_id
+        from moved m
+        where a.merchant_id = m.merchant_id and a.order_id = m.id and a.id <> m.attempt_id
             and a.status = 'ACTION_REQUIRED' and a.check_at > $1::bigint
-            and p.before in ('CREATING', 'PENDING')
+            and m.before in ('CREATING', 'PENDING')
     )
-    select * from moved
+    select merchant_id, id from moved
     """,
 )
 # Settle many orders of one merchant that are locked: $2 now, then arrays: $3 ids, $4 the status
@@ -270,14 +268,25 @@ def _utc(millis: str) -> str:
         || '.' || right((1000 + {millis} % 1000)::text, 3) || 'Z'"""
 
 
-# The lines of a batch of orders as CSV: what export.row makes of each, byte for byte.
-# $2 and $3: time and id of the last order of the batch before; $4 the last time, $5 how many;
-# $6 what formulas begin with. An amount of three decimals ends in a zero (money.show).
-EXPORT = Query(
-    Lines,
+# Where the stretches of an export end: every $5th order after $2 and $3 (time and id), of the next
+# $6 until the time in $4.
+EXPORT_EDGES = Query(
+    Edge,
+    """
+    select created_at, id from (
+        select created_at, id, row_number() over (order by created_at, id) as number from orders
+        where merchant_id = $1 and (created_at, id) > ($2::bigint, $3::text) and created_at <= $4
+        order by created_at, id limit $6
+    ) o where number % $5::bigint = 0 order by number
+    """,
+)
+# The lines of a stretch of orders as CSV: what export.row makes of each, byte for byte. From after
+# $2 and $3 (time and id) until $4 and $5; $6 what formulas begin with. An amount of three decimals
+# ends in a zero (money.show).
+EXPORT = Value(
+    str,
     f"""
-    select count(*) as orders, string_agg(line, '') as lines, max(created_at) as last_at,
-        (array_agg(id))[count(*)] as last_id
+    select string_agg(line, '' order by created_at, id)
     from (
         select created_at, id, concat_ws(',', id, checkout_id, product_id,
             {_quoted("email")}, {_quoted("coalesce(name, '')")},
@@ -297,10 +306,9 @@ EXPORT = Query(
                 {_inert("customer_email")} as email, {_inert("customer_name")} as name
             from orders
             where merchant_id = $1 and (created_at, id) > ($2::bigint, $3::text)
-                and created_at <= $4
-            order by created_at, id limit $5
+                and (created_at, id) <= ($4::bigint, $5::text)
         ) o
-    ) as batch
+    ) as stretch
     """,  # noqa: S608 - columns of ours
 )
 
