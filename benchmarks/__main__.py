@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import deliveries, emulator, growth, race, size
+from benchmarks import counters, deliveries, emulator, growth, race, size
 from benchmarks.contest import SCENARIOS
 from benchmarks.deployment import machine
 from benchmarks.driver import Driver
@@ -20,6 +20,7 @@ from opentill.core.embedded import EmbeddedPostgres
 
 PARTS: Final = {
     "workers": "several server processes, beside pgbench with a plain payment",
+    "counters": "what exact totals cost a write",
     "growth": "from a thousand orders to a million: lists, export, settle, ledger check",
     "webhooks": "deliveries to a receiver on loopback",
     "localstripe": "a curiosity",
@@ -63,6 +64,8 @@ async def measure(run: Run) -> None:
         await race.contest(run, scenarios)
     if "workers" in chosen:
         await race.workers(run)
+    if "counters" in chosen:
+        await counters.measure(run)
     if "growth" in chosen:
         await growth.measure(run)
     if "webhooks" in chosen:

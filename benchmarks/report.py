@@ -44,7 +44,8 @@ class Report(msgspec.Struct, kw_only=True):
         if other not in found or OURS not in found:
             return None
         pairs = zip(found[OURS], found[other], strict=True)
-        return statistics.median(ours.rate / theirs.rate for ours, theirs in pairs)
+        shares = [ours.rate / theirs.rate for ours, theirs in pairs if theirs.rate]
+        return statistics.median(shares) if shares else None
 
     @property
     def failed(self) -> bool:

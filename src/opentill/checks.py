@@ -8,8 +8,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
-
 from opentill import ledger
 from opentill.core.db import MOMENT, Db, Query, Tx
 from opentill.core.jobs import together
@@ -370,4 +368,4 @@ async def check_all(db: Db) -> tuple[int, list[Violation]]:
                 violations.extend(await rule.all(tx, *values))
 
         await together(work(first), work(second))
-        return await ledger.count(first), sorted(violations, key=msgspec.structs.astuple)
+        return await ledger.count(first), sorted(violations, key=repr)

@@ -4,8 +4,8 @@ import asyncpg
 import pytest
 
 from money.world import assert_books, in_status, refund_said, refunded, submitted
-from opentill.checks import check_books
-from opentill.core.db import Tx
+from opentill.checks import check_all, check_books
+from opentill.core.db import MOMENT, Db, Tx
 from opentill.orders import Order
 
 RUNNING = "each balance after is the one before plus this entry, numbered 1, 2, 3 …"
@@ -129,6 +129,31 @@ def test_every_rule_has_a_corruption_that_it_finds() -> None:
         SESSION, HISTORY,
     }  # fmt: skip
     assert set().union(*(found for _, found in CORRUPTIONS)) == rules
+
+
+async def test_two_at_a_time_find_the_same_and_of_one_moment(database_url: str) -> None:
+    db = await Db.connect(database_url, 4)
+    try:
+        async with db.transaction() as tx:
+            await world(tx)
+        assert await check_all(db) == (7, [])
+        async with db.connection() as tx:
+            await tx.execute("set session_replication_role = replica")
+            for statement in (
+                "update entries set pending_after = pending_after + 1 where number = 3",
+                "update balances set entries = entries + 1",
+                "delete from order_history where number = 2",
+            ):
+                await tx.execute(statement)
+            found = await check_all(db)
+            assert {violation.rule for violation in found[1]} >= {RUNNING, SUM, HISTORY}
+            async with db.snapshot() as first, db.snapshot(await MOMENT.get(first)) as second:
+                await tx.execute("delete from entries")
+                for each in (first, second):
+                    count, violations = await check_books(each)
+                    assert (count, sorted(violations, key=repr)) == found
+    finally:
+        await db.close()
 
 
 async def test_an_empty_database_is_right(tx: Tx) -> None:

@@ -3,12 +3,15 @@
 import asyncio
 from decimal import Decimal
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+import filled
 from money import world
 from money.fixtures import rolled_back
 from opentill.core import csvfile
+from opentill.core.db import Db
 from opentill.orders import export, queries
 
 texts = st.one_of(
@@ -56,3 +59,46 @@ def test_lines_are_those_of_python(
             assert made.encode() == expected
 
     asyncio.run(look())
+
+
+@pytest.mark.parametrize("apart_ms", [0, 1000])
+async def test_stretches_put_together_are_the_whole(
+    db: Db, monkeypatch: pytest.MonkeyPatch, apart_ms: int
+) -> None:
+    """Also where orders of one moment lie on both sides of an edge."""
+    async with db.transaction() as tx:
+        order = await filled.shop(tx, 60, apart_ms)
+
+    async def lines(start: int = 0, end: int = 2**62) -> list[bytes]:
+        readers = asyncio.Semaphore(1)
+        found = [c async for c in export.chunks(db, order.merchant_id, start, end, readers)]
+        return b"".join(found).splitlines()
+
+    whole = await lines()
+    assert len(whole) == 62
+    made = order.created_at
+    ranges = [(0, 2**62), (made - 20 * apart_ms, made - 5 * apart_ms), (made + 1, 2**62)]
+    expected = [await lines(*each) for each in ranges]
+    for batch, edges in [(5, 3), (61, 1), (1, 100), (61, 61), (60, 1), (30, 2)]:
+        monkeypatch.setattr(export, "_BATCH", batch)
+        monkeypatch.setattr(export, "_EDGES", edges)
+        assert [await lines(*each) for each in ranges] == expected
+
+
+async def test_who_leaves_early_leaves_nothing_behind(
+    db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with db.transaction() as tx:
+        order = await filled.shop(tx, 60)
+    monkeypatch.setattr(export, "_BATCH", 2)
+    monkeypatch.setattr(export, "_EDGES", 4)
+    readers = asyncio.Semaphore(2)
+    for taken in range(1, 12, 3):
+        chunks = export.chunks(db, order.merchant_id, 0, 2**62, readers)
+        for _ in range(taken):
+            assert await anext(chunks)
+        await chunks.aclose()
+        await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            async with readers, readers:  # all are free again
+                pass

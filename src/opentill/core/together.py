@@ -2,7 +2,8 @@
 
 A commit costs the same for one change as for fifty, and whoever changes a busy merchant's balance
 waits for the one before. So while as many batches are on their way as there are lanes, what comes
-meanwhile waits and is the next batch; as long as a lane is free, nothing waits.
+meanwhile waits and is the next batch; as long as a lane is free, nothing waits. A batch is a lane's
+share of all that is there, so that the lanes carry the same.
 """
 
 import asyncio
@@ -30,12 +31,14 @@ class Together(Generic[T, R]):
         self._lanes = lanes
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
         self._busy = 0
+        self._there = 0  # items that wait or are on their way
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps no task alive
 
     async def do(self, item: T) -> R:
         """Do an item with whatever else waits, and return or raise what came of it."""
         result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, result))
+        self._there += 1
         if self._busy < self._lanes:
             self._busy += 1
             lane = asyncio.create_task(self._work())
@@ -47,9 +50,13 @@ class Together(Generic[T, R]):
         """Run batches until nobody waits. The work itself is nobody's to cancel."""
         try:
             while self._waiting:
-                count = min(self._most, len(self._waiting))
+                share = -(-self._there // self._lanes)
+                count = min(self._most, share, len(self._waiting))
                 batch = [self._waiting.popleft() for _ in range(count)]
-                await self._one(batch)
+                try:
+                    await self._one(batch)
+                finally:
+                    self._there -= count
         finally:
             self._busy -= 1
 
