@@ -120,7 +120,8 @@ def verdict(target: Target, figures: Figures) -> Verdict | None:
     if not theirs:
         return Verdict(target, figure, figure, None)
     if len(ours) == len(theirs):
-        value = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+        shares = [a / b for a, b in zip(ours, theirs, strict=True) if b]
+        value = statistics.median(shares) if shares else 0.0
     else:
         value = figure / statistics.median(theirs)
     return Verdict(target, value, figure, statistics.median(theirs))
