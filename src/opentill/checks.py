@@ -8,6 +8,7 @@ from typing import Final
 
 from opentill import ledger
 from opentill.core.db import Query, Tx
+from opentill.epay.checks import RULES as EPAY_RULES
 from opentill.ledger import Violation
 from opentill.operator.checks import RULES as OPERATOR_RULES
 from opentill.orders import STEPS
@@ -341,7 +342,7 @@ async def check_books(tx: Tx) -> tuple[int, list[Violation]]:
     To be run in one repeatable-read transaction, so that it sees the books of one moment.
     """
     entries, violations = await ledger.check(tx)
-    for rule in (*RULES, *PAYOUT_RULES, *OPERATOR_RULES):
+    for rule in (*RULES, *PAYOUT_RULES, *OPERATOR_RULES, *EPAY_RULES):
         violations += await rule.all(tx)
     steps = zip(*((step.source, step.event, step.target) for step in STEPS), strict=True)
     violations += await HISTORY.all(tx, *map(list, steps))
