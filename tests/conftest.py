@@ -20,12 +20,12 @@ import pooler
 from opentill.core import connection, embedded, migrate
 from opentill.core.embedded import EmbeddedPostgres, find_programs
 from opentill.core.settings import Settings
+from pooler import POOLED
 
 TEMPLATE: Final = "opentill_template"
 # Switches for whole runs, see CONTRIBUTING.md: every transaction in this isolation, and everything
 # of ours through a PgBouncer in transaction mode.
 ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
-POOLED: Final = os.environ.get("OPENTILL_TEST_PGBOUNCER") == "1"
 _numbers: Final = itertools.count(1)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Self, TypeVar
 import httpx2
 
 import opentill
+import pooler
 from opentill import merchants
 from opentill.core.db import Db
 from opentill.core.http import now_ms
@@ -122,7 +123,7 @@ class House:
             "OPENTILL_LIMIT_IP_PER_MINUTE": "0",
             "OPENTILL_LIMIT_CHECKOUTS_PER_MINUTE": "0",
             "OPENTILL_LOG_LEVEL": "warning",
-            "OPENTILL_DB_PREPARED": "no" if "bouncer" in database_url else "yes",
+            "OPENTILL_DB_PREPARED": pooler.prepared_setting(database_url),
             **{f"OPENTILL_{name}": value for name, value in settings.items()},
         }
         self.bank = Process(
