@@ -130,6 +130,7 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
         sandbox_secret="test-sandbox-secret-0123456789abcd",
         limit_ip_per_minute=0,
         limit_checkouts_per_minute=0,
+        limit_payments_per_minute=0,
         db_prepared=not POOLED,
     )
 

@@ -136,8 +136,9 @@ async def test_an_old_key_is_refused_once_the_new_one_is_committed(house: House,
 
             knocking = [asyncio.create_task(knock()) for _ in range(6)]
             await asyncio.sleep(random.random() * 0.2)
-            async with db.transaction() as tx:
-                new = await merchants.regenerate_key(tx, shop.key_id, now_ms())
+            new = await db.run(
+                lambda tx, key_id=shop.key_id: merchants.regenerate_key(tx, key_id, now_ms())
+            )
             committed = time.monotonic()
             await asyncio.gather(*knocking)
             late.append((time.monotonic(), (await client.call("GET", "/v1/balance")).status_code))
