@@ -6,6 +6,7 @@ import threading
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+import structlog
 
 from api import Till
 from epay.stall import Inbox, Stall
@@ -361,6 +362,7 @@ def test_without_the_deployments_key_nothing_is_lost(stall: Stall) -> None:
     import msgspec
 
     placed = stall.paid()
+    stall.paid()
     app = stall.till.app
     good = app.settings
     try:
@@ -370,11 +372,14 @@ def test_without_the_deployments_key_nothing_is_lost(stall: Stall) -> None:
         page = stall.till.http.get(placed["payurl"])
         assert page.status_code == 200
         assert _links(page.text) == []
-        stall.tell()
+        with structlog.testing.capture_logs() as said:
+            assert stall.tell() == 2
+        events = [line["event"] for line in said if "notice" in line["event"]]
+        assert events == ["notices cannot be signed"]  # once for both
         assert stall.notice(placed)["tries"] == 0
         assert not stall.till.tx(lambda tx: epay.check_key(tx, app.settings.secret_key))
     finally:
         app.settings = good
     assert stall.till.tx(lambda tx: epay.check_key(tx, good.secret_key))
-    assert stall.tell(app.clock() + 2 * MINUTE_MS) == 1
-    assert stall.inbox.got
+    assert stall.tell(app.clock() + 2 * MINUTE_MS) == 2
+    assert len(stall.inbox.got) == 2
