@@ -112,11 +112,11 @@ def database_url(make_database: Callable[[], str]) -> str:
 
 
 @pytest.fixture
-def empty_database_url(postgres_url: str) -> Iterator[str]:
+def empty_database_url(postgres_url: str, through: Callable[[str], str]) -> Iterator[str]:
     """Address of a fresh database without any table."""
     name = f"empty_{next(_numbers)}"
     _sql(postgres_url, f"create database {name}")
-    yield _named(postgres_url, name)
+    yield through(_named(postgres_url, name))
     _sql(postgres_url, f"drop database {name} with (force)")
 
 
