@@ -264,23 +264,25 @@ async def test_an_address_that_the_deployment_forbids_now_is_never_connected_to(
         assert receiver.got == []
 
 
-async def test_a_secret_sealed_with_another_key_is_a_failed_attempt_that_says_so(
-    here: Place,
-) -> None:
+async def test_one_secret_that_does_not_open_holds_up_no_other_endpoint(here: Place) -> None:
     async with receiving() as receiver, here.dispatching():
         merchant_id = await here.merchant()
-        endpoint, _ = await here.endpoint(merchant_id, receiver.url)
+        broken, _ = await here.endpoint(merchant_id, f"{receiver.url}/broken")
+        await here.endpoint(merchant_id, f"{receiver.url}/good")
         async with here.db.connection() as tx:
             await tx.execute(
                 "update webhook_endpoints set secret = $1 where id = $2",
                 seal("another-key-0123456", "x", "whsec_x"),
-                endpoint.id,
+                broken.id,
             )
-        await here.emit(merchant_id)
-        await until(lambda: here.rows("select from webhook_attempts"))
-        (made,) = await here.rows("select error from webhook_attempts")
-        assert "OPENTILL_SECRET_KEY" in made["error"]
-        assert receiver.got == []
+        await here.emit(merchant_id, 5)
+        await until(lambda: len(receiver.taken) == 5)
+        await until(lambda: _rest_for_long(here, [broken.id]))
+        assert {got.path for got in receiver.got} == {"/good"}
+        waits = await here.rows(
+            "select status, attempts from webhook_deliveries where endpoint_id = $1", broken.id
+        )
+        assert waits == [{"status": "PENDING", "attempts": 0}] * 5
 
 
 async def test_dead_and_slow_endpoints_hold_up_nobody(here: Place) -> None:
