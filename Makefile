@@ -6,18 +6,20 @@ SCREEN := chromium chromium-driver fonts-noto-cjk
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run demo test check fix bench stress lock browser
+.PHONY: help run demo test test-pooled test-serializable check fix bench stress lock browser
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make demo    serve, with a merchant and a session to pay: the quickest look'
-	@echo 'make run     serve'
-	@echo 'make test    all tests (ARGS="-k name" for some)'
-	@echo 'make check   formatting, lint, types, layers, known vulnerabilities'
-	@echo 'make fix     what can be put right by itself'
-	@echo 'make bench   each target of speed and size, met or not (ARGS="--only pay" for some)'
-	@echo 'make stress  long runs: kill -9, failing receivers, many clients'
-	@echo 'make lock    the lock files anew, after a change of pyproject.toml'
+	@echo 'make demo               serve, with a merchant and a session to pay: the quickest look'
+	@echo 'make run                serve'
+	@echo 'make test               all tests (ARGS="-k name" for some)'
+	@echo 'make test-pooled        all of them through a PgBouncer in transaction mode'
+	@echo 'make test-serializable  all of them with every transaction serializable'
+	@echo 'make check              formatting, lint, types, layers, known vulnerabilities'
+	@echo 'make fix                what can be put right by itself'
+	@echo 'make bench              each target of speed and size, met or not (ARGS="--only pay" for some)'
+	@echo 'make stress             long runs: kill -9, failing receivers, many clients'
+	@echo 'make lock               the lock files anew, after a change of pyproject.toml'
 
 run: .venv/stamp
 	$(BIN)/opentill serve $(ARGS)
@@ -27,6 +29,14 @@ demo: .venv/stamp
 
 test: .venv/stamp browser
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not stress' $(ARGS)
+
+test-pooled: .venv/stamp browser
+	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer || \
+		{ echo 'No PgBouncer. Debian: apt-get install pgbouncer' >&2; exit 1; }
+	OPENTILL_TEST_PGBOUNCER=1 $(BIN)/pytest -n 3 --dist worksteal -m 'not stress' $(ARGS)
+
+test-serializable: .venv/stamp browser
+	OPENTILL_TEST_ISOLATION=serializable $(BIN)/pytest -n 3 --dist worksteal -m 'not stress' $(ARGS)
 
 check: .venv/stamp
 	$(BIN)/ruff format --check .

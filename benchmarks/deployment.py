@@ -33,6 +33,7 @@ def settings(data_dir: Path, **others: Any) -> Settings:
         sandbox_secret=SECRET,
         limit_ip_per_minute=0,
         limit_checkouts_per_minute=0,
+        limit_payments_per_minute=0,
         **others,
     )
 
@@ -47,6 +48,7 @@ def environment(data_dir: Path, port: int, **others: str) -> dict[str, str]:
         "OPENTILL_SANDBOX_SECRET": SECRET,
         "OPENTILL_LIMIT_IP_PER_MINUTE": "0",
         "OPENTILL_LIMIT_CHECKOUTS_PER_MINUTE": "0",
+        "OPENTILL_LIMIT_PAYMENTS_PER_MINUTE": "0",
         **others,
     }
 

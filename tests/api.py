@@ -336,6 +336,7 @@ def till(
             data_dir=directory,
             limit_ip_per_minute=0,
             limit_checkouts_per_minute=0,
+            limit_payments_per_minute=0,
             **SECRETS,
         )
         with serving(settings) as running:

@@ -20,12 +20,12 @@ import pooler
 from opentill.core import connection, embedded, migrate
 from opentill.core.embedded import EmbeddedPostgres, find_programs
 from opentill.core.settings import Settings
+from pooler import POOLED
 
 TEMPLATE: Final = "opentill_template"
 # Switches for whole runs, see CONTRIBUTING.md: every transaction in this isolation, and everything
 # of ours through a PgBouncer in transaction mode.
 ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
-POOLED: Final = os.environ.get("OPENTILL_TEST_PGBOUNCER") == "1"
 _numbers: Final = itertools.count(1)
 
 
@@ -112,11 +112,11 @@ def database_url(make_database: Callable[[], str]) -> str:
 
 
 @pytest.fixture
-def empty_database_url(postgres_url: str) -> Iterator[str]:
+def empty_database_url(postgres_url: str, through: Callable[[str], str]) -> Iterator[str]:
     """Address of a fresh database without any table."""
     name = f"empty_{next(_numbers)}"
     _sql(postgres_url, f"create database {name}")
-    yield _named(postgres_url, name)
+    yield through(_named(postgres_url, name))
     _sql(postgres_url, f"drop database {name} with (force)")
 
 
@@ -130,6 +130,7 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
         sandbox_secret="test-sandbox-secret-0123456789abcd",
         limit_ip_per_minute=0,
         limit_checkouts_per_minute=0,
+        limit_payments_per_minute=0,
         db_prepared=not POOLED,
     )
 

@@ -19,11 +19,30 @@ import pytest
 
 from opentill.core import sysuser
 
+POOLED: Final = os.environ.get("OPENTILL_TEST_PGBOUNCER") == "1"  # a whole run through one
 PROGRAM: Final = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
 PORT: Final = 6432
 needed: Final = pytest.mark.skipif(
     PROGRAM is None, reason="no PgBouncer here: apt-get install pgbouncer"
 )
+
+
+def direct(reason: str) -> pytest.MarkDecorator:
+    """Skip a test in a run through a pooler: what it is about cannot happen behind one."""
+    return pytest.mark.skipif(POOLED, reason=reason)
+
+
+def prepared(url: str) -> bool:
+    """Tell whether statements may stay prepared at an address: not behind one of ``running``."""
+    return _FOLDER not in url
+
+
+def prepared_setting(url: str) -> str:
+    """Return what OPENTILL_DB_PREPARED must be for an address."""
+    return "yes" if prepared(url) else "no"
+
+
+_FOLDER: Final = "opentill-bouncer-"
 _CONFIG: Final = """
 [databases]
 * = host={host} port={port}
@@ -51,7 +70,7 @@ def running(postgres_url: str, sessions: int = 8) -> Iterator[Callable[[str], st
     ``sessions``: how many of PostgreSQL's it uses for each database.
     """
     query = {name: values[0] for name, values in parse_qs(urlsplit(postgres_url).query).items()}
-    with tempfile.TemporaryDirectory(prefix="opentill-bouncer-") as name:
+    with tempfile.TemporaryDirectory(prefix=_FOLDER) as name:
         folder = Path(name)
         config = folder / "pgbouncer.ini"
         config.write_text(

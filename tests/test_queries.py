@@ -19,6 +19,7 @@ ALSO: Final = (
     "opentill.core.clock",
     "opentill.core.idempotency",
     "opentill.core.limits",
+    "opentill.epay.checks",
     "opentill.health",
     "opentill.ledger.service",
     "opentill.ledger.walk",
@@ -30,6 +31,7 @@ ALSO: Final = (
 # The examination of all books, and what is counted for metrics.
 EVERYWHERE: Final = (
     "checks.",
+    "epay.checks.",
     "operator.checks.",
     "payouts.checks.",
     "ledger.queries.RULES",

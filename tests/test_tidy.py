@@ -107,6 +107,7 @@ SQL_ELSEWHERE: Final = {
     "ledger/service.py": "the check against the table of postings",
     "ledger/walk.py": "the check in steps",
     "merchants/audit.py": "the chain and its check",
+    "epay/checks.py": "the checks of one feature",
     "operator/checks.py": "the checks of one feature",
     "payouts/checks.py": "the checks of one feature",
     "reconciliation/report.py": "a scratch file of its own (SQLite)",

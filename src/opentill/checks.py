@@ -11,6 +11,7 @@ from typing import Any, Final
 from opentill import ledger
 from opentill.core.db import MOMENT, Db, Query, Tx
 from opentill.core.jobs import together
+from opentill.epay.checks import RULES as EPAY_RULES
 from opentill.ledger import Violation
 from opentill.operator.checks import RULES as OPERATOR_RULES
 from opentill.orders import STEPS
@@ -341,7 +342,7 @@ HISTORY: Final = Query(
 def _rules() -> Sequence[tuple[Query[Violation], Sequence[Any]]]:
     """Return all rules with their values; the dearest first, so that two finish together."""
     steps = zip(*((step.source, step.event, step.target) for step in STEPS), strict=True)
-    own = [(rule, ()) for rule in (*RULES, *PAYOUT_RULES, *OPERATOR_RULES)]
+    own = [(rule, ()) for rule in (*RULES, *PAYOUT_RULES, *OPERATOR_RULES, *EPAY_RULES)]
     return [(HISTORY, list(map(list, steps))), *ledger.rules(), *own]
 
 

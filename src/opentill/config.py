@@ -206,6 +206,7 @@ SETTINGS: Final = (
     Setting("ENVIRONMENT", _one_of("production", "staging"), "which API keys are accepted"),
     Setting("LIMIT_IP_PER_MINUTE", _RATE, "API requests of one address per minute; 0: no limit"),
     Setting("LIMIT_CHECKOUTS_PER_MINUTE", _RATE, "new sessions of one merchant; 0: no limit"),
+    Setting("LIMIT_PAYMENTS_PER_MINUTE", _RATE, "payment forms from one address; 0: no limit"),
     Setting("TRUSTED_PROXIES", _networks, "peers whose X-Forwarded-For is believed"),
     Setting("SECRET_KEY", _KEY, "encrypts what is read back", secret=True, default="in DATA_DIR"),
     Setting("GATEWAYS", _gateways, "where payments go, in order of preference"),

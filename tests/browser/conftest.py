@@ -4,7 +4,7 @@ They live on the event loop of the session; so does every test here. A test has 
 browser and a merchant of its own.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -42,16 +42,20 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def till(
-    postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory
+    postgres_url: str,
+    template: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    through: Callable[[str], str],
 ) -> AsyncIterator[app.Server]:
     """A server with worker and sandbox bank on free ports."""
     directory = tmp_path_factory.mktemp("till")
     with database(postgres_url, template) as url:
         settings = Settings(
-            database_url=url,
+            database_url=through(url),
             data_dir=directory,
             limit_ip_per_minute=0,
             limit_checkouts_per_minute=0,
+            limit_payments_per_minute=0,
             **SECRETS,
         )
         async with running(settings, directory / "bank") as server:

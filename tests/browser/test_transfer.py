@@ -1,6 +1,6 @@
 """A bank transfer by hand in a browser: the instructions, in each language, theme and size."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import pytest
@@ -26,13 +26,17 @@ LOOKS = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def by_hand(
-    postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory
+    postgres_url: str,
+    template: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    through: Callable[[str], str],
 ) -> AsyncIterator[app.Server]:
     """A server whose one gateway is a person."""
     directory = tmp_path_factory.mktemp("by-hand")
     with database(postgres_url, template) as url:
         settings = Settings(
-            database_url=url, data_dir=directory, limit_ip_per_minute=0, gateways=("manual",),
+            database_url=through(url), data_dir=directory, limit_ip_per_minute=0,
+            limit_payments_per_minute=0, gateways=("manual",),
             gateway_options={"manual_instructions": INSTRUCTIONS}, **SECRETS,
         )  # fmt: skip
         async with running(settings, directory / "bank") as server:

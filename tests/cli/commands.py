@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import pytest
 
+import pooler
+
 REFUSED = 2
 _NURSERY: Final = """
 import json, os, signal, sys
@@ -91,6 +93,18 @@ class Nursery:
         self._process.communicate(timeout=30)
 
 
+def _names(answer: Any) -> Iterator[str]:
+    """Yield the names of all fields of an answer, beside those that a merchant has given."""
+    if isinstance(answer, list):
+        for one in answer:
+            yield from _names(one)
+    elif isinstance(answer, dict):
+        for name, value in answer.items():
+            yield name
+            if name != "metadata":
+                yield from _names(value)
+
+
 @pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
     """One for all commands of a worker."""
@@ -109,7 +123,7 @@ class Commands:
         self.environ = {
             **{name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")},
             "OPENTILL_DATABASE_URL": database_url,
-            "OPENTILL_DB_PREPARED": "no" if "bouncer" in database_url else "yes",
+            "OPENTILL_DB_PREPARED": pooler.prepared_setting(database_url),
             "OPENTILL_SECRET_KEY": "test-secret-key-test-secret-key-0123",
             "OPENTILL_DATA_DIR": str(directory / "data"),
         }
@@ -124,7 +138,9 @@ class Commands:
         """Run a command that must succeed, and return its answer."""
         done = self.run(*words, "--json", given=given, **settings)
         assert done.returncode == 0, done.stderr.decode()
-        return json.loads(done.stdout)
+        answer = json.loads(done.stdout)
+        assert not [name for name in _names(answer) if "_" in name], answer  # as the API's
+        return answer
 
     def text(self, *words: str) -> str:
         """Run a command that must succeed, and return what people see."""

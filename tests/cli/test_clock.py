@@ -57,7 +57,7 @@ def test_servers_and_commands_follow_and_come_back(deployment: Deployment) -> No
     _until_follows(lambda: _created(deployment, key, product), 8 * DAY)
     now = time.time() * 1000
     second = json.loads(deployment.done("merchants", "create", "B", "--json"))
-    assert abs(second["created_at"] - now - 8 * DAY) < 30_000
+    assert abs(second["createdAt"] - now - 8 * DAY) < 30_000
     doctor = json.loads(deployment.done("doctor", "--json"))
     (finding,) = [finding for finding in doctor if finding["subject"] == "time"]
     assert (finding["level"], "192.0 hours ahead" in finding["text"]) == ("warn", True)

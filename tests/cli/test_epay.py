@@ -9,8 +9,8 @@ def test_credentials_are_made_shown_once_rotated_and_disabled(opentill: Commands
     merchant = opentill.json("merchants", "create", "Harbour Books")["id"]
     assert "has no Epay credentials" in opentill.refusal("epay", "show", merchant)
     made = opentill.json("epay", "enable", merchant)
-    assert made.keys() == {"merchant_id", "pid", "key", "state", "url"}
-    assert (made["merchant_id"], made["state"]) == (merchant, "ENABLED")
+    assert made.keys() == {"merchantId", "pid", "key", "state", "url"}
+    assert (made["merchantId"], made["state"]) == (merchant, "ENABLED")
     assert (type(made["pid"]), len(made["key"])) == (int, 32)
     assert made["url"].endswith("/epay/")
     assert opentill.json("epay", "enable", merchant) == made
@@ -22,7 +22,7 @@ def test_credentials_are_made_shown_once_rotated_and_disabled(opentill: Commands
     assert opentill.json("epay", "disable", merchant)["state"] == "DISABLED"
     assert "it is closed" in opentill.refusal("epay", "disable", merchant)
     (row,) = opentill.json("epay", "list")
-    assert (row["merchant_id"], row["state"]) == (merchant, "DISABLED")
+    assert (row["merchantId"], row["state"]) == (merchant, "DISABLED")
     assert opentill.json("epay", "enable", merchant)["key"] == rotated["key"]
     assert opentill.json("epay", "notices", merchant) == []
     assert "state must be" in opentill.refusal("epay", "notices", merchant, "--state", "x")

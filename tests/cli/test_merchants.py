@@ -25,11 +25,11 @@ def test_all_terms_are_set_shown_and_kept(opentill: Commands) -> None:
     changed = opentill.json("merchants", "set", made["id"], *ALL_TERMS, *why)
     assert changed == opentill.json("merchants", "show", made["id"])
     expected = {
-        "name": "Quay Books", "platform_fee_rate": "0.031", "fees": ROWS,
-        "settlement_delay_days": 2, "settlement_calendar": "WEEKDAYS", "reserve_rate": "0.1",
-        "reserve_days": 90, "refund_fee_policy": "RETURNED", "overdraft_minor": 5000,
-        "dispute_fee_minor": 2050, "payout_minimum_minor": 1000, "terms_version": 2,
-        "ip_allowlist": ["192.0.2.0/24"],
+        "name": "Quay Books", "platformFeeRate": "0.031", "fees": ROWS,
+        "settlementDelayDays": 2, "settlementCalendar": "WEEKDAYS", "reserveRate": "0.1",
+        "reserveDays": 90, "refundFeePolicy": "RETURNED", "overdraftMinor": 5000,
+        "disputeFeeMinor": 2050, "payoutMinimumMinor": 1000, "termsVersion": 2,
+        "ipAllowlist": ["192.0.2.0/24"],
     }  # fmt: skip
     assert {name: changed[name] for name in expected} == expected
     opentill.json("merchants", "set", made["id"], "--fee", "ALIPAY:CNY=", "--allow", "", *why)
@@ -66,7 +66,7 @@ REFUSED = (
 
 def test_wrong_terms_are_refused_in_one_line_and_change_nothing(opentill: Commands) -> None:
     made = opentill.json("merchants", "create", "Harbour Books", "--currency", "JPY")
-    assert (made["overdraft_minor"], made["dispute_fee_minor"]) == (100, 15)
+    assert (made["overdraftMinor"], made["disputeFeeMinor"]) == (100, 15)
     for options, says in REFUSED:
         assert says in opentill.refusal("merchants", "set", made["id"], *options)
     assert opentill.json("merchants", "show", made["id"]) == made

@@ -16,6 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+import pooler
+
 TIMEOUT_S = 30.0
 MAX_RSS_MB = 150
 
@@ -208,7 +210,11 @@ def test_doctor_says_what_to_do(place: Place) -> None:
 
 
 def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> None:
-    external = {"OPENTILL_DATABASE_URL": empty_database_url, "OPENTILL_SECRET_KEY": "k" * 32}
+    external = {
+        "OPENTILL_DATABASE_URL": empty_database_url,
+        "OPENTILL_DB_PREPARED": pooler.prepared_setting(empty_database_url),
+        "OPENTILL_SECRET_KEY": "k" * 32,
+    }
     refused = place.run("serve", **external)
     assert refused.returncode == 2
     assert "run `opentill migrate`" in refused.stderr

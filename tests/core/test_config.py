@@ -38,6 +38,7 @@ GOOD = [
     ("ENVIRONMENT", "staging", "environment", "staging"),
     ("LIMIT_IP_PER_MINUTE", "0", "limit_ip_per_minute", 0),
     ("LIMIT_CHECKOUTS_PER_MINUTE", "10000", "limit_checkouts_per_minute", 10000),
+    ("LIMIT_PAYMENTS_PER_MINUTE", "5", "limit_payments_per_minute", 5),
     ("PUBLIC_URL", "https://pay.example/", "public_url", "https://pay.example"),
     ("PUBLIC_URL", "https://example.com/pay", "public_url", "https://example.com/pay"),
     (

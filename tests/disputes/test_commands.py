@@ -9,6 +9,7 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
+import pooler
 from money.world import assert_books, in_status
 from opentill import orders
 from opentill.cli import build
@@ -23,7 +24,7 @@ WHY = ("--reason", "a letter", "--by", "ann")
 def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Run a command and return what it answers as JSON; what it refuses is raised."""
     monkeypatch.setenv("OPENTILL_DATABASE_URL", database_url)
-    monkeypatch.setenv("OPENTILL_DB_PREPARED", "no" if "bouncer" in database_url else "yes")
+    monkeypatch.setenv("OPENTILL_DB_PREPARED", pooler.prepared_setting(database_url))
     monkeypatch.setenv("OPENTILL_SECRET_KEY", "test-secret-key-test-secret-key-0123")
 
     def run(*words: str) -> Any:

@@ -1,6 +1,6 @@
 """A server with its Epay door, the sandbox bank, and shops that speak Epay."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from ipaddress import ip_network
 
@@ -19,14 +19,16 @@ def till(
     template: str,
     bank_url: str,
     tmp_path_factory: pytest.TempPathFactory,
+    through: Callable[[str], str],
 ) -> Iterator[Till]:
     """A server that may send notices to loopback."""
     with database(postgres_url, template) as url:
         settings = Settings(
-            database_url=url,
+            database_url=through(url),
             data_dir=tmp_path_factory.mktemp("epay"),
             limit_ip_per_minute=0,
             limit_checkouts_per_minute=0,
+            limit_payments_per_minute=0,
             outgoing_http=True,
             outgoing_allow=(ip_network("127.0.0.0/8"),),
             sandbox_url=bank_url,

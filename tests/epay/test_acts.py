@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from epay.stall import Inbox, Stall
+from opentill.totals.jobs import roll_up
 
 DAY_MS = 86_400_000
 
@@ -99,6 +100,19 @@ def test_query_says_who_the_merchant_is(stall: Stall) -> None:
         "orders_today": "1",
         "orders_lastday": "1",
     }
+
+
+def test_query_counts_all_orders_of_the_door_and_no_others(stall: Stall) -> None:
+    Stall(stall.till, stall.inbox).placed()
+    stall.shop.paid(stall.shop.product(currency="CNY")["id"])
+    assert stall.act("query")["orders"] == "0"
+    for currency in ("CNY", "USD", "CNY"):
+        stall.placed(money_type=currency)
+    stall.paid()
+    assert stall.act("query")["orders"] == "4"
+    stall.till.run(roll_up(stall.till.app.db, at_least=1))  # and however the totals are kept
+    stall.placed(money_type="USD")
+    assert stall.act("query")["orders"] == "5"
 
 
 def test_a_signed_query_that_anyone_could_repeat_does_not_give_the_key_away(stall: Stall) -> None:

@@ -18,6 +18,7 @@ from urllib.parse import urljoin, urlsplit
 import httpx2
 import pytest
 
+import pooler
 from cli.commands import Nursery
 from cli.deployment import TIMEOUT_S, Deployment
 from opentill.client import Client
@@ -46,6 +47,7 @@ def served(nursery: Nursery, directory: Path, database: str, **environ: str) -> 
     deployment = Quickly(directory, nursery)
     deployment.environ |= {
         "OPENTILL_DATABASE_URL": database,
+        "OPENTILL_DB_PREPARED": pooler.prepared_setting(database),
         "OPENTILL_SECRET_KEY": "test-secret-key-test-secret-key-0123",
         **environ,
     }

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ import httpx2
 import pytest
 
 import opentill
+import pooler
 from gateways.stripe_server import KEY, SECRET, StripeServer
 
 _PATIENCE_S: Final = 40.0
@@ -41,6 +43,7 @@ class Deployment:
         self.environ = bare | {
             "PYTHONPATH": str(Path(opentill.__file__).parents[1]),
             "OPENTILL_DATABASE_URL": database_url,
+            "OPENTILL_DB_PREPARED": pooler.prepared_setting(database_url),
             "OPENTILL_DATA_DIR": str(directory / "data"),
             "OPENTILL_SECRET_KEY": "test-secret-key-test-secret-key-0123",
             "OPENTILL_PORT": str(port),
@@ -135,8 +138,18 @@ async def till(tmp_path: Path, database_url: str) -> AsyncIterator[Deployment]:
     bank = StripeServer()
     await bank.start()
     till = Deployment(tmp_path, database_url, bank)
-    merchant = await till.command("merchants", "create", "Harbour Books")
-    till.environ["KEY"] = (await till.command("keys", "create", merchant["id"]))["key"]
+    try:  # a listening server that nobody stops would keep the loop from closing
+        merchant = await till.command("merchants", "create", "Harbour Books")
+        till.environ["KEY"] = (await till.command("keys", "create", merchant["id"]))["key"]
+        async with _served(till, tmp_path):
+            yield till
+    finally:
+        await till.http.aclose()
+        await bank.stop()
+
+
+@asynccontextmanager
+async def _served(till: Deployment, tmp_path: Path) -> AsyncIterator[None]:
     log = (tmp_path / "log").open("wb")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "opentill", "serve", env=till.environ, cwd=tmp_path,
@@ -146,7 +159,7 @@ async def till(tmp_path: Path, database_url: str) -> AsyncIterator[Deployment]:
         assert process.stdout is not None
         ready = await asyncio.wait_for(process.stdout.readline(), 60)
         assert b"is ready" in ready, (tmp_path / "log").read_text()
-        yield till
+        yield
         assert (await till.command("ledger", "check"))["violations"] == []
         said = (tmp_path / "log").read_text()
         assert "Traceback" not in said
@@ -154,8 +167,6 @@ async def till(tmp_path: Path, database_url: str) -> AsyncIterator[Deployment]:
     finally:
         process.send_signal(signal.SIGTERM)
         await asyncio.wait_for(process.wait(), 30)
-        await till.http.aclose()
-        await bank.stop()
         log.close()
 
 

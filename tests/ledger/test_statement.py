@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -130,10 +131,10 @@ async def test_books_that_do_not_add_up_have_no_statement(make_database: Any, da
 
 
 def test_a_download_that_does_not_add_up_breaks_off(
-    postgres_url: str, template: str, settings: Settings
+    postgres_url: str, template: str, settings: Settings, through: Callable[[str], str]
 ) -> None:
     with database(postgres_url, template) as url:
-        own = msgspec.structs.replace(settings, database_url=url)
+        own = msgspec.structs.replace(settings, database_url=through(url))
         with serving(own) as till:
             shop = till.shop()
             shop.paid()

@@ -16,8 +16,9 @@ from typing import Any, Final, Self, TypeVar
 import httpx2
 
 import opentill
+import pooler
 from opentill import merchants
-from opentill.core.db import Db
+from opentill.core.db import Db, Tx
 from opentill.core.http import now_ms
 from opentill.products import service as products
 from opentill.products.model import ProductBody
@@ -121,8 +122,9 @@ class House:
             "OPENTILL_PUBLIC_URL": f"http://127.0.0.1:{ports[1]}",
             "OPENTILL_LIMIT_IP_PER_MINUTE": "0",
             "OPENTILL_LIMIT_CHECKOUTS_PER_MINUTE": "0",
+            "OPENTILL_LIMIT_PAYMENTS_PER_MINUTE": "0",
             "OPENTILL_LOG_LEVEL": "warning",
-            "OPENTILL_DB_PREPARED": "no" if "bouncer" in database_url else "yes",
+            "OPENTILL_DB_PREPARED": pooler.prepared_setting(database_url),
             **{f"OPENTILL_{name}": value for name, value in settings.items()},
         }
         self.bank = Process(
@@ -198,12 +200,15 @@ class Shop:
 async def make_shop(db: Db, price: str = "5.00", **terms: Any) -> Shop:
     """Make a merchant with a key and a product, straight in the database."""
     now = now_ms()
-    async with db.transaction() as tx:
+
+    async def step(tx: Tx) -> Shop:
         merchant = await merchants.create(tx, name="Shop", now=now, **terms)
         key = await merchants.create_key(tx, merchant.id, "production", now)
         body = ProductBody(name="A mug", price=price, currency="USD")
         product = await products.create(tx, merchant.id, body, now)
-    return Shop(merchant.id, key.id, key.key, product.id)
+        return Shop(merchant.id, key.id, key.key, product.id)
+
+    return await db.run(step)
 
 
 class Client:

@@ -28,7 +28,7 @@ from money.house import (
 )
 from money.world import assert_books
 from opentill.core import migrate
-from opentill.core.db import Db
+from opentill.core.db import Db, Tx
 from opentill.core.embedded import EmbeddedPostgres
 from opentill.core.errors import Unavailable
 
@@ -140,13 +140,7 @@ class Storm:
         for process in self.house.processes:  # one that began without a database ended at once
             process.keep()
         try:
-            async with self.db.transaction() as tx:
-                await tx.execute(
-                    "update attempts set check_at = least(check_at, 1),"
-                    " created_at = least(created_at, updated_at - 60000)"
-                    " where check_at is not null"
-                )
-                await tx.execute("update refunds set try_at = 1 where try_at is not null")
+            await self.db.run(_make_due)
         except Unavailable:
             return False
         await asyncio.sleep(0.7)
@@ -210,6 +204,14 @@ class Storm:
         assert self.opened <= orders.keys()
         assert all(orders[order_id] for paid in self.paid.values() for order_id in paid)
         assert self.refunded.items() <= refunds.items()
+
+
+async def _make_due(tx: Tx) -> None:
+    await tx.execute(
+        "update attempts set check_at = least(check_at, 1),"
+        " created_at = least(created_at, updated_at - 60000) where check_at is not null"
+    )
+    await tx.execute("update refunds set try_at = 1 where try_at is not null")
 
 
 @contextlib.asynccontextmanager

@@ -136,8 +136,9 @@ async def test_an_old_key_is_refused_once_the_new_one_is_committed(house: House,
 
             knocking = [asyncio.create_task(knock()) for _ in range(6)]
             await asyncio.sleep(random.random() * 0.2)
-            async with db.transaction() as tx:
-                new = await merchants.regenerate_key(tx, shop.key_id, now_ms())
+            new = await db.run(
+                lambda tx, key_id=shop.key_id: merchants.regenerate_key(tx, key_id, now_ms())
+            )
             committed = time.monotonic()
             await asyncio.gather(*knocking)
             late.append((time.monotonic(), (await client.call("GET", "/v1/balance")).status_code))
@@ -276,7 +277,8 @@ async def limits_are_exact(db: Db, start: Callable[..., House]) -> None:
         assert collections.Counter(a.status_code for a in answers) == {200: 100, 429: 50}
         late = next(a for a in answers if a.status_code == 429)
         assert late.json()["code"] == 42901
-        assert 1 <= int(late.headers["retry-after"]) <= 60
+        # A request's time is taken before it waits its turn: one of a later time may pass first.
+        assert 1 <= int(late.headers["retry-after"]) <= 61
         client.http.headers["X-Forwarded-For"] = "192.0.2.2"
         wrong = Client(house, "svc_live_nobody")
         wrong.http.headers["X-Forwarded-For"] = "192.0.2.2"

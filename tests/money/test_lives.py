@@ -6,7 +6,9 @@ import asyncpg
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+import pooler
 from money.lives import Lives
+from opentill.core import connection
 
 # What deep lives must have seen: every event of every table, and where there is one its refusal.
 _BOTH = (
@@ -40,6 +42,8 @@ def live(book: str, examples: int, steps: int) -> dict[str, int]:
         settled = {"jit": "off", "plan_cache_mode": "force_generic_plan"}
         Lives.tx = runner.run(
             asyncpg.connect(book, statement_cache_size=1000, server_settings=settled)
+            if pooler.prepared(book)
+            else connection.connect(book, prepared=False)
         )
         try:
             run_state_machine_as_test(

@@ -10,12 +10,13 @@ from typing import Any, Final
 from hypothesis import HealthCheck, event, given, note, settings
 from hypothesis import strategies as st
 
-from money.world import DAY, NOW, assert_books, dump, merchant, product, said, submitted
+from money.world import DAY, NOW, assert_books, dump, fresh, merchant, product, said, submitted
 from opentill import checkouts, orders, rates
 from opentill.checkouts.model import SessionBody
 from opentill.core import connection as connections
 from opentill.core.db import Tx
 from opentill.core.money import Money
+from opentill.epay.queries import INSERT_ORDER
 from opentill.gateways import PaymentNews, PaymentOutcome
 from opentill.orders import Attempt
 from opentill.orders.model import UNDECIDED
@@ -86,6 +87,10 @@ async def _build(tx: Tx, plans: Sequence[Plan]) -> list[Attempt]:
         mug = await product(tx, shop.id, CURRENCIES[plan.currency], plan.currency)
         body = SessionBody(product_id=mug.id)
         opened = await checkouts.open_session(tx, shop.id, body, NOW, plan.source)
+        if plan.source == "EPAY":
+            asked = ("alipay", "A mug", CURRENCIES[plan.currency], plan.currency)
+            ids = (fresh(), opened.order_id, opened.id)
+            await INSERT_ORDER.run(tx, shop.id, *ids, *asked, "https://a.example/", "", "", NOW)
         for number, word in enumerate(plan.words):
             order = await orders.find(tx, shop.id, opened.order_id)
             if order.status != "PENDING":

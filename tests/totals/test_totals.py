@@ -57,7 +57,7 @@ class OneConnection(Db):
         yield self._tx
 
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[Tx]:
+    async def snapshot(self, moment: str | None = None) -> AsyncIterator[Tx]:
         yield self._tx
 
 
@@ -171,16 +171,7 @@ async def test_totals_are_exact_while_many_write(own_book: str) -> None:
 
         async def write() -> None:
             for _ in range(25):
-                async with db.transaction() as tx:
-                    made = await world.session(
-                        tx,
-                        order.merchant_id,
-                        order.product_id,
-                        START + chance.randrange(3 * DAY_MS),
-                    )
-                    if chance.random() < 0.6:
-                        one = await world.orders.find(tx, order.merchant_id, made.order_id)
-                        await world.paid(tx, one, START + 4 * DAY_MS)
+                await db.run(lambda tx: _sell(tx, order, chance))
 
         async def roll() -> int:
             done = 0
@@ -220,6 +211,15 @@ async def test_totals_are_exact_while_many_write(own_book: str) -> None:
             await world.assert_books(tx)
     finally:
         await db.close()
+
+
+async def _sell(tx: Tx, like: Order, chance: random.Random) -> None:
+    """Open one more session of a product, and pay most of them."""
+    at = START + chance.randrange(3 * DAY_MS)
+    made = await world.session(tx, like.merchant_id, like.product_id, at)
+    if chance.random() < 0.6:
+        one = await world.orders.find(tx, like.merchant_id, made.order_id)
+        await world.paid(tx, one, START + 4 * DAY_MS)
 
 
 async def test_few_changes_wait_until_they_are_worth_it(own_book: str) -> None:

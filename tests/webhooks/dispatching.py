@@ -5,6 +5,7 @@ import sys
 
 import uvloop
 
+import pooler
 from opentill.core.clock import Clock
 from opentill.core.db import Db
 from opentill.core.outgoing import Outgoing
@@ -14,7 +15,7 @@ from opentill.webhooks.dispatch import Dispatcher
 async def main(url: str, timeout_s: float, lease_s: float) -> None:
     from webhooks.place import LOOPBACK, SECRET_KEY
 
-    db = await Db.connect(url, 4)
+    db = await Db.connect(url, 4, prepared=pooler.prepared(url))
     clock = Clock(db, ("sandbox",))
     async with clock.following():
         dispatcher = Dispatcher(

@@ -76,7 +76,8 @@ class Place:
     async def dispatching(self, **changes: Any) -> AsyncIterator[Dispatcher]:
         """Run a dispatcher while the block runs; it stops in good order."""
         options = {"timeout_s": 5.0, "drain_s": 1.0, "lease_s": 4.0} | changes
-        dispatcher = Dispatcher(self.db, self.outgoing, SECRET_KEY, self.now, **options)
+        key = options.pop("secret_key", SECRET_KEY)
+        dispatcher = Dispatcher(self.db, self.outgoing, key, self.now, **options)
         stop = asyncio.Event()
         task = asyncio.create_task(dispatcher.run(stop))
         try:

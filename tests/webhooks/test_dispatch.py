@@ -5,10 +5,12 @@ import random
 from typing import Any
 
 import pytest
+import structlog
 from standardwebhooks.webhooks import Webhook
 
 from opentill import webhooks
 from opentill.client import WebhookInvalid, verify_webhook
+from opentill.core.clock import now_ms
 from opentill.core.sealed import seal
 from opentill.webhooks import queries, signing
 from opentill.webhooks.lanes import OpenLane
@@ -262,23 +264,25 @@ async def test_an_address_that_the_deployment_forbids_now_is_never_connected_to(
         assert receiver.got == []
 
 
-async def test_a_secret_sealed_with_another_key_is_a_failed_attempt_that_says_so(
-    here: Place,
-) -> None:
+async def test_one_secret_that_does_not_open_holds_up_no_other_endpoint(here: Place) -> None:
     async with receiving() as receiver, here.dispatching():
         merchant_id = await here.merchant()
-        endpoint, _ = await here.endpoint(merchant_id, receiver.url)
+        broken, _ = await here.endpoint(merchant_id, f"{receiver.url}/broken")
+        await here.endpoint(merchant_id, f"{receiver.url}/good")
         async with here.db.connection() as tx:
             await tx.execute(
                 "update webhook_endpoints set secret = $1 where id = $2",
                 seal("another-key-0123456", "x", "whsec_x"),
-                endpoint.id,
+                broken.id,
             )
-        await here.emit(merchant_id)
-        await until(lambda: here.rows("select from webhook_attempts"))
-        (made,) = await here.rows("select error from webhook_attempts")
-        assert "OPENTILL_SECRET_KEY" in made["error"]
-        assert receiver.got == []
+        await here.emit(merchant_id, 5)
+        await until(lambda: len(receiver.taken) == 5)
+        await until(lambda: _rest_for_long(here, [broken.id]))
+        assert {got.path for got in receiver.got} == {"/good"}
+        waits = await here.rows(
+            "select status, attempts from webhook_deliveries where endpoint_id = $1", broken.id
+        )
+        assert waits == [{"status": "PENDING", "attempts": 0}] * 5
 
 
 async def test_dead_and_slow_endpoints_hold_up_nobody(here: Place) -> None:
@@ -361,6 +365,58 @@ async def test_a_stop_in_good_order_leaves_nothing_to_send_twice(here: Place) ->
         assert len(receiver.got) == 400
         lanes = await here.rows("select until from webhook_lanes")
         assert [lane["until"] for lane in lanes] == [0]
+
+
+async def test_what_cannot_be_signed_keeps_its_attempts_until_the_key_is_back(
+    here: Place,
+) -> None:
+    """Forty deliveries to two endpoints, a dispatcher with another key, then one with ours."""
+    async with receiving() as receiver:
+        merchant_id = await here.merchant()
+        ids = [(await here.endpoint(merchant_id, receiver.url))[0].id for _ in range(2)]
+        await here.emit(merchant_id, 20)
+        untouched = "select count(*) as n from webhook_deliveries where attempts = 0 and step = 0"
+        with structlog.testing.capture_logs() as said:
+            async with here.dispatching(secret_key="another-key-another-key-another-01"):
+                await until(lambda: _rest_for_long(here, ids))
+        (error,) = [line for line in said if "webhook" in line["event"]]  # once for all
+        assert (error["event"], error["log_level"]) == ("webhooks cannot be signed", "error")
+        assert "OPENTILL_SECRET_KEY" in error["reason"]
+        assert await here.statuses() == {"PENDING": 40}
+        assert (await here.rows(untouched))[0]["n"] == 40
+        failing_ = await here.rows("select * from webhook_lanes where failing_since is not null")
+        assert (failing_, receiver.got) == ([], [])
+
+        async with here.db.connection() as tx:
+            await tx.execute("update webhook_lanes set until = 0")  # the pause is over
+        async with here.dispatching():
+            await until(lambda: len(receiver.ids()) == 20 and len(receiver.taken) == 40)
+            await until(lambda: _all_done(here))
+    attempts = await here.rows("select max(attempts) as most from webhook_deliveries")
+    assert attempts[0]["most"] == 1
+
+
+async def test_what_cannot_be_signed_is_tried_again_after_a_while(here: Place) -> None:
+    async with receiving() as receiver:
+        merchant_id = await here.merchant()
+        endpoint, _ = await here.endpoint(merchant_id, receiver.url)
+        await here.emit(merchant_id)
+        async with here.dispatching(secret_key="another-key-another-key-another-01", unsigned_s=1):
+            await asyncio.sleep(0.5)
+            purpose = f"webhook secret {merchant_id} {endpoint.id}"
+            sealed = seal("another-key-another-key-another-01", purpose, "whsec_" + "A" * 32)
+            async with here.db.connection() as tx:
+                await tx.execute("update webhook_endpoints set secret = $1", sealed)
+            await until(lambda: receiver.taken)
+
+
+async def _rest_for_long(here: Place, endpoint_ids: list[str]) -> bool:
+    lanes = "select until from webhook_lanes where endpoint_id = any ($1::text[])"
+    return all(row["until"] > now_ms() + 20_000 for row in await here.rows(lanes, endpoint_ids))
+
+
+async def _all_done(here: Place) -> bool:
+    return await here.statuses() == {"SUCCEEDED": 40}
 
 
 async def test_every_event_arrives_though_a_third_fails_and_the_dispatcher_is_killed(

@@ -3,6 +3,7 @@
 from opentill.checkouts.model import Item, Session, SessionBody
 from opentill.checkouts.service import (
     PageView,
+    check_attempts,
     expire,
     find,
     open_session,
@@ -17,6 +18,7 @@ __all__ = [
     "PageView",
     "Session",
     "SessionBody",
+    "check_attempts",
     "expire",
     "find",
     "open_session",

@@ -13,6 +13,7 @@ Status = Literal["OPEN", "COMPLETE", "EXPIRED"]
 LIFETIME_MS: Final = 24 * 3600 * 1000
 MAX_DISPLAY_NAME: Final = 80
 MAX_CUSTOMER_NAME: Final = 200
+MAX_ATTEMPTS: Final = 50  # to pay one order
 MOST_MINOR: Final = 10**16  # that an order is worth: a slip in a rate must not overflow the books
 
 _Url = Annotated[

@@ -77,4 +77,5 @@ TOUCH_EXPIRED = Command(
     "update checkouts set expires_at = least(expires_at, $3) where merchant_id = $1 and id = $2",
 )
 SET_METHOD = Command("update checkouts set method = $3 where merchant_id = $1 and id = $2")
+ATTEMPTS = Value(int, "select count(*) from attempts where merchant_id = $1 and order_id = $2")
 MERCHANT_NAME = Value(str, "select name from merchants where id = $1")

@@ -10,6 +10,7 @@ from opentill import orders, rates
 from opentill.checkouts import queries
 from opentill.checkouts.model import (
     LIFETIME_MS,
+    MAX_ATTEMPTS,
     MAX_CUSTOMER_NAME,
     MAX_DISPLAY_NAME,
     MOST_MINOR,
@@ -220,12 +221,13 @@ async def pay(  # noqa: PLR0913 - what the hosted page sends
 ) -> Attempt | None:
     """Start to pay a session as its customer; None if it can no longer be paid.
 
-    Harmless when it comes twice. Raises NotFound, and Invalid on ``email``, ``name`` or ``method``.
+    Harmless when it comes twice. Raises NotFound, and Invalid on ``email``, ``name``, ``method``,
+    or ``attempts`` for an order that was tried too often.
     """
     view = await page_view(db, session_id)
     if view is None:
         raise NotFound
-    session = view.session
+    session, last = view.session, view.last_attempt
     if session.status != "OPEN" or session.expires_at <= now:
         return None
     if len(name.strip()) > MAX_CUSTOMER_NAME:
@@ -233,6 +235,9 @@ async def pay(  # noqa: PLR0913 - what the hosted page sends
     offered = get_args(Method)
     if method not in offered or session.method not in {None, method}:
         raise Invalid("method", "method must be one of the payment methods on offer")
+    if last is not None and not _goes_on(last, method):
+        async with db.connection() as tx:
+            await check_attempts(tx, session.merchant_id, session.order_id)
     payer = Payer(
         email=inputs.email("email", email), name=name.strip() or None, ip=payer_ip, locale=locale
     )
@@ -248,6 +253,23 @@ async def pay(  # noqa: PLR0913 - what the hosted page sends
         now=now,
         expires_at=session.expires_at,
     )
+
+
+def _goes_on(last: Attempt, method: str) -> bool:
+    """Tell whether a form would find an attempt under way, and start none."""
+    return last.status in {"SUBMITTED", "PENDING"} or (
+        last.status == "ACTION_REQUIRED" and last.method == method
+    )
+
+
+async def check_attempts(tx: Tx, merchant_id: str, order_id: str) -> None:
+    """Raise Invalid on ``attempts`` for an order that was tried too often (decision 0030).
+
+    Two forms at the same moment start one attempt, so this need not hold the order's lock.
+    """
+    if (await queries.ATTEMPTS.get(tx, merchant_id, order_id) or 0) >= MAX_ATTEMPTS:
+        reason = f"attempts must be at most {MAX_ATTEMPTS} for one order: open another session"
+        raise Invalid("attempts", reason)
 
 
 async def refresh(

@@ -11,7 +11,7 @@ from opentill.cli.output import Json
 if TYPE_CHECKING:
     from opentill.merchants import AuditHead
 
-_COLUMNS = ("number", "at", "who", "action", "merchant_id", "subject", "reason")
+_COLUMNS = ("number", "at", "who", "action", "merchantId", "subject", "reason")
 
 
 def register(app: typer.Typer) -> None:

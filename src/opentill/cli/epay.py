@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from opentill.core.settings import Settings
     from opentill.epay import Credentials, Notice
 
-_COLUMNS = ("merchant_id", "pid", "state", "created_at", "rotated_at")
+_COLUMNS = ("merchantId", "pid", "state", "createdAt", "rotatedAt")
 
 
 def register(app: typer.Typer) -> None:
@@ -34,12 +34,12 @@ def register(app: typer.Typer) -> None:
 def _plain(found: "Credentials", settings: "Settings") -> dict[str, Any]:
     """Credentials as they may be shown again: without the key."""
     return {
-        "merchant_id": found.merchant_id,
+        "merchantId": found.merchant_id,
         "pid": found.pid,
         "state": found.state,
         "url": f"{settings.public_url}/epay/",
-        "created_at": found.created_at,
-        "rotated_at": found.rotated_at,
+        "createdAt": found.created_at,
+        "rotatedAt": found.rotated_at,
     }
 
 
@@ -135,7 +135,7 @@ def notices(
             rows = await epay.newest_notices(
                 tx, merchant_id, cast("NoticeState | None", wanted), limit
             )
-        columns = ("order_id", "state", "tries", "answer", "due_at")
+        columns = ("orderId", "state", "tries", "answer", "dueAt")
         output.show(rows, as_json=as_json, columns=columns)
 
     session.run(work())

@@ -48,7 +48,7 @@ _Allow = Annotated[
 ]
 _Why = Annotated[str, typer.Option("--reason", help="Why; compulsory, for the audit log.")]
 _WhyMade = Annotated[str, typer.Option("--reason", help="Why; kept with the terms.")]
-_COLUMNS = ("id", "name", "settlement_currency", "platform_fee_rate", "created_at")
+_COLUMNS = ("id", "name", "settlementCurrency", "platformFeeRate", "createdAt")
 _WORDS = {
     "refund_fee_policy": ("KEPT", "RETURNED"),
     "settlement_calendar": ("EVERY_DAY", "WEEKDAYS"),
@@ -99,7 +99,7 @@ def _shown(merchant: "Merchant", *, as_json: bool) -> dict[str, Any]:
     from opentill import merchants
 
     found = output.plain(merchant)
-    first = ("id", "name", "settlement_currency", "terms_version")
+    first = ("id", "name", "settlementCurrency", "termsVersion")
     rows = merchants.read_fees(merchant.fees)
     shown = {name: found.pop(name) for name in first} | found
     shown["fees"] = [output.plain(row) for row in rows] if as_json else " ".join(map(str, rows))

@@ -19,10 +19,31 @@ Json = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 
 def plain(result: object) -> dict[str, Any]:
     """Turn a struct into plain data that can be shown."""
+    found: dict[str, Any] = _plain(result)
+    return found
+
+
+def _plain(value: object) -> Any:
+    """Turn anything into plain data; fields are called as in the API, whoever's they are.
+
+    Keys of mappings stay as they are: they may be a merchant's.
+    """
     import msgspec
 
-    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(result, enc_hook=str))
-    return found
+    if isinstance(value, msgspec.Struct):
+        names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+        return {_camel(shown): _plain(getattr(value, name)) for name, shown in names}
+    if isinstance(value, Mapping):
+        mapping = cast("Mapping[str, object]", value)
+        return {key: _plain(one) for key, one in mapping.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in cast("Sequence[object]", value)]
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=str))
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
 
 
 def show(result: object, *, as_json: bool, columns: Sequence[str] = ()) -> None:
@@ -32,7 +53,7 @@ def show(result: object, *, as_json: bool, columns: Sequence[str] = ()) -> None:
     """
     import msgspec
 
-    found = msgspec.json.decode(msgspec.json.encode(result, enc_hook=str))
+    found = _plain(result)
     if as_json:
         typer.echo(msgspec.json.encode(found).decode())
     elif isinstance(found, Mapping):

@@ -35,7 +35,6 @@ _AWAY: Final = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.TooManyConnectionsError,
-    asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # the server said good-bye on the connection, which ends soon
     asyncpg.ReadOnlySQLTransactionError,
 )
@@ -68,7 +67,7 @@ class Lent:
         try:
             self._connection = await self._db.borrow()
         except BaseException as error:
-            await self._leave(error)
+            await self._leave(error, away=isinstance(error, _AWAY))
             raise
         return self._connection
 
@@ -79,20 +78,29 @@ class Lent:
         _trace: TracebackType | None,
     ) -> None:
         """Give it back, fit for the next. Raises Unavailable if the database is away."""
+        away = isinstance(error, _AWAY) or _ended(self._connection, error)
         if isinstance(error, _HOPELESS):
             self._connection.terminate()
         self._db.give_back(self._connection)
-        await self._leave(error)
+        await self._leave(error, away=away)
 
-    async def _leave(self, error: BaseException | None) -> None:
+    async def _leave(self, error: BaseException | None, *, away: bool) -> None:
         if self._limit is not None:
             kind = type(error) if error else None
             try:
                 await self._limit.__aexit__(kind, error, error.__traceback__ if error else None)
             except TimeoutError as late:
                 raise Unavailable(reason=_why(late)) from late
-        if isinstance(error, _AWAY):
+        if away and error is not None:
             raise Unavailable(reason=_why(error)) from error
+
+
+def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
+    """Tell whether asyncpg refused something because the connection is gone.
+
+    It has one class of errors for that and for defects of ours, such as a parameter too few.
+    """
+    return isinstance(error, asyncpg.InterfaceError) and connection.is_closed()
 
 
 class Db:
@@ -133,7 +141,7 @@ class Db:
         if eager:
             try:
                 db.give_back(await db.borrow())
-            except _AWAY as error:
+            except (*_AWAY, asyncpg.InterfaceError) as error:  # the latter: a strange address
                 raise Unavailable(reason=f"the database does not answer: {error}") from error
         return db
 

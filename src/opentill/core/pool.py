@@ -55,7 +55,7 @@ class Pool:
         """Open one if there may be more, otherwise wait; None: look again."""
         if self._closed:
             msg = "the pool is closed"
-            raise asyncpg.InterfaceError(msg)
+            raise asyncpg.ConnectionDoesNotExistError(msg)
         if len(self._lent) + self._opening < self._size:
             return await self._opened()
         place: asyncio.Future[asyncpg.Connection | None]

@@ -26,6 +26,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment = "production"
     limit_ip_per_minute: int = 100
     limit_checkouts_per_minute: int = 60
+    limit_payments_per_minute: int = 30
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     secret_key: str = ""
     gateways: tuple[str, ...] = ("sandbox",)

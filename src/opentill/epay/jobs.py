@@ -5,6 +5,7 @@ claims one has it for a while, and only what came of the try ends that.
 """
 
 import asyncio
+import time
 from collections import Counter
 from http import HTTPStatus
 from typing import Final
@@ -48,6 +49,7 @@ class Notifier:
         self._busy: Counter[str] = Counter()  # on the way, by merchant
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Semaphore(_CONNECTIONS)
+        self._warn_at = 0.0  # on the monotonic clock
 
     async def take(self, now: int) -> int:
         """Claim what there is room for, begin to send it and return how many those are."""
@@ -95,7 +97,7 @@ class Notifier:
             async with self._turns, app.db.connection() as tx:
                 kept, params = await notices.told(tx, *ids, app.settings.secret_key)
         except sealed.WrongKey:  # not a try: it goes out when the key is back
-            _log.error("notice not sent", reason=credentials.WRONG_KEY)
+            self._cannot_sign()
             return
         if kept.status in PAID:
             taken, answer = await _try(app, notices.address(kept.notify_url, params))
@@ -112,6 +114,12 @@ class Notifier:
             "notice not taken", order=notice.order_id, tries=notice.tries + 1, answer=answer,
             last=due_at is None,
         )  # fmt: skip
+
+    def _cannot_sign(self) -> None:
+        """Say what is wrong, once a minute and not for each notice."""
+        if time.monotonic() >= self._warn_at:
+            self._warn_at = time.monotonic() + _LEASE_MS / 1000
+            _log.error("notices cannot be signed", reason=credentials.WRONG_KEY)
 
 
 async def send_due(app: App, now: int) -> int:

@@ -169,10 +169,15 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         return self.type or (TYPES[self.payment_method] if self.payment_method else "")
 
 
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many orders there are: all of them, and those paid that were placed on two UTC days."""
+class StandIn(msgspec.Struct, frozen=True):
+    """A product that a merchant's Epay orders in one currency stand on, and no others."""
 
-    all_orders: int
+    product_id: str
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many orders there are that were placed on two UTC days and are paid."""
+
     paid_today: int
     paid_yesterday: int
 

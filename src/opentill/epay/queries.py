@@ -1,7 +1,7 @@
 """All SQL about Epay credentials, orders and notices."""
 
 from opentill.core.db import Command, Query, Value
-from opentill.epay.model import Caller, Counts, Credentials, Kept, Notice
+from opentill.epay.model import Caller, Counts, Credentials, Kept, Notice, StandIn
 
 # Which merchant has a pid; $1 is pid_<number>.
 CALLER = Query(
@@ -48,6 +48,7 @@ ANY = Query(Credentials, "select * from epay_credentials limit 1")
 PRODUCT = Value(
     str, "select product_id from epay_products where merchant_id = $1 and currency = $2"
 )
+PRODUCTS = Query(StandIn, "select product_id from epay_products where merchant_id = $1")
 INSERT_PRODUCT = Command(
     "insert into epay_products (merchant_id, currency, product_id) values ($1, $2, $3)"
 )
@@ -96,8 +97,7 @@ LIST_BY_STATUS = Query(
 COUNTS = Query(
     Counts,
     """
-    select (select count(*) from epay_orders where merchant_id = $1) as all_orders,
-        (select count(*) from orders where merchant_id = $1 and created_at >= $3
+    select (select count(*) from orders where merchant_id = $1 and created_at >= $3
             and source = 'EPAY' and status in ('PAID', 'SETTLED')) as paid_today,
         (select count(*) from orders where merchant_id = $1 and created_at >= $2
             and created_at < $3

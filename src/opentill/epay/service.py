@@ -253,6 +253,10 @@ async def start(
     merchant_id = known.caller.merchant_id
     async with app.db.connection() as tx:
         order = await orders.find(tx, merchant_id, placed.order_id)
+        try:
+            await checkouts.check_attempts(tx, merchant_id, placed.order_id)
+        except Invalid:  # the page says so
+            return None
     payer = Payer(
         email=order.customer_email, name=order.customer_name, ip=wanted.payer_ip, locale="zh-Hans"
     )

@@ -17,8 +17,9 @@ import segno
 import structlog
 from litestar import asgi
 
-from opentill import checkouts, gateways
-from opentill.core.errors import Invalid, MethodNotAllowed, NotFound
+from opentill import checkouts, gateways, merchants
+from opentill.core import limits
+from opentill.core.errors import Invalid, MethodNotAllowed, NotFound, TooManyRequests
 from opentill.core.http import App
 from opentill.core.money import Money
 from opentill.pages import answers, forms, language, model, render
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _log: Final = structlog.get_logger()
 _ASK_GATEWAY_S: Final = 3.0
+_REFUSED: Final = {"attempts": {"method": "error_attempts"}}  # field of a problem → of the form
 _STEP: Final = re.compile(r"\d{1,4}", re.ASCII)
 _ID: Final = "([a-z]{2,5}_[0-9a-z]{16,40})"
 
@@ -133,6 +135,7 @@ async def show(request: Request, session_id: str) -> Answer:
 async def submit(request: Request, session_id: str) -> Answer:
     """Take the form: start an attempt and go on to it, or show what is wrong with the entries."""
     forms.check_origin(request.headers, request.app.settings.public_url)
+    await _count(request)
     form = await forms.read(request.headers, request.receive)
     payment = await request.payment(session_id)
     visit = request.visit(form.get("lang"))
@@ -157,13 +160,25 @@ async def submit(request: Request, session_id: str) -> Answer:
             )
         except Invalid as problem:
             _log.info("payment form refused", field=problem.field)
-            errors = {"email": "error_form"}
+            errors = _REFUSED.get(problem.field or "", {"email": "error_form"})
     if errors:
         made = render.open_page(payment, visit, entries, errors)
         return answers.page(made, visit.tongue.language, 400)
     if attempt is not None and attempt.status == "ACTION_REQUIRED":
         return answers.see_other(render.path(payment, visit, "continue", attempt.id))
     return answers.see_other(render.path(payment, visit))
+
+
+async def _count(request: Request) -> None:
+    """Count a payment form against its address. Raises TooManyRequests (decision 0030)."""
+    limit = request.app.settings.limit_payments_per_minute
+    if not limit:
+        return
+    subject = merchants.limit_subject(request.client_ip)
+    async with request.app.db.connection() as tx:
+        if await limits.hit(tx, "pay", subject, limit, request.now) is None:
+            wait = await limits.retry_after_s(tx, "pay", subject, request.now)
+            raise TooManyRequests(limit, wait)
 
 
 async def proceed(request: Request, session_id: str, attempt_id: str) -> Answer:

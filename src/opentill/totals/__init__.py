@@ -2,6 +2,6 @@
 
 from opentill.totals.model import FOREVER, Which
 from opentill.totals.queries import lists
-from opentill.totals.service import Rows, total
+from opentill.totals.service import Rows, of_all_time, total
 
-__all__ = ["FOREVER", "Rows", "Which", "lists", "total"]
+__all__ = ["FOREVER", "Rows", "Which", "lists", "of_all_time", "total"]

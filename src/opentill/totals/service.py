@@ -20,6 +20,12 @@ EVER: Final[Range] = (0, FOREVER)
 NEAR: Final = 1000  # rows that are skipped by reading them: some milliseconds
 
 
+async def of_all_time(tx: Tx, which: Which) -> int:
+    """Return how many rows a list has, exact in the snapshot of one statement."""
+    key = (which.merchant_id, which.list, which.part, which.kind)
+    return await queries.TOTAL.get(tx, *key) or 0
+
+
 async def total(
     tx: Tx, which: Which, lists: Lists[S], values: Sequence[Any], within: Range = EVER
 ) -> int:
@@ -28,9 +34,9 @@ async def total(
     Exact in one snapshot: the statement's for all time and for whole hours, that of ``tx`` where
     the range has edges, whose rows are counted one by one.
     """
-    key = (which.merchant_id, which.list, which.part, which.kind)
     if within == EVER:
-        return await queries.TOTAL.get(tx, *key) or 0
+        return await of_all_time(tx, which)
+    key = (which.merchant_id, which.list, which.part, which.kind)
     cut = stretch(*within)
     found = 0
     if cut.pieces:

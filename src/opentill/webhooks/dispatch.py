@@ -22,6 +22,7 @@ from opentill.core.clock import now_ms
 from opentill.core.db import Db, Tx
 from opentill.core.errors import Unavailable
 from opentill.core.outgoing import Outgoing
+from opentill.core.sealed import WrongKey
 from opentill.webhooks import queries, schedule, sending
 from opentill.webhooks.lanes import Key, OpenLane
 from opentill.webhooks.model import Attempt, Due
@@ -37,6 +38,7 @@ _ALL: Final = 512  # sends at once
 # Of the lanes, and of the sends: what is left is for endpoints that fare well, however many do not.
 _FAILING: Final = 384
 _SLOW_S: Final = 2.0  # a send that takes longer is slow
+_UNSIGNED_S: Final = 60.0  # so long rest lanes whose secrets do not open
 _log: Final = structlog.get_logger()
 
 
@@ -59,7 +61,7 @@ def _result(due: Due, made: Attempt, now: int) -> _Result:
 class Dispatcher:
     """Sends what is due for as long as ``run`` runs. Any number may run at once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with, and times that tests shorten
         self,
         db: Db,
         outgoing: Outgoing,
@@ -69,8 +71,12 @@ class Dispatcher:
         timeout_s: float = TIMEOUT_S,
         drain_s: float = 10.0,
         lease_s: float = LEASE_S,
+        unsigned_s: float = _UNSIGNED_S,
     ) -> None:
-        """``clock`` is business time; ``drain_s`` is how long a stop waits for what is sent."""
+        """``clock`` is business time; ``drain_s`` is how long a stop waits for what is sent.
+
+        ``unsigned_s``: when to look again at what cannot be signed with this secret key.
+        """
         self._db = db
         self._outgoing = outgoing
         self._secret_key = secret_key
@@ -78,6 +84,7 @@ class Dispatcher:
         self._timeout_s = timeout_s
         self._drain_s = drain_s
         self._lease_s = lease_s
+        self._unsigned_s = unsigned_s
         self._owner = secrets.token_hex(8)
         self._lanes: dict[Key, OpenLane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -86,7 +93,7 @@ class Dispatcher:
         self._crowded = False
         self._slow = 0
         self._sending = 0
-        self._kept_at = self._looked_at = 0.0
+        self._kept_at = self._looked_at = self._warned_at = 0.0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Send until ``stop`` is set; what is being sent then is waited for a while."""
@@ -262,6 +269,9 @@ class Dispatcher:
                 made = await sending.attempt(
                     self._outgoing, self._secret_key, due, now, self._timeout_s
                 )
+            except WrongKey:
+                self._cannot_sign(lane)
+                return
             finally:
                 lane.sending.pop(due.event_id)
                 self._sending -= 1
@@ -271,6 +281,15 @@ class Dispatcher:
             metrics.count_delivery(made.outcome, made.duration_ms / 1000)
             self._news.set()
             due = self._next(lane)
+
+    def _cannot_sign(self, lane: OpenLane) -> None:
+        """Let a lane rest: that is no attempt, and the endpoint's owner cannot help it."""
+        lane.rest(self._unsigned_s)
+        self._news.set()
+        now_s = time.monotonic()
+        if now_s >= self._warned_at + self._unsigned_s or not self._warned_at:  # once for all lanes
+            self._warned_at = now_s
+            _log.error("webhooks cannot be signed", reason=sending.WRONG_KEY, endpoint=lane.key[1])
 
     def _next(self, lane: OpenLane) -> Due | None:
         now_s = time.monotonic()

@@ -1,5 +1,6 @@
 """A lane as the worker that has it sees it: what waits on it, and how its endpoint fares."""
 
+import time
 from collections import deque
 from typing import Final
 
@@ -70,6 +71,11 @@ class OpenLane:
         """Forget that it failed: its endpoint was enabled again."""
         if self.failing and not self.changed:
             self.strikes, self.failing_since, self.paused_until = 0, None, 0.0
+
+    def rest(self, seconds: float) -> None:
+        """Send nothing for a while that is nobody's fault; what waits keeps its attempts."""
+        self.queue.clear()
+        self.paused_until = time.monotonic() + seconds
 
     def fared(self, made: Attempt, now_s: float) -> None:
         """Take in how an attempt ended."""

@@ -9,12 +9,16 @@ import structlog
 
 from opentill.core.clock import now_ms
 from opentill.core.outgoing import Answer, Forbidden, NoAnswer, Outgoing, Unreachable
-from opentill.core.sealed import WrongKey, seal, unseal
+from opentill.core.sealed import seal, unseal
 from opentill.webhooks import signing
 from opentill.webhooks.model import Attempt, Due, Outcome
 
 _ANSWER_BYTES: Final = 64 * 1024  # more than this of an answer is not even read
 _SHOWN: Final = 2048  # characters of a request or answer that are kept
+WRONG_KEY: Final = (
+    "OPENTILL_SECRET_KEY is not the one that the endpoints' secrets were sealed with: set it back,"
+    " or make new secrets with `opentill webhooks rotate`; until then nothing is sent or lost"
+)
 _log: Final = structlog.get_logger()
 
 
@@ -56,17 +60,18 @@ def seal_old(secret_key: str, own: str, old: Sequence[OldSecret]) -> bytes:
 async def attempt(
     outgoing: Outgoing, secret_key: str, due: Due, now: int, timeout_s: float
 ) -> Attempt:
-    """Send a delivery once. Never raises: whatever happens is an outcome.
+    """Send a delivery once; whatever happens is an outcome.
 
+    Raises WrongKey for one that cannot be signed: then nothing was sent, and it is no attempt.
     ``now`` is business time. The signature's time is the real one.
     """
+    keys = open_secrets(secret_key, due, now)
     body = due.body.encode()
     started = time.perf_counter()
     shown = answered = error = ""
     http_status = None
     outcome: Outcome
     try:
-        keys = open_secrets(secret_key, due, now)
         headers = {
             "content-type": "application/json",
             **dict(signing.headers(keys, due.event_id, now_ms(), body)),
@@ -89,9 +94,6 @@ async def attempt(
         outcome, error = "unreachable", str(failure)
     except NoAnswer as failure:
         outcome, error = "no_answer", str(failure)
-    except WrongKey:
-        _log.error("webhook secret does not open", endpoint=due.endpoint_id)
-        outcome, error = "forbidden", "the secret cannot be read: OPENTILL_SECRET_KEY is another"
     except Exception:  # noqa: BLE001 - one attempt's defect must not be tried again at once
         _log.exception("webhook attempt failed", endpoint=due.endpoint_id, event_id=due.event_id)
         outcome, error = "no_answer", "internal error"

@@ -39,6 +39,7 @@ SENTENCES: Final[dict[str, str]] = {
     "error_name": "Enter a name of at most 200 characters, or leave it empty",
     "error_method": "Choose one of the payment methods",
     "error_form": "The payment could not be started. Please try once more.",
+    "error_attempts": "This payment has been tried too often. Please start again at the shop.",
     # unfinished attempt
     "unfinished_title": "You have started a payment",
     "unfinished_text": "It is not finished yet. Go on with it, or start again below.",

@@ -38,6 +38,7 @@ SENTENCES: Final[dict[str, str]] = {
     "error_name": "姓名最多 200 个字符，也可以留空",
     "error_method": "请选择一种支付方式",
     "error_form": "未能发起付款，请再试一次。",
+    "error_attempts": "此笔付款尝试次数过多，请回到商店重新下单。",
     # unfinished attempt
     "unfinished_title": "您有一笔已发起的付款",
     "unfinished_text": "这笔付款尚未完成。您可以继续付款，或在下方重新开始。",

@@ -38,6 +38,7 @@ SENTENCES: Final[dict[str, str]] = {
     "error_name": "姓名最多 200 個字元，也可以留空",
     "error_method": "請選擇一種付款方式",
     "error_form": "未能發起付款，請再試一次。",
+    "error_attempts": "此筆付款嘗試次數過多，請回到商店重新下單。",
     # unfinished attempt
     "unfinished_title": "您有一筆已發起的付款",
     "unfinished_text": "這筆付款尚未完成。您可以繼續付款，或在下方重新開始。",

@@ -1,0 +1,64 @@
+"""The check of the books sees orders of the Epay door that nobody can be told of rightly."""
+
+from decimal import Decimal
+
+import pytest
+
+from api import Till
+from epay.stall import Stall
+from opentill.checks import check_books
+from opentill.core.db import Tx
+from opentill.ledger import Violation
+
+TOLD = "who placed an Epay order is told of it exactly when it was paid"
+SUBMITTED = "an Epay order is what was submitted, and what was submitted an Epay order"
+
+# What is done behind the services' back, to a paid order of the door ($1 merchant, $2 order), and
+# which rules say so.
+BROKEN = [
+    ("delete from order_notices where merchant_id = $1 and order_id = $2", {TOLD}),
+    ("update orders set source = 'API' where merchant_id = $1 and id = $2", {TOLD, SUBMITTED}),
+    ("delete from epay_orders where merchant_id = $1 and order_id = $2", {SUBMITTED}),
+    ("update epay_orders set money = '10.51' where merchant_id = $1 and order_id = $2",
+     {SUBMITTED}),
+    ("update epay_orders set money_type = 'USD' where merchant_id = $1 and order_id = $2",
+     {SUBMITTED}),
+    ("update epay_orders set checkout_id = 'cs_other' where merchant_id = $1 and order_id = $2",
+     {SUBMITTED}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("statement", "rules"), BROKEN)
+def test_what_was_changed_behind_its_back_is_found(stall: Stall, statement, rules) -> None:
+    order_id = stall.order_id(stall.paid())
+    found = _found_after(stall.till, statement, stall.id, order_id)
+    assert {violation.rule for violation in found} == rules
+    assert {violation.subject for violation in found} == {order_id}
+    assert {violation.merchant_id for violation in found} == {stall.id}
+
+
+def test_an_order_that_nobody_paid_is_not_told(stall: Stall) -> None:
+    order_id = stall.order_id(stall.placed())
+    insert = "insert into order_notices values ($1, $2, 'FAILED', null, 8, '', 1, 1)"
+    (violation,) = _found_after(stall.till, insert, stall.id, order_id)
+    assert (violation.rule, violation.subject) == (TOLD, order_id)
+
+
+def test_any_currency_and_any_decimals_are_right(stall: Stall) -> None:
+    for money, currency in (("10", "CNY"), ("10.5", "USD"), ("500", "JPY"), ("0.15", "KWD")):
+        if currency not in {"CNY", "USD"}:
+            stall.till.rate(currency, "USD", Decimal("0.5"))
+        stall.placed(money=money, money_type=currency, type="creditcard")
+    stall.till.check_books()
+
+
+def _found_after(till: Till, statement: str, *values: str) -> list[Violation]:
+    async def step(tx: Tx) -> list[Violation]:
+        undone = tx.transaction()
+        await undone.start()
+        await tx.execute(statement, *values)
+        _, found = await check_books(tx)
+        await undone.rollback()
+        return found
+
+    return till.tx(step)

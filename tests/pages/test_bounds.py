@@ -1,0 +1,90 @@
+"""How often the payment form may be sent: from one address, and for one order (decision 0030)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx2
+import msgspec
+import pytest
+
+from money.world import said, submitted
+from opentill import app, checkouts, orders
+from opentill.checkouts.model import MAX_ATTEMPTS
+from opentill.core.db import Tx
+from opentill.core.errors import Invalid
+from pages.deployment import Open
+
+FORM = {"email": "maria@example.com", "name": "", "method": "CREDIT_CARD"}
+TEXTS = {
+    "en": ("Too many requests", "tried too often"),
+    "zh-Hans": ("请求过于频繁", "尝试次数过多"),
+    "zh-Hant": ("請求過於頻繁", "嘗試次數過多"),
+}
+
+
+@contextmanager
+def _limited(till: app.Server, limit: int) -> Iterator[None]:
+    running = till.state.app
+    before = running.settings
+    running.settings = msgspec.structs.replace(before, limit_payments_per_minute=limit)
+    try:
+        yield
+    finally:
+        running.settings = before
+
+
+async def test_an_address_may_send_so_many_forms_a_minute(
+    till: app.Server, open_session: Open
+) -> None:
+    url = till.state.settings.public_url
+    pages = [f"{url}/checkout/{(await open_session()).id}" for _ in range(2)]
+    unknown = f"{url}/checkout/cs_00000000000000000000000000000000"
+    async with httpx2.AsyncClient() as client:
+        with _limited(till, 5):
+            codes = [
+                (await client.post(page, data=FORM)).status_code
+                for page in (pages[0], pages[1], unknown, pages[0], pages[0], pages[0], unknown)
+            ]
+            assert codes == [303, 303, 404, 303, 303, 429, 429]
+            for lang, (title, _) in TEXTS.items():
+                refused = await client.post(f"{pages[1]}?lang={lang}", data=FORM)
+                assert refused.status_code == 429
+                assert f"<h1>{title}</h1>" in refused.text
+                assert 1 <= int(refused.headers["retry-after"]) <= 61
+            assert (await client.get(pages[0])).status_code == 200  # looking is free
+        with _limited(till, 0):
+            assert (await client.post(pages[0], data=FORM)).status_code == 303
+    attempts = "select count(*) from attempts"
+    async with till.state.app.db.connection() as tx:
+        assert await tx.fetchval(attempts) == 2
+
+
+async def test_an_order_may_be_tried_so_many_times(till: app.Server, open_session: Open) -> None:
+    session = await open_session()
+    served = till.state.app
+    now = served.clock()
+
+    async def declined(tx: Tx) -> None:
+        order = await orders.find(tx, session.merchant_id, session.order_id)
+        await said(tx, await submitted(tx, order, now), "DECLINED", now, reason="declined")
+
+    for _ in range(MAX_ATTEMPTS - 1):
+        await served.db.run(declined)
+    page = f"{till.state.settings.public_url}/checkout/{session.id}"
+    async with httpx2.AsyncClient() as client:
+        assert (await client.post(page, data=FORM)).status_code == 303  # the last one
+        again = await client.post(page, data=FORM)  # and that one is under way
+        assert "/continue/att_" in again.headers["location"]
+        for lang, (_, text) in TEXTS.items():
+            other = await client.post(page, data={**FORM, "method": "ALIPAY", "lang": lang})
+            assert other.status_code == 400
+            assert text in other.text
+    async with served.db.connection() as tx:
+        with pytest.raises(Invalid, match="attempts must be at most 50 for one order"):
+            await checkouts.check_attempts(tx, session.merchant_id, session.order_id)
+        last = await orders.last_attempt(tx, session.merchant_id, session.order_id)
+    assert last is not None
+    await served.db.run(lambda tx: said(tx, last, "SUCCEEDED", served.clock()))
+    async with served.db.connection() as tx:  # what was begun counts, whatever the number
+        order = await orders.find(tx, session.merchant_id, session.order_id)
+    assert order.status == "PAID"
