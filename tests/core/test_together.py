@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from opentill.core.together import Together
+from opentill.core.together import PAUSE_S, PAUSES, WORTH_IT, Together
 
 
 class Work:
@@ -30,6 +30,8 @@ class Work:
 
 
 async def _settle() -> None:
+    """Long enough for what can go on to have gone on."""
+    await asyncio.sleep(PAUSE_S * PAUSES * 2)
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -45,40 +47,56 @@ async def test_lanes_share_what_waits() -> None:
     more = [asyncio.create_task(together.do(item)) for item in range(32, 40)]
     await _settle()
     assert work.begun[2:] == [list(range(32, 40))]  # what there is, though its share is more
+    assert len(work.begun[2]) == WORTH_IT
     for _ in range(2):
         work.gate.release()
     assert await asyncio.gather(*callers, *more) == [item * 10 for item in range(40)]
 
 
-async def test_who_comes_alone_waits_for_nobody() -> None:
+async def test_who_comes_alone_goes_at_once_and_few_wait_for_each_other() -> None:
     work = Work()
     together = Together(work.run, most=100, lanes=2)
     first = asyncio.create_task(together.do(1))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert work.begun == [[1]]  # without any pause
+    others = [asyncio.create_task(together.do(item)) for item in range(2, WORTH_IT + 1)]
     await _settle()
-    second = asyncio.create_task(together.do(2))
-    await _settle()
-    third = asyncio.create_task(together.do(3))
-    await _settle()
-    assert work.begun == [[1], [2]]
+    assert work.begun == [[1]]  # not worth a lane
     work.gate.release()
     await _settle()
-    assert work.begun == [[1], [2], [3]]
+    assert work.begun == [[1], list(range(2, WORTH_IT + 1))]
     work.gate.release()
+    assert await asyncio.gather(first, *others) == [n * 10 for n in range(1, WORTH_IT + 1)]
+
+
+async def test_a_lane_leaves_few_to_the_other_which_leaves_none() -> None:
+    work = Work()
+    together = Together(work.run, most=8, lanes=2)
+    callers = [asyncio.create_task(together.do(item)) for item in range(19)]
+    await _settle()
+    assert [len(batch) for batch in work.begun] == [8, 8]
     work.gate.release()
-    assert await asyncio.gather(first, second, third) == [10, 20, 30]
+    await _settle()
+    assert len(work.begun) == 2  # three are not worth it while the other is on its way
+    work.gate.release()
+    await _settle()
+    assert work.begun[2] == [16, 17, 18]
+    work.gate.release()
+    assert await asyncio.gather(*callers) == [item * 10 for item in range(19)]
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3])
 async def test_no_batch_is_larger_no_more_run_at_once_and_all_are_answered(lanes: int) -> None:
     work = Work()
-    together = Together(work.run, most=7, lanes=lanes)
+    together = Together(work.run, most=9, lanes=lanes)
     callers = [asyncio.create_task(together.do(item)) for item in range(100)]
-    for _ in range(100):
+    while not all(caller.done() for caller in callers):
         await _settle()
         work.gate.release()
     assert await asyncio.gather(*callers) == [item * 10 for item in range(100)]
     assert work.most == lanes
-    assert max(map(len, work.begun)) == 7
+    assert max(map(len, work.begun)) == 9
     assert sorted(item for batch in work.begun for item in batch) == list(range(100))
 
 

@@ -72,6 +72,8 @@ class RefundRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def _storable(text: str) -> str:
     """Leave out what PostgreSQL cannot keep: NUL, and halves of surrogate pairs."""
+    if text.isascii() and "\x00" not in text:
+        return text
     return text.replace("\x00", "").encode(errors="replace").decode()
 
 
