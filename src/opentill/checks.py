@@ -247,11 +247,13 @@ RULES: Final = (
         """
         select 'every entry of an order or refund has one' as rule, e.merchant_id,
             e.id as subject, e.source_type || ' ' || e.source_id || ' is not there' as detail
-        from entries e
-        where (e.source_type = 'order' and not exists (
-                select from orders o where o.merchant_id = e.merchant_id and o.id = e.source_id))
-            or (e.source_type = 'refund' and not exists (
-                select from refunds r where r.merchant_id = e.merchant_id and r.id = e.source_id))
+        from (
+            select e.* from entries e where e.source_type = 'order' and not exists (
+                select from orders o where o.merchant_id = e.merchant_id and o.id = e.source_id)
+            union all
+            select e.* from entries e where e.source_type = 'refund' and not exists (
+                select from refunds r where r.merchant_id = e.merchant_id and r.id = e.source_id)
+        ) e
         """,
     ),
     Query(
