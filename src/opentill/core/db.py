@@ -6,7 +6,6 @@ never commits. ``db`` owns its transactions and may call the outside between the
 
 import asyncio
 import functools
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
@@ -52,24 +51,26 @@ _HOPELESS: Final = (
 class Lent:
     """A connection on loan: ``async with db.connection() as tx``."""
 
-    __slots__ = ("_connection", "_db", "_limit", "_within_s")
+    __slots__ = ("_alarm", "_connection", "_db", "_within_s")
 
     def __init__(self, db: "Db", within_s: float | None) -> None:
         """Nothing is taken before the block begins."""
         self._db = db
         self._within_s = within_s
-        self._limit: asyncio.Timeout | None = None
+        self._alarm: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Tx:
         """Take a connection. Raises Unavailable."""
-        if self._within_s is not None:
-            self._limit = asyncio.timeout(self._within_s)
-            await self._limit.__aenter__()
+        loop = asyncio.get_running_loop()
+        end = None if self._within_s is None else loop.time() + self._within_s
         try:
-            self._connection = await self._db.borrow()
-        except BaseException as error:
-            await self._leave(error)
-            raise
+            self._connection = await self._db.borrow(end)
+        except _AWAY as error:
+            raise Unavailable(reason=_why(error)) from error
+        if end is not None:
+            # What waits for an answer on a connection that is cut is told so at once. This is a
+            # sixth of the cost of asyncio.timeout.
+            self._alarm = loop.call_at(end, self._connection.terminate)
         return self._connection
 
     async def __aexit__(
@@ -79,18 +80,11 @@ class Lent:
         _trace: TracebackType | None,
     ) -> None:
         """Give it back, fit for the next. Raises Unavailable if the database is away."""
+        if self._alarm is not None:
+            self._alarm.cancel()
         if isinstance(error, _HOPELESS):
             self._connection.terminate()
         self._db.give_back(self._connection)
-        await self._leave(error)
-
-    async def _leave(self, error: BaseException | None) -> None:
-        if self._limit is not None:
-            kind = type(error) if error else None
-            try:
-                await self._limit.__aexit__(kind, error, error.__traceback__ if error else None)
-            except TimeoutError as late:
-                raise Unavailable(reason=_why(late)) from late
         if isinstance(error, _AWAY):
             raise Unavailable(reason=_why(error)) from error
 
@@ -102,7 +96,7 @@ class Db:
         """Use ``connect``; this only keeps what it is given."""
         self._pool = pool
         self._acquire_timeout_s = acquire_timeout_s
-        self._alive_at = 0.0  # when somebody got a connection last, on the monotonic clock
+        self._alive_at = 0.0  # when somebody got a connection last, on the loop's clock
 
     @classmethod
     async def connect(
@@ -148,27 +142,27 @@ class Db:
         """
         return Lent(self, within_s)
 
-    async def borrow(self) -> asyncpg.Connection:
+    async def borrow(self, until: float | None = None) -> asyncpg.Connection:
         """Take a connection, in a crowd with some patience; to be given back.
 
         A database that is away and one whose connections are all at work look the same from here:
-        nothing comes. As long as others get their work done, waiting is worth it.
+        nothing comes. As long as others get their work done, waiting is worth it, but no longer
+        than ``until`` on the loop's clock.
         """
         connection = self._pool.take_now()
-        if connection is not None:
-            self._alive_at = time.monotonic()
-            return connection
-        end = time.monotonic() + _PATIENCE_S
-        while True:
-            try:
-                connection = await self._pool.take(self._acquire_timeout_s)
-            except TimeoutError:
-                now = time.monotonic()
-                if now - self._alive_at > self._acquire_timeout_s or now > end:
-                    raise
-            else:
-                self._alive_at = time.monotonic()
-                return connection
+        clock = asyncio.get_running_loop().time
+        if connection is None:
+            end = clock() + _PATIENCE_S if until is None else until
+            while connection is None:
+                wait = min(self._acquire_timeout_s, end - clock())
+                try:
+                    connection = await self._pool.take(wait)
+                except TimeoutError:
+                    now = clock()
+                    if now - self._alive_at > self._acquire_timeout_s or now >= end:
+                        raise
+        self._alive_at = clock()
+        return connection
 
     def give_back(self, connection: asyncpg.Connection) -> None:
         """Take a borrowed connection back."""
