@@ -4,8 +4,8 @@ No line ever carries a secret, an e-mail address, a card number, a body or a que
 not log them, and what slips in through an error's text is struck out here, last before writing.
 The request's id is bound with ``structlog.contextvars`` and is on every line of the request.
 
-Lines of answered requests are written some at a time, within ``LATEST_S``: one by one they cost an
-eighth of the processor time of a read. Every other line is written at once, after those that wait,
+Lines of answered requests are written some at a time, within ``LATEST_S``: one by one they cost a
+seventh of the processor time of a read. Every other line is written at once, after those that wait,
 so the order stays. Stopping loses none; a SIGKILL loses what was answered in the last moment.
 """
 
