@@ -1,61 +1,135 @@
-"""What counts as a database that is away, and what as a defect of ours."""
+"""Connections on loan, those who wait for one, and rows as structs."""
 
 import asyncio
+import time
+from collections.abc import AsyncIterator
 
 import asyncpg
+import msgspec
 import pytest
 
-from opentill.core.db import Db, Tx
+from opentill.core import connection
+from opentill.core.db import Db, Query
 from opentill.core.errors import Unavailable
-
-# statement, parameters
-DEFECTS = [
-    ("select $1::int", ()),  # one too few
-    ("select 1", (2,)),  # one too many
-    ("select $1::int", ("two",)),  # of another type
-    ("select $1::smallint", (2**40,)),  # too large for its type
-    ("select $1::text[]", ("ab",)),  # no list
-    ("select nothing", ()),
-]
+from opentill.core.pool import Pool
 
 
-@pytest.mark.parametrize(("statement", "values"), DEFECTS)
-async def test_a_statement_gone_wrong_is_a_defect_of_ours(db: Db, statement, values) -> None:
-    with pytest.raises((asyncpg.InterfaceError, asyncpg.PostgresError)):
-        async with db.connection() as tx:
-            await tx.fetchval(statement, *values)
-    with pytest.raises((asyncpg.InterfaceError, asyncpg.PostgresError)):
-        await db.run(lambda tx: tx.fetchval(statement, *values))
-    async with db.connection() as tx:
-        assert await tx.fetchval("select 1") == 1
-
-
-async def test_a_connection_that_is_gone_is_a_database_away(db: Db) -> None:
-    for lend in (db.connection, db.transaction):
-        with pytest.raises(Unavailable) as refused:
-            async with lend() as tx:
-                await tx.fetchval("select 1")
-                await _lose(tx)
-                await tx.fetchval("select 1")
-        assert isinstance(refused.value.__cause__, asyncpg.InterfaceError)
-    with pytest.raises(Unavailable):
-        async with db.transaction() as tx:
-            async for _ in tx.cursor("select generate_series(1, 200)", prefetch=50):
-                await _lose(tx)
-    async with db.connection() as tx:
-        assert await tx.fetchval("select 1") == 1
-
-
-async def _lose(tx: Tx) -> None:
-    """Lose the connection between two statements, so that asyncpg knows before the next one."""
-    tx._transport.abort()
-    while not tx.is_closed():
-        await asyncio.sleep(0)
-
-
-async def test_a_pool_that_is_closed_is_a_database_away(database_url: str) -> None:
-    db = await Db.connect(database_url, 2)
+@pytest.fixture
+async def db(postgres_url: str) -> AsyncIterator[Db]:
+    db = await Db.connect(postgres_url, 1, acquire_timeout_s=10)
+    yield db
     await db.close()
+
+
+@pytest.fixture
+async def pool(postgres_url: str) -> AsyncIterator[Pool]:
+    """A pool of one connection."""
+    pool = Pool(lambda: connection.connect(postgres_url), 1)
+    yield pool
+    pool.terminate()
+
+
+async def test_a_statement_that_hangs_ends_with_its_loan(db: Db) -> None:
+    started = time.monotonic()
     with pytest.raises(Unavailable):
-        async with db.connection():
-            pass
+        async with db.connection(0.2) as tx:
+            await tx.fetchval("select pg_sleep(60)")
+    assert time.monotonic() - started < 30
+    async with db.connection(30) as tx:  # the one place is free for a new connection
+        assert await tx.fetchval("select 1") == 1
+
+
+async def test_waiting_for_a_connection_counts_as_a_part_of_the_loan(db: Db) -> None:
+    async with db.connection():
+        started = time.monotonic()
+        with pytest.raises(Unavailable):
+            async with db.connection(0.2):
+                pass
+        assert time.monotonic() - started < 9  # and not as long as others may wait
+    async with db.connection(30) as tx:
+        assert await tx.fetchval("select 1") == 1
+
+
+async def test_a_loan_that_ends_in_time_harms_nobody_after_it(db: Db) -> None:
+    async with db.connection(0.2) as tx:
+        first = tx
+    async with db.connection() as tx:
+        assert tx is first
+        await asyncio.sleep(0.4)
+        assert await tx.fetchval("select 1") == 1
+
+
+async def test_a_loan_that_lasts_too_long_is_over_for_the_next_statement(db: Db) -> None:
+    with pytest.raises(Unavailable):
+        async with db.connection(0.05) as tx:
+            await asyncio.sleep(0.3)
+            await tx.fetchval("select 1")
+
+
+async def test_who_waits_in_vain_leaves_the_line(pool: Pool) -> None:
+    lent = await pool.take(10)
+    with pytest.raises(TimeoutError):
+        await pool.take(0.05)
+    behind = asyncio.create_task(pool.take(30))
+    await asyncio.sleep(0)
+    pool.give_back(lent)
+    assert await behind is lent
+
+
+async def test_a_connection_handed_to_one_who_is_cancelled_goes_to_the_next(pool: Pool) -> None:
+    lent = await pool.take(10)
+    first, second = (asyncio.create_task(pool.take(30)) for _ in range(2))
+    await asyncio.sleep(0)
+    pool.give_back(lent)  # to the first, who is cancelled before it can go on
+    first.cancel()
+    assert await second is lent
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_opening_a_connection_takes_no_longer_than_was_given() -> None:
+    async def never() -> asyncpg.Connection:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    with pytest.raises(TimeoutError):
+        await Pool(never, 1).take(0.05)
+
+
+class _Placed(msgspec.Struct, frozen=True):
+    a: int
+    b: str | None
+
+
+class _Named(msgspec.Struct, frozen=True, kw_only=True):
+    a: int
+    b: str | None
+
+
+class _Single(msgspec.Struct, frozen=True):
+    a: int
+
+
+@pytest.mark.parametrize(
+    ("struct", "sql", "made"),
+    [
+        (_Placed, "select 1 as a, 'x' as b", _Placed(1, "x")),
+        (_Placed, "select 'x' as b, 1 as a", _Placed(1, "x")),  # in whatever order
+        (_Placed, "select null as b, 2 as later, 1 as a", _Placed(1, None)),  # of the next version
+        (_Named, "select 'x' as b, 1 as a", _Named(a=1, b="x")),
+        (_Named, "select 'x' as b, 2 as later, 1 as a", _Named(a=1, b="x")),
+        (_Single, "select 1 as a", _Single(1)),
+        (_Single, "select 2 as later, 1 as a", _Single(1)),
+    ],
+)
+async def test_columns_become_fields_by_their_names(
+    db: Db, struct: type[msgspec.Struct], sql: str, made: msgspec.Struct
+) -> None:
+    async with db.connection() as tx:
+        assert await Query(struct, sql).first(tx) == made
+
+
+async def test_a_column_that_is_not_there_is_a_defect(db: Db) -> None:
+    async with db.connection() as tx:
+        with pytest.raises(KeyError):
+            await Query(_Placed, "select 1 as a, 2 as c").first(tx)

@@ -1,9 +1,12 @@
 """The log: one JSON object a line, and nothing in it that must not be there."""
 
+import asyncio
 import gc
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -132,6 +135,85 @@ def test_lines_carry_the_request_the_level_and_the_time(stream: io.StringIO) -> 
         assert line["request_id"] == "req_1"
         assert line["timestamp"].endswith("Z")
     assert _lines(stream)[1]["level"] == "error"
+
+
+def _answered(number: int) -> None:
+    log.request(f"req_{number}", "GET", "/v1/orders/{id}", 200, 1.5)
+
+
+async def test_lines_of_requests_are_written_soon(stream: io.StringIO) -> None:
+    _answered(1)
+    assert not stream.getvalue()
+    end = asyncio.get_running_loop().time() + 30
+    while not stream.getvalue() and asyncio.get_running_loop().time() < end:
+        await asyncio.sleep(log.LATEST_S)
+    line = _lines(stream)[0]
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {
+        "request_id": "req_1",
+        "method": "GET",
+        "route": "/v1/orders/{id}",
+        "status": 200,
+        "ms": 1.5,
+        "event": "request",
+        "level": "info",
+    }
+
+
+async def test_what_waits_is_written_before_any_other_line(stream: io.StringIO) -> None:
+    _answered(1)
+    structlog.get_logger().warning("one")
+    _answered(2)
+    _answered(3)
+    logging.getLogger("library").warning("two")
+    _answered(4)
+    log.flush()
+    lines = _lines(stream)
+    assert [line.get("request_id", line["event"]) for line in lines] == [
+        "req_1",
+        "one",
+        "req_2",
+        "req_3",
+        "two",
+        "req_4",
+    ]
+    stamps = [line["timestamp"] for line in lines]
+    assert stamps == sorted(stamps)  # each of its own moment, not of its writing
+
+
+async def test_only_so_many_lines_wait_for_a_busy_loop(stream: io.StringIO) -> None:
+    for number in range(450):  # and the loop never comes to its timers
+        _answered(number)
+    written = len(_lines(stream))
+    assert 400 <= written < 450
+    log.flush()
+    assert [line["request_id"] for line in _lines(stream)] == [f"req_{n}" for n in range(450)]
+
+
+def test_a_server_that_stops_loses_no_line() -> None:
+    """Answered in the very last moment, when no timer goes off any more."""
+    done = subprocess.run(
+        [sys.executable, "-c", _STOPPING], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert [json.loads(line)["request_id"] for line in done.stderr.splitlines()] == ["req_last"]
+
+
+_STOPPING = """
+import os, signal
+from opentill.core import log, server
+from opentill.core.settings import Settings
+
+async def app(scope, receive, send):
+    await receive()
+    await send({"type": "lifespan.startup.complete"})
+    os.kill(os.getpid(), signal.SIGTERM)
+    await receive()
+    await send({"type": "lifespan.shutdown.complete"})
+    log.request("req_last", "GET", "/", 200, 1.0)
+
+log.configure("info")
+os._exit(server.serve(lambda: app, Settings(drain_delay_s=0), []))  # as children of ours end
+"""
 
 
 def test_a_terminal_gets_readable_lines() -> None:

@@ -57,6 +57,7 @@ def test_nothing_that_stands_in_a_query_or_a_form_is_logged(
         patch.setattr(Db, "run", fail)
         answer = stall.post("mapi", stall.signed(stall.form(param=CANARY)))
         assert answer.json()["code"] == -1
+    log.flush()
     printed = capfd.readouterr()
     text = lines.getvalue() + printed.out + printed.err
     signs = [got["sign"] for got in stall.inbox.got]

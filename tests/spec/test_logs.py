@@ -67,6 +67,7 @@ def test_no_secret_is_in_any_line(
 ) -> None:
     shop = till.shop()
     _busy(shop, till, monkeypatch)
+    log.flush()
     printed = capfd.readouterr()
     text = lines.getvalue() + printed.out + printed.err
     for canary in (shop.key, shop.key[9:40], CARD, EMAIL, "secret-mail", TEXT, QUERY, PHONE):

@@ -68,7 +68,7 @@ class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     metadata: _Metadata = msgspec.field(default_factory=msgspec.Raw)
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class Session(msgspec.Struct, frozen=True):
     """A session as it is kept."""
 
     merchant_id: str
@@ -97,7 +97,7 @@ class Item(msgspec.Struct, frozen=True):
     metadata: str  # JSON text
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
+class Offer(msgspec.Struct, frozen=True):
     """All that is needed to open a session: the product, the merchant's terms, the rates."""
 
     name: str

@@ -33,6 +33,10 @@ POOLER_HINT: Final = (
     " set OPENTILL_DB_PREPARED=no, or max_prepared_statements in PgBouncer 1.21 or newer"
 )
 
+# Where asyncpg's fetch…, and execute with parameters, come to: overriding this one alone is one
+# frame for each statement. tests/core/test_serializable.py sees that they still come here.
+_plain: Final[Callable[..., Awaitable[Any]]] = vars(asyncpg.Connection)["_execute"]
+
 
 class Tries:
     """How often and for how long something that collided is tried again."""
@@ -57,42 +61,22 @@ class Tries:
 class Connection(asyncpg.Connection):
     """asyncpg's connection whose single statements try again after a collision."""
 
-    prepared = True
-
     async def execute(self, query: str, *args: Any, **options: Any) -> str:
         """Run a statement; without parameters it may be several, and is not prepared."""
         run = partial(super().execute, query, *args, **options)
-        return await self._again(run, prepares=bool(args))
-
-    # The types that asyncpg's overloads are about are never given here.
-    async def fetch(self, query: str, *args: Any, **options: Any) -> Any:
-        """Return all rows."""
-        return await self._again(partial(super().fetch, query, *args, **options))
-
-    async def fetchrow(self, query: str, *args: Any, **options: Any) -> Any:
-        """Return the first row, or None."""
-        return await self._again(partial(super().fetchrow, query, *args, **options))
-
-    async def fetchval(self, query: str, *args: Any, **options: Any) -> Any:
-        """Return the first row's first column, or the one with the number ``column``."""
-        return await self._again(partial(super().fetchval, query, *args, **options))
-
-    async def _again(self, run: Callable[[], Awaitable[T]], *, prepares: bool = True) -> T:
-        """Run a statement that is its own transaction until it does not collide."""
-        if self.is_in_transaction():
+        if args or self.is_in_transaction():
             return await run()
-        tries: Tries | None = None
-        while True:
-            try:
-                if self.prepared or not prepares:
-                    return await run()
-                async with self.transaction():  # its messages stay on one connection of a pooler
-                    return await run()
-            except COLLIDED as error:
-                tries = tries or Tries()
-                await tries.pause(error)
-            except _POOLED as error:
-                raise Unavailable(reason=POOLER_HINT) from error
+        return await _again(run)
+
+    async def _execute(self, *statement: Any, **options: Any) -> Any:
+        """Run a statement with parameters, or one that returns rows."""
+        alone = not self.is_in_transaction()
+        try:
+            return await _plain(self, *statement, **options)
+        except (*COLLIDED, *_POOLED) as error:
+            if not alone:
+                raise
+            return await _again(partial(_plain, self, *statement, **options), error)
 
 
 class Unprepared(Connection):
@@ -102,11 +86,36 @@ class Unprepared(Connection):
     the connection behind; inside a transaction it may not.
     """
 
-    prepared = False
+    async def _execute(self, *statement: Any, **options: Any) -> Any:
+        """Run a statement that stands by itself in a transaction of its own."""
+        if self.is_in_transaction():
+            return await _plain(self, *statement, **options)
+        return await _again(partial(self._in_transaction, *statement, **options))
+
+    async def _in_transaction(self, *statement: Any, **options: Any) -> Any:
+        async with self.transaction():
+            return await _plain(self, *statement, **options)
 
     def _get_unique_id(self, prefix: str) -> str:
         """Name cursors and savepoints, on a connection that other processes named theirs on."""
         return f"opentill_{prefix}_{uuid4().hex}"
+
+
+async def _again(run: Callable[[], Awaitable[T]], error: Exception | None = None) -> T:
+    """Run a statement that is its own transaction until it does not collide.
+
+    ``error`` is what it raised when it ran already.
+    """
+    tries = Tries()
+    while True:
+        if isinstance(error, _POOLED):
+            raise Unavailable(reason=POOLER_HINT) from error
+        if error is not None:
+            await tries.pause(error)
+        try:
+            return await run()
+        except (*COLLIDED, *_POOLED) as found:
+            error = found
 
 
 def options(*, prepared: bool = True) -> dict[str, Any]:

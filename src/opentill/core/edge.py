@@ -105,18 +105,20 @@ class Edge:
         structlog.contextvars.bind_contextvars(request_id=request_id)
         extra = cast("dict[str, Any]", scope)  # where we add what we find out
         try:
-            headers = dict(scope["headers"])
-            client: tuple[str, int] | None = extra.get("client")
-            peer = client[0] if client else ""
-            lines = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+            key: str | None = None
+            lines: list[bytes] = []
+            for name, value in scope["headers"]:
+                if name == b"x-api-key":
+                    key = value.decode("latin-1")
+                elif name == b"x-forwarded-for":
+                    lines.append(value)
             forwarded = b",".join(lines).decode("latin-1")  # one list, however many lines
-            extra["opentill_address"] = client_address(peer, forwarded, self._trusted)
+            client: tuple[str, int] | None = extra.get("client")
+            address = client_address(client[0] if client else "", forwarded, self._trusted)
+            extra["opentill_address"] = address
             extra["opentill_merchant"] = None
             if scope["path"].startswith("/v1/"):
-                key = headers.get(b"x-api-key")
-                extra["opentill_merchant"] = await self._door(
-                    None if key is None else key.decode("latin-1"), extra["opentill_address"]
-                )
+                extra["opentill_merchant"] = await self._door(key, address)
             await self._app(scope, receive, numbered)
         except Exception as error:  # the last resort
             if begun:  # too late for an answer: the client sees the connection end

@@ -20,6 +20,7 @@ _SHAPE: Final = re.compile(r"[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
 
 def _base32(number: int, pairs: int) -> str:
+    # A list, since a generator costs half as much again.
     return "".join([_PAIRS[number >> shift & 1023] for shift in range(10 * (pairs - 1), -1, -10)])
 
 

@@ -15,6 +15,7 @@ import asyncpg
 
 IDLE_S: Final = 300.0  # a connection that nobody wanted for so long is closed
 Open = Callable[[], Awaitable[asyncpg.Connection]]
+Place = asyncio.Future[asyncpg.Connection | None]  # in line; None: look again
 
 
 class Pool:
@@ -27,7 +28,7 @@ class Pool:
         self._idle: deque[tuple[float, asyncpg.Connection]] = deque()  # the last used is the last
         self._lent: set[asyncpg.Connection] = set()
         self._opening = 0
-        self._line: deque[asyncio.Future[asyncpg.Connection | None]] = deque()
+        self._line: deque[Place] = deque()
         self._closed = False
         self._all_back = asyncio.Event()
 
@@ -45,28 +46,32 @@ class Pool:
 
         Raises TimeoutError after ``timeout_s``, and what opening one raises.
         """
-        async with asyncio.timeout(timeout_s):
-            while True:
-                connection = self.take_now() or await self._more()
-                if connection is not None:
-                    return connection
+        end = asyncio.get_running_loop().time() + timeout_s
+        while True:
+            connection = self.take_now() or await self._more(end)
+            if connection is not None:
+                return connection
 
-    async def _more(self) -> asyncpg.Connection | None:
+    async def _more(self, end: float) -> asyncpg.Connection | None:
         """Open one if there may be more, otherwise wait; None: look again."""
         if self._closed:
             msg = "the pool is closed"
             raise asyncpg.ConnectionDoesNotExistError(msg)
         if len(self._lent) + self._opening < self._size:
-            return await self._opened()
-        place: asyncio.Future[asyncpg.Connection | None]
-        place = asyncio.get_running_loop().create_future()
+            async with asyncio.timeout_at(end):
+                return await self._opened()
+        loop = asyncio.get_running_loop()
+        place: Place = loop.create_future()
         self._line.append(place)
+        alarm = loop.call_at(end, _too_late, place)  # a sixth of what asyncio.timeout costs
         try:
             return await place
-        except asyncio.CancelledError:  # also when the time is up
-            if place.done() and not place.cancelled():  # it was handed over in the same moment
-                self._pass_on(place.result())
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled() and not place.exception():
+                self._pass_on(place.result())  # it was handed over in the same moment
             raise
+        finally:
+            alarm.cancel()
 
     async def _opened(self) -> asyncpg.Connection:
         self._opening += 1
@@ -133,3 +138,8 @@ class Pool:
         """Cut all connections, whatever they are at."""
         for connection in [*self._lent, *(idle for _, idle in self._idle)]:
             connection.terminate()
+
+
+def _too_late(place: Place) -> None:
+    if not place.done():
+        place.set_exception(TimeoutError())

@@ -19,6 +19,7 @@ import structlog
 import uvicorn
 import uvloop
 
+from opentill.core import log
 from opentill.core.operator import OperatorError
 from opentill.core.protocol import LimitedConfig, Limits, Protocol, sweep
 from opentill.core.settings import Settings
@@ -139,6 +140,7 @@ async def _serve(
     finally:
         if watch is not None:
             watch.cancel()
+        log.flush()
     return 0
 
 

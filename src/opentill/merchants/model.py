@@ -77,7 +77,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None
 
 
-class Entered(msgspec.Struct, frozen=True, kw_only=True):
+class Entered(msgspec.Struct, frozen=True):
     """What the one query at the door found."""
 
     allowed: bool

@@ -126,7 +126,7 @@ UNDECIDED: Final[tuple[AttemptStatus, ...]] = ("SUBMITTED", "ACTION_REQUIRED", "
 FINAL: Final[tuple[AttemptStatus, ...]] = ("SUCCEEDED", "DUPLICATE", "GIVEN_BACK")
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class Order(msgspec.Struct, frozen=True):
     """An order as it is kept; amounts in minor units."""
 
     merchant_id: str
@@ -363,21 +363,7 @@ class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def of(cls, order: Order) -> Self:
         """Show an order with everything."""
-        amount = money.show(order.amount_minor, order.currency)
-        refunded = order.refunded_minor
-        return cls(
-            **_listed(order),
-            base_amount=amount,
-            payable_amount=amount,
-            refund_status=order.refund_status,
-            refunded_amount=money.show(refunded, order.currency) if refunded else "0",
-            payer_ip=order.payer_ip,
-            updated_at=order.updated_at,
-            rolling_reserve_rate=money.rate_text(order.reserve_rate),
-            rolling_reserve_amount=money.show(order.reserve_minor, order.settled_currency),
-            rolling_reserve_status=order.reserve_status,
-            rolling_reserve_release_at=order.reserve_release_at,
-        )
+        return cls(**_detailed(order))
 
 
 def _listed(order: Order) -> dict[str, Any]:
@@ -404,4 +390,21 @@ def _listed(order: Order) -> dict[str, Any]:
         "settled_at": order.settled_at,
         "metadata": msgspec.Raw(order.metadata.encode()),
         "created_at": order.created_at,
+    }
+
+
+def _detailed(order: Order) -> dict[str, Any]:
+    shown = _listed(order)
+    refunded = order.refunded_minor
+    return shown | {
+        "base_amount": shown["amount"],
+        "payable_amount": shown["amount"],
+        "refund_status": order.refund_status,
+        "refunded_amount": money.show(refunded, order.currency) if refunded else "0",
+        "payer_ip": order.payer_ip,
+        "updated_at": order.updated_at,
+        "rolling_reserve_rate": money.rate_text(order.reserve_rate),
+        "rolling_reserve_amount": money.show(order.reserve_minor, order.settled_currency),
+        "rolling_reserve_status": order.reserve_status,
+        "rolling_reserve_release_at": order.reserve_release_at,
     }
