@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import counters, deliveries, emulator, growth, race, size
+from benchmarks import counters, deliveries, deployment, emulator, growth, race, size
 from benchmarks.contest import SCENARIOS
 from benchmarks.deployment import machine
 from benchmarks.driver import Driver
@@ -86,6 +86,7 @@ def main() -> None:
         data_dir = Path(folder)
         driver = Driver()
         with EmbeddedPostgres.start(data_dir) as database:
+            asyncio.run(deployment.warm_log(database.url))
             run = Run(
                 options=options, data_dir=data_dir, url=database.url, driver=driver, report=report
             )
