@@ -1,23 +1,22 @@
 -- What looked at each row of a batch looks at the whole statement, once (decision 0031).
 
 -- How many rows the lists have. A change notes the hour of its rows, which is all that the counts
--- want to know: a batch of payments of one merchant is one change.
+-- want to know: a batch of payments of one merchant is one change. Orders come one by one.
 drop trigger orders_are_counted on orders;
 drop trigger changed_orders_are_counted on orders;
 drop trigger entries_are_counted on entries;
 drop function count_order;
 drop function count_entries;
 
-create function count_new_orders() returns trigger language plpgsql as $$
+create function count_new_order() returns trigger language plpgsql as $$
 begin
     insert into list_changes (merchant_id, list, part, at, kind, was, rows)
-    select merchant_id, 'orders', product_id, created_at / 3600000 * 3600000, status, null, count(*)
-    from written group by merchant_id, product_id, created_at / 3600000, status;
+    values (new.merchant_id, 'orders', new.product_id, new.created_at / 3600000 * 3600000,
+        new.status, null, 1);
     return null;
 end $$;
 create trigger orders_are_counted after insert on orders
-    referencing new table as written
-    for each statement execute function count_new_orders();
+    for each row execute function count_new_order();
 
 create function count_gone_orders() returns trigger language plpgsql as $$
 begin

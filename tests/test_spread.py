@@ -106,7 +106,7 @@ def test_triggers_refuse_or_count(catalogue: Any) -> None:
         " where not t.tgisinternal"
     )
     counting = {
-        "count_new_orders", "count_gone_orders", "count_changed_orders", "entries_are_right",
+        "count_new_order", "count_gone_orders", "count_changed_orders", "entries_are_right",
     }  # fmt: skip
     refusing = {"refuse_change", "refuse_history_change", "refuse_removal"}
     assert {row["proname"] for row in rows} == refusing | counting

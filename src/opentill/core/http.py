@@ -98,7 +98,6 @@ class App(msgspec.Struct, kw_only=True):
     # Where the customer of a paid order goes that was not placed by the API: merchant id, order id.
     return_address: Callable[[str, str], Awaitable[str | None]] = _nowhere
     read_from: Db | None = None
-    # Statements that exports run at once in this process: payments keep most of the connections.
     export_readers: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(4))
 
     @property

@@ -81,8 +81,7 @@ STEP = Query(
 # each has, $5 its session's new status or null, $6 the attempts that paid, $7 the status each has,
 # $8 the provider's names, $9 reasons, $10 methods, $11 payer addresses, $12 when each settles; the
 # fee, which may depend on the method: $13 rates, $14 fees, $15 nets; $16 causes. Returns those
-# whose attempt had that status. What belongs to an order is carried along: planned for few rows,
-# a join would compare each with each.
+# whose attempt had that status. What belongs to an order is carried along, not joined again.
 CONFIRM = Query(
     Confirmed,
     """
