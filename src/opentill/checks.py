@@ -2,8 +2,8 @@
 
 Product decisions §5. Above the features, since it reads all of them and none may know the others.
 Each rule is a statement that returns the places where it does not hold. It is also asked of one
-merchant alone (watch.py), so both sides are compared by left joins and not by a full one, into which
-PostgreSQL takes no condition on the merchant.
+merchant alone (watch.py), so both sides are compared by left joins and not by a full one, into
+which PostgreSQL takes no condition on the merchant.
 """
 
 from collections import deque
