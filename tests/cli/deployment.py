@@ -2,13 +2,14 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from ports import free_port
 
 TIMEOUT_S = 60.0
 
@@ -19,7 +20,7 @@ class Deployment:
     def __init__(self, directory: Path) -> None:
         """Use ``running``."""
         self.directory = directory
-        self.port, self.sandbox_port = _free_port(), _free_port()
+        self.port, self.sandbox_port = free_port(), free_port()
         given = {
             name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")
         }
@@ -81,9 +82,3 @@ def running() -> Iterator[Deployment]:
             process.wait(TIMEOUT_S)
             if process.stdout is not None:
                 process.stdout.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 import pooler
+from ports import free_port
 
 TIMEOUT_S = 30.0
 MAX_RSS_MB = 150
@@ -27,7 +28,7 @@ class Place:
 
     def __init__(self, directory: Path) -> None:
         self.data_dir = directory / "data"
-        self.port, self.sandbox_port = _free_port(), _free_port()
+        self.port, self.sandbox_port = free_port(), free_port()
         self.environ = {
             **{name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")},
             "OPENTILL_DATA_DIR": str(self.data_dir),
@@ -38,17 +39,19 @@ class Place:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start a command and wait for its line."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "opentill", *words],
-            env=self.environ,
-            cwd=self.data_dir.parent,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        said = self.data_dir.parent / "stderr.log"
+        with said.open("a") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "opentill", *words],
+                env=self.environ,
+                cwd=self.data_dir.parent,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
         self.started.append(process)
         assert process.stdout is not None
-        assert "is ready: http://127.0.0.1" in process.stdout.readline()
+        assert "is ready: http://127.0.0.1" in process.stdout.readline(), said.read_text()[-2000:]
         return process
 
     def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -280,12 +283,6 @@ def test_help_is_quick_and_loads_nothing_heavy(place: Place) -> None:
         assert f"\n  {word} " in listed.stdout
     loaded = set(listed.stdout.split())
     assert not loaded & {"litestar", "asyncpg", "uvicorn", "structlog", "prometheus_client"}
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _kill_tree(pid: int) -> None:

@@ -14,12 +14,12 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from money.house import free_port
 from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.core.outgoing import Outgoing, Policy
 from opentill.gateways import PaymentNews, PaymentOutcome, PaymentRequest, RefundRequest
 from opentill.gateways.stripe.client import StripeGateway
+from ports import free_port
 from sandbox.running import Receiver, wait_until
 
 KEY: Final = "sk_test_emulator"

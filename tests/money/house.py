@@ -5,7 +5,6 @@ import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from opentill.core.db import Db, Tx
 from opentill.core.http import now_ms
 from opentill.products import service as products
 from opentill.products.model import ProductBody
+from ports import free_port
 
 T = TypeVar("T")
 SECRET: Final = "the sandbox bank's secret, 32 characters and more"
@@ -40,13 +40,6 @@ url = f"http://127.0.0.1:{port}"
 app = create_app(data_dir=folder, secret=secret, public_url=url, timing=timing)
 uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
 """
-
-
-def free_port() -> int:
-    """Find a loopback port that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 class Process:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from money.house import Client, House, Process, eventually, free_port, make_shop
+from money.house import Client, House, Process, eventually, make_shop
 from money.world import assert_books
 from opentill.core.db import Db
+from ports import free_port
 
 DAY_MS = 86_400_000
 

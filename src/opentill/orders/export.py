@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, Final
 
 import msgspec
 
@@ -22,7 +22,7 @@ COLUMNS: Final = (
 )
 _BATCH: Final = 2000  # orders of a stretch, somewhat less than a megabyte
 _EDGES: Final = 50  # stretches that are looked up at once
-_AT_ONCE: Final = 2  # more did not make it faster on two processors
+_AT_ONCE: Final = 2  # of one export: a file is not worth more of PostgreSQL's processors
 
 
 def row(order: Order) -> list[str]:
@@ -62,21 +62,29 @@ async def chunks(
 
     yield csvfile.line(COLUMNS)
     ahead: deque[asyncio.Task[bytes]] = deque()
+    stretches = _stretches(db, merchant_id, start, end, readers)
     try:
-        async for after, until in _stretches(db, merchant_id, start, end, readers):
+        async for after, until in stretches:
             ahead.append(asyncio.create_task(read(after, until)))
             if len(ahead) == _AT_ONCE:
                 yield await ahead.popleft()
         while ahead:
             yield await ahead.popleft()
-    finally:
-        for task in ahead:  # whoever fetched it may have gone
-            task.cancel()
+    finally:  # whoever fetched it may have gone
+        await _stop(*ahead)
+        await stretches.aclose()
+
+
+async def _stop(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel what is read ahead for nobody, and wait until it has given its connection back."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _stretches(
     db: Db, merchant_id: str, start: int, end: int, readers: asyncio.Semaphore
-) -> AsyncIterator[tuple[Edge, Edge]]:
+) -> AsyncGenerator[tuple[Edge, Edge], None]:
     """Yield stretches of the list of orders: after one order, until another or the end."""
 
     async def edges(after: Edge) -> list[Edge]:
@@ -94,7 +102,7 @@ async def _stretches(
                 last = edge
             found = await ahead
         finally:
-            ahead.cancel()
+            await _stop(ahead)
     for edge in found:
         yield last, edge
         last = edge
