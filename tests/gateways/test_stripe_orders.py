@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ import pytest
 import opentill
 import pooler
 from gateways.stripe_server import KEY, SECRET, StripeServer
+from ports import free_port
 
 _PATIENCE_S: Final = 40.0
 
@@ -32,9 +32,7 @@ class Deployment:
 
     def __init__(self, directory: Path, database_url: str, bank: StripeServer) -> None:
         """Use the fixture."""
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            port = sock.getsockname()[1]
+        port = free_port()
         self.bank = bank
         self.directory = directory
         self.url = f"http://127.0.0.1:{port}"
