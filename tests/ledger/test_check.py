@@ -137,21 +137,22 @@ async def test_two_at_a_time_find_the_same_and_of_one_moment(database_url: str) 
         async with db.transaction() as tx:
             await world(tx)
         assert await check_all(db) == (7, [])
-        async with db.connection() as tx:
-            await tx.execute("set session_replication_role = replica")
-            for statement in (
-                "update entries set pending_after = pending_after + 1 where number = 3",
-                "update balances set entries = entries + 1",
-                "delete from order_history where number = 2",
-            ):
+
+        async def corrupt(statement: str) -> None:
+            async with db.transaction() as tx:
+                await tx.execute("set local session_replication_role = replica")
                 await tx.execute(statement)
-            found = await check_all(db)
-            assert {violation.rule for violation in found[1]} >= {RUNNING, SUM, HISTORY}
-            async with db.snapshot() as first, db.snapshot(await MOMENT.get(first)) as second:
-                await tx.execute("delete from entries")
-                for each in (first, second):
-                    count, violations = await check_books(each)
-                    assert (count, sorted(violations, key=repr)) == found
+
+        await corrupt("update entries set pending_after = pending_after + 1 where number = 3")
+        await corrupt("update balances set entries = entries + 1")
+        await corrupt("delete from order_history where number = 2")
+        found = await check_all(db)
+        assert {violation.rule for violation in found[1]} >= {RUNNING, SUM, HISTORY}
+        async with db.snapshot() as first, db.snapshot(await MOMENT.get(first)) as second:
+            await corrupt("delete from entries")
+            for each in (first, second):
+                count, violations = await check_books(each)
+                assert (count, sorted(violations, key=repr)) == found
     finally:
         await db.close()
 
