@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import hypothesis
 import pytest
 import uvloop
 
@@ -28,6 +29,17 @@ TEMPLATE: Final = "opentill_template"
 ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
 _numbers: Final = itertools.count(1)
 
+
+# How long an example takes says nothing on a machine that has other work.
+hypothesis.settings.register_profile(
+    "suite",
+    deadline=None,
+    suppress_health_check=[
+        hypothesis.HealthCheck.too_slow,
+        hypothesis.HealthCheck.function_scoped_fixture,
+    ],
+)
+hypothesis.settings.load_profile("suite")
 
 embedded.SETTINGS = dict(  # type: ignore[misc] # of every server that a test starts in its process
     embedded.SETTINGS, default_transaction_isolation=ISOLATION

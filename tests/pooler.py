@@ -99,7 +99,7 @@ def running(postgres_url: str, sessions: int = 8) -> Iterator[Callable[[str], st
 
 
 def _wait_for(path: Path, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while True:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
             probe.connect(str(path))

@@ -54,7 +54,7 @@ async def test_a_customer_who_comes_by_epay_returns_with_a_sign(
     await page.fill("[autocomplete=cc-exp]", "12/34")
     await page.fill("[autocomplete=cc-csc]", "123")
     await page.click("button")
-    await page.wait_for_url("https://shop.example/**", timeout=15_000)
+    await page.wait_for_url("https://shop.example/**", timeout=60_000)
     got = dict(parse_qsl(urlsplit(page.url).query))
     assert got.pop("lang") == "zh"
     assert epaysign.verify(got, door.key)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ports import free_port
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 180.0
 
 
 class Deployment:

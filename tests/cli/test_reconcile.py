@@ -41,7 +41,7 @@ def _pay(deployment: Deployment, key: str) -> dict[str, Any]:
 
 
 def _until(ready: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while (found := ready()) is None:
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.1)

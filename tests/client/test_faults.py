@@ -20,7 +20,7 @@ from opentill.client import (
     ServerError,
 )
 
-QUICK: Final = Retries(first_wait_s=0.01, longest_wait_s=0.02, total_s=20)
+QUICK: Final = Retries(first_wait_s=0.01, longest_wait_s=0.02, total_s=120)
 CUTS: Final[tuple[Cut, ...]] = ("before", "after", "half", "silent_before", "silent_after")
 
 
@@ -31,7 +31,7 @@ def proxy(till: Till) -> Iterator[Proxy]:
 
 
 def client_of(proxy: Proxy, shop: Shop, **options: Any) -> Client:
-    options = {"retries": QUICK, "timeout_s": 1.0, "trust_env": False} | options
+    options = {"retries": QUICK, "timeout_s": 2.0, "trust_env": False} | options
     return Client(proxy.url, shop.key, **options)
 
 
@@ -59,7 +59,7 @@ async def test_a_session_cut_anywhere_is_opened_once(proxy: Proxy, shop: Shop, c
     tea = shop.product()["id"]
     proxy.plan = [cut, "after"]
     async with AsyncClient(
-        proxy.url, shop.key, retries=QUICK, timeout_s=1.0, trust_env=False
+        proxy.url, shop.key, retries=QUICK, timeout_s=2.0, trust_env=False
     ) as client:
         session = await client.checkouts.create(tea)
         orders = [order.checkout_session_id async for order in client.orders.list()]

@@ -28,7 +28,7 @@ async def test_a_running_process_follows_within_a_second(db: Db) -> None:
         await _ahead(db, 8 * DAY)
         begin = time.monotonic()
         while not (_near(one.now(), 8 * DAY) and _near(other.now(), 8 * DAY)):
-            assert time.monotonic() - begin < 20 * clock.FOLLOW_S  # the machine may be busy
+            assert time.monotonic() - begin < 100 * clock.FOLLOW_S  # the machine may be busy
             await asyncio.sleep(0.05)
 
 
@@ -54,7 +54,7 @@ async def test_time_goes_on_while_the_database_is_away(
 ) -> None:
     monkeypatch.setattr(clock, "FOLLOW_S", 0.05)
     await _ahead(db, DAY)
-    own = await Db.connect(database_url, 2, acquire_timeout_s=0.2)
+    own = await Db.connect(database_url, 2, acquire_timeout_s=2)
     followed = Clock(own, ("sandbox",))
     try:
         async with followed.following():

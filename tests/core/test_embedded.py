@@ -295,7 +295,7 @@ def _start_and_hang(data_dir: Path) -> subprocess.Popen[bytes]:
             time.sleep(60)
     """
     child = subprocess.Popen([sys.executable, "-c", code, data_dir])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not (data_dir / "url").exists():
         assert child.poll() is None
         assert time.monotonic() < deadline

@@ -90,13 +90,23 @@ async def test_a_newer_database_is_refused_unless_a_server_runs_already(
 
 async def test_readers_are_not_held_up_by_a_migration(empty_database_url: str, files: Path) -> None:
     await migrate(empty_database_url, files)
-    (files / "0003_slow.sql").write_text("select pg_sleep(1)")
-    task = asyncio.create_task(migrate(empty_database_url, files))
-    await asyncio.sleep(0.3)
-    (files / "0003_slow.sql").rename(files / "later")
-    async with asyncio.timeout(0.5):
-        await _checked(empty_database_url, files)
-    assert await task == ["0003_slow"]
+    (files / "0003_slow.sql").write_text("select pg_advisory_xact_lock(3)")
+    holder = await asyncpg.connect(empty_database_url)
+    try:
+        async with holder.transaction():
+            await holder.execute("select pg_advisory_xact_lock(3)")
+            task = asyncio.create_task(migrate(empty_database_url, files))
+            waiting = "select 1 from pg_locks where locktype = 'advisory' and not granted"
+            async with asyncio.timeout(60):
+                while not await holder.fetchval(waiting):
+                    await asyncio.sleep(0.01)
+            (files / "0003_slow.sql").rename(files / "later")
+            async with asyncio.timeout(60):
+                await _checked(empty_database_url, files)
+            assert not task.done()
+        assert await task == ["0003_slow"]
+    finally:
+        await holder.close()
 
 
 BAD_NUMBERS: list[tuple[str, list[str]]] = [

@@ -206,37 +206,58 @@ async def test_the_system_resolves_localhost() -> None:
     assert {answer.status for answer in got} == {200}
 
 
-HANG = 30.0
-ANSWERS = [
-    #  what the server does                                                  what is said
-    (saying(b"", pause_s=HANG), NoAnswer),
-    (saying(b"HTTP/1.1 200 OK\r\n", pause_s=HANG), NoAnswer),
-    (saying(*[b"HTTP/1.1 200 OK\r\n"], *[b"X: y\r\n"] * 99, pause_s=0.05), NoAnswer),
-    (saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", *[b"x"] * 9, pause_s=0.1), NoAnswer),
-    (saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", end="close"), NoAnswer),
-    (saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", end="reset"), NoAnswer),
-    (saying(b"", end="close"), NoAnswer),
-    (saying(b"", end="reset"), NoAnswer),
-    (saying(b"HTTP/1.1 200 OK\r\n", end="reset"), NoAnswer),
-    (saying(b"SSH-2.0-OpenSSH_9.6\r\n", end="close"), NoAnswer),
-    (saying(b"HTTP/9.9 abc\r\n\r\n", end="close"), NoAnswer),
-    (saying(b"\x16\x03\x01\x02\x00\x01\x00", end="close"), NoAnswer),
-    (saying(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", end="close"), NoAnswer),
-    (saying(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx"), NoAnswer),
-    (saying(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", end="close"), NoAnswer),
-    (saying(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\n\r\n", end="close"), NoAnswer),
-    (saying(b"HTTP/1.1 100 Continue\r\n\r\n" * 5, pause_s=HANG), NoAnswer),
+BAD = [
+    saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", end="close"),
+    saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", end="reset"),
+    saying(b"", end="close"),
+    saying(b"", end="reset"),
+    saying(b"HTTP/1.1 200 OK\r\n", end="reset"),
+    saying(b"SSH-2.0-OpenSSH_9.6\r\n", end="close"),
+    saying(b"HTTP/9.9 abc\r\n\r\n", end="close"),
+    saying(b"\x16\x03\x01\x02\x00\x01\x00", end="close"),
+    saying(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", end="close"),
+    saying(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx"),
+    saying(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", end="close"),
+    saying(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\n\r\n", end="close"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("script", "error"), ANSWERS, ids=map(str, range(len(ANSWERS))))
+@pytest.mark.parametrize("script", BAD, ids=map(str, range(len(BAD))))
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_bad_answer_is_no_answer(
-    method: str, script: Callable[..., Awaitable[None]], error: type[Exception]
+async def test_a_bad_response_is_no_answer(
+    method: str, script: Callable[..., Awaitable[None]]
 ) -> None:
     async with listening(script) as there, client() as outgoing:
-        with pytest.raises(error):
-            await outgoing.send(method, f"http://127.0.0.1:{there.port}/", timeout_s=0.6)
+        with pytest.raises(NoAnswer):
+            await outgoing.send(method, f"http://127.0.0.1:{there.port}/", timeout_s=30)
+
+
+HANG = 60.0
+LATE = [
+    saying(b"", pause_s=HANG),
+    saying(b"HTTP/1.1 200 OK\r\n", pause_s=HANG),
+    saying(b"HTTP/1.1 200 OK\r\n", *[b"X: y\r\n"] * 1200, pause_s=0.05),
+    saying(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", *[b"x"] * 900, pause_s=0.1),
+    saying(b"HTTP/1.1 100 Continue\r\n\r\n" * 5, pause_s=HANG),
+]
+
+
+@pytest.mark.parametrize("script", LATE, ids=map(str, range(len(LATE))))
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_response_that_is_not_complete_in_time_is_no_answer(
+    method: str, script: Callable[..., Awaitable[None]]
+) -> None:
+    """On a connection that is there already, so that the time is spent on waiting alone."""
+
+    async def first_quick_then_late(writer: asyncio.StreamWriter) -> None:
+        await (saying(OK) if len(there.heads) == 1 else script)(writer)
+
+    async with listening(first_quick_then_late) as there, client() as outgoing:
+        url = f"http://127.0.0.1:{there.port}/"
+        assert (await outgoing.send(method, url, timeout_s=30)).status == 200
+        with pytest.raises(NoAnswer):
+            await outgoing.send(method, url, timeout_s=0.3)
+        assert there.connections == 1
 
 
 async def test_a_kept_connection_that_is_cut_off_is_no_answer() -> None:

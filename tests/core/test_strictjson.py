@@ -41,7 +41,7 @@ _VALUES = st.recursive(
 
 
 @given(_VALUES, st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_whatever_is_taken_is_valid_storable_and_shallow(value: Any, ascii_: bool) -> None:
     try:
         body = json.dumps(value, ensure_ascii=ascii_).encode()
@@ -71,7 +71,7 @@ def _text(value: Any) -> str:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_any_bytes_are_taken_or_refused(body: bytes) -> None:
     try:
         strictjson.decode(body, Body)
@@ -81,7 +81,7 @@ def test_any_bytes_are_taken_or_refused(body: bytes) -> None:
 
 
 @given(st.text(alphabet='[]{}",:\\u0019adtrufelsn ', max_size=100))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_nearly_json_is_taken_or_refused(text: str) -> None:
     try:
         strictjson.check(text.encode())
@@ -91,7 +91,7 @@ def test_nearly_json_is_taken_or_refused(text: str) -> None:
 
 
 @given(st.binary(max_size=100))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_any_query_is_taken_or_refused(query: bytes) -> None:
     try:
         found = querystring.read(query, Search)
@@ -107,10 +107,10 @@ def test_any_query_is_taken_or_refused(query: bytes) -> None:
      b'"' + b"\\" * 65_000 + b"[" * 17, b"{" * 65_536, b'{"a":' * 13_000],
 )  # fmt: skip
 def test_depth_is_counted_in_linear_time(body: bytes) -> None:
-    started = time.perf_counter()
+    started = time.process_time()  # ours alone: the machine may have other work
     with pytest.raises(Invalid):
         strictjson.check(body)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
 
 
 @pytest.mark.parametrize(

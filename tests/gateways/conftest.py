@@ -1,6 +1,6 @@
 """The bank and its surroundings as fixtures."""
 
 from cli.commands import nursery
-from sandbox.fixtures import bank_url, receiver, shop
+from sandbox.fixtures import bank_url, calm_bank_url, calm_shop, receiver, shop
 
-__all__ = ["bank_url", "nursery", "receiver", "shop"]
+__all__ = ["bank_url", "calm_bank_url", "calm_shop", "nursery", "receiver", "shop"]

@@ -264,7 +264,7 @@ async def test_a_lost_answer_to_a_refund_gives_nothing_back_twice(
 
 
 async def test_a_timeout_after_sending_is_unknown(bank: StripeServer) -> None:
-    gateway = adapter(bank.url, timeout_s=1.0)
+    gateway = adapter(bank.url, timeout_s=2.0)
     await gateway.trace("pi_none")  # the connection is there
     request = attempt()
     bank.spoil("open", "hang_after")

@@ -50,7 +50,7 @@ def emulator() -> Iterator[httpx2.Client]:
             return False
 
     try:
-        wait_until(answers, patience_s=30)
+        wait_until(answers)
         yield client
     finally:
         client.close()
@@ -118,7 +118,7 @@ async def test_its_signed_events_are_read(
     def arrived() -> Any:
         return [got for got in list(receiver.got) if intent.encode() in got[1]]
 
-    headers, body = wait_until(arrived, patience_s=20)[0]
+    headers, body = wait_until(arrived)[0]
     (news,) = gateway.read_callback(headers, body, int(time.time() * 1000))
     assert news == PaymentNews(
         attempt_id=attempt_id,

@@ -310,7 +310,7 @@ async def hammered(db: Db, database_url: str, seconds: float) -> Hammer:
 async def _comes_to_rest(hammer: Hammer) -> None:
     hammer.jump = 400 * world.DAY
     left: list[Any] = []
-    until = time.monotonic() + 30
+    until = time.monotonic() + 180
     while time.monotonic() < until:
         async with hammer.db.connection() as tx:
             left = [row[0] for row in await tx.fetch(STUCK, hammer.now())]

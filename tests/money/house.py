@@ -34,11 +34,12 @@ import sys, uvicorn
 from pathlib import Path
 from opentill.sandbox import Timing, create_app
 folder, port, secret = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-timing = Timing(processing_s=0.5, dispute_after_s=60, refund_fails_after_s=0.2,
+timing = Timing(processing_s=0.5, dispute_after_s=600, refund_fails_after_s=0.2,
                 retry_s=(0.1, 0.2, 0.5), callback_timeout_s=2.0)
 url = f"http://127.0.0.1:{port}"
 app = create_app(data_dir=folder, secret=secret, public_url=url, timing=timing)
-uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
+# Longer than any client here keeps a connection: none meets the end of one with a request.
+uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", timeout_keep_alive=60)
 """
 
 
@@ -81,7 +82,7 @@ class Process:
             return
         self.end()
         try:
-            self._popen.wait(15)
+            self._popen.wait(60)
         except subprocess.TimeoutExpired:
             self.kill()
 
@@ -161,12 +162,12 @@ class House:
         return Client(self, key)
 
 
-def wait_for(process: Process, seconds: float = 90) -> None:
+def wait_for(process: Process, seconds: float = 180) -> None:
     """Wait until a process answers."""
     end = time.monotonic() + seconds
     while True:
         try:
-            if httpx2.get(f"{process.url}/healthz", timeout=2, trust_env=False).status_code == 200:
+            if httpx2.get(f"{process.url}/healthz", timeout=20, trust_env=False).status_code == 200:
                 return
         except httpx2.HTTPError:
             pass
@@ -174,7 +175,7 @@ def wait_for(process: Process, seconds: float = 90) -> None:
         time.sleep(0.05)
 
 
-async def eventually(look: Callable[[], Awaitable[T]], seconds: float = 60) -> T:
+async def eventually(look: Callable[[], Awaitable[T]], seconds: float = 180) -> T:
     """Return the first true value; the last one if there was none in time."""
     end = time.monotonic() + seconds
     while not (found := await look()) and time.monotonic() < end:
@@ -211,7 +212,7 @@ class Client:
         """Talk to any of the servers, at random."""
         self.house, self.key = house, key
         limits = httpx2.Limits(max_connections=200, max_keepalive_connections=100)
-        self.http = httpx2.AsyncClient(timeout=30, limits=limits, trust_env=False)
+        self.http = httpx2.AsyncClient(timeout=120, limits=limits, trust_env=False)
 
     async def close(self) -> None:
         """Close connections."""

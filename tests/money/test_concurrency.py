@@ -222,7 +222,7 @@ async def test_a_jack_hammer_leaves_the_books_right(house: House, db: Db) -> Non
     async def quiet() -> bool:
         return not await rows(db, "select id from refunds where status = 'PROCESSING'")
 
-    assert await eventually(quiet, 30)
+    assert await eventually(quiet)
     assert set(tally) == {201, 400}, tally
     assert tally[201] > 20
     states = dict(await rows(db, "select status, count(*) from refunds group by 1"))

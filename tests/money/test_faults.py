@@ -46,8 +46,8 @@ class World:
 
     def __init__(self, db: Db, house: House) -> None:
         self.db, self.house, self.now = db, house, NOW
-        self.client = httpx2.AsyncClient(timeout=httpx2.Timeout(0.5, connect=0.5), trust_env=False)
-        gateway = SandboxGateway(house.bank.url, SECRET, timeout_s=0.5)
+        self.client = httpx2.AsyncClient(timeout=60, trust_env=False)
+        gateway = SandboxGateway(house.bank.url, SECRET, timeout_s=1.0)
         self.gateways = {"sandbox": gateway}
         self.app = App(
             settings=Settings(),
@@ -229,7 +229,7 @@ async def test_a_bank_with_another_secret_for_a_while_decides_nothing(world: Wor
     order = await world.open()
     await world.type_card(await world.pay(order))
     await world.work(1)
-    wrong = {"sandbox": SandboxGateway(world.house.bank.url, "wrong", timeout_s=0.5)}
+    wrong = {"sandbox": SandboxGateway(world.house.bank.url, "wrong", timeout_s=1.0)}
     right, world.gateways = world.gateways, wrong
     async with world.db.transaction() as tx:
         await refunded(tx, await world.look(order), "4.00", world.now)

@@ -4,7 +4,7 @@ import asyncio
 from decimal import Decimal
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import filled
@@ -20,9 +20,7 @@ texts = st.one_of(
 )
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60)
 @given(
     email=texts, name=st.none() | texts, metadata=texts, refunded=st.integers(0, 999),
     at=st.integers(0, 253_402_300_799_999), rate=st.decimals("0.000001", 999999, places=6),

@@ -277,7 +277,7 @@ def test_fee_and_net_add_up_in_both_currencies(
 async def test_partial_refunds_add_up_whatever_they_are(tx: Tx) -> None:
     template = await paid(tx, await opened(tx))
 
-    @settings(deadline=None, max_examples=400)
+    @settings(max_examples=400)
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
         currency, settled = data.draw(currencies), data.draw(currencies)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sandbox.running import Receiver, Shop, bank, free_socket, serving, url_of
+from sandbox.running import CALM, Receiver, Shop, bank, free_socket, serving, url_of
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +21,21 @@ def bank_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Run the bank."""
     with bank(tmp_path_factory.mktemp("bank"), free_socket()) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def calm_bank_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run a bank that takes its time to process."""
+    with bank(tmp_path_factory.mktemp("calm-bank"), free_socket(), CALM) as url:
+        yield url
+
+
+@pytest.fixture
+def calm_shop(calm_bank_url: str, receiver: Receiver) -> Iterator[Shop]:
+    """Return a shop of the bank that takes its time."""
+    shop = Shop(calm_bank_url, receiver)
+    yield shop
+    shop.close()
 
 
 @pytest.fixture

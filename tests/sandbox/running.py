@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
+import msgspec
 import uvicorn
 
 from opentill.sandbox import Timing, create_app
@@ -21,9 +22,11 @@ HURRY: Final = Timing(
     dispute_after_s=0.1,
     refund_fails_after_s=0.2,
     retry_s=(0.05, 0.1, 0.2),
-    callback_timeout_s=1.0,
+    callback_timeout_s=3.0,
 )
-_PATIENCE_S: Final = 8.0
+# What is asked for in between stays long enough to be seen on a busy machine.
+CALM: Final = msgspec.structs.replace(HURRY, processing_s=3600)
+_PATIENCE_S: Final = 120.0
 _numbers = count(1)
 
 
@@ -31,7 +34,10 @@ _numbers = count(1)
 def serving(app: Any, sock: socket.socket) -> Iterator[None]:
     """Serve the application on the socket while the block runs."""
     config = uvicorn.Config(
-        app, log_level="critical", timeout_graceful_shutdown=1, timeout_keep_alive=1
+        app,
+        log_level="critical",
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=60,  # longer than any client here keeps a connection
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
@@ -76,6 +82,7 @@ class Receiver:
         self.url = ""
         self.status = 200
         self.got: list[tuple[dict[str, str], bytes]] = []
+        self.answered: list[int] = []  # the status of each response, as ``got``
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Take one request."""
@@ -87,8 +94,10 @@ class Receiver:
             if not message["more_body"]:
                 break
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        status = self.status
+        self.answered.append(status)
         self.got.append((headers, body))
-        await send({"type": "http.response.start", "status": self.status, "headers": []})
+        await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
     def about(self, payment_id: str) -> list[dict[str, Any]]:
@@ -96,6 +105,15 @@ class Receiver:
         bodies = [json.loads(body) for _, body in list(self.got)]
         # Who had the port before may get something here too.
         return [body for body in bodies if body["data"].get("payment", {}).get("id") == payment_id]
+
+    def statuses(self, payment_id: str) -> list[int]:
+        """Return what each callback about a payment was answered with."""
+        bodies = [json.loads(body)["data"].get("payment", {}) for _, body in list(self.got)]
+        return [
+            status
+            for payment, status in zip(bodies, self.answered, strict=False)
+            if payment.get("id") == payment_id
+        ]
 
     def types(self, payment_id: str) -> list[str]:
         """Return the types of the callbacks about a payment."""
@@ -120,9 +138,14 @@ class Shop:
         self.bank_url = bank_url
         self.receiver = receiver
         self.api = httpx2.Client(
-            base_url=bank_url, headers={"Authorization": f"Bearer {SECRET}"}, trust_env=False
+            base_url=bank_url,
+            headers={"Authorization": f"Bearer {SECRET}"},
+            timeout=60,
+            trust_env=False,
         )
-        self.browser = httpx2.Client(base_url=bank_url, trust_env=False, follow_redirects=True)
+        self.browser = httpx2.Client(
+            base_url=bank_url, timeout=60, trust_env=False, follow_redirects=True
+        )
 
     def close(self) -> None:
         """Close connections."""
@@ -185,9 +208,9 @@ class Shop:
 
 
 @contextmanager
-def bank(data_dir: Path, sock: socket.socket) -> Iterator[str]:
-    """Run the bank with hurried timing."""
+def bank(data_dir: Path, sock: socket.socket, timing: Timing = HURRY) -> Iterator[str]:
+    """Run the bank, with hurried timing if nothing else is said."""
     url = url_of(sock)
-    app = create_app(data_dir=data_dir, secret=SECRET, public_url=url, timing=HURRY)
+    app = create_app(data_dir=data_dir, secret=SECRET, public_url=url, timing=timing)
     with serving(app, sock):
         yield url

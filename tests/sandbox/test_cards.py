@@ -35,11 +35,16 @@ def test_each_test_number_does_what_it_stands_for(
     assert news["data"]["payment"] == found
 
 
-def test_a_card_without_an_answer_is_processing_and_then_declined(shop: Shop) -> None:
-    payment_id = shop.start()
-    page = shop.type_card(payment_id, "4000000000000119")
+def test_a_card_without_an_answer_is_processing(calm_shop: Shop) -> None:
+    payment_id = calm_shop.start()
+    page = calm_shop.type_card(payment_id, "4000000000000119")
     assert "No answer yet" in page.text
-    assert shop.find(payment_id)["status"] == "processing"
+    assert calm_shop.find(payment_id)["status"] == "processing"
+
+
+def test_a_card_without_an_answer_is_declined_in_the_end(shop: Shop) -> None:
+    payment_id = shop.start()
+    shop.type_card(payment_id, "4000000000000119")
     news = shop.receiver.wait_for(payment_id, "payment.declined")
     assert news["data"]["payment"]["decline_code"] == "processing_error"
     assert sorted(shop.receiver.types(payment_id)) == ["payment.declined", "payment.processing"]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import asyncpg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import filled
@@ -113,9 +113,7 @@ lives = st.lists(
 )
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25)
 @given(
     lives=lives, within=ranges, status=st.none() | statuses, by_product=st.booleans(),
     size=st.integers(1, 7), near=st.integers(0, 6),

@@ -105,7 +105,7 @@ async def place(url: str) -> AsyncIterator[Place]:
         await db.close()
 
 
-async def until(condition: Callable[[], Any], within_s: float = 60) -> None:
+async def until(condition: Callable[[], Any], within_s: float = 180) -> None:
     """Wait until something holds; what it gives may be awaited."""
     end = time.monotonic() + within_s
     while True:

@@ -140,11 +140,12 @@ class Outgoing:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send, and turn every failure, that of the block too, into one of the three."""
         target = self.policy.target(url)
+        session = self._connected()  # the first call reads all certificates: not in its time
         way = SimpleNamespace(open=False)
         try:
             async with (
                 asyncio.timeout(timeout_s),
-                self._connected().request(
+                session.request(
                     method,
                     URL(target.origin + target.rest, encoded=True),
                     headers=_HEADERS | dict(headers),

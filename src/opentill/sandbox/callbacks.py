@@ -40,7 +40,7 @@ CallbackType = Literal[
 RECEIVER: Final = "receiver:"  # prefix of the topics that wake a lane
 SIGNATURE_HEADER: Final = "Sandbox-Signature"
 _WIDTH: Final = 32  # deliveries at once to a receiver that answers; to one that does not: one
-_LONGEST_NAP_S: Final = 60.0
+LONGEST_NAP_S: Final = 60.0
 
 _log: Final = logging.getLogger(__name__)
 
@@ -158,9 +158,9 @@ class Postman:
                 if not due and later_at is None and not lane.busy and not lane.woken.is_set():
                     del self._lanes[lane.receiver]
                     return
-                nap_s = _LONGEST_NAP_S  # whatever is due but finds no room waits for a delivery
+                nap_s = LONGEST_NAP_S  # whatever is due but finds no room waits for a delivery
                 if later_at is not None:
-                    nap_s = min(max(later_at / 1000 - time.time(), 0.001), _LONGEST_NAP_S)
+                    nap_s = min(max(later_at / 1000 - time.time(), 0.001), LONGEST_NAP_S)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(nap_s):
                         await lane.woken.wait()
