@@ -6,6 +6,7 @@ Nothing here needs an event loop, so that plain, asynchronous and browser tests 
 import asyncio
 import itertools
 import os
+import random
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -26,6 +27,9 @@ from pooler import POOLED
 TEMPLATE: Final = "opentill_template"
 # Switches for whole runs, see CONTRIBUTING.md: every transaction in this isolation, and everything
 # of ours through a PgBouncer in transaction mode.
+# A whole number here has modules, and the tests in each, run in an order of chance: the same for
+# the same number.
+ORDER: Final = os.environ.get("OPENTILL_TEST_ORDER", "")
 ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
 _numbers: Final = itertools.count(1)
 
@@ -47,6 +51,20 @@ embedded.SETTINGS = dict(  # type: ignore[misc] # of every server that a test st
 if POOLED:
     _options = connection.options
     connection.options = lambda *, prepared=True: _options(prepared=False)  # whatever is asked
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Shuffle, if the run is to; every xdist worker comes to the same order."""
+    if ORDER:
+        chance = random.Random(int(ORDER))
+        modules: dict[str, list[pytest.Item]] = {}
+        for item in items:
+            modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
+        shuffled = list(modules.values())
+        chance.shuffle(shuffled)
+        for module in shuffled:
+            chance.shuffle(module)
+        items[:] = itertools.chain.from_iterable(shuffled)
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
