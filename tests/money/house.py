@@ -162,10 +162,12 @@ class House:
         return Client(self, key)
 
 
-def wait_for(process: Process, seconds: float = 180) -> None:
-    """Wait until a process answers."""
+def wait_for(process: Process, seconds: float = 180, *, keep: bool = False) -> None:
+    """Wait until a process answers; if it is to be kept, one that ended is started again."""
     end = time.monotonic() + seconds
     while True:
+        if keep:
+            process.keep()
         try:
             if httpx2.get(f"{process.url}/healthz", timeout=20, trust_env=False).status_code == 200:
                 return

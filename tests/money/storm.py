@@ -132,8 +132,9 @@ class Storm:
                     tasks.create_task(self.customer(end, clients[n % 2], self.shops[n % 2]))
         for process in self.house.processes:
             process.keep()
-            if process.port:
-                await asyncio.to_thread(wait_for, process)
+        for process in self.house.processes:
+            if process.port:  # one that met a database in recovery has ended
+                await asyncio.to_thread(wait_for, process, keep=True)
 
     async def hurry(self) -> bool:
         """Let a good deal of time pass for the worker's jobs; tell whether nothing is left."""
