@@ -56,7 +56,7 @@ async def test_a_dispute_before_its_payment_waits_for_it(db: Db) -> None:
         news = DisputeNews(
             attempt_id=attempt.id, dispute_ref="early", status="LOST", amount=Money(999, "USD")
         )
-        assert await disputes.hear(tx, order.merchant_id, news, NOW) is None
+        assert await disputes.hear(tx, order.merchant_id, news, NOW, gateway="sandbox") is None
         assert await open_rows(tx, order) == [("early", "LOST")]
         await said(tx, attempt, "SUCCEEDED")
         await retry(db)

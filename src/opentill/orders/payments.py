@@ -134,7 +134,9 @@ class _Way(msgspec.Struct, frozen=True):
 
         Not if the customer, in another tab, or a callback was faster.
         """
-        ended = await service.hear(tx, self.merchant_id, before.id, outcome, now)
+        ended = await service.hear(
+            tx, self.merchant_id, before.id, outcome, now, gateway=before.gateway
+        )
         order = await service.lock(tx, self.merchant_id, self.order_id)
         last = await queries.LAST_ATTEMPT.first(tx, self.merchant_id, self.order_id)
         overtaken = last is None or last.id != ended.id or order.status != "PENDING"
@@ -176,7 +178,12 @@ def _request(
 
 
 async def _take_in(db: Db, attempt: Attempt, outcome: PaymentOutcome, now: int) -> Attempt:
-    return await db.run(lambda tx: service.hear(tx, attempt.merchant_id, attempt.id, outcome, now))
+    """Take in what the attempt's own gateway said."""
+    return await db.run(
+        lambda tx: service.hear(
+            tx, attempt.merchant_id, attempt.id, outcome, now, gateway=attempt.gateway
+        )
+    )
 
 
 async def ask(db: Db, gateways: Mapping[str, Gateway], attempt: Attempt, now: int) -> Attempt:
