@@ -343,6 +343,7 @@ def till(
             limit_ip_per_minute=0,
             limit_checkouts_per_minute=0,
             limit_payments_per_minute=0,
+            limit_resends_per_minute=0,
             **SECRETS,
         )
         with serving(settings) as running:

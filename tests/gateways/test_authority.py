@@ -6,10 +6,8 @@ of another's, and nothing changes, the gateway is answered as always, and the op
 
 import asyncio
 import json
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import httpx2
@@ -17,22 +15,21 @@ import msgspec
 import pytest
 import structlog
 
-from api import SECRETS, Till, database, serving
+from api import SECRETS
 from gateways import epay_server
-from gateways.stripe_server import KEY, SECRET, StripeServer
+from gateways.several import NAMES, Several
 from money import world
-from opentill import callbacks, orders
+from opentill import callbacks, orders, refunds
 from opentill.core import metrics
 from opentill.core.db import Tx
 from opentill.core.ids import new_id
-from opentill.core.settings import Settings
 from opentill.gateways import Method, PaymentNews, PaymentOutcome
 from opentill.orders import Attempt, Order
 from opentill.reconciliation.service import reconcile
 from opentill.sandbox.callbacks import sign
 
 REPORTERS: Final = ("sandbox", "stripe", "epay")
-OWNERS: Final = (*REPORTERS, "manual")
+OWNERS: Final = NAMES
 METHOD: Final[Method] = "ALIPAY"
 
 
@@ -92,11 +89,11 @@ Said = tuple[str, Any]  # what of it, and its status
 
 
 class Reports:
-    """A server with several gateways, the servers behind them, and their reports."""
+    """What the gateways of a server report, and what came of it there."""
 
-    def __init__(self, till: Till, stripe: StripeServer, epay: epay_server.EpayServer) -> None:
+    def __init__(self, several: Several) -> None:
         """Use the fixture."""
-        self.till, self.stripe, self.epay = till, stripe, epay
+        self.till, self.stripe, self.epay = several.till, several.stripe, several.epay
 
     def by(self, gateway: str, subject: Subject, said: Said) -> httpx2.Response | None:
         """Report something as a gateway; None where it has no words for it."""
@@ -187,53 +184,9 @@ class Reports:
 
 
 @pytest.fixture(scope="module")
-def reports(
-    postgres_url: str,
-    template: str,
-    tmp_path_factory: pytest.TempPathFactory,
-    through: Callable[[str], str],
-) -> Iterator[Reports]:
-    """One server for all tests of this file."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-
-    def run(work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, loop).result(30)
-
-    stripe, epays = StripeServer(), epay_server.running()
-    try:
-        run(stripe.start())
-        epay = run(epays.__aenter__())
-        with database(postgres_url, template) as url:
-            settings = _settings(through(url), tmp_path_factory.mktemp("authority"))
-            options = settings.gateway_options | {
-                "stripe_api_base": stripe.url, "epay_url": epay.url,
-            }  # fmt: skip
-            with serving(settings, gateway_options=options) as till:
-                yield Reports(till, stripe, epay)
-                till.check_books()
-        run(epays.__aexit__(None, None, None))
-        run(stripe.stop())
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-def _settings(url: str, directory: Path) -> Settings:
-    return Settings(
-        database_url=url,
-        data_dir=directory,
-        gateways=OWNERS,
-        gateway_options={
-            "stripe_secret_key": KEY, "stripe_webhook_secret": SECRET,
-            "epay_pid": epay_server.PID, "epay_key": epay_server.KEY, "epay_currency": "USD",
-            "manual_instructions": "IBAN",
-        },
-        limit_ip_per_minute=0,
-        **SECRETS,
-    )  # fmt: skip
+def reports(several: Several) -> Reports:
+    """Those that reach the one server of this file."""
+    return Reports(several)
 
 
 # ── the matrix ───────────────────────────────────────────────────────────────────────────────────
@@ -386,8 +339,6 @@ def test_a_settlement_report_is_about_its_own_gateway(reports: Reports) -> None:
 
 
 async def _refund(tx: Tx, subject: Subject) -> Any:
-    from opentill import refunds
-
     return await refunds.find(tx, subject.order.merchant_id, subject.refund_id)
 
 

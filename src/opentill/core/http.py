@@ -9,7 +9,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
 
 import msgspec
 import structlog
@@ -125,6 +125,10 @@ Read = Callable[[Call[Any, Any]], Awaitable[Any]]
 Write = Callable[[Call[Any, Any], Tx], Awaitable[Any]]
 
 
+# What a merchant may do so many times a minute: the scope, and the setting ``limit_…_per_minute``.
+MerchantLimit = Literal["checkouts", "resends"]
+
+
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the API. Exactly one of ``read`` and ``write`` is there.
 
@@ -144,7 +148,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     query: type[msgspec.Struct] = Nothing
     body: type[msgspec.Struct] = Nothing
     auth: bool = True
-    per_merchant_limit: bool = False
+    per_merchant_limit: MerchantLimit | None = None
     secret: bool = False  # the answer shows one: under its Idempotency-Key it is kept sealed
     headers: tuple[tuple[str, str], ...] = ()
     description: str = ""
@@ -280,7 +284,7 @@ async def _perform(
         raise NotFound
     now = app.clock()
     if operation.per_merchant_limit:
-        await _limit_merchant(app, merchant_id, now)
+        await _limit_merchant(app, operation.per_merchant_limit, merchant_id, now)
     headers = dict(scope["headers"])
     key = _idempotency_key(headers) if operation.method == "POST" else None
     body = await read_body(headers, receive) if operation.write else b""
@@ -373,13 +377,17 @@ async def _once(
     return await app.db.run(step)
 
 
-async def _limit_merchant(app: App, merchant_id: str, now: int) -> None:
-    limit = app.settings.limit_checkouts_per_minute
+async def _limit_merchant(app: App, what: MerchantLimit, merchant_id: str, now: int) -> None:
+    settings = app.settings
+    limit = {
+        "checkouts": settings.limit_checkouts_per_minute,
+        "resends": settings.limit_resends_per_minute,
+    }[what]
     if not limit:
         return
     async with app.db.connection() as tx:
-        if await limits.hit(tx, "checkouts", merchant_id, limit, now) is None:
-            wait = await limits.retry_after_s(tx, "checkouts", merchant_id, now)
+        if await limits.hit(tx, what, merchant_id, limit, now) is None:
+            wait = await limits.retry_after_s(tx, what, merchant_id, now)
             raise TooManyRequests(limit, wait)
 
 

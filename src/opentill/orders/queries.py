@@ -394,6 +394,15 @@ GIVING_BACK = Command(
 NOT_GIVEN_BACK = Command(
     "update attempts set reason = '' where merchant_id = $1 and id = $2 and status = 'DUPLICATE'",
 )
+# Take the right to ask an attempt's gateway about it: $3 now, $4 for how long nobody else gets it.
+# A time further ahead than that is from before the clock was set back.
+ASKING = Command(
+    """
+    update attempts set asked_at = $3::bigint
+    where merchant_id = $1 and id = $2
+        and (asked_at is null or abs($3::bigint - asked_at) >= $4::bigint)
+    """,
+)
 # Not if it became something else, or another time was set, since it was claimed until $5.
 ASK_AGAIN = Command(
     """
