@@ -24,6 +24,7 @@ ALSO: Final = (
     "opentill.ledger.service",
     "opentill.ledger.walk",
     "opentill.merchants.audit",
+    "opentill.orders.asking",
     "opentill.operator.checks",
     "opentill.payouts.checks",
     "opentill.watch",
@@ -149,6 +150,7 @@ def test_a_statement_of_a_tenant_names_its_merchant(name: str, statement: Any) -
         "ledger.walk.NEXT",
         "watch.HISTORY",  # of the merchant $4
         "orders.queries.CLAIM_ATTEMPTS",
+        "disputes.queries.CLAIM_UNMATCHED",
         "refunds.queries.CLAIM",
         "checkouts.queries.DUE",
         "orders.queries.DUE_MERCHANTS",

@@ -3,8 +3,10 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from gateways.several import Several
+from gateways.test_authority import epay_notice, waiting
 from opentill.core.http import now_ms
 from opentill.orders import jobs
+from sandbox.running import wait_until
 
 FORM = {"email": "ann@example.com", "name": "Ann", "method": "CREDIT_CARD"}
 
@@ -51,3 +53,28 @@ def test_a_gateway_is_asked_once_in_two_seconds_however_often_its_customer_comes
         till.app.clock = now_ms
     order_id = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
     assert shop.read_order(order_id)["status"] == "PAID"
+
+
+def test_a_notice_that_is_sent_again_and_again_is_asked_about_once(several: Several) -> None:
+    """Its customer holds it, signed: the provider put it into the address to come back to."""
+    till, epay = several.till, several.epay
+    subject = till.tx(lambda tx: waiting(tx, "epay"))
+    notice = epay_notice(epay, subject.attempt.id)
+    before = len(epay.asked)
+
+    def send(_: int) -> tuple[int, bytes]:
+        answer = till.http.get("/gateways/epay/callback", params=notice)
+        return answer.status_code, answer.content
+
+    epay.orders[subject.attempt.id]["status"] = 0  # not so: that is no reason to ask more often
+    with ThreadPoolExecutor(8) as crowd:
+        assert {status for status, _ in crowd.map(send, range(40))} == {400}
+        assert 1 <= len(epay.asked) - before <= 3
+        epay.orders[subject.attempt.id]["status"] = 1
+        wait_until(lambda: send(0) == (200, b"success"))
+        asked = len(epay.asked)
+        assert set(crowd.map(send, range(40))) == {(200, b"success")}
+        assert len(epay.asked) - asked <= 3
+    assert till.sql("select status from orders where id = $1", subject.order.id) == [
+        {"status": "PAID"}
+    ]

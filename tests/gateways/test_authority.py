@@ -88,6 +88,15 @@ async def disputed(tx: Tx, gateway: str) -> Subject:
 Said = tuple[str, Any]  # what of it, and its status
 
 
+def epay_notice(epay: epay_server.EpayServer, number: str) -> dict[str, str]:
+    """Let the Epay server have an order of a number, paid, and return its notice."""
+    epay.orders[number] = {
+        "trade_no": f"T{len(epay.orders)}", "out_trade_no": number, "type": "alipay",
+        "pid": int(epay_server.PID), "name": "A mug", "money": "9.99", "status": 0,
+    }  # fmt: skip
+    return epay.paid(number)
+
+
 class Reports:
     """What the gateways of a server report, and what came of it there."""
 
@@ -101,7 +110,7 @@ class Reports:
         if gateway == "epay":
             if said != ("payment", "succeeded"):
                 return None
-            return self.till.http.get(path, params=self._notice(subject))
+            return self.till.http.get(path, params=epay_notice(self.epay, subject.attempt.id))
         make = self._sandbox if gateway == "sandbox" else self._stripe
         headers, body = make(subject, *said)
         return self.till.http.post(path, content=body, headers=headers)
@@ -155,15 +164,6 @@ class Reports:
             "metadata": {"attempt_id": attempt.id}, "latest_charge": name.replace("pi", "ch"),
         }  # fmt: skip
         return self.stripe.intents[name]
-
-    def _notice(self, subject: Subject) -> dict[str, str]:
-        """Let the Epay server have an order of that number, paid, and return its notice."""
-        number = subject.attempt.id
-        self.epay.orders[number] = {
-            "trade_no": f"T{len(self.epay.orders)}", "out_trade_no": number, "type": "alipay",
-            "pid": int(epay_server.PID), "name": "A mug", "money": "9.99", "status": 0,
-        }  # fmt: skip
-        return self.epay.paid(number)
 
     def subject(self, make: Callable[[Tx, str], Awaitable[Subject]], gateway: str) -> Subject:
         """Make what is reported of."""

@@ -9,7 +9,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import msgspec
 import structlog
@@ -125,10 +125,6 @@ Read = Callable[[Call[Any, Any]], Awaitable[Any]]
 Write = Callable[[Call[Any, Any], Tx], Awaitable[Any]]
 
 
-# What a merchant may do so many times a minute: the scope, and the setting ``limit_…_per_minute``.
-MerchantLimit = Literal["checkouts", "resends"]
-
-
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the API. Exactly one of ``read`` and ``write`` is there.
 
@@ -148,7 +144,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     query: type[msgspec.Struct] = Nothing
     body: type[msgspec.Struct] = Nothing
     auth: bool = True
-    per_merchant_limit: MerchantLimit | None = None
+    per_merchant_limit: limits.OfMerchant | None = None
     secret: bool = False  # the answer shows one: under its Idempotency-Key it is kept sealed
     headers: tuple[tuple[str, str], ...] = ()
     description: str = ""
@@ -284,7 +280,8 @@ async def _perform(
         raise NotFound
     now = app.clock()
     if operation.per_merchant_limit:
-        await _limit_merchant(app, operation.per_merchant_limit, merchant_id, now)
+        what = operation.per_merchant_limit
+        await limits.hit_merchant(app.db, app.settings, what, merchant_id, now)
     headers = dict(scope["headers"])
     key = _idempotency_key(headers) if operation.method == "POST" else None
     body = await read_body(headers, receive) if operation.write else b""
@@ -375,20 +372,6 @@ async def _once(
         return status, answer, False
 
     return await app.db.run(step)
-
-
-async def _limit_merchant(app: App, what: MerchantLimit, merchant_id: str, now: int) -> None:
-    settings = app.settings
-    limit = {
-        "checkouts": settings.limit_checkouts_per_minute,
-        "resends": settings.limit_resends_per_minute,
-    }[what]
-    if not limit:
-        return
-    async with app.db.connection() as tx:
-        if await limits.hit(tx, what, merchant_id, limit, now) is None:
-            wait = await limits.retry_after_s(tx, what, merchant_id, now)
-            raise TooManyRequests(limit, wait)
 
 
 def _idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:

@@ -21,6 +21,7 @@ from opentill.gateways.model import (
     RefundRequest,
 )
 from opentill.orders import queries, service
+from opentill.orders.asking import may_ask
 from opentill.orders.model import Attempt, Order
 
 _log: Final = structlog.get_logger()
@@ -30,7 +31,6 @@ _MOST_GATEWAYS: Final = 3  # that one form is sent on to, while its customer wai
 _PATIENCE_MS: Final = 12_000  # after which no further gateway is tried
 # After its attempt, a call begins no more: it could still be on its way at the first check.
 _LATEST_MS: Final = service.FIRST_CHECK_MS - 11_000  # calls last up to ten seconds
-ASK_EVERY_MS: Final = 2_000  # at most so often, whoever wants to know
 BY_HAND: Final = "manual"  # the gateway that is a person: there is nobody to ask
 
 
@@ -199,10 +199,8 @@ async def ask(db: Db, gateways: Mapping[str, Gateway], attempt: Attempt, now: in
         return attempt
     if _for_the_operator(attempt):
         return attempt
-    async with db.connection() as tx:
-        ids = (attempt.merchant_id, attempt.id)
-        if not await queries.ASKING.run(tx, *ids, now, ASK_EVERY_MS):
-            return attempt
+    if not await may_ask(db, attempt, now):
+        return attempt
     outcome = await gateway.find_payment(attempt.id, attempt.provider_ref)
     return await _take_in(db, attempt, _asked(outcome), now)
 

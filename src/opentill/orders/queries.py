@@ -324,9 +324,8 @@ INSERT_ATTEMPT = Query(
     """,
 )
 ATTEMPT = Query(Attempt, "select * from attempts where merchant_id = $1 and id = $2")
-# Attempts of any merchants by their ids alone, each only if it went through the gateway that speaks
-# of it: $1 gateways, $2 ids. From here on the transaction waits half a second for a lock, no
-# longer: one merchant's must not hold up the others'.
+# Attempts of any merchants, each if it went through the gateway that speaks of it: $1 gateways, $2
+# ids. The transaction then waits half a second for a lock, lest one merchant's hold up the others'.
 ATTEMPTS_OF_GATEWAYS = Query(
     Attempt,
     """
@@ -393,15 +392,6 @@ GIVING_BACK = Command(
 )
 NOT_GIVEN_BACK = Command(
     "update attempts set reason = '' where merchant_id = $1 and id = $2 and status = 'DUPLICATE'",
-)
-# Take the right to ask an attempt's gateway about it: $3 now, $4 for how long nobody else gets it.
-# A time further ahead than that is from before the clock was set back.
-ASKING = Command(
-    """
-    update attempts set asked_at = $3::bigint
-    where merchant_id = $1 and id = $2
-        and (asked_at is null or abs($3::bigint - asked_at) >= $4::bigint)
-    """,
 )
 # Not if it became something else, or another time was set, since it was claimed until $5.
 ASK_AGAIN = Command(
