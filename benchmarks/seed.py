@@ -207,7 +207,7 @@ async def _tenant(tx: Tx, settings: Settings, place: int, now: int) -> Tenant:
     )  # fmt: skip
     url = "http://127.0.0.1:8081/pay/1"
     waits = PaymentOutcome(status="ACTION_REQUIRED", provider_ref=attempt.id, action_url=url)
-    await orders.hear(tx, merchant.id, attempt.id, waits, now)
+    await orders.hear(tx, merchant.id, attempt.id, waits, now, gateway="sandbox")
     await tx.execute(
         "update attempts set check_at = check_at + $2 where id = $1", attempt.id, _FAR_MS
     )
@@ -277,7 +277,7 @@ async def first_payments(db: Db, seed: Seed, settings: Settings) -> None:
     """Confirm a payment of each merchant: the first makes the merchant's balance."""
     first = await seed.copy(len(seed.tenants), len(seed.tenants))
     for number in range(first, first + len(seed.tenants)):
-        await callbacks.take_in(_app(db, settings), _paid(attempt_id(number)), now_ms())
+        await callbacks.take_in(_app(db, settings), "sandbox", _paid(attempt_id(number)), now_ms())
 
 
 async def record(url: str, seed: Seed, settings: Settings) -> dict[str, list[Statement]]:
@@ -322,10 +322,10 @@ async def _traces(
     traces["create"] = trace(noted, {**known, **own})
 
     number = await seed.copy(1, 1)
-    news = [_paid(attempt_id(number))]
+    news = [orders.Report("sandbox", _paid(attempt_id(number)))]
     heard.clear()
     done = await db.run(lambda tx: orders.confirm_many(tx, news, now))
-    assert done == {attempt_id(number)}, "a payment as usual is confirmed by arrays"
+    assert done == {news[0].key}, "a payment as usual is confirmed by arrays"
     own = {
         "attempt": attempt_id(number),
         "order": order_id(number),

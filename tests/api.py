@@ -124,7 +124,13 @@ class Shop:
         """Let the gateway say how a refund ended."""
         outcome = RefundOutcome(status=status, reason=reason)
         now = self.till.app.clock()
-        self.till.tx(lambda tx: refunds.hear(tx, self.id, refund_id, outcome, now))
+
+        async def step(tx: Tx) -> None:
+            refund = await refunds.find(tx, self.id, refund_id)
+            attempt = await orders.find_attempt(tx, self.id, refund.attempt_id)
+            await refunds.hear(tx, self.id, refund_id, outcome, now, gateway=attempt.gateway)
+
+        self.till.tx(step)
 
     def dispute(self, order_id: str) -> disputes.Dispute:
         """Open a dispute of a paid order as the operator."""
@@ -337,6 +343,7 @@ def till(
             limit_ip_per_minute=0,
             limit_checkouts_per_minute=0,
             limit_payments_per_minute=0,
+            limit_resends_per_minute=0,
             **SECRETS,
         )
         with serving(settings) as running:

@@ -32,6 +32,7 @@ REFERENCE: Final = {
     "business_clock": "of the deployment, one row",
     "schema_migrations": "of the deployment",
     "rate_windows": "counts addresses too; unlogged",
+    "webhook_hosts": "of the deployment: a host may be several merchants'",
 }
 # Indexes by which the worker finds what is due, over all merchants; each is partial or small.
 QUEUES: Final = {

@@ -31,6 +31,7 @@ from opentill.refunds import jobs as refund_jobs
 from opentill.totals import jobs as total_jobs
 from opentill.webhooks import jobs as webhook_jobs
 from opentill.webhooks.dispatch import Dispatcher
+from opentill.webhooks.hosts import HostLimit
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 5.0
@@ -168,8 +169,9 @@ async def work(app: App, stop: asyncio.Event) -> None:
     """Run every job and send webhooks until ``stop`` is set; what is begun is finished."""
     settings = app.settings
     dispatcher = Dispatcher(
-        app.db, app.outgoing, settings.secret_key, app.clock, drain_s=settings.drain_timeout_s
-    )
+        app.db, app.outgoing, settings.secret_key, app.clock, drain_s=settings.drain_timeout_s,
+        host_limit=HostLimit(settings.webhook_host_at_once, settings.webhook_host_per_second),
+    )  # fmt: skip
     notifier = epay_jobs.Notifier(app)
     notices = Job("send_notices", 0.25, lambda _: notifier.turn())
     jobs = (*JOBS, notices, *_per_gateway(app))

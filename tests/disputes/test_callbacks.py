@@ -10,6 +10,7 @@ from opentill import checkouts
 from opentill.checks import check_books
 from opentill.core.http import now_ms
 from opentill.core.settings import Settings
+from opentill.disputes import jobs
 from sandbox.running import SECRET, Receiver, wait_until
 from sandbox.running import Shop as Bank
 
@@ -59,8 +60,17 @@ def disputed(till: Till, bank: Bank) -> tuple[Shop, str, str]:
 
 
 def becomes(shop: Shop, order_id: str, status: str) -> None:
-    """Wait until the order has the status."""
-    wait_until(lambda: shop.read_order(order_id)["status"] == status)
+    """Wait until the order has the status, with what the worker does for a dispute meanwhile.
+
+    It may overtake its payment on the way, and then waits for it.
+    """
+    app = shop.till.app
+
+    def arrived() -> bool:
+        shop.till.run(jobs.match(app.db, now_ms()))
+        return bool(shop.read_order(order_id)["status"] == status)
+
+    wait_until(arrived)
 
 
 @pytest.mark.parametrize(("ends", "status", "pending", "available"), [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from money.world import NOW, balances, dispute_said, history, in_status, said, settled
+from money.world import NOW, attempts, balances, dispute_said, history, in_status, said, settled
 from opentill import disputes, orders
 from opentill.core.db import Db, Tx
 from opentill.core.errors import NotFound
@@ -56,12 +56,44 @@ async def test_a_dispute_before_its_payment_waits_for_it(db: Db) -> None:
         news = DisputeNews(
             attempt_id=attempt.id, dispute_ref="early", status="LOST", amount=Money(999, "USD")
         )
-        assert await disputes.hear(tx, order.merchant_id, news, NOW) is None
+        assert await disputes.hear(tx, order.merchant_id, news, NOW, gateway="sandbox") is None
         assert await open_rows(tx, order) == [("early", "LOST")]
         await said(tx, attempt, "SUCCEEDED")
         await retry(db)
         assert (await open_rows(tx, order), await status(tx, order)) == ([], "CHARGEBACK")
         assert await balances(tx, order) == (959 - 999 - 1500, 0, 0, 0)
+
+
+@pytest.mark.parametrize("minutes", [0, 30])  # until it is paid, after its dispute
+async def test_a_dispute_that_overtook_its_payment_is_taken_in_as_soon_as_that_is_confirmed(
+    db: Db, minutes: int
+) -> None:
+    async with db.connection() as tx:
+        order = await in_status(tx, "CREATING")
+        (attempt,) = await attempts(tx, order)
+        await dispute_said(tx, order, "OPENED", attempt_id=attempt.id)
+        waits = await open_rows(tx, order)
+        now = NOW
+        for minute in range(minutes):
+            now = NOW + minute * 60_000
+            await retry(db, now)
+        assert await open_rows(tx, order) == waits == [("dispute-1", "OPENED")]
+        assert await jobs.match(db, now + 1) == 0
+        # Perhaps by another server, whose clock is behind.
+        await said(tx, attempt, "SUCCEEDED", now + 5 if minutes else now - 2_000)
+        assert await jobs.match(db, now + 5) == 1
+        assert await open_rows(tx, order) == []
+        assert await status(tx, order) == "DISPUTED"
+
+
+async def test_what_the_payment_did_not_help_goes_on_waiting(db: Db) -> None:
+    """A second dispute, while the first is open: not tried again and again for a payment's sake."""
+    async with db.connection() as tx:
+        order = await in_status(tx, "DISPUTED")
+        await dispute_said(tx, order, "OPENED", ref="b")
+        tried = [await jobs.match(db, NOW + at) for at in (1, 2, 1_000, 60_000)]
+        assert tried == [1, 0, 0, 0]
+        assert await jobs.match(db, NOW + 120_001) == 1
 
 
 @pytest.mark.parametrize("words", [["OPENED", "WON"], ["WON"], ["LOST", "RECOVERED"]])

@@ -278,12 +278,16 @@ def test_money_that_comes_late_is_told_too_and_a_duplicate_only_once(stall: Stal
     stall.shop.data("POST", f"/v1/checkouts/{placed['payurl'].rpartition('/')[2]}/expire")
     assert stall.shop.read_order(order_id)["status"] == "CLOSED"
     (row,) = stall.till.sql(
-        "select id from attempts where merchant_id = $1 and order_id = $2", stall.id, order_id
+        "select id, gateway from attempts where merchant_id = $1 and order_id = $2",
+        stall.id,
+        order_id,
     )
     now = stall.till.app.clock()
     paid = PaymentOutcome(status="SUCCEEDED", provider_ref="UP1")
     for _ in range(2):
-        stall.till.tx(lambda tx: orders.hear(tx, stall.id, row["id"], paid, now))
+        stall.till.tx(
+            lambda tx: orders.hear(tx, stall.id, row["id"], paid, now, gateway=row["gateway"])
+        )
     assert stall.tell() == 1
     assert stall.act("order", trade_no=placed["trade_no"])["api_trade_no"] == "UP1"
 

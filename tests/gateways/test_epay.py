@@ -46,7 +46,8 @@ REFUND: Final = RefundRequest(
 def gateway_of(server: EpayServer, **options: str) -> EpayGateway:
     given = {"epay_url": server.url, "epay_pid": PID, "epay_key": KEY}
     given |= {f"epay_{name}": text for name, text in options.items()}
-    return EpayGateway(opening.read(given), Outgoing(Policy.only(server.url)), timeout_s=5.0)
+    outgoing = Outgoing(Policy.only(server.url))
+    return EpayGateway(opening.read(given), outgoing, timeout_s=5.0, lately_s=0.0)
 
 
 @pytest_asyncio.fixture

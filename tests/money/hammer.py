@@ -122,13 +122,14 @@ class Hammer:
         await asyncio.gather(
             *(
                 _random.choice(self.servers).take_in(
+                    attempt.gateway,
                     PaymentNews(
                         attempt_id=attempt.id,
                         outcome=PaymentOutcome(
                             status="SUCCEEDED",
                             amount=Money(attempt.amount_minor, attempt.currency),
                         ),
-                    )
+                    ),
                 )
                 for attempts in (self.attempts, self.elsewhere)
                 for attempt in _random.choices(attempts[-20:], k=4)

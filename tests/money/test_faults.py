@@ -107,7 +107,7 @@ class World:
 
     async def hand_in(self, *news: News) -> None:
         for piece in news:
-            await callbacks.take_in(self.app, piece, self.now)
+            await callbacks.take_in(self.app, "sandbox", piece, self.now)
 
     async def refunds(self, order: Order) -> list[str]:
         async with self.db.connection() as tx:

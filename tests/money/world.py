@@ -77,7 +77,8 @@ async def submitted(tx: Tx, order: Order, now: int = NOW, gateway: str = "sandbo
 async def said(tx: Tx, attempt: Attempt, status: str, now: int = NOW, **what: Any) -> Attempt:
     """Let the gateway say something of an attempt."""
     outcome = PaymentOutcome(status=status, **what)
-    return await orders.hear(tx, attempt.merchant_id, attempt.id, outcome, now)
+    ids = (attempt.merchant_id, attempt.id)
+    return await orders.hear(tx, *ids, outcome, now, gateway=attempt.gateway)
 
 
 async def paid(tx: Tx, order: Order, now: int = NOW) -> Order:
@@ -127,7 +128,9 @@ async def refunded(tx: Tx, order: Order, amount: str | None = None, now: int = N
 async def refund_said(tx: Tx, refund: Refund, status: str, now: int = NOW, **what: Any) -> Refund:
     """Let the gateway say something of a refund."""
     outcome = RefundOutcome(status=status, **what)
-    return await refunds.hear(tx, refund.merchant_id, refund.id, outcome, now)
+    attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
+    ids = (refund.merchant_id, refund.id)
+    return await refunds.hear(tx, *ids, outcome, now, gateway=attempt.gateway)
 
 
 async def settled(tx: Tx, order: Order, now: int = NOW) -> Order:
@@ -162,7 +165,8 @@ async def dispute_said(
         amount=Money(left if minor is None else minor, order.currency),
         reason="fraudulent",
     )
-    return await disputes.hear(tx, order.merchant_id, news, now)
+    attempt = await orders.find_attempt(tx, order.merchant_id, news.attempt_id)
+    return await disputes.hear(tx, order.merchant_id, news, now, gateway=attempt.gateway)
 
 
 async def balances(tx: Tx, order: Order) -> tuple[int, int, int, int]:

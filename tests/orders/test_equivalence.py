@@ -115,7 +115,7 @@ def _news(attempt: Attempt, what: dict[str, Any]) -> PaymentNews:
 
 async def _hear(tx: Tx, one: PaymentNews) -> None:
     merchant_id = await orders.merchant_of(tx, one.attempt_id)
-    await orders.hear(tx, merchant_id, one.attempt_id, one.outcome, LATER)
+    await orders.hear(tx, merchant_id, one.attempt_id, one.outcome, LATER, gateway="sandbox")
 
 
 async def _picture(tx: Tx) -> dict[str, list[str]]:
@@ -133,7 +133,8 @@ async def _compare(tx: Tx, plans: Sequence[Plan], wanted: Sequence[tuple[int, An
 
     together = tx.transaction()
     await together.start()
-    done = await orders.confirm_many(tx, news, LATER)
+    reports = [orders.Report("sandbox", one) for one in news]
+    done = {attempt_id for _, attempt_id in await orders.confirm_many(tx, reports, LATER)}
     paying = await tx.fetch(
         "select o.paid_attempt_id from entries e join orders o"
         " on o.merchant_id = e.merchant_id and o.id = e.source_id"

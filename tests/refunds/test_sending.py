@@ -85,9 +85,8 @@ async def test_a_refund_that_ended_while_it_waited_for_its_turn_is_not_sent(db: 
             (left,) = made.keys() - {one.refund_id for one in provider.sent}
             by_hand = RefundOutcome(status="REFUSED", reason="by hand")
             refund = made[left]
-            await db.run(
-                lambda tx: refunds.hear(tx, refund.merchant_id, refund.id, by_hand, NOW + 1)
-            )
+            ids = (refund.merchant_id, refund.id)
+            await db.run(lambda tx: refunds.hear(tx, *ids, by_hand, NOW + 1, gateway="sandbox"))
             ended.set()
         await ended.wait()
         return RefundOutcome(status="SUCCEEDED")

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from opentill.webhooks.hosts import HostLimit
 from webhooks.place import Place, place, until
 from webhooks.receiver import Receiver, receiving
 from webhooks.storm import all_arrived, failing, storm
@@ -65,7 +66,10 @@ async def test_first_attempts_are_prompt_and_a_dead_and_a_slow_endpoint_do_not_c
         owners = [await here.merchant() for _ in range(18)]
         for owner in owners:
             await here.endpoint(owner, good.url)
-        async with here.dispatching(timeout_s=30.0, drain_s=0.1, lease_s=20.0):
+        # One host stands for many.
+        async with here.dispatching(
+            timeout_s=30.0, drain_s=0.1, lease_s=20.0, host_limit=HostLimit(512, 0)
+        ):
             alone = await _latencies(here, [good], owners)
             for url in (dead.url, slow.url):
                 bad = await here.merchant()
@@ -92,7 +96,10 @@ async def test_more_dead_endpoints_than_lanes_hold_up_nobody(here: Place, *, han
             for number in range(15):
                 await here.endpoint(bad, f"{url}/{number}")
             await here.emit(bad, 40)
-        async with here.dispatching(timeout_s=30.0, drain_s=0.1, lease_s=20.0):
+        # One host stands for many.
+        async with here.dispatching(
+            timeout_s=30.0, drain_s=0.1, lease_s=20.0, host_limit=HostLimit(512, 0)
+        ):
             # Those that hang are known for it once the first of their requests are over.
             await asyncio.sleep(80 if hangs else 8)
             for number in range(4):
@@ -110,7 +117,7 @@ async def test_deliveries_per_second_to_one_receiver(here: Place) -> None:
             await here.endpoint(owner, receiver.url)
             await here.emit(owner, 1000)
         started = time.monotonic()
-        async with here.dispatching(lease_s=20.0):
+        async with here.dispatching(lease_s=20.0, host_limit=HostLimit(per_second=0)):
             await until(lambda: len(receiver.ids()) == 10_000, 120)
         rate = 10_000 / (time.monotonic() - started)
         sys.stderr.write("\n" + f"{rate:.0f} deliveries a second")

@@ -13,6 +13,7 @@ from opentill.client import WebhookInvalid, verify_webhook
 from opentill.core.clock import now_ms
 from opentill.core.sealed import seal
 from opentill.webhooks import queries, signing
+from opentill.webhooks.hosts import LANES, HostLimit, OpenHost
 from opentill.webhooks.lanes import OpenLane
 from opentill.webhooks.model import Attempt, Lane
 from webhooks.place import SECRET_KEY, Place, until
@@ -315,7 +316,7 @@ async def test_endpoints_that_fare_well_come_first_and_failing_ones_leave_them_r
     async def take(now: int, room: int, of_failing: int) -> set[str]:
         async with here.db.connection() as tx:
             lanes = await queries.TAKE_LANES.all(
-                tx, here.now(), now, "me", now + 1, room, of_failing
+                tx, here.now(), now, "me", now + 1, room, of_failing, [], LANES
             )
         return {lane.endpoint_id for lane in lanes}
 
@@ -329,7 +330,8 @@ async def test_endpoints_that_fare_well_come_first_and_failing_ones_leave_them_r
 
 def test_an_endpoint_that_has_failed_for_long_pauses_at_once() -> None:
     def pause_s(failed_for_ms: int) -> float:
-        lane = OpenLane(Lane("mer_1", "whe_1", 1000), 0.0, 1000 + failed_for_ms)
+        host = OpenHost("shop.example.com", HostLimit())
+        lane = OpenLane(Lane("mer_1", "whe_1", 1000), host, 0.0, 1000 + failed_for_ms)
         lane.fared(_failed, 0.0)
         return lane.paused_until
 

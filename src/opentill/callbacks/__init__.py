@@ -8,10 +8,20 @@ import structlog
 from opentill import disputes, orders, refunds
 from opentill.callbacks import reading
 from opentill.callbacks.confirmations import Confirmations
+from opentill.core import metrics
 from opentill.core.db import LOCK_TIMEOUT, Tx
 from opentill.core.errors import MethodNotAllowed, NotFound
 from opentill.core.http import App, failure, send_json, send_problem
-from opentill.gateways.model import DisputeNews, Gateway, News, Notified, PaymentNews, RefundNews
+from opentill.gateways.model import (
+    DisputeNews,
+    Gateway,
+    News,
+    Notified,
+    OfAnotherGateway,
+    PaymentNews,
+    RefundNews,
+)
+from opentill.orders import Report
 
 if TYPE_CHECKING:
     from litestar.types import Receive, Scope, Send
@@ -48,7 +58,7 @@ async def callback(scope: "Scope", receive: "Receive", send: "Send") -> None:
             news = await reading.signed(gateway, dict(extra["headers"]), receive)
         for piece in news:
             if ours := await reading.named(gateway, piece):
-                await _take_in_ours(state, gateway, ours)
+                await _take_in_ours(state, found[1], ours)
         if notified:
             await _send_text(send, notified.acknowledgement)
         else:
@@ -63,8 +73,8 @@ async def _send_text(send: "Send", text: bytes) -> None:
     await send({"type": "http.response.body", "body": text, "more_body": False})
 
 
-async def _take_in_ours(state: Any, gateway: Gateway, news: News) -> None:
-    """Apply news, unless they are about nothing that is here.
+async def _take_in_ours(state: Any, gateway: str, news: News) -> None:
+    """Apply news, unless they are about nothing that is here or nothing of that gateway's.
 
     Payments that succeeded are taken in together with those of other callers. An attempt is
     committed before its gateway hears of it, so repeating news of an unknown one would not help:
@@ -72,11 +82,17 @@ async def _take_in_ours(state: Any, gateway: Gateway, news: News) -> None:
     """
     try:
         if isinstance(news, PaymentNews) and news.outcome.status == "SUCCEEDED":
-            await state.confirmations.take_in(news)
+            await state.confirmations.take_in(gateway, news)
         else:
-            await take_in(state.app, news, state.app.clock())
+            await take_in(state.app, gateway, news, state.app.clock())
+    except OfAnotherGateway as error:
+        metrics.count_foreign_news(gateway, error.owner)
+        _log.warning(
+            "news of another gateway's payment",
+            gateway=gateway, owner=error.owner, attempt=news.attempt_id, kind=type(news).__name__,
+        )  # fmt: skip
     except NotFound:
-        _log.error("news of nothing here", gateway=gateway.name, attempt=news.attempt_id)
+        _log.error("news of nothing here", gateway=gateway, attempt=news.attempt_id)
 
 
 def notified(app: App) -> dict[str, Notified]:
@@ -86,14 +102,20 @@ def notified(app: App) -> dict[str, Notified]:
 
 def confirmations(app: App) -> Confirmations:
     """Make what a server gathers its confirmed payments with."""
-    return Confirmations(
-        app.db, app.clock, lambda news: take_in(app, news, app.clock(), patience=_PATIENCE)
-    )
+
+    async def alone(report: Report) -> None:
+        await take_in(app, report.gateway, report.news, app.clock(), patience=_PATIENCE)
+
+    return Confirmations(app.db, app.clock, alone)
 
 
-async def take_in(app: App, news: News, now: int, *, patience: str | None = None) -> None:
+async def take_in(
+    app: App, gateway: str, news: News, now: int, *, patience: str | None = None
+) -> None:
     """Apply one piece of news to the order, refund or dispute that it is about.
 
+    ``gateway`` is whose word it is. Raises NotFound where there is nothing to apply it to, and
+    OfAnotherGateway.
     ``patience`` is how long it waits for a row that somebody keeps locked (``2s``), if not for as
     long as it takes. Then it raises Contended.
     """
@@ -101,16 +123,20 @@ async def take_in(app: App, news: News, now: int, *, patience: str | None = None
     async def step(tx: Tx) -> None:
         if patience is not None:
             await LOCK_TIMEOUT.get(tx, patience)
-        merchant_id = await orders.merchant_of(tx, news.attempt_id)
+        attempt_id = news.attempt_id
+        merchant_id = await orders.merchant_of(tx, attempt_id)
         match news:
             case PaymentNews():
-                await orders.hear(tx, merchant_id, news.attempt_id, news.outcome, now)
-            case RefundNews(refund_id=refund_id) if refund_id == news.attempt_id:
-                attempt = await orders.find_attempt(tx, merchant_id, news.attempt_id)
+                await orders.hear(tx, merchant_id, attempt_id, news.outcome, now, gateway=gateway)
+            case RefundNews(refund_id=refund_id) if refund_id == attempt_id:
+                attempt = await orders.attempt_of(tx, gateway, merchant_id, attempt_id)
                 await orders.given_back(tx, attempt, news.outcome, now)
             case RefundNews():
-                await refunds.hear(tx, merchant_id, news.refund_id, news.outcome, now)
+                await refunds.hear(
+                    tx, merchant_id, news.refund_id, news.outcome, now,
+                    gateway=gateway, attempt_id=attempt_id,
+                )  # fmt: skip
             case DisputeNews():
-                await disputes.hear(tx, merchant_id, news, now)
+                await disputes.hear(tx, merchant_id, news, now, gateway=gateway)
 
     await app.db.run(step)

@@ -9,8 +9,9 @@ from opentill.core.db import Db
 from opentill.core.errors import Contended, Unavailable
 from opentill.core.together import Together
 from opentill.gateways.model import PaymentNews
+from opentill.orders import Report
 
-Alone = Callable[[PaymentNews], Awaitable[None]]
+Alone = Callable[[Report], Awaitable[None]]
 # Fewer than there are connections: those that wait for one merchant leave some for the others.
 _ALONE_AT_ONCE: Final = 4
 # While one waits for its commit or for a merchant's balance, the other has got ready up to there.
@@ -28,25 +29,27 @@ class Confirmations:
         self._slots = asyncio.Semaphore(_ALONE_AT_ONCE)
         self._together = Together(self._batch, most=orders.CONFIRMED_TOGETHER, lanes=_LANES)
 
-    async def take_in(self, news: PaymentNews) -> None:
+    async def take_in(self, gateway: str, news: PaymentNews) -> None:
         """Return once the payment is confirmed and committed. Raises what ``orders.hear`` does.
 
+        ``gateway`` is whose word it is.
         What is not usual is taken in by itself, and so is everything of a batch that one of it
         spoiled; meanwhile the next batch goes on.
         """
-        if not await self._together.do(news):
+        report = Report(gateway, news)
+        if not await self._together.do(report):
             async with self._slots:
-                await self._alone(news)
+                await self._alone(report)
 
-    async def _batch(self, batch: Sequence[PaymentNews]) -> list[bool]:
+    async def _batch(self, batch: Sequence[Report]) -> list[bool]:
         """Confirm a batch; tell for each whether it is done."""
         now = self._clock()
         try:
             done = await self._db.run(lambda tx: orders.confirm_many(tx, batch, now))
         except Contended:
-            done = set[str]()
+            done = set[tuple[str, str]]()
         except Unavailable:  # for each of them, and asking again would take as long again
             raise
         except Exception:  # noqa: BLE001 - alone, it is raised to the caller whose it is
-            done = set[str]()
-        return [news.attempt_id in done for news in batch]
+            done = set[tuple[str, str]]()
+        return [report.key in done for report in batch]

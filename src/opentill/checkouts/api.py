@@ -62,7 +62,7 @@ operations: Final = (
         status=201,
         write=create,
         alone=True,
-        per_merchant_limit=True,
+        per_merchant_limit="checkouts",
         refusals=(
             "a product that is unknown or archived",
             "a product in a currency without an exchange rate",

@@ -144,7 +144,8 @@ def _end_refund(
             tx, who=inputs.who(by), action=f"refund {outcome.status.lower()}",
             merchant_id=refund.merchant_id, subject=refund_id, reason=reason, now=now,
         )  # fmt: skip
-        return await refunds.hear(tx, refund.merchant_id, refund_id, outcome, now)
+        ids = (refund.merchant_id, refund_id)
+        return await refunds.hear(tx, *ids, outcome, now, gateway=attempt.gateway)
 
     async def work() -> None:
         async with session.database() as db:

@@ -144,7 +144,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     query: type[msgspec.Struct] = Nothing
     body: type[msgspec.Struct] = Nothing
     auth: bool = True
-    per_merchant_limit: bool = False
+    per_merchant_limit: limits.OfMerchant | None = None
     secret: bool = False  # the answer shows one: under its Idempotency-Key it is kept sealed
     headers: tuple[tuple[str, str], ...] = ()
     description: str = ""
@@ -280,7 +280,8 @@ async def _perform(
         raise NotFound
     now = app.clock()
     if operation.per_merchant_limit:
-        await _limit_merchant(app, merchant_id, now)
+        what = operation.per_merchant_limit
+        await limits.hit_merchant(app.db, app.settings, what, merchant_id, now)
     headers = dict(scope["headers"])
     key = _idempotency_key(headers) if operation.method == "POST" else None
     body = await read_body(headers, receive) if operation.write else b""
@@ -371,16 +372,6 @@ async def _once(
         return status, answer, False
 
     return await app.db.run(step)
-
-
-async def _limit_merchant(app: App, merchant_id: str, now: int) -> None:
-    limit = app.settings.limit_checkouts_per_minute
-    if not limit:
-        return
-    async with app.db.connection() as tx:
-        if await limits.hit(tx, "checkouts", merchant_id, limit, now) is None:
-            wait = await limits.retry_after_s(tx, "checkouts", merchant_id, now)
-            raise TooManyRequests(limit, wait)
 
 
 def _idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:

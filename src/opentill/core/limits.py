@@ -8,13 +8,16 @@ request is not counted, so a client that keeps knocking is served again once its
 Above a limit of 1,000 a minute, times are rounded up to whole seconds, so that a row stays small.
 """
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
-from opentill.core.db import Command, Query, Tx
+from opentill.core.db import Command, Db, Query, Tx
+from opentill.core.errors import TooManyRequests
+from opentill.core.settings import Settings
 
 WINDOW_MS: Final = 60_000
+OfMerchant = Literal["checkouts", "resends"]  # what a merchant may do so many times a minute
 
 # $1 scope, $2 subject, $3 limit, $4 now. Also a part of the statement that authenticates.
 _TIME: Final = "case when $3::bigint > 1000 then ($4::bigint / 1000 + 1) * 1000 else $4 end"
@@ -67,6 +70,21 @@ FORGET: Final = Command("delete from rate_windows")
 async def hit(tx: Tx, scope: str, subject: str, limit: int, now: int) -> Window | None:
     """Count a request. Returns the window, or None if the limit (per minute) is used up."""
     return await HIT.first(tx, scope, subject, limit, now)
+
+
+async def hit_merchant(
+    db: Db, settings: Settings, what: OfMerchant, merchant_id: str, now: int
+) -> None:
+    """Count a request of a merchant. Raises TooManyRequests."""
+    limit = {
+        "checkouts": settings.limit_checkouts_per_minute,
+        "resends": settings.limit_resends_per_minute,
+    }[what]
+    if not limit:
+        return
+    async with db.connection() as tx:
+        if await hit(tx, what, merchant_id, limit, now) is None:
+            raise TooManyRequests(limit, await retry_after_s(tx, what, merchant_id, now))
 
 
 async def retry_after_s(tx: Tx, scope: str, subject: str, now: int) -> int:

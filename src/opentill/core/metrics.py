@@ -83,6 +83,18 @@ def _deliveries() -> "tuple[Counter, Histogram]":
     return counter, histogram
 
 
+@functools.cache
+def _foreign_news() -> "Counter":
+    from prometheus_client import Counter
+
+    return Counter(
+        "opentill_foreign_gateway_news",
+        "What a gateway said of another gateway's payment, and what therefore did not count",
+        ("gateway", "owner"),
+        registry=_registry(),
+    )
+
+
 @functools.lru_cache(4096)
 def _request_series(route: str, method: str, status: int) -> "tuple[Counter, Histogram]":
     counter, histogram = _requests()
@@ -110,6 +122,11 @@ def count_delivery(outcome: str, seconds: float) -> None:
     histogram.observe(seconds)
 
 
+def count_foreign_news(gateway: str, owner: str) -> None:
+    """Count news by ``gateway`` of a payment that went through ``owner``."""
+    _foreign_news().labels(gateway, owner).inc()
+
+
 def render(gauges: Mapping[str, float] | None = None) -> bytes:
     """Everything as Prometheus text (``CONTENT_TYPE``), summed over the processes.
 
@@ -122,6 +139,7 @@ def render(gauges: Mapping[str, float] | None = None) -> bytes:
     _requests()
     _jobs()
     _deliveries()
+    _foreign_news()
     if values.ValueClass is not values.MutexValue:
         registry = prometheus.CollectorRegistry()
         multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # of theirs

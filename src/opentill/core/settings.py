@@ -27,6 +27,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     limit_ip_per_minute: int = 100
     limit_checkouts_per_minute: int = 60
     limit_payments_per_minute: int = 30
+    limit_resends_per_minute: int = 30
+    webhook_host_at_once: int = 32
+    webhook_host_per_second: int = 100
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     secret_key: str = ""
     gateways: tuple[str, ...] = ("sandbox",)

@@ -24,7 +24,7 @@ async def match(db: Db, now: int, batch: int = 50) -> int:
             amount=Money(kept.amount_minor, kept.currency),
             reason=kept.reason,
         )
-        await db.run(lambda tx: service.hear(tx, kept.merchant_id, news, now))
+        await db.run(lambda tx: service.hear(tx, kept.merchant_id, news, now, gateway=kept.gateway))
 
     await jobs.each(due, one, lambda kept: kept.gateway_ref)
     return len(due)

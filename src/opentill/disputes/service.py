@@ -108,15 +108,18 @@ async def decide(
     return after
 
 
-async def hear(tx: Tx, merchant_id: str, news: DisputeNews, now: int) -> Dispute | None:
+async def hear(
+    tx: Tx, merchant_id: str, news: DisputeNews, now: int, *, gateway: str
+) -> Dispute | None:
     """Take in what a gateway says of a dispute, however often and in whatever order.
 
     What cannot be is noted on the order's history, once, kept as unmatched, and changes nothing: a
     dispute of an order that is not paid, is refunded or disputed already, and news against what was
     heard before.
-    Returns the dispute, None if there is none. Raises NotFound for an unknown attempt.
+    ``gateway`` is whose word it is. Returns the dispute, None if there is none. Raises NotFound for
+    an unknown attempt, and OfAnotherGateway.
     """
-    attempt = await orders.find_attempt(tx, merchant_id, news.attempt_id)
+    attempt = await orders.attempt_of(tx, gateway, merchant_id, news.attempt_id)
     order = await orders.lock(tx, merchant_id, attempt.order_id)
     ref = news.dispute_ref or attempt.id
     dispute = await queries.BY_REF.first(tx, merchant_id, attempt.gateway, ref)

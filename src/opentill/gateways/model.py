@@ -10,6 +10,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from opentill.core.errors import NotFound
 from opentill.core.methods import Method as Method  # noqa: PLC0414 - a word of this language
 from opentill.core.money import Money
 
@@ -148,6 +149,16 @@ class DisputeNews(msgspec.Struct, frozen=True, kw_only=True):
 
 
 News = PaymentNews | RefundNews | DisputeNews
+
+
+class OfAnotherGateway(NotFound):
+    """A gateway speaks of a payment that went through another one: its word does not count."""
+
+    def __init__(self, gateway: str, owner: str) -> None:
+        """``gateway`` is whose word it is, ``owner`` the gateway of the payment."""
+        super().__init__(reason=f"{gateway} speaks of a payment of {owner}")
+        self.gateway = gateway
+        self.owner = owner
 
 
 class BadCallback(Exception):

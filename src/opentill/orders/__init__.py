@@ -1,7 +1,7 @@
 """Orders: from the open session to the money received, and back."""
 
 from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
-from opentill.orders.confirmation import confirm_many
+from opentill.orders.confirmation import Report, confirm_many
 from opentill.orders.events import metadata
 from opentill.orders.export import chunks as export_csv
 from opentill.orders.model import (
@@ -17,6 +17,7 @@ from opentill.orders.model import (
 )
 from opentill.orders.payments import Payer, ask, callback_url, submit
 from opentill.orders.service import (
+    attempt_of,
     can,
     confirm_by_hand,
     find,
@@ -44,10 +45,12 @@ __all__ = [
     "OrderDetail",
     "OrderOut",
     "Payer",
+    "Report",
     "Settled",
     "Status",
     "Step",
     "ask",
+    "attempt_of",
     "callback_url",
     "can",
     "confirm_by_hand",

@@ -22,6 +22,18 @@ from opentill.orders.model import BY_EVENT, UNDECIDED, Attempt, Order, Status, d
 MOST: Final = 64  # of one transaction
 
 
+class Report(msgspec.Struct, frozen=True):
+    """News of a payment, and the gateway whose word they are."""
+
+    gateway: str
+    news: PaymentNews
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The gateway and the attempt."""
+        return self.gateway, self.news.attempt_id
+
+
 class _Usual(msgspec.Struct, frozen=True):
     """What was heard, the attempt it is about, and its locked order with the method's fee."""
 
@@ -40,21 +52,22 @@ class _Usual(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self.order, status="PAID", paid_at=now)
 
 
-async def confirm_many(tx: Tx, heard: Sequence[PaymentNews], now: int) -> set[str]:
-    """Take in that payments succeeded; return the attempts of those that are done.
+async def confirm_many(tx: Tx, heard: Sequence[Report], now: int) -> set[tuple[str, str]]:
+    """Take in that payments succeeded; return the keys of the reports that are done.
 
-    The others are untouched, and to be heard alone.
+    The others are untouched, and to be heard alone, such as what a gateway says of another's.
     """
-    found = await queries.ATTEMPTS_ANYWHERE.all(tx, [news.attempt_id for news in heard])
-    attempts = {attempt.id: attempt for attempt in found}
+    columns = zip(*(report.key for report in heard), strict=True)
+    found = await queries.ATTEMPTS_OF_GATEWAYS.all(tx, *map(list, columns))
+    attempts = {(attempt.gateway, attempt.id): attempt for attempt in found}
     wanted = sorted({(attempt.merchant_id, attempt.order_id) for attempt in found})
     if not wanted:
         return set()
     locked = await queries.LOCK_MANY.all(tx, *map(list, zip(*wanted, strict=True)))
     orders = {(order.merchant_id, order.id): order for order in locked}
     usual: dict[tuple[str, str], _Usual] = {}
-    for news in heard:
-        attempt = attempts.get(news.attempt_id)
+    for report in heard:
+        news, attempt = report.news, attempts.get(report.key)
         if attempt is None:
             continue
         key = (attempt.merchant_id, attempt.order_id)
@@ -64,8 +77,8 @@ async def confirm_many(tx: Tx, heard: Sequence[PaymentNews], now: int) -> set[st
             usual[key] = _Usual(news, attempt, order.status, paid)
     if not usual:
         return set()
-    columns = zip(*(_row(one, now) for one in usual.values()), strict=True)
-    done = await queries.CONFIRM.all(tx, now, *map(list, columns))
+    rows = zip(*(_row(one, now) for one in usual.values()), strict=True)
+    done = await queries.CONFIRM.all(tx, now, *map(list, rows))
     moved = [usual[order.merchant_id, order.id] for order in done]
     await webhooks.emit(
         tx,
@@ -80,7 +93,7 @@ async def confirm_many(tx: Tx, heard: Sequence[PaymentNews], now: int) -> set[st
         key = (one.order.merchant_id, one.order.settled_currency)
         books.setdefault(key, []).extend(received(one.order))
     await ledger.post_many(tx, books, now)
-    return {one.attempt.id for one in moved}
+    return {(one.attempt.gateway, one.attempt.id) for one in moved}
 
 
 def _is_usual(news: PaymentNews, attempt: Attempt, order: Order) -> bool:

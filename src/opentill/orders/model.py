@@ -220,6 +220,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     checks: int
     created_at: int
     updated_at: int
+    asked_at: int | None = None  # when its gateway was last asked about it, Unix ms
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from opentill.gateways.model import (
     RefundRequest,
 )
 from opentill.orders import queries, service
+from opentill.orders.asking import may_ask
 from opentill.orders.model import Attempt, Order
 
 _log: Final = structlog.get_logger()
@@ -134,7 +135,9 @@ class _Way(msgspec.Struct, frozen=True):
 
         Not if the customer, in another tab, or a callback was faster.
         """
-        ended = await service.hear(tx, self.merchant_id, before.id, outcome, now)
+        ended = await service.hear(
+            tx, self.merchant_id, before.id, outcome, now, gateway=before.gateway
+        )
         order = await service.lock(tx, self.merchant_id, self.order_id)
         last = await queries.LAST_ATTEMPT.first(tx, self.merchant_id, self.order_id)
         overtaken = last is None or last.id != ended.id or order.status != "PENDING"
@@ -176,16 +179,27 @@ def _request(
 
 
 async def _take_in(db: Db, attempt: Attempt, outcome: PaymentOutcome, now: int) -> Attempt:
-    return await db.run(lambda tx: service.hear(tx, attempt.merchant_id, attempt.id, outcome, now))
+    """Take in what the attempt's own gateway said."""
+    return await db.run(
+        lambda tx: service.hear(
+            tx, attempt.merchant_id, attempt.id, outcome, now, gateway=attempt.gateway
+        )
+    )
 
 
 async def ask(db: Db, gateways: Mapping[str, Gateway], attempt: Attempt, now: int) -> Attempt:
-    """Ask the gateway what became of an attempt and take the answer in."""
+    """Ask the gateway what became of an attempt and take the answer in.
+
+    At most once in two seconds over all processes: whoever comes in between gets the attempt as it
+    is.
+    """
     gateway = gateways.get(attempt.gateway)
     if gateway is None:
         _log.error("gateway gone", attempt=attempt.id, gateway=attempt.gateway)
         return attempt
     if _for_the_operator(attempt):
+        return attempt
+    if not await may_ask(db, attempt, now):
         return attempt
     outcome = await gateway.find_payment(attempt.id, attempt.provider_ref)
     return await _take_in(db, attempt, _asked(outcome), now)

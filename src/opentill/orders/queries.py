@@ -324,15 +324,15 @@ INSERT_ATTEMPT = Query(
     """,
 )
 ATTEMPT = Query(Attempt, "select * from attempts where merchant_id = $1 and id = $2")
-# Attempts of any merchants by their ids alone: $1. From here on the transaction waits half a second
-# for a lock, no longer: one merchant's must not hold up the others'.
-ATTEMPTS_ANYWHERE = Query(
+# Attempts of any merchants, each if it went through the gateway that speaks of it: $1 gateways, $2
+# ids. The transaction then waits half a second for a lock, lest one merchant's hold up the others'.
+ATTEMPTS_OF_GATEWAYS = Query(
     Attempt,
     """
     with patience as materialized (select set_config('lock_timeout', '500ms', true))
-    select a.* from patience cross join unnest($1::text[]) as wanted (id)
+    select a.* from patience cross join unnest($1::text[], $2::text[]) as wanted (gateway, id)
     join directory d on d.id = wanted.id
-    join attempts a on a.merchant_id = d.merchant_id and a.id = d.id
+    join attempts a on a.merchant_id = d.merchant_id and a.id = d.id and a.gateway = wanted.gateway
     """,
 )
 LAST_ATTEMPT = Query(

@@ -11,7 +11,7 @@ from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.core.money import Money
-from opentill.gateways.model import Method, PaymentOutcome, RefundOutcome
+from opentill.gateways.model import Method, OfAnotherGateway, PaymentOutcome, RefundOutcome
 from opentill.ledger import Movement
 from opentill.orders import events, queries
 from opentill.orders.fees import with_fee_of
@@ -68,6 +68,18 @@ async def find_attempt(tx: Tx, merchant_id: str, attempt_id: str) -> Attempt:
     attempt = await queries.ATTEMPT.first(tx, merchant_id, attempt_id)
     if attempt is None:
         raise NotFound
+    return attempt
+
+
+async def attempt_of(tx: Tx, gateway: str, merchant_id: str, attempt_id: str) -> Attempt:
+    """Return an attempt that went through a gateway, for what that gateway says of it.
+
+    All that gateways say of payments, refunds and disputes comes by here (decision 0032). Raises
+    NotFound, and OfAnotherGateway for an attempt that went elsewhere.
+    """
+    attempt = await find_attempt(tx, merchant_id, attempt_id)
+    if attempt.gateway != gateway:
+        raise OfAnotherGateway(gateway, attempt.gateway)
     return attempt
 
 
@@ -208,15 +220,14 @@ async def start_attempt(  # noqa: PLR0913 - what an attempt is
 
 
 async def hear(  # noqa: PLR0911 - a row for each answer
-    tx: Tx, merchant_id: str, attempt_id: str, outcome: PaymentOutcome, now: int
+    tx: Tx, merchant_id: str, attempt_id: str, outcome: PaymentOutcome, now: int, *, gateway: str
 ) -> Attempt:
     """Take in what a gateway says of an attempt, wherever it was heard and however often.
 
-    Raises NotFound for an attempt that is not there.
+    ``gateway`` is whose word it is. Raises NotFound for an attempt that is not there, and
+    OfAnotherGateway.
     """
-    seen = await queries.ATTEMPT.first(tx, merchant_id, attempt_id)
-    if seen is None:
-        raise NotFound
+    seen = await attempt_of(tx, gateway, merchant_id, attempt_id)
     order = await lock(tx, merchant_id, seen.order_id)
     attempt = await queries.ATTEMPT.first(tx, merchant_id, attempt_id) or seen
     match outcome.status:
@@ -356,7 +367,7 @@ async def _ended(
 
 
 async def given_back(tx: Tx, attempt: Attempt, outcome: RefundOutcome, now: int) -> None:
-    """Take in what a gateway says of giving a duplicate payment back.
+    """Take in what the attempt's gateway says of giving a duplicate payment back.
 
     If it refuses for good it is not asked again: an operator finds it in the order's history.
     """

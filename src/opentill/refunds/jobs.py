@@ -81,7 +81,7 @@ async def _send(
     if outcome.status == "UNREACHABLE" and not sent_before:
         async with db.connection() as tx:
             await queries.NOT_SENT.run(tx, *ids)
-    return await db.run(lambda tx: service.hear(tx, *ids, outcome, now))
+    return await db.run(lambda tx: service.hear(tx, *ids, outcome, now, gateway=attempt.gateway))
 
 
 async def wake(tx: Tx, now: int) -> None:

@@ -169,14 +169,25 @@ async def _freeze(tx: Tx, refund: Refund, text: str, now: int) -> None:
 
 
 async def hear(
-    tx: Tx, merchant_id: str, refund_id: str, outcome: RefundOutcome, now: int
+    tx: Tx,
+    merchant_id: str,
+    refund_id: str,
+    outcome: RefundOutcome,
+    now: int,
+    *,
+    gateway: str,
+    attempt_id: str | None = None,
 ) -> Refund:
     """Take in what a gateway says of a refund, wherever it was heard and however often.
 
-    Raises NotFound for a refund that is not there.
+    ``gateway`` is whose word it is, ``attempt_id`` the payment that it names along with the refund.
+    Raises NotFound for a refund that is not there, or not of that payment, and OfAnotherGateway.
     """
     seen = await queries.BY_ID.first(tx, merchant_id, refund_id)
     if seen is None:
+        raise NotFound
+    await orders.attempt_of(tx, gateway, merchant_id, seen.attempt_id)
+    if attempt_id not in {None, seen.attempt_id}:
         raise NotFound
     status = STEPS.get(outcome.status)
     if status is None:

@@ -303,10 +303,12 @@ operations: Final = (
         tag=_TAG,
         summary="Send events again",
         description="An extension of the contract. One event by `eventId`, or all since a time, "
-        "1,000 at a call: go on with `after` set to `next` until that is null.",
+        "1,000 at a call: go on with `after` set to `next` until that is null. Calls are limited "
+        "by the minute.",
         body=ResendBody,
         answer=ResendOut,
         write=resend,
+        per_merchant_limit="resends",
         refusals=("an unknown event", "a range without `since`", "an endpoint that is DISABLED"),
         example={"since": 1736932500000, "failedOnly": True},
         answer_example={"resent": 3, "next": None},

@@ -8,12 +8,11 @@ What is slow to answer does not count against the others. Results are written ma
 import asyncio
 import secrets
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-import msgspec
 import structlog
 
 from opentill import merchants
@@ -24,8 +23,10 @@ from opentill.core.errors import Unavailable
 from opentill.core.outgoing import Outgoing
 from opentill.core.sealed import WrongKey
 from opentill.webhooks import queries, schedule, sending
+from opentill.webhooks.hosts import LANES, TURN_S, USUAL, HostLimit, OpenHost
 from opentill.webhooks.lanes import Key, OpenLane
-from opentill.webhooks.model import Attempt, Due
+from opentill.webhooks.model import Due
+from opentill.webhooks.results import Result, result_of, rows
 
 TIMEOUT_S: Final = 30.0  # product decisions §8
 LOOK_S: Final = 0.2  # how often it looks for what is due
@@ -42,22 +43,6 @@ _UNSIGNED_S: Final = 60.0  # so long rest lanes whose secrets do not open
 _log: Final = structlog.get_logger()
 
 
-class _Result(msgspec.Struct, frozen=True):
-    """What is to be written of an attempt."""
-
-    attempt: Attempt
-    step: int
-    status: str
-    try_at: int | None
-
-
-def _result(due: Due, made: Attempt, now: int) -> _Result:
-    if made.outcome == "delivered":
-        return _Result(made, due.step + 1, "SUCCEEDED", None)
-    again = schedule.next_try(due.step + 1, now)
-    return _Result(made, due.step + 1, "FAILED" if again is None else "PENDING", again)
-
-
 class Dispatcher:
     """Sends what is due for as long as ``run`` runs. Any number may run at once."""
 
@@ -72,10 +57,12 @@ class Dispatcher:
         drain_s: float = 10.0,
         lease_s: float = LEASE_S,
         unsigned_s: float = _UNSIGNED_S,
+        host_limit: HostLimit = USUAL,
     ) -> None:
         """``clock`` is business time; ``drain_s`` is how long a stop waits for what is sent.
 
         ``unsigned_s``: when to look again at what cannot be signed with this secret key.
+        ``host_limit`` is what a host bears, over all its endpoints.
         """
         self._db = db
         self._outgoing = outgoing
@@ -86,9 +73,11 @@ class Dispatcher:
         self._lease_s = lease_s
         self._unsigned_s = unsigned_s
         self._owner = secrets.token_hex(8)
+        self._host_limit = host_limit
+        self._hosts: dict[str, OpenHost] = {}
         self._lanes: dict[Key, OpenLane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._results: list[_Result] = []
+        self._results: list[Result] = []
         self._news = asyncio.Event()
         self._crowded = False
         self._slow = 0
@@ -135,6 +124,7 @@ class Dispatcher:
         await self._write()
         if now_s - self._kept_at >= self._lease_s / 4:
             self._kept_at = now_s
+            await self._keep_hosts()
             await self._keep(dict.fromkeys(self._lanes.values(), self._lease_end()))
         if now_s - self._looked_at >= LOOK_S:
             self._looked_at = now_s
@@ -151,18 +141,42 @@ class Dispatcher:
             return
         failing = min(room, max(0, _FAILING - self._failing_lanes()))
         now = self._clock()
-        values = (now, now_ms(), self._owner, self._lease_end(), room, failing)
+        full = [name for name, count in self._lanes_at().items() if count >= LANES]
+        values = (now, now_ms(), self._owner, self._lease_end(), room, failing, full, LANES)
         async with self._db.connection() as tx:
             taken = await queries.TAKE_LANES.all(tx, *values)
         for lane in taken:
-            opened = OpenLane(lane, now_s, now)
+            host = self._hosts.setdefault(lane.host, OpenHost(lane.host, self._host_limit))
+            opened = OpenLane(lane, host, now_s, now)
             self._lanes.setdefault(opened.key, opened)
+
+    def _lanes_at(self) -> Counter[str]:
+        return Counter(lane.host.name for lane in self._lanes.values())
 
     def _failing_lanes(self) -> int:
         return sum(lane.failing for lane in self._lanes.values())
 
     def _lease_end(self) -> int:
         return now_ms() + int(self._lease_s * 1000)
+
+    async def _keep_hosts(self) -> None:
+        """Renew the leases of hosts, and give those back that we have no lane at any more.
+
+        Hosts that somebody else has by now are forgotten, with their lanes.
+        """
+        if not self._hosts:
+            return
+        lanes, until = self._lanes_at(), self._lease_end()
+        used = [name for name, host in self._hosts.items() if lanes[name] or host.sending]
+        ends = [until if name in used else 0 for name in self._hosts]
+        async with self._db.connection() as tx:
+            kept = await queries.KEEP_HOSTS.all(tx, list(self._hosts), ends, self._owner)
+        ours = {one.host for one in kept} & set(used)
+        self._hosts = {name: host for name, host in self._hosts.items() if name in ours}
+        for lane in list(self._lanes.values()):
+            if lane.host.name not in ours:
+                lane.queue.clear()
+                del self._lanes[lane.key]
 
     async def _keep(self, lanes: dict[OpenLane, int]) -> None:
         """Renew leases until when is said; lanes that somebody else has by now are forgotten."""
@@ -184,10 +198,14 @@ class Dispatcher:
         """
         given: dict[OpenLane, int] = {}
         excess = self._failing_lanes() - _FAILING
+        at_host = self._lanes_at()
         for lane in self._lanes.values():
             pause_s = lane.paused_until - now_s
+            lane.leaving |= at_host[lane.host.name] >= LANES and now_s - lane.taken_at >= TURN_S
             if lane.sending or lane.unwritten:
                 lane.idle_since = now_s
+            elif lane.leaving:
+                given[lane] = now_ms() + int(max(pause_s, 0) * 1000)
             elif pause_s >= _IDLE_S or (lane.failing and excess > 0):
                 excess -= lane.failing
                 given[lane] = now_ms() + int(max(pause_s, _IDLE_S) * 1000)
@@ -211,8 +229,9 @@ class Dispatcher:
             return
         rooms = [2 * lane.width for lane in hungry]
         busy = [lane.key[1] + event for lane in hungry for event in lane.events]
+        hosts = [lane.host.name for lane in hungry]
         async with self._db.connection() as tx:
-            found = await queries.DUE.all(tx, *_columns(hungry), rooms, self._clock(), busy)
+            found = await queries.DUE.all(tx, *_columns(hungry), hosts, rooms, self._clock(), busy)
         for due in found:
             lane = self._lanes.get((due.merchant_id, due.endpoint_id))
             if lane is None:
@@ -233,13 +252,19 @@ class Dispatcher:
     def _send(self, now_s: float) -> None:
         """Start what may start, lane by lane in turn, so that all get some of the room."""
         self._slow = failing = 0
+        for host in self._hosts.values():
+            host.slow, host.crowded = 0, False
         for lane in self._lanes.values():
             lane.slow = sum(now_s - since >= _SLOW_S for since in lane.sending.values())
+            lane.host.slow += lane.slow
             self._slow += lane.slow
             failing += len(lane.sending) if lane.failing else 0
         ready = deque(lane for lane in self._lanes.values() if lane.may_send(now_s))
         while ready and self._has_room():
             lane = ready.popleft()
+            if not lane.host.has_room(now_s):
+                lane.host.crowded = True
+                continue
             if lane.failing and failing >= _FAILING:
                 continue
             failing += lane.failing
@@ -254,8 +279,7 @@ class Dispatcher:
         return self._sending < _ALL and self._sending - self._slow < _QUICK
 
     def _start(self, lane: OpenLane) -> None:
-        due = lane.queue.popleft()
-        lane.sending[due.event_id] = time.monotonic()
+        due = lane.begin(time.monotonic())
         self._sending += 1
         task = asyncio.create_task(self._attempts(lane, due))
         self._tasks.add(task)
@@ -273,11 +297,11 @@ class Dispatcher:
                 self._cannot_sign(lane)
                 return
             finally:
-                lane.sending.pop(due.event_id)
+                lane.end(due)
                 self._sending -= 1
             lane.fared(made, time.monotonic())
             lane.unwritten.add(due.event_id)
-            self._results.append(_result(due, made, self._clock()))
+            self._results.append(result_of(due, made, self._clock()))
             metrics.count_delivery(made.outcome, made.duration_ms / 1000)
             self._news.set()
             due = self._next(lane)
@@ -293,12 +317,11 @@ class Dispatcher:
 
     def _next(self, lane: OpenLane) -> Due | None:
         now_s = time.monotonic()
-        if self._crowded or not lane.may_send(now_s) or self._lanes.get(lane.key) is not lane:
+        crowded = self._crowded or lane.host.crowded or not lane.host.has_room(now_s)
+        if crowded or not lane.may_send(now_s) or self._lanes.get(lane.key) is not lane:
             return None
-        due = lane.queue.popleft()
-        lane.sending[due.event_id] = now_s
         self._sending += 1
-        return due
+        return lane.begin(now_s)
 
     # ── results ────────────────────────────────────────────────────────────────────────────────
 
@@ -311,7 +334,7 @@ class Dispatcher:
         since = [lane.failing_since for lane in failing]
 
         async def step(tx: Tx) -> None:
-            await queries.RECORD.run(tx, *_rows(results))
+            await queries.RECORD.run(tx, *rows(results))
             if failing:
                 await queries.SET_FAILING.run(tx, *_columns(failing), since)
 
@@ -329,7 +352,7 @@ class Dispatcher:
                 _log.warning("webhook delivery failed", event_id=made.event_id, **ids)
         await self._disable(results)
 
-    async def _disable(self, results: list[_Result]) -> None:
+    async def _disable(self, results: list[Result]) -> None:
         """Disable the endpoints that are gone, or that failed for too long."""
         reasons: dict[Key, str] = {}
         for result in results:
@@ -377,26 +400,3 @@ def _disabling(
 
 def _columns(lanes: list[OpenLane]) -> tuple[list[str], list[str]]:
     return [lane.key[0] for lane in lanes], [lane.key[1] for lane in lanes]
-
-
-def _rows(results: list[_Result]) -> list[list[object]]:
-    rows = (
-        (
-            result.attempt.merchant_id,
-            result.attempt.endpoint_id,
-            result.attempt.event_id,
-            result.attempt.number,
-            result.step,
-            result.status,
-            result.try_at,
-            result.attempt.at,
-            result.attempt.duration_ms,
-            result.attempt.outcome,
-            result.attempt.http_status,
-            result.attempt.request,
-            result.attempt.answer,
-            result.attempt.error,
-        )
-        for result in results
-    )
-    return [list(column) for column in zip(*rows, strict=True)]

@@ -28,6 +28,7 @@ async def prune(db: Db, now: int) -> int:
         (queries.PRUNE_DELIVERIES, old),
         (queries.PRUNE_EVENTS, (events, _BATCH)),
         (queries.PRUNE_ENDPOINTS, (now - _DELETED_MS,)),
+        (queries.PRUNE_HOSTS, (now - _DELETED_MS,)),
     ):
         async with db.connection() as tx:
             removed += await statement.run(tx, *values)

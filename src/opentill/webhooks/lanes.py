@@ -4,6 +4,7 @@ import time
 from collections import deque
 from typing import Final
 
+from opentill.webhooks.hosts import OpenHost
 from opentill.webhooks.model import Attempt, Due, Lane
 
 _WIDEST: Final = 32  # sends at once to one endpoint
@@ -22,12 +23,15 @@ class OpenLane:
     less after a failure, one at a time after several in a row, and with pauses after more.
     """
 
-    def __init__(self, lane: Lane, now_s: float, now: int) -> None:
+    def __init__(self, lane: Lane, host: OpenHost, now_s: float, now: int) -> None:
         """Begin carefully, and more so where the endpoint failed last; ``now`` is business time.
 
         The pause after one more failure is about a sixth of the time for which it has failed.
         """
         self.key: Key = (lane.merchant_id, lane.endpoint_id)
+        self.host = host
+        self.taken_at = now_s
+        self.leaving = False  # begins no more, so that another lane of its host has a turn
         self.failing_since = lane.failing_since
         self.queue: deque[Due] = deque()
         self.sending: dict[str, float] = {}  # event, since when
@@ -62,10 +66,23 @@ class OpenLane:
         """Whether its next delivery may be sent now, as far as the endpoint is concerned."""
         return (
             bool(self.queue)
+            and not self.leaving
             and len(self.sending) < self.width
             and not self.slow
             and now_s >= self.paused_until
         )
+
+    def begin(self, now_s: float) -> Due:
+        """Return its next delivery, which is sent from now on."""
+        due = self.queue.popleft()
+        self.sending[due.event_id] = now_s
+        self.host.begin(now_s)
+        return due
+
+    def end(self, due: Due) -> None:
+        """Take in that a delivery is not on its way any more."""
+        self.sending.pop(due.event_id)
+        self.host.end()
 
     def forgive(self) -> None:
         """Forget that it failed: its endpoint was enabled again."""

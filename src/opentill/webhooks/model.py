@@ -99,6 +99,18 @@ class Lane(msgspec.Struct, frozen=True):
     failing_since: int | None
 
 
+class Taken(Lane, frozen=True):
+    """A lane that was taken, with the host that its endpoint is at."""
+
+    host: str
+
+
+class Host(msgspec.Struct, frozen=True):
+    """A host that one worker sends to for as long as its lease lasts."""
+
+    host: str
+
+
 class Due(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery that is due, with what is needed to send it."""
 

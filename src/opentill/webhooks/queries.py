@@ -8,7 +8,17 @@ and a delivery needs no claim of its own. A worker that dies loses its lanes whe
 from typing import Final
 
 from opentill.core.db import Command, Query, Value
-from opentill.webhooks.model import Attempt, Delivery, Due, Endpoint, Lane, NumberedEvent, Resent
+from opentill.webhooks.model import (
+    Attempt,
+    Delivery,
+    Due,
+    Endpoint,
+    Host,
+    Lane,
+    NumberedEvent,
+    Resent,
+    Taken,
+)
 
 # Write events, and a delivery of each for every endpoint that wants it. Arrays: $1 merchants,
 # $2 ids, $3 types, $4 bodies, $5 times.
@@ -179,30 +189,55 @@ _WAITING_LANES: Final = """with recursive waiting as (
             order by merchant_id, endpoint_id, try_at limit 1
         ) n
     )"""
+# The host of an endpoint (addresses are vetted to be in plain form): in lower case, without port.
+_HOST: Final = r"lower(substring(e.url from '://(\[[^]]*\]|[^/:?#]*)'))"
 # Take the lanes of endpoints with deliveries that are due, those that do not fail before those that
-# do, the longest waiting first. $1 business time, $2 real time, $3 who takes them, $4 until when,
-# $5 how many, $6 how many of them may be failing.
+# do, the longest waiting first, and their hosts: nobody else sends there then. $1 business time, $2
+# real time, $3 who, $4 until when, $5 how many, $6 how many of them may be failing, $7 hosts with
+# lanes enough, $8 how many lanes of a host.
 TAKE_LANES = Query(
-    Lane,
+    Taken,
     f"""
     {_WAITING_LANES}, ranked as (
-        select w.merchant_id, w.endpoint_id, l.failing_since is not null as failing,
-            row_number() over (partition by l.failing_since is null order by w.try_at) as place
+        select w.merchant_id, w.endpoint_id, at.host, l.failing_since is not null as failing,
+            row_number() over (partition by l.failing_since is null order by w.try_at) as place,
+            row_number() over (partition by at.host order by l.failing_since is not null, w.try_at)
+                as there
         from waiting w
         join webhook_endpoints e on e.merchant_id = w.merchant_id and e.id = w.endpoint_id
         join webhook_lanes l on l.merchant_id = w.merchant_id and l.endpoint_id = w.endpoint_id
+        cross join lateral (select {_HOST} as host) at
+        left join webhook_hosts h on h.host = at.host
         where w.try_at <= $1 and e.status = 'ENABLED' and l.until <= $2
+            and (h.host is null or h.owner = $3 or h.until <= $2) and at.host <> all ($7::text[])
+    ), picked as (
+        select * from ranked where (not failing or place <= $6::int) and there <= $8::int
+        order by failing, place limit $5
+    ), hosts as (
+        insert into webhook_hosts as h (host, owner, until)
+        select distinct host, $3, $4::bigint from picked order by host
+        on conflict (host) do update set owner = $3, until = $4 where h.owner = $3 or h.until <= $2
+        returning h.host
     ), free as (
-        select l.merchant_id, l.endpoint_id from ranked r
-        join webhook_lanes l on l.merchant_id = r.merchant_id and l.endpoint_id = r.endpoint_id
-        where l.until <= $2 and (not r.failing or r.place <= $6::int)
-        order by r.failing, r.place limit $5
-        for update of l skip locked
+        select l.merchant_id, l.endpoint_id, p.host from picked p
+        join hosts on hosts.host = p.host
+        join webhook_lanes l on l.merchant_id = p.merchant_id and l.endpoint_id = p.endpoint_id
+        where l.until <= $2 for update of l skip locked
     )
     update webhook_lanes l set owner = $3, until = $4 from free f
     where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id
-    returning l.merchant_id, l.endpoint_id, l.failing_since
-    """,  # noqa: S608 - a constant of ours
+    returning l.merchant_id, l.endpoint_id, l.failing_since, f.host
+    """,  # noqa: S608 - constants of ours
+)
+# Keep hosts, as lanes are kept. Arrays: $1 hosts, $2 until when; $3 who.
+KEEP_HOSTS = Query(
+    Host,
+    """
+    update webhook_hosts h set until = mine.until
+    from unnest($1::text[], $2::bigint[]) as mine (host, until)
+    where h.host = mine.host and h.owner = $3
+    returning h.host
+    """,
 )
 # Keep lanes, and say which are still ours. Arrays: $1 merchants, $2 endpoints, $4 until when; $3
 # who. A time that is over gives them back.
@@ -215,25 +250,28 @@ KEEP_LANES = Query(
     returning l.merchant_id, l.endpoint_id, l.failing_since
     """,
 )
-# What is due on lanes that are ours. Arrays: $1 merchants, $2 endpoints, $3 how many; $4 business
-# time, $5 what is being sent, as endpoint and event in one word.
+# What is due on lanes that are ours. Arrays: $1 merchants, $2 endpoints, $3 their hosts, $4 how
+# many; $5 business time, $6 what is being sent, as endpoint and event in one word. Not of an
+# endpoint that has moved to another host.
 DUE = Query(
     Due,
-    """
+    f"""
     select d.merchant_id, d.endpoint_id, d.event_id, d.attempts, d.step, v.body, e.url, e.secret,
         e.old_secret, e.old_secret_until, l.failing_since
-    from unnest($1::text[], $2::text[], $3::int[]) as lane (merchant_id, endpoint_id, room)
+    from unnest($1::text[], $2::text[], $3::text[], $4::int[]) lane (merchant_id, endpoint_id, host,
+        room)
     join webhook_endpoints e on e.merchant_id = lane.merchant_id and e.id = lane.endpoint_id
+        and {_HOST} = lane.host
     join webhook_lanes l on l.merchant_id = e.merchant_id and l.endpoint_id = e.id
     cross join lateral (
         select * from webhook_deliveries d
         where d.merchant_id = lane.merchant_id and d.endpoint_id = lane.endpoint_id
-            and d.try_at <= $4 and not (d.endpoint_id || d.event_id = any ($5::text[]))
+            and d.try_at <= $5 and not (d.endpoint_id || d.event_id = any ($6::text[]))
         order by d.try_at, d.event_id limit lane.room
     ) d
     join events v on v.merchant_id = d.merchant_id and v.id = d.event_id
     where e.status = 'ENABLED'
-    """,
+    """,  # noqa: S608 - constants of ours
 )
 # What became of attempts. Arrays: $1 merchants, $2 endpoints, $3 events, $4 numbers, $5 steps,
 # $6 statuses, $7 next tries or null, $8 times, $9 durations, $10 outcomes, $11 HTTP statuses or
@@ -385,6 +423,7 @@ PRUNE_ENDPOINTS = Command(
     where e.merchant_id = g.merchant_id and e.id = g.id
     """,
 )
+PRUNE_HOSTS = Command("delete from webhook_hosts where until < $1")
 PRUNE_EVENTS = Command(
     """
     delete from events where (merchant_id, id) in (

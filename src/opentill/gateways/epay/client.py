@@ -1,10 +1,11 @@
-"""Talks to an Epay V1 server and translates; remembers nothing.
+"""Talks to an Epay V1 server and translates; remembers nothing but what it was just told.
 
 Placing an order moves no money, and the same parameters again are the same order, so a placing
 without an answer goes on in the customer's browser. A refund has no idempotency key: it is sent
 once, and what became of one whose answer was lost is found out, or left to an operator.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -31,6 +32,7 @@ from opentill.gateways.model import (
 )
 
 _TIMEOUT_S: Final = 10.0  # below the time after which an attempt without an answer is asked about
+_LATELY_S: Final = 2.0
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 _WHATEVER: Final = "127.0.0.1"  # clientip is compulsory
 _LOST: Final = (
@@ -90,11 +92,22 @@ class EpayGateway:
     name = "epay"
     acknowledgement = b"success"
 
-    def __init__(self, options: Options, outgoing: Sender, timeout_s: float = _TIMEOUT_S) -> None:
-        """``outgoing`` is closed with the gateway."""
+    def __init__(
+        self,
+        options: Options,
+        outgoing: Sender,
+        timeout_s: float = _TIMEOUT_S,
+        lately_s: float = _LATELY_S,
+    ) -> None:
+        """``outgoing`` is closed with the gateway.
+
+        ``lately_s`` is for how long what the server says of an order answers its notices.
+        """
         self._timeout_s = timeout_s
+        self._lately_s = lately_s
         self._options = options
         self._outgoing = outgoing
+        self._lately: dict[str, asyncio.Task[Reply | _Silence]] = {}
         self._methods: dict[str, Method] = {
             kind: method for method, kind in options.methods.items()
         }
@@ -214,8 +227,9 @@ class EpayGateway:
     async def read_notice(self, params: Mapping[str, str]) -> tuple[News, ...]:
         """Verify a notice and ask the server whether it is so.
 
-        The sign is MD5 over text that is not escaped, and a notice can be replayed: it only says
-        when to ask. Raises BadCallback, and Unavailable while the server does not answer.
+        The sign is MD5 over text that is not escaped, and a notice can be replayed, by its customer
+        too, who comes back with one: it only says when to ask, and not more often than every two
+        seconds. Raises BadCallback, and Unavailable while the server does not answer.
         """
         options = self._options
         attempt_id = params.get("out_trade_no", "")
@@ -227,7 +241,7 @@ class EpayGateway:
             raise BadCallback(msg)
         if params.get("trade_status") != "TRADE_SUCCESS":
             return ()
-        reply = await self._order(attempt_id)
+        reply = await self._order_lately(attempt_id)
         if isinstance(reply, _Silence):
             raise Unavailable(None, reply.reason)
         standing = self._standing(reply, attempt_id)
@@ -252,6 +266,18 @@ class EpayGateway:
         if reply.code != wire.SUCCESS or self._is_other(reply, attempt_id):
             return None
         return wire.STANDINGS.get(reply.get("status"))
+
+    async def _order_lately(self, attempt_id: str) -> Reply | _Silence:
+        """Ask about an order, or return what was answered less than two seconds ago."""
+        task = self._lately.get(attempt_id)
+        if task is None:
+            task = self._lately[attempt_id] = asyncio.ensure_future(self._order(attempt_id))
+            later = asyncio.get_running_loop().call_later
+            later(self._lately_s, self._lately.pop, attempt_id, None)
+        reply = await asyncio.shield(task)
+        if isinstance(reply, _Silence):  # that is no answer to stand by
+            self._lately.pop(attempt_id, None)
+        return reply
 
     async def _order(self, attempt_id: str) -> Reply | _Silence:
         options = self._options

@@ -1,0 +1,148 @@
+"""What one host gets, whatever number of endpoints of whatever merchants point at it."""
+
+import time
+
+import pytest
+
+from api import Shop, Till, error_of, serving
+from opentill import webhooks
+from opentill.webhooks import queries
+from opentill.webhooks.hosts import LANES, HostLimit, OpenHost
+from webhooks.place import Place, until
+from webhooks.receiver import Got, receiving
+
+
+async def _sixteen_each(here: Place, url: str, merchants: int, events: int) -> None:
+    """Make merchants with all the endpoints that they may have, and events for each."""
+    owners = [await here.merchant() for _ in range(merchants)]
+    for owner in owners:
+        for number in range(16):
+            await here.endpoint(owner, f"{url}/{number}")
+    for owner in owners:
+        await here.emit(owner, events)
+
+
+async def test_a_host_gets_no_more_at_once_than_its_limit_from_any_number_of_workers(
+    here: Place,
+) -> None:
+    limit = HostLimit(at_once=8, per_second=0)
+    async with receiving(lambda _: "slow") as receiver:
+        await _sixteen_each(here, receiver.url, 3, 3)
+        async with here.dispatching(host_limit=limit), here.dispatching(host_limit=limit):
+            await until(lambda: len(receiver.taken) == 3 * 16 * 3)
+        assert receiver.most_open <= 8
+        assert len(receiver.got) == 3 * 16 * 3
+
+
+async def test_a_host_gets_no_more_in_a_second_than_its_limit(here: Place) -> None:
+    async with receiving() as receiver:
+        await _sixteen_each(here, receiver.url, 2, 4)  # 128 deliveries
+        started = time.monotonic()
+        async with here.dispatching(host_limit=HostLimit(at_once=32, per_second=40)):
+            await until(lambda: len(receiver.taken) == 128)
+        # What is due in that time, and what may be made up for of a second.
+        assert 40 * (time.monotonic() - started + 1) + 1 >= 128
+        assert len(receiver.got) == 128
+
+
+async def test_what_hangs_at_a_host_leaves_room_for_what_answers_there(here: Place) -> None:
+    """On one host: an endpoint that hangs, and others that answer."""
+
+    def hang(got: Got) -> int | str:
+        return "hang" if got.path == "/0" else 200
+
+    async with receiving(hang) as receiver:
+        await _sixteen_each(here, receiver.url, 1, 6)
+        async with here.dispatching(
+            host_limit=HostLimit(at_once=1, per_second=0), timeout_s=120.0, drain_s=0.1
+        ):
+            await until(lambda: len(receiver.taken) == 15 * 6)
+        assert receiver.most_open <= 4
+
+
+async def test_lanes_beyond_those_of_a_host_have_their_turn(
+    here: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first ones never run dry; the others are sent all the same."""
+    for name, value in (("LANES", 4), ("TURN_S", 0.2)):
+        monkeypatch.setattr(f"opentill.webhooks.dispatch.{name}", value)
+    async with receiving() as receiver:
+        await _sixteen_each(here, receiver.url, 1, 40)
+        async with here.dispatching(host_limit=HostLimit(at_once=4, per_second=0)):
+            await until(lambda: len({got.path for got in receiver.got}) == 16)
+
+
+async def test_a_lane_s_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_new_host(
+    here: Place,
+) -> None:
+    owner = await here.merchant()
+    endpoint, _ = await here.endpoint(owner, "http://127.0.0.9:9009/")
+    await here.emit(owner)
+    async with here.db.connection() as tx:
+        (lane,) = await queries.TAKE_LANES.all(tx, here.now(), 1, "one", 100, 9, 9, [], LANES)
+        assert lane.host == "127.0.0.9"
+
+        async def due() -> int:
+            ids = ([owner], [endpoint.id], [lane.host], [9])
+            return len(await queries.DUE.all(tx, *ids, here.now(), []))
+
+        async def takes(who: str, now: int) -> list[str]:
+            values = (here.now(), now, who, now + 100, 9, 9, [], LANES)
+            return [one.host for one in await queries.TAKE_LANES.all(tx, *values)]
+
+        assert await due() == 1
+        other = await here.merchant()
+        await here.endpoint(other, "https://127.0.0.9:8443/hook")
+        await here.emit(other)
+        assert await takes("two", 50) == []  # the host is somebody's
+        wanted, vet = webhooks.Wanted(url="http://127.0.0.8/"), webhooks.Vet(here.outgoing.check)
+        await webhooks.change(tx, owner, endpoint.id, wanted, vet, here.now())
+        assert await due() == 0
+        assert sorted(await takes("two", 101)) == ["127.0.0.8", "127.0.0.9"]
+        assert await queries.KEEP_HOSTS.all(tx, ["127.0.0.9"], [300], "one") == []
+
+
+@pytest.mark.parametrize(("url", "host"), [
+    ("https://shop.example.com/hook", "shop.example.com"),
+    ("https://SHOP.example.com:8443", "shop.example.com"),
+    ("HTTPS://shop.example.com?x=https://other.example.com/", "shop.example.com"),
+    ("http://127.0.0.1:80/a:b@c", "127.0.0.1"),
+    ("http://[::1]:8080/x", "[::1]"),
+])  # fmt: skip
+async def test_a_host_is_named_without_its_port(here: Place, url: str, host: str) -> None:
+    async with here.db.connection() as tx:
+        found = await tx.fetchval(f"select {queries._HOST} from (select $1::text as url) e", url)
+    assert found == host
+
+
+def test_a_host_makes_up_for_a_second_at_most() -> None:
+    host = OpenHost("shop.example.com", HostLimit(at_once=1000, per_second=8))
+
+    def sent(now_s: float) -> int:
+        count = 0
+        while host.has_room(now_s):
+            host.begin(now_s)
+            count += 1
+        return count
+
+    assert [sent(at) for at in (1000.0, 1000.5, 1001.0, 2000.0)] == [9, 4, 4, 9]
+
+
+def test_resends_are_counted_per_merchant(till: Till) -> None:
+    with serving(till.settings, limit_resends_per_minute=3) as limited:
+        shop, other = limited.shop(), limited.shop()
+        made = {one: one.endpoint() for one in (shop, other)}
+
+        def resend(whose: Shop, **body: object) -> int:
+            path = f"/v1/webhook-endpoints/{made[whose]['id']}/resend"
+            answer = whose.post(path, body)
+            if answer.status_code == 429:
+                error_of(answer)
+                assert 1 <= int(answer.headers["retry-after"]) <= 61
+                assert answer.headers["ratelimit-policy"] == '"default";q=3;w=60'
+            return answer.status_code
+
+        assert [resend(shop, since=0) for _ in range(5)] == [200] * 3 + [429] * 2
+        assert resend(shop, eventId="evt_nothing") == 429
+        assert resend(other, since=0) == 200
+        assert shop.get("/v1/events").status_code == 200
