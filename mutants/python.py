@@ -46,7 +46,8 @@ def mutants() -> Iterator[Mutant]:
                     module=name,
                     place=str(node.lineno),
                     kind=kind,
-                    what=" ".join(ast.unparse(node).split())[:100] + f" ({variant})" * (variant > 0),
+                    what=" ".join(ast.unparse(node).split())[:100]
+                    + f" ({variant})" * (variant > 0),
                     digest="",
                     changed=f"{number} {variant}",
                 )

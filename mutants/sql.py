@@ -165,7 +165,7 @@ def _parts_of(tokens: list[Token], start: int, depth: int) -> tuple[list[list[To
         distinct = token.text == "from" and before is not None and before.text == "distinct"
         if here and (token.text in _ENDS or (token.text == "from" and not distinct)):
             break
-        if here and token.text == "," :
+        if here and token.text == ",":
             break
         if here and token.text in {"and", "or"} and not between:
             word = "or" if token.text == "or" else word
