@@ -1,8 +1,8 @@
 """``python -m mutants``: break one thing at a time, and see whether a test notices.
 
 It first records which tests run which statements and lines of money (``--record``, or when there is
-no recording), then takes a sample of mutants and runs, for each, the tests that cover it, in a copy
-of the project. What survives is a rule that no test looks at.
+no recording), then takes a sample of mutants and runs, for each, the tests that cover it. Files stay
+as they are. What survives is a rule that no test looks at.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,8 @@ import msgspec
 from mutants import python, sql
 from mutants.equivalent import reason
 from mutants.model import Mutant, Recording, Result
-from mutants.running import TOP, Scratch, covering, patience
+from mutants.running import TOP, covering, pytest, run
+from mutants.session import Job
 
 KEPT: Final = TOP / ".mutants"
 _AREAS: Final = (
@@ -57,41 +58,44 @@ def main() -> int:
     options = arguments()
     KEPT.mkdir(exist_ok=True)
     last = KEPT / "last.json"
+    chosen = again(last) if options.again else sample(options)
+    if options.list:
+        for mutant in chosen:
+            say(mutant.name)
+        return 0
     with tempfile.TemporaryDirectory(prefix="opentill-mutants-") as folder:
-        Path(folder).chmod(0o755)
-        chosen = again(last) if options.again else sample(options)
-        if options.list:
-            for mutant in chosen:
-                say(mutant.name)
-            return 0
-        scratch = Scratch(Path(folder) / "project")
-        recording = recorded(options, scratch)
+        recording = recorded(options, Path(folder))
         results: list[Result] = []
         end = time.monotonic() + options.minutes * 60
-        for number, mutant in enumerate(chosen, 1):
-            if time.monotonic() > end:
-                say(f"The time is over: {len(chosen) - number + 1} were not run.")
-                break
-            result = judge(mutant, recording, scratch, options.seconds)
+        for result in judged(chosen, recording, options.seconds, Path(folder)):
             results.append(result)
-            by = f"  by {result.by}" if result.fate in {"killed", "equivalent"} else ""
-            say(f"{number:4}/{len(chosen)} {result.fate:10} {result.name}{by[:160]}")
+            by = f"  by {result.by}" if result.by else ""
+            say(f"{len(results):4}/{len(chosen)} {result.fate:10} {result.name}{by[:160]}")
             last.write_bytes(msgspec.json.encode(results))
+            if time.monotonic() > end:
+                say(f"The time is over: {len(chosen) - len(results)} were not run.")
+                break
     return summary(results)
 
 
-def judge(mutant: Mutant, recording: Recording, scratch: Scratch, seconds: float) -> Result:
-    """Find out what becomes of a mutant."""
-    why = reason(mutant)
-    if why is not None:
-        return Result(name=mutant.name, kind=mutant.kind, fate="equivalent", by=why)
-    tests = covering(mutant, recording, seconds)
-    if not tests:
-        return Result(name=mutant.name, kind=mutant.kind, fate="uncovered")
-    return scratch.run(mutant, tests, patience(tests, recording))
+def judged(
+    mutants: list[Mutant], recording: Recording, seconds: float, folder: Path
+) -> Iterator[Result]:
+    """Yield what becomes of mutants."""
+    jobs = []
+    for mutant in mutants:
+        why = reason(mutant)
+        tests = covering(mutant, recording, seconds)
+        if why is not None:
+            yield Result(name=mutant.name, kind=mutant.kind, fate="equivalent", by=why)
+        elif tests:
+            jobs.append(Job(mutant, tests))
+        else:
+            yield Result(name=mutant.name, kind=mutant.kind, fate="uncovered")
+    yield from run(jobs, folder)
 
 
-def recorded(options: argparse.Namespace, scratch: Scratch) -> Recording:
+def recorded(options: argparse.Namespace, folder: Path) -> Recording:
     """Return what tests cover: as it was recorded, or recorded now."""
     kept = KEPT / "recording.json"
     known = Recording()
@@ -99,14 +103,13 @@ def recorded(options: argparse.Namespace, scratch: Scratch) -> Recording:
         known = msgspec.json.decode(kept.read_bytes(), type=Recording)
         if not options.tests:
             return known
-    folder = scratch.folder / "recorded"
     where = options.tests or [f"tests/{name}" for name in _AREAS]
     where += [] if options.tests else [str(p) for p in Path("tests").glob("test_*.py")]
     say(f"Recording what {' '.join(where)} cover …")
     ways = ["-p", "mutants.recording", "-n", "2", "-m", "not stress and not browser"]
-    _, written = scratch.pytest([*ways, *where], 3600, OPENTILL_RECORDING=str(folder))
-    say(written.strip().splitlines()[-1])
-    for file in folder.glob("*.json"):
+    with pytest([*ways, *where], OPENTILL_RECORDING=str(folder / "recorded")):
+        pass
+    for file in (folder / "recorded").glob("*.json"):
         known.tests |= msgspec.json.decode(file.read_bytes(), type=Recording).tests
     kept.write_bytes(msgspec.json.encode(known))
     return known
