@@ -1,8 +1,8 @@
 """``python -m mutants``: break one thing at a time, and see whether a test notices.
 
-It first records which tests run which statements and lines of money (``--record``, or when there is
-no recording), then takes a sample of mutants and runs, for each, the tests that cover it. Files stay
-as they are. What survives is a rule that no test looks at.
+It first records which tests run which statements and lines of money (``--record``, or when there
+is no recording), then takes a sample of mutants and runs, for each, the tests that cover it. Files
+stay as they are. What survives is a rule that no test looks at.
 """
 
 import argparse

@@ -51,7 +51,7 @@ class Session:
                 file.write(msgspec.json.encode(result) + b"\n")
                 if stale:
                     break
-        session._setupstate.teardown_exact(None)  # what tests shared
+        session._setupstate.teardown_exact(None)  # noqa: SLF001 - what tests shared
         return True
 
     def _judge(self, job: Job, items: dict[str, pytest.Item]) -> tuple[Result, bool]:

@@ -10,7 +10,8 @@ from opentill.core.db import Command, Query, Value
 
 # A clause that locks rows; comments of SQL are no part of it.
 LOCKS: Final = re.compile(
-    r"\bfor\s+(no\s+key\s+)?(update|share|key\s+share)(\s+of\s+\w+)?(\s+skip\s+locked)?\b", re.I
+    r"\bfor\s+(no\s+key\s+)?(update|share|key\s+share)(\s+of\s+\w+)?(\s+skip\s+locked)?\b",
+    re.IGNORECASE,
 )
 
 

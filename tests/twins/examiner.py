@@ -2,12 +2,14 @@
 
 The examiner stands where statements are run. Before one of a merchant's runs, it runs in savepoints
 that are rolled back: alone; beside a twin, a merchant with a copy of every row, under the same ids;
-as that twin; as a stranger who has nothing; and beside a copy of the books in another currency. The
-results must be the same, and nobody else's rows may change. A statement that forgets whose rows it
-is about shows more of them, counts them or changes them.
+as that twin; as a stranger who has nothing; beside a copy of the books in another currency; and, if
+it names something, beside copies of everything that the merchant has, under other ids. The results
+must be the same, and no other rows may change. A statement that forgets whose rows it is about, or
+which, shows more of them, counts them or changes them.
 """
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final, NamedTuple
@@ -35,6 +37,14 @@ BOOKS: Final = {
     "epay_products": (),
 }
 OTHER_MONEY: Final = "XTS"
+# What makes a copy another thing of the same merchant, beside its id and the ids in it.
+UNIQUE: Final = frozenset({"refund_no", "reference", "out_trade_no", "gateway_ref", "key"})
+AN_ID: Final = re.compile(r"(?!mer_)[a-z]{2,6}_[0-9a-z]{12,}")
+# They name something as a place to go on from, or tell every endpoint of it.
+RANGES: Final = frozenset({
+    "orders.queries.EXPORT", "orders.queries.EXPORT_EDGES", "webhooks.queries.RESEND_RANGE",
+    "webhooks.queries.EMIT",
+})  # fmt: skip
 _NAMES: Final = {id(statement): name for name, statement in EVERYWHERE.items()}
 
 
@@ -63,7 +73,12 @@ class Examiner:
     def watching(self) -> Iterator[None]:
         """Examine what runs in the block."""
         with pytest.MonkeyPatch.context() as patch:
-            for kind, method in ((Query, "first"), (Query, "all"), (Value, "get"), (Command, "run")):
+            for kind, method in (
+                (Query, "first"),
+                (Query, "all"),
+                (Value, "get"),
+                (Command, "run"),
+            ):
                 patch.setattr(kind, method, self._before(getattr(kind, method)))
             patch.setattr(Query, "each", self._before_each(Query.each))
             yield
@@ -127,6 +142,14 @@ class Examiner:
             self._check(name, "changed a twin", await self._digest(tx, twin) == theirs)
         if own:
             await self._as_others(tx, name, sql, values, alone, twin, stranger)
+        if own and _names_something(values) and name not in RANGES:
+            async with _undone(tx):
+                await self._copy_things(tx)
+                there = await self._digest(tx, self.merchant, "like '%~%'")
+                beside = await self._run(tx, sql, values)
+                self._check(name, "saw other things", _sorted(beside.rows) == _sorted(alone.rows))
+                unchanged = await self._digest(tx, self.merchant, "like '%~%'") == there
+                self._check(name, "changed other things", unchanged)
         currency = next((c for c in ("USD", "CNY") if _holds(values, c)), None)
         if own and currency is not None:
             async with _undone(tx):
@@ -136,7 +159,7 @@ class Examiner:
                 self._check(name, "saw other money", _sorted(beside.rows) == _sorted(alone.rows))
                 self._check(name, "changed other money", await self._digest_money(tx) == there)
 
-    async def _as_others(  # noqa: PLR0917 - a statement, and who else may run it
+    async def _as_others(
         self,
         tx: Tx,
         name: str,
@@ -191,10 +214,11 @@ class Examiner:
         after = await self._digest(tx, whose or self.merchant)
         return Outcome([tuple(row) for row in found], names, after)
 
-    async def _digest(self, tx: Tx, merchant_id: str) -> str:
+    async def _digest(self, tx: Tx, merchant_id: str, which: str = "is not null") -> str:
         """Return what changes when any row of a merchant does."""
         parts = " union all ".join(
-            f"select '{table}' || md5(t::text) as row from {table} t where {_key(table)} = $1"
+            f"select '{table}' || md5(t::text) as row from {table} t"
+            f" where {_key(table)} = $1 and t::text {which}"
             for table in self._tables
         )
         digest: str = await tx.fetchval(
@@ -221,6 +245,29 @@ class Examiner:
             made.append(
                 f"insert into {table} ({', '.join(columns)}) select {', '.join(cells)} from {table}"
                 f" where {_key(table)} = '{self.merchant}'"
+            )
+        await tx.execute(";".join(made))
+        await tx.execute("set local session_replication_role = origin")
+
+    async def _copy_things(self, tx: Tx) -> None:
+        """Give the merchant a copy of everything that it has, under other ids."""
+        await tx.execute("set local session_replication_role = replica")
+        made = []
+        for table, columns in self._tables.items():
+            named = [c for c in columns if (c == "id" or c.endswith("_id") or c in UNIQUE)]
+            if table == "merchants" or named == ["merchant_id"]:
+                continue
+            cells = [
+                f"{column} || '~'"
+                if column in named and column != "merchant_id"
+                else "number + 1000000"
+                if (table, column) in {("entries", "number"), ("events", "number")}
+                else column
+                for column in columns
+            ]
+            made.append(
+                f"insert into {table} ({', '.join(columns)}) select {', '.join(cells)} from {table}"
+                f" where merchant_id = '{self.merchant}'"
             )
         await tx.execute(";".join(made))
         await tx.execute("set local session_replication_role = origin")
@@ -299,6 +346,11 @@ def _key(table: str) -> str:
 
 def _holds(values: tuple[Any, ...], what: str) -> bool:
     return any(what == value or (isinstance(value, list) and what in value) for value in values)
+
+
+def _names_something(values: tuple[Any, ...]) -> bool:
+    several = (one for value in values for one in (value if isinstance(value, list) else [value]))
+    return any(isinstance(one, str) and AN_ID.fullmatch(one) is not None for one in several)
 
 
 def _renamed(values: tuple[Any, ...], old: str, new: str) -> tuple[Any, ...]:

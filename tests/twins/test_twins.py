@@ -30,10 +30,8 @@ from opentill import (
     webhooks,
 )
 from opentill.checkouts import jobs as checkout_jobs
-from opentill.core.db import Tx
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import credentials, notices
-from opentill.epay import jobs as epay_jobs
 from opentill.gateways.model import PaymentNews, PaymentOutcome
 from opentill.orders import confirmation, payments, settlement
 from opentill.orders import jobs as order_jobs
@@ -122,9 +120,7 @@ class Business:
         self.till.tx(lambda tx: checkouts.set_method(tx, self.id, opened["id"], "ALIPAY"))
         shop.data("POST", f"/v1/checkouts/{opened['id']}/expire")
         over = self.order()
-        self.till.tx(
-            lambda tx: checkouts.check_attempts(tx, self.id, over.id)
-        )
+        self.till.tx(lambda tx: checkouts.check_attempts(tx, self.id, over.id))
         self.till.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
 
     def payments(self) -> None:
@@ -140,11 +136,11 @@ class Business:
         whole = world.Money(order.amount_minor, order.currency)
         till.tx(lambda tx: world.said(tx, twice, "SUCCEEDED", self.now, amount=whole))
         (again,) = (
-            one for one in till.tx(lambda tx: world.attempts(tx, order)) if one.status == "DUPLICATE"
+            one
+            for one in till.tx(lambda tx: world.attempts(tx, order))
+            if one.status == "DUPLICATE"
         )
-        till.run(
-            payments.give_back(self.app.db, self.app.gateways, again, till.url, self.later())
-        )
+        till.run(payments.give_back(self.app.db, self.app.gateways, again, till.url, self.later()))
         with self.unreachable() as closed:
             till.run(payments.give_back(self.app.db, closed, again, till.url, self.now))
         self._confirmed_together()
@@ -196,9 +192,7 @@ class Business:
         one, due = self.paid(), self.paid()
         till.tx(lambda tx: orders.settle_one(tx, self.id, one.id, self.now, "early"))
         at = (due.due_at or 0) + 1
-        till.tx(
-            lambda tx: settlement.settleable(tx, at, self.id, None, early=False)
-        )
+        till.tx(lambda tx: settlement.settleable(tx, at, self.id, None, early=False))
         till.tx(lambda tx: settlement.settle_batch(tx, self.id, at))
         till.run(settlement.settle_due(self.app.db, at, self.id))
         till.run(settlement.release_reserves(self.app.db, at + 400 * DAY))
@@ -224,9 +218,7 @@ class Business:
         till.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-3"))
         (kept, *_) = till.tx(lambda tx: disputes.unmatched(tx, self.id))
         till.tx(
-            lambda tx: disputes.dismiss(
-                tx, self.id, kept.gateway, kept.gateway_ref, "op", self.now
-            )
+            lambda tx: disputes.dismiss(tx, self.id, kept.gateway, kept.gateway_ref, "op", self.now)
         )
         for query in ("", "?status=OPEN", f"?orderId={order.id}"):
             self.shop.data("GET", f"/v1/disputes{query}")
@@ -250,7 +242,9 @@ class Business:
             ask = asked(kind=kind, reference=world.fresh())
             above = None if limit is None else world.Decimal(limit)
             made = till.tx(lambda tx, ask=ask, a=above: operator.ask(tx, self.id, ask, a, self.now))
-            again = till.tx(lambda tx, ask=ask, a=above: operator.ask(tx, self.id, ask, a, self.now))
+            again = till.tx(
+                lambda tx, ask=ask, a=above: operator.ask(tx, self.id, ask, a, self.now)
+            )
             assert again.id == made.id
             if made.status == "WAITING":
                 till.tx(lambda tx: operator.waiting(tx, self.id))
@@ -258,9 +252,11 @@ class Business:
         correction = asked(kind="correct", reference=world.fresh(), order_id=self.paid().id)
         till.tx(lambda tx: operator.ask(tx, self.id, correction, None, self.now))
         till.tx(lambda tx: merchants.change(tx, self.id, self.now, who="op", reason="x", name="N"))
-        till.tx(lambda tx: merchants.change(
-            tx, self.id, self.now, who="op", reason="x", overdraft_minor=5
-        ))
+        till.tx(
+            lambda tx: merchants.change(
+                tx, self.id, self.now, who="op", reason="x", overdraft_minor=5
+            )
+        )
         till.tx(lambda tx: merchants.history(tx, self.id))
         till.tx(lambda tx: merchants.create_key(tx, self.id, "production", self.now))
         till.tx(lambda tx: merchants.keys(tx, self.id))
@@ -310,9 +306,11 @@ class Business:
             shop.data("GET", f"{path}/deliveries{query}")
         shop.data("POST", f"{path}/resend", json={"eventId": event})
         shop.data("POST", f"{path}/resend", json={"since": 0})
-        till.tx(lambda tx: webhooks.emit(
-            tx, [webhooks.Event(self.id, "order.paid", {"order_id": order.id}, self.now)]
-        ))
+        till.tx(
+            lambda tx: webhooks.emit(
+                tx, [webhooks.Event(self.id, "order.paid", {"order_id": order.id}, self.now)]
+            )
+        )
         till.tx(lambda tx: catchup.number(tx, self.id))
         shop.data("PATCH", path, json={"description": "x"})
         shop.data("POST", f"{path}/rotate-secret")
@@ -381,6 +379,5 @@ def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
         business.door()
         business.reading()
     assert examiner.wrong == []
-    print("SEEN", len(examiner.seen))
     forgotten = [name for name in OF_MERCHANTS if name not in examiner.seen]
     assert forgotten == []
