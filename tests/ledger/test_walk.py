@@ -169,3 +169,33 @@ async def test_another_amount_is_asked_about_again(db: Db) -> None:
         assert (
             await queries.CLAIM_ATTEMPTS.all(tx, world.NOW + jobs.STUCK_MS, 0, 10, None, True) != []
         )
+
+
+async def test_the_gauges_count_what_is_due_and_nothing_else(db: Db) -> None:
+    order = await db.run(lambda tx: world.in_status(tx, "PAID"))
+    attempts = [await db.run(lambda tx: world.in_status(tx, "CREATING")) for _ in range(2)]
+    refunds = [await db.run(lambda tx: world.refunded(tx, order, "1.00")) for _ in range(2)]
+    async with db.connection() as tx:
+        for table, rows in (("attempts", attempts), ("refunds", refunds)):
+            column, key = ("check_at", "order_id") if table == "attempts" else ("try_at", "id")
+            for row, at in zip(rows, (world.NOW, world.NOW + 1), strict=True):
+                await tx.execute(f"update {table} set {column} = $2 where {key} = $1", row.id, at)
+        assert await health._DUE_ATTEMPTS.get(tx, world.NOW) == 1
+        assert await health._DUE_REFUNDS.get(tx, world.NOW) == 1
+    await watch.check_some(db, 2)  # a part of what there is
+    half = (await _gauges(db))[1]
+    assert half == 2
+    for _ in range(4):
+        await watch.check_some(db, 2)
+    assert (await _gauges(db))[1] > half
+
+
+async def test_books_of_more_than_one_moment_are_right(db: Db) -> None:
+    order = await db.run(lambda tx: world.in_status(tx, "PAID"))
+    await db.run(lambda tx: world.settled(tx, order, world.NOW + world.HOUR))
+    async with db.connection() as tx:
+        assert await tx.fetchval("select count(distinct created_at) from entries") == 2
+        await world.assert_books(tx)
+    for _ in range(3):
+        await watch.check_some(db, 2)
+    assert (await _gauges(db))[0] == 0
