@@ -6,7 +6,7 @@ SCREEN := chromium chromium-driver fonts-noto-cjk
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run demo test test-pooled test-serializable check fix bench stress lock browser
+.PHONY: help run demo test test-pooled test-serializable mutants check fix bench stress lock browser
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo 'make check              formatting, lint, types, layers, known vulnerabilities'
 	@echo 'make fix                what can be put right by itself'
 	@echo 'make bench              each target of speed and size, met or not (ARGS="--only pay" for some)'
+	@echo 'make mutants            breaks one thing at a time: does a test notice? (ARGS="--sql 200" for more)'
 	@echo 'make stress             long runs: kill -9, failing receivers, many clients'
 	@echo 'make lock               the lock files anew, after a change of pyproject.toml'
 
@@ -55,6 +56,10 @@ bench: .venv/stamp .venv-bench/stamp
 
 stress: .venv/stamp
 	$(BIN)/pytest -m stress $(ARGS)
+
+# Records at first which tests cover what; ARGS="--record" does so again.
+mutants: .venv/stamp
+	PYTHONPATH=src:. $(BIN)/python -m mutants $(ARGS)
 
 # uv only resolves here; installing is pip's business and checks every hash.
 lock:

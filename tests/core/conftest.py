@@ -1,5 +1,5 @@
-"""A database for tests that commit."""
+"""A database for tests that commit, and a transaction for those that do not."""
 
-from money.fixtures import db
+from money.fixtures import book, db, tx
 
-__all__ = ["db"]
+__all__ = ["book", "db", "tx"]

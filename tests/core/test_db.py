@@ -135,3 +135,24 @@ async def test_a_column_that_is_not_there_is_a_defect(db: Db) -> None:
     async with db.connection() as tx:
         with pytest.raises(KeyError):
             await Query(_Placed, "select 1 as a, 2 as c").first(tx)
+
+
+async def test_a_connection_given_back_inside_a_transaction_is_not_lent_again(pool: Pool) -> None:
+    lent = await pool.take(10)
+    await lent.execute("begin")
+    await lent.execute("create temporary table half_done (n int)")
+    pool.give_back(lent)
+    assert lent.is_closed()
+    fresh = await pool.take(30)
+    assert fresh is not lent
+    assert not fresh.is_in_transaction()
+    assert await fresh.fetchval("select to_regclass('half_done')") is None
+
+
+async def test_a_closed_connection_makes_room_for_who_waits(pool: Pool) -> None:
+    lent = await pool.take(10)
+    waiting = asyncio.create_task(pool.take(30))
+    await asyncio.sleep(0)
+    await lent.execute("begin")
+    pool.give_back(lent)
+    assert await (await waiting).fetchval("select 1") == 1

@@ -77,6 +77,20 @@ def test_mapi_answers_with_the_page_and_the_code_to_scan(stall: Stall) -> None:
     assert image.headers["content-type"].startswith("image/svg+xml")
 
 
+def test_a_change_of_mind_is_about_the_own_order_whatever_others_call_theirs(stall: Stall) -> None:
+    other = Stall(stall.till, stall.inbox)
+    forms = {shop: shop.form(type="alipay", out_trade_no="SAME-1") for shop in (stall, other)}
+    placed = {shop: shop.post("mapi", shop.signed(form)).json() for shop, form in forms.items()}
+    neighbour = stall.placed(type="alipay")
+    again = other.post("mapi", other.signed(forms[other] | {"type": "wxpay"})).json()
+    assert again["trade_no"] == placed[other]["trade_no"] != placed[stall]["trade_no"]
+    types = [
+        shop.act("order", trade_no=one["trade_no"])["type"]
+        for shop, one in ((other, again), (stall, placed[stall]), (stall, neighbour))
+    ]
+    assert types == ["wxpay", "alipay", "alipay"]
+
+
 @pytest.mark.parametrize("changes", [{"type": "creditcard"}, {"type": "bank"}, {"device": "jump"}])
 def test_mapi_gives_the_page_alone_where_there_is_nothing_to_scan(
     stall: Stall, changes: dict[str, str]

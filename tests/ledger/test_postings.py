@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import get_args
 
 import asyncpg
+import msgspec
 import pytest
 
 from money.fixtures import rolled_back
@@ -196,3 +197,38 @@ async def test_entries_and_history_are_final(tx: Tx, statement) -> None:
         async with tx.transaction():
             await tx.execute(statement)
     assert len(await entries(tx, order.merchant_id)) == 2
+
+
+async def test_many_books_at_once_are_each_as_one_by_one(tx: Tx) -> None:
+    shops = [(await merchant(tx)).id for _ in range(2)]
+    books = {
+        (shop, currency): [
+            move("PAYMENT", "gateway", "pending", 1000 * number),
+            move("FEE", "pending", "platform", number),
+            move("SETTLEMENT", "pending", "available", 10 * number),
+        ]
+        for number, (shop, currency) in enumerate(itertools.product(shops, ("USD", "CNY")), 1)
+    }
+    for cause, later in (("x", 0), ("y", 5)):
+        again = {
+            key: [msgspec.structs.replace(m, cause_id=cause) for m in moves]
+            for key, moves in books.items()
+        }
+        await ledger.post_many(tx, again, NOW + later)
+    for number, (shop, currency) in enumerate(books, 1):
+        balance = await ledger.balance(tx, shop, currency)
+        assert balance is not None
+        assert (balance.pending, balance.available) == (2 * 989 * number, 20 * number)
+        assert (balance.entries, balance.last_at) == (6, NOW + 5)
+        rows = await tx.fetch(
+            "select number, pending_after, available_after, created_at from entries"
+            " where merchant_id = $1 and currency = $2 order by number", shop, currency,
+        )  # fmt: skip
+        assert [tuple(row) for row in rows] == [
+            (1, 1000 * number, 0, NOW),
+            (2, 999 * number, 0, NOW),
+            (3, 989 * number, 10 * number, NOW),
+            (4, 1989 * number, 10 * number, NOW + 5),
+            (5, 1988 * number, 10 * number, NOW + 5),
+            (6, 1978 * number, 20 * number, NOW + 5),
+        ]

@@ -6,10 +6,12 @@ import pytest
 
 from money import world
 from opentill import health, watch
-from opentill.core.db import Db
+from opentill.core.db import Db, Tx
 from opentill.core.http import App
 from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
+from opentill.ledger import walk
+from opentill.ledger.postings import ACCOUNTS
 from opentill.orders import jobs, queries
 
 
@@ -83,6 +85,39 @@ async def test_damage_is_found_and_counted_until_it_is_gone(
         await db.close()
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 50])
+async def test_each_entry_is_compared_wherever_a_range_ends(tx: Tx, limit: int) -> None:
+    order = await world.in_status(tx, "REFUNDED", platform_fee_rate="0.04")
+    key = (order.merchant_id, order.settled_currency)
+    await tx.execute("set local session_replication_role = replica")
+    await tx.execute("alter table entries drop constraint entries_moves")
+    for number in range(1, 5):
+        for damage in (
+            "update entries set pending_after = pending_after + 1 where number >= $1",
+            "update entries set source_id = 'x', type = 'PAYOUT' where number = $1",
+        ):
+            place = tx.transaction()
+            await place.start()
+            await tx.execute(damage, number)
+            subject = await tx.fetchval("select id from entries where number = $1", number)
+            progress = walk.Progress(
+                merchant_id=key[0], currency=key[1], checked_to=0, last_at=0, found=0,
+                **dict.fromkeys(ACCOUNTS, 0),
+            )  # fmt: skip
+            wrong = []
+            for _ in range(6):
+                made = await walk.step(tx, progress, limit)
+                wrong += made.violations
+                progress = made.progress
+                if made.finished:
+                    break
+            assert made.finished
+            assert [found.subject for found in wrong] == [subject]
+            await place.rollback()
+    await tx.execute("rollback")
+    await tx.execute("begin")
+
+
 async def test_two_workers_at_once_count_once(db: Db) -> None:
     await _business(db)
     import asyncio
@@ -134,3 +169,33 @@ async def test_another_amount_is_asked_about_again(db: Db) -> None:
         assert (
             await queries.CLAIM_ATTEMPTS.all(tx, world.NOW + jobs.STUCK_MS, 0, 10, None, True) != []
         )
+
+
+async def test_the_gauges_count_what_is_due_and_nothing_else(db: Db) -> None:
+    order = await db.run(lambda tx: world.in_status(tx, "PAID"))
+    attempts = [await db.run(lambda tx: world.in_status(tx, "CREATING")) for _ in range(2)]
+    refunds = [await db.run(lambda tx: world.refunded(tx, order, "1.00")) for _ in range(2)]
+    async with db.connection() as tx:
+        for table, rows in (("attempts", attempts), ("refunds", refunds)):
+            column, key = ("check_at", "order_id") if table == "attempts" else ("try_at", "id")
+            for row, at in zip(rows, (world.NOW, world.NOW + 1), strict=True):
+                await tx.execute(f"update {table} set {column} = $2 where {key} = $1", row.id, at)
+        assert await health._DUE_ATTEMPTS.get(tx, world.NOW) == 1
+        assert await health._DUE_REFUNDS.get(tx, world.NOW) == 1
+    await watch.check_some(db, 2)  # a part of what there is
+    half = (await _gauges(db))[1]
+    assert half == 2
+    for _ in range(4):
+        await watch.check_some(db, 2)
+    assert (await _gauges(db))[1] > half
+
+
+async def test_books_of_more_than_one_moment_are_right(db: Db) -> None:
+    order = await db.run(lambda tx: world.in_status(tx, "PAID"))
+    await db.run(lambda tx: world.settled(tx, order, world.NOW + world.HOUR))
+    async with db.connection() as tx:
+        assert await tx.fetchval("select count(distinct created_at) from entries") == 2
+        await world.assert_books(tx)
+    for _ in range(3):
+        await watch.check_some(db, 2)
+    assert (await _gauges(db))[0] == 0

@@ -241,3 +241,15 @@ async def test_a_refunded_orders_reserve_is_held_to_its_end(db: Db) -> None:
     assert await settlement.release_reserves(db, NOW + 180 * DAY) == 1
     async with db.transaction() as tx:
         assert await balances(tx, order) == (0, -40, 0, 0)
+
+
+async def test_nothing_is_posted_for_an_order_that_does_not_move(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    other = await in_status(tx, "PAID")
+    await settled(tx, order)  # and ``order`` still says PAID
+    before = await dump(tx)
+    with pytest.raises(AssertionError, match="1 orders of .* were to settle, and 0 did"):
+        async with tx.transaction():
+            await settlement._settle(tx, [order], NOW, "test")
+    assert await dump(tx) == before
+    assert (await found(tx, other)).status == "PAID"

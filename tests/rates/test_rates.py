@@ -134,3 +134,22 @@ async def test_an_open_order_keeps_the_rate_that_it_was_opened_at(tx: Tx) -> Non
         ("PAYMENT", "gateway", "pending", 1250),
         ("FEE", "pending", "platform", 50),
     ]
+
+
+@pytest.mark.parametrize(
+    ("base", "quote", "found"),
+    [
+        (None, None, ["EURUSD", "GBPJPY", "GBPUSD"]),
+        ("GBP", None, ["GBPJPY", "GBPUSD"]),
+        (None, "USD", ["EURUSD", "GBPUSD"]),
+        ("GBP", "USD", ["GBPUSD"]),
+        ("EUR", "JPY", []),
+    ],
+)
+async def test_the_rates_of_one_currency(tx: Tx, base, quote, found) -> None:
+    for pair in ("EURUSD", "GBPUSD", "GBPJPY"):
+        for rate, at in (("1", NOW - 1), ("2", NOW), ("3", NOW + 1)):
+            await rates.put(tx, pair[:3], pair[3:], Decimal(rate), at)
+    newest = await rates.newest(tx, NOW, base, quote)
+    assert [one.base + one.quote for one in newest] == found
+    assert {(one.rate, one.valid_from) for one in newest} <= {(Decimal(2), NOW)}

@@ -233,3 +233,13 @@ def test_a_row_that_somebody_keeps_locked_is_503_and_not_kept(
     shop.till._loop.call_soon_threadsafe(done.set)
     holder.result(10)
     assert shop.post(path, {}, key="k").status_code == 201
+
+
+def test_each_key_has_an_answer_of_its_own(shop: Shop) -> None:
+    bodies = {key: {"name": key, "price": "1.00", "currency": "USD"} for key in ("k-1", "k-2")}
+    first = {key: shop.post("/v1/products", body, key=key) for key, body in bodies.items()}
+    for key, body in bodies.items():
+        again = shop.post("/v1/products", body, key=key)
+        assert again.headers["idempotent-replayed"] == "true"
+        assert again.content == first[key].content
+    assert shop.data("GET", "/v1/products")["pagination"]["total"] == 2

@@ -19,6 +19,7 @@ from money.fixtures import rolled_back
 from opentill.core.db import Db, Tx
 from opentill.orders import Order, queries
 from opentill.totals import FOREVER, Rows, Which, service, total
+from opentill.totals import queries as totals_queries
 from opentill.totals.jobs import roll_up
 from opentill.totals.model import DAY_MS, HOUR_MS, stretch
 
@@ -278,3 +279,19 @@ async def test_what_was_there_before_is_counted(empty_database_url: str) -> None
         await world.assert_books(connection)
     finally:
         await connection.close()
+
+
+async def test_each_merchant_whose_lists_changed_is_named_once(tx: Tx) -> None:
+    shops = sorted([(await world.in_status(tx, "PAID")).merchant_id for _ in range(3)])
+    before = min(shops[0], "mer_0")
+    everybody = await totals_queries.CHANGED.all(tx, before, 100, 1000)
+    named = [one.merchant_id for one in everybody]
+    assert [name for name in named if name in shops] == shops
+    assert named == sorted(set(named))
+    counted = await tx.fetch("select merchant_id, count(*) from list_changes group by 1")
+    assert {one.merchant_id: one.changes for one in everybody} == {
+        name: count for name, count in counted if name > before
+    }
+    after_first = await totals_queries.CHANGED.all(tx, shops[0], 1, 2)
+    assert [(one.merchant_id, one.changes) for one in after_first] == [(shops[1], 2)]
+    assert await totals_queries.CHANGED.all(tx, max(named), 100, 1000) == []

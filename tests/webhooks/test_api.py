@@ -104,6 +104,22 @@ def test_deliveries_are_listed_and_filtered(shop: Shop) -> None:
     refused(shop.get(path, eventId="evt_x"), "eventId")
 
 
+def test_each_endpoint_lists_and_counts_its_own_deliveries(shop: Shop) -> None:
+    counts = {(): 3, ("order.paid",): 2, ("order.closed",): 1}
+    paths = {
+        types: f"/v1/webhook-endpoints/{shop.endpoint(events=list(types))['id']}/deliveries"
+        for types in counts
+    }
+    shop.paid()
+    shop.paid()
+    shop.revoke(shop.order()["id"])
+    for types, path in paths.items():
+        wanted = [*types] or ["order.paid", "order.closed"]
+        found = [shop.data("GET", path, params={"type": type_}) for type_ in wanted]
+        assert sum(part["pagination"]["total"] for part in found) == counts[types]
+        assert sum(len(part["items"]) for part in found) == counts[types]
+
+
 def test_one_event_and_a_range_are_sent_again(shop: Shop) -> None:
     orders = [shop.paid() for _ in range(3)]
     endpoint = shop.endpoint(events=["order.paid"])["id"]  # none of them was for it

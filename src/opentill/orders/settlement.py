@@ -117,7 +117,7 @@ async def _settle(tx: Tx, orders: list[Order], now: int, cause: str) -> list[Set
         moves.setdefault(order.settled_currency, []).extend(posted)
         events.append("settled" if order.status == "PAID" else "carried_over")
         releases.append(now + order.reserve_days * DAY_MS if planned.reserve_minor else None)
-    await queries.SETTLE.run(
+    moved = await queries.SETTLE.run(
         tx,
         merchant_id,
         now,
@@ -129,6 +129,9 @@ async def _settle(tx: Tx, orders: list[Order], now: int, cause: str) -> list[Set
         events,
         cause,
     )
+    if moved != len(orders):  # they are locked: what is posted next is of exactly these
+        msg = f"{len(orders)} orders of {merchant_id} were to settle, and {moved} did"
+        raise AssertionError(msg)
     told = BY_EVENT["PAID", "settled"].emits
     await webhooks.emit(
         tx,

@@ -1,0 +1,157 @@
+"""Mutants of the Python that moves money: comparisons, sums, conditions, results, steps."""
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from mutants.model import Mutant
+
+# What decides about money, or about who else may decide at the same time.
+MODULES: Final = (
+    "checkouts.jobs", "checkouts.service", "core.idempotency", "core.money", "core.pool",
+    "disputes.model", "disputes.service", "disputes.unmatched", "epay.service", "ledger.postings",
+    "ledger.service", "ledger.statement", "ledger.walk", "merchants.fees", "operator.service",
+    "orders.confirmation", "orders.fees", "orders.jobs", "orders.model", "orders.payments",
+    "orders.service", "orders.settlement", "payouts.service", "rates.service", "refunds.jobs",
+    "refunds.service", "totals.model", "totals.service", "watch",
+)  # fmt: skip
+_COMPARED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+_SUMS: Final[dict[type[ast.operator], type[ast.operator]]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+}  # fmt: skip
+_SWAPPED: Final = {"min": "max", "max": "min", "any": "all", "all": "any"}
+
+
+def mutants() -> Iterator[Mutant]:
+    """Yield every mutant of every module."""
+    for short in MODULES:
+        name = f"opentill.{short}"
+        found = importlib.util.find_spec(name)
+        if found is None or found.origin is None:
+            raise ModuleNotFoundError(name)
+        tree = ast.parse(Path(found.origin).read_text())
+        nodes = _nodes(tree)
+        left_out = {id(inner) for node in (tree, *nodes) for inner in _no_decision(node)}
+        for number, node in enumerate(nodes):
+            if id(node) in left_out:
+                continue
+            for kind, variant in _kinds(node):
+                yield Mutant(
+                    module=name,
+                    place=str(node.lineno),
+                    kind=kind,
+                    what=" ".join(ast.unparse(node).split())[:100]
+                    + f" ({variant})" * (variant > 0),
+                    digest="",
+                    changed=f"{number} {variant}",
+                )
+
+
+def source(mutant: Mutant, text: str) -> str:
+    """Return the text of a module with the mutant's change."""
+    tree = ast.parse(text)
+    number, variant = map(int, mutant.changed.split())
+    _apply(tree, _nodes(tree)[number], mutant.kind, variant)
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _nodes(tree: ast.Module) -> list[ast.stmt | ast.expr]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr)]
+
+
+def _no_decision(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what decides nothing: annotations, defaults, settings, what is logged or impossible."""
+    parts: list[ast.AST | None] = []
+    match node:
+        case ast.Module():
+            parts = [n for n in node.body if isinstance(n, ast.Assign | ast.AnnAssign)]
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            parts = [node.returns, *node.decorator_list, *node.args.defaults]
+            parts += node.args.kw_defaults
+            parts += [a.annotation for a in (*node.args.args, *node.args.kwonlyargs)]
+        case ast.AnnAssign():
+            parts = [node.annotation]
+        case ast.If(body=[ast.Raise(exc=ast.Name(id="AssertionError"))]):
+            parts = [node]
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="_log")))):
+            parts = [node]
+    for part in parts:
+        if part is not None:
+            yield from ast.walk(part)
+
+
+def _kinds(  # noqa: C901 - a row for each
+    node: ast.stmt | ast.expr,
+) -> Iterator[tuple[str, int]]:
+    """Yield the kinds of change that fit, and which of the node's parts each is about."""
+    match node:
+        case ast.Compare():
+            yield from (("comparison", n) for n, op in enumerate(node.ops) if type(op) in _COMPARED)
+        case ast.BinOp() if type(node.op) in _SUMS and not _is_text(node):
+            yield "sum", 0
+        case ast.BoolOp():
+            yield "and-or", 0
+        case ast.UnaryOp(op=ast.Not() | ast.USub()):
+            yield "not", 0
+        case ast.Call(func=ast.Name(id=name)) if name in _SWAPPED:
+            yield "swap", 0
+        case ast.Return(value=value) if value is not None and not _is_nothing(value):
+            yield "return", 0
+        case ast.Expr(value=ast.Await() | ast.Call()):
+            yield "left out", 0
+        case ast.If() | ast.IfExp():
+            yield "if", 0
+            yield "if", 1
+        case ast.Raise():
+            yield "left out", 0
+        case ast.Constant(value=value) if type(value) is int:
+            yield "number", 0
+
+
+def _is_text(node: ast.BinOp) -> bool:
+    return any(
+        isinstance(side, ast.JoinedStr)
+        or (isinstance(side, ast.Constant) and isinstance(side.value, str))
+        for side in (node.left, node.right)
+    )
+
+
+def _is_nothing(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def _apply(tree: ast.Module, node: ast.AST, kind: str, variant: int) -> None:
+    match node:
+        case ast.Compare():
+            node.ops[variant] = _COMPARED[type(node.ops[variant])]()
+        case ast.BinOp():
+            node.op = _SUMS[type(node.op)]()
+        case ast.BoolOp():
+            node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        case ast.Call(func=ast.Name()) if kind == "swap":
+            node.func.id = _SWAPPED[node.func.id]
+        case ast.Return():
+            node.value = ast.Constant(None)
+        case ast.If() | ast.IfExp():
+            node.test = ast.Constant(bool(variant))
+        case ast.Constant():
+            node.value += 1
+        case ast.UnaryOp():
+            _replace(tree, node, node.operand)
+        case _:
+            _replace(tree, node, ast.Pass())
+
+
+def _replace(tree: ast.Module, old: ast.AST, new: ast.AST) -> None:
+    for parent in ast.walk(tree):
+        for field, value in ast.iter_fields(parent):
+            if value is old:
+                setattr(parent, field, new)
+            elif isinstance(value, list) and any(item is old for item in value):
+                value[:] = [new if item is old else item for item in value]

@@ -1,0 +1,88 @@
+"""A pytest plugin that writes down which statements and lines of money each test runs.
+
+``pytest -p mutants.recording``; where to, and what of Python, is said by ``OPENTILL_RECORDING``.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import coverage
+import msgspec
+import pytest
+
+from mutants.model import Recording, Seen
+from mutants.python import MODULES
+from mutants.sql import digest
+from opentill.core import db
+
+# They hold every statement against the schema or the rules of the house, whatever it does.
+_LEFT_OUT: Final = ("tests/test_queries.py", "tests/test_tidy.py", "tests/bench/")
+
+
+class Recorder:
+    """Knows which test runs now."""
+
+    def __init__(self, folder: Path) -> None:
+        """Begin with no test."""
+        self._folder = folder
+        self._recording = Recording()
+        self._now = Seen()
+        here = Path(db.__file__).parents[1]
+        self._files = {str(here / f"{m.replace('.', '/')}.py"): f"opentill.{m}" for m in MODULES}
+        self._coverage = coverage.Coverage(
+            data_file=None, include=list(self._files), config_file=False
+        )
+
+    def start(self) -> None:
+        """See from now on which statements are asked for, and which lines are run."""
+        for kind in (db.Query, db.Value, db.Command):
+            kind.sql = property(self._get, _set)  # type: ignore[assignment,union-attr]
+        self._coverage.start()
+
+    def _get(self, statement: Any) -> str:
+        text: str = vars(statement)["sql"]
+        self._now.statements.add(digest(text))
+        return text
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Begin a test."""
+        self._now = Seen()
+        if not item.nodeid.startswith(_LEFT_OUT):
+            self._recording.tests[item.nodeid] = self._now
+        self._coverage.switch_context(item.nodeid)
+        result = yield
+        return result
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add up what it took; a test that failed or was skipped proves nothing."""
+        self._now.seconds += report.duration
+        self._now.passed = self._now.passed and report.passed
+
+    def pytest_sessionfinish(self) -> None:
+        """Write it down."""
+        self._coverage.stop()
+        data = self._coverage.get_data()
+        for file, module in self._files.items():
+            for line, tests in data.contexts_by_lineno(file).items():
+                for test in tests:
+                    if test in self._recording.tests:
+                        lines = self._recording.tests[test].lines
+                        lines.setdefault(module, set()).add(line)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        where = self._folder / f"{os.getpid()}.json"
+        where.write_bytes(msgspec.json.encode(self._recording))
+
+
+def _set(statement: Any, text: str) -> None:
+    vars(statement)["sql"] = text
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Record where tests run: here, or in the workers of xdist."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        recorder = Recorder(Path(os.environ["OPENTILL_RECORDING"]))
+        config.pluginmanager.register(recorder)
+        recorder.start()

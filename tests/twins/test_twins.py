@@ -1,0 +1,383 @@
+"""Merchants with the same ids, numbers, names and texts, in two currencies: each has its own only.
+
+One merchant does everything there is to do, through the API, the Epay door, the worker's jobs and
+the operator's steps. Meanwhile each statement is held against twins (``twins.examiner``). A
+statement about merchants' rows that nothing here runs fails the test, so that none is forgotten.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from api import Shop, Till
+from epay.stall import Inbox, Stall
+from money import world
+from opentill import (
+    checkouts,
+    disputes,
+    epay,
+    gateways,
+    merchants,
+    operator,
+    orders,
+    payouts,
+    refunds,
+    watch,
+    webhooks,
+)
+from opentill.checkouts import jobs as checkout_jobs
+from opentill.disputes import jobs as dispute_jobs
+from opentill.epay import credentials, notices
+from opentill.gateways.model import PaymentNews, PaymentOutcome
+from opentill.orders import confirmation, payments, settlement
+from opentill.orders import jobs as order_jobs
+from opentill.refunds import jobs as refund_jobs
+from opentill.totals.jobs import roll_up
+from opentill.webhooks import catchup
+from opentill.webhooks.dispatch import Dispatcher
+from statements import EVERYWHERE
+from twins.examiner import Examiner
+from webhooks.place import until
+
+TRIED: Final = "select exists (select from webhook_attempts where merchant_id = $1)"
+DAY: Final = 86_400_000
+
+
+# What is not asked for here: over all merchants, or of what only one of them can have.
+UNASKED: Final = ("checks.", "watch.", "ledger.queries.RULES", "ledger.queries.UNKNOWN")
+OF_MERCHANTS: Final = [
+    name
+    for name, statement in EVERYWHERE.items()
+    if "merchant_id" in statement.sql and not name.startswith(UNASKED)
+]
+
+
+class Business:
+    """What the merchant does, piece by piece."""
+
+    def __init__(self, till: Till, inbox: Inbox, examiner: Examiner) -> None:
+        self.till = till
+        self.app = till.app
+        self.now = till.app.clock() // 1000 * 1000
+        till.app.clock = lambda: self.now
+        self.stall = Stall(till, inbox, reserve_rate=world.Decimal("0.1"))
+        self.shop: Shop = self.stall.shop
+        self.id = self.shop.id
+        examiner.merchant = self.id
+        self.shop.payout(500_000)  # there is money to give back
+        self.product = self.shop.product()["id"]
+
+    def later(self, by_ms: int = 1000) -> int:
+        """Let time pass."""
+        self.now += by_ms
+        return self.now
+
+    def order(self) -> orders.Order:
+        """Place an order."""
+        order_id = self.shop.order(self.product)["id"]
+        return self.till.tx(lambda tx: orders.find(tx, self.id, order_id))
+
+    def paid(self) -> orders.Order:
+        """Have one paid at the gateway."""
+        order = self.order()
+        return self.till.tx(lambda tx: world.paid(tx, order, self.now))
+
+    def settled(self) -> orders.Order:
+        """Have one settled."""
+        order = self.paid()
+        return self.till.tx(lambda tx: world.settled(tx, order, self.now))
+
+    @contextlib.contextmanager
+    def unreachable(self) -> Iterator[Any]:
+        """Lend the gateways with a bank that nobody reaches."""
+        away = msgspec.structs.replace(self.till.settings, sandbox_url="http://127.0.0.1:9")
+        made = gateways.load(away.gateways, away)
+        yield made
+        for gateway in made.values():
+            self.till.run(gateway.close())
+
+    # ── what it does ───────────────────────────────────────────────────────────────────────────
+
+    def products(self) -> None:
+        """Products: made, read, changed, listed and archived."""
+        shop = self.shop
+        shop.data("PATCH", f"/v1/products/{self.product}", json={"name": "Tea, green"})
+        gone = shop.product()["id"]
+        shop.call("DELETE", f"/v1/products/{gone}")
+        for path in (f"/v1/products/{gone}", "/v1/products", "/v1/products?status=ARCHIVED"):
+            shop.data("GET", path)
+
+    def sessions(self) -> None:
+        """Sessions: read, ended, over their time."""
+        shop = self.shop
+        opened = shop.post("/v1/checkouts", {"productId": self.product}, key="same").json()["data"]
+        shop.post("/v1/checkouts", {"productId": self.product}, key="same")
+        shop.data("GET", f"/v1/checkouts/{opened['id']}")
+        self.till.tx(lambda tx: checkouts.set_method(tx, self.id, opened["id"], "ALIPAY"))
+        shop.data("POST", f"/v1/checkouts/{opened['id']}/expire")
+        over = self.order()
+        self.till.tx(lambda tx: checkouts.check_attempts(tx, self.id, over.id))
+        self.till.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
+
+    def payments(self) -> None:
+        """Attempts: asked for, declined, confirmed one by one and together, twice, by hand."""
+        till = self.till
+        order = self.order()
+        first = till.tx(lambda tx: world.submitted(tx, order, self.now))
+        till.tx(lambda tx: world.said(tx, first, "DECLINED", self.now, reason="no"))
+        twice = till.tx(lambda tx: world.submitted(tx, order, self.later()))
+        till.tx(lambda tx: world.said(tx, twice, "ACTION_REQUIRED", self.now))
+        till.tx(lambda tx: orders.confirm_by_hand(tx, self.id, order.id, "op", "seen", self.now))
+        self.later()
+        whole = world.Money(order.amount_minor, order.currency)
+        till.tx(lambda tx: world.said(tx, twice, "SUCCEEDED", self.now, amount=whole))
+        (again,) = (
+            one
+            for one in till.tx(lambda tx: world.attempts(tx, order))
+            if one.status == "DUPLICATE"
+        )
+        till.run(payments.give_back(self.app.db, self.app.gateways, again, till.url, self.later()))
+        with self.unreachable() as closed:
+            till.run(payments.give_back(self.app.db, closed, again, till.url, self.now))
+        self._confirmed_together()
+        manual = self.order()
+        till.tx(lambda tx: world.submitted(tx, manual, self.now, gateway="manual"))
+        self.shop.confirm(manual.id)
+        self._asked_again()
+
+    def _confirmed_together(self) -> None:
+        order = self.order()
+        attempt = self.till.tx(lambda tx: world.submitted(tx, order, self.now))
+        news = PaymentNews(attempt_id=attempt.id, outcome=PaymentOutcome(status="SUCCEEDED"))
+        done = self.till.tx(lambda tx: confirmation.confirm_many(tx, [news], self.now))
+        assert done == {attempt.id}
+
+    def _asked_again(self) -> None:
+        order = self.order()
+        attempt = self.till.tx(lambda tx: world.submitted(tx, order, self.now))
+        self.till.run(
+            order_jobs.check_attempts(
+                self.app.db, self.app.gateways, self.till.url, attempt.check_at or 0
+            )
+        )
+        self.shop.revoke(self.order().id)
+
+    def refunding(self) -> None:
+        """Refunds: asked for, repeated, sent, failed, in full."""
+        shop, till = self.shop, self.till
+        order = self.settled()
+        body = {"amount": "1.00", "refundNo": "R-1", "reason": "late"}
+        first = shop.refund(order.id, **body)
+        assert shop.refund(order.id, **body)["id"] == first["id"]
+        till.run(refund_jobs.send_due(self.app.db, self.app.gateways, till.url, self.later()))
+        other = shop.refund(self.paid().id, amount="1.00")
+        with self.unreachable() as closed:
+            till.run(refund_jobs.send_due(self.app.db, closed, till.url, self.later()))
+        for refund_id, end in ((first["id"], "SUCCEEDED"), (other["id"], "REFUSED")):
+            refund = till.tx(partial(refunds.find, merchant_id=self.id, refund_id=refund_id))
+            if refund.status == "PROCESSING":
+                till.tx(lambda tx, one=refund, end=end: world.refund_said(tx, one, end, self.now))
+        rest = till.tx(lambda tx: world.refunded(tx, order, now=self.later()))
+        till.tx(lambda tx: world.refund_said(tx, rest, "SUCCEEDED", self.now))
+        shop.data("GET", f"/v1/refunds/{first['id']}")
+        shop.data("GET", f"/v1/orders/{order.id}/refunds")
+
+    def settling(self) -> None:
+        """Settlement of one, of what is due, and of reserves."""
+        till = self.till
+        one, due = self.paid(), self.paid()
+        till.tx(lambda tx: orders.settle_one(tx, self.id, one.id, self.now, "early"))
+        at = (due.due_at or 0) + 1
+        till.tx(lambda tx: settlement.settleable(tx, at, self.id, None, early=False))
+        till.tx(lambda tx: settlement.settle_batch(tx, self.id, at))
+        till.run(settlement.settle_due(self.app.db, at, self.id))
+        till.run(settlement.release_reserves(self.app.db, at + 400 * DAY))
+
+    def disputing(self) -> None:
+        """Disputes: opened, noted, won, lost, recovered; and what cannot be matched."""
+        till = self.till
+        order, other = self.settled(), self.settled()
+        opened = self.shop.dispute(order.id)
+        till.tx(lambda tx: disputes.add_note(tx, self.id, opened.id, "letter", "op", self.now))
+        till.tx(lambda tx: disputes.notes(tx, opened))
+        for event in ("lost", "recovered"):
+            till.tx(
+                lambda tx, event=event: disputes.decide(
+                    tx, self.id, opened.id, event, who="op", reason="bank", now=self.now
+                )
+            )
+        till.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-1"))
+        till.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-2"))
+        till.tx(lambda tx: disputes.unmatched(tx, self.id))
+        till.tx(lambda tx: world.dispute_said(tx, other, "WON", self.later(), ref="D-1"))
+        till.run(dispute_jobs.match(self.app.db, self.later(120_000)))
+        till.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-3"))
+        (kept, *_) = till.tx(lambda tx: disputes.unmatched(tx, self.id))
+        till.tx(
+            lambda tx: disputes.dismiss(tx, self.id, kept.gateway, kept.gateway_ref, "op", self.now)
+        )
+        for query in ("", "?status=OPEN", f"?orderId={order.id}"):
+            self.shop.data("GET", f"/v1/disputes{query}")
+        self.shop.data("GET", f"/v1/disputes/{opened.id}")
+
+    def operators(self) -> None:
+        """Payouts, movements by hand, terms, keys, Epay credentials."""
+        till = self.till
+        for end in ("paid", "failed"):
+            payout = self.shop.payout()
+            if end == "paid":
+                till.tx(lambda tx, p=payout: payouts.pay(tx, p.id, "B1", "sent", "op", self.now))
+            else:
+                till.tx(lambda tx, p=payout: payouts.fail(tx, p.id, "closed", "op", self.now))
+        self.shop.payout()
+        for path in ("/v1/payouts", "/v1/payouts?status=PAID", f"/v1/payouts/{payout.id}"):
+            self.shop.data("GET", path)
+        till.tx(lambda tx: payouts.search(tx, self.id, "PAID"))
+        asked = partial(operator.Ask, amount_minor=50, reason="why", by="tester")
+        for kind, limit in (("freeze", None), ("unfreeze", None), ("recharge", 0), ("fee", 0)):
+            ask = asked(kind=kind, reference=world.fresh())
+            above = None if limit is None else world.Decimal(limit)
+            made = till.tx(lambda tx, ask=ask, a=above: operator.ask(tx, self.id, ask, a, self.now))
+            again = till.tx(
+                lambda tx, ask=ask, a=above: operator.ask(tx, self.id, ask, a, self.now)
+            )
+            assert again.id == made.id
+            if made.status == "WAITING":
+                till.tx(lambda tx: operator.waiting(tx, self.id))
+                till.tx(lambda tx, m=made: operator.approve(tx, m.id, "second", self.now))
+        correction = asked(kind="correct", reference=world.fresh(), order_id=self.paid().id)
+        till.tx(lambda tx: operator.ask(tx, self.id, correction, None, self.now))
+        till.tx(lambda tx: merchants.change(tx, self.id, self.now, who="op", reason="x", name="N"))
+        till.tx(
+            lambda tx: merchants.change(
+                tx, self.id, self.now, who="op", reason="x", overdraft_minor=5
+            )
+        )
+        till.tx(lambda tx: merchants.history(tx, self.id))
+        till.tx(lambda tx: merchants.create_key(tx, self.id, "production", self.now))
+        till.tx(lambda tx: merchants.keys(tx, self.id))
+
+    def door(self) -> None:
+        """The Epay door: orders, all its acts, what is told and told again."""
+        stall, till = self.stall, self.till
+        form = stall.form(type="", money="10.5")
+        for type_ in ("", "alipay"):  # placed again, by another method
+            stall.post("mapi", stall.signed(form | {"type": type_}))
+        placed = stall.paid()
+        stall.placed(out_trade_no="N-1", money_type="USD")
+        for act, more in (
+            ("query", {}), ("settle", {}), ("orders", {}), ("orders", {"status": "1"}),
+            ("order", {"trade_no": placed["trade_no"]}),
+            ("order", {"out_trade_no": placed["out_trade_no"]}),
+            ("refund", {"trade_no": placed["trade_no"], "money": "1"}),
+        ):  # fmt: skip
+            stall.act(act, **more)
+        order_id = stall.order_id(placed)
+        stall.tell(self.later())
+        till.tx(lambda tx: notices.resend(tx, self.id, order_id, self.now))
+        stall.inbox.answer = (500, b"no")
+        stall.tell(self.later())
+        stall.inbox.answer = (200, b"success")
+        till.tx(lambda tx: notices.newest(tx, self.id))
+        till.run(notices.return_address(self.app, self.id, order_id))
+        till.tx(lambda tx: credentials.rotate(tx, till.settings, self.id, self.now))
+        till.tx(lambda tx: credentials.disable(tx, self.id, self.now))
+        till.tx(lambda tx: epay.enable(tx, till.settings, self.id, self.now))
+
+    def events(self) -> None:
+        """Endpoints, events, deliveries; sent, sent again."""
+        shop, till = self.shop, self.till
+        endpoint = shop.endpoint(url=self.stall.inbox.url)["id"]
+        other = shop.endpoint(url=self.stall.inbox.url, events=["payout.paid"])["id"]
+        order = self.paid()
+        till.run(self._dispatched())
+        path = f"/v1/webhook-endpoints/{endpoint}"
+        items = shop.data("GET", "/v1/events")["items"]
+        shop.data("GET", "/v1/events?type=order.paid")
+        event = items[-1]["id"]
+        shop.data("GET", f"/v1/events/{event}")
+        shop.data("GET", "/v1/webhook-endpoints")
+        shop.data("GET", path)
+        for query in ("", "?status=PENDING", f"?eventId={event}", "?type=order.paid"):
+            shop.data("GET", f"{path}/deliveries{query}")
+        shop.data("POST", f"{path}/resend", json={"eventId": event})
+        shop.data("POST", f"{path}/resend", json={"since": 0})
+        till.tx(
+            lambda tx: webhooks.emit(
+                tx, [webhooks.Event(self.id, "order.paid", {"order_id": order.id}, self.now)]
+            )
+        )
+        till.tx(lambda tx: catchup.number(tx, self.id))
+        shop.data("PATCH", path, json={"description": "x"})
+        shop.data("POST", f"{path}/rotate-secret")
+        shop.call("PATCH", path, json={"status": "DISABLED"})
+        shop.call("PATCH", path, json={"status": "ENABLED"})
+        shop.call("DELETE", f"/v1/webhook-endpoints/{other}")
+
+    async def _dispatched(self) -> None:
+        """Send what is due once: nobody listens there."""
+        app = self.app
+        dispatcher = Dispatcher(app.db, app.outgoing, app.settings.secret_key, app.clock)
+        stop = asyncio.Event()
+        task = asyncio.create_task(dispatcher.run(stop))
+
+        async def recorded() -> bool:
+            async with app.db.connection() as tx:
+                return bool(await tx.fetchval(TRIED, self.id))
+
+        try:
+            await until(recorded)
+        finally:
+            stop.set()
+            await task
+
+    def reading(self) -> None:
+        """Lists, totals, exports, statements, checks."""
+        shop, till = self.shop, self.till
+        span = f"startDate={self.now - 3 * DAY}&endDate={self.now + 3 * DAY}"
+        for rolled in (False, True):
+            if rolled:
+                till.run(roll_up(self.app.db, at_least=1))
+            for query in (
+                "", "&status=PAID", f"&productId={self.product}",
+                f"&productId={self.product}&status=PAID",
+            ):  # fmt: skip
+                for when in ("", f"&{span}", f"&startDate={self.now - 1000}"):
+                    shop.data("GET", f"/v1/orders?size=5{query}{when}")
+                    shop.data("GET", f"/v1/orders?size=1&page=9{query}{when}")
+            for query in ("", "&type=FEE"):
+                shop.data("GET", f"/v1/balance/transactions?size=5{query}")
+        shop.data("GET", "/v1/balance")
+        order = shop.data("GET", "/v1/orders")["items"][0]["id"]
+        till.tx(lambda tx: orders.history(tx, self.id, order))
+        for path in ("/v1/orders/export", f"/v1/orders/export?{span}",
+                     "/v1/balance/statement.csv", f"/v1/balance/statement.csv?{span}"):  # fmt: skip
+            assert shop.get(path).status_code == 200
+        till.tx(lambda tx: watch.check_merchant(tx, self.id))
+        till.run(watch.check_some(self.app.db, 3))
+        till.run(watch.check_some(self.app.db, 1000))
+
+
+def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
+    places: tuple[Till, Examiner], inbox: Inbox
+) -> None:
+    till, examiner = places
+    with examiner.watching():
+        business = Business(till, inbox, examiner)
+        business.products()
+        business.sessions()
+        business.payments()
+        business.events()
+        business.refunding()
+        business.settling()
+        business.disputing()
+        business.operators()
+        business.door()
+        business.reading()
+    assert examiner.wrong == []
+    forgotten = [name for name in OF_MERCHANTS if name not in examiner.seen]
+    assert forgotten == []
