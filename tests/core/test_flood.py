@@ -12,7 +12,7 @@ import pytest
 from core.test_server import GET, POST, parse, serving, talk
 from opentill.core.admission import RESERVE, Admission
 from opentill.core.protocol import Protocol
-from opentill.core.refusals import MAX_QUEUED, address_full, full
+from opentill.core.refusals import MAX_QUEUED, full, too_many
 from opentill.core.server import Server
 from opentill.core.settings import Settings
 
@@ -249,10 +249,10 @@ class Stub:
 
 SHARES = [
     # peers that are there, the newcomer, its refusal
-    (["192.0.2.1", "192.0.2.1"], "192.0.2.1", address_full()),
-    (["192.0.2.1", "::ffff:192.0.2.1"], "192.0.2.1", address_full()),
+    (["192.0.2.1", "192.0.2.1"], "192.0.2.1", too_many()),
+    (["192.0.2.1", "::ffff:192.0.2.1"], "192.0.2.1", too_many()),
     (["192.0.2.1", "192.0.2.1"], "192.0.2.2", None),
-    (["2001:db8::1", "2001:db8::2"], "2001:db8::3", address_full()),
+    (["2001:db8::1", "2001:db8::2"], "2001:db8::3", too_many()),
     (["2001:db8::1", "2001:db8::2"], "2001:db8:0:1::3", None),
     (["10.0.0.1"] * 5, "10.0.0.1", None),  # a proxy of ours speaks for many
     (["10.0.0.1"] * 6, "10.0.0.1", full()),

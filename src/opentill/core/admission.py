@@ -14,7 +14,7 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Final, Protocol
 
 from opentill.core.clients import inside, limit_subject
-from opentill.core.refusals import Refusal, address_full, full
+from opentill.core.refusals import Refusal, full, too_many
 
 RESERVE: Final = 16  # connections beyond the limits
 HEALTH_PATHS: Final = frozenset((b"/healthz", b"/readyz"))
@@ -56,7 +56,7 @@ class Admission:
             subject = limit_subject(peer)
             share = self._shares.get(subject, share)
             if len(share) >= self._per_address and not self._make_room(share):
-                return self._reserved(guest, address_full())
+                return self._reserved(guest, too_many())
         if len(self._admitted) >= self._limit and not self._make_room():
             return self._reserved(guest, full())
         self._admitted[guest] = subject

@@ -11,9 +11,9 @@ closed connection. The phases:
     RUNNING   the application is at work: it has limits of its own
     LINGER    refused: what still comes is thrown away, so that the answer is read and not reset
 
-Requests that come before the answer to the one before them wait, ``MAX_QUEUED`` of a connection; the
-next one is refused in its turn. While any waits nothing is read from the socket, and no deadline
-runs. What was read at once is parsed a slice at a time, so that other clients get their turn.
+Requests that come before the answer to the one before them wait, ``MAX_QUEUED`` of a connection;
+the next one is refused in its turn. While any waits nothing is read from the socket, and no
+deadline runs. What was read at once is parsed a slice at a time, so that others get their turn.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from opentill.core.refusals import (
     Refusal,
     check_framing,
     malformed,
-    queue_full,
+    too_many,
 )
 
 MAX_HEADERS_BYTES: Final = 16 * 1024
@@ -281,7 +281,7 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins. Raises the refusal of one that too many are ahead of."""
         if len(self.pipeline) >= MAX_QUEUED:
-            raise queue_full()
+            raise too_many()
         super().on_message_begin()
         self._header_bytes = 0
         self._enter(Phase.HEADERS, self.limits.header_timeout_s)

@@ -25,35 +25,23 @@ def malformed(field: str, reason: str) -> Refusal:
     return Refusal(400, msgspec.json.encode(answer))
 
 
-def _too_many(reason: str) -> Refusal:
-    error = {"field": "request", "reason": reason}
-    answer = {"code": 42901, "message": "Too many requests", "error": error}
-    return Refusal(429, msgspec.json.encode(answer), b"retry-after: 1\r\n")
+def too_many() -> Refusal:
+    """Return the refusal of a client that has its share: of a queue, or of connections.
 
-
-OVERSIZE: Final = ("headers", "the headers must be 16 KiB or less")
-UNREADABLE: Final = ("request", "the request must be valid HTTP/1.1")
-
-
-# Each made anew: one that is raised again and again would keep every frame that it came through.
-
-
-def queue_full() -> Refusal:
-    """Return the refusal of a request that too many others of its connection are ahead of."""
-    return _too_many(
-        f"at most {MAX_QUEUED} requests may wait on a connection for the answer before theirs"
-    )
-
-
-def address_full() -> Refusal:
-    """Return the refusal of a connection of an address that has its share."""
-    return _too_many("too many connections of this address are at work")
+    Made anew each time: what is raised again and again would keep every frame it came through.
+    """
+    body = b'{"code":42901,"message":"Too many requests"}'
+    return Refusal(429, body, b"retry-after: 1\r\n")
 
 
 def full() -> Refusal:
     """Return the refusal of a connection when there is room for no more."""
     body = b'{"code":50301,"message":"Service unavailable"}'
     return Refusal(503, body, b"retry-after: 1\r\n")
+
+
+OVERSIZE: Final = ("headers", "the headers must be 16 KiB or less")
+UNREADABLE: Final = ("request", "the request must be valid HTTP/1.1")
 
 
 def check_framing(headers: list[tuple[bytes, bytes]], version: str) -> None:
