@@ -22,8 +22,8 @@ COLUMNS: Final = (
     "createdAtUtc",
     "paidAtUtc",
 )
-_STRETCH: Final = 192 * 1024  # bytes; quotes, which are doubled, are counted once
-_LOOKED_UP: Final = 20_000  # orders, for the edges of stretches
+_STRETCH: Final = 128 * 1024  # bytes; quotes, which are doubled, are counted once
+_LOOKED_UP: Final = 20_000  # orders, for the edges of stretches; far more than one stretch has
 _AT_ONCE: Final = 2  # of one export: a file is not worth more of PostgreSQL's processors
 
 

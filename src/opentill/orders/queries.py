@@ -270,14 +270,14 @@ def _utc(millis: str) -> str:
 # Where the stretches of an export end: every $5th order after $2 and $3 (time and id), of the next
 # $6 until the time in $4.
 # Where stretches of a list of orders end that are about $5 bytes long as CSV, each by its last
-# order: after $2 and $3 (time and id), until $4; of $6 orders the last one ends a stretch, too.
-# The sizes of long texts are known without reading them.
+# order: after $2 and $3 (time and id), until $4, among the next $6 orders. The sizes of long texts
+# are known without reading them.
 EXPORT_EDGES = Query(
     Edge,
     """
     select created_at, id from (
-        select created_at, id, size, sum(size) over stretch as bytes,
-            row_number() over stretch as number
+        select created_at, id, size,
+            sum(size) over (order by created_at, id rows unbounded preceding) as bytes
         from (
             select created_at, id, 350 + octet_length(metadata) + octet_length(customer_email)
                 + coalesce(octet_length(customer_name), 0) as size
@@ -286,9 +286,8 @@ EXPORT_EDGES = Query(
                 and created_at <= $4
             order by created_at, id limit $6
         ) sized
-        window stretch as (order by created_at, id rows unbounded preceding)
     ) summed
-    where bytes / $5::bigint > (bytes - size) / $5::bigint or number = $6
+    where bytes / $5::bigint > (bytes - size) / $5::bigint
     order by created_at, id
     """,
 )
