@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import hashlib
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -90,8 +91,14 @@ def document(settings: Settings) -> dict[str, Any]:
 
 @get("/openapi.json", media_type=MediaType.JSON, include_in_schema=False, sync_to_thread=False)
 def openapi_json(request: Request[Any, Any, Any]) -> Response[bytes]:
-    """Serve the OpenAPI document."""
-    return Response(http.encode(request.app.state.openapi), media_type=MediaType.JSON)
+    """Serve the OpenAPI document, or say that the client has it already."""
+    tag: str = request.app.state.openapi_tag
+    headers = {"etag": tag, "cache-control": "no-cache"}  # may be kept, and is asked about
+    known = request.headers.get("if-none-match", "").replace("W/", "").split(",")
+    if {tag, "*"} & {each.strip() for each in known}:  # RFC 9110 §13.1.2
+        return Response(b"", status_code=304, media_type=MediaType.JSON, headers=headers)
+    encoded: bytes = request.app.state.openapi_encoded
+    return Response(encoded, media_type=MediaType.JSON, headers=headers)
 
 
 def _refused(_request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
@@ -173,6 +180,9 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
     litestar.state.draining = False
     litestar.state.settings = settings
     litestar.state.openapi = document(settings)
+    litestar.state.openapi_encoded = http.encode(litestar.state.openapi)
+    digest = hashlib.sha256(litestar.state.openapi_encoded).hexdigest()
+    litestar.state.openapi_tag = f'"{digest[:32]}"'
 
     async def door(key: str | None, address: str) -> str | None:
         app: App = litestar.state.app

@@ -248,6 +248,11 @@ SETTINGS: Final = (
     Setting("OPERATOR_ADDRESS", _text(1, 500), "your address, in the agreement"),
     Setting("OPERATOR_CONTACT", _text(1, 200), "how merchants reach you, in the agreement"),
     Setting("CONNECTION_LIMIT", _whole(1, 100_000), "open connections of each process"),
+    Setting(
+        "CONNECTION_LIMIT_PER_ADDRESS",
+        _whole(0, 100_000),
+        "of them, of one address that is no trusted proxy (IPv6: one /64); 0: no limit",
+    ),
     Setting("REQUEST_TIMEOUT_S", _seconds(1, 600), "for one request, from its first byte"),
     Setting("IDLE_TIMEOUT_S", _seconds(0.1, 600), "between the requests of a connection"),
     Setting("HEADER_TIMEOUT_S", _seconds(0.1, 600), "for the headers of a request"),

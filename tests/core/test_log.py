@@ -5,13 +5,17 @@ import gc
 import io
 import json
 import logging
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import structlog
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from opentill.core import log, metrics
 
@@ -58,6 +62,9 @@ CANARIES = [
 ]
 
 
+WORDS = ["a@b.co", "@", "x", "%40", ".", "-", "y@z.com", "a%40b.c", "/", " "]
+
+
 @pytest.mark.parametrize(("text", "gone", "kept"), CANARIES)
 def test_what_must_not_be_in_a_log_is_struck_out(
     stream: io.StringIO, text: str, gone: str, kept: str
@@ -73,6 +80,69 @@ def test_what_must_not_be_in_a_log_is_struck_out(
     assert gone not in written
     assert kept in written
     assert len(_lines(stream)) == 3
+
+
+# What an address is, looked for from every letter.
+ADDRESS = re.compile(r"[^\s@<>\"'(),:;=\[\]{}/]+(?:@|%40)[\w.-]+\.\w+")
+
+
+@given(st.text("ab@.-%4/ ", max_size=60) | st.lists(st.sampled_from(WORDS)).map("".join))
+@example("a@b.com-x@y.com").via("the second begins in the middle of a word")
+@example("x@y@z.com")
+@example("a%40b.com%40c")
+def test_no_address_stays_wherever_it_begins(text: str) -> None:
+    assert ADDRESS.search(log.clean_text(text).replace(log.STRUCK, "!")) is None
+
+
+LONG = {
+    # texts that were read again from each of their letters, or might be
+    "letters": lambda n: "a" * n + " sk_",
+    "an address to the end": lambda n: "a" * n + "@b.c",
+    "an address without an end": lambda n: "a" * n + "@!",
+    "escaped": lambda n: "a%40" * (n // 4),
+    "ats": lambda n: "a@" * (n // 2),
+    "dots": lambda n: "a@" + "." * n,
+    "dashes": lambda n: "a@" + "-" * n,
+    "addresses": lambda n: "a@b.c" * (n // 5),
+    "schemes": lambda n: "://a" * (n // 4),
+    "queries": lambda n: "?a" * (n // 2),
+    "bearers": lambda n: "bearer" + " " * n,
+    "digits": lambda n: "1 " * (n // 2),
+    "keys": lambda n: "svc_live_" * (n // 9),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_text_takes_time_in_proportion(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each letter began a search of its own, 20,000 took seconds, and this a hundred times.
+
+    The bound is far from what it takes, some 0.1 s, and from what it took, some 300 s.
+    """
+    monkeypatch.setattr(log, "LONGEST", 10**9)
+    started = time.process_time()
+    log.clean_text(LONG[name](200_000))
+    assert time.process_time() - started < 5
+
+
+CUT = [
+    # text, what stays of it at most, what may not
+    ("word " * 10_000, "word word", ""),
+    ("a" * 200_000, "", "a" * 20),
+    ("x " * ((log.LONGEST - 12) // 2) + "4242 4242 4242 4242", "x x", "4242"),
+    ("x " * ((log.LONGEST - 12) // 2) + "://me:hunter2345@host", "x x", "hunter"),
+    ("x " * ((log.LONGEST - 12) // 2) + "ann.somebody@example.com", "x x", "ann"),
+]
+
+
+@pytest.mark.parametrize(("text", "kept", "gone"), CUT, ids=[row[0][-20:] for row in CUT])
+def test_a_text_that_is_too_long_is_cut_where_it_tells_nothing(
+    text: str, kept: str, gone: str
+) -> None:
+    told = log.clean_text(text)
+    assert told.startswith(kept)
+    assert not gone or gone not in told
+    assert told.endswith(f"[cut, of {len(text)} characters]")
+    assert len(told) <= log.LONGEST + 100
 
 
 NAMES = [

@@ -327,12 +327,19 @@ async def test_too_many_connections_are_refused_and_the_others_go_on() -> None:
     settings = Settings(connection_limit=3, header_timeout_s=60, drain_timeout_s=1)
     async with serving(settings) as (running, port):
         kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        await _until(lambda: len(running.server_state.connections) == 3)
+        for _, writer in kept:
+            writer.write(GET[:9])  # an idle one would make room
+        await _until(
+            lambda: (
+                all(c.phase is Phase.HEADERS for c in running.server_state.connections)
+                and len(running.server_state.connections) == 3
+            )
+        )
         status, headers, body = parse(await talk(port, GET))
         assert (status, json.loads(body)["code"]) == (503, 50301)
         assert headers[b"retry-after"] == b"1"
         reader, writer = kept[0]
-        writer.write(GET)
+        writer.write(GET[9:])
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         for _, writer in kept:
             writer.close()

@@ -1,6 +1,7 @@
 """The CSV export: what PostgreSQL writes is, byte for byte, what Python would."""
 
 import asyncio
+import contextlib
 from decimal import Decimal
 
 import pytest
@@ -12,6 +13,8 @@ from money import world
 from money.fixtures import rolled_back
 from opentill.core import csvfile
 from opentill.core.db import Db
+from opentill.core.errors import TooManyAtOnce
+from opentill.core.exports import EXPORTS_EACH, STATEMENTS_EACH, Exports
 from opentill.orders import export, queries
 
 texts = st.one_of(
@@ -54,7 +57,7 @@ def test_lines_are_those_of_python(
                 tx, order.merchant_id, 0, "", 2**62, "", csvfile.FORMULA
             )
             assert made is not None
-            assert made.encode() == expected
+            assert made == expected
 
     asyncio.run(look())
 
@@ -77,9 +80,9 @@ async def test_stretches_put_together_are_the_whole(
     made = order.created_at
     ranges = [(0, 2**62), (made - 20 * apart_ms, made - 5 * apart_ms), (made + 1, 2**62)]
     expected = [await lines(*each) for each in ranges]
-    for batch, edges in [(5, 3), (61, 1), (1, 100), (61, 61), (60, 1), (30, 2)]:
-        monkeypatch.setattr(export, "_BATCH", batch)
-        monkeypatch.setattr(export, "_EDGES", edges)
+    for stretch, orders in [(2000, 15), (1, 100), (1, 1), (24_000, 61), (10**9, 60)]:
+        monkeypatch.setattr(export, "_STRETCH", stretch)
+        monkeypatch.setattr(export, "_LOOKED_UP", orders)
         assert [await lines(*each) for each in ranges] == expected
 
 
@@ -88,8 +91,8 @@ async def test_who_leaves_early_leaves_nothing_behind(
 ) -> None:
     async with db.transaction() as tx:
         order = await filled.shop(tx, 60)
-    monkeypatch.setattr(export, "_BATCH", 2)
-    monkeypatch.setattr(export, "_EDGES", 4)
+    monkeypatch.setattr(export, "_STRETCH", 800)
+    monkeypatch.setattr(export, "_LOOKED_UP", 8)
     readers = asyncio.Semaphore(2)
     for taken in range(1, 12, 3):
         chunks = export.chunks(db, order.merchant_id, 0, 2**62, readers)
@@ -100,3 +103,48 @@ async def test_who_leaves_early_leaves_nothing_behind(
         async with asyncio.timeout(10):
             async with readers, readers:  # all are free again
                 pass
+
+
+LONG_TEXTS = [
+    # metadata, the longest line that it makes
+    ('{"a": "' + "x" * 16_000 + '"}', 17_000),
+    ('{"a": "' + "ü" * 8_000 + '"}', 17_000),
+    ("{" + ", ".join(f'"{n:03}": ""' for n in range(1_500)) + "}", 24_000),
+    ("{}", 700),
+]
+
+
+@pytest.mark.parametrize(("metadata", "line"), LONG_TEXTS)
+async def test_a_chunk_is_bounded_by_its_bytes_however_long_the_orders_are(
+    db: Db, monkeypatch: pytest.MonkeyPatch, metadata: str, line: int
+) -> None:
+    async with db.transaction() as tx:
+        order = await filled.shop(tx, 40)
+        await tx.execute(
+            "update orders set metadata = $2 where merchant_id = $1", order.merchant_id, metadata
+        )
+    monkeypatch.setattr(export, "_STRETCH", 64 * 1024)
+    made = export.counted(Exports(), db, order.merchant_id, 0, 2**62)
+    sizes = [len(chunk) async for chunk in made]
+    assert sum(sizes) > 41 * len(metadata)
+    assert max(sizes) < 2 * 64 * 1024 + line
+
+
+async def test_a_merchant_has_a_share_of_the_statements_and_of_the_exports() -> None:
+    exports = Exports()
+    with contextlib.ExitStack() as stack:
+        turns = [stack.enter_context(exports.turn("greedy")) for _ in range(EXPORTS_EACH)]
+        with pytest.raises(TooManyAtOnce, match="Too many requests"):
+            stack.enter_context(exports.turn("greedy"))
+        entered = [asyncio.create_task(turn.__aenter__()) for turn in turns for _ in range(2)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        with exports.turn("another") as readers:
+            async with asyncio.timeout(10), readers:  # at once, though eight of the other's wait
+                assert sum(task.done() for task in entered) == STATEMENTS_EACH
+        for task in entered:
+            await task
+            await turns[0].__aexit__()
+    with exports.turn("greedy"):
+        assert list(exports._merchants) == ["greedy"]
+    assert not exports._merchants

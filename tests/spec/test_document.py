@@ -80,6 +80,27 @@ def test_the_server_gives_this_document(till: Till) -> None:
     assert answer.json() == DOCUMENT | {"servers": [{"url": till.url}]}
 
 
+KNOWN = [
+    # If-None-Match, with the document's tag for {tag}; whether the client has it
+    ("{tag}", True),
+    ("W/{tag}", True),
+    ('"other", {tag}', True),
+    ("*", True),
+    ('"other"', False),
+    ("", False),
+]
+
+
+@pytest.mark.parametrize(("known", "has_it"), KNOWN)
+def test_who_has_the_document_is_not_sent_it_again(till: Till, known: str, has_it: bool) -> None:
+    first = till.http.get("/openapi.json")
+    tag = first.headers["etag"]
+    again = till.http.get("/openapi.json", headers={"if-none-match": known.format(tag=tag)})
+    assert again.status_code == (304 if has_it else 200)
+    assert again.headers["etag"] == tag
+    assert again.content == (b"" if has_it else first.content)
+
+
 def _named(operation: Operation) -> str:
     return f"{operation.method} {operation.path}"
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -49,7 +49,7 @@ def line(cells: Iterable[str]) -> bytes:
 
 async def chunks(
     columns: Iterable[str], rows: AsyncIterator[Iterable[str]]
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """Yield the file with its header row, in constant memory. Cells are written as they are."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer)  # its defaults are RFC 4180 with CRLF

@@ -15,6 +15,7 @@ import structlog
 from litestar.enums import ScopeType
 
 from opentill.core import log, metrics
+from opentill.core.clients import inside
 from opentill.core.http import send_problem
 from opentill.core.ids import new_id
 
@@ -38,13 +39,13 @@ def client_address(
     Then the last address of ``X-Forwarded-For`` that is not a trusted proxy itself; what stands
     before it is whatever the client wrote.
     """
-    if not forwarded or not _inside(peer, trusted):
+    if not forwarded or not inside(peer, trusted):
         return peer
     for hop in reversed([part.strip() for part in forwarded.split(",")]):
         address = _bare(hop)
         if address is None:
             return peer
-        if not _inside(address, trusted):
+        if not inside(address, trusted):
             return address
         peer = address
     return peer
@@ -61,15 +62,6 @@ def _bare(hop: str) -> str | None:
     except ValueError:
         return None
     return address
-
-
-def _inside(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return False
-    mapped = getattr(parsed, "ipv4_mapped", None)
-    return any((mapped or parsed) in network for network in networks)
 
 
 class Edge:

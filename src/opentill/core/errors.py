@@ -86,6 +86,15 @@ class TooManyRequests(Problem):
         self.retry_after_s = retry_after_s
 
 
+class TooManyAtOnce(TooManyRequests):
+    """So many of a kind are running already; one passes when another has ended."""
+
+    def __init__(self, what: str, limit: int, retry_after_s: int) -> None:
+        """``what`` names the kind; ``limit`` of it may run at once."""
+        super().__init__(limit, retry_after_s)
+        self.reason = f"at most {limit} {what} may run at once"
+
+
 class Internal(Problem):
     """A defect of ours; the log has it under the request id."""
 

@@ -6,8 +6,9 @@ address and authentication (both by the edge, before routing), rate limit per me
 """
 
 import asyncio
+import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
@@ -25,17 +26,19 @@ from opentill.core.errors import (
     NotFound,
     PayloadTooLarge,
     Problem,
+    TooManyAtOnce,
     TooManyRequests,
     Unauthorized,
     Unavailable,
     UnsupportedMediaType,
 )
+from opentill.core.exports import Exports
 from opentill.core.ids import is_id
 from opentill.core.outgoing import Outgoing
 from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
-    from litestar.types import ASGIApp, Receive, Scope, Send
+    from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY: Final = 64 * 1024
 B = TypeVar("B")
@@ -80,7 +83,7 @@ class Download(msgspec.Struct, frozen=True):
 
     content_type: str
     filename: str
-    chunks: AsyncIterator[bytes]
+    chunks: AsyncGenerator[bytes, None]
 
 
 async def _nowhere(_merchant_id: str, _order_id: str) -> str | None:
@@ -98,7 +101,7 @@ class App(msgspec.Struct, kw_only=True):
     # Where the customer of a paid order goes that was not placed by the API: merchant id, order id.
     return_address: Callable[[str, str], Awaitable[str | None]] = _nowhere
     read_from: Db | None = None
-    export_readers: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(4))
+    exports: Exports = msgspec.field(default_factory=Exports)
 
     @property
     def replica(self) -> Db:
@@ -159,7 +162,9 @@ def failure(problem: Problem) -> tuple[int, bytes, Headers]:
     if problem.field is not None and not isinstance(problem, Unauthorized):
         detail = Detail(problem.field, problem.reason or "")
     headers: list[tuple[bytes, bytes]] = []
-    if isinstance(problem, TooManyRequests):
+    if isinstance(problem, TooManyAtOnce):
+        headers = [(b"retry-after", b"%d" % problem.retry_after_s)]
+    elif isinstance(problem, TooManyRequests):
         wait = problem.retry_after_s
         headers = [
             (b"retry-after", b"%d" % wait),
@@ -300,7 +305,7 @@ async def _perform(
     else:
         raise AssertionError  # an operation has one of both
     if isinstance(data, Download):
-        await _send_download(send, data)
+        await _send_download(receive, send, data)
     else:
         await send_json(send, operation.status, _answer(data), _extra(operation))
 
@@ -420,22 +425,38 @@ def _decode_body(operation: Operation, headers: Mapping[bytes, bytes], body: byt
     return strictjson.decode(body, operation.body)
 
 
-async def _send_download(send: "Send", download: Download) -> None:
-    # The first chunk is made before the head is sent, so that what fails at once is an answer.
-    first = await anext(download.chunks, b"")
+async def _send_download(receive: "Receive", send: "Send", download: Download) -> None:
+    """Stream a file until it ends or its client has left, never ahead of what the client takes."""
+    left = asyncio.create_task(_disconnected(receive))
     disposition = f'attachment; filename="{download.filename}"'.encode()
-    await send(
-        {
-            "type": "http.response.start",
-            "status": 200,
-            "headers": [
-                (b"content-type", download.content_type.encode()),
-                (b"content-disposition", disposition),
-                (b"cache-control", b"no-store"),
-            ],
-        },
-    )
-    await send({"type": "http.response.body", "body": first, "more_body": True})
-    async for chunk in download.chunks:
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
+    head: Message = {
+        "type": "http.response.start",
+        "status": 200,
+        "headers": [
+            (b"content-type", download.content_type.encode()),
+            (b"content-disposition", disposition),
+            (b"cache-control", b"no-store"),
+        ],
+    }
+    try:
+        async with contextlib.aclosing(download.chunks) as chunks:
+            # Made before the head is sent, so that what fails at once is an answer.
+            chunk = await anext(chunks, b"")
+            await send(head)
+            while chunk:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                chunk = b""  # the socket has it, nobody else needs it
+                # Comes back when the socket has room again: the next is not made before.
+                await send({"type": "http.response.body", "body": b"", "more_body": True})
+                if left.done():
+                    return
+                chunk = await anext(chunks, b"")
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    finally:
+        left.cancel()
+
+
+async def _disconnected(receive: "Receive") -> None:
+    """Come back when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

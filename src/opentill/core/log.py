@@ -31,20 +31,30 @@ _SECRET_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 _CARD: Final = re.compile(r"(?<![0-9A-Za-z])[0-9](?:[ -]?[0-9]){12,18}(?![0-9A-Za-z])")
-# (what is struck out, what stands there instead)
+_ENDS: Final = r"\s<>\"'(),:;=\[\]{}/"  # what stands around an e-mail address
+# (what is struck out, what stands there instead); each takes time in proportion to the text
 _RULES: Final[Sequence[tuple[re.Pattern[str], str]]] = (
     (re.compile(r"svc_(live|stg)_[0-9A-Za-z]+"), rf"svc_\1_{STRUCK}"),
     (re.compile(r"\b(whsec|sk_live|sk_test|rk_live|rk_test)_[0-9A-Za-z+/=_-]+"), rf"\1_{STRUCK}"),
     (re.compile(r"(?i)\bbearer\s+[^\s\"',]+"), f"Bearer {STRUCK}"),
     (re.compile(r"://[^/\s@'\"]+@"), f"://{STRUCK}@"),
     (re.compile(r"\?[^\s=?&'\"]+=[^\s'\"<>]*"), f"?{STRUCK}"),
-    (re.compile(r"[^\s@<>\"'(),:;=\[\]{}/]+(?:@|%40)[\w.-]+\.\w+"), STRUCK),
+    (
+        re.compile(
+            # Only from the beginning of a word, and to its last address: else a long word would be
+            # read again from each of its letters.
+            rf"(?<![^@{_ENDS}])[^@{_ENDS}]+(?:@|%40)[\w.-]+\.\w+"
+            rf"(?:[^{_ENDS}]*(?:@|%40)[\w.-]+\.\w+)?"
+        ),
+        STRUCK,
+    ),
 )
 # Without one of these there is nothing to strike out: most texts are looked at only once.
 _SUSPECT: Final = re.compile(
     r"svc_|whsec|[sr]k_|bearer|://|[?@]|%40|[0-9](?:[ -]?[0-9]){12}", re.IGNORECASE
 )
 _METHODS: Final = frozenset(("GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "PUT"))
+LONGEST: Final = 32 * 1024  # characters of a text; what is beyond is not logged
 LATEST_S: Final = 0.01  # a request's line is written so long after its answer
 _MOST_WAITING: Final = 200
 _lines: Final = msgspec.json.Encoder().encode_lines
@@ -173,7 +183,15 @@ def strike_out(_logger: WrappedLogger, _method: str, event: EventDict) -> EventD
 
 
 def clean_text(text: str) -> str:
-    """Strike out keys, secrets, e-mail addresses, query strings and card numbers in a text."""
+    """Strike out keys, secrets, e-mail addresses, query strings and card numbers in a text.
+
+    A text over ``LONGEST`` is cut, and says so.
+    """
+    if len(text) > LONGEST:
+        # Between words, and not inside a card number: a part of a secret is not known for one.
+        words = text[:LONGEST].rsplit(maxsplit=1)
+        kept = words[0].rstrip("0123456789- ") if len(words) > 1 else ""
+        return f"{clean_text(kept)} [cut, of {len(text)} characters]"
     if _SUSPECT.search(text) is None:
         return text
     for pattern, instead in _RULES:

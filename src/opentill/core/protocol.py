@@ -5,16 +5,21 @@ phase of a connection has a deadline, which one task of the process looks at (``
 a timer for each; headers have a size; whoever breaks the protocol gets the JSON error body and a
 closed connection. The phases:
 
-    HEADERS   connected, or a first byte came: the headers must be complete in time
+    IDLE      connected or kept alive, nothing came yet
+    HEADERS   a first byte came: the headers must be complete in time
     BODY      the whole body must be here in time
     RUNNING   the application is at work: it has limits of its own
-    IDLE      kept alive, nothing came yet
     LINGER    refused: what still comes is thrown away, so that the answer is read and not reset
+
+Requests that come before the answer to the one before them wait, ``MAX_QUEUED`` of a connection;
+the next one is refused in its turn. While any waits nothing is read from the socket, and no
+deadline runs. What was read at once is parsed a slice at a time, so that others get their turn.
 """
 
 import asyncio
 import functools
 import secrets
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -23,6 +28,7 @@ import msgspec
 import structlog
 from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
@@ -30,9 +36,22 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
+from opentill.core.admission import HEALTH_PATHS, Admission
+from opentill.core.refusals import (
+    MAX_QUEUED,
+    OVERSIZE,
+    UNREADABLE,
+    Refusal,
+    check_framing,
+    malformed,
+    too_many,
+)
+
 MAX_HEADERS_BYTES: Final = 16 * 1024
 MAX_DISCARDED_BYTES: Final = 8 * 1024 * 1024
+SLICE_BYTES: Final = 16 * 1024  # parsed without a pause
 LINGER_S: Final = 2.0
+BEYOND_S: Final = 2.0  # for a connection beyond the limits to say that it asks for the health
 IDLE_DRAIN_S: Final = 1.0
 SWEEP_S: Final = 0.1
 _NEVER: Final = float("inf")
@@ -40,57 +59,46 @@ _log: Final = structlog.get_logger()
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client may take: seconds of time, and open connections of the process."""
+    """How long a client may take, in seconds."""
 
     header_timeout_s: float = 10.0
     body_timeout_s: float = 10.0
     idle_timeout_s: float = 15.0
     write_timeout_s: float = 30.0  # nothing of the answer was taken for this long
-    connections: int = 1000
 
 
 class LimitedConfig(Config):
     """uvicorn's configuration, which it hands to every connection, with our limits in it."""
 
     limits: Limits = Limits()
+    admission: Admission
 
 
 class Phase(Enum):
     """Where a connection stands; see the module."""
 
+    IDLE = auto()
     HEADERS = auto()
     BODY = auto()
     RUNNING = auto()
-    IDLE = auto()
     LINGER = auto()
 
 
-class Refusal(Exception):
-    """The request is refused before the application sees it."""
-
-    def __init__(self, status: int, body: bytes, headers: bytes = b"") -> None:
-        """``headers`` are whole header lines that go along with the JSON ``body``."""
-        super().__init__(status)
-        self.status = status
-        self.body = body
-        self.headers = headers
+_COMING: Final = frozenset((Phase.HEADERS, Phase.BODY))  # the client is to send more
 
 
-def _malformed(field: str, reason: str) -> Refusal:
-    error = {"field": field, "reason": reason}
-    answer = {"code": 40001, "message": "Validation failed", "error": error}
-    return Refusal(400, msgspec.json.encode(answer))
+class _Reading(FlowControl):
+    """uvicorn's switch of reading and writing; nobody turns reading on while it is held."""
+
+    def __init__(self, transport: asyncio.Transport, is_held: Callable[[], bool]) -> None:
+        super().__init__(transport)
+        self._is_held = is_held
+
+    def resume_reading(self) -> None:
+        if self.read_paused and not self._is_held():
+            super().resume_reading()
 
 
-def _ambiguous(reason: str) -> Refusal:
-    return _malformed("request", reason)
-
-
-_OVERSIZE: Final = ("headers", "the headers must be 16 KiB or less")
-_UNREADABLE: Final = ("request", "the request must be valid HTTP/1.1")
-_FULL: Final = Refusal(
-    503, b'{"code":50301,"message":"Service unavailable"}', b"retry-after: 1\r\n"
-)
 _INTERNAL: Final = b'{"code":50001,"message":"Internal error"}'
 
 
@@ -111,7 +119,8 @@ class Protocol(HttpToolsProtocol):
         # uvicorn drops its reference at the end, so its type is not this.
         self._parser: httptools.HttpRequestParser = self.parser  # pyright: ignore[reportAttributeAccessIssue]
         self.limits = self.config.limits
-        self.phase = Phase.HEADERS
+        self._admission = self.config.admission
+        self.phase = Phase.IDLE
         self.deadline = _NEVER  # of the phase, on the loop's clock
         self.stalled_since = _NEVER  # the client has not taken our answer since
         self._header_bytes = 0  # parsed
@@ -119,22 +128,67 @@ class Protocol(HttpToolsProtocol):
         self._discarded = 0
         self._draining = False
         self._refusal: Refusal | None = None  # waits for the answers before it
+        self._beyond: Refusal | None = None  # the answer to all but questions of health
+        self._left_s = 0.0  # until the deadline, kept while nothing is read
+        self._unparsed = b""  # was read, and waits for others to have their turn
+        self._working: RequestResponseCycle | None = None  # uvicorn's is the one that came last
 
     # What happens to the connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn
-        """Take the connection, or refuse it if there are too many."""
+        """Take the connection; beyond the limits only until it said what it wants."""
         super().connection_made(transport)
-        self._enter(Phase.HEADERS, self.limits.header_timeout_s)
-        if len(self.connections) > self.limits.connections:
-            self._refuse(_FULL)
+        self.flow = _Reading(transport, self._is_held)
+        self._beyond = self._admission.enter(self, self.client[0] if self.client else "")
+        if self._beyond is None:
+            self._wait(self.limits.header_timeout_s)
+        else:
+            self._enter(Phase.HEADERS, min(BEYOND_S, self.limits.header_timeout_s))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the application that its client is gone, and give back what was kept for it."""
+        self._admission.leave(self)
+        super().connection_lost(exc)
+        if self._working is not None and not self._working.response_complete:
+            self._give_up(self._working)
+        self.pipeline.clear()
+        self._unparsed = b""
+        self._refusal = self._beyond = None
+        del self._parser  # it knows us, and we should not live until the collector comes
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser; turn whatever it dislikes into our error body."""
+        """Parse what came, a slice at a time."""
         if self.phase is Phase.LINGER or self._refusal is not None:
             self._discard(len(data))
             return
+        if len(data) <= SLICE_BYTES and not self._unparsed:
+            self._parse(data)
+            if self.pipeline or self._refusal is not None:
+                self._hold()
+        else:
+            self._unparsed += data
+            self._parse_slice()
+
+    def _parse_slice(self) -> None:
+        """Parse a part of what was read; the next one when others had their turn."""
+        if self.transport.is_closing():
+            self._unparsed = b""
+            return
+        part, self._unparsed = self._unparsed[:SLICE_BYTES], self._unparsed[SLICE_BYTES:]
+        self._parse(part)
+        if self.phase is Phase.LINGER or self._refusal is not None:
+            self._unparsed = b""
+        if self._unparsed:
+            self.loop.call_soon(self._parse_slice)
+        if self._is_held():
+            self._hold()
+        else:
+            self._go_on()
+
+    def _parse(self, data: bytes) -> None:
+        """Feed the parser; turn whatever it dislikes into our error body."""
         if self.phase is Phase.IDLE:  # the first byte of the next request
+            self._admission.idle.pop(self, None)
             self._enter(Phase.HEADERS, self.limits.header_timeout_s)
         if self.phase is Phase.BODY and self.cycle.response_complete:
             self._discard(len(data))
@@ -142,15 +196,45 @@ class Protocol(HttpToolsProtocol):
         try:
             self._parser.feed_data(data)
             if self.phase is Phase.HEADERS and self._raw_bytes > MAX_HEADERS_BYTES:
-                raise _malformed(*_OVERSIZE)
+                raise malformed(*OVERSIZE)
         except httptools.HttpParserUpgrade:
             # We speak nothing else: the request is answered as it is, what follows is not read.
             self.cycle.keep_alive = False
+            self._unparsed = b""
         except Refusal as refusal:
             self._refuse_in_turn(refusal)
         except httptools.HttpParserError as error:
             cause = error.__context__
-            self._refuse_in_turn(cause if isinstance(cause, Refusal) else _malformed(*_UNREADABLE))
+            self._refuse_in_turn(cause if isinstance(cause, Refusal) else malformed(*UNREADABLE))
+
+    def _is_held(self) -> bool:
+        """Tell whether nothing is to be read now: there is enough to do with what was."""
+        return bool(self.pipeline or self._unparsed) or self._refusal is not None
+
+    def _hold(self) -> None:
+        """Read no more for now. What the client has yet to send is not late meanwhile."""
+        self.flow.pause_reading()
+        if self.phase in _COMING and self.deadline != _NEVER:
+            self._left_s = self.deadline - self.loop.time()
+            self.deadline = _NEVER
+
+    def _go_on(self) -> None:
+        """Read on if nothing holds it any more."""
+        if not self.flow.read_paused or self._is_held():
+            return
+        if self.phase in _COMING and self.deadline == _NEVER:
+            self.deadline = self.loop.time() + self._left_s
+        if not (self._running() and len(self.cycle.body) > HIGH_WATER_LIMIT):
+            self.flow.resume_reading()  # else the application does when it takes the body
+
+    def may_be_evicted(self) -> bool:
+        """Tell whether the connection is idle, and its client has all answers."""
+        waits = self.transport.get_write_buffer_size() or self._unparsed
+        return self.phase is Phase.IDLE and not waits
+
+    def evict(self) -> None:
+        """Make room for another."""
+        self.transport.abort()
 
     def eof_received(self) -> bool:  # type: ignore[override] # asyncio asks for it
         """Answer what is asked to a client that has nothing more to say, then close."""
@@ -189,13 +273,15 @@ class Protocol(HttpToolsProtocol):
         elif now > self.deadline:
             self.deadline = _NEVER
             if self.phase is Phase.BODY and not self.cycle.response_complete:
-                self._give_up_request()
+                self._give_up(self.cycle)
             self.transport.close()
 
     # What the parser finds
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """A request begins. Raises the refusal of one that too many are ahead of."""
+        if len(self.pipeline) >= MAX_QUEUED:
+            raise too_many()
         super().on_message_begin()
         self._header_bytes = 0
         self._enter(Phase.HEADERS, self.limits.header_timeout_s)
@@ -213,10 +299,12 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Refuse ambiguous requests, then let the application begin."""
         self._raw_bytes = 0
-        _check_framing(self.headers, self._parser.get_http_version())
+        check_framing(self.headers, self._parser.get_http_version())
+        if self._beyond is not None and self.url.partition(b"?")[0] not in HEALTH_PATHS:
+            raise self._beyond
         super().on_headers_complete()
         self._enter(Phase.BODY, self.limits.body_timeout_s)
-        if self._draining:
+        if self._draining or self._beyond is not None:
             self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
@@ -224,7 +312,7 @@ class Protocol(HttpToolsProtocol):
         super().on_message_complete()
         self._raw_bytes = 0
         if self.cycle.response_complete:
-            self._enter(Phase.IDLE, self.limits.idle_timeout_s)
+            self._wait(self.limits.idle_timeout_s)
         else:
             self._enter(Phase.RUNNING, _NEVER)
 
@@ -233,7 +321,6 @@ class Protocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             if self._draining and not self.pipeline:
@@ -242,13 +329,15 @@ class Protocol(HttpToolsProtocol):
         elif self._refusal is not None:
             self._refuse(self._refusal)
         elif self.phase is Phase.RUNNING:
-            self._enter(Phase.IDLE, self.limits.idle_timeout_s)
+            self._wait(self.limits.idle_timeout_s)
+        self._go_on()
 
     # Ourselves
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         answer = functools.partial(_answer_internal, cycle)
         cycle.send_500_response = answer  # type: ignore[method-assign] # uvicorn's is plain text
+        self._working = cycle
         super()._start_asgi_task(cycle, app)
 
     def _running(self) -> bool:
@@ -259,20 +348,27 @@ class Protocol(HttpToolsProtocol):
         self.phase = phase
         self.deadline = self.loop.time() + seconds
 
+    def _wait(self, seconds: float) -> None:
+        """Be idle: whoever is longest is the first to go when there are too many."""
+        now = self.loop.time()
+        self.phase = Phase.IDLE
+        self.deadline = now + seconds
+        self._admission.idle[self] = now
+
     def _count(self, size: int) -> None:
         self._header_bytes += size
         if self._header_bytes > MAX_HEADERS_BYTES:
-            raise _malformed(*_OVERSIZE)
+            raise malformed(*OVERSIZE)
 
     def _discard(self, size: int) -> None:
         self._discarded += size
         if self._discarded > MAX_DISCARDED_BYTES:
             self.transport.abort()
 
-    def _give_up_request(self) -> None:
+    def _give_up(self, cycle: RequestResponseCycle) -> None:
         """Tell the application that its client is gone."""
-        self.cycle.disconnected = True
-        self.cycle.message_event.set()
+        cycle.disconnected = True
+        cycle.message_event.set()
 
     def _refuse_in_turn(self, refusal: Refusal) -> None:
         """Refuse after the answers to the requests before this one."""
@@ -281,7 +377,7 @@ class Protocol(HttpToolsProtocol):
             if self.pipeline and self.pipeline[0][0] is self.cycle:
                 self.pipeline.popleft()  # it has not begun
             else:
-                self._give_up_request()
+                self._give_up(self.cycle)
                 running = False
                 if self.cycle.response_started:
                     self.transport.close()
@@ -309,30 +405,6 @@ class Protocol(HttpToolsProtocol):
             self.transport.write_eof()
         else:
             self.transport.close()
-
-
-def _check_framing(headers: list[tuple[bytes, bytes]], version: str) -> None:
-    """Raise for requests that two servers in a row could read differently (RFC 9112 §3.2, §6.3)."""
-    lengths = codings = hosts = 0
-    for name, value in headers:
-        if name == b"content-length":
-            lengths += 1
-        elif name == b"host":
-            hosts += 1
-        elif name == b"transfer-encoding":
-            codings += 1
-            if value.lower() != b"chunked":
-                reason = "transfer-encoding must be chunked or absent"
-                raise _ambiguous(reason)
-    if lengths + codings > 1:
-        reason = "there must be one content-length or one transfer-encoding, not more"
-        raise _ambiguous(reason)
-    if codings and version != "1.1":
-        reason = "transfer-encoding needs HTTP/1.1"
-        raise _ambiguous(reason)
-    if hosts > 1 or (hosts == 0 and version == "1.1"):
-        reason = "there must be exactly one host header"
-        raise _ambiguous(reason)
 
 
 async def _answer_internal(cycle: RequestResponseCycle) -> None:

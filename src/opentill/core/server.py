@@ -21,6 +21,7 @@ import uvicorn
 import uvloop
 
 from opentill.core import log
+from opentill.core.admission import Admission
 from opentill.core.operator import OperatorError
 from opentill.core.protocol import LimitedConfig, Limits, Protocol, sweep
 from opentill.core.settings import Settings
@@ -62,13 +63,12 @@ def bind(host: str, port: int, variable: str) -> list[socket.socket]:
 
 
 def limits(settings: Settings) -> Limits:
-    """What clients may take, by the settings."""
+    """How long clients may take, by the settings."""
     return Limits(
         header_timeout_s=settings.header_timeout_s,
         body_timeout_s=settings.body_timeout_s,
         idle_timeout_s=settings.idle_timeout_s,
         write_timeout_s=settings.request_timeout_s,
-        connections=settings.connection_limit,
     )
 
 
@@ -105,6 +105,9 @@ def make(app: Asgi, settings: Settings) -> "Server":
         timeout_graceful_shutdown=settings.drain_timeout_s,  # type: ignore[arg-type] # seconds
     )
     config.limits = limits(settings)
+    config.admission = Admission(
+        settings.connection_limit, settings.connection_limit_per_address, settings.trusted_proxies
+    )
     return Server(config)
 
 

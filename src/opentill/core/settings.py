@@ -55,6 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     operator_address: str = "1 Example Street, Example City"
     operator_contact: str = "support@example.com"
     connection_limit: int = 1000
+    connection_limit_per_address: int = 200  # 0: no limit
     request_timeout_s: float = 30.0
     idle_timeout_s: float = 15.0
     header_timeout_s: float = 10.0

@@ -4,7 +4,7 @@
 statement that does not add up is never finished: it raises.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
 from typing import Final, Literal, Self
 
@@ -259,7 +259,9 @@ async def _rows(
         yield cells(line)
 
 
-def chunks(db: Db, merchant_id: str, start: int | None, end: int | None) -> AsyncIterator[bytes]:
+def chunks(
+    db: Db, merchant_id: str, start: int | None, end: int | None
+) -> AsyncGenerator[bytes, None]:
     """Yield the statement as CSV, in constant memory. Times are inclusive Unix ms.
 
     Raises StatementError in the middle where the books do not add up: no file is then complete.

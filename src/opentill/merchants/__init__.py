@@ -1,5 +1,6 @@
 """Merchants, their API keys, and who is calling."""
 
+from opentill.core.clients import limit_subject
 from opentill.merchants.audit import AuditHead, AuditRow, Verdict
 from opentill.merchants.audit import newest as audit_log
 from opentill.merchants.audit import record as record_audit
@@ -12,7 +13,6 @@ from opentill.merchants.service import (
     enter,
     find,
     keys,
-    limit_subject,
     may_call,
     regenerate_key,
     revoke_key,

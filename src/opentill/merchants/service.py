@@ -1,9 +1,10 @@
 """What can be done with merchants and keys."""
 
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
 from opentill.core import limits
+from opentill.core.clients import limit_subject
 from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid, NotFound, TooManyRequests
 from opentill.core.ids import new_id
@@ -67,18 +68,6 @@ async def regenerate_key(tx: Tx, key_id: str, now: int) -> NewKey:
 async def keys(tx: Tx, merchant_id: str) -> list[Key]:
     """Return a merchant's keys, oldest first."""
     return await queries.KEYS.all(tx, merchant_id)
-
-
-def limit_subject(address: str) -> str:
-    """Return what requests of an address are counted under: IPv6 by its /64."""
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(parsed, IPv6Address):
-        mapped: IPv4Address | None = parsed.ipv4_mapped
-        return str(mapped) if mapped else str(ip_network((parsed, 64), strict=False))
-    return address
 
 
 def _inside(address: str, networks: list[str]) -> bool:

@@ -84,7 +84,7 @@ async def export_orders(call: Call[ExportQuery, Nothing]) -> Download:
     return Download(
         content_type="text/csv; charset=utf-8",
         filename=export.filename(call.query.start_date, call.query.end_date),
-        chunks=export.chunks(here, call.merchant_id, start, end, call.app.export_readers),
+        chunks=export.counted(call.app.exports, here, call.merchant_id, start, end),
     )
 
 
@@ -143,7 +143,8 @@ operations: Final = (
         path="/v1/orders/export",
         tag="Orders",
         summary="Export orders as CSV",
-        description="UTF-8 CSV (RFC 4180) with a header row, oldest order first.",
+        description="UTF-8 CSV (RFC 4180) with a header row, oldest order first. A few exports of a"
+        " merchant may run at once; one more is answered 429 with Retry-After.",
         query=ExportQuery,
         answer=Download,
         read=export_orders,

@@ -1,8 +1,9 @@
 """The CSV export of orders: RFC 4180, streamed, and inert in a spreadsheet."""
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from opentill.core import csvfile, money
 from opentill.core.csvfile import cell, utc
 from opentill.core.db import Db
+from opentill.core.exports import Exports, Readers
 from opentill.orders import queries
 from opentill.orders.model import Edge, Order, OrderOut
 
@@ -20,8 +22,8 @@ COLUMNS: Final = (
     "createdAtUtc",
     "paidAtUtc",
 )
-_BATCH: Final = 2000  # orders of a stretch, somewhat less than a megabyte
-_EDGES: Final = 50  # stretches that are looked up at once
+_STRETCH: Final = 128 * 1024  # bytes; quotes, which are doubled, are counted once
+_LOOKED_UP: Final = 20_000  # orders, for the edges of stretches; far more than one stretch has
 _AT_ONCE: Final = 2  # of one export: a file is not worth more of PostgreSQL's processors
 
 
@@ -44,21 +46,22 @@ def filename(start: int | None, end: int | None) -> str:
 
 
 async def chunks(
-    db: Db, merchant_id: str, start: int, end: int, readers: asyncio.Semaphore
-) -> AsyncIterator[bytes]:
+    db: Db, merchant_id: str, start: int, end: int, readers: Readers
+) -> AsyncGenerator[bytes, None]:
     """Yield the file, oldest order first, in constant memory. Times are inclusive Unix ms.
 
-    PostgreSQL writes the lines, as ``row`` would; here they are only passed on. Read in stretches,
-    each a statement of its own and two at the same time, so that PostgreSQL uses two processors:
-    however slowly the file is fetched, no connection and no snapshot is held meanwhile. ``readers``
-    is how many statements all exports of a process may run at once.
+    PostgreSQL writes the lines, as ``row`` would; here they are only passed on. Read in stretches
+    of so many bytes, however long the orders are, each a statement of its own and two at the same
+    time, so that PostgreSQL uses two processors: however slowly the file is fetched, no connection
+    and no snapshot is held meanwhile, and two stretches of memory. ``readers`` is entered for each
+    statement.
     """
 
     async def read(after: Edge, until: Edge) -> bytes:
         values = (merchant_id, after.created_at, after.id, until.created_at, until.id)
         async with readers:
             lines = await db.read(lambda tx: queries.EXPORT.get(tx, *values, csvfile.FORMULA))
-        return (lines or "").encode()
+        return lines or b""
 
     yield csvfile.line(COLUMNS)
     ahead: deque[asyncio.Task[bytes]] = deque()
@@ -75,6 +78,16 @@ async def chunks(
         await stretches.aclose()
 
 
+async def counted(
+    exports: Exports, db: Db, merchant_id: str, start: int, end: int
+) -> AsyncGenerator[bytes, None]:
+    """Yield the file as one of the exports of a process. Raises TooManyAtOnce at its beginning."""
+    with exports.turn(merchant_id) as readers:
+        async with contextlib.aclosing(chunks(db, merchant_id, start, end, readers)) as made:
+            async for chunk in made:
+                yield chunk
+
+
 async def _stop(*tasks: asyncio.Task[Any]) -> None:
     """Cancel what is read ahead for nobody, and wait until it has given its connection back."""
     for task in tasks:
@@ -83,18 +96,18 @@ async def _stop(*tasks: asyncio.Task[Any]) -> None:
 
 
 async def _stretches(
-    db: Db, merchant_id: str, start: int, end: int, readers: asyncio.Semaphore
+    db: Db, merchant_id: str, start: int, end: int, readers: Readers
 ) -> AsyncGenerator[tuple[Edge, Edge], None]:
     """Yield stretches of the list of orders: after one order, until another or the end."""
 
     async def edges(after: Edge) -> list[Edge]:
-        values = (merchant_id, after.created_at, after.id, end, _BATCH, _BATCH * _EDGES)
+        values = (merchant_id, after.created_at, after.id, end, _STRETCH, _LOOKED_UP)
         async with readers:
             return await db.read(lambda tx: queries.EXPORT_EDGES.all(tx, *values))
 
     last = Edge(start, "")
     found = await edges(last)
-    while len(found) == _EDGES:
+    while found:
         ahead = asyncio.create_task(edges(found[-1]))
         try:
             for edge in found:
@@ -103,7 +116,4 @@ async def _stretches(
             found = await ahead
         finally:
             await _stop(ahead)
-    for edge in found:
-        yield last, edge
-        last = edge
     yield last, Edge(end + 1, "")

@@ -269,23 +269,35 @@ def _utc(millis: str) -> str:
 
 # Where the stretches of an export end: every $5th order after $2 and $3 (time and id), of the next
 # $6 until the time in $4.
+# Where stretches of a list of orders end that are about $5 bytes long as CSV, each by its last
+# order: after $2 and $3 (time and id), until $4, among the next $6 orders. The sizes of long texts
+# are known without reading them.
 EXPORT_EDGES = Query(
     Edge,
     """
     select created_at, id from (
-        select created_at, id, row_number() over (order by created_at, id) as number from orders
-        where merchant_id = $1 and (created_at, id) > ($2::bigint, $3::text) and created_at <= $4
-        order by created_at, id limit $6
-    ) o where number % $5::bigint = 0 order by number
+        select created_at, id, size,
+            sum(size) over (order by created_at, id rows unbounded preceding) as bytes
+        from (
+            select created_at, id, 350 + octet_length(metadata) + octet_length(customer_email)
+                + coalesce(octet_length(customer_name), 0) as size
+            from orders
+            where merchant_id = $1 and (created_at, id) > ($2::bigint, $3::text)
+                and created_at <= $4
+            order by created_at, id limit $6
+        ) sized
+    ) summed
+    where bytes / $5::bigint > (bytes - size) / $5::bigint
+    order by created_at, id
     """,
 )
 # The lines of a stretch of orders as CSV: what export.row makes of each, byte for byte. From after
 # $2 and $3 (time and id) until $4 and $5; $6 what formulas begin with. An amount of three decimals
 # ends in a zero (money.show).
 EXPORT = Value(
-    str,
+    bytes,
     f"""
-    select string_agg(line, '' order by created_at, id)
+    select convert_to(string_agg(line, '' order by created_at, id), 'UTF8')
     from (
         select created_at, id, concat_ws(',', id, checkout_id, product_id,
             {_quoted("email")}, {_quoted("coalesce(name, '')")},

@@ -1,0 +1,97 @@
+"""Which connections a process keeps: so many in all, so many of one address, room for checks.
+
+Whoever comes when it is full takes the place of the connection that has been idle longest: of the
+same address where that has its share, of any where the process has. Is none idle, the newcomer is
+refused, unless it only asks for the server's health: a few connections beyond the limits are let in
+to say what they want. A load balancer or orchestrator is thus answered whatever others hold open.
+
+Trusted proxies speak for many clients and have no share of their own; they count in the whole.
+Every server process counts for itself.
+"""
+
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Network, IPv6Network
+from typing import Final, Protocol
+
+from opentill.core.clients import inside, limit_subject
+from opentill.core.refusals import Refusal, full, too_many
+
+RESERVE: Final = 16  # connections beyond the limits
+HEALTH_PATHS: Final = frozenset((b"/healthz", b"/readyz"))
+
+
+class Guest(Protocol):
+    """A connection as it is seen from here."""
+
+    def may_be_evicted(self) -> bool:
+        """Tell whether nobody would lose anything: it is idle, and all answers were taken."""
+        ...
+
+    def evict(self) -> None:
+        """End it."""
+        ...
+
+
+class Admission:
+    """The connections of a process."""
+
+    def __init__(
+        self, limit: int, per_address: int, trusted: Sequence[IPv4Network | IPv6Network] = ()
+    ) -> None:
+        """``limit`` in all; ``per_address`` of one address, 0 for as many as there are."""
+        self._limit = limit
+        self._per_address = per_address
+        self._trusted = trusted
+        self._admitted: dict[Guest, str | None] = {}  # to what it is counted under
+        self._shares: dict[str, set[Guest]] = {}
+        self._reserve: dict[Guest, None] = {}  # oldest first
+        # Since when, on the loop's clock; idle longest first. Kept by the connections themselves.
+        self.idle: dict[Guest, float] = {}
+
+    def enter(self, guest: Guest, peer: str) -> Refusal | None:
+        """Take a connection in. What is returned is its answer to all but questions of health."""
+        subject = None
+        share: set[Guest] = set()
+        if self._per_address and not inside(peer, self._trusted):
+            subject = limit_subject(peer)
+            share = self._shares.get(subject, share)
+            if len(share) >= self._per_address and not self._make_room(share):
+                return self._reserved(guest, too_many())
+        if len(self._admitted) >= self._limit and not self._make_room():
+            return self._reserved(guest, full())
+        self._admitted[guest] = subject
+        if subject is not None:
+            self._shares.setdefault(subject, share).add(guest)
+        return None
+
+    def leave(self, guest: Guest) -> None:
+        """Forget a connection that ended; it may have been forgotten already."""
+        self.idle.pop(guest, None)
+        self._reserve.pop(guest, None)
+        subject = self._admitted.pop(guest, None)
+        if subject is not None:
+            share = self._shares[subject]
+            share.discard(guest)
+            if not share:
+                del self._shares[subject]
+
+    def _make_room(self, share: set[Guest] | None = None) -> bool:
+        """End the connection that is idle longest, of a share or of all; False if none is."""
+        idle: Iterable[Guest] = self.idle
+        if share is not None:
+            idle = sorted(self.idle.keys() & share, key=self.idle.__getitem__)
+        for guest in idle:
+            if guest.may_be_evicted():
+                self.leave(guest)
+                guest.evict()
+                return True
+        return False
+
+    def _reserved(self, guest: Guest, refusal: Refusal) -> Refusal:
+        """Keep a connection until it said what it wants, at the cost of the oldest such one."""
+        if len(self._reserve) >= RESERVE:
+            oldest = next(iter(self._reserve))
+            self.leave(oldest)
+            oldest.evict()
+        self._reserve[guest] = None
+        return refusal

@@ -1,0 +1,26 @@
+"""Whose a connection or a request is: one address, one network of IPv6, a proxy of ours."""
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+
+def limit_subject(address: str) -> str:
+    """Return what an address is counted under: IPv6 by its /64."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address):
+        mapped: IPv4Address | None = parsed.ipv4_mapped
+        return str(mapped) if mapped else str(ip_network((parsed, 64), strict=False))
+    return address
+
+
+def inside(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+    """Tell whether an address is in one of these networks; a local socket's is in none."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(parsed, "ipv4_mapped", None)
+    return any((mapped or parsed) in network for network in networks)
