@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import re
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -85,7 +86,18 @@ class _Front:
 
 def document(settings: Settings) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of this deployment."""
-    return openapi.document(OPERATIONS, settings.public_url)
+    return openapi.document(OPERATIONS, settings.public_url, _contact(settings))
+
+
+def _contact(settings: Settings) -> dict[str, str]:
+    """Whom an integrator asks: the operator, as the agreement names it."""
+    contact = {"name": settings.operator_name}
+    told = settings.operator_contact
+    if re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", told):
+        contact["email"] = told
+    elif re.fullmatch(r"https?://\S+", told):
+        contact["url"] = told
+    return contact
 
 
 @get("/openapi.json", media_type=MediaType.JSON, include_in_schema=False, sync_to_thread=False)
