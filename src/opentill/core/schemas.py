@@ -8,7 +8,7 @@ keeps the meaning, but for one thing: spellings that are only accepted are not s
 import inspect
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -77,7 +77,7 @@ def shaped(schema: Schema) -> Schema:
 
 def without_null(schema: Schema) -> Schema:
     """Return the schema of a parameter: one that is absent is absent, it is never null."""
-    others = [choice for choice in schema.get("anyOf", ()) if choice != _NULL]
+    others = _others(schema)
     if len(others) == 1:
         return others[0] | {key: value for key, value in schema.items() if key != "anyOf"}
     made = dict(schema)
@@ -107,7 +107,7 @@ def _inside(keyword: str, value: Any) -> Any:
         case "anyOf" | "oneOf" | "allOf" | "prefixItems":
             return [shaped(schema) for schema in value]
         case "items" | "additionalProperties" | "propertyNames" | "not":
-            return shaped(value) if isinstance(value, dict) else value
+            return shaped(cast("Schema", value)) if isinstance(value, dict) else value
         case _:
             return value
 
@@ -118,9 +118,8 @@ def _nullable(schema: Schema) -> Schema:
     A list of values stays a choice: openapi-python-client makes three classes of one whose values
     include null, and one of the choice; the others understand both.
     """
-    choices = schema.get("anyOf", [])
-    others = [choice for choice in choices if choice != _NULL]
-    if len(others) == len(choices) or len(others) != 1 or "$ref" in others[0]:
+    others = _others(schema)
+    if _NULL not in schema.get("anyOf", ()) or len(others) != 1 or "$ref" in others[0]:
         return schema
     beside = {key: value for key, value in schema.items() if key != "anyOf"}
     if "enum" not in others[0]:
@@ -128,6 +127,11 @@ def _nullable(schema: Schema) -> Schema:
     told = {key: others[0][key] for key in others[0] if key in _ABOUT}
     values = {key: others[0][key] for key in others[0] if key not in _ABOUT}
     return told | beside | {"anyOf": [values, _NULL]}
+
+
+def _others(schema: Schema) -> list[Schema]:
+    """Return what a schema lets choose from, beside null."""
+    return [choice for choice in schema.get("anyOf", ()) if choice != _NULL]
 
 
 def _type_values(schema: Schema) -> None:
@@ -145,4 +149,4 @@ def _width(schema: Schema) -> str:
     most = max(values, default=schema.get("maximum"))
     if least is None or most is None:
         return "int64"
-    return "int32" if -_WIDEST <= least and most <= _WIDEST else "int64"
+    return "int32" if least >= -_WIDEST and most <= _WIDEST else "int64"

@@ -70,8 +70,8 @@ operations: Final = (
         path="/v1/disputes",
         tag="Disputes",
         summary="List disputes",
-        description="An extension of the contract. Newest first. `debit` and `fee` are what losing the dispute "
-        "takes from the balance, in `debitCurrency`.",
+        description="An extension of the contract. Newest first. `debit` and `fee` are what "
+        "losing the dispute takes from the balance, in `debitCurrency`.",
         query=ListQuery,
         answer=Listing[DisputeOut],
         read=list_disputes,
