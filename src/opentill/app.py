@@ -17,7 +17,7 @@ from litestar.response import Response
 from opentill import agreement, callbacks, epay, gateways, health, merchants, worker
 from opentill.agreement import api as agreement_api
 from opentill.checkouts import api as checkouts_api
-from opentill.core import http, openapi, replica
+from opentill.core import http, openapi, replica, schemas
 from opentill.core.clock import Clock
 from opentill.core.db import Db
 from opentill.core.edge import Edge
@@ -86,7 +86,8 @@ class _Front:
 
 def document(settings: Settings) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of this deployment."""
-    return openapi.document(OPERATIONS, settings.public_url, _contact(settings))
+    made = openapi.document(OPERATIONS, settings.public_url, _contact(settings))
+    return schemas.finished(made)
 
 
 def _contact(settings: Settings) -> dict[str, str]:

@@ -218,3 +218,15 @@ def test_schemas_take_the_forms_that_generators_understand(
 ) -> None:
     assert schemas.shaped(given) == made
     assert schemas.shaped(made) == made
+    around = {"components": {"schemas": {"ThingOut": given}}, "paths": {"/a": {"schema": given}}}
+    finished = schemas.finished(around)
+    assert finished == {
+        "components": {"schemas": {"Thing": made}},
+        "paths": {"/a": {"schema": made}},
+    }
+    assert schemas.finished(finished) == finished
+
+
+def test_two_structs_of_one_name_are_no_document() -> None:
+    with pytest.raises(ValueError, match="one name"):
+        schemas.finished({"components": {"schemas": {"Thing": {}, "ThingOut": {}}}})

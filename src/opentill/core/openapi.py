@@ -240,7 +240,7 @@ def _success(
         example = {"code": 0, "message": "success", "data": operation.answer_example}
     headers: dict[str, Any] = dict(_HEADERS)
     for name, value in operation.headers:
-        headers[name.lower()] = {"schema": {"type": "string", "const": value}}
+        headers[name.lower()] = {"schema": {"const": value}}
     return {
         "description": "Done." if operation.status == HTTPStatus.OK else "Created.",
         "headers": headers,

@@ -35,11 +35,39 @@ def of(kinds: Iterable[Any]) -> tuple[dict[Any, Schema], dict[str, Schema]]:
     """Return the schema of each struct, a reference, and the components they refer to."""
     asked = tuple(dict.fromkeys(kinds))
     references, components = msgspec.json.schema_components(asked, ref_template=_REF)
+    return dict(zip(asked, map(shaped, references), strict=True)), _named(components)
+
+
+def finished(document: Schema) -> Schema:
+    """Return a document with every schema in it shaped, wherever it came from; twice is once."""
+    made: Schema = _walked(document)
+    made["components"]["schemas"] = _named(document["components"]["schemas"])
+    return made
+
+
+def _walked(node: Any) -> Any:
+    if isinstance(node, list):
+        items: list[Any] = node
+        return [_walked(one) for one in items]
+    if not isinstance(node, dict):
+        return node
+    made: Schema = {}
+    for key, value in cast("Schema", node).items():
+        if key == "schema":
+            made[key] = shaped(value)
+        elif key == "description" and isinstance(value, str):
+            made[key] = readable(value)
+        else:
+            made[key] = value if key in {"example", "examples"} else _walked(value)
+    return made
+
+
+def _named(components: Mapping[str, Schema]) -> dict[str, Schema]:
     made = {type_name(name): shaped(schema) for name, schema in components.items()}
     if len(made) != len(components):
         msg = f"two structs have one name: {sorted(components)}"
         raise ValueError(msg)
-    return dict(zip(asked, map(shaped, references), strict=True)), made
+    return made
 
 
 def type_name(struct: str) -> str:
