@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar, cast
 
 import msgspec
 import structlog
-from msgspec import UNSET, Meta, UnsetType
 
 from opentill.core import idempotency, limits, querystring, strictjson
 from opentill.core import sealed as sealed_text
@@ -56,9 +55,9 @@ class Detail(msgspec.Struct, frozen=True):
 class Failure(msgspec.Struct, frozen=True):
     """The error body (spec §2.1)."""
 
-    code: Annotated[int, Meta(ge=1, le=99_999, description="what was refused; see each operation")]
+    code: Annotated[int, msgspec.Meta(ge=1, le=99_999, description="what was refused")]
     message: str
-    error: Detail | UnsetType = UNSET
+    error: Detail | msgspec.UnsetType = msgspec.UNSET
 
 
 class Success(msgspec.Struct, frozen=True):
@@ -72,8 +71,8 @@ class Success(msgspec.Struct, frozen=True):
 class Done(msgspec.Struct, frozen=True):
     """The answer of an operation that returns nothing, such as archiving."""
 
-    code: Annotated[int, Meta(ge=0, le=0, description="always 0")]
-    message: Annotated[str, Meta(pattern="^success$", description="always `success`")]
+    code: Annotated[int, msgspec.Meta(ge=0, le=0, description="always 0")]
+    message: Annotated[str, msgspec.Meta(pattern="^success$", description="always `success`")]
 
 
 class Download(msgspec.Struct, frozen=True):
@@ -156,7 +155,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
 def failure(problem: Problem) -> tuple[int, bytes, Headers]:
     """Return status, body bytes and extra headers of a problem's answer."""
-    detail: Detail | UnsetType = UNSET
+    detail: Detail | msgspec.UnsetType = msgspec.UNSET
     if problem.field is not None and not isinstance(problem, Unauthorized):
         detail = Detail(problem.field, problem.reason or "")
     headers: list[tuple[bytes, bytes]] = []

@@ -7,7 +7,7 @@ keeps the meaning, but for one thing: spellings that are only accepted are not s
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -47,8 +47,7 @@ def finished(document: Schema) -> Schema:
 
 def _walked(node: Any) -> Any:
     if isinstance(node, list):
-        items: list[Any] = node
-        return [_walked(one) for one in items]
+        return [_walked(one) for one in cast("Sequence[Any]", node)]
     if not isinstance(node, dict):
         return node
     made: Schema = {}
