@@ -6,7 +6,8 @@ SCREEN := chromium chromium-driver fonts-noto-cjk
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run demo test test-pooled test-serializable mutants check fix bench stress lock browser
+.PHONY: help run demo test test-pooled test-serializable test-clients mutants check fix bench stress
+.PHONY: lock browser compilers
 .DEFAULT_GOAL := help
 
 help:
@@ -15,6 +16,7 @@ help:
 	@echo 'make test               all tests (ARGS="-k name" for some)'
 	@echo 'make test-pooled        all of them through a PgBouncer in transaction mode'
 	@echo 'make test-serializable  all of them with every transaction serializable'
+	@echo 'make test-clients       generated clients compile, buy and refund (Go, Java, Node.js)'
 	@echo 'make check              formatting, lint, types, layers, known vulnerabilities'
 	@echo 'make fix                what can be put right by itself'
 	@echo 'make bench              each target of speed and size, met or not (ARGS="--only pay" for some)'
@@ -29,15 +31,18 @@ demo: .venv/stamp
 	$(BIN)/opentill demo $(ARGS)
 
 test: .venv/stamp browser
-	$(BIN)/pytest -n 3 --dist worksteal -m 'not stress' $(ARGS)
+	$(BIN)/pytest -n 3 --dist worksteal -m 'not stress and not clients' $(ARGS)
 
 test-pooled: .venv/stamp browser
 	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer || \
 		{ echo 'No PgBouncer. Debian: apt-get install pgbouncer' >&2; exit 1; }
-	OPENTILL_TEST_PGBOUNCER=1 $(BIN)/pytest -n 3 --dist worksteal -m 'not stress' $(ARGS)
+	OPENTILL_TEST_PGBOUNCER=1 $(BIN)/pytest -n 3 --dist worksteal -m 'not stress and not clients' $(ARGS)
 
 test-serializable: .venv/stamp browser
-	OPENTILL_TEST_ISOLATION=serializable $(BIN)/pytest -n 3 --dist worksteal -m 'not stress' $(ARGS)
+	OPENTILL_TEST_ISOLATION=serializable $(BIN)/pytest -n 3 --dist worksteal -m 'not stress and not clients' $(ARGS)
+
+test-clients: .venv/stamp .venv-clients/stamp compilers
+	$(BIN)/pytest tests/generated $(ARGS)
 
 check: .venv/stamp
 	$(BIN)/ruff format --check .
@@ -68,6 +73,11 @@ lock:
 	uv pip compile benchmarks/peers/requirements.in --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-header --upgrade \
 		--output-file benchmarks/peers/requirements.lock
+	uv pip compile tests/generated/requirements.in --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-header --upgrade \
+		--output-file tests/generated/requirements.lock
+	cd tests/generated/node && npm install --package-lock-only --ignore-scripts \
+		--omit-lockfile-registry-resolved
 
 .venv/stamp: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -88,6 +98,27 @@ lock:
 	test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --require-hashes -r $<
 	touch $@
+
+# So have the generators of clients, of which one is a Java program in a Python package.
+.venv-clients/stamp: tests/generated/requirements.lock
+	test -x .venv-clients/bin/python || $(PYTHON) -m venv .venv-clients
+	.venv-clients/bin/python -m pip install --quiet --require-hashes -r $<
+	touch $@
+
+# What compiles and runs generated clients; node has to be 20.19 or newer for one of the linters.
+compilers:
+	@missing=; \
+	command -v go >/dev/null || missing="$$missing golang-go"; \
+	command -v javac >/dev/null || missing="$$missing default-jdk-headless"; \
+	command -v npm >/dev/null || missing="$$missing nodejs npm"; \
+	if [ -n "$$missing" ]; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -q && \
+			DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing; \
+		else \
+			echo "Missing. Debian: apt-get install$$missing" >&2; exit 1; \
+		fi; \
+	fi
 
 # The browser tests drive the system's Chromium; without it they are skipped and say so.
 browser:

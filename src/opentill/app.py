@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import hashlib
+import re
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +18,7 @@ from litestar.response import Response
 from opentill import agreement, callbacks, epay, gateways, health, merchants, worker
 from opentill.agreement import api as agreement_api
 from opentill.checkouts import api as checkouts_api
-from opentill.core import http, openapi, replica
+from opentill.core import http, openapi, replica, schemas
 from opentill.core.clock import Clock
 from opentill.core.db import Db
 from opentill.core.edge import Edge
@@ -86,7 +87,19 @@ class _Front:
 
 def document(settings: Settings) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of this deployment."""
-    return openapi.document(OPERATIONS, settings.public_url)
+    made = openapi.document(OPERATIONS, settings.public_url, _contact(settings))
+    return schemas.finished(made)
+
+
+def _contact(settings: Settings) -> dict[str, str]:
+    """Whom an integrator asks: the operator, as the agreement names it."""
+    contact = {"name": settings.operator_name}
+    told = settings.operator_contact
+    if re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", told):
+        contact["email"] = told
+    elif re.fullmatch(r"https?://\S+", told):
+        contact["url"] = told
+    return contact
 
 
 @get("/openapi.json", media_type=MediaType.JSON, include_in_schema=False, sync_to_thread=False)

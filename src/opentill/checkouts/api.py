@@ -56,7 +56,8 @@ operations: Final = (
         path="/v1/checkouts",
         tag="Checkouts",
         summary="Open a checkout session",
-        description="Send the customer to the `url` of the answer. The session lasts 24 hours.",
+        description="Send the customer to the `url` of the answer. The session lasts 24 hours. "
+        "`display_merchant_name` is taken as another spelling of `displayMerchantName`.",
         body=SessionBody,
         answer=SessionCreated,
         status=201,
@@ -81,6 +82,7 @@ operations: Final = (
         path="/v1/checkouts/{id}",
         tag="Checkouts",
         summary="Read a checkout session",
+        description="With the id of its order, which exists from the beginning.",
         answer=SessionOut,
         read=read,
         answer_example={**_SESSION, "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2"},

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, Self
 import msgspec
 from msgspec import Meta
 
-from opentill.core import money
+from opentill.core import money, schemas
 from opentill.core.methods import Method
 
 Status = Literal["OPEN", "COMPLETE", "EXPIRED"]
@@ -38,6 +38,9 @@ _DisplayName = Annotated[
         extra_json_schema={"minLength": 1, "maxLength": 80, "pattern": r"\S"},
     ),
 ]
+_OtherSpelling = Annotated[
+    _DisplayName, Meta(extra_json_schema={schemas.SPELLING_OF: "displayMerchantName"})
+]
 _Metadata = Annotated[
     msgspec.Raw,
     Meta(
@@ -62,7 +65,7 @@ class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Annotated[str, Meta(max_length=200, description="text of at most 200 characters")] | None
     ) = None
     display_merchant_name: _DisplayName | None = None
-    display_merchant_name_too: _DisplayName | None = msgspec.field(
+    display_merchant_name_too: _OtherSpelling | None = msgspec.field(
         default=None, name="display_merchant_name"
     )
     metadata: _Metadata = msgspec.field(default_factory=msgspec.Raw)
@@ -140,7 +143,7 @@ class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SessionOut(SessionCreated, frozen=True, kw_only=True, rename="camel"):
-    """A session on the wire (spec §2.4)."""
+    """A session, with its order (spec §2.4)."""
 
     order_id: str
 

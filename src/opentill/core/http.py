@@ -10,7 +10,7 @@ import contextlib
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar, cast
 
 import msgspec
 import structlog
@@ -55,16 +55,16 @@ class Detail(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+class Failure(msgspec.Struct, frozen=True):
     """The error body (spec §2.1)."""
 
-    code: int
+    code: Annotated[int, msgspec.Meta(ge=1, le=99_999, description="what was refused")]
     message: str
-    error: Detail | None = None
+    error: Detail | msgspec.UnsetType = msgspec.UNSET
 
 
 class Success(msgspec.Struct, frozen=True):
-    """The envelope of an answer (spec §2.1)."""
+    """The envelope of an answer (spec §2.1); the document shows ``Done`` with ``data``."""
 
     code: int
     message: str
@@ -74,8 +74,8 @@ class Success(msgspec.Struct, frozen=True):
 class Done(msgspec.Struct, frozen=True):
     """The answer of an operation that returns nothing, such as archiving."""
 
-    code: int
-    message: str
+    code: Annotated[int, msgspec.Meta(ge=0, le=0, description="always 0")]
+    message: Annotated[str, msgspec.Meta(pattern="^success$", description="always `success`")]
 
 
 class Download(msgspec.Struct, frozen=True):
@@ -158,7 +158,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
 def failure(problem: Problem) -> tuple[int, bytes, Headers]:
     """Return status, body bytes and extra headers of a problem's answer."""
-    detail = None
+    detail: Detail | msgspec.UnsetType = msgspec.UNSET
     if problem.field is not None and not isinstance(problem, Unauthorized):
         detail = Detail(problem.field, problem.reason or "")
     headers: list[tuple[bytes, bytes]] = []

@@ -1,17 +1,16 @@
 """The OpenAPI 3.1 document, made from the table of operations and the structs on the wire."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 
 from opentill import __version__
-from opentill.core import errors
+from opentill.core import errors, schemas
 from opentill.core.http import Done, Download, Failure, Nothing, Operation, failure
 
-_REF: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _COMMON: Final[tuple[errors.Problem, ...]] = (
     errors.TooManyRequests(100, 12),
@@ -26,14 +25,15 @@ _HEADERS: Final = {
 }
 
 
-def document(operations: Sequence[Operation], public_url: str) -> dict[str, Any]:
-    """Return the document as plain data."""
+def document(
+    operations: Sequence[Operation], public_url: str, contact: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the document as plain data. ``contact``: of the operator, as OpenAPI has it."""
     structs: list[Any] = [Failure, Done]
     for operation in operations:
         structs += [operation.query, operation.body, operation.answer]
-    kinds = tuple(kind for kind in dict.fromkeys(structs) if kind not in (Nothing, Download, None))
-    schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
-    by_kind = dict(zip(kinds, schemas, strict=True))
+    kinds = tuple(kind for kind in structs if kind not in (Nothing, Download, None))
+    by_kind, components = schemas.of(kinds)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
@@ -46,11 +46,15 @@ def document(operations: Sequence[Operation], public_url: str) -> dict[str, Any]
             "version": "1.0.0",
             "summary": "Products, checkout sessions, orders, refunds and the balance.",
             "description": _INTRODUCTION,
+            "contact": dict(contact),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             "x-service-version": __version__,
         },
         "servers": [{"url": public_url}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(operation.tag for operation in operations)],
+        "tags": [
+            {"name": tag, "description": _TAGS[tag]}
+            for tag in dict.fromkeys(operation.tag for operation in operations)
+        ],
         "security": [{"apiKey": []}],
         "paths": paths,
         "components": {
@@ -76,7 +80,25 @@ Every answer is an envelope: `code` 0, `message` `success` and `data`. A refusal
 
 Send an `Idempotency-Key` with a POST to be able to repeat it safely: the first answer is kept for \
 seven days and given again.
+
+Take fields that you do not know, and values of a list that you do not know: later versions add \
+some.
 """
+
+# A tag without a description is a KeyError at the start.
+_TAGS: Final = {
+    "Config": "What anyone may read, without a key.",
+    "Products": "What is sold: a name, a price and a currency. A product is archived, never "
+    "removed, so that its orders stay whole.",
+    "Checkouts": "Sessions: for each purchase open one, and send the customer to its `url`.",
+    "Orders": "What was bought. An order exists as soon as its session does; deliver when its "
+    "`status` is PAID or SETTLED.",
+    "Refunds": "Money given back to customers, in full or in parts.",
+    "Disputes": "Payments that customers took back through their banks.",
+    "Payouts": "What the operator sends to the merchant's bank.",
+    "Balance": "What is pending, available and frozen, with every movement and statements.",
+    "Webhooks": "Events as they happen: the endpoints they are sent to, and reading them later.",
+}
 
 
 def _operation(
@@ -87,7 +109,7 @@ def _operation(
         "tags": [operation.tag],
         "summary": operation.summary,
         "parameters": _parameters(operation, by_kind, components),
-        "responses": _responses(operation, by_kind),
+        "responses": _responses(operation, by_kind, components),
     }
     if operation.description:
         made["description"] = operation.description
@@ -125,9 +147,9 @@ def _parameters(
         for name in _PARAMETER.findall(operation.path)
     ]
     if operation.query is not Nothing:
-        name = by_kind[operation.query]["$ref"].rsplit("/", 1)[-1]
+        name = schemas.name_of(by_kind[operation.query])
         for field, schema in components.pop(name)["properties"].items():
-            shown = _without_null(schema)
+            shown = schemas.without_null(schema)
             description = shown.pop("description", "")
             found.append(
                 {
@@ -156,17 +178,6 @@ def _parameters(
     return found
 
 
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """A parameter that is absent is absent: it has no null."""
-    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
-    shown = dict(kinds[0]) if len(kinds) == 1 else dict(schema)
-    if shown.get("default", 0) is None:
-        del shown["default"]
-    if "default" in schema and schema["default"] is not None:
-        shown["default"] = schema["default"]
-    return shown
-
-
 def _refusals(operation: Operation) -> list[errors.Problem]:
     problems: list[errors.Problem] = []
     takes_input = operation.query is not Nothing or operation.write is not None
@@ -187,8 +198,10 @@ def _refusals(operation: Operation) -> list[errors.Problem]:
     return [*problems, *_COMMON]
 
 
-def _responses(operation: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
-    responses: dict[str, Any] = {str(operation.status): _success(operation, by_kind)}
+def _responses(
+    operation: Operation, by_kind: dict[Any, Any], components: dict[str, Any]
+) -> dict[str, Any]:
+    responses: dict[str, Any] = {str(operation.status): _success(operation, by_kind, components)}
     for problem in sorted(_refusals(operation), key=lambda found: found.status):
         _, body, headers = failure(problem)
         description = f"{problem.message} (code {problem.code})."
@@ -210,7 +223,9 @@ def _responses(operation: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
     return responses
 
 
-def _success(operation: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
+def _success(
+    operation: Operation, by_kind: dict[Any, Any], components: dict[str, Any]
+) -> dict[str, Any]:
     if operation.answer is Download:
         return {
             "description": "The file.",
@@ -221,15 +236,7 @@ def _success(operation: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
         schema = by_kind[Done]
         example: dict[str, Any] = {"code": 0, "message": "success"}
     else:
-        schema = {
-            "type": "object",
-            "required": ["code", "message", "data"],
-            "properties": {
-                "code": {"const": 0},
-                "message": {"const": "success"},
-                "data": by_kind[operation.answer],
-            },
-        }
+        schema = _envelope(by_kind[operation.answer], components)
         example = {"code": 0, "message": "success", "data": operation.answer_example}
     headers: dict[str, Any] = dict(_HEADERS)
     for name, value in operation.headers:
@@ -239,3 +246,16 @@ def _success(operation: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
         "headers": headers,
         "content": {"application/json": {"schema": schema, "example": example}},
     }
+
+
+def _envelope(data: schemas.Schema, components: dict[str, Any]) -> schemas.Schema:
+    """Return the schema of an answer with this ``data``: a component, so that it has a name."""
+    inner = schemas.name_of(data)
+    name = f"{inner}Response"
+    done = components[Done.__name__]
+    components[name] = done | {
+        "description": f"The envelope of an answer whose `data` is `{inner}`.",
+        "properties": done["properties"] | {"data": data},
+        "required": [*done["required"], "data"],
+    }
+    return schemas.reference(name)

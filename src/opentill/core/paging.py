@@ -18,7 +18,7 @@ class Pagination(msgspec.Struct, frozen=True, rename="camel"):
     """Where a page stands in its list (spec §2.2)."""
 
     page: int
-    size: int
+    size: Size
     total: int
     total_pages: int
 

@@ -70,8 +70,8 @@ operations: Final = (
         path="/v1/disputes",
         tag="Disputes",
         summary="List disputes",
-        description="An extension of the contract. `debit` and `fee` are what losing the dispute "
-        "takes from the balance, in `debitCurrency`.",
+        description="An extension of the contract. Newest first. `debit` and `fee` are what "
+        "losing the dispute takes from the balance, in `debitCurrency`.",
         query=ListQuery,
         answer=Listing[DisputeOut],
         read=list_disputes,
@@ -85,7 +85,7 @@ operations: Final = (
         path="/v1/disputes/{id}",
         tag="Disputes",
         summary="Read a dispute",
-        description="An extension of the contract.",
+        description="An extension of the contract. With the operator's notes, oldest first.",
         answer=DisputeDetail,
         read=read,
         answer_example={

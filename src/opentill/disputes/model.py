@@ -216,7 +216,7 @@ def _move(
 
 
 class NoteOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A note on the wire."""
+    """What the operator noted about a dispute, and when."""
 
     at: int
     note: str

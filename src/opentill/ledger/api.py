@@ -96,7 +96,7 @@ operations: Final = (
         method="GET",
         path="/v1/balance/statement.csv",
         tag="Balance",
-        summary="Export a statement as CSV",
+        summary="Export a statement",
         description="An extension of the contract. For each currency and account the opening "
         "balance, every movement with the balances after it, the sums by type and the closing "
         "balance: UTF-8 CSV (RFC 4180) with a header row. It adds up, or it breaks off.",

@@ -73,7 +73,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A balance transaction on the wire (spec §2.7)."""
+    """A movement on the balance, with the balances after it (spec §2.7)."""
 
     id: str
     type: Type
@@ -107,7 +107,7 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class BalanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A balance on the wire (product decisions §3)."""
+    """The balance in the settlement currency (product decisions §3)."""
 
     available: str
     pending: str

@@ -130,6 +130,8 @@ operations: Final = (
         path="/v1/orders",
         tag="Orders",
         summary="List orders",
+        description="Newest first. `startDate` and `endDate` are about when orders were created, "
+        "both inclusive.",
         query=ListQuery,
         answer=Listing[OrderOut],
         read=list_orders,
@@ -142,9 +144,10 @@ operations: Final = (
         method="GET",
         path="/v1/orders/export",
         tag="Orders",
-        summary="Export orders as CSV",
-        description="UTF-8 CSV (RFC 4180) with a header row, oldest order first. A few exports of a"
-        " merchant may run at once; one more is answered 429 with Retry-After.",
+        summary="Export orders",
+        description="UTF-8 CSV (RFC 4180) with a header row, oldest order first. `startDate` and "
+        "`endDate` are about when orders were created, both inclusive. A few exports of a merchant "
+        "may run at once; one more is answered 429 with Retry-After.",
         query=ExportQuery,
         answer=Download,
         read=export_orders,
@@ -154,6 +157,7 @@ operations: Final = (
         path="/v1/orders/{id}",
         tag="Orders",
         summary="Read an order",
+        description="Everything about an order. Deliver when its `status` is PAID or SETTLED.",
         answer=OrderDetail,
         read=read,
         answer_example=_DETAIL,

@@ -348,7 +348,7 @@ class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
-    """A single order (spec §2.5, second table)."""
+    """An order with everything (spec §2.5, second table)."""
 
     base_amount: str
     payable_amount: str

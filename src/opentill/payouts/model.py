@@ -95,7 +95,7 @@ def told(payout: Payout, type_: webhooks.Type, at: int) -> webhooks.Event:
 
 
 class PayoutOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A payout on the wire."""
+    """Money sent to the merchant's bank."""
 
     id: str
     status: Status

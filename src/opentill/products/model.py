@@ -92,7 +92,7 @@ class ProductChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProductOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A product on the wire (spec §2.3)."""
+    """What is sold (spec §2.3)."""
 
     id: str
     name: str

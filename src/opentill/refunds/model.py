@@ -73,7 +73,7 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A refund on the wire (spec §2.6)."""
+    """Money given back to a customer (spec §2.6)."""
 
     id: str
     merchant_id: str

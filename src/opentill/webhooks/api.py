@@ -211,7 +211,7 @@ operations: Final = (
         method="POST",
         path="/v1/webhook-endpoints",
         tag=_TAG,
-        summary="Add a webhook endpoint",
+        summary="Create a webhook endpoint",
         description="An extension of the contract. Events are sent to the `url`, signed with the "
         "`secret`, which is shown only here. Answer with 2xx within 30 seconds; otherwise it is "
         "sent again after 1 min, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h.",
@@ -233,7 +233,7 @@ operations: Final = (
         path="/v1/webhook-endpoints",
         tag=_TAG,
         summary="List webhook endpoints",
-        description="An extension of the contract.",
+        description="An extension of the contract. Newest first, without their secrets.",
         query=ListQuery,
         answer=Listing[EndpointOut],
         read=list_endpoints,
@@ -244,7 +244,7 @@ operations: Final = (
         path="/v1/webhook-endpoints/{id}",
         tag=_TAG,
         summary="Read a webhook endpoint",
-        description="An extension of the contract.",
+        description="An extension of the contract. If it was disabled by itself, it says why.",
         answer=EndpointOut,
         read=read,
         answer_example=_ENDPOINT,
@@ -268,7 +268,7 @@ operations: Final = (
         path="/v1/webhook-endpoints/{id}",
         tag=_TAG,
         summary="Delete a webhook endpoint",
-        description="An extension of the contract.",
+        description="An extension of the contract. What still waits for it is not sent.",
         answer=None,
         write=delete,
     ),
@@ -276,7 +276,7 @@ operations: Final = (
         method="POST",
         path="/v1/webhook-endpoints/{id}/rotate-secret",
         tag=_TAG,
-        summary="Rotate a webhook endpoint's secret",
+        summary="Rotate a webhook secret",
         description="An extension of the contract. For 24 hours both secrets sign: "
         "`webhook-signature` has both, `X-Svc-Signature` is by the new one and "
         "`X-Svc-Signature-Old` by the one before.",
@@ -290,8 +290,9 @@ operations: Final = (
         method="GET",
         path="/v1/webhook-endpoints/{id}/deliveries",
         tag=_TAG,
-        summary="List an endpoint's deliveries",
-        description="An extension of the contract. Newest first, kept 30 days.",
+        summary="List webhook deliveries",
+        description="An extension of the contract. Every event that was or will be sent to the "
+        "endpoint, with each attempt. Newest first, kept 30 days.",
         query=DeliveryQuery,
         answer=Listing[DeliveryOut],
         read=deliveries,
@@ -301,7 +302,7 @@ operations: Final = (
         method="POST",
         path="/v1/webhook-endpoints/{id}/resend",
         tag=_TAG,
-        summary="Send events again",
+        summary="Resend events",
         description="An extension of the contract. One event by `eventId`, or all since a time, "
         "1,000 at a call: go on with `after` set to `next` until that is null. Calls are limited "
         "by the minute.",
@@ -317,7 +318,7 @@ operations: Final = (
         method="GET",
         path="/v1/events",
         tag=_TAG,
-        summary="Read events",
+        summary="List events",
         description="An extension of the contract. Oldest first, kept 90 days, as they are "
         "delivered. Keep the `cursor` and come back with it: no event is ever skipped.",
         query=EventQuery,
@@ -330,7 +331,7 @@ operations: Final = (
         path="/v1/events/{id}",
         tag=_TAG,
         summary="Read an event",
-        description="An extension of the contract.",
+        description="An extension of the contract. The same bytes as it is delivered with.",
         answer=EventBody,
         read=read_event,
         answer_example=EVENT_EXAMPLE,

@@ -114,7 +114,7 @@ class AttemptOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     at: int
     duration_ms: int
     outcome: Outcome
-    http_status: int | None
+    http_status: Annotated[int, Meta(ge=0, le=999)] | None
     request: str
     answer: str
     error: str

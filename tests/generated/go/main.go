@@ -1,0 +1,103 @@
+// Command buy is a shop's program on the client that openapi-generator makes: one stage of a
+// purchase for each run, with what it saw as JSON.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log"
+	"os"
+
+	till "example.com/opentill/till"
+)
+
+func main() {
+	settings := till.NewConfiguration()
+	settings.Servers = till.ServerConfigurations{{URL: os.Getenv("TILL_URL")}}
+	keys := map[string]till.APIKey{"apiKey": {Key: os.Getenv("TILL_KEY")}}
+	ctx := context.WithValue(context.Background(), till.ContextAPIKeys, keys)
+	client := till.NewAPIClient(settings)
+	var seen map[string]any
+	switch os.Args[1] {
+	case "open":
+		seen = open(ctx, client)
+	case "refund":
+		seen = refund(ctx, client, os.Args[2])
+	case "look":
+		seen = look(ctx, client, os.Args[2])
+	}
+	must(json.NewEncoder(os.Stdout).Encode(seen))
+}
+
+func open(ctx context.Context, client *till.APIClient) map[string]any {
+	product := till.NewProductBody("Tea", "9.99", "USD")
+	product.SetDescription("Loose leaf")
+	product.SetMetadata(map[string]any{"sku": "TEA"})
+	made, _, err := client.ProductsAPI.CreateProduct(ctx).ProductBody(*product).Execute()
+	must(err)
+	body := till.NewSessionBody(made.Data.Id)
+	body.SetSuccessUrl("https://shop.example.com/thanks")
+	body.SetDisplayMerchantName("The tea shop")
+	opened, _, err := client.CheckoutsAPI.OpenCheckoutSession(ctx).SessionBody(*body).
+		IdempotencyKey(made.Data.Id).Execute()
+	must(err)
+	session, _, err := client.CheckoutsAPI.ReadCheckoutSession(ctx, opened.Data.Id).Execute()
+	must(err)
+	return map[string]any{
+		"session": opened.Data.Id, "order": session.Data.OrderId, "expiresAt": opened.Data.ExpiresAt,
+	}
+}
+
+func refund(ctx context.Context, client *till.APIClient, id string) map[string]any {
+	order, _, err := client.OrdersAPI.ReadOrder(ctx, id).Execute()
+	must(err)
+	listed, _, err := client.OrdersAPI.ListOrders(ctx).Status("PAID").
+		StartDate(order.Data.CreatedAt).EndDate(order.Data.CreatedAt).Size(10).Execute()
+	must(err)
+	body := till.NewRefundBody()
+	body.SetAmount("2.00")
+	body.SetReason("One was broken")
+	given, _, err := client.RefundsAPI.RefundOrder(ctx, id).RefundBody(*body).Execute()
+	must(err)
+	return map[string]any{
+		"status": order.Data.Status, "paidAt": order.Data.PaidAt.Get(),
+		"method": order.Data.PaymentMethod.Get(), "settledAt": order.Data.SettledAt.Get(),
+		"listed": []string{listed.Data.Items[0].Id}, "total": listed.Data.Pagination.Total,
+		"refund": given.Data.Id,
+	}
+}
+
+func look(ctx context.Context, client *till.APIClient, id string) map[string]any {
+	refund, _, err := client.RefundsAPI.ReadRefund(ctx, id).Execute()
+	must(err)
+	moves, _, err := client.BalanceAPI.ListBalanceTransactions(ctx).Execute()
+	must(err)
+	types := []string{}
+	for _, move := range moves.Data.Items {
+		types = append(types, move.Type)
+	}
+	csv, _, err := client.OrdersAPI.ExportOrders(ctx).Execute()
+	must(err)
+	_, _, err = client.OrdersAPI.ReadOrder(ctx, "order_unknown").Execute()
+	var refused *till.GenericOpenAPIError
+	if !errors.As(err, &refused) {
+		log.Fatalf("no refusal: %v", err)
+	}
+	failure := refused.Model().(till.Failure)
+	return map[string]any{
+		"status": refund.Data.Status, "amount": refund.Data.Amount,
+		"succeededAt": refund.Data.SucceededAt.Get(),
+		"types":       types, "csv": csv, "unknown": failure.Code,
+	}
+}
+
+func must(err error) {
+	var refused *till.GenericOpenAPIError
+	if errors.As(err, &refused) {
+		log.Fatalf("%v: %s", err, refused.Body())
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}

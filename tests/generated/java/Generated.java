@@ -1,0 +1,10 @@
+package javax.annotation;
+
+/** Marks generated sources. It was in the JDK until Java 10; the generated client still names it. */
+public @interface Generated {
+    String[] value();
+
+    String date() default "";
+
+    String comments() default "";
+}

@@ -1,0 +1,131 @@
+"""Clients that generators make of the running server's document compile, buy and refund."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import pytest
+
+from api import Shop, Till
+from generated.toolchain import PYTHON, VENV, copied, generate, run
+from opentill.refunds import jobs
+from sandbox.running import wait_until
+
+pytestmark = pytest.mark.clients
+
+
+def _go(document: Path, place: Path, node_programs: Path, *options: str) -> list[str | Path]:
+    names = ("--git-host", "example.com", "--git-user-id", "opentill", "--git-repo-id", "till")
+    generate("go", document, place, *names, "--package-name", "till", *options)
+    copied(place / "buy", "go/main.go")
+    run("go", "vet", "./...", cwd=place)
+    run("go", "build", "-o", "built", "./buy", cwd=place)
+    return [place / "built"]
+
+
+def _go_tolerant(document: Path, place: Path, node_programs: Path) -> list[str | Path]:
+    """With the option that docs/recipes/generate-a-client.md advises."""
+    option = "disallowAdditionalPropertiesIfNotPresent=false"
+    return _go(document, place, node_programs, "--additional-properties", option)
+
+
+def _typescript(document: Path, place: Path, node_programs: Path) -> list[str | Path]:
+    generate("typescript-fetch", document, place / "till")
+    copied(place, "typescript/buy.ts", "typescript/tsconfig.json")
+    run(node_programs / "tsc", "-p", ".", cwd=place)
+    return ["node", place / "built" / "buy.js"]
+
+
+def _python(document: Path, place: Path, node_programs: Path) -> list[str | Path]:
+    (place / "settings.yml").write_text("post_hooks: []\n")
+    program, target = VENV / "bin" / "openapi-python-client", place / "till"
+    run(
+        *(program, "generate", "--path", document, "--output-path", target, "--meta", "none"),
+        *("--config", place / "settings.yml", "--fail-on-warning"),
+        cwd=place,
+    )
+    copied(place, "python/buy.py")
+    run(PYTHON, "-W", "error", "-m", "compileall", "-q", "till", "buy.py", cwd=place)
+    return [PYTHON, place / "buy.py"]
+
+
+CLIENTS: Final = {
+    "go": _go,
+    "go, tolerant": _go_tolerant,
+    "typescript-fetch": _typescript,
+    "openapi-python-client": _python,
+}
+
+
+def pay(till: Till, session_id: str) -> None:
+    """Pay a session at the sandbox bank, as a browser does."""
+    with httpx2.Client(trust_env=False, timeout=30) as browser:
+        form = {"email": "ann@example.com", "name": "Ann", "method": "CREDIT_CARD"}
+        begun = browser.post(f"{till.url}/checkout/{session_id}", data=form)
+        attempt = re.search(r"/continue/(att_\w+)", begun.headers["location"])
+        assert attempt, begun.headers["location"]
+        card = {"number": "4242424242424242", "exp": "12/34", "csc": "123"}
+        bank_page = f"{till.settings.sandbox_url}/pay/{attempt[1]}"
+        assert browser.post(bank_page, data=card).is_redirect
+        browser.get(f"{till.url}/checkout/{session_id}/return/{attempt[1]}")
+
+
+def send_refund(till: Till, shop: Shop, refund_id: str) -> dict[str, Any]:
+    """Send what is due to the bank, as the worker does, and return the refund once it is done."""
+
+    def done() -> dict[str, Any] | None:
+        found: dict[str, Any] = shop.data("GET", f"/v1/refunds/{refund_id}")
+        return found if found["status"] == "SUCCEEDED" else None
+
+    app = till.app
+    till.run(jobs.send_due(app.db, app.gateways, till.url, app.clock()))
+    refund: dict[str, Any] = wait_until(done, 30)
+    return refund
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_generated_client_compiles_buys_and_refunds(
+    till: Till, shop: Shop, document: Path, node_programs: Path, tmp_path: Path, client: str
+) -> None:
+    program = CLIENTS[client](document, tmp_path, node_programs)
+
+    def buy(*words: str) -> dict[str, Any]:
+        printed = run(*program, *words, cwd=tmp_path, TILL_URL=till.url, TILL_KEY=shop.key)
+        seen: dict[str, Any] = json.loads(printed)
+        return seen
+
+    opened = buy("open")
+    session = shop.data("GET", f"/v1/checkouts/{opened['session']}")
+    assert opened == {
+        "session": session["id"],
+        "order": session["orderId"],
+        "expiresAt": session["expiresAt"],
+    }
+    pay(till, opened["session"])
+    wait_until(lambda: shop.read_order(opened["order"])["status"] == "PAID", 30)
+    order = shop.read_order(opened["order"])
+    seen = buy("refund", order["id"])
+    (refund,) = shop.data("GET", f"/v1/orders/{order['id']}/refunds")["items"]
+    assert seen == {
+        "status": "PAID",
+        "paidAt": order["paidAt"],
+        "method": "CREDIT_CARD",
+        "settledAt": None,
+        "listed": [order["id"]],
+        "total": 1,
+        "refund": refund["id"],
+    }
+    succeeded = send_refund(till, shop, refund["id"])
+    moves = shop.data("GET", "/v1/balance/transactions")["items"]
+    seen = buy("look", refund["id"])
+    assert order["id"] in seen.pop("csv")
+    assert seen == {
+        "status": "SUCCEEDED",
+        "amount": "2.00",
+        "succeededAt": succeeded["succeededAt"],
+        "types": [move["type"] for move in moves],
+        "unknown": 40401,
+    }
+    assert {"PAYMENT", "FEE", "REFUND"} <= set(seen["types"])

@@ -1,0 +1,94 @@
+// A shop's program on the client that openapi-generator makes: one stage of a purchase for each
+// run, with what it saw as JSON.
+import {
+  BalanceApi,
+  CheckoutsApi,
+  Configuration,
+  FailureFromJSON,
+  OrderStatusEnum,
+  OrdersApi,
+  ProductsApi,
+  RefundsApi,
+  ResponseError,
+} from "./till";
+
+declare const process: { env: Record<string, string>; argv: string[] };
+
+const settings = new Configuration({
+  basePath: process.env["TILL_URL"],
+  apiKey: process.env["TILL_KEY"],
+});
+const orders = new OrdersApi(settings);
+
+async function open(): Promise<object> {
+  const product = await new ProductsApi(settings).createProduct({
+    productBody: {
+      name: "Tea",
+      price: "9.99",
+      currency: "USD",
+      description: "Loose leaf",
+      metadata: { sku: "TEA" },
+    },
+  });
+  const checkouts = new CheckoutsApi(settings);
+  const opened = await checkouts.openCheckoutSession({
+    sessionBody: {
+      productId: product.data.id,
+      successUrl: "https://shop.example.com/thanks",
+      displayMerchantName: "The tea shop",
+    },
+    idempotencyKey: product.data.id,
+  });
+  const session = await checkouts.readCheckoutSession({ id: opened.data.id });
+  const { id, expiresAt } = opened.data;
+  return { session: id, order: session.data.orderId, expiresAt };
+}
+
+async function refund(id: string): Promise<object> {
+  const order = (await orders.readOrder({ id })).data;
+  const listed = await orders.listOrders({
+    status: OrderStatusEnum.Paid,
+    startDate: order.createdAt,
+    endDate: order.createdAt,
+    size: 10,
+  });
+  const refunds = new RefundsApi(settings);
+  const refundBody = { amount: "2.00", reason: "One was broken" };
+  const given = await refunds.refundOrder({ id, refundBody });
+  return {
+    status: order.status,
+    paidAt: order.paidAt,
+    method: order.paymentMethod,
+    settledAt: order.settledAt,
+    listed: listed.data.items.map((one) => one.id),
+    total: listed.data.pagination.total,
+    refund: given.data.id,
+  };
+}
+
+async function look(id: string): Promise<object> {
+  const refund = (await new RefundsApi(settings).readRefund({ id })).data;
+  const moves = await new BalanceApi(settings).listBalanceTransactions();
+  return {
+    status: refund.status,
+    amount: refund.amount,
+    succeededAt: refund.succeededAt,
+    types: moves.data.items.map((one) => one.type),
+    csv: await orders.exportOrders(),
+    unknown: await unknown(),
+  };
+}
+
+async function unknown(): Promise<number> {
+  try {
+    await orders.readOrder({ id: "order_unknown" });
+  } catch (error) {
+    if (error instanceof ResponseError) return FailureFromJSON(await error.response.json()).code;
+    throw error;
+  }
+  throw new Error("no refusal");
+}
+
+const stages: Record<string, (id: string) => Promise<object>> = { open, refund, look };
+const [, , stage, id] = process.argv;
+stages[stage!]!(id!).then((seen) => console.log(JSON.stringify(seen)));
