@@ -215,6 +215,7 @@ def test_doctor_says_what_to_do(place: Place) -> None:
 def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> None:
     external = {
         "OPENTILL_DATABASE_URL": empty_database_url,
+        "OPENTILL_SANDBOX": "yes",
         "OPENTILL_DB_PREPARED": pooler.prepared_setting(empty_database_url),
         "OPENTILL_SECRET_KEY": "k" * 32,
     }

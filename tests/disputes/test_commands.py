@@ -24,6 +24,7 @@ WHY = ("--reason", "a letter", "--by", "ann")
 def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Run a command and return what it answers as JSON; what it refuses is raised."""
     monkeypatch.setenv("OPENTILL_DATABASE_URL", database_url)
+    monkeypatch.setenv("OPENTILL_SANDBOX", "yes")
     monkeypatch.setenv("OPENTILL_DB_PREPARED", pooler.prepared_setting(database_url))
     monkeypatch.setenv("OPENTILL_SECRET_KEY", "test-secret-key-test-secret-key-0123")
 

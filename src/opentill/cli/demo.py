@@ -42,7 +42,7 @@ def demo(
     from opentill.core.datadir import lock_serve
     from opentill.core.operator import OperatorError
 
-    found = session.settings()
+    found = session.settings(creates=True)
     if found.database_url is None:
         try:
             lock_serve(found.data_dir).release()

@@ -25,6 +25,7 @@ from opentill.core.settings import Settings
 from opentill.core.supervisor import Child, Supervisor
 
 FINISH_GRACE_S = 5.0
+PRIVATE = 0o077  # what processes that run on write is for their user alone
 
 
 class Deployment:
@@ -48,6 +49,7 @@ class Deployment:
         """Serve until stopped; the exit code. Raises ``OperatorError``."""
         # Until the server has handlers of its own, and after: leave through every "finally".
         signal.signal(signal.SIGTERM, session.leave)
+        os.umask(PRIVATE)
         settings = self.settings
         gateways.load(settings.gateways, settings)  # what is wrong with them is said at once
         with contextlib.ExitStack() as cleanup:
@@ -71,7 +73,7 @@ class Deployment:
                 os.environ[metrics.VARIABLE] = str(metrics.fresh_directory(settings.data_dir))
             for child in beside:
                 child.start()  # its imports run while the database starts
-            self.settings = cleanup.enter_context(session.running_database(settings))
+            self.settings = cleanup.enter_context(session.running_database(settings, creates=True))
             if settings.metrics_port is not None:
                 cleanup.enter_context(metrics.listening(settings.metrics_port))
             if self.workers > 1:
