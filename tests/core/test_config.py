@@ -242,7 +242,11 @@ PLAY_MONEY = [
 def test_play_money_is_asked_for_by_name_where_real_money_is_expected(
     environ: dict[str, str], why: str
 ) -> None:
-    given = {"SECRET_KEY": KEY, "SANDBOX_SECRET": KEY, "GATEWAY_MANUAL_INSTRUCTIONS": "IBAN"} | environ
+    given = {
+        "SECRET_KEY": KEY,
+        "SANDBOX_SECRET": KEY,
+        "GATEWAY_MANUAL_INSTRUCTIONS": "IBAN",
+    } | environ
     settings = load({f"OPENTILL_{name}": text for name, text in given.items()})
     if not why:
         gateways.load(settings.gateways, settings)

@@ -13,7 +13,6 @@ from typing import IO, Final
 
 from opentill.core.operator import OperatorError
 
-
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 # What stands in a data directory begins so; what else is there is not ours to close.
 _OURS: Final = ("postgres", "sandbox.", "secret.key", "serve.lock", "demo.json", "metrics")
@@ -56,13 +55,13 @@ def _close(data_dir: Path) -> None:
         raise DataDirError(message)
     _close_one(data_dir)
     try:
-        names = os.listdir(data_dir)
+        paths = list(data_dir.iterdir())
     except PermissionError as error:
         raise DataDirError(_unwritable(data_dir, error)) from None
-    for name in names:
-        if name.startswith(_OURS):
+    for path in paths:
+        if path.name.startswith(_OURS):
             with contextlib.suppress(FileNotFoundError):  # it was only there for a moment
-                _close_one(data_dir / name)
+                _close_one(path)
 
 
 def _close_one(path: Path) -> None:

@@ -91,7 +91,9 @@ class EmbeddedPostgres:
 
     @classmethod
     def start(cls, data_dir: Path, *, durable: bool = True, creates: bool = True) -> Self:
-        """Attach to the server of ``data_dir``, started if need be; the cluster made if ``creates``.
+        """Attach to the server of ``data_dir``, started if need be.
+
+        The cluster is made if it is not there and ``creates``.
 
         ``durable=False`` turns fsync off, for tests. Blocks: some 0.2 s, 2 s for a new cluster, as
         long as recovery takes after a crash. Raises ``DataDirError`` with one line.

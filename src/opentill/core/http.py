@@ -115,6 +115,7 @@ class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     path: Mapping[str, str]
     query: Q
     body: B
+    key_id: str = ""  # of the API key that it came with
 
 
 class Nothing(msgspec.Struct, frozen=True):
@@ -328,6 +329,7 @@ def _call(
         path=scope["opentill_parameters"],
         query=querystring.read(scope["query_string"], operation.query),
         body=_decode_body(operation, headers, body),
+        key_id=scope.get("opentill_key", ""),
     )
 
 

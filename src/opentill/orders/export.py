@@ -14,11 +14,12 @@ from opentill.orders import queries
 from opentill.orders.model import Edge, Order, OrderOut
 
 COLUMNS: Final = (
-    *(field.encode_name for field in msgspec.structs.fields(OrderOut)),
+    *(name for name in OrderOut.__struct_encode_fields__ if name != "livemode"),
     "refundStatus",
     "refundedAmount",
     "createdAtUtc",
     "paidAtUtc",
+    "livemode",  # the last one: those before keep their places
 )
 _BATCH: Final = 2000  # orders of a stretch, somewhat less than a megabyte
 _EDGES: Final = 50  # stretches that are looked up at once
@@ -29,12 +30,15 @@ def row(order: Order) -> list[str]:
     """Write an order as the cells of a row."""
     listed = OrderOut.of(order)
     refunded = order.refunded_minor
+    values = msgspec.structs.asdict(listed)
+    livemode = values.pop("livemode")
     return [
-        *(cell(value) for value in msgspec.structs.astuple(listed)),
+        *map(cell, values.values()),
         order.refund_status,
         money.show(refunded, order.currency) if refunded else "0",
         utc(order.created_at),
         utc(order.paid_at),
+        "true" if livemode else "false",
     ]
 
 
@@ -44,20 +48,27 @@ def filename(start: int | None, end: int | None) -> str:
 
 
 async def chunks(
-    db: Db, merchant_id: str, start: int, end: int, readers: asyncio.Semaphore
+    db: Db,
+    merchant_id: str,
+    start: int,
+    end: int,
+    readers: asyncio.Semaphore,
+    *,
+    livemode: bool,
 ) -> AsyncIterator[bytes]:
     """Yield the file, oldest order first, in constant memory. Times are inclusive Unix ms.
 
     PostgreSQL writes the lines, as ``row`` would; here they are only passed on. Read in stretches,
     each a statement of its own and two at the same time, so that PostgreSQL uses two processors:
     however slowly the file is fetched, no connection and no snapshot is held meanwhile. ``readers``
-    is how many statements all exports of a process may run at once.
+    is how many statements all exports of a process may run at once, ``livemode`` whether real money
+    can be paid in this deployment.
     """
 
     async def read(after: Edge, until: Edge) -> bytes:
         values = (merchant_id, after.created_at, after.id, until.created_at, until.id)
         async with readers:
-            lines = await db.read(lambda tx: queries.EXPORT.get(tx, *values, csvfile.FORMULA))
+            lines = await db.read(lambda tx: queries.EXPORT.get(tx, *values, livemode))
         return (lines or "").encode()
 
     yield csvfile.line(COLUMNS)

@@ -6,6 +6,7 @@ savepoint of its own and commits them together; nobody hears of a result before 
 """
 
 import asyncio
+import os
 import queue
 import sqlite3
 import threading
