@@ -15,6 +15,7 @@ import typer
 
 from opentill.cli import output, session
 from opentill.cli.output import Json
+from opentill.core import terminal
 from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
 
@@ -46,7 +47,7 @@ def doctor(*, as_json: Json = False) -> None:
         findings.append(finding)
         if not as_json:
             level = typer.style(f"{finding.level:4}", fg=_COLOURS[finding.level])
-            typer.echo(f"{level}  {finding.subject:11} {finding.text}")
+            typer.echo(f"{level}  {finding.subject:11} {terminal.inert(finding.text)}")
     if as_json:
         output.show(findings, as_json=True)
     sys.exit(1 if any(finding.level == "fail" for finding in findings) else 0)

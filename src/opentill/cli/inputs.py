@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import typer
+
+from opentill.core.terminal import Terminal
 
 if TYPE_CHECKING:
     from opentill.merchants import Actor
@@ -25,13 +27,31 @@ Why = Annotated[str, typer.Option("--reason", help="Why; goes to the audit log, 
 By = Annotated[str, typer.Option("--by", help="Who does it; without it, the system's user name.")]
 
 
+class Target(Protocol):
+    """Where a file is written to."""
+
+    def write(self, data: bytes, /) -> object:
+        """Write bytes."""
+        ...
+
+    def flush(self) -> object:
+        """Pass on what was written."""
+        ...
+
+
 @contextmanager
-def target(path: Path | None) -> Iterator[BinaryIO]:
-    """Open a file to write, or standard output where there is none. Raises Invalid."""
+def target(path: Path | None) -> Iterator[Target]:
+    """Open a file to write, or standard output where there is none. Raises Invalid.
+
+    On a terminal nothing of it acts on the terminal.
+    """
     from opentill.core.errors import Invalid
 
     if path is None:
-        yield sys.stdout.buffer
+        if sys.stdout.isatty():
+            yield Terminal(sys.stdout.buffer)
+        else:
+            yield sys.stdout.buffer
         return
     try:
         file = path.open("wb")
