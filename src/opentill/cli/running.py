@@ -13,18 +13,21 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 import msgspec
+import structlog
 import typer
 
 from opentill import __version__, gateways
-from opentill.cli import session
+from opentill.cli import exposure, session
 from opentill.core import log, metrics, server
 from opentill.core.datadir import DataDirError, Lock, lock_serve, prepare
 from opentill.core.settings import Settings
 from opentill.core.supervisor import Child, Supervisor
 
 FINISH_GRACE_S = 5.0
+_log: Final = structlog.get_logger()
 PRIVATE = 0o077  # what processes that run on write is for their user alone
 
 
@@ -52,6 +55,8 @@ class Deployment:
         os.umask(PRIVATE)
         settings = self.settings
         gateways.load(settings.gateways, settings)  # what is wrong with them is said at once
+        if broad := exposure.too_broad(settings):
+            _log.warning(exposure.believes_everybody(broad))
         with contextlib.ExitStack() as cleanup:
             if settings.database_url is None or _runs_sandbox(settings):
                 cleanup.callback(lock_serve(settings.data_dir).release)
