@@ -337,17 +337,16 @@ def test_a_partial_refund_stands_on_the_receipt() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_play_money_is_marked_on_every_page_and_nowhere_else(language: Language) -> None:
-    badge = SENTENCES[language]["test_mode"]
+    badge, tongue = SENTENCES[language]["test_mode"], Tongue(language)
     for livemode in (True, False):
-        payment = msgspec.structs.replace(PAYMENT, livemode=livemode)
-        visit = Visit(tongue=Tongue(language), now=NOW, test_mode=not livemode)
-        pages = [open_page(payment, visit), continue_page(payment, visit, ATTEMPT)]
-        pages += [status_page(payment, visit, state) for state in get_args(model.State)]
-        pages += [trouble_page(trouble, visit) for trouble in get_args(model.Trouble)]
-        for shown in pages:
+        visit = Visit(tongue=tongue, now=NOW, test_mode=not livemode)
+        pages = made(tongue, msgspec.structs.replace(PAYMENT, livemode=livemode))
+        pages |= {name: trouble_page(name, visit) for name in get_args(model.Trouble)}
+        for name, shown in pages.items():
             read = Reader(shown.html)
-            assert read.text.count(badge) == (0 if livemode else 1)
-            if not livemode:  # a landmark with a name, after the way past it
+            marked = not livemode or name == "test-mode"
+            assert read.text.count(badge) == marked, name
+            if marked:  # a landmark with a name, after the way past it
                 (aside,) = read.all("aside")
                 assert aside["aria-labelledby"] in {one.get("id") for one in read.all("p")}
                 assert shown.html.index('class="skip"') < shown.html.index("<aside")

@@ -115,7 +115,7 @@ class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     path: Mapping[str, str]
     query: Q
     body: B
-    key_id: str = ""  # of the API key that it came with
+    key_id: str = ""  # of its API key
 
 
 class Nothing(msgspec.Struct, frozen=True):
@@ -348,7 +348,6 @@ async def _once(
     write = operation.write
     if write is None:
         raise AssertionError
-
     sealing = app.settings.secret_key, f"answer {merchant_id} {key}"
 
     async def step(tx: Tx) -> tuple[int, bytes, bool]:
@@ -399,8 +398,7 @@ async def read_body(headers: Mapping[bytes, bytes], receive: "Receive") -> bytes
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or int(length) > MAX_BODY:
         raise PayloadTooLarge
-    parts: list[bytes] = []
-    size = 0
+    parts, size = list[bytes](), 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":

@@ -1,9 +1,8 @@
 """All SQL about orders, their history and their attempts."""
 
-from opentill.core import csvfile
 from opentill.core.db import Command, Query, Value
-from opentill.core.money import EXPONENTS
 from opentill.core.settings import SANDBOX
+from opentill.orders import csvsql
 from opentill.orders.model import (
     OPERATOR,
     Attempt,
@@ -253,44 +252,6 @@ LIST_BY_BOTH = lists(Order, "orders", "product_id", "status")
 HAS_PRODUCT = Value(bool, "select exists (select from products where merchant_id = $1 and id = $2)")
 
 
-def _quoted(text: str) -> str:
-    """Write a cell as RFC 4180 does: in quotes where it has to be."""
-    special = "position({} in {}) = 0"
-    plain = " and ".join(special.format(c, text) for c in ("'\"'", "','", "e'\\n'", "e'\\r'"))
-    return f"""case when {plain} then {text} else '"' || replace({text}, '"', '""') || '"' end"""
-
-
-def _inert(text: str) -> str:
-    """Write text of others as csvfile.cell does: an apostrophe before what would be run."""
-    return f"""case when {text} ~ '{csvfile.ANYWHERE}' then
-        case when {text} ~ '{csvfile.AT_START}' then '''' else '' end
-        || regexp_replace({text}, '{csvfile.AFTER_SEPARATOR}', '\\1''', 'g') else {text} end"""
-
-
-def _inert_json(text: str) -> str:
-    """Write JSON of others as csvfile.cell does."""
-    escaped = csvfile.JSON_SEMICOLON.replace("\\", "\\\\")  # a backslash of the replacement
-    return f"""case when position(';' in {text}) = 0 then {text}
-        else regexp_replace({text}, '{csvfile.IN_JSON}', '{escaped}', 'g') end"""
-
-
-def _codes(decimals: int) -> str:
-    return ", ".join(f"'{code}'" for code, has in EXPONENTS.items() if has == decimals)
-
-
-def _unit(currency: str) -> str:
-    """Return what a minor unit is worth. Lists of constants are hashed by PostgreSQL."""
-    return f"""case when {currency} in ({_codes(2)}) then 0.01 when {currency} in ({_codes(3)})
-        then 0.001 when {currency} in ({_codes(0)}) then 1.00 end"""
-
-
-def _utc(millis: str) -> str:
-    """Write a time as csvfile.utc does."""
-    return f"""trim('"' from to_json(timestamp '1970-01-01'
-        + {millis} / 1000 * interval '1 second')::text)
-        || '.' || right((1000 + {millis} % 1000)::text, 3) || 'Z'"""
-
-
 # Where the stretches of an export end: every $5th order after $2 and $3 (time and id), of the next
 # $6 until the time in $4.
 EXPORT_EDGES = Query(
@@ -312,18 +273,18 @@ EXPORT = Value(
     select string_agg(line, '' order by created_at, id)
     from (
         select created_at, id, concat_ws(',', id, checkout_id, product_id,
-            {_quoted("email")}, {_quoted("coalesce(name, '')")},
+            {csvsql.quoted("email")}, {csvsql.quoted("coalesce(name, '')")},
             round(amount_minor * unit, 2), currency, trim_scale(platform_fee_rate),
             round(platform_fee_minor * unit, 2),
             round((amount_minor - platform_fee_minor) * unit, 2),
             round(net_settled_minor * settled_unit, 2), settled_currency,
             trim_scale(exchange_rate), coalesce(trim_scale(hkd_exchange_rate)::text, ''),
             coalesce(payment_method, ''), status, coalesce(paid_at::text, ''),
-            coalesce(settled_at::text, ''), {_quoted("shown_metadata")}, created_at,
+            coalesce(settled_at::text, ''), {csvsql.quoted("shown_metadata")}, created_at,
             case refunded_minor when 0 then 'NONE,0' when amount_minor
                 then 'FULL,' || round(refunded_minor * unit, 2)
                 else 'PARTIAL,' || round(refunded_minor * unit, 2) end,
-            {_utc("created_at")}, coalesce({_utc("paid_at")}, ''),
+            {csvsql.utc("created_at")}, coalesce({csvsql.utc("paid_at")}, ''),
             (case when livemode is not null then livemode when paid_attempt_id is null then $6
                 else coalesce((
                     select nullif(gateway, '{OPERATOR}') <> '{SANDBOX}' from attempts a
@@ -331,9 +292,10 @@ EXPORT = Value(
                 end)::text
         ) || e'\\r\\n' as line
         from (
-            select *, {_unit("currency")} as unit, {_unit("settled_currency")} as settled_unit,
-                {_inert("customer_email")} as email, {_inert("customer_name")} as name,
-                {_inert_json("metadata")} as shown_metadata
+            select *, {csvsql.unit("currency")} as unit,
+                {csvsql.unit("settled_currency")} as settled_unit,
+                {csvsql.inert("customer_email")} as email, {csvsql.inert("customer_name")} as name,
+                {csvsql.inert_json("metadata")} as shown_metadata
             from orders
             where merchant_id = $1 and (created_at, id) > ($2::bigint, $3::text)
                 and (created_at, id) <= ($4::bigint, $5::text)
