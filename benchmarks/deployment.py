@@ -47,6 +47,7 @@ def environment(data_dir: Path, port: int, **others: str) -> dict[str, str]:
         "OPENTILL_PORT": str(port),
         "OPENTILL_SECRET_KEY": SECRET,
         "OPENTILL_SANDBOX_SECRET": SECRET,
+        "OPENTILL_SANDBOX": "yes",
         "OPENTILL_LIMIT_IP_PER_MINUTE": "0",
         "OPENTILL_LIMIT_CHECKOUTS_PER_MINUTE": "0",
         "OPENTILL_LIMIT_PAYMENTS_PER_MINUTE": "0",

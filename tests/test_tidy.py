@@ -61,6 +61,7 @@ def test_a_module_says_what_it_is_for(path: Path) -> None:
 
 # Who may read the environment beside config.py, and what.
 ENVIRONMENT: Final = {
+    "cli/exposure.py": "PGSSLMODE, which the database's library reads",
     "cli/running.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
     "core/metrics.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
     "core/supervisor.py": "PROMETHEUS_MULTIPROC_DIR, for its children",

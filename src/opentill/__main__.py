@@ -8,11 +8,12 @@ def main() -> None:
     from opentill.cli import build
     from opentill.core.errors import Problem
     from opentill.core.operator import OperatorError
+    from opentill.core.terminal import inert
 
     try:
         build()(prog_name="opentill")
     except (Problem, OperatorError) as error:
-        sys.stderr.write(f"opentill: {error}\n")
+        sys.stderr.write(f"opentill: {inert(str(error))}\n")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -19,13 +19,14 @@ from opentill import agreement, callbacks, epay, gateways, health, merchants, wo
 from opentill.agreement import api as agreement_api
 from opentill.checkouts import api as checkouts_api
 from opentill.core import http, openapi, replica, schemas
+from opentill.core.caller import Caller
 from opentill.core.clock import Clock
 from opentill.core.db import Db
 from opentill.core.edge import Edge
 from opentill.core.errors import Internal, Invalid, MethodNotAllowed, NotFound, Problem
 from opentill.core.http import App, Operation
 from opentill.core.outgoing import to_merchants
-from opentill.core.settings import Settings
+from opentill.core.settings import SANDBOX, Settings
 from opentill.disputes import api as disputes_api
 from opentill.epay import api as epay_api
 from opentill.ledger import api as ledger_api
@@ -197,7 +198,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
     digest = hashlib.sha256(litestar.state.openapi_encoded).hexdigest()
     litestar.state.openapi_tag = f'"{digest[:32]}"'
 
-    async def door(key: str | None, address: str) -> str | None:
+    async def door(key: str | None, address: str) -> Caller | None:
         app: App = litestar.state.app
         return await merchants.enter(app.db, settings, key, address, app.clock())
 
@@ -207,4 +208,11 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         "epay": epay_api.door,
     }
     front = _Front(litestar, direct)
-    return Server(Edge(front, door, settings.trusted_proxies), litestar)
+    edge = Edge(
+        front,
+        door,
+        settings.trusted_proxies,
+        https=settings.is_https,
+        test_mode=SANDBOX in settings.gateways,
+    )
+    return Server(edge, litestar)

@@ -7,7 +7,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import urlsplit
@@ -17,11 +17,13 @@ import msgspec
 from opentill.core import datadir
 from opentill.core.methods import by_method
 from opentill.core.operator import OperatorError
-from opentill.core.settings import Settings
+from opentill.core.settings import SANDBOX, Settings
 
 PREFIX: Final = "OPENTILL_"
 GATEWAY_PREFIX: Final = "OPENTILL_GATEWAY_"
 SHORTEST_HISTORY_DAYS: Final = 365
+SHORTEST_KEY: Final = 32
+LONGEST_KEY: Final = 256
 _LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as input
 
 
@@ -174,13 +176,22 @@ def _routes(text: str) -> str:
     return text
 
 
+def _key(text: str) -> str:
+    if not SHORTEST_KEY <= len(text) <= LONGEST_KEY or not text.isprintable():
+        message = (
+            f"{SHORTEST_KEY} to {LONGEST_KEY} printable characters, such as `openssl rand -hex 32`"
+            " gives"
+        )
+        raise ValueError(message)
+    return text
+
+
 def _parts(text: str) -> Sequence[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 _PORT: Final = _whole(1, 65535)
 _RATE: Final = _whole(0, 1_000_000_000)
-_KEY: Final = _text(16, 256)
 
 SETTINGS: Final = (
     Setting(
@@ -211,8 +222,14 @@ SETTINGS: Final = (
     Setting("WEBHOOK_HOST_AT_ONCE", _whole(1, 512), "events on their way to one host at once"),
     Setting("WEBHOOK_HOST_PER_SECOND", _RATE, "events sent to one host per second; 0: no limit"),
     Setting("TRUSTED_PROXIES", _networks, "peers whose X-Forwarded-For is believed"),
-    Setting("SECRET_KEY", _KEY, "encrypts what is read back", secret=True, default="in DATA_DIR"),
+    Setting("SECRET_KEY", _key, "encrypts what is read back", secret=True, default="in DATA_DIR"),
     Setting("GATEWAYS", _gateways, "where payments go, in order of preference"),
+    Setting(
+        "SANDBOX",
+        _yes_no,
+        "yes: the sandbox bank, whose money is not real, may take payments with a database of your"
+        " own or beyond this machine",
+    ),
     Setting("ROUTES", _routes, "another order for some methods, such as ALIPAY:epay|sandbox"),
     Setting("SANDBOX_URL", _web, "a sandbox bank run elsewhere", default="one is started along"),
     Setting("SANDBOX_PUBLIC_URL", _web, "what browsers reach it by", default="as SANDBOX_URL"),
@@ -220,7 +237,7 @@ SETTINGS: Final = (
     Setting("SANDBOX_PORT", _PORT, "port the sandbox bank listens on", default="PORT + 1"),
     Setting(
         "SANDBOX_SECRET",
-        _KEY,
+        _key,
         "shared with the sandbox bank",
         secret=True,
         default="made in DATA_DIR",
@@ -369,7 +386,7 @@ def unknown(environ: Mapping[str, str]) -> list[str]:
 def _check_together(settings: Settings) -> None:
     if settings.database_url and not settings.secret_key:
         message = (
-            "OPENTILL_SECRET_KEY must be set when OPENTILL_DATABASE_URL is: 16 to 256 characters,"
+            "OPENTILL_SECRET_KEY must be set when OPENTILL_DATABASE_URL is: 32 to 256 characters,"
             " such as `openssl rand -hex 32` gives; keep it, stored secrets need it"
         )
         raise SettingError(message)
@@ -394,7 +411,7 @@ def _derived(settings: Settings, values: Mapping[str, object]) -> Settings:
     sandbox_url = settings.sandbox_url if "sandbox_url" in values else own
     public = settings.sandbox_public_url if "sandbox_public_url" in values else sandbox_url
     own = address(settings.host, settings.port)
-    return msgspec.structs.replace(
+    derived = msgspec.structs.replace(
         settings,
         public_url=settings.public_url if "public_url" in values else own,
         sandbox_port=sandbox_port,
@@ -402,3 +419,32 @@ def _derived(settings: Settings, values: Mapping[str, object]) -> Settings:
         sandbox_public_url=public,
         sandbox_elsewhere="sandbox_url" in values,
     )
+    return msgspec.structs.replace(derived, sandbox_refused=_sandbox_refused(derived))
+
+
+def _sandbox_refused(settings: Settings) -> str:
+    """Say why the sandbox bank may take no payments: who is here may believe its money is real."""
+    if SANDBOX not in settings.gateways or settings.sandbox:
+        return ""
+    if settings.database_url:
+        why = "OPENTILL_DATABASE_URL is set"
+    elif not is_loopback(settings.public_url):
+        why = f"{settings.public_url} is not this machine alone"
+    elif not is_loopback(address(settings.host, settings.port)) or settings.host in _LOOPBACK:
+        why = f"OPENTILL_HOST is {settings.host}, not this machine alone"
+    else:
+        return ""
+    return (
+        f"OPENTILL_GATEWAYS names the sandbox bank, whose money is not real, and {why}: set"
+        " OPENTILL_GATEWAYS to a gateway that moves real money, or OPENTILL_SANDBOX=yes to try"
+        " things out here"
+    )
+
+
+def is_loopback(url: str) -> bool:
+    """Tell whether an address leads to this machine, from this machine only."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")  # RFC 6761 §6.3

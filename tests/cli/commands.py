@@ -123,6 +123,7 @@ class Commands:
         self.environ = {
             **{name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")},
             "OPENTILL_DATABASE_URL": database_url,
+            "OPENTILL_SANDBOX": "yes",
             "OPENTILL_DB_PREPARED": pooler.prepared_setting(database_url),
             "OPENTILL_SECRET_KEY": "test-secret-key-test-secret-key-0123",
             "OPENTILL_DATA_DIR": str(directory / "data"),

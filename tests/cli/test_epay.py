@@ -38,7 +38,7 @@ def test_a_deployments_key_that_does_not_fit_is_said_before_anything_is_made(
     second = opentill.json("merchants", "create", "Quay Books")["id"]
     opentill.json("epay", "enable", first)
     for merchant in (first, second):
-        other = {"OPENTILL_SECRET_KEY": "another-key-another-key-another"}
+        other = {"OPENTILL_SECRET_KEY": "another-key-another-key-another-key"}
         done = opentill.run("epay", "enable", merchant, **other)
         assert done.returncode == REFUSED
         (line,) = done.stderr.decode().splitlines()

@@ -198,6 +198,12 @@ def test_demo_keeps_its_merchant_and_shows_beside_a_running_one(place: Place) ->
 
 
 def test_doctor_says_what_to_do(place: Place) -> None:
+    nothing = place.run("doctor", "--json")
+    assert nothing.returncode == 1
+    ill_at = {one["subject"]: one["text"] for one in json.loads(nothing.stdout)}["database"]
+    assert f"no OpenTill database in {place.data_dir}/postgres" in ill_at
+    assert not place.data_dir.exists()
+    assert place.run("migrate").returncode == 0
     well = place.run("doctor", "--json")
     assert well.returncode == 0, well.stdout
     assert {finding["level"] for finding in json.loads(well.stdout)} == {"ok"}
@@ -212,11 +218,14 @@ def test_doctor_says_what_to_do(place: Place) -> None:
     assert "fail" in lines["database"]
     assert "OPENTILL_DATABASE_URL cannot be reached" in lines["database"]
     assert "https only" in lines["public"]
+    assert "fail" in lines["play"]
+    assert "OPENTILL_SANDBOX=yes" in lines["play"]
 
 
 def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> None:
     external = {
         "OPENTILL_DATABASE_URL": empty_database_url,
+        "OPENTILL_SANDBOX": "yes",
         "OPENTILL_DB_PREPARED": pooler.prepared_setting(empty_database_url),
         "OPENTILL_SECRET_KEY": "k" * 32,
     }
@@ -233,6 +242,8 @@ REFUSED = [
     # name, environment, what the line says
     ("bad value", {"OPENTILL_PORT": "http"}, "a whole number from 1 to 65535"),
     ("data directory", {"OPENTILL_DATA_DIR": "/proc/nowhere"}, "OPENTILL_DATA_DIR"),
+    ("play money", {"OPENTILL_PUBLIC_URL": "https://pay.example"}, "OPENTILL_SANDBOX=yes"),
+    ("short key", {"OPENTILL_SECRET_KEY": "k" * 31}, "openssl rand -hex 32"),
 ]
 
 

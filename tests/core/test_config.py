@@ -6,21 +6,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from opentill import config
+from opentill import config, gateways
 from opentill.config import SETTINGS, SettingError, load
+from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
 
 KEY = "k" * 32
 DATABASE = {"OPENTILL_DATABASE_URL": "postgresql://u:pw@db/x", "OPENTILL_SECRET_KEY": KEY}
 SECRETS = {
-    "OPENTILL_SANDBOX_SECRET": "bank-secret-bank",
+    "OPENTILL_SANDBOX_SECRET": "bank-secret-bank-secret-bank-secret",
     "OPENTILL_METRICS_TOKEN": "token-token-token",
 }
 
 
 def test_every_field_of_the_settings_is_in_the_table_or_derived() -> None:
     fields = {field.name for field in msgspec.structs.fields(Settings)}
-    derived = {"gateway_options", "sandbox_elsewhere"}
+    derived = {"gateway_options", "sandbox_elsewhere", "sandbox_refused"}
     assert {row.field for row in SETTINGS} == fields - derived
     assert len({row.name for row in SETTINGS}) == len(SETTINGS)
 
@@ -88,7 +89,10 @@ BAD = [
     ("PUBLIC_URL", "https://[::1", "an absolute http:// or https:// address"),
     ("TRUSTED_PROXIES", "10.0.0.1/8", "addresses or networks"),
     ("TRUSTED_PROXIES", "proxy", "addresses or networks"),
-    ("SECRET_KEY", "short", "16 to 256 printable characters"),
+    ("SECRET_KEY", "short", "32 to 256 printable characters, such as `openssl rand -hex 32`"),
+    ("SECRET_KEY", "k" * 31, "32 to 256 printable characters, such as `openssl rand -hex 32`"),
+    ("SANDBOX_SECRET", "k" * 31, "32 to 256 printable characters, such as"),
+    ("SANDBOX", "true", "yes or no"),
     ("GATEWAYS", "sandbox,sandbox", "different names of gateways"),
     ("GATEWAYS", "Sand box", "different names of gateways"),
     ("GATEWAYS", ",", "different names of gateways"),
@@ -208,5 +212,50 @@ def test_options_of_gateways_are_shown_and_their_secrets_are_not() -> None:
 
 def test_an_address_may_name_several_hosts() -> None:
     url = "postgresql://till:pw@db1:5432,db2:5433/till?target_session_attrs=read-write"
-    environ = {"OPENTILL_DATABASE_URL": url, "OPENTILL_SECRET_KEY": "0123456789abcdef"}
+    environ = {"OPENTILL_DATABASE_URL": url, "OPENTILL_SECRET_KEY": KEY}
     assert load(environ).database_url == url
+
+
+PLAY_MONEY = [
+    # environment without OPENTILL_, what is refused: a part of the line; "": nothing
+    ({}, ""),
+    ({"PORT": "9000", "DATA_DIR": "/data"}, ""),
+    ({"HOST": "::1"}, ""),
+    ({"HOST": "127.8.8.8"}, ""),
+    ({"HOST": "localhost", "PUBLIC_URL": "http://localhost:8080"}, ""),
+    ({"PUBLIC_URL": "https://shop.localhost"}, ""),
+    ({"DATABASE_URL": "postgresql://u:pw@db/x"}, "OPENTILL_DATABASE_URL is set"),
+    ({"DATABASE_URL": "postgresql://127.0.0.1/x"}, "OPENTILL_DATABASE_URL is set"),
+    ({"PUBLIC_URL": "https://pay.example"}, "https://pay.example is not this machine alone"),
+    ({"PUBLIC_URL": "http://localhost.example"}, "not this machine alone"),
+    ({"PUBLIC_URL": "http://192.0.2.7"}, "not this machine alone"),
+    ({"HOST": "0.0.0.0"}, "OPENTILL_HOST is 0.0.0.0"),
+    ({"HOST": "::"}, "OPENTILL_HOST is ::"),
+    ({"HOST": "10.0.0.8", "PUBLIC_URL": "http://127.0.0.1"}, "OPENTILL_HOST is 10.0.0.8"),
+    ({"HOST": "0.0.0.0", "GATEWAYS": "manual,sandbox"}, "OPENTILL_HOST is 0.0.0.0"),
+    ({"HOST": "0.0.0.0", "SANDBOX": "no"}, "OPENTILL_HOST is 0.0.0.0"),
+    ({"HOST": "0.0.0.0", "GATEWAYS": "manual"}, ""),
+    ({"DATABASE_URL": "postgresql://db/x", "GATEWAYS": "manual"}, ""),
+    ({"PUBLIC_URL": "https://pay.example", "HOST": "0.0.0.0", "SANDBOX": "yes"}, ""),
+    ({"DATABASE_URL": "postgresql://db/x", "SANDBOX": "yes"}, ""),
+]
+
+
+@pytest.mark.parametrize(("environ", "why"), PLAY_MONEY)
+def test_play_money_is_asked_for_by_name_where_real_money_is_expected(
+    environ: dict[str, str], why: str
+) -> None:
+    given = {
+        "SECRET_KEY": KEY,
+        "SANDBOX_SECRET": KEY,
+        "GATEWAY_MANUAL_INSTRUCTIONS": "IBAN",
+    } | environ
+    settings = load({f"OPENTILL_{name}": text for name, text in given.items()})
+    if not why:
+        gateways.load(settings.gateways, settings)
+        return
+    with pytest.raises(OperatorError, match="OPENTILL_SANDBOX=yes") as caught:
+        gateways.load(settings.gateways, settings)
+    assert why in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "pw@db" not in str(caught.value)

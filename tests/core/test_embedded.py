@@ -310,3 +310,58 @@ def _kill_cluster(pid: int) -> None:
     for process in map(int, children):
         with contextlib.suppress(ProcessLookupError):  # it had done its work
             os.kill(process, signal.SIGKILL)
+
+
+WIDE = [
+    # what is there already, its mode before, its mode after
+    ("", 0o755, 0o700),
+    ("", 0o2775, 0o2700),
+    ("secret.key", 0o644, 0o600),
+    ("sandbox.sqlite3-wal", 0o666, 0o600),
+    ("demo.json", 0o640, 0o600),
+    ("postgres.log", 0o755, 0o600),
+    ("metrics/", 0o755, 0o700),
+    ("postgres/", 0o750, 0o700),
+    ("somebody-elses.sh", 0o755, 0o755),
+]
+
+
+@pytest.mark.parametrize(("name", "before", "after"), WIDE)
+def test_what_was_open_to_others_is_closed(
+    data_dir: Path, name: str, before: int, after: int
+) -> None:
+    data_dir.mkdir(mode=0o700)
+    path = data_dir / name
+    if name.endswith("/"):
+        path.mkdir()
+    elif name:
+        path.write_text("x" * 64)
+    path.chmod(before)
+    datadir.prepare(data_dir)
+    assert path.stat().st_mode & 0o7777 == after
+
+
+def test_a_directory_that_users_share_is_refused(data_dir: Path) -> None:
+    data_dir.mkdir()
+    data_dir.chmod(0o1777)
+    with pytest.raises(DataDirError, match="several users share"):
+        datadir.prepare(data_dir)
+    assert data_dir.stat().st_mode & 0o7777 == 0o1777
+
+
+def test_somebody_elses_open_directory_is_refused(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data_dir.mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: data_dir.stat().st_uid + 1)
+    data_dir.chmod(0o770)  # as a container's volume is for the users of its group
+    datadir.prepare(data_dir)
+    data_dir.chmod(0o777)
+    with pytest.raises(DataDirError, match="open to every user .*chmod o-rwx"):
+        datadir.prepare(data_dir)
+
+
+def test_a_database_is_made_only_where_one_is_meant_to_begin(data_dir: Path) -> None:
+    with pytest.raises(embedded.NoDatabase, match=f"no OpenTill database in {data_dir}/postgres"):
+        EmbeddedPostgres.start(data_dir, durable=False, creates=False)
+    assert not data_dir.exists()

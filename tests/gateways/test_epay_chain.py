@@ -47,6 +47,7 @@ def served(nursery: Nursery, directory: Path, database: str, **environ: str) -> 
     deployment = Quickly(directory, nursery)
     deployment.environ |= {
         "OPENTILL_DATABASE_URL": database,
+        "OPENTILL_SANDBOX": "yes",
         "OPENTILL_DB_PREPARED": pooler.prepared_setting(database),
         "OPENTILL_SECRET_KEY": "test-secret-key-test-secret-key-0123",
         **environ,

@@ -109,6 +109,7 @@ class House:
         common = bare | {
             "PYTHONPATH": src,
             "OPENTILL_DATABASE_URL": database_url,
+            "OPENTILL_SANDBOX": "yes",
             "OPENTILL_DATA_DIR": str(folder / "data"),
             "OPENTILL_SECRET_KEY": "a secret key for tests, 32 characters and more",
             "OPENTILL_SANDBOX_SECRET": SECRET,

@@ -74,6 +74,9 @@ def made(tongue: Tongue, payment: Payment = PAYMENT, public_url: str = "") -> di
     )
     return {
         "open": open_page(msgspec.structs.replace(payment, attempt=None), visit),
+        "test-mode": open_page(
+            msgspec.structs.replace(payment, attempt=None, livemode=False), visit
+        ),
         "errors": open_page(
             payment, visit, errors={"email": "error_email", "method": "error_method"}
         ),

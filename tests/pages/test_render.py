@@ -2,6 +2,7 @@
 
 import re
 from html.parser import HTMLParser
+from typing import get_args
 
 import msgspec
 import pytest
@@ -12,7 +13,14 @@ from opentill.pages.answers import page
 from opentill.pages.catalogue import LANGUAGES, SENTENCES, Language
 from opentill.pages.language import Tongue
 from opentill.pages.model import Item, decline_of, state_of, web_address
-from opentill.pages.render import POLLS_S, Visit, continue_page, open_page, status_page
+from opentill.pages.render import (
+    POLLS_S,
+    Visit,
+    continue_page,
+    open_page,
+    status_page,
+    trouble_page,
+)
 from pages.fixtures import ATTEMPT, HOSTILE, HOSTILE_PAYMENT, MINUTE, NOW, PAYMENT, made
 
 PAGES = sorted(made(Tongue("en")))
@@ -21,7 +29,7 @@ ALLOWED = {
     *("html", "head", "meta", "title", "link", "body", "a", "div", "header", "main", "footer"),
     *("nav", "section", "p", "span", "bdi", "h1", "h2", "ul", "li", "form", "input", "label"),
     *("fieldset", "legend", "img", "button", "small", "time", "dl", "dt", "dd", "code"),
-    *("details", "summary"),
+    *("details", "summary", "aside"),
 }
 
 
@@ -325,3 +333,26 @@ def test_a_partial_refund_stands_on_the_receipt() -> None:
     text = Reader(status_page(paid, Visit(tongue=Tongue("en"), now=NOW), "paid").html).text
     assert "Refunded" in text
     assert "$1.00" in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_play_money_is_marked_on_every_page_and_nowhere_else(language: Language) -> None:
+    badge, tongue = SENTENCES[language]["test_mode"], Tongue(language)
+    for livemode in (True, False):
+        visit = Visit(tongue=tongue, now=NOW, test_mode=not livemode)
+        pages = made(tongue, msgspec.structs.replace(PAYMENT, livemode=livemode))
+        pages |= {name: trouble_page(name, visit) for name in get_args(model.Trouble)}
+        for name, shown in pages.items():
+            read = Reader(shown.html)
+            marked = not livemode or name == "test-mode"
+            assert read.text.count(badge) == marked, name
+            if marked:  # a landmark with a name, after the way past it
+                (aside,) = read.all("aside")
+                assert aside["aria-labelledby"] in {one.get("id") for one in read.all("p")}
+                assert shown.html.index('class="skip"') < shown.html.index("<aside")
+
+
+def test_what_was_paid_with_real_money_is_not_marked_where_one_tries_things_out_now() -> None:
+    visit = Visit(tongue=Tongue("en"), now=NOW, test_mode=True)
+    real = msgspec.structs.replace(PAYMENT, livemode=True)
+    assert SENTENCES["en"]["test_mode"] not in status_page(real, visit, "paid").html

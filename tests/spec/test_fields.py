@@ -14,6 +14,7 @@ KINDS: Final[dict[str, Any]] = {
     "text": lambda value: type(value) is str,
     "decimal": lambda value: type(value) is str and re.fullmatch(r"-?\d+\.\d{2}", value),
     "rate": lambda value: type(value) is str and re.fullmatch(r"\d+(\.\d+)?", value),
+    "flag": lambda value: type(value) is bool,
     "ms": lambda value: type(value) is int and 1_700_000_000_000 < value < 4_000_000_000_000,
     "count": lambda value: type(value) is int and value >= 0,
     "object": lambda value: type(value) is dict,
@@ -65,6 +66,7 @@ ORDER: Final[Rows] = (
     ("settledAt", "ms?"),
     ("metadata", "object"),
     ("createdAt", "ms"),
+    ("livemode", "flag"),
 )
 DETAIL: Final[Rows] = (
     *ORDER,

@@ -212,7 +212,8 @@ def test_hostile_text_is_shown_inert_everywhere(shop: Shop, text: str) -> None:
     assert shop.read_order(order_id)["metadata"] == {short: hostile}
     answer = shop.get("/v1/orders/export")
     (row,) = csv.DictReader(io.StringIO(answer.content.decode(), newline=""))
-    assert row["customerName"] in {hostile, "'" + hostile}
+    assert row["customerName"].replace("'", "") == hostile.replace("'", "")
+    assert "; -" not in row["customerName"]
     assert not row["customerName"].startswith(("=", "+", "-", "@"))
     page = shop.till.http.get(session["url"])
     assert page.status_code == 200

@@ -42,7 +42,10 @@ def _movable() -> None:
     from opentill.core import clock
     from opentill.core.operator import OperatorError
 
-    gateways = session.settings().gateways
+    found = session.settings()
+    gateways = found.gateways
+    if found.sandbox_refused:
+        raise OperatorError(found.sandbox_refused)
     if not clock.movable(gateways):
         message = (
             "business time can be moved with the sandbox bank only;"

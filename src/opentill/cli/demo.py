@@ -42,7 +42,7 @@ def demo(
     from opentill.core.datadir import lock_serve
     from opentill.core.operator import OperatorError
 
-    found = session.settings()
+    found = session.settings(creates=True)
     if found.database_url is None:
         try:
             lock_serve(found.data_dir).release()
@@ -91,8 +91,13 @@ async def _make_merchant(settings: Settings) -> Demo:
         now = await session.now(db)
 
         async def make(tx: Tx) -> tuple[str, merchants.NewKey]:
-            merchant = await merchants.create(tx, name="Demo Shop", now=now)
-            key = await merchants.create_key(tx, merchant.id, settings.environment, now=now)
+            actor = merchants.Actor("opentill demo", "the demonstration began")
+            merchant = await merchants.create(
+                tx, name="Demo Shop", now=now, who=actor.who, reason=actor.reason
+            )
+            key = await merchants.create_key(
+                tx, merchant.id, settings.environment, now=now, actor=actor
+            )
             return merchant.id, key
 
         merchant_id, new = await db.run(make)
@@ -148,7 +153,7 @@ Pay here:  {url}
            (card 4242 4242 4242 4242, any later date, any CVC; e-mail {EMAIL})
 
 API key:   {kept.key}
-           (kept in {settings.data_dir / FILE})
+           (kept in {settings.data_dir / FILE}; its payments are not real money)
 
 Go on with:
   export KEY={kept.key}

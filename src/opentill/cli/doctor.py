@@ -6,32 +6,27 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 import typer
 
-from opentill.cli import output, session
+from opentill import config
+from opentill.cli import exposure, output, session
+from opentill.cli.exposure import Finding
 from opentill.cli.output import Json
+from opentill.core import terminal
+from opentill.core.datadir import prepare
+from opentill.core.embedded import NoDatabase
 from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
 
-Level = Literal["ok", "warn", "fail"]
 OLDEST_PYTHON: Final = (3, 11)
 OLDEST_POSTGRES: Final = 15
 CLOCK_TOLERANCE_S: Final = 2.0
 FREE_BYTES: Final = 1024**3
 _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One line: what was looked at, how it is, and what to do if it is not well."""
-
-    subject: str
-    level: Level
-    text: str
 
 
 def register(app: typer.Typer) -> None:
@@ -46,7 +41,7 @@ def doctor(*, as_json: Json = False) -> None:
         findings.append(finding)
         if not as_json:
             level = typer.style(f"{finding.level:4}", fg=_COLOURS[finding.level])
-            typer.echo(f"{level}  {finding.subject:11} {finding.text}")
+            typer.echo(f"{level}  {finding.subject:11} {terminal.inert(finding.text)}")
     if as_json:
         output.show(findings, as_json=True)
     sys.exit(1 if any(finding.level == "fail" for finding in findings) else 0)
@@ -55,17 +50,28 @@ def doctor(*, as_json: Json = False) -> None:
 def examine() -> Iterator[Finding]:
     """Look at one thing after the other; without settings there is nothing further to look at."""
     yield _python()
+    missing = ""
     try:
-        settings = session.settings()
+        try:
+            settings = session.settings()
+        except NoDatabase as error:
+            missing, settings = str(error), config.load(os.environ)
     except OperatorError as error:
         yield Finding("settings", "fail", str(error))
         return
     yield Finding("settings", "ok", "readable and complete")
-    yield _data_dir(settings)
-    yield from _database(settings)
-    for check in (_port, _sandbox, _public_url):
+    if missing:
+        yield Finding("database", "fail", missing)
+    else:
+        yield _data_dir(settings)
+        yield from _database(settings)
+    yield from exposure.database_tls(settings)
+    for check in (_port, _sandbox, _public_url, exposure.proxies):
         yield check(settings)
-    yield from _gateways(settings)
+    if (finding := exposure.play_money(settings)) is not None:
+        yield finding
+    if not settings.sandbox_refused:
+        yield from _gateways(settings)
 
 
 def _python() -> Finding:
@@ -76,19 +82,16 @@ def _python() -> Finding:
 
 
 def _data_dir(settings: Settings) -> Finding:
-    path = settings.data_dir.absolute()
+    try:
+        path = prepare(settings.data_dir)  # what of it was open to others is closed by this
+    except OperatorError as error:
+        return Finding("data dir", "fail", str(error))
     status = os.statvfs(path)
     free = status.f_bavail * status.f_frsize
     if free < FREE_BYTES:
         text = f"{path} has {free // 1024**2} MiB left; PostgreSQL stops when the disk is full"
         return Finding("data dir", "warn", text)
-    if _readable_by_others(path / "secret.key"):
-        return Finding("data dir", "fail", f"others can read the keys; chmod 600 {path}/*.key")
-    return Finding("data dir", "ok", f"{path}, {free // 1024**3} GiB free")
-
-
-def _readable_by_others(path: Path) -> bool:
-    return path.exists() and bool(path.stat().st_mode & 0o077)
+    return Finding("data dir", "ok", f"{path}, closed to others, {free // 1024**3} GiB free")
 
 
 def _database(settings: Settings) -> Iterator[Finding]:
@@ -189,9 +192,6 @@ def _sandbox(settings: Settings) -> Finding:
             return Finding("sandbox", "ok", f"{settings.sandbox_url} answers")
         text = f"{settings.sandbox_url} does not answer; start it or unset OPENTILL_SANDBOX_URL"
         return Finding("sandbox", "fail", text)
-    if settings.environment == "production" and not _loopback(settings.public_url):
-        text = "real customers can pay with test cards; set OPENTILL_GATEWAYS to a real gateway"
-        return Finding("sandbox", "warn", text)
     return _listening(
         "sandbox",
         settings.sandbox_host,
@@ -232,7 +232,7 @@ def _several(currencies: list[str]) -> str:
 
 def _public_url(settings: Settings) -> Finding:
     parts = urlsplit(settings.public_url)
-    if _loopback(settings.public_url):
+    if config.is_loopback(settings.public_url):
         text = f"{settings.public_url} is for this machine only; set OPENTILL_PUBLIC_URL"
         return Finding("public url", "warn" if settings.host != "127.0.0.1" else "ok", text)
     if parts.scheme != "https":
@@ -244,11 +244,6 @@ def _public_url(settings: Settings) -> Finding:
         text = f"{parts.hostname} has no address; correct OPENTILL_PUBLIC_URL or the DNS"
         return Finding("public url", "fail", text)
     return Finding("public url", "ok", settings.public_url)
-
-
-def _loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    return host in {"localhost", "::1"} or host.startswith("127.")
 
 
 def _listening(

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from opentill.cli import output, session
+from opentill.cli import inputs, output, session
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
@@ -43,43 +43,55 @@ def _plain(found: "Credentials", settings: "Settings") -> dict[str, Any]:
     }
 
 
-def enable(merchant_id: str, *, as_json: Json = False) -> None:
+def enable(
+    merchant_id: str, *, reason: inputs.Why = "", by: inputs.By = "", as_json: Json = False
+) -> None:
     """Let a merchant take payments by Epay; shows its pid and key."""
     from opentill import epay
 
+    actor = inputs.actor(by, reason)
+
     async def work() -> None:
         found = session.settings()
         async with session.database(found) as db:
             now = await session.now(db)
-            made = await db.run(lambda tx: epay.enable(tx, found, merchant_id, now))
+            made = await db.run(lambda tx: epay.enable(tx, found, merchant_id, now, actor=actor))
         output.show(made, as_json=as_json)
 
     session.run(work())
 
 
-def rotate(merchant_id: str, *, as_json: Json = False) -> None:
+def rotate(
+    merchant_id: str, *, reason: inputs.Why = "", by: inputs.By = "", as_json: Json = False
+) -> None:
     """Replace a merchant's key at once: what is signed with the old one is refused from now on."""
     from opentill import epay
 
+    actor = inputs.actor(by, reason)
+
     async def work() -> None:
         found = session.settings()
         async with session.database(found) as db:
             now = await session.now(db)
-            made = await db.run(lambda tx: epay.rotate(tx, found, merchant_id, now))
+            made = await db.run(lambda tx: epay.rotate(tx, found, merchant_id, now, actor=actor))
         output.show(made, as_json=as_json)
 
     session.run(work())
 
 
-def disable(merchant_id: str, *, as_json: Json = False) -> None:
+def disable(
+    merchant_id: str, *, reason: inputs.Why = "", by: inputs.By = "", as_json: Json = False
+) -> None:
     """Close the door for a merchant. `enable` opens it again, with the same pid and key."""
     from opentill import epay
+
+    actor = inputs.actor(by, reason)
 
     async def work() -> None:
         found = session.settings()
         async with session.database(found) as db:
             now = await session.now(db)
-            closed = await db.run(lambda tx: epay.disable(tx, merchant_id, now))
+            closed = await db.run(lambda tx: epay.disable(tx, merchant_id, now, actor=actor))
         output.show(_plain(closed, found), as_json=as_json)
 
     session.run(work())

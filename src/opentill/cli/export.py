@@ -35,12 +35,15 @@ def export(
         raise Invalid("to", "to must not be before from")
 
     async def work() -> None:
-        async with session.database() as db:
+        found = session.settings()
+        async with session.database(found) as db:
             async with db.connection() as tx:
                 merchant = await merchants.find(tx, merchant_id)
             last = 2**62 if end is None else end
             readers = asyncio.Semaphore(2)
-            chunks = orders.export_csv(db, merchant.id, start or 0, last, readers)
+            chunks = orders.export_csv(
+                db, merchant.id, start or 0, last, readers, livemode=found.livemode
+            )
             with inputs.target(to_file) as target:
                 async for chunk in chunks:
                     target.write(chunk)

@@ -1,15 +1,21 @@
 """What commands take: amounts, rates and dates as text, and who is at the keyboard."""
 
 import getpass
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import typer
+
+from opentill.core.terminal import Terminal
+
+if TYPE_CHECKING:
+    from opentill.merchants import Actor
 
 _LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 Reason = Annotated[str, typer.Option("--reason", help="Why; goes to the audit log.")]
@@ -17,16 +23,35 @@ Reference = Annotated[
     str,
     typer.Option("--reference", help="Yours; compulsory: given again, the same is not done twice."),
 ]
+Why = Annotated[str, typer.Option("--reason", help="Why; goes to the audit log, if given.")]
 By = Annotated[str, typer.Option("--by", help="Who does it; without it, the system's user name.")]
 
 
+class Target(Protocol):
+    """Where a file is written to."""
+
+    def write(self, data: bytes, /) -> object:
+        """Write bytes."""
+        ...
+
+    def flush(self) -> object:
+        """Pass on what was written."""
+        ...
+
+
 @contextmanager
-def target(path: Path | None) -> Iterator[BinaryIO]:
-    """Open a file to write, or standard output where there is none. Raises Invalid."""
+def target(path: Path | None) -> Iterator[Target]:
+    """Open a file to write, or standard output where there is none. Raises Invalid.
+
+    On a terminal nothing of it acts on the terminal.
+    """
     from opentill.core.errors import Invalid
 
     if path is None:
-        yield sys.stdout.buffer
+        if sys.stdout.isatty():
+            yield Terminal(sys.stdout.buffer)
+        else:
+            yield sys.stdout.buffer
         return
     try:
         file = path.open("wb")
@@ -39,7 +64,19 @@ def target(path: Path | None) -> Iterator[BinaryIO]:
 
 def who(by: str) -> str:
     """Return who does it, for the audit log."""
-    return by.strip() or getpass.getuser()
+    if by.strip():
+        return by.strip()
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in a container
+        return f"user {os.getuid()}"
+
+
+def actor(by: str, reason: str) -> "Actor":
+    """Return who does it and why, for the audit log; a reason may be left out."""
+    from opentill.merchants import Actor
+
+    return Actor(who(by), reason.strip() or "by command, without a reason")
 
 
 def rate(field: str, text: str | None) -> Decimal | None:

@@ -9,6 +9,8 @@ from opentill.cli.output import Json
 
 if TYPE_CHECKING:
     from opentill.core.db import Tx
+    from opentill.core.settings import Settings
+    from opentill.merchants import NewKey
 
 _Which = Annotated[
     str, typer.Argument(help="A key's id, or the id of a merchant with one valid key.")
@@ -41,16 +43,35 @@ async def _key_id(tx: "Tx", which: str) -> str:
     return valid[0].id
 
 
+def _show(made: "NewKey", found: "Settings", *, as_json: bool) -> None:
+    """Show a new key, and what its payments are worth: not everything that looks real is."""
+    from opentill.core.settings import SANDBOX
+
+    output.show({**output.plain(made), "livemode": found.livemode}, as_json=as_json)
+    if as_json or SANDBOX not in found.gateways:
+        return
+    if found.livemode:
+        output.say(
+            "Payments through the sandbox bank, one of the gateways here, are not real money."
+        )
+    else:
+        output.say("The money is not real: the sandbox bank is the only gateway here.")
+
+
 def create(
     merchant_id: str,
     *,
     expires: Annotated[
         str | None, typer.Option(help="Last day (UTC), such as 2027-01-31, or Unix ms.")
     ] = None,
+    reason: inputs.Why = "",
+    by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
     """Make a key for the deployment's environment."""
     from opentill import merchants
+
+    actor = inputs.actor(by, reason)
 
     async def work() -> None:
         found = session.settings()
@@ -58,9 +79,11 @@ def create(
         async with session.database(found) as db:
             now = await session.now(db)
             made = await db.run(
-                lambda tx: merchants.create_key(tx, merchant_id, found.environment, now, until),
+                lambda tx: merchants.create_key(
+                    tx, merchant_id, found.environment, now, until, actor=actor
+                ),
             )
-        output.show(made, as_json=as_json)
+        _show(made, found, as_json=as_json)
 
     session.run(work())
 
@@ -77,26 +100,37 @@ def list_(merchant_id: str, *, as_json: Json = False) -> None:
     session.run(work())
 
 
-def regenerate(key: _Which, *, as_json: Json = False) -> None:
+def regenerate(
+    key: _Which, *, reason: inputs.Why = "", by: inputs.By = "", as_json: Json = False
+) -> None:
     """Replace a key at once: the old one gets 401 from now on."""
     from opentill import merchants
 
-    async def step(tx: "Tx") -> object:
-        return await merchants.regenerate_key(tx, await _key_id(tx, key), await session.now(tx))
+    actor = inputs.actor(by, reason)
+
+    async def step(tx: "Tx") -> merchants.NewKey:
+        now = await session.now(tx)
+        return await merchants.regenerate_key(tx, await _key_id(tx, key), now, actor=actor)
 
     async def work() -> None:
-        async with session.database() as db:
-            output.show(await db.run(step), as_json=as_json)
+        found = session.settings()
+        async with session.database(found) as db:
+            _show(await db.run(step), found, as_json=as_json)
 
     session.run(work())
 
 
-def revoke(key: _Which, *, as_json: Json = False) -> None:
+def revoke(
+    key: _Which, *, reason: inputs.Why = "", by: inputs.By = "", as_json: Json = False
+) -> None:
     """Revoke a key: it gets 401 from now on."""
     from opentill import merchants
 
+    actor = inputs.actor(by, reason)
+
     async def step(tx: "Tx") -> object:
-        return await merchants.revoke_key(tx, await _key_id(tx, key), await session.now(tx))
+        now = await session.now(tx)
+        return await merchants.revoke_key(tx, await _key_id(tx, key), now, actor=actor)
 
     async def work() -> None:
         async with session.database() as db:

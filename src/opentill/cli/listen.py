@@ -83,10 +83,13 @@ async def _events(
 
 def _print(event: "NumberedEvent", *, as_json: bool) -> None:
     import json
+    import sys
     from datetime import UTC, datetime
 
+    from opentill.core.terminal import inert
+
     if as_json:
-        typer.echo(event.body)
+        typer.echo(inert(event.body) if sys.stdout.isatty() else event.body)
         return
     body = json.loads(event.body)
     when = datetime.fromtimestamp(body["created_at"] / 1000, UTC).isoformat(" ", "seconds")

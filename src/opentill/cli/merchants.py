@@ -228,13 +228,7 @@ def set_(  # noqa: PLR0913 - a merchant's terms
         if not terms:
             raise Invalid("terms", "at least one term must be given, such as --fee-rate 0.03")
         now, who = await session.now(tx), inputs.who(by)
-        new = await merchants.change(tx, merchant_id, now, who=who, reason=reason, **terms)
-        given_terms = ", ".join(f"{term}={_text(value)}" for term, value in terms.items())
-        await merchants.record_audit(
-            tx, who=who, action="merchants set", merchant_id=merchant_id,
-            subject=f"version {new.terms_version}: {given_terms}", reason=reason, now=now,
-        )  # fmt: skip
-        return new
+        return await merchants.change(tx, merchant_id, now, who=who, reason=reason, **terms)
 
     async def work() -> None:
         async with session.database() as db:

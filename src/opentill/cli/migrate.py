@@ -19,7 +19,7 @@ def migrate(*, as_json: Json = False) -> None:
     from opentill.core.embedded import EmbeddedPostgres
     from opentill.core.operator import OperatorError
 
-    found = session.settings()
+    found = session.settings(creates=True)
     try:
         if found.database_url is not None:
             applied = session.run(migrations.migrate(found.database_url))

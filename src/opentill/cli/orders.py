@@ -39,8 +39,10 @@ def show(order_id: str, *, as_json: Json = False) -> None:
     from opentill import orders
 
     async def work() -> None:
-        async with session.database() as db, db.connection() as tx:
+        found = session.settings()
+        async with session.database(found) as db, db.connection() as tx:
             order = await orders.find_anywhere(tx, order_id)
+            order = await orders.with_livemode(tx, order, deployment=found.livemode)
             shown = {"merchantId": order.merchant_id, **output.plain(orders.OrderDetail.of(order))}
             output.show(shown, as_json=as_json)
 
@@ -88,7 +90,7 @@ def _by_hand(
 ) -> None:
     from opentill import merchants, orders
 
-    who = inputs.who(by)
+    who, found = inputs.who(by), session.settings()
 
     async def step(tx: "Tx") -> "Order":
         order = await orders.find_anywhere(tx, order_id)
@@ -97,10 +99,11 @@ def _by_hand(
             tx, who=who, action=action, merchant_id=order.merchant_id, subject=order_id,
             reason=reason, now=now,
         )  # fmt: skip
-        return await change(tx, order.merchant_id, order_id, who, reason, now)
+        changed = await change(tx, order.merchant_id, order_id, who, reason, now)
+        return await orders.with_livemode(tx, changed, deployment=found.livemode)
 
     async def work() -> None:
-        async with session.database() as db:
+        async with session.database(found) as db:
             output.show(orders.OrderDetail.of(await db.run(step)), as_json=as_json)
 
     session.run(work())

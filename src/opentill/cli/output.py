@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from opentill.core import terminal
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -55,7 +57,7 @@ def show(result: object, *, as_json: bool, columns: Sequence[str] = ()) -> None:
 
     found = _plain(result)
     if as_json:
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(terminal.inert(msgspec.json.encode(found).decode()))
     elif isinstance(found, Mapping):
         record = cast("Mapping[str, object]", found)
         _print_table(("", ""), list(record.items()), head=False)
@@ -67,7 +69,7 @@ def show(result: object, *, as_json: bool, columns: Sequence[str] = ()) -> None:
 
 def say(text: str) -> None:
     """Tell a person something that is not the result."""
-    typer.echo(text, err=True)
+    typer.echo(terminal.inert(text), err=True)
 
 
 @contextmanager

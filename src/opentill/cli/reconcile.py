@@ -97,10 +97,13 @@ async def _fetched(
     from opentill import reconciliation
     from opentill.core.clock import now_ms
     from opentill.core.errors import Invalid
+    from opentill.core.operator import OperatorError
     from opentill.gateways.sandbox import SandboxGateway
 
     if gateway != "sandbox":
         raise Invalid("file", "file must be given: only the sandbox bank's report can be fetched")
+    if found.sandbox_refused:
+        raise OperatorError(found.sandbox_refused)
     now = await session.now(db)
     if (start, end) != (None, None) and now - now_ms() > 1000:  # noqa: PLR2004 - a second
         reason = "from and to must be left out while business time is ahead of the bank's"

@@ -13,18 +13,22 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 import msgspec
+import structlog
 import typer
 
 from opentill import __version__, gateways
-from opentill.cli import session
+from opentill.cli import exposure, session
 from opentill.core import log, metrics, server
 from opentill.core.datadir import DataDirError, Lock, lock_serve, prepare
 from opentill.core.settings import Settings
 from opentill.core.supervisor import Child, Supervisor
 
 FINISH_GRACE_S = 5.0
+_log: Final = structlog.get_logger()
+PRIVATE = 0o077  # what processes that run on write is for their user alone
 
 
 class Deployment:
@@ -48,8 +52,11 @@ class Deployment:
         """Serve until stopped; the exit code. Raises ``OperatorError``."""
         # Until the server has handlers of its own, and after: leave through every "finally".
         signal.signal(signal.SIGTERM, session.leave)
+        os.umask(PRIVATE)
         settings = self.settings
         gateways.load(settings.gateways, settings)  # what is wrong with them is said at once
+        if broad := exposure.too_broad(settings):
+            _log.warning(exposure.believes_everybody(broad))
         with contextlib.ExitStack() as cleanup:
             if settings.database_url is None or _runs_sandbox(settings):
                 cleanup.callback(lock_serve(settings.data_dir).release)
@@ -71,7 +78,7 @@ class Deployment:
                 os.environ[metrics.VARIABLE] = str(metrics.fresh_directory(settings.data_dir))
             for child in beside:
                 child.start()  # its imports run while the database starts
-            self.settings = cleanup.enter_context(session.running_database(settings))
+            self.settings = cleanup.enter_context(session.running_database(settings, creates=True))
             if settings.metrics_port is not None:
                 cleanup.enter_context(metrics.listening(settings.metrics_port))
             if self.workers > 1:

@@ -1,5 +1,6 @@
 """``opentill serve``, ``worker`` and ``sandbox``: what runs until it is stopped."""
 
+import os
 import signal
 import sys
 from typing import Annotated
@@ -28,7 +29,7 @@ def serve(
     """Serve the API and the payment page. Without settings: everything it needs, on loopback."""
     from opentill.cli.running import Deployment
 
-    found = session.settings(quiet=False)
+    found = session.settings(quiet=False, creates=True)
     sys.exit(Deployment(found, workers=workers, with_worker=not no_worker).run())
 
 
@@ -46,9 +47,10 @@ def worker() -> None:
 
 def sandbox() -> None:
     """Serve the sandbox bank alone, at OPENTILL_SANDBOX_HOST and OPENTILL_SANDBOX_PORT."""
-    from opentill.cli.running import bind_sandbox, lock_sandbox, run_sandbox
+    from opentill.cli.running import PRIVATE, bind_sandbox, lock_sandbox, run_sandbox
 
-    found = session.settings(quiet=False)
+    found = session.settings(quiet=False, creates=True)
+    os.umask(PRIVATE)
     lock = lock_sandbox(found)
     sockets = bind_sandbox(found)
     try:

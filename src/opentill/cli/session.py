@@ -22,15 +22,19 @@ T = TypeVar("T")
 LONGEST_PAUSE_S: Final = 5.0
 
 
-def settings(*, quiet: bool = True) -> Settings:
+def settings(*, quiet: bool = True, creates: bool = False) -> Settings:
     """The settings with all keys filled in, and the log set up for this process.
 
-    ``quiet``: a command's log shows warnings only. Raises ``OperatorError``.
+    ``quiet``: a command's log shows warnings only. ``creates``: it may begin a new deployment in
+    an empty data directory; everything else finds one there. Raises ``OperatorError``.
     """
     from opentill import config
-    from opentill.core import log
+    from opentill.core import embedded, log
 
-    found = config.with_keys(config.load(os.environ))
+    found = config.load(os.environ)
+    if found.database_url is None and not creates:
+        embedded.check_exists(found.data_dir)
+    found = config.with_keys(found)
     for line in config.unknown(os.environ):
         sys.stderr.write(f"opentill: warning: {line}\n")
     log.configure("warning" if quiet and found.log_level == "info" else found.log_level)
@@ -55,11 +59,14 @@ def leave(*_: object) -> None:
 
 
 @contextmanager
-def running_database(found: Settings, *, patient: bool = False) -> Iterator[Settings]:
+def running_database(
+    found: Settings, *, patient: bool = False, creates: bool = False
+) -> Iterator[Settings]:
     """The settings with the address of a running database of the right schema.
 
-    An embedded database is started if need be and brought up to date; one of the operator's is only
-    looked at, and waited for if ``patient``. Blocks. Raises ``OperatorError``.
+    An embedded database is started if need be and brought up to date, and made if ``creates``; one
+    of the operator's is only looked at, and waited for if ``patient``. Blocks. Raises
+    ``OperatorError``.
     """
     import msgspec
 
@@ -71,7 +78,7 @@ def running_database(found: Settings, *, patient: bool = False) -> Iterator[Sett
         return
     from opentill.core.embedded import EmbeddedPostgres
 
-    with EmbeddedPostgres.start(found.data_dir) as server:
+    with EmbeddedPostgres.start(found.data_dir, creates=creates) as server:
         run(migrate.migrate(server.url))
         yield msgspec.structs.replace(found, database_url=server.url)
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import AsyncIterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -89,7 +89,7 @@ def statement(
         raise OperatorError(message) from None
 
 
-async def _write(target: BinaryIO, pieces: AsyncIterator[bytes]) -> None:
+async def _write(target: inputs.Target, pieces: AsyncIterator[bytes]) -> None:
     async for piece in pieces:
         target.write(piece)
     target.flush()
@@ -110,10 +110,12 @@ async def _json(merchant_id: str, lines: "AsyncIterator[LineOut]") -> AsyncItera
     """Write one object; its lines are those of the CSV, under the same names."""
     import msgspec
 
+    from opentill.core.terminal import inert
+
     yield b'{"merchantId":' + msgspec.json.encode(merchant_id) + b',"lines":['
     between = b"\n"
     async for line in lines:
-        yield between + msgspec.json.encode(line)
+        yield between + inert(msgspec.json.encode(line).decode()).encode()
         between = b",\n"
     yield b"\n]}\n"
 

@@ -79,6 +79,8 @@ def add(
     *,
     event: Events = None,
     description: Description = None,
+    reason: inputs.Why = "",
+    by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
     """Send a merchant's events to an address. The secret is shown only here."""
@@ -87,8 +89,10 @@ def add(
     vet, key = _vet(), session.settings().secret_key
     wanted = webhooks.Wanted(url=url, types=event or [], description=description or "")
 
+    actor = inputs.actor(by, reason)
+
     async def step(tx: "Tx", now: int) -> dict[str, Any]:
-        return _shown(*await webhooks.create(tx, merchant_id, wanted, vet, key, now))
+        return _shown(*await webhooks.create(tx, merchant_id, wanted, vet, key, now, actor=actor))
 
     _do(step, as_json=as_json)
 
@@ -121,7 +125,7 @@ def show(endpoint_id: str, *, as_json: Json = False) -> None:
     _do(step, as_json=as_json)
 
 
-def set_(
+def set_(  # noqa: PLR0913 - what can be changed
     endpoint_id: str,
     *,
     url: Annotated[str | None, typer.Option(help="Where events go from now on.")] = None,
@@ -131,6 +135,8 @@ def set_(
     enabled: Annotated[
         bool | None, typer.Option("--enable/--disable", help="Send, or send nothing.")
     ] = None,
+    reason: inputs.Why = "",
+    by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
     """Change an endpoint: only what is given. Enabling gives it five days anew."""
@@ -147,34 +153,46 @@ def set_(
         status=statuses[enabled],
     )
 
+    actor = inputs.actor(by, reason)
+
     async def step(tx: "Tx", now: int) -> dict[str, Any]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
-        return _shown(await webhooks.change(tx, found.merchant_id, found.id, wanted, vet, now))
+        ids = found.merchant_id, found.id
+        return _shown(await webhooks.change(tx, *ids, wanted, vet, now, actor=actor))
 
     _do(step, as_json=as_json)
 
 
-def remove(endpoint_id: str, *, as_json: Json = False) -> None:
+def remove(
+    endpoint_id: str, *, reason: inputs.Why = "", by: inputs.By = "", as_json: Json = False
+) -> None:
     """Delete an endpoint, with its deliveries."""
     from opentill import webhooks
 
+    actor = inputs.actor(by, reason)
+
     async def step(tx: "Tx", now: int) -> dict[str, Any]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
-        await webhooks.delete(tx, found.merchant_id, found.id, now)
+        await webhooks.delete(tx, found.merchant_id, found.id, now, actor=actor)
         return {"id": found.id, "deleted": True}
 
     _do(step, as_json=as_json)
 
 
-def rotate(endpoint_id: str, *, as_json: Json = False) -> None:
+def rotate(
+    endpoint_id: str, *, reason: inputs.Why = "", by: inputs.By = "", as_json: Json = False
+) -> None:
     """Give an endpoint a new secret; the one before signs along for 24 hours."""
     from opentill import webhooks
 
     key = session.settings().secret_key
 
+    actor = inputs.actor(by, reason)
+
     async def step(tx: "Tx", now: int) -> dict[str, Any]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
-        return _shown(*await webhooks.rotate(tx, found.merchant_id, found.id, key, now))
+        ids = found.merchant_id, found.id
+        return _shown(*await webhooks.rotate(tx, *ids, key, now, actor=actor))
 
     _do(step, as_json=as_json)
 

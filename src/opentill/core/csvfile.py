@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -10,8 +11,24 @@ import msgspec
 
 CONTENT_TYPE: Final = "text/csv; charset=utf-8"
 _CHUNK: Final = 64 * 1024
-# Cells that begin so are run as formulas by spreadsheets (OWASP, "CSV Injection").
-FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+# What spreadsheets run as formulas (OWASP, "CSV Injection"): what begins with one of these signs,
+# also behind blanks and characters that nobody sees. A program that splits a line elsewhere than we
+# do (at semicolons or tabs, or by reading a quote on its own) finds more beginnings than we write.
+# The patterns mean the same to Python and to PostgreSQL, which writes the long files.
+_SIGN: Final = r"[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]"
+_UNSEEN: Final = (
+    r"[\u0001-\u0020\u007F-\u00A0\u00AD\u034F\u061C\u115F\u1160\u1680\u17B4\u17B5\u180B-\u180F"
+    r"\u2000-\u200F\u2028-\u202F\u205F-\u206F\u2800\u3000\u3164\uFE00-\uFE0F\uFEFF\uFFA0"
+    r"\uFFF0-\uFFFB\U000E0000-\U000E0FFF]"
+)
+AT_START: Final = rf"^({_UNSEEN}*{_SIGN}| *[\t\r\n])"
+AFTER_SEPARATOR: Final = rf"([;\t\r\n\"])(?={_UNSEEN}*{_SIGN})"
+ANYWHERE: Final = rf"(^|[;\t\r\n\"]){_UNSEEN}*{_SIGN}|^ *[\t\r\n]"
+IN_JSON: Final = rf";(?={_UNSEEN}*{_SIGN})"  # which is always inside a string of it
+JSON_SEMICOLON: Final = r"\u003b"
+_AT_START: Final = re.compile(AT_START)
+_AFTER_SEPARATOR: Final = re.compile(AFTER_SEPARATOR)
+_IN_JSON: Final = re.compile(IN_JSON)
 
 
 def utc(millis: int | None) -> str:
@@ -23,15 +40,19 @@ def utc(millis: int | None) -> str:
 
 
 def cell(value: Any) -> str:
-    """Write one cell; text that a spreadsheet would run gets an apostrophe in front."""
+    """Write one cell; in front of text that a spreadsheet would run there is an apostrophe.
+
+    JSON keeps its meaning: it begins with a brace, and a semicolon may be written as an escape.
+    """
     if value is None:
         return ""
     if isinstance(value, msgspec.Raw):
-        return bytes(value).decode()  # a JSON object begins with a brace
+        return _IN_JSON.sub(lambda _: JSON_SEMICOLON, bytes(value).decode())
     text = str(value).replace("\x00", "")
-    if isinstance(value, str) and text.lstrip(" ").startswith(FORMULA):
-        return "'" + text
-    return text
+    if not isinstance(value, str):
+        return text
+    before = "'" if _AT_START.match(text) else ""
+    return before + _AFTER_SEPARATOR.sub(r"\1'", text)
 
 
 def filename(what: str, start: int | None, end: int | None) -> str:

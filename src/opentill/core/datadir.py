@@ -3,13 +3,20 @@
 Locks are ``flock``: the kernel drops them however a process dies, so none is ever stale.
 """
 
+import contextlib
 import fcntl
 import os
 import secrets
+import stat
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from opentill.core.operator import OperatorError
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+# What stands in a data directory begins so; what else is there is not ours to close.
+_OURS: Final = ("postgres", "sandbox.", "secret.key", "serve.lock", "demo.json", "metrics")
+_READ_OR_WRITTEN: Final = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
 
 class DataDirError(OperatorError):
@@ -17,9 +24,11 @@ class DataDirError(OperatorError):
 
 
 def prepare(data_dir: Path) -> Path:
-    """Make the directory if it is not there (mode 0700) and give its absolute path.
+    """Make the directory if it is not there and give its absolute path.
 
-    Raises ``DataDirError`` if it cannot be made or written.
+    It and what is in it are closed to other users (0700, 0600), whoever made it and however: what
+    is ours is put right. Raises ``DataDirError`` if it cannot be made or written, or is somebody
+    else's and open to everybody.
     """
     path = data_dir.expanduser().absolute()
     try:
@@ -31,7 +40,48 @@ def prepare(data_dir: Path) -> Path:
         raise DataDirError(_unwritable(path, error)) from None
     if not os.access(path, os.W_OK | os.X_OK):
         raise DataDirError(_unwritable(path, PermissionError(13, "Permission denied")))
-    return path.resolve()
+    path = path.resolve()
+    _close(path)
+    return path
+
+
+def _close(data_dir: Path) -> None:
+    """Take the rights of other users away from the data directory and from our files in it."""
+    if data_dir.stat().st_mode & stat.S_ISVTX:
+        message = (
+            f"{data_dir} is a directory that several users share; set OPENTILL_DATA_DIR to one for"
+            " OpenTill alone"
+        )
+        raise DataDirError(message)
+    _close_one(data_dir)
+    try:
+        paths = list(data_dir.iterdir())
+    except PermissionError as error:
+        raise DataDirError(_unwritable(data_dir, error)) from None
+    for path in paths:
+        if path.name.startswith(_OURS):
+            with contextlib.suppress(FileNotFoundError):  # it was only there for a moment
+                _close_one(path)
+
+
+def _close_one(path: Path) -> None:
+    status = path.lstat()
+    mode = stat.S_IMODE(status.st_mode)
+    open_to = mode & (_OTHERS if stat.S_ISDIR(status.st_mode) else _OTHERS | stat.S_IXUSR)
+    if stat.S_ISLNK(status.st_mode) or not open_to:
+        return
+    if os.geteuid() in {0, status.st_uid}:
+        # Searching alone is what root's PostgreSQL, which runs as another user, is let through by
+        # (core/sysuser.py): it shows as a right of the group or of others.
+        let_through = os.geteuid() == 0 and not mode & _READ_OR_WRITTEN
+        if not (let_through and stat.S_ISDIR(status.st_mode)):
+            path.chmod(mode & ~open_to)
+    elif open_to & stat.S_IRWXO:
+        message = (
+            f"{path} is open to every user (mode {mode:04o}) and belongs to another one, who must"
+            f" close it: chmod o-rwx {path}; or set OPENTILL_DATA_DIR to a directory of your own"
+        )
+        raise DataDirError(message)
 
 
 def _unwritable(path: Path, error: OSError) -> str:

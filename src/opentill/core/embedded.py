@@ -73,6 +73,10 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 
 
+class NoDatabase(DataDirError):
+    """A database was looked for and there is none; the text says where, and how to point at one."""
+
+
 class EmbeddedPostgres:
     """A running embedded PostgreSQL that this process uses; see the module for how it is shared."""
 
@@ -86,12 +90,16 @@ class EmbeddedPostgres:
         self._users: Lock | None = users
 
     @classmethod
-    def start(cls, data_dir: Path, *, durable: bool = True) -> Self:
-        """Attach to the server of ``data_dir``, started (and the cluster made) if need be.
+    def start(cls, data_dir: Path, *, durable: bool = True, creates: bool = True) -> Self:
+        """Attach to the server of ``data_dir``, started if need be.
+
+        The cluster is made if it is not there and ``creates``.
 
         ``durable=False`` turns fsync off, for tests. Blocks: some 0.2 s, 2 s for a new cluster, as
         long as recovery takes after a crash. Raises ``DataDirError`` with one line.
         """
+        if not creates:
+            check_exists(data_dir)
         cluster = Cluster(prepare(data_dir), durable=durable)
         gate = Lock(cluster.data_dir / "postgres.start.lock")
         users = Lock(cluster.data_dir / "postgres.lock")
@@ -377,6 +385,24 @@ class Cluster:
         except OSError:
             return False
         return self._answers()
+
+
+def check_exists(data_dir: Path) -> None:
+    """Raise ``NoDatabase`` if no database was made in ``data_dir``; nothing is touched."""
+    path = data_dir.expanduser().absolute() / "postgres"
+    try:
+        if (path / "PG_VERSION").exists() or (path.exists() and any(path.iterdir())):
+            return  # what is wrong with it is said when it is started
+    except PermissionError:  # it is there, and somebody else's
+        return
+    except OSError:
+        pass
+    message = (
+        f"there is no OpenTill database in {path}: set OPENTILL_DATA_DIR to the data directory of"
+        " the deployment that is meant, or OPENTILL_DATABASE_URL to its database, or run this in"
+        " the directory where it is served; `opentill serve`, `demo` and `migrate` make a new one"
+    )
+    raise NoDatabase(message)
 
 
 def find_programs() -> tuple[int, Path]:

@@ -118,6 +118,7 @@ class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     path: Mapping[str, str]
     query: Q
     body: B
+    key_id: str = ""  # of its API key
 
 
 class Nothing(msgspec.Struct, frozen=True):
@@ -334,6 +335,7 @@ def _call(
         path=scope["opentill_parameters"],
         query=querystring.read(scope["query_string"], operation.query),
         body=_decode_body(operation, headers, body),
+        key_id=scope.get("opentill_key", ""),
     )
 
 
@@ -352,7 +354,6 @@ async def _once(
     write = operation.write
     if write is None:
         raise AssertionError
-
     sealing = app.settings.secret_key, f"answer {merchant_id} {key}"
 
     async def step(tx: Tx) -> tuple[int, bytes, bool]:
@@ -393,8 +394,7 @@ async def read_body(headers: Mapping[bytes, bytes], receive: "Receive") -> bytes
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or int(length) > MAX_BODY:
         raise PayloadTooLarge
-    parts: list[bytes] = []
-    size = 0
+    parts, size = list[bytes](), 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":

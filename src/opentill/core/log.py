@@ -23,6 +23,8 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from opentill.core import terminal
+
 STRUCK: Final = "[struck out]"
 _TIME_DIGITS: Final = 13  # of Unix time in milliseconds
 _SECRET_NAME: Final = re.compile(
@@ -62,6 +64,14 @@ _lines: Final = msgspec.json.Encoder().encode_lines
 _QUIET: Final = ("httpx", "httpx2", "httpcore", "httpcore2", "uvicorn", "uvicorn.error", "asyncio")
 
 
+def _inert(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Keep texts of others from acting on the terminal."""
+    return {
+        name: terminal.inert(value) if isinstance(value, str) else value
+        for name, value in event.items()
+    }
+
+
 def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
     """Set the log up for this process: our own lines and those of the libraries alike.
 
@@ -78,6 +88,7 @@ def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
     ]
     last: list[Processor] = [structlog.processors.format_exc_info, strike_out]
     if output.is_terminal:
+        last.append(_inert)
         last.append(
             structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
         )

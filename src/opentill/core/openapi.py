@@ -22,6 +22,11 @@ _HEADERS: Final = {
         "description": "Finds the request in the log of the operator.",
         "schema": {"type": "string"},
     },
+    "opentill-test-mode": {
+        "description": "`sandbox` where the sandbox bank, whose money is not real, is among the "
+        "gateways; otherwise not there.",
+        "schema": {"type": "string"},
+    },
 }
 
 

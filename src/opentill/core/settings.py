@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from decimal import Decimal
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 Environment = Literal["production", "staging"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+SANDBOX: Final = "sandbox"  # the gateway whose money is not real
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +34,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     secret_key: str = ""
     gateways: tuple[str, ...] = ("sandbox",)
+    sandbox: bool = False  # asked for by name, where it is not refused without
+    sandbox_refused: str = ""  # why the sandbox bank may take no payments here; "": it may
     routes: str = ""  # as core.methods.by_method reads it, with names of gateways
     gateway_options: Mapping[str, str] = {}  # of single gateways: OPENTILL_GATEWAY_…
     sandbox_url: str = "http://127.0.0.1:8081"
@@ -62,6 +65,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     body_timeout_s: float = 10.0
     drain_timeout_s: float = 10.0
     drain_delay_s: float = 0.0
+
+    @property
+    def livemode(self) -> bool:
+        """Whether real money can be paid: some gateway is not the sandbox bank."""
+        return any(name != SANDBOX for name in self.gateways)
+
+    @property
+    def is_https(self) -> bool:
+        """Whether customers and merchants reach this deployment by https."""
+        return self.public_url.startswith("https://")
 
     def __repr__(self) -> str:
         """Name the deployment and nothing that is secret, wherever a log or a trace shows it."""

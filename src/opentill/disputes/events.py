@@ -26,6 +26,7 @@ def told(order: Order, dispute: Dispute, step: Step, at: int) -> Event:
         "reason": dispute.reason,
         "opened_at": dispute.created_at,
         "closed_at": dispute.closed_at,
+        **orders.livemode_field(order),
         "metadata": orders.metadata(order),
     }
     return Event(dispute.merchant_id, step.emits, data, at)

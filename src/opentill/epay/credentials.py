@@ -19,6 +19,7 @@ from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
 from opentill.epay import queries
 from opentill.epay.model import Credentials, NewCredentials
+from opentill.merchants import OPENTILL, Actor
 
 _log: Final = structlog.get_logger()
 _LETTERS: Final = string.ascii_letters + string.digits
@@ -64,7 +65,9 @@ def _shown(credentials: Credentials, key: str, settings: Settings) -> NewCredent
     )
 
 
-async def enable(tx: Tx, settings: Settings, merchant_id: str, now: int) -> NewCredentials:
+async def enable(
+    tx: Tx, settings: Settings, merchant_id: str, now: int, *, actor: Actor = OPENTILL
+) -> NewCredentials:
     """Let a merchant take payments by Epay, and return its credentials with the key.
 
     One that was disabled gets back in with the same pid and key. Raises NotFound, and
@@ -76,6 +79,7 @@ async def enable(tx: Tx, settings: Settings, merchant_id: str, now: int) -> NewC
     there = await queries.LOCKED.first(tx, merchant_id)
     if there is not None:
         back = await queries.SET_STATE.first(tx, merchant_id, "ENABLED", now) or there
+        await _record(tx, actor, "epay enable", back, now)
         return _shown(back, unseal(there, settings.secret_key), settings)
     key, hidden = _new_key(settings, merchant_id)
     while True:
@@ -85,10 +89,17 @@ async def enable(tx: Tx, settings: Settings, merchant_id: str, now: int) -> NewC
     made = await queries.INSERT.first(tx, merchant_id, pid, hidden, now)
     if made is None:
         raise AssertionError  # an insert always returns its row
+    await _record(tx, actor, "epay enable", made, now)
     return _shown(made, key, settings)
 
 
-async def rotate(tx: Tx, settings: Settings, merchant_id: str, now: int) -> NewCredentials:
+async def _record(tx: Tx, actor: Actor, action: str, of: Credentials, now: int) -> None:
+    await merchants.record_audit_by(tx, actor, action, of.merchant_id, f"pid {of.pid}", now)
+
+
+async def rotate(
+    tx: Tx, settings: Settings, merchant_id: str, now: int, *, actor: Actor = OPENTILL
+) -> NewCredentials:
     """Replace a merchant's key at once: a sign by the old one is refused from the commit on.
 
     Raises NotFound.
@@ -96,15 +107,18 @@ async def rotate(tx: Tx, settings: Settings, merchant_id: str, now: int) -> NewC
     there = await find(tx, merchant_id)
     key, hidden = _new_key(settings, merchant_id)
     new = await queries.SET_KEY.first(tx, merchant_id, hidden, now) or there
+    await _record(tx, actor, "epay rotate", new, now)
     return _shown(new, key, settings)
 
 
-async def disable(tx: Tx, merchant_id: str, now: int) -> Credentials:
+async def disable(tx: Tx, merchant_id: str, now: int, *, actor: Actor = OPENTILL) -> Credentials:
     """Close the door for a merchant. What was paid is still told. Raises NotFound."""
     there = await find(tx, merchant_id)
     if there.state == "DISABLED":
         raise Invalid("merchant", "merchant must be one with the Epay door open: it is closed")
-    return await queries.SET_STATE.first(tx, merchant_id, "DISABLED", now) or there
+    closed = await queries.SET_STATE.first(tx, merchant_id, "DISABLED", now) or there
+    await _record(tx, actor, "epay disable", closed, now)
+    return closed
 
 
 async def find(tx: Tx, merchant_id: str) -> Credentials:

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from opentill.core.settings import Settings
+from opentill.core.settings import SANDBOX, Settings
 from opentill.gateways.manual import ManualGateway, instructions
 from opentill.gateways.model import Gateway
 from opentill.gateways.routing import BadGateways, Gateways, routed
@@ -85,6 +85,8 @@ def load(names: tuple[str, ...], settings: Settings) -> Gateways:
 
     Raises OperatorError with a sentence that names the variable, if something is wrong with it.
     """
+    if SANDBOX in names and settings.sandbox_refused:
+        raise BadGateways(settings.sandbox_refused)
     others = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
     available = ", ".join(sorted({*BUILT_IN, *others}))
     gateways: dict[str, Gateway] = {}

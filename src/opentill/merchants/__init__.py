@@ -1,9 +1,10 @@
 """Merchants, their API keys, and who is calling."""
 
 from opentill.core.clients import limit_subject
-from opentill.merchants.audit import AuditHead, AuditRow, Verdict
+from opentill.merchants.audit import OPENTILL, Actor, AuditHead, AuditRow, Verdict
 from opentill.merchants.audit import newest as audit_log
 from opentill.merchants.audit import record as record_audit
+from opentill.merchants.audit import record_by as record_audit_by
 from opentill.merchants.audit import verify as verify_audit
 from opentill.merchants.fees import read as read_fees
 from opentill.merchants.model import FeePolicy, Key, Merchant, NewKey, Terms, TermsVersion
@@ -20,6 +21,8 @@ from opentill.merchants.service import (
 from opentill.merchants.terms import change, create, differences, history
 
 __all__ = [
+    "OPENTILL",
+    "Actor",
     "AuditHead",
     "AuditRow",
     "FeePolicy",
@@ -43,6 +46,7 @@ __all__ = [
     "may_call",
     "read_fees",
     "record_audit",
+    "record_audit_by",
     "regenerate_key",
     "revoke_key",
     "verify_audit",

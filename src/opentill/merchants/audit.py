@@ -39,6 +39,16 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     hash: str | None
 
 
+class Actor(msgspec.Struct, frozen=True):
+    """Who changes something that the audit log tells of, and why."""
+
+    who: str
+    reason: str
+
+
+OPENTILL: Final = Actor("opentill", "by OpenTill itself")
+
+
 class AuditHead(msgspec.Struct, frozen=True):
     """Where the chain ends."""
 
@@ -125,6 +135,21 @@ async def record(
     )
     values = msgspec.structs.astuple(row)[:-1]
     await INSERT.run(tx, *values, link(head.hash, row))
+
+
+async def record_by(
+    tx: Tx, actor: Actor, action: str, merchant_id: str, subject: str, now: int
+) -> None:
+    """Write to the audit log what an actor did to ``subject``, which names it without secrets."""
+    await record(
+        tx,
+        who=actor.who,
+        action=action,
+        merchant_id=merchant_id,
+        subject=subject,
+        reason=actor.reason,
+        now=now,
+    )
 
 
 async def newest(tx: Tx, merchant_id: str | None = None, limit: int = 100) -> list[AuditRow]:

@@ -81,6 +81,7 @@ class Entered(msgspec.Struct, frozen=True):
     """What the one query at the door found."""
 
     allowed: bool
+    key_id: str | None
     merchant_id: str | None
     environment: str | None
     ip_allowlist: list[str] | None

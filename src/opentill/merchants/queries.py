@@ -61,7 +61,7 @@ REVOKE_KEY = Query(
 # One statement at the door: count the request against its address and find the caller.
 # $1 scope, $2 address, $3 limit, $4 now, $5 SHA-256 of the key.
 _CALLER_SQL = """
-    select k.merchant_id, k.environment, m.ip_allowlist
+    select k.id as key_id, k.merchant_id, k.environment, m.ip_allowlist
     from api_keys k join merchants m on m.id = k.merchant_id
     where k.key_sha256 = $5 and k.revoked_at is null and (k.expires_at is null or k.expires_at > $4)
 """
@@ -76,7 +76,7 @@ ENTER_LIMITED = Query(
 ENTER = Query(
     Entered,
     """
-    select true as allowed, k.merchant_id, k.environment, m.ip_allowlist
+    select true as allowed, k.id as key_id, k.merchant_id, k.environment, m.ip_allowlist
     from api_keys k join merchants m on m.id = k.merchant_id
     where k.key_sha256 = $1 and k.revoked_at is null and (k.expires_at is null or k.expires_at > $2)
     """,

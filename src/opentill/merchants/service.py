@@ -4,12 +4,15 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
 from opentill.core import limits
+from opentill.core.caller import Caller
 from opentill.core.clients import limit_subject
+from opentill.core.csvfile import utc
 from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid, NotFound, TooManyRequests
 from opentill.core.ids import new_id
 from opentill.core.settings import Environment, Settings
-from opentill.merchants import model, queries
+from opentill.merchants import audit, model, queries
+from opentill.merchants.audit import OPENTILL, Actor
 from opentill.merchants.model import Key, Merchant, NewKey
 
 _PATIENCE_S: Final = 1.8  # every request begins here: a database that hangs is told from here
@@ -34,8 +37,20 @@ async def create_key(
     environment: Environment,
     now: int,
     expires_at: int | None = None,
+    *,
+    actor: Actor = OPENTILL,
 ) -> NewKey:
     """Make a key; only its digest is kept. Raises NotFound for an unknown merchant."""
+    new = await _create_key(tx, merchant_id, environment, now, expires_at)
+    until = "" if expires_at is None else f", until {utc(expires_at)}"
+    subject = f"{new.id} {model.hint(new.key)}{until}"
+    await audit.record_by(tx, actor, "keys create", merchant_id, subject, now)
+    return new
+
+
+async def _create_key(
+    tx: Tx, merchant_id: str, environment: Environment, now: int, expires_at: int | None
+) -> NewKey:
     if not await queries.EXISTS.get(tx, merchant_id):
         raise NotFound(reason=f"there is no merchant {merchant_id}")
     if expires_at is not None and expires_at <= now:
@@ -49,20 +64,30 @@ async def create_key(
     return new
 
 
-async def revoke_key(tx: Tx, key_id: str, now: int) -> Key:
+async def revoke_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTILL) -> Key:
     """Revoke a key: requests that start after the commit get 401. Raises NotFound."""
+    key = await _revoke_key(tx, key_id, now)
+    subject = f"{key.id} {key.hint}"
+    await audit.record_by(tx, actor, "keys revoke", key.merchant_id, subject, now)
+    return key
+
+
+async def _revoke_key(tx: Tx, key_id: str, now: int) -> Key:
     key = await queries.REVOKE_KEY.first(tx, key_id, now)
     if key is None:
         raise NotFound(reason=f"there is no valid key {key_id}")
     return key
 
 
-async def regenerate_key(tx: Tx, key_id: str, now: int) -> NewKey:
+async def regenerate_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTILL) -> NewKey:
     """Replace a key by a new one at once, with the same expiry. Raises NotFound, Invalid."""
-    old = await revoke_key(tx, key_id, now)
+    old = await _revoke_key(tx, key_id, now)
     if old.expires_at is not None and old.expires_at <= now:
         raise Invalid("key", "key must not be expired: create a new one instead")
-    return await create_key(tx, old.merchant_id, old.environment, now, old.expires_at)
+    new = await _create_key(tx, old.merchant_id, old.environment, now, old.expires_at)
+    subject = f"{old.id} {old.hint} becomes {new.id} {model.hint(new.key)}"
+    await audit.record_by(tx, actor, "keys regenerate", old.merchant_id, subject, now)
+    return new
 
 
 async def keys(tx: Tx, merchant_id: str) -> list[Key]:
@@ -85,8 +110,10 @@ def may_call(address: str, allowlist: list[str] | None) -> bool:
     return not allowlist or _inside(address, allowlist)
 
 
-async def enter(db: Db, settings: Settings, key: str | None, address: str, now: int) -> str | None:
-    """Count a request against its address and return the caller's merchant id, None if unknown.
+async def enter(
+    db: Db, settings: Settings, key: str | None, address: str, now: int
+) -> Caller | None:
+    """Count a request against its address and return who calls, None if unknown.
 
     Raises TooManyRequests. Failed authentications count like everything else.
     """
@@ -108,4 +135,4 @@ async def enter(db: Db, settings: Settings, key: str | None, address: str, now: 
         return None
     if not may_call(address, found.ip_allowlist):
         return None
-    return found.merchant_id
+    return Caller(found.merchant_id, found.key_id or "")

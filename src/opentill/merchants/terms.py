@@ -1,8 +1,9 @@
 """A merchant's terms: made, changed, and every version kept. An order keeps its own."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from ipaddress import ip_network
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -10,7 +11,8 @@ from opentill.core import money
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
-from opentill.merchants import fees, queries
+from opentill.merchants import audit, fees, queries
+from opentill.merchants.audit import Actor
 from opentill.merchants.model import Calendar, FeePolicy, Merchant, Terms, TermsVersion
 
 _MOST: Final = 10**15
@@ -106,6 +108,9 @@ async def create(  # noqa: PLR0913 - a merchant's terms
         *_values(merchant),
     )
     await _keep(tx, merchant, who, reason, now)
+    subject = f"{merchant.name}, settled in {merchant.settlement_currency}"
+    actor = Actor(who, reason)
+    await audit.record_by(tx, actor, "merchants create", merchant.id, subject, now)
     return merchant
 
 
@@ -137,7 +142,18 @@ async def change(
     await queries.UPDATE.run(tx, new.id, new.name, now, new.terms_version, *_values(new))
     if fresh:
         await _keep(tx, new, who, reason.strip(), now)
+    given = {**terms, **({"fee_changes": fee_changes} if fee_changes else {})}
+    shown = ", ".join(f"{term}={_text(value)}" for term, value in given.items())
+    subject = f"version {new.terms_version}: {shown}"
+    await audit.record_by(tx, Actor(who, reason), "merchants set", merchant_id, subject, now)
     return new
+
+
+def _text(value: object) -> str:
+    """Write a term for the audit log."""
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(str, cast("Sequence[object]", value))) or "none"
+    return str(value)
 
 
 async def _keep(tx: Tx, merchant: Merchant, who: str, reason: str, now: int) -> None:

@@ -2,8 +2,9 @@
 
 from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
 from opentill.orders.confirmation import Report, confirm_many
-from opentill.orders.events import metadata
+from opentill.orders.events import livemode_field, metadata
 from opentill.orders.export import chunks as export_csv
+from opentill.orders.livemode import known_one as with_livemode
 from opentill.orders.model import (
     STEPS,
     Attempt,
@@ -63,6 +64,7 @@ __all__ = [
     "hear",
     "history",
     "last_attempt",
+    "livemode_field",
     "lock",
     "merchant_of",
     "metadata",
@@ -73,4 +75,5 @@ __all__ = [
     "settleable",
     "step",
     "submit",
+    "with_livemode",
 ]

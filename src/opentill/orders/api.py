@@ -11,7 +11,7 @@ from opentill.core.db import Tx
 from opentill.core.errors import Invalid
 from opentill.core.http import Call, Download, Nothing, Operation
 from opentill.core.paging import Listing, Millis, Page, Size, listing
-from opentill.orders import export, queries, service
+from opentill.orders import export, livemode, queries, service
 from opentill.orders.model import OrderDetail, OrderOut, Status
 
 _STATUS_TEXT: Final = "an order status such as PENDING, PAID or REFUNDED"
@@ -67,14 +67,18 @@ async def list_orders(call: Call[ListQuery, Nothing]) -> Listing[OrderOut]:
         await here.read(functools.partial(_check_product, merchant_id, query.product_id))
     which = totals.Which(merchant_id, "orders", query.product_id or "", query.status)
     rows = totals.Rows(here, which, lists, values)
-    orders, total = await rows.page(query.page, query.size, within)
+    found, total = await rows.page(query.page, query.size, within)
+    deployment = call.app.settings.livemode
+    orders = await livemode.known(here.read, found, deployment=deployment)
     return listing([OrderOut.of(order) for order in orders], query.page, query.size, total)
 
 
 async def read(call: Call[Nothing, Nothing]) -> OrderDetail:
     """Return an order with everything."""
     async with call.app.db.connection() as tx:
-        return OrderDetail.of(await service.find(tx, call.merchant_id, call.path["id"]))
+        order = await service.find(tx, call.merchant_id, call.path["id"])
+        live = call.app.settings.livemode
+        return OrderDetail.of(await livemode.known_one(tx, order, deployment=live))
 
 
 async def export_orders(call: Call[ExportQuery, Nothing]) -> Download:
@@ -84,7 +88,14 @@ async def export_orders(call: Call[ExportQuery, Nothing]) -> Download:
     return Download(
         content_type="text/csv; charset=utf-8",
         filename=export.filename(call.query.start_date, call.query.end_date),
-        chunks=export.counted(call.app.exports, here, call.merchant_id, start, end),
+        chunks=export.counted(
+            call.app.exports,
+            here,
+            call.merchant_id,
+            start,
+            end,
+            livemode=call.app.settings.livemode,
+        ),
     )
 
 
@@ -109,6 +120,7 @@ _ORDER: Final[dict[str, Any]] = {
     "settledAt": None,
     "metadata": {"cart": "42"},
     "createdAt": 1736932500000,
+    "livemode": True,
 }
 _DETAIL: Final[dict[str, Any]] = {
     **_ORDER,

@@ -17,6 +17,7 @@ from opentill.gateways.model import Method, PaymentNews
 from opentill.ledger import Movement
 from opentill.orders import events, queries
 from opentill.orders.fees import with_fee_of
+from opentill.orders.livemode import of_gateway
 from opentill.orders.model import BY_EVENT, UNDECIDED, Attempt, Order, Status, due_at, received
 
 MOST: Final = 64  # of one transaction
@@ -49,7 +50,8 @@ class _Usual(msgspec.Struct, frozen=True):
 
     def paid(self, now: int) -> Order:
         """Return the order as far as merchants are told of it once it is paid."""
-        return msgspec.structs.replace(self.order, status="PAID", paid_at=now)
+        livemode = of_gateway(self.attempt.gateway)
+        return msgspec.structs.replace(self.order, status="PAID", paid_at=now, livemode=livemode)
 
 
 async def confirm_many(tx: Tx, heard: Sequence[Report], now: int) -> set[tuple[str, str]]:
@@ -129,4 +131,5 @@ def _row(one: _Usual, now: int) -> tuple[Any, ...]:
         order.platform_fee_minor,
         order.net_settled_minor,
         f"{attempt.id} confirmed by {attempt.gateway}",
+        of_gateway(attempt.gateway),
     )

@@ -14,6 +14,11 @@ def metadata(order: Order) -> msgspec.Raw:
     return msgspec.Raw(order.metadata.encode())
 
 
+def livemode_field(order: Order) -> dict[str, bool]:
+    """Return whether a paid order's money is real; nothing where no gateway has said it."""
+    return {} if order.livemode is None else {"livemode": order.livemode}
+
+
 def told(order: Order, type_: Type, reason: str, at: int) -> Event:
     """Return the event of a step that an order has taken; ``reason`` is why it was closed."""
     return Event(order.merchant_id, type_, _data(order, type_, reason, at), at)
@@ -24,7 +29,7 @@ def _data(order: Order, type_: Type, reason: str, at: int) -> dict[str, Any]:
     amount = {"amount": money.show(order.amount_minor, order.currency), "currency": order.currency}
     net = money.show(order.amount_minor - order.platform_fee_minor, order.currency)
     session = {"checkout_session_id": order.checkout_id, **base, **amount}
-    raw = {"metadata": metadata(order)}
+    raw = {**livemode_field(order), "metadata": metadata(order)}
     match type_:
         case "order.paid":
             told = {"net_amount": net, "paid_at": order.paid_at}

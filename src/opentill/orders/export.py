@@ -16,11 +16,12 @@ from opentill.orders import queries
 from opentill.orders.model import Edge, Order, OrderOut
 
 COLUMNS: Final = (
-    *(field.encode_name for field in msgspec.structs.fields(OrderOut)),
+    *(name for name in OrderOut.__struct_encode_fields__ if name != "livemode"),
     "refundStatus",
     "refundedAmount",
     "createdAtUtc",
     "paidAtUtc",
+    "livemode",  # the last one: those before keep their places
 )
 _STRETCH: Final = 128 * 1024  # bytes; quotes, which are doubled, are counted once
 _LOOKED_UP: Final = 20_000  # orders, for the edges of stretches; far more than one stretch has
@@ -31,12 +32,15 @@ def row(order: Order) -> list[str]:
     """Write an order as the cells of a row."""
     listed = OrderOut.of(order)
     refunded = order.refunded_minor
+    values = msgspec.structs.asdict(listed)
+    livemode = values.pop("livemode")
     return [
-        *(cell(value) for value in msgspec.structs.astuple(listed)),
+        *map(cell, values.values()),
         order.refund_status,
         money.show(refunded, order.currency) if refunded else "0",
         utc(order.created_at),
         utc(order.paid_at),
+        "true" if livemode else "false",
     ]
 
 
@@ -46,7 +50,7 @@ def filename(start: int | None, end: int | None) -> str:
 
 
 async def chunks(
-    db: Db, merchant_id: str, start: int, end: int, readers: Readers
+    db: Db, merchant_id: str, start: int, end: int, readers: Readers, *, livemode: bool
 ) -> AsyncGenerator[bytes, None]:
     """Yield the file, oldest order first, in constant memory. Times are inclusive Unix ms.
 
@@ -54,13 +58,13 @@ async def chunks(
     of so many bytes, however long the orders are, each a statement of its own and two at the same
     time, so that PostgreSQL uses two processors: however slowly the file is fetched, no connection
     and no snapshot is held meanwhile, and two stretches of memory. ``readers`` is entered for each
-    statement.
+    statement, ``livemode`` is whether real money can be paid in this deployment.
     """
 
     async def read(after: Edge, until: Edge) -> bytes:
         values = (merchant_id, after.created_at, after.id, until.created_at, until.id)
         async with readers:
-            lines = await db.read(lambda tx: queries.EXPORT.get(tx, *values, csvfile.FORMULA))
+            lines = await db.read(lambda tx: queries.EXPORT.get(tx, *values, livemode))
         return lines or b""
 
     yield csvfile.line(COLUMNS)
@@ -79,11 +83,12 @@ async def chunks(
 
 
 async def counted(
-    exports: Exports, db: Db, merchant_id: str, start: int, end: int
+    exports: Exports, db: Db, merchant_id: str, start: int, end: int, *, livemode: bool
 ) -> AsyncGenerator[bytes, None]:
     """Yield the file as one of the exports of a process. Raises TooManyAtOnce at its beginning."""
     with exports.turn(merchant_id) as readers:
-        async with contextlib.aclosing(chunks(db, merchant_id, start, end, readers)) as made:
+        file = chunks(db, merchant_id, start, end, readers, livemode=livemode)
+        async with contextlib.aclosing(file) as made:
             async for chunk in made:
                 yield chunk
 

@@ -56,6 +56,7 @@ Event = Literal[
     "recovered",
 ]
 DAY_MS: Final = 86_400_000
+OPERATOR: Final = "manual"  # the gateway that is a person
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 EVENTS: Final[tuple[Event, ...]] = get_args(Event)
 
@@ -176,6 +177,7 @@ class Order(msgspec.Struct, frozen=True):
     charged_back_minor: int
     due_at: int | None
     settle_at: int | None
+    livemode: bool | None = None  # whether its money is real; None: see orders/livemode.py
 
     @property
     def unsettled_minor(self) -> int:
@@ -254,6 +256,13 @@ class Edge(msgspec.Struct, frozen=True):
 
     created_at: int
     id: str
+
+
+class PaidThrough(msgspec.Struct, frozen=True):
+    """An attempt and the gateway that it went through."""
+
+    id: str
+    gateway: str
 
 
 class Confirmed(msgspec.Struct, frozen=True):
@@ -340,10 +349,14 @@ class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     settled_at: int | None
     metadata: Metadata
     created_at: int
+    livemode: Annotated[
+        bool,
+        Meta(description="false: paid, or only to be paid, with the sandbox bank's play money"),
+    ]
 
     @classmethod
     def of(cls, order: Order) -> Self:
-        """Show an order as a list does."""
+        """Show an order, whose ``livemode`` is known, as a list does."""
         return cls(**_listed(order))
 
 
@@ -363,11 +376,13 @@ class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def of(cls, order: Order) -> Self:
-        """Show an order with everything."""
+        """Show an order, whose ``livemode`` is known, with everything."""
         return cls(**_detailed(order))
 
 
 def _listed(order: Order) -> dict[str, Any]:
+    if order.livemode is None:
+        raise AssertionError  # whoever shows it has asked livemode.known
     hkd = order.hkd_exchange_rate
     net = order.amount_minor - order.platform_fee_minor
     return {
@@ -391,6 +406,7 @@ def _listed(order: Order) -> dict[str, Any]:
         "settled_at": order.settled_at,
         "metadata": msgspec.Raw(order.metadata.encode()),
         "created_at": order.created_at,
+        "livemode": order.livemode,
     }
 
 

@@ -22,7 +22,7 @@ from opentill.gateways.model import (
 )
 from opentill.orders import queries, service
 from opentill.orders.asking import may_ask
-from opentill.orders.model import Attempt, Order
+from opentill.orders.model import OPERATOR, Attempt, Order
 
 _log: Final = structlog.get_logger()
 _LONGEST_WAIT_MS: Final = 3_600_000
@@ -31,7 +31,6 @@ _MOST_GATEWAYS: Final = 3  # that one form is sent on to, while its customer wai
 _PATIENCE_MS: Final = 12_000  # after which no further gateway is tried
 # After its attempt, a call begins no more: it could still be on its way at the first check.
 _LATEST_MS: Final = service.FIRST_CHECK_MS - 11_000  # calls last up to ten seconds
-BY_HAND: Final = "manual"  # the gateway that is a person: there is nobody to ask
 
 
 class Payer(msgspec.Struct, frozen=True, kw_only=True):
@@ -275,4 +274,4 @@ def next_check(attempt: Attempt, now: int) -> int | None:
 
 
 def _for_the_operator(attempt: Attempt) -> bool:
-    return attempt.gateway == BY_HAND and attempt.status == "ACTION_REQUIRED"
+    return attempt.gateway == OPERATOR and attempt.status == "ACTION_REQUIRED"

@@ -1,8 +1,19 @@
 """All SQL about orders, their history and their attempts."""
 
 from opentill.core.db import Command, Query, Value
-from opentill.core.money import EXPONENTS
-from opentill.orders.model import Attempt, Confirmed, DueMerchant, Edge, Forgotten, Line, Order
+from opentill.core.settings import SANDBOX
+from opentill.orders import csvsql
+from opentill.orders.model import (
+    OPERATOR,
+    Attempt,
+    Confirmed,
+    DueMerchant,
+    Edge,
+    Forgotten,
+    Line,
+    Order,
+    PaidThrough,
+)
 from opentill.totals import lists
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = $1")
@@ -30,8 +41,9 @@ ANYWHERE = Query(
 # Take a step: $3 from, $4 to, $5 now, $6 event, $7 cause, $8 the session's new status or null;
 # then what becomes known with it, null where nothing: $9 paid_at, $10 method, $11 paid attempt,
 # $12 e-mail, $13 customer name, $14 payer address, $15 when it is due to settle; the fee, which may
-# depend on the method: $16 rate, $17 fee, $18 net; $19 the rate to HKD or null. A disputed order
-# does not settle; one that came back, or lost what was not settled yet, is seen to when it is due.
+# depend on the method: $16 rate, $17 fee, $18 net; $19 the rate to HKD or null; $20 whether the
+# money is real. A disputed order does not settle; one that came back, or lost what was not settled
+# yet, is seen to when it is due.
 STEP = Query(
     Order,
     """
@@ -45,6 +57,7 @@ STEP = Query(
             platform_fee_minor = coalesce($17, platform_fee_minor),
             net_settled_minor = coalesce($18, net_settled_minor),
             hkd_exchange_rate = coalesce($19, hkd_exchange_rate),
+            livemode = coalesce($20, livemode),
             settle_at = case
                 when $4 = 'DISPUTED' then null
                 when $4 in ('PAID', 'CHARGEBACK') and settled_at is null
@@ -80,7 +93,8 @@ STEP = Query(
 # Confirm many orders that are locked: $1 now, then arrays: $2 merchants, $3 orders, $4 the status
 # each has, $5 its session's new status or null, $6 the attempts that paid, $7 the status each has,
 # $8 the provider's names, $9 reasons, $10 methods, $11 payer addresses, $12 when each settles; the
-# fee, which may depend on the method: $13 rates, $14 fees, $15 nets; $16 causes. Returns those
+# fee, which may depend on the method: $13 rates, $14 fees, $15 nets; $16 causes; $17 whether its
+# money is real. Returns those
 # whose attempt had that status. What belongs to an order is carried along, not joined again.
 CONFIRM = Query(
     Confirmed,
@@ -88,9 +102,9 @@ CONFIRM = Query(
     with paid as (
         select * from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
             $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::numeric[],
-            $14::bigint[], $15::bigint[], $16::text[])
+            $14::bigint[], $15::bigint[], $16::text[], $17::boolean[])
             as p (merchant_id, order_id, before, session, attempt_id, attempt_before, provider_ref,
-                reason, method, payer_ip, due_at, fee_rate, fee, net, cause)
+                reason, method, payer_ip, due_at, fee_rate, fee, net, cause, livemode)
     ), taken as (
         update attempts a set status = 'SUCCEEDED', reason = p.reason, check_at = null,
             provider_ref = case p.provider_ref when '' then a.provider_ref else p.provider_ref end,
@@ -103,7 +117,7 @@ CONFIRM = Query(
             updated_at = greatest(o.updated_at, $1::bigint), payment_method = p.method,
             paid_attempt_id = p.attempt_id, payer_ip = p.payer_ip, due_at = p.due_at,
             settle_at = p.due_at, platform_fee_rate = p.fee_rate, platform_fee_minor = p.fee,
-            net_settled_minor = p.net
+            net_settled_minor = p.net, livemode = coalesce(p.livemode, o.livemode)
         from taken p
         where o.merchant_id = p.merchant_id and o.id = p.order_id and o.status = p.before
         returning o.merchant_id, o.id, o.steps, o.updated_at, o.source, o.checkout_id, p.before,
@@ -238,35 +252,6 @@ LIST_BY_BOTH = lists(Order, "orders", "product_id", "status")
 HAS_PRODUCT = Value(bool, "select exists (select from products where merchant_id = $1 and id = $2)")
 
 
-def _quoted(text: str) -> str:
-    """Write a cell as RFC 4180 does: in quotes where it has to be."""
-    special = "position({} in {}) = 0"
-    plain = " and ".join(special.format(c, text) for c in ("'\"'", "','", "e'\\n'", "e'\\r'"))
-    return f"""case when {plain} then {text} else '"' || replace({text}, '"', '""') || '"' end"""
-
-
-def _inert(text: str) -> str:
-    """Write text of others: what a spreadsheet would run gets an apostrophe (csvfile.FORMULA)."""
-    return f"case when left(ltrim({text}, ' '), 1) = any ($6) then '''' || {text} else {text} end"
-
-
-def _codes(decimals: int) -> str:
-    return ", ".join(f"'{code}'" for code, has in EXPONENTS.items() if has == decimals)
-
-
-def _unit(currency: str) -> str:
-    """Return what a minor unit is worth. Lists of constants are hashed by PostgreSQL."""
-    return f"""case when {currency} in ({_codes(2)}) then 0.01 when {currency} in ({_codes(3)})
-        then 0.001 when {currency} in ({_codes(0)}) then 1.00 end"""
-
-
-def _utc(millis: str) -> str:
-    """Write a time as csvfile.utc does."""
-    return f"""trim('"' from to_json(timestamp '1970-01-01'
-        + {millis} / 1000 * interval '1 second')::text)
-        || '.' || right((1000 + {millis} % 1000)::text, 3) || 'Z'"""
-
-
 # Where the stretches of an export end: every $5th order after $2 and $3 (time and id), of the next
 # $6 until the time in $4.
 # Where stretches of a list of orders end that are about $5 bytes long as CSV, each by its last
@@ -292,29 +277,37 @@ EXPORT_EDGES = Query(
     """,
 )
 # The lines of a stretch of orders as CSV: what export.row makes of each, byte for byte. From after
-# $2 and $3 (time and id) until $4 and $5; $6 what formulas begin with. An amount of three decimals
-# ends in a zero (money.show).
+# $2 and $3 (time and id) until $4 and $5; $6 whether real money can be paid in this deployment
+# (livemode.known). An amount of three decimals ends in a zero (money.show).
 EXPORT = Value(
     bytes,
     f"""
     select convert_to(string_agg(line, '' order by created_at, id), 'UTF8')
     from (
         select created_at, id, concat_ws(',', id, checkout_id, product_id,
-            {_quoted("email")}, {_quoted("coalesce(name, '')")},
+            {csvsql.quoted("email")}, {csvsql.quoted("coalesce(name, '')")},
             round(amount_minor * unit, 2), currency, trim_scale(platform_fee_rate),
             round(platform_fee_minor * unit, 2),
             round((amount_minor - platform_fee_minor) * unit, 2),
             round(net_settled_minor * settled_unit, 2), settled_currency,
             trim_scale(exchange_rate), coalesce(trim_scale(hkd_exchange_rate)::text, ''),
             coalesce(payment_method, ''), status, coalesce(paid_at::text, ''),
-            coalesce(settled_at::text, ''), {_quoted("metadata")}, created_at,
+            coalesce(settled_at::text, ''), {csvsql.quoted("shown_metadata")}, created_at,
             case refunded_minor when 0 then 'NONE,0' when amount_minor
                 then 'FULL,' || round(refunded_minor * unit, 2)
                 else 'PARTIAL,' || round(refunded_minor * unit, 2) end,
-            {_utc("created_at")}, coalesce({_utc("paid_at")}, '')) || e'\\r\\n' as line
+            {csvsql.utc("created_at")}, coalesce({csvsql.utc("paid_at")}, ''),
+            (case when livemode is not null then livemode when paid_attempt_id is null then $6
+                else coalesce((
+                    select nullif(gateway, '{OPERATOR}') <> '{SANDBOX}' from attempts a
+                    where a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id), $6)
+                end)::text
+        ) || e'\\r\\n' as line
         from (
-            select *, {_unit("currency")} as unit, {_unit("settled_currency")} as settled_unit,
-                {_inert("customer_email")} as email, {_inert("customer_name")} as name
+            select *, {csvsql.unit("currency")} as unit,
+                {csvsql.unit("settled_currency")} as settled_unit,
+                {csvsql.inert("customer_email")} as email, {csvsql.inert("customer_name")} as name,
+                {csvsql.inert_json("metadata")} as shown_metadata
             from orders
             where merchant_id = $1 and (created_at, id) > ($2::bigint, $3::text)
                 and (created_at, id) <= ($4::bigint, $5::text)
@@ -334,6 +327,11 @@ INSERT_ATTEMPT = Query(
     values ($1, $2, $3, $4, $5, $6, $7, $8, '', '', '', '', $9, $10, $11, 0, $12, $12)
     returning *
     """,
+)
+# Through which gateways attempts of a merchant went: $2 their ids.
+PAID_THROUGH = Query(
+    PaidThrough,
+    "select id, gateway from attempts where merchant_id = $1 and id = any ($2::text[])",
 )
 ATTEMPT = Query(Attempt, "select * from attempts where merchant_id = $1 and id = $2")
 # Attempts of any merchants, each if it went through the gateway that speaks of it: $1 gateways, $2

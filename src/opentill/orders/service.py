@@ -15,6 +15,7 @@ from opentill.gateways.model import Method, OfAnotherGateway, PaymentOutcome, Re
 from opentill.ledger import Movement
 from opentill.orders import events, queries
 from opentill.orders.fees import with_fee_of
+from opentill.orders.livemode import of_gateway
 from opentill.orders.model import (
     BACK,
     BY_EVENT,
@@ -107,6 +108,7 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
     back_to: Status | None = None,
     posted: Sequence[Movement] | None = None,
     reason: str | None = None,
+    livemode: bool | None = None,
 ) -> Order:
     """Take a step of a locked order: new status, history, session, events, postings.
 
@@ -114,7 +116,8 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
     ``settlement``). ``posted`` is what another feature says the step moves; all of it must stand in
     the table. ``back_to`` is where a dispute that is won puts the order. Once it is known by which
     ``method`` an order was paid, its fee is that method's. ``reason`` is what the merchant is told
-    of an order's end, the cause where it is not given. Raises Invalid on ``orderId`` for a step
+    of an order's end, the cause where it is not given; ``livemode`` whether the money is real, as
+    far as the gateway says it. Raises Invalid on ``orderId`` for a step
     that is not in the table.
     """
     row = BACK.get(back_to) if back_to else BY_EVENT.get((order.status, event))
@@ -148,6 +151,7 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
         order.platform_fee_minor if paid else None,
         order.net_settled_minor if paid else None,
         hkd_rate,
+        livemode,
     )
     if moved is None:
         raise AssertionError  # the row is locked and had the status
@@ -299,6 +303,7 @@ async def _received(
         await step(
             tx, order, "confirmed", cause, now,
             method=method, attempt=attempt, payer_ip=attempt.payer_ip, hkd_rate=hkd,
+            livemode=of_gateway(attempt.gateway),
         )  # fmt: skip
         return paid
     await note(tx, order, "duplicate_payment", f"{attempt.id} is given back", now)

@@ -63,6 +63,7 @@ class Request:
             public_url=self.app.settings.public_url,
             step=int(step) if _STEP.fullmatch(step) else 0,
             hold="hold" in self.query,
+            test_mode=not self.app.settings.livemode,
         )
 
     async def payment(self, session_id: str) -> model.Payment:
@@ -102,6 +103,7 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
         paid_at=order.paid_at,
         method=order.payment_method,
         refunded=Money(order.refunded_minor, order.currency),
+        livemode=app.settings.livemode if order.livemode is None else order.livemode,
         methods=tuple(
             method
             for method in model.METHODS

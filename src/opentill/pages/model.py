@@ -66,6 +66,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     paid_at: int | None = None
     method: Method | None = None
     refunded: Money | None = None
+    livemode: bool = True  # whether its money is real
     methods: tuple[Method, ...] = ()
     attempt: Attempt | None = None
 

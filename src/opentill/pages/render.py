@@ -36,6 +36,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     public_url: str = ""
     step: int = 0  # how often a waiting page has asked already
     hold: bool = False  # the customer has asked the page not to move on by itself
+    test_mode: bool = False  # no real money can be paid in this deployment
 
     @property
     def base(self) -> str:
@@ -159,6 +160,7 @@ def _payment_page(
         template,
         visit,
         picture_origin=picture and model.origin_of(picture),
+        test_mode=not payment.livemode,
         refresh=refresh,
         payment=payment,
         picture=picture,
@@ -167,7 +169,14 @@ def _payment_page(
     )
 
 
-def _page(template: str, visit: Visit, picture_origin: str | None = None, **values: object) -> Page:
+def _page(
+    template: str,
+    visit: Visit,
+    picture_origin: str | None = None,
+    *,
+    test_mode: bool | None = None,
+    **values: object,
+) -> Page:
     html = ENVIRONMENT.get_template(template).render(
         tongue=visit.tongue,
         say=visit.tongue.say,
@@ -175,6 +184,7 @@ def _page(template: str, visit: Visit, picture_origin: str | None = None, **valu
         now=visit.now,
         asset=assets.finder(visit.base),
         isolated=_isolated,
+        test_mode=visit.test_mode if test_mode is None else test_mode,
         **values,
     )
     return Page(html, picture_origin)

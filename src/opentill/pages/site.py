@@ -13,6 +13,7 @@ from opentill.core.errors import MethodNotAllowed, NotFound
 from opentill.core.http import App, send_problem
 from opentill.pages import assets, docs
 from opentill.pages.answers import POLICY, Answer
+from opentill.pages.catalogue import SENTENCES
 from opentill.pages.render import ENVIRONMENT
 
 if TYPE_CHECKING:
@@ -48,9 +49,13 @@ def _reference(document: bytes, base: str) -> bytes:
 
 def agreement_page(scope: "Scope") -> Answer:
     """Show the merchant services agreement (its ``documentUrl``)."""
-    current = agreement.current(_app(scope).settings)
+    settings = _app(scope).settings
+    current = agreement.current(settings)
     content = docs.markdown(current.markdown_content)
-    return _html("agreement.html", _base(scope), agreement=current, content=content)
+    badge = "" if settings.livemode else SENTENCES["en"]["test_mode"]
+    return _html(
+        "agreement.html", _base(scope), agreement=current, content=content, test_mode=badge
+    )
 
 
 def static(scope: "Scope") -> Answer:

@@ -30,5 +30,5 @@ def told(order: Order, refund: Refund, at: int) -> Event:
             "reason": refund.reason,
             "error_message": refund.error_message or "",
         }
-    rest = {"metadata": orders.metadata(order)}
+    rest = {**orders.livemode_field(order), "metadata": orders.metadata(order)}
     return Event(refund.merchant_id, EMITS[refund.status], data | rest, at)

@@ -6,6 +6,7 @@ savepoint of its own and commits them together; nobody hears of a result before 
 """
 
 import asyncio
+import os
 import queue
 import sqlite3
 import threading
@@ -168,7 +169,10 @@ class Store:
 
     async def open(self) -> None:
         """Create or open the file. Raises OSError or sqlite3.Error if that cannot be."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Closed to other users before anything is in it; its journals get the rights that it has.
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        self._path.chmod(0o600)
         connection = sqlite3.connect(
             self._path, isolation_level=None, check_same_thread=False, timeout=10
         )

@@ -10,6 +10,7 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.core.http import Call, Nothing, Operation
 from opentill.core.ids import is_id
 from opentill.core.paging import Listing, Page, Size, listing
+from opentill.merchants import Actor
 from opentill.webhooks import catchup, queries, service
 from opentill.webhooks.model import DeliveryStatus, EventBody, Type
 from opentill.webhooks.service import Range, Vet
@@ -61,6 +62,11 @@ class EventQuery(msgspec.Struct, frozen=True):
     type: Annotated[Type, Meta(description="a type of event, such as order.paid")] | None = None
 
 
+def _actor(call: Call[Any, Any]) -> Actor:
+    """Say for the audit log who called: an API key belongs to a merchant, not to a person."""
+    return Actor(f"API key {call.key_id}", "by the merchant's API")
+
+
 async def create(call: Call[Nothing, EndpointBody], tx: Tx) -> EndpointWithSecret:
     """Make an endpoint."""
     app = call.app
@@ -71,6 +77,7 @@ async def create(call: Call[Nothing, EndpointBody], tx: Tx) -> EndpointWithSecre
         Vet(app.outgoing.check),
         app.settings.secret_key,
         call.now,
+        actor=_actor(call),
     )
     return EndpointWithSecret.of(endpoint, secret)
 
@@ -95,20 +102,22 @@ async def read(call: Call[Nothing, Nothing]) -> EndpointOut:
 async def change(call: Call[Nothing, EndpointChange], tx: Tx) -> EndpointOut:
     """Change an endpoint."""
     vet, wanted = Vet(call.app.outgoing.check), call.body.wanted()
-    return EndpointOut.of(
-        await service.change(tx, call.merchant_id, call.path["id"], wanted, vet, call.now)
-    )
+    ids = (call.merchant_id, call.path["id"])
+    changed = await service.change(tx, *ids, wanted, vet, call.now, actor=_actor(call))
+    return EndpointOut.of(changed)
 
 
 async def delete(call: Call[Nothing, Nothing], tx: Tx) -> None:
     """Delete an endpoint."""
-    await service.delete(tx, call.merchant_id, call.path["id"], call.now)
+    ids = (call.merchant_id, call.path["id"])
+    await service.delete(tx, *ids, call.now, actor=_actor(call))
 
 
 async def rotate(call: Call[Nothing, Nothing], tx: Tx) -> EndpointWithSecret:
     """Give an endpoint a new secret."""
     key = call.app.settings.secret_key
-    endpoint, secret = await service.rotate(tx, call.merchant_id, call.path["id"], key, call.now)
+    ids = (call.merchant_id, call.path["id"])
+    endpoint, secret = await service.rotate(tx, *ids, key, call.now, actor=_actor(call))
     return EndpointWithSecret.of(endpoint, secret)
 
 

@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 import structlog
 from msgspec import UNSET, UnsetType
 
+from opentill import merchants
 from opentill.core import inputs
 from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id, new_id
 from opentill.core.outgoing import Forbidden
 from opentill.core.sealed import WrongKey, seal, unseal
+from opentill.merchants import OPENTILL, Actor
 from opentill.webhooks import queries, signing
 from opentill.webhooks.model import TYPES, Attempt, Delivery, Endpoint, Resent, Status, Type
 from opentill.webhooks.sending import OldSecret, open_old, purpose, seal_old
@@ -66,7 +69,14 @@ class Vet:
 
 
 async def create(
-    tx: Tx, merchant_id: str, wanted: Wanted, vet: Vet, secret_key: str, now: int
+    tx: Tx,
+    merchant_id: str,
+    wanted: Wanted,
+    vet: Vet,
+    secret_key: str,
+    now: int,
+    *,
+    actor: Actor = OPENTILL,
 ) -> tuple[Endpoint, str]:
     """Make an endpoint; returns it and its secret, which is not shown again. Raises Invalid."""
     if wanted.url is UNSET:
@@ -89,7 +99,32 @@ async def create(
     )
     if endpoint is None:
         raise AssertionError  # an insert always returns its row
+    await _record(tx, actor, "webhooks add", endpoint, _site(endpoint.url), now)
     return endpoint, secret
+
+
+async def _record(
+    tx: Tx, actor: Actor, action: str, endpoint: Endpoint, what: str, now: int
+) -> None:
+    subject = f"{endpoint.id} {what}".strip()
+    await merchants.record_audit_by(tx, actor, action, endpoint.merchant_id, subject, now)
+
+
+def _site(url: str) -> str:
+    """Return an address without its path and query, which may hold a receiver's secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _changes(old: Endpoint, new: Endpoint) -> str:
+    """Say what became another, for the audit log."""
+    changed = {
+        f"url {_site(new.url)}": old.url != new.url,
+        "description": old.description != new.description,
+        f"events {' '.join(new.types) or 'all'}": old.types != new.types,
+        f"status {new.status}": old.status != new.status,
+    }
+    return ", ".join(text for text, other in changed.items() if other)
 
 
 def _description(text: str) -> str:
@@ -131,7 +166,14 @@ async def _lock(tx: Tx, merchant_id: str, endpoint_id: str) -> Endpoint:
 
 
 async def change(
-    tx: Tx, merchant_id: str, endpoint_id: str, wanted: Wanted, vet: Vet, now: int
+    tx: Tx,
+    merchant_id: str,
+    endpoint_id: str,
+    wanted: Wanted,
+    vet: Vet,
+    now: int,
+    *,
+    actor: Actor = OPENTILL,
 ) -> Endpoint:
     """Change what is given. Raises NotFound and Invalid.
 
@@ -158,10 +200,14 @@ async def change(
         raise AssertionError  # the row is locked by us
     if status == "ENABLED" and old.status != "ENABLED":
         await queries.FORGIVE.run(tx, merchant_id, endpoint_id)
+    if changes := _changes(old, new):
+        await _record(tx, actor, "webhooks set", new, changes, now)
     return new
 
 
-async def delete(tx: Tx, merchant_id: str, endpoint_id: str, now: int) -> None:
+async def delete(
+    tx: Tx, merchant_id: str, endpoint_id: str, now: int, *, actor: Actor = OPENTILL
+) -> None:
     """Delete an endpoint: nothing is sent there any more. Raises NotFound.
 
     Its row stays until the worker has removed its deliveries, and is shown to nobody.
@@ -169,10 +215,17 @@ async def delete(tx: Tx, merchant_id: str, endpoint_id: str, now: int) -> None:
     old = await _lock(tx, merchant_id, endpoint_id)
     values = (old.url, old.description, old.types, "DELETED", "", now)
     await queries.UPDATE.first(tx, merchant_id, endpoint_id, *values)
+    await _record(tx, actor, "webhooks remove", old, _site(old.url), now)
 
 
 async def rotate(
-    tx: Tx, merchant_id: str, endpoint_id: str, secret_key: str, now: int
+    tx: Tx,
+    merchant_id: str,
+    endpoint_id: str,
+    secret_key: str,
+    now: int,
+    *,
+    actor: Actor = OPENTILL,
 ) -> tuple[Endpoint, str]:
     """Give an endpoint a new secret; the one before signs along for 24 hours. Raises NotFound.
 
@@ -193,6 +246,7 @@ async def rotate(
     new = await queries.ROTATE.first(tx, merchant_id, endpoint_id, *values, kept)
     if new is None:
         raise AssertionError  # the row is locked by us
+    await _record(tx, actor, "webhooks rotate", new, "", now)
     return new, secret
 
 

@@ -224,6 +224,7 @@ EVENT_EXAMPLE: Final[dict[str, Any]] = {
         "currency": "USD",
         "net_amount": "9.59",
         "paid_at": 1736932500000,
+        "livemode": True,
         "metadata": {"cart": "17"},
     },
 }

@@ -6,6 +6,7 @@ SENTENCES: Final[dict[str, str]] = {
     # frame
     "languages": "Language",
     "skip": "Skip to the main part",
+    "test_mode": "Test mode – no real money",
     "summary": "Your order",
     "total": "Total",
     "powered": "Powered by {name}",

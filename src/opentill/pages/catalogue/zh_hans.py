@@ -7,6 +7,7 @@ SENTENCES: Final[dict[str, str]] = {
     # frame
     "languages": "语言",
     "skip": "跳到主要内容",
+    "test_mode": "测试模式 – 不涉及真实资金",
     "summary": "您的订单",
     "total": "合计",
     "powered": "由 {name} 提供支持",

@@ -7,6 +7,7 @@ SENTENCES: Final[dict[str, str]] = {
     # frame
     "languages": "語言",
     "skip": "跳到主要內容",
+    "test_mode": "測試模式 – 不涉及真實款項",
     "summary": "您的訂單",
     "total": "合計",
     "powered": "由 {name} 提供支援",

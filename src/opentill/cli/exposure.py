@@ -1,0 +1,130 @@
+"""What ``opentill doctor`` says of a deployment that others can reach: play money, proxies, TLS."""
+
+import os
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import Final, Literal
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from opentill.core.settings import SANDBOX, Settings
+
+Level = Literal["ok", "warn", "fail"]
+_SHORTEST_PREFIX: Final = {4: 8, 6: 16}  # of public networks: wider ones are nobody's own
+# sslmode (libpq §34.19) → what is wrong with it. asyncpg's default is "prefer".
+_MODES: Final[Mapping[str, str]] = {
+    "disable": "the connection is not encrypted",
+    "allow": "the connection may be unencrypted",
+    "prefer": "the connection may be unencrypted",
+    "require": "the connection is encrypted, but whoever stands between can pose as the database",
+    "verify-ca": "any certificate of its authority is believed, whosever it is",
+}
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line: what was looked at, how it is, and what to do if it is not well."""
+
+    subject: str
+    level: Level
+    text: str
+
+
+def play_money(settings: Settings) -> Finding | None:
+    """Say whether the sandbox bank may take payments here; None where nothing is to be said."""
+    from opentill.config import is_loopback
+
+    if settings.sandbox_refused:
+        return Finding("play money", "fail", settings.sandbox_refused)
+    if SANDBOX not in settings.gateways:
+        return None
+    if settings.database_url is None and is_loopback(settings.public_url):
+        return None
+    text = (
+        f"OPENTILL_SANDBOX=yes: who reaches {settings.public_url} pays with test cards, and that"
+        " money is not real; set OPENTILL_GATEWAYS to a real gateway before real orders come"
+    )
+    return Finding("play money", "warn", text)
+
+
+def too_broad(settings: Settings) -> list[IPv4Network | IPv6Network]:
+    """Return the trusted proxies that are no proxies but the whole internet, or much of it."""
+    return [
+        network
+        for network in settings.trusted_proxies
+        if not network.is_private and network.prefixlen < _SHORTEST_PREFIX[network.version]
+    ]
+
+
+def believes_everybody(networks: list[IPv4Network | IPv6Network]) -> str:
+    """Say what it means to trust such networks."""
+    named = ", ".join(map(str, networks))
+    return (
+        f"OPENTILL_TRUSTED_PROXIES has {named}: everybody is believed to come from whatever address"
+        " they write, so that rate limits and merchants' lists of addresses hold nobody back; name"
+        " your proxy's own address"
+    )
+
+
+def proxies(settings: Settings) -> Finding:
+    """Say whether clients are told apart, and by whose word."""
+    from opentill.config import is_loopback
+
+    if broad := too_broad(settings):
+        return Finding("proxies", "fail", believes_everybody(broad))
+    if settings.trusted_proxies:
+        named = ", ".join(map(str, settings.trusted_proxies))
+        return Finding("proxies", "ok", f"X-Forwarded-For is believed of {named}")
+    if is_loopback(settings.public_url) or not settings.is_https:
+        return Finding("proxies", "ok", "none; clients are told apart by where they come from")
+    text = (
+        "none is trusted, and https needs one in front: all clients behind it share one rate limit"
+        " and are shown with its address; set OPENTILL_TRUSTED_PROXIES to it"
+    )
+    return Finding("proxies", "warn", text)
+
+
+def database_tls(settings: Settings) -> Iterator[Finding]:
+    """Say whether what goes to the database is encrypted, and to nobody else."""
+    urls = {
+        "OPENTILL_DATABASE_URL": settings.database_url,
+        "OPENTILL_DATABASE_READ_URL": settings.database_read_url,
+    }
+    for variable, url in urls.items():
+        if not url:
+            continue
+        query = parse_qs(urlsplit(url).query)
+        mode = query.get("sslmode", [os.environ.get("PGSSLMODE", "prefer")])[-1]
+        if mode == "verify-full":
+            yield Finding("tls", "ok", f"{variable}: the database shows who it is (verify-full)")
+        elif all(map(_is_here, _hosts(url, query))):
+            yield Finding("tls", "ok", f"{variable}: the database is on this machine")
+        else:
+            why = _MODES.get(mode, "the mode is not known")
+            text = (
+                f"{variable} has sslmode {mode}: {why}; add sslmode=verify-full, and"
+                " sslrootcert=/path/to/ca.pem where its authority is your own"
+            )
+            yield Finding("tls", "warn", text)
+
+
+def _hosts(url: str, query: Mapping[str, list[str]]) -> list[str]:
+    places = urlsplit(url).netloc.rpartition("@")[2]
+    named = ",".join([places, *query.get("host", [])]).split(",")
+    return [_bare(place) for place in named if place]
+
+
+def _bare(place: str) -> str:
+    """Return a host without its port: IPv6 stands in brackets."""
+    if place.startswith("["):
+        return place[1:].partition("]")[0]
+    return place if place.startswith("/") else place.partition(":")[0]
+
+
+def _is_here(host: str) -> bool:
+    if host.startswith(("/", "%2F", "%2f")) or host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

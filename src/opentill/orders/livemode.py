@@ -1,0 +1,53 @@
+"""Whether an order's money is real (decision 0033): the sandbox bank's is not.
+
+A payment that a gateway confirms notes it on the order. Until then it is what the deployment's
+gateways allow; so it is for what an operator confirms by hand. What was confirmed before the column
+was there has the gateway of the attempt that paid it.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from opentill.core.db import Tx
+from opentill.core.settings import SANDBOX
+from opentill.orders import queries
+from opentill.orders.model import OPERATOR, Order, PaidThrough
+
+
+def of_gateway(gateway: str) -> bool | None:
+    """Return whether a payment through a gateway is real money; None if an operator says so."""
+    return None if gateway == OPERATOR else gateway != SANDBOX
+
+
+Read = Callable[[Callable[[Tx], Awaitable[list[PaidThrough]]]], Awaitable[list[PaidThrough]]]
+
+
+async def known(read: Read, found: Sequence[Order], *, deployment: bool) -> list[Order]:
+    """Return the orders of one merchant with ``livemode`` filled in.
+
+    ``deployment``: whether real money can be paid here (``Settings.livemode``). ``read`` asks the
+    database, as ``Db.read`` does, and only for orders that were paid and do not say it themselves.
+    """
+    asked = [order for order in found if order.livemode is None and order.paid_attempt_id]
+    rows: list[PaidThrough] = []
+    if asked:
+        values = (asked[0].merchant_id, [order.paid_attempt_id for order in asked])
+        rows = await read(lambda tx: queries.PAID_THROUGH.all(tx, *values))
+    gateways = {row.id: row.gateway for row in rows}
+
+    def filled(order: Order) -> Order:
+        if order.livemode is not None:
+            return order
+        live = of_gateway(gateways.get(order.paid_attempt_id or "", OPERATOR))
+        return msgspec.structs.replace(order, livemode=deployment if live is None else live)
+
+    return [filled(order) for order in found]
+
+
+async def known_one(tx: Tx, order: Order, *, deployment: bool) -> Order:
+    """Return the order with ``livemode`` filled in, by the caller's connection."""
+    if order.livemode is not None:
+        return order
+    (one,) = await known(lambda step: step(tx), [order], deployment=deployment)
+    return one

@@ -1,0 +1,165 @@
+"""All that touches keys, credentials, endpoints and terms is in the audit log, whoever does it.
+
+Every command and every operation that writes stands in a table here: a new one is missing from it
+until somebody has said whether it is of that kind, and one that is of that kind is run.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import typer
+
+from api import clock, till
+from cli.commands import Commands, opentill
+from opentill.app import OPERATIONS
+from opentill.cli import build
+
+__all__ = ["clock", "opentill", "till"]
+
+# Commands that change keys, credentials, endpoints or terms: each is run below.
+AUDITED: Final = (
+    "merchants create",
+    "merchants set",
+    "keys create",
+    "keys regenerate",
+    "keys revoke",
+    "epay enable",
+    "epay rotate",
+    "epay disable",
+    "webhooks add",
+    "webhooks set",
+    "webhooks rotate",
+    "webhooks remove",
+)
+# Commands that change nothing of that kind, and what they are instead.
+OTHERS: Final = {
+    "runs": "serve worker sandbox demo migrate",
+    "reads": "doctor settings export statement reconcile",
+    "reads what a group has": "merchants:list,show,terms keys:list epay:show,list,notices"
+    " rates:list orders:show,history disputes:list,show,unmatched payouts:list,show"
+    " balance:show,waiting audit:list,verify ledger:check webhooks:list,show,deliveries,listen"
+    " clock:show",
+    "moves money or decides about it; its own tests look into the audit log": "settle"
+    " orders:confirm,revoke refunds:done,failed disputes:open,win,lose,recover,dismiss,note"
+    " payouts:create,paid,failed balance:freeze,unfreeze,recharge,correct,fee,approve,reject"
+    " rates:set,import",
+    "sends again what was sent": "epay:resend webhooks:resend",
+    "time of the sandbox": "clock:advance,reset",
+}
+# Operations of the API, likewise: by which action of the audit log.
+OPERATIONS_AUDITED: Final = {
+    "POST /v1/webhook-endpoints": "webhooks add",
+    "PATCH /v1/webhook-endpoints/{id}": "webhooks set",
+    "POST /v1/webhook-endpoints/{id}/rotate-secret": "webhooks rotate",
+    "DELETE /v1/webhook-endpoints/{id}": "webhooks remove",
+}
+OPERATIONS_OTHERS: Final = {
+    "POST /v1/products": "what is sold",
+    "PATCH /v1/products/{id}": "what is sold",
+    "DELETE /v1/products/{id}": "what is sold",
+    "POST /v1/checkouts": "an order, with a history of its own",
+    "POST /v1/checkouts/{id}/expire": "an order, with a history of its own",
+    "POST /v1/orders/{id}/refunds": "money, on the ledger",
+    "POST /v1/webhook-endpoints/{id}/resend": "sends again what was sent",
+}
+
+
+def _commands(group: Any, before: tuple[str, ...] = ()) -> Iterator[str]:
+    for name, command in group.commands.items():
+        path = (*before, name)
+        if hasattr(command, "commands"):
+            yield from _commands(command, path)
+        else:
+            yield " ".join(path)
+
+
+def _others() -> Iterator[str]:
+    for words in OTHERS.values():
+        for word in words.split():
+            group, _, names = word.partition(":")
+            yield from (f"{group} {name}" for name in names.split(",")) if names else (group,)
+
+
+def test_every_command_and_operation_has_been_asked_whether_it_is_audited() -> None:
+    commands = list(_commands(typer.main.get_command(build())))
+    assert sorted(commands) == sorted((*AUDITED, *_others()))
+    writes = {f"{one.method} {one.path}" for one in OPERATIONS if one.write is not None}
+    assert writes == set(OPERATIONS_AUDITED) | set(OPERATIONS_OTHERS)
+    assert not set(OPERATIONS_AUDITED) & set(OPERATIONS_OTHERS)
+
+
+def test_what_commands_change_is_in_the_audit_log(opentill: Commands) -> None:
+    by = ("--by", "ann", "--reason", "agreed on the phone")
+    shop = opentill.json("merchants", "create", "Harbour Books", *by)["id"]
+    opentill.json("merchants", "set", shop, "--fee-rate", "0.03", "--allow", "192.0.2.1", *by)
+    key = opentill.json("keys", "create", shop, *by)
+    again = opentill.json("keys", "regenerate", key["id"], *by)
+    opentill.json("keys", "revoke", again["id"], *by)
+    pid = opentill.json("epay", "enable", shop, *by)
+    turned = opentill.json("epay", "rotate", shop, *by)
+    opentill.json("epay", "disable", shop, *by)
+    url = "https://hooks.example.com/services/T0/canary?token=canary"
+    hook = opentill.json("webhooks", "add", shop, url, *by)
+    opentill.json("webhooks", "set", hook["id"], "--disable", "--event", "order.paid", *by)
+    new = opentill.json("webhooks", "rotate", hook["id"], *by)
+    opentill.json("webhooks", "remove", hook["id"], *by)
+
+    rows = opentill.json("audit", "list", shop)
+    assert [row["action"] for row in reversed(rows)] == list(AUDITED)
+    assert {(row["who"], row["reason"], row["merchantId"]) for row in rows} == {
+        ("ann", "agreed on the phone", shop)
+    }
+    subjects = {row["action"]: row["subject"] for row in rows}
+    assert subjects["merchants set"] == (
+        "version 2: platform_fee_rate=0.03, ip_allowlist=192.0.2.1"
+    )
+    assert subjects["keys create"] == f"{key['id']} svc_live_…{key['key'][-4:]}"
+    assert subjects["keys regenerate"].startswith(f"{key['id']} svc_live_…")
+    assert f"becomes {again['id']} " in subjects["keys regenerate"]
+    assert subjects["keys revoke"].startswith(again["id"])
+    assert subjects["epay rotate"] == f"pid {pid['pid']}"
+    assert subjects["webhooks add"] == f"{hook['id']} https://hooks.example.com"
+    assert subjects["webhooks set"] == f"{hook['id']} events order.paid, status DISABLED"
+    everything = str(rows)
+    secrets = (key["key"], again["key"], pid["key"], turned["key"], hook["secret"], new["secret"])
+    assert not [one for one in (*secrets, "canary") if one in everything]
+    assert opentill.json("audit", "verify")["breaks"] == []
+
+
+def test_without_a_reason_the_user_at_the_keyboard_is_named(opentill: Commands) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+    opentill.json("keys", "create", shop)
+    (row,) = [r for r in opentill.json("audit", "list", shop) if r["action"] == "keys create"]
+    assert row["who"]
+    assert row["reason"]
+
+
+def test_what_merchants_change_by_the_api_is_in_the_audit_log(till: Any) -> None:
+    shop = till.shop()
+    (key,) = till.sql("select id from api_keys where merchant_id = $1", shop.id)
+
+    def rows() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = till.sql(
+            "select * from audit_log where merchant_id = $1 and who <> 'opentill' order by number",
+            shop.id,
+        )
+        return found
+
+    body = {"url": "https://hooks.example.com/canary"}
+    hook = shop.post("/v1/webhook-endpoints", body, key="once").json()["data"]
+    shop.post("/v1/webhook-endpoints", body, key="once")  # a replay makes nothing
+    path = f"/v1/webhook-endpoints/{hook['id']}"
+    shop.data("PATCH", path, json={"description": "the shop's"})
+    shop.data("PATCH", path, json={"description": "the shop's"})  # changes nothing
+    new = shop.data("POST", f"{path}/rotate-secret")
+    assert shop.call("PATCH", path, json={"status": "LOST"}).status_code == 400
+    assert shop.call("DELETE", path).status_code == 200
+    assert shop.call("DELETE", path).status_code == 404
+
+    found = rows()
+    assert [row["action"] for row in found] == list(OPERATIONS_AUDITED.values())
+    assert {row["who"] for row in found} == {f"API key {key['id']}"}
+    assert all(hook["id"] in row["subject"] for row in found)
+    assert all(row["at"] and row["reason"] for row in found)
+    for secret in (shop.key, hook["secret"], new["secret"], "canary"):
+        assert secret not in str(found)

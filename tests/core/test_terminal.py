@@ -1,0 +1,71 @@
+"""What others have written does nothing to a terminal."""
+
+import io
+import json
+import os
+import pty
+import sys
+import unicodedata
+
+import pytest
+
+from opentill.cli import inputs, output
+from opentill.core.terminal import Terminal, inert
+
+ODD = [
+    # text, as it is shown
+    ("Ada Løvelace 茶 😀", "Ada Løvelace 茶 😀"),
+    ("a\nb", "a\nb"),
+    ("\x1b[2J\x07", "\\u001b[2J\\u0007"),
+    ("\x9b31m\x7f\x85", "\\u009b31m\\u007f\\u0085"),
+    ("\u202eevil\u2066\u200f", "\\u202eevil\\u2066\\u200f"),
+    ("\u200b\ufeff\u2028\u061c", "\\u200b\\ufeff\\u2028\\u061c"),
+    ("\U000e0041", "\\udb40\\udc41"),
+    ("tab\there", "tab\\there"),
+]
+
+
+@pytest.mark.parametrize(("text", "shown"), ODD)
+def test_what_would_steer_a_terminal_is_written_out(text: str, shown: str) -> None:
+    assert inert(text) == shown
+    assert json.loads(inert(json.dumps(text, ensure_ascii=False))) == text
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+def test_files_are_shown_whole_however_they_are_cut(size: int) -> None:
+    target = io.BytesIO()
+    shown = Terminal(target)
+    data = 'id,name\r\n1,"茶\u202e\rx"\r\n2,\x1b[2J\n'.encode()
+    for start in range(0, len(data), size):
+        shown.write(data[start : start + size])
+    assert target.getvalue().decode() == 'id,name\r\n1,"茶\\u202e\\rx"\r\n2,\\u001b[2J\n'
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_file_is_escaped_for_a_terminal_only_and_json_always(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    ours, theirs = pty.openpty() if is_terminal else os.pipe()
+    with os.fdopen(theirs, "w", encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        with inputs.target(None) as target:
+            target.write("1,\u202e\x1b[2J\r\n".encode())
+            target.flush()
+        output.show({"name": "\u202e\x1b"}, as_json=True)
+        output.show({"name": "\u202e\x1b[2J"}, as_json=False)
+        stream.flush()
+        shown = _read(ours)
+    assert ("1,\u202e\x1b[2J" in shown) == (not is_terminal)
+    assert '{"name":"\\u202e\\u001b"}' in shown
+    rest = shown.replace("1,\u202e\x1b[2J", "")
+    odd = [char for char in rest if unicodedata.category(char) in {"Cc", "Cf"}]
+    assert set(odd) <= {"\r", "\n"}
+
+
+def _read(source: int) -> str:
+    """Read until the last line that was written has come."""
+    data = b""
+    while "name  \ufffd\ufffd[2J".encode() not in data:
+        data += os.read(source, 4096)
+    os.close(source)
+    return data.decode()

@@ -1,0 +1,92 @@
+"""Whether an order's money is real, in answers, files and events."""
+
+import json
+
+import pytest
+
+from money import world
+from opentill import orders
+from opentill.core import csvfile
+from opentill.core.db import Tx
+from opentill.core.money import Money
+from opentill.gateways import PaymentNews, PaymentOutcome
+from opentill.orders import OrderDetail, OrderOut, export, queries
+from opentill.orders.model import Order
+
+# how it was paid ("": not at all; +: together with others), whether real money can be paid here,
+# what it is
+PAID = [
+    ("", True, True),
+    ("", False, False),
+    ("sandbox", True, False),
+    ("sandbox", False, False),
+    ("sandbox+", True, False),
+    ("stripe", True, True),
+    ("stripe", False, True),  # paid before the deployment was for trying things out
+    ("stripe+", False, True),
+    ("by hand", True, True),
+    ("by hand", False, False),
+]
+
+
+async def made(tx: Tx, how: str) -> Order:
+    """Make an order that was paid so."""
+    order = await world.opened(tx)
+    key = (order.merchant_id, order.id)
+    if how == "by hand":
+        await orders.confirm_by_hand(tx, *key, "ann", "seen", world.NOW)
+    elif how:
+        attempt = await world.submitted(tx, order, gateway=how.rstrip("+"))
+        amount = Money(order.amount_minor, order.currency)
+        if how.endswith("+"):
+            outcome = PaymentOutcome(status="SUCCEEDED", amount=amount)
+            news = [PaymentNews(attempt_id=attempt.id, outcome=outcome)]
+            assert await orders.confirm_many(tx, news, world.NOW) == {attempt.id}
+        else:
+            await world.said(tx, attempt, "SUCCEEDED", amount=amount)
+    return await orders.find(tx, *key)
+
+
+@pytest.mark.parametrize("noted", [True, False])
+@pytest.mark.parametrize(("how", "deployment", "expected"), PAID)
+async def test_play_money_is_told_from_real_money(
+    tx: Tx, how: str, deployment: bool, expected: bool, noted: bool
+) -> None:
+    """Also where the version before, which does not note it, has confirmed the payment."""
+    order = await made(tx, how)
+    if not noted:
+        await tx.execute("update orders set livemode = null where id = $1", order.id)
+        order = await orders.find(tx, order.merchant_id, order.id)
+        assert order.livemode is None
+    shown = await orders.with_livemode(tx, order, deployment=deployment)
+    assert OrderDetail.of(shown).livemode is expected
+    assert OrderOut.of(shown).livemode is expected
+    whole = (order.merchant_id, 0, "", 2**62, "", deployment)
+    line = await queries.EXPORT.get(tx, *whole)
+    assert line == csvfile.line(export.row(shown)).decode()
+    assert line.endswith(",true\r\n" if expected else ",false\r\n")
+    assert export.COLUMNS[-1] == "livemode"
+
+
+async def _events(tx: Tx, order: Order) -> dict[str, object]:
+    rows = await tx.fetch("select type, body from events where merchant_id = $1", order.merchant_id)
+    return {row["type"]: json.loads(row["body"])["data"].get("livemode") for row in rows}
+
+
+@pytest.mark.parametrize("how", ["sandbox", "sandbox+", "stripe", "stripe+"])
+async def test_events_of_what_was_paid_say_it_too(tx: Tx, how: str) -> None:
+    order = await made(tx, how)
+    live = how.startswith("stripe")
+    await world.refund_said(tx, await world.refunded(tx, order, "1.00"), "SUCCEEDED")
+    await world.refund_said(tx, await world.refunded(tx, order, "1.00"), "REFUSED")
+    settled = await world.settled(tx, order)
+    await world.dispute_said(tx, settled, "OPENED")
+    assert await _events(tx, order) == dict.fromkeys(
+        ("order.paid", "checkout.completed", "order.refunded", "refund.failed", "order.settled",
+         "dispute.created"), live,
+    )  # fmt: skip
+
+
+async def test_events_of_what_was_not_paid_do_not(tx: Tx) -> None:
+    order = await world.in_status(tx, "CLOSED")
+    assert await _events(tx, order) == {"order.closed": None, "checkout.expired": None}

@@ -1,0 +1,121 @@
+"""What a deployment says of itself with every answer: play money, and https only."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from api import SECRETS, Shop, Till
+from opentill.app import create_app
+from opentill.core.settings import Settings
+from opentill.pages.catalogue import SENTENCES
+
+
+def _paths(shop: Shop) -> Iterator[Any]:
+    order = shop.order()
+    yield shop.get(f"/v1/orders/{order['id']}")
+    yield shop.get("/v1/orders/export")
+    yield shop.get("/v1/orders", page="0")
+    yield shop.get("/v1/nowhere")
+    yield shop.get("/v1")
+    yield shop.call("PUT", "/v1/orders")
+    yield shop.post("/v1/products", {})
+    yield shop.till.http.get("/v1/orders")  # without a key
+    yield shop.till.http.get("/v1/config/legal/merchant-services-agreement")
+
+
+def test_every_answer_of_the_api_says_that_the_sandbox_is_among_the_gateways(shop: Shop) -> None:
+    statuses = set()
+    for answer in _paths(shop):
+        assert answer.headers["opentill-test-mode"] == "sandbox", answer.request.url
+        statuses.add(answer.status_code)
+    assert statuses == {200, 400, 401, 404, 405}
+    assert "opentill-test-mode" not in shop.till.http.get("/docs").headers
+
+
+def test_orders_and_their_file_say_whether_money_is_real(shop: Shop) -> None:
+    order = shop.order()
+    assert order["livemode"] is False
+    (listed,) = shop.data("GET", "/v1/orders")["items"]
+    assert listed["livemode"] is False
+    head, line, _ = shop.get("/v1/orders/export").text.split("\r\n")
+    assert (head.split(",")[-1], line.split(",")[-1]) == ("livemode", "false")
+
+
+class Sent:
+    """An answer of an application that is asked without a server."""
+
+    def __init__(self) -> None:
+        self.headers: dict[bytes, bytes] = {}
+
+    async def __call__(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.headers = dict(message["headers"])
+
+
+# public address, gateways, HSTS, test mode
+HEADERS = [
+    ("https://pay.example", ("sandbox",), True, True),
+    ("https://pay.example/till", ("sandbox", "manual"), True, True),
+    ("https://pay.example", ("manual",), True, False),
+    ("http://pay.example", ("manual",), False, False),
+    ("http://127.0.0.1:8080", ("sandbox",), False, True),
+]
+
+
+@pytest.mark.parametrize(("public_url", "gateways", "hsts", "test_mode"), HEADERS)
+@pytest.mark.parametrize("path", ["/v1/orders", "/healthz", "/nowhere"])
+async def test_what_every_answer_says(
+    path: str, public_url: str, gateways: tuple[str, ...], hsts: bool, test_mode: bool
+) -> None:
+    settings = Settings(
+        public_url=public_url,
+        gateways=gateways,
+        data_dir=Path(tempfile.gettempdir()),
+        gateway_options={"manual_instructions": "IBAN XX"},
+        limit_ip_per_minute=0,
+        **SECRETS,
+    )
+    app = create_app(settings)
+    app.state.app = _Without(settings)
+    sent = Sent()
+    scope = {
+        "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "headers": [],
+        "query_string": b"", "client": ("192.0.2.1", 1), "http_version": "1.1", "scheme": "http",
+        "server": ("127.0.0.1", 80), "root_path": "", "app": app.litestar, "state": {},
+    }  # fmt: skip
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    await app(scope, receive, sent)
+    assert sent.headers[b"x-content-type-options"] == b"nosniff"
+    expected = b"max-age=31536000" if hsts else None
+    assert sent.headers.get(b"strict-transport-security") == expected
+    said = sent.headers.get(b"opentill-test-mode")
+    assert said == (b"sandbox" if test_mode and path.startswith("/v1") else None)
+
+
+class _Without:
+    """A deployment as far as it is needed to refuse a request: without a database."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.db = None
+
+    def clock(self) -> int:
+        """Return some time."""
+        return 0
+
+
+def test_the_agreement_is_marked_where_no_real_money_can_be_paid(till: Till) -> None:
+    path = "/legal/merchant-services-agreement"
+    answer = till.http.get(path)
+    assert answer.status_code == 200, path
+    assert SENTENCES["en"]["test_mode"] in answer.text
+    live = msgspec.structs.replace(till.settings, gateways=("sandbox", "manual"))
+    assert live.livemode
+    assert not till.settings.livemode
