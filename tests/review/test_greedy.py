@@ -26,6 +26,7 @@ from api import SECRETS
 from opentill import merchants, orders
 from opentill.core.clock import now_ms
 from opentill.core.db import Db
+from opentill.core.exports import EXPORTS_EACH
 from ports import free_port
 
 WAIT_S = 1.0  # the promise; a machine under load is given more
@@ -238,6 +239,19 @@ def slow_readers(house: House, count: int) -> None:
             before = sum(house.process.cpu_times()[:2])
             time.sleep(0.1)
             quiet = quiet + 1 if sum(house.process.cpu_times()[:2]) - before < 0.06 else 0
+        assert export(house, house.keys[-1])[0] == 200
+        if count >= EXPORTS_EACH * (len(house.keys) - 1):
+            assert export(house, house.keys[0]) == (429, "5")
+
+
+def export(house: House, key: str) -> tuple[int, str | None]:
+    """Fetch an export whole; its status and when to come back."""
+    connection = HTTPConnection("127.0.0.1", house.port, timeout=60)
+    with contextlib.closing(connection):
+        connection.request("GET", "/v1/orders/export", headers={"x-api-key": key})
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, answer.getheader("retry-after")
 
 
 def test_who_wants_too_much_keeps_nobody_waiting(database_url: str, tmp_path: Path) -> None:
@@ -248,6 +262,7 @@ def test_who_wants_too_much_keeps_nobody_waiting(database_url: str, tmp_path: Pa
             idle(house, 300)
         with house.watched():
             slow_readers(house, 8)
+        assert export(house, house.keys[0])[0] == 200  # those that left count no more
 
 
 @pytest.mark.stress
