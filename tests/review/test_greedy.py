@@ -29,8 +29,7 @@ from opentill.core.db import Db
 from opentill.core.exports import EXPORTS_EACH
 from ports import free_port
 
-WAIT_S = 1.0  # the promise; a machine under load is given more
-PATIENCE = float(os.environ.get("OPENTILL_TEST_PATIENCE", "5"))
+WAIT_S = 5.0  # the promise is 1 s, what it takes a tenth of that; a machine may be under load
 GROWTH = 60 * 1024 * 1024
 TEXT = 16_000  # characters of an order's metadata
 GET = b"GET %s HTTP/1.1\r\nHost: x\r\nX-Api-Key: %s\r\n\r\n"
@@ -99,7 +98,7 @@ class House:
             done.set()
             thread.join()
         assert bystander.statuses == {200}
-        assert max(bystander.waits) < WAIT_S * PATIENCE
+        assert max(bystander.waits) < WAIT_S
         assert peak - before < GROWTH
         until(lambda: not self.connections())
         assert self.resident() - before < GROWTH / 2
@@ -234,14 +233,17 @@ def slow_readers(house: House, count: int) -> None:
             key = house.keys[number % (len(house.keys) - 1)]
             wire.sendall(GET % (b"/v1/orders/export", key.encode()))
             assert wire.recv(12) == b"HTTP/1.1 200"
-        quiet = 0
-        while quiet < 5:  # nothing is made for nobody
-            before = sum(house.process.cpu_times()[:2])
-            time.sleep(0.1)
-            quiet = quiet + 1 if sum(house.process.cpu_times()[:2]) - before < 0.06 else 0
+        until(lambda: is_quiet(house))  # nothing is made for nobody
         assert export(house, house.keys[-1])[0] == 200
         if count >= EXPORTS_EACH * (len(house.keys) - 1):
             assert export(house, house.keys[0]) == (429, "5")
+
+
+def is_quiet(house: House) -> bool:
+    """Look for half a second whether the server has nothing to do but answer the bystander."""
+    before = sum(house.process.cpu_times()[:2])
+    time.sleep(0.5)
+    return sum(house.process.cpu_times()[:2]) - before < 0.25
 
 
 def export(house: House, key: str) -> tuple[int, str | None]:
