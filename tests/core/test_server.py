@@ -3,6 +3,8 @@
 import asyncio
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -379,6 +381,23 @@ def test_bind_listens_on_all_addresses_of_a_name() -> None:
     assert listeners
     for listener in listeners:
         listener.close()
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "wanted", "then"),
+    [(256, 1024, 500, 500), (256, 1024, 5000, 1024), (256, 1024, 100, 256)],
+)
+def test_as_many_files_may_be_open_as_the_system_lets_us(
+    soft: int, hard: int, wanted: int, then: int
+) -> None:
+    script = (
+        "import resource as r; from opentill.core.server import allow_files;"
+        f"r.setrlimit(r.RLIMIT_NOFILE, ({soft}, {hard})); allow_files({wanted});"
+        "print(*r.getrlimit(r.RLIMIT_NOFILE))"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == [str(then), str(hard)]
 
 
 def test_draining_reaches_the_state_of_the_application() -> None:

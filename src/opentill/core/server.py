@@ -11,6 +11,7 @@ import contextlib
 import gc
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ import uvicorn
 import uvloop
 
 from opentill.core import log
-from opentill.core.admission import Admission
+from opentill.core.admission import RESERVE, Admission
 from opentill.core.operator import OperatorError
 from opentill.core.protocol import LimitedConfig, Limits, Protocol, sweep
 from opentill.core.settings import Settings
@@ -30,6 +31,7 @@ Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 """An ASGI 3 application, whatever its framework calls the types of its parameters."""
 
 BACKLOG: Final = 2048
+OTHER_FILES: Final = 512  # beside the connections of clients: to databases, banks, receivers
 PARENT_CHECK_S: Final = 0.5
 _log: Final = structlog.get_logger()
 
@@ -111,6 +113,14 @@ def make(app: Asgi, settings: Settings) -> "Server":
     return Server(config)
 
 
+def allow_files(count: int) -> None:
+    """Have so many files and connections open if the system lets us: many give 1024 at first."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 async def _serve(
     app: Asgi,
     settings: Settings,
@@ -121,6 +131,7 @@ async def _serve(
     child: bool,
 ) -> int:
     server = make(app, settings)
+    allow_files(settings.connection_limit + RESERVE + OTHER_FILES)
 
     def stop(number: int) -> None:
         if server.draining and number == signal.SIGINT:
