@@ -20,31 +20,10 @@ _TOKEN: Final = re.compile(
 _LOCK: Final = re.compile(
     r"\bfor\s+(?:no\s+key\s+)?(?:update|share)(?:\s+of\s+\w+)?(?:\s+skip\s+locked)?", re.IGNORECASE
 )
-_ENDS: Final = frozenset(
-    [
-        "group",
-        "order",
-        "limit",
-        "offset",
-        "returning",
-        "for",
-        "union",
-        "having",
-        "window",
-        "cross",
-        "left",
-        "full",
-        "inner",
-        "join",
-        "select",
-        "on",
-        "where",
-        "then",
-        "do",
-        "set",
-        "using",
-    ]
-)
+_ENDS: Final = frozenset({
+    "group", "order", "limit", "offset", "returning", "for", "union", "having", "window", "cross",
+    "left", "full", "inner", "join", "select", "on", "where", "then", "do", "set", "using",
+})  # fmt: skip
 _OTHER: Final = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "<>": "="}
 _SWAPPED: Final = {"greatest": "least", "least": "greatest", "min": "max", "max": "min"}
 

@@ -18,7 +18,7 @@ import opentill
 from api import database
 from money import world
 from opentill import webhooks
-from opentill.core.db import Db
+from opentill.core.db import Db, Tx
 from opentill.webhooks import queries as webhook_queries
 from statements import LOCKING, LOCKS, without_comments
 
@@ -152,21 +152,25 @@ def url(postgres_url: str, template: str) -> Iterator[str]:
 
 
 async def _fill(url: str) -> None:
-    """Make at least one row of everything that is locked somewhere."""
     db = await Db.connect(url, 4, acquire_timeout_s=20)
     try:
-        order = await db.run(lambda tx: world.in_status(tx, "PAID"))
-        await db.run(lambda tx: world.refunded(tx, order, "1.00"))
-        await db.run(lambda tx: world.in_status(tx, "CREATING"))
-        await db.run(lambda tx: world.in_status(tx, "DISPUTED"))
-        disputed = await db.run(lambda tx: world.in_status(tx, "REFUNDED"))
-        await db.run(lambda tx: world.dispute_said(tx, disputed, "OPENED", minor=5))
-        await db.run(lambda tx: _fill_directly(tx, order.merchant_id, order.id))
+        await db.run(fill)
     finally:
         await db.close()
 
 
-async def _fill_directly(tx: asyncpg.Connection, merchant_id: str, order_id: str) -> None:
+async def fill(tx: Tx) -> None:
+    """Make at least one row of everything that is locked somewhere."""
+    order = await world.in_status(tx, "PAID")
+    await world.refunded(tx, order, "1.00")
+    await world.in_status(tx, "CREATING")
+    await world.in_status(tx, "DISPUTED")
+    disputed = await world.in_status(tx, "REFUNDED")
+    await world.dispute_said(tx, disputed, "OPENED", minor=5)
+    await _fill_directly(tx, order.merchant_id, order.id)
+
+
+async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
     await webhook_queries.INSERT_ENDPOINT.first(
         tx, merchant_id, "whe_1", "https://shop.example", "", [], b"", world.NOW
     )

@@ -156,3 +156,25 @@ async def test_a_closed_connection_makes_room_for_who_waits(pool: Pool) -> None:
     await lent.execute("begin")
     pool.give_back(lent)
     assert await (await waiting).fetchval("select 1") == 1
+
+
+async def test_there_are_never_more_connections_than_there_may_be(postgres_url: str) -> None:
+    broken = True
+
+    async def open_() -> asyncpg.Connection:
+        if broken:
+            raise ConnectionRefusedError
+        return await connection.connect(postgres_url)
+
+    pool = Pool(open_, 2)
+    try:
+        for _ in range(3):
+            with pytest.raises(ConnectionRefusedError):
+                await pool.take(10)
+        broken = False
+        lent = [await pool.take(10), await pool.take(10)]
+        with pytest.raises(TimeoutError):
+            await pool.take(0.05)
+        assert len(set(lent)) == 2
+    finally:
+        pool.terminate()

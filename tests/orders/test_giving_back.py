@@ -92,3 +92,14 @@ async def test_what_was_given_back_meanwhile_stays_as_it_is(
         assert await queries.GIVING_BACK.run(tx, *ids) == 0
         assert await queries.NOT_GIVEN_BACK.run(tx, *ids) == 0
     assert await _now(db, attempt) == done
+
+
+async def test_what_waits_for_the_operator_is_never_asked_for(db: Db) -> None:
+    order = await db.run(world.opened)
+    attempt = await db.run(lambda tx: world.submitted(tx, order, gateway="manual"))
+    shown = await db.run(lambda tx: world.said(tx, attempt, "ACTION_REQUIRED"))
+    assert payments.next_check(shown, world.NOW) is None
+    order = await db.run(world.opened)
+    other = await db.run(lambda tx: world.submitted(tx, order))
+    shown = await db.run(lambda tx: world.said(tx, other, "ACTION_REQUIRED"))
+    assert payments.next_check(shown, world.NOW) == world.NOW + 60_000

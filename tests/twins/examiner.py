@@ -39,6 +39,7 @@ BOOKS: Final = {
 OTHER_MONEY: Final = "XTS"
 # What makes a copy another thing of the same merchant, beside its id and the ids in it.
 UNIQUE: Final = frozenset({"refund_no", "reference", "out_trade_no", "gateway_ref", "key"})
+ONE_OF_EACH: Final = frozenset({"merchants", "epay_products"})  # what a merchant has no two of
 AN_ID: Final = re.compile(r"(?!mer_)[a-z]{2,6}_[0-9a-z]{12,}")
 # They name something as a place to go on from, or tell every endpoint of it.
 RANGES: Final = frozenset({
@@ -59,7 +60,7 @@ class Outcome(NamedTuple):
 class Examiner:
     """Looks at statements of one merchant, each a few times while it has an effect."""
 
-    def __init__(self, url: str, times: int = 1) -> None:
+    def __init__(self, url: str, times: int = 3) -> None:
         """``url`` leads to the database, for what runs in a transaction that only reads."""
         self.merchant = ""
         self.seen: Counter[str] = Counter()  # how often each had an effect
@@ -255,10 +256,10 @@ class Examiner:
         made = []
         for table, columns in self._tables.items():
             named = [c for c in columns if (c == "id" or c.endswith("_id") or c in UNIQUE)]
-            if table == "merchants" or named == ["merchant_id"]:
+            if table in ONE_OF_EACH or named == ["merchant_id"]:
                 continue
             cells = [
-                f"{column} || '~'"
+                f"{column} || '{'|' if column == 'out_trade_no' else '~'}'"
                 if column in named and column != "merchant_id"
                 else "number + 1000000"
                 if (table, column) in {("entries", "number"), ("events", "number")}

@@ -150,6 +150,9 @@ class Business:
         self._asked_again()
 
     def _confirmed_together(self) -> None:
+        waits = self.order()  # at the gateway's page: nobody else's payment is news to it
+        page = self.till.tx(lambda tx: world.submitted(tx, waits, self.now))
+        self.till.tx(lambda tx: world.said(tx, page, "ACTION_REQUIRED", self.now))
         order = self.order()
         attempt = self.till.tx(lambda tx: world.submitted(tx, order, self.now))
         news = PaymentNews(attempt_id=attempt.id, outcome=PaymentOutcome(status="SUCCEEDED"))
@@ -380,4 +383,4 @@ def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
         business.reading()
     assert examiner.wrong == []
     forgotten = [name for name in OF_MERCHANTS if name not in examiner.seen]
-    assert forgotten == []
+    assert not forgotten, " ".join(forgotten)
