@@ -29,7 +29,6 @@ RULES: Final = (
     ("customerEmail", "customerEmail must be an e-mail address"),
     ("name", "name must be text of 1 to 200"),
     ("displayMerchantName", "displayMerchantName must be text of 1 to 80"),
-    ("display_merchant_name", "display_merchant_name must be text of 1 to 80"),
     ("metadata", "metadata must be at most 16 KiB"),
     ("productId", "productId must be the id of one of your"),
     ("productId", "productId is required: the id"),
