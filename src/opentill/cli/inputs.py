@@ -1,6 +1,7 @@
 """What commands take: amounts, rates and dates as text, and who is at the keyboard."""
 
 import getpass
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +40,10 @@ def target(path: Path | None) -> Iterator[BinaryIO]:
 
 def who(by: str) -> str:
     """Return who does it, for the audit log."""
-    return by.strip() or getpass.getuser()
+    try:
+        return by.strip() or getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return f"user id {os.geteuid()}"
 
 
 def rate(field: str, text: str | None) -> Decimal | None:
