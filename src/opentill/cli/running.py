@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 import typer
@@ -51,7 +52,7 @@ class Deployment:
         settings = self.settings
         gateways.load(settings.gateways, settings)  # what is wrong with them is said at once
         with contextlib.ExitStack() as cleanup:
-            if settings.database_url is None or _runs_sandbox(settings):
+            if _data_dir(settings) is not None:
                 cleanup.callback(lock_serve(settings.data_dir).release)
             sockets = server.bind(settings.host, settings.port, "OPENTILL_PORT or OPENTILL_HOST")
             for listener in sockets:
@@ -68,7 +69,8 @@ class Deployment:
             )
             cleanup.callback(supervisor.finish)
             if self.workers > 1:
-                os.environ[metrics.VARIABLE] = str(metrics.fresh_directory(settings.data_dir))
+                shared = cleanup.enter_context(metrics.shared_directory(_data_dir(settings)))
+                os.environ[metrics.VARIABLE] = str(shared)
             for child in beside:
                 child.start()  # its imports run while the database starts
             self.settings = cleanup.enter_context(session.running_database(settings))
@@ -206,6 +208,11 @@ def lock_sandbox(settings: Settings) -> Lock:
         message = f"another sandbox bank uses {path}; stop it, or set OPENTILL_DATA_DIR"
         raise DataDirError(message)
     return lock
+
+
+def _data_dir(settings: Settings) -> Path | None:
+    """The data directory, if anything that is run here keeps something there."""
+    return settings.data_dir if settings.database_url is None or _runs_sandbox(settings) else None
 
 
 def _runs_sandbox(settings: Settings) -> bool:

@@ -47,8 +47,9 @@ def worker() -> None:
 def sandbox() -> None:
     """Serve the sandbox bank alone, at OPENTILL_SANDBOX_HOST and OPENTILL_SANDBOX_PORT."""
     from opentill.cli.running import bind_sandbox, lock_sandbox, run_sandbox
+    from opentill.config import with_sandbox_key
 
-    found = session.settings(quiet=False)
+    found = with_sandbox_key(session.settings(quiet=False))
     lock = lock_sandbox(found)
     sockets = bind_sandbox(found)
     try:

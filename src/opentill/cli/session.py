@@ -22,15 +22,18 @@ T = TypeVar("T")
 LONGEST_PAUSE_S: Final = 5.0
 
 
-def settings(*, quiet: bool = True) -> Settings:
+def settings(*, quiet: bool = True, keys: bool = True) -> Settings:
     """The settings with all keys filled in, and the log set up for this process.
 
-    ``quiet``: a command's log shows warnings only. Raises ``OperatorError``.
+    ``quiet``: a command's log shows warnings only. Without ``keys`` nothing is read or made in the
+    data directory, which need not be there. Raises ``OperatorError``.
     """
     from opentill import config
     from opentill.core import log
 
-    found = config.with_keys(config.load(os.environ))
+    found = config.load(os.environ)
+    if keys:
+        found = config.with_keys(found)
     for line in config.unknown(os.environ):
         sys.stderr.write(f"opentill: warning: {line}\n")
     log.configure("warning" if quiet and found.log_level == "info" else found.log_level)
@@ -66,7 +69,7 @@ def running_database(found: Settings, *, patient: bool = False) -> Iterator[Sett
     from opentill.core import migrate
 
     if found.database_url is not None:
-        _wait_for(found.database_url, prepared=found.db_prepared, patient=patient)
+        wait_for(found.database_url, prepared=found.db_prepared, patient=patient)
         yield found
         return
     from opentill.core.embedded import EmbeddedPostgres
@@ -76,11 +79,15 @@ def running_database(found: Settings, *, patient: bool = False) -> Iterator[Sett
         yield msgspec.structs.replace(found, database_url=server.url)
 
 
-def _wait_for(url: str, *, prepared: bool, patient: bool) -> None:
+def wait_for(url: str, *, prepared: bool, patient: bool, migrated: bool = True) -> None:
+    """See that the operator's database is there, and of our schema if ``migrated``.
+
+    One that is away is waited for if ``patient``, for ever. Blocks. Raises ``OperatorError``.
+    """
     pause_s = 0.25
     while True:
         try:
-            run(_look_at(url, prepared=prepared))
+            run(_look_at(url, prepared=prepared, migrated=migrated))
         except DatabaseAway as error:
             if not patient:
                 raise
@@ -128,7 +135,7 @@ async def now(place: "Db | Tx") -> int:
         return await clock.business_now(tx, gateways)
 
 
-async def _look_at(url: str, *, prepared: bool) -> None:
+async def _look_at(url: str, *, prepared: bool, migrated: bool) -> None:
     import asyncpg
 
     from opentill.core import connection as connections
@@ -136,7 +143,7 @@ async def _look_at(url: str, *, prepared: bool) -> None:
 
     away = (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
     try:
-        forgets = prepared and await connections.loses_statements(url)
+        forgets = migrated and prepared and await connections.loses_statements(url)
         connection = await connections.connect(url, prepared=False)
     except (*away, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
         why = str(error) or type(error).__name__
@@ -147,6 +154,7 @@ async def _look_at(url: str, *, prepared: bool) -> None:
     try:
         if forgets:
             raise OperatorError(connections.POOLER_HINT)
-        await migrate.check(connection)
+        if migrated:
+            await migrate.check(connection)
     finally:
         await connection.close()

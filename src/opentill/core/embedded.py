@@ -234,13 +234,13 @@ class Cluster:
         options += ["--no-instructions", f"--username={DATABASE}", f"--pgdata={fresh}"]
         if not self._durable:
             options.append("--no-sync")
-        made = self._run("initdb", *options, **named)
+        made = self._run("initdb", *options, environment=named)
         if made.returncode == 0:
             single = ["--single", "-D", str(fresh), "-c", "fsync=on", "template1"]
             if not self._durable:
                 single[-2] = "fsync=off"
             create = f"create database {DATABASE}\n".encode()
-            made = self._run("postgres", *single, stdin=create, **named)
+            made = self._run("postgres", *single, stdin=create, environment=named)
         shutil.rmtree(names, ignore_errors=True)
         if made.returncode != 0 or b"ERROR" in made.stderr:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -302,12 +302,16 @@ class Cluster:
         return None
 
     def _run(
-        self, program: str, *words: str, stdin: bytes = b"", **environment: str
+        self,
+        program: str,
+        *words: str,
+        stdin: bytes = b"",
+        environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
         command = [str(self.programs / program), *words]
         pipe = subprocess.PIPE
         try:
-            with self._popen(command, pipe, pipe, **environment) as process:
+            with self._popen(command, pipe, pipe, **(environment or {})) as process:
                 output, errors = process.communicate(stdin)
         except PermissionError as error:  # the program cannot be reached as the other user
             return subprocess.CompletedProcess(command, 126, b"", str(error).encode())
