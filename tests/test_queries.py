@@ -151,6 +151,7 @@ def test_a_statement_of_a_tenant_names_its_merchant(name: str, statement: Any) -
         "orders.queries.CLAIM_ATTEMPTS",
         "refunds.queries.CLAIM",
         "checkouts.queries.DUE",
+        "checkouts.queries.COUNT_DUE",
         "orders.queries.DUE_MERCHANTS",
         "orders.queries.SETTLEABLE",
         "orders.queries.RESERVES_DUE",
