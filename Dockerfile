@@ -1,29 +1,39 @@
 # All packages are fetched once with their hashes checked; the image gets those it runs on.
-FROM python:3.13-slim AS packages
+ARG BASE=python:3.13-slim
+FROM ${BASE} AS packages
 WORKDIR /src
 COPY requirements.lock .
-RUN pip wheel --no-cache-dir --require-hashes --requirement requirements.lock --wheel-dir /wheels
+RUN pip wheel --no-cache-dir --require-hashes --only-binary :all: \
+    --requirement requirements.lock --wheel-dir /wheels
 COPY pyproject.toml README.md LICENSE ./
 COPY migrations migrations
 COPY src src
 RUN pip wheel --no-cache-dir --no-index --find-links /wheels --no-deps --wheel-dir /wheels .
 
-FROM python:3.13-slim
+FROM ${BASE}
+# The image runs as any user id, with a read-only root and without capabilities: all that it writes is
+# below /data, and nothing with a database elsewhere and real gateways. libnss-wrapper gives a user id
+# that has no name the one that the embedded PostgreSQL insists on; as root, that runs as
+# opentill-postgres.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends libnss-wrapper \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --user-group --no-create-home --home-dir /nonexistent --uid 10001 opentill \
+    && useradd --system --user-group --no-create-home --home-dir /nonexistent opentill-postgres \
+    && install -d -m 1777 /data
 RUN --mount=from=packages,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --no-index --find-links /wheels opentill \
-    && useradd --create-home --uid 10001 opentill \
-    && install -d -o opentill -g opentill -m 700 /data
-USER opentill
-WORKDIR /home/opentill
-ENV OPENTILL_DATA_DIR=/data \
+    pip install --no-cache-dir --no-index --find-links /wheels opentill
+USER 10001
+WORKDIR /
+ENV OPENTILL_DATA_DIR=/data/opentill \
     OPENTILL_HOST=0.0.0.0 \
     OPENTILL_PUBLIC_URL=http://localhost:8080 \
     OPENTILL_SANDBOX_HOST=0.0.0.0 \
-    OPENTILL_SANDBOX_PUBLIC_URL=http://localhost:8081
+    OPENTILL_SANDBOX_PUBLIC_URL=http://localhost:8081 \
+    PYTHONDONTWRITEBYTECODE=1
 VOLUME /data
 EXPOSE 8080 8081
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=3s --start-period=20s CMD \
-    ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/readyz', timeout=2)"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["opentill", "health"]
 ENTRYPOINT ["opentill"]
 CMD ["serve"]

@@ -1,13 +1,14 @@
-# Everything that is done with this project. `make run` needs Python 3.11 with venv, nothing else.
+# Everything that is done with this project. `make demo` needs Python 3.11 with venv, nothing else.
 
 PYTHON ?= python3
 BIN := .venv/bin
 SCREEN := chromium chromium-driver fonts-noto-cjk
 ARGS ?=
+USUAL := not stress and not image and not clients
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run demo test test-pooled test-serializable test-clients mutants check fix bench stress
-.PHONY: lock browser compilers
+.PHONY: help run demo test test-pooled test-serializable test-clients test-image mutants check fix
+.PHONY: bench stress lock browser compilers
 .DEFAULT_GOAL := help
 
 help:
@@ -17,12 +18,13 @@ help:
 	@echo 'make test-pooled        all of them through a PgBouncer in transaction mode'
 	@echo 'make test-serializable  all of them with every transaction serializable'
 	@echo 'make test-clients       generated clients compile, buy and refund (Go, Java, Node.js)'
+	@echo 'make test-image         the container image, built and run (needs podman or docker)'
 	@echo 'make check              formatting, lint, types, layers, known vulnerabilities'
 	@echo 'make fix                what can be put right by itself'
 	@echo 'make bench              each target of speed and size, met or not (ARGS="--only pay" for some)'
 	@echo 'make mutants            breaks one thing at a time: does a test notice? (ARGS="--sql 200" for more)'
 	@echo 'make stress             long runs: kill -9, failing receivers, many clients'
-	@echo 'make lock               the lock files anew, after a change of pyproject.toml'
+	@echo 'make lock               the lock files, after a change of pyproject.toml (ARGS=--upgrade for new versions)'
 
 run: .venv/stamp
 	$(BIN)/opentill serve $(ARGS)
@@ -30,68 +32,92 @@ run: .venv/stamp
 demo: .venv/stamp
 	$(BIN)/opentill demo $(ARGS)
 
-test: .venv/stamp browser
-	$(BIN)/pytest -n 3 --dist worksteal -m 'not stress and not clients' $(ARGS)
+test: .venv/stamp-dev browser
+	$(BIN)/pytest -n 3 --dist worksteal -m '$(USUAL)' $(ARGS)
 
-test-pooled: .venv/stamp browser
+test-pooled: .venv/stamp-dev browser
 	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer || \
 		{ echo 'No PgBouncer. Debian: apt-get install pgbouncer' >&2; exit 1; }
-	OPENTILL_TEST_PGBOUNCER=1 $(BIN)/pytest -n 3 --dist worksteal -m 'not stress and not clients' $(ARGS)
+	OPENTILL_TEST_PGBOUNCER=1 $(BIN)/pytest -n 3 --dist worksteal -m '$(USUAL)' $(ARGS)
 
-test-serializable: .venv/stamp browser
-	OPENTILL_TEST_ISOLATION=serializable $(BIN)/pytest -n 3 --dist worksteal -m 'not stress and not clients' $(ARGS)
+test-serializable: .venv/stamp-dev browser
+	OPENTILL_TEST_ISOLATION=serializable $(BIN)/pytest -n 3 --dist worksteal -m '$(USUAL)' $(ARGS)
 
-test-clients: .venv/stamp .venv-clients/stamp compilers
+test-clients: .venv/stamp-dev .venv-clients/stamp compilers
 	$(BIN)/pytest tests/generated $(ARGS)
 
-check: .venv/stamp
+# Needs an engine: podman or docker. What it needs from where you are stands in tests/image.
+test-image: .venv/stamp-dev
+	$(BIN)/pytest -m image $(ARGS)
+
+check: .venv/stamp-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pyright
 	PYTHONPATH=src $(BIN)/lint-imports
-	$(BIN)/pip-audit --require-hashes --disable-pip -r requirements.lock
+	$(BIN)/pip-audit --require-hashes --disable-pip -r requirements-dev.lock
 
-fix: .venv/stamp
+fix: .venv/stamp-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/stamp .venv-bench/stamp
+bench: .venv/stamp-dev .venv-bench/stamp
 	$(BIN)/python -m benchmarks $(ARGS)
 
-stress: .venv/stamp
+stress: .venv/stamp-dev
 	$(BIN)/pytest -m stress $(ARGS)
 
 # Records at first which tests cover what; ARGS="--record" does so again.
-mutants: .venv/stamp
+mutants: .venv/stamp-dev
 	PYTHONPATH=src:. $(BIN)/python -m mutants $(ARGS)
 
-# uv only resolves here; installing is pip's business and checks every hash.
+# uv only resolves here; installing is pip's business and checks every hash. requirements.lock is what
+# runs, and what installs it; requirements-dev.lock is that with the same versions, and all the rest.
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 lock:
-	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-header --upgrade --output-file requirements.lock
-	uv pip compile benchmarks/peers/requirements.in --universal --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-header --upgrade \
-		--output-file benchmarks/peers/requirements.lock
-	uv pip compile tests/generated/requirements.in --universal --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-header --upgrade \
-		--output-file tests/generated/requirements.lock
+	$(COMPILE) pyproject.toml --extra build --extra dev $(ARGS) --output-file requirements-dev.lock
+	$(COMPILE) pyproject.toml --extra build --upgrade --constraint requirements-dev.lock \
+		--output-file requirements.lock
+	$(COMPILE) benchmarks/peers/requirements.in $(ARGS) --output-file benchmarks/peers/requirements.lock
+	$(COMPILE) tests/generated/requirements.in $(ARGS) --output-file tests/generated/requirements.lock
 	cd tests/generated/node && npm install --package-lock-only --ignore-scripts \
 		--omit-lockfile-registry-resolved
+
+# $(call install,FILE): all that a lock file names, and the name of each as it comes. A pipe's status is
+# its last command's, so what went well leaves a file.
+define install
+	@rm -f .venv/complete
+	@{ $(BIN)/python -m pip install --require-hashes -r $(1) && touch .venv/complete; } | \
+		while read -r word name rest; do case "$$word" in \
+			Collecting) printf ' %s' "$${name%%=*}" ;; \
+			Installing) printf '\n%s\n' 'All there; unpacking them.' ;; \
+		esac; done
+	@test -e .venv/complete || { echo; echo 'pip failed, see above; try again.' >&2; exit 1; }
+	@rm .venv/complete
+endef
 
 .venv/stamp: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo 'Python 3.11 or newer is needed; set PYTHON=python3.12 or the like.' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo 'Python lacks venv; installing the package python3-venv.'; \
 			apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy python3-venv; \
 		else \
 			echo 'Python lacks venv. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; \
 		fi
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	touch $@
+	@test -x $(BIN)/python || { echo 'Making a Python environment in .venv'; $(PYTHON) -m venv .venv; }
+	@printf 'Fetching the %s packages that OpenTill runs on, once:' "$$(grep -c '^[a-z].*==' requirements.lock)"
+	$(call install,requirements.lock)
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@echo 'OpenTill is installed in .venv'
+	@touch $@
+
+.venv/stamp-dev: requirements-dev.lock .venv/stamp
+	@echo 'Adding what the tests and checks need, once:'
+	$(call install,requirements-dev.lock)
+	@touch $@
 
 # What OpenTill is held against has an environment of its own.
 .venv-bench/stamp: benchmarks/peers/requirements.lock

@@ -22,6 +22,7 @@ BIG_TABLES: Final = frozenset(
 _RECENT: Final = f"cs_{BIG * 9 // 10:026}"
 # Read as much as there is to be found, and why that is right.
 WHOLE: Final = {
+    "checkouts.queries.COUNT_DUE": "counts what an advance of the sandbox's clock ends",
     "orders.queries.DUE_MERCHANTS": "counts what is due, by the index of what is due",
     "orders.queries.SETTLEABLE": "lists what is due, for the operator",
     "orders.queries.WAKE": "the sandbox's clock went back",

@@ -153,6 +153,7 @@ def test_a_statement_of_a_tenant_names_its_merchant(name: str, statement: Any) -
         "disputes.queries.CLAIM_UNMATCHED",
         "refunds.queries.CLAIM",
         "checkouts.queries.DUE",
+        "checkouts.queries.COUNT_DUE",
         "orders.queries.DUE_MERCHANTS",
         "orders.queries.SETTLEABLE",
         "orders.queries.RESERVES_DUE",

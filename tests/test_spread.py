@@ -1,4 +1,8 @@
-"""The recipe's table of what goes where on Citus, held against the catalogue."""
+"""The shape of the schema that keeps the way to an engine that spreads tables open.
+
+Not a promise that one works: the recipe says that none is supported. Its table of what would go
+where is held against the catalogue.
+"""
 
 import asyncio
 import re
@@ -97,6 +101,14 @@ def test_foreign_keys_stay_on_one_shard_or_lead_to_a_reference_table(catalogue: 
         if way == ("distributed", "distributed"):
             assert row["here"] is not None, row["name"]
             assert row["here"] == row["there"], row["name"]
+
+
+def test_the_recipe_promises_no_such_engine() -> None:
+    text = RECIPE.read_text()
+    assert "is not supported yet" in text
+    assert "create_distributed_table" not in text
+    others = [path for path in RECIPE.parents[2].glob("*.md") if "Citus" in path.read_text()]
+    assert others == []
 
 
 def test_triggers_refuse_or_count(catalogue: Any) -> None:

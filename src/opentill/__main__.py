@@ -5,12 +5,17 @@ import sys
 
 def main() -> None:
     """Run the command line: exit code 0 done, 1 not as it should be, 2 refused, 130 Ctrl-C."""
-    from opentill.cli import build
     from opentill.core.errors import Problem
     from opentill.core.operator import OperatorError
     from opentill.core.terminal import inert
 
     try:
+        if sys.argv[1:] == ["health"]:  # asked every few seconds: four times cheaper without typer
+            from opentill import healthcheck
+
+            sys.exit(healthcheck.main())
+        from opentill.cli import build
+
         build()(prog_name="opentill")
     except (Problem, OperatorError) as error:
         sys.stderr.write(f"opentill: {inert(str(error))}\n")

@@ -14,10 +14,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from opentill.core import datadir
+from opentill.core import datadir, secretfiles
 from opentill.core.methods import by_method
-from opentill.core.operator import OperatorError
-from opentill.core.settings import SANDBOX, Settings
+from opentill.core.settings import SANDBOX, SettingError, Settings
 
 PREFIX: Final = "OPENTILL_"
 GATEWAY_PREFIX: Final = "OPENTILL_GATEWAY_"
@@ -25,10 +24,6 @@ SHORTEST_HISTORY_DAYS: Final = 365
 SHORTEST_KEY: Final = 32
 LONGEST_KEY: Final = 256
 _LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as input
-
-
-class SettingError(OperatorError):
-    """A setting is wrong; the text is one line that names it and says what is accepted."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -106,6 +101,13 @@ def _text(low: int, high: int) -> Callable[[str], str]:
         return text
 
     return parse
+
+
+def _password(text: str) -> str:
+    if "\0" in text:
+        message = "text without NUL"
+        raise ValueError(message)
+    return text
 
 
 def _yes_or_no(text: str) -> bool:
@@ -198,6 +200,13 @@ SETTINGS: Final = (
         "DATABASE_URL", _database, "PostgreSQL 15 or newer", secret=True, default="an embedded one"
     ),
     Setting(
+        "DATABASE_PASSWORD",
+        _password,
+        "of the user in DATABASE_URL, as it is: nothing in it is escaped",
+        secret=True,
+        default="in DATABASE_URL",
+    ),
+    Setting(
         "DATABASE_READ_URL",
         _database,
         "a replica that lists and exports are read from",
@@ -280,12 +289,13 @@ SETTINGS: Final = (
 
 
 def load(environ: Mapping[str, str]) -> Settings:
-    """Read the settings; touches nothing else. Empty variables count as absent.
+    """Read the settings, and the files of secrets that they name. Empty variables count as absent.
 
     Raises ``SettingError`` that names the variable and what is accepted. Keys that are made in the
     data directory stay empty, see ``with_keys``.
     """
     given = {name: text for name, text in environ.items() if name.startswith(PREFIX) and text}
+    files = secretfiles.read({row.name for row in SETTINGS if row.secret}, GATEWAY_PREFIX, given)
     values: dict[str, object] = {}
     for row in SETTINGS:
         if row.name in given:
@@ -293,7 +303,8 @@ def load(environ: Mapping[str, str]) -> Settings:
                 values[row.field] = row.parse(given[row.name])
             except ValueError as error:
                 shown = "is not acceptable" if row.secret else f"is {given[row.name]!r}"
-                message = f"{row.name} {shown}; it must be {error}"
+                where = f", in {files[row.name]}," if row.name in files else ""
+                message = f"{row.name}{where} {shown}; it must be {error}"
                 raise SettingError(message) from None
     values["gateway_options"] = {
         name.removeprefix(GATEWAY_PREFIX).lower(): text
@@ -310,16 +321,25 @@ def with_keys(settings: Settings) -> Settings:
 
     Raises ``opentill.core.datadir.DataDirError``.
     """
-    return msgspec.structs.replace(
-        settings,
-        secret_key=settings.secret_key or datadir.key(settings.data_dir, "secret.key"),
-        sandbox_secret=settings.sandbox_secret or datadir.key(settings.data_dir, "sandbox.key"),
-    )
+    key = settings.secret_key or datadir.key(settings.data_dir, "secret.key")
+    settings = msgspec.structs.replace(settings, secret_key=key)
+    return with_sandbox_key(settings) if "sandbox" in settings.gateways else settings
+
+
+def with_sandbox_key(settings: Settings) -> Settings:
+    """Fill the secret that is shared with the sandbox bank, likewise."""
+    key = settings.sandbox_secret or datadir.key(settings.data_dir, "sandbox.key")
+    return msgspec.structs.replace(settings, sandbox_secret=key)
+
+
+def reachable(host: str) -> str:
+    """Where this machine reaches what listens on ``host``: "any address" is the loopback one."""
+    return _LOOPBACK.get(host, host)
 
 
 def address(host: str, port: int) -> str:
     """``http://host:port``, IPv6 in brackets; "any address" becomes the loopback one."""
-    host = _LOOPBACK.get(host, host)
+    host = reachable(host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -330,7 +350,8 @@ def shown(settings: Settings) -> list[tuple[str, str, str]]:
         value: object = getattr(settings, row.field)
         text = ("(set)" if value else "") if row.secret else _text_of(value)
         explanation = f"{row.text} (default: {row.default})" if row.default else row.text
-        rows.append((row.name, text, explanation))
+        also = f"; {row.name}{secretfiles.SUFFIX}: a file with it" if row.secret else ""
+        rows.append((row.name, text, explanation + also))
     return rows + _gateway_options(settings)
 
 
@@ -371,6 +392,7 @@ def unknown(environ: Mapping[str, str]) -> list[str]:
     A warning, not an error: orchestrators put variables named after a service into every container.
     """
     known = [row.variable for row in SETTINGS]
+    known += [row.variable + secretfiles.SUFFIX for row in SETTINGS if row.secret]
     lines: list[str] = []
     for name in sorted(environ):
         variable = name.removeprefix(PREFIX)
@@ -395,6 +417,8 @@ def _check_together(settings: Settings) -> None:
             "OPENTILL_DATABASE_READ_URL needs OPENTILL_DATABASE_URL: the primary of the replica"
         )
         raise SettingError(message)
+    if settings.database_password:
+        secretfiles.check_password(settings)
     if 0 < settings.history_days < SHORTEST_HISTORY_DAYS:
         message = (
             f"OPENTILL_HISTORY_DAYS is {settings.history_days}; it must be 0 (for ever) or at least"
@@ -411,8 +435,11 @@ def _derived(settings: Settings, values: Mapping[str, object]) -> Settings:
     sandbox_url = settings.sandbox_url if "sandbox_url" in values else own
     public = settings.sandbox_public_url if "sandbox_public_url" in values else sandbox_url
     own = address(settings.host, settings.port)
+    password = settings.database_password
     derived = msgspec.structs.replace(
         settings,
+        database_url=secretfiles.with_password(settings.database_url, password),
+        database_read_url=secretfiles.with_password(settings.database_read_url, password),
         public_url=settings.public_url if "public_url" in values else own,
         sandbox_port=sandbox_port,
         sandbox_url=sandbox_url,

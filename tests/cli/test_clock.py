@@ -65,6 +65,33 @@ def test_servers_and_commands_follow_and_come_back(deployment: Deployment) -> No
     _until_follows(lambda: _created(deployment, key, product), 0)
 
 
+def test_open_sessions_that_an_advance_ends_are_named_first(deployment: Deployment) -> None:
+    merchant = json.loads(deployment.done("merchants", "create", "C", "--json"))["id"]
+    key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
+    headers = {"x-api-key": key, "content-type": "application/json"}
+    connection = HTTPConnection("127.0.0.1", deployment.port, timeout=5)
+
+    def post(path: str, body: str) -> str:
+        connection.request("POST", path, body, headers)
+        return str(json.loads(connection.getresponse().read())["data"]["id"])
+
+    product = post("/v1/products", '{"name":"Tea","price":"1.00","currency":"USD"}')
+    opened = [post("/v1/checkouts", f'{{"productId":"{product}"}}') for _ in range(12)]
+    connection.close()
+    soon = deployment.run("clock", "advance", "1h")
+    assert (soon.returncode, soon.stderr) == (0, "")
+    far = deployment.run("clock", "advance", "9999999d")
+    assert far.returncode == 2
+    assert "sessions" not in far.stderr
+    day = deployment.run("clock", "advance", "1d")
+    assert day.returncode == 0
+    assert day.stderr.startswith("open sessions that this ends: cs_")
+    assert day.stderr.endswith(" and 2 more\n")
+    named = day.stderr.removesuffix(" and 2 more\n").rpartition(": ")[2].split(", ")
+    assert len(set(named) & set(opened)) == 10
+    deployment.done("clock", "reset")
+
+
 @pytest.mark.parametrize("words", [("show",), ("advance", "8d"), ("reset",)])
 def test_with_a_real_gateway_it_is_refused(deployment: Deployment, words: tuple[str, ...]) -> None:
     refused = deployment.run("clock", *words, **REAL)

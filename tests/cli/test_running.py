@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import psutil
 import pytest
@@ -236,6 +237,64 @@ def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> N
     migrated = place.run("migrate", **external)
     assert migrated.stdout.startswith("applied 0001_first\n")
     assert json.loads(place.run("migrate", "--json", **external).stdout) == {"applied": []}
+
+
+@pooler.direct("its address is a path that the test makes")
+def test_migrate_waits_for_the_database_and_needs_no_data_directory(
+    place: Place, empty_database_url: str
+) -> None:
+    address = urlsplit(empty_database_url)
+    folder = Path(parse_qs(address.query)["host"][0])
+    late = place.data_dir.parent / "late"
+    environ = place.environ | {
+        "OPENTILL_DATABASE_URL": empty_database_url.replace(
+            address.query, urlencode({"host": str(late), "port": "5432"})
+        ),
+        "OPENTILL_SECRET_KEY": "k" * 32,
+        "OPENTILL_DATA_DIR": "/proc/nowhere",
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", "opentill", "migrate"],
+        env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as migrating:  # fmt: skip
+        place.started.append(migrating)
+        assert migrating.stderr is not None
+        assert "cannot be reached" in (said := migrating.stderr.readline())
+        assert said.endswith("; waiting for it\n")
+        late.mkdir()
+        (late / ".s.PGSQL.5432").symlink_to(folder / ".s.PGSQL.5432")
+        output, _ = migrating.communicate(timeout=TIMEOUT_S)
+    assert migrating.returncode == 0
+    assert output.startswith("applied 0001_first\n")
+
+
+def test_health_says_whether_the_server_is_ready_and_is_not_in_its_log(place: Place) -> None:
+    away = place.run("health")
+    assert (away.returncode, away.stderr) == (1, "")
+    assert f"http://127.0.0.1:{place.port}/readyz: no answer" in away.stdout
+    process = place.start("serve")
+    there = place.run("health")
+    assert there.returncode == 0
+    assert there.stdout == f'http://127.0.0.1:{place.port}/readyz: {{"status":"ready"}}\n'
+    found = json.loads(place.run("health", "--json").stdout)
+    assert found["ready"]
+    assert place.get("/healthz")[0] == 200
+    assert place.get("/nothing")[0] == 404
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(TIMEOUT_S) == 0
+    said = (place.data_dir.parent / "stderr.log").read_text()
+    assert said.count('"event":"request"') == 1  # the one that was not found
+
+
+def test_health_loads_next_to_nothing(place: Place) -> None:
+    code = "import sys; sys.argv = ['opentill', 'health']\nfrom opentill.__main__ import main\n"
+    code += "try: main()\nfinally: print(*sys.modules)"
+    asked = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=place.environ
+    )
+    assert asked.returncode == 1
+    heavy = {"typer", "litestar", "asyncpg", "uvicorn", "structlog", "pydantic", "http.client"}
+    assert not heavy & set(asked.stdout.split())
 
 
 REFUSED = [

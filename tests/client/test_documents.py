@@ -1,4 +1,4 @@
-"""The README's first payment and the examples of docs/client.md, run as they stand there."""
+"""The examples of docs/client.md, run as they stand there."""
 
 import re
 import subprocess
@@ -16,52 +16,6 @@ ADDRESS: Final = "http://127.0.0.1:8080"
 def blocks(text: str, language: str) -> list[str]:
     """Return the program texts of a document."""
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
-
-
-def section(title: str) -> str:
-    found = (TOP / "README.md").read_text().partition(f"## {title}\n")[2]
-    assert found
-    return found.partition("\n## ")[0]
-
-
-def test_the_first_payment_by_curl(till: Till, shop: Shop, tmp_path: Path) -> None:
-    before, after = blocks(section("The first payment, by curl"), "sh")
-    first = _shell(before + "echo $ORDER\n", till, shop, tmp_path).split()
-    assert first[0].startswith(f"{till.url}/checkout/cs_")
-    shop.confirm(first[1])
-    setup = before.partition("# a product")[0] + f"ORDER={first[1]}\n"
-    said = _shell(setup + after, till, shop, tmp_path)
-    assert '"status":"PAID"' in said
-    assert '"refundNo":"RMA-7"' in said
-    assert '"type":"FREEZE"' in said
-    assert first[1] in (tmp_path / "orders.csv").read_text()
-
-
-def _shell(script: str, till: Till, shop: Shop, directory: Path) -> str:
-    ran = subprocess.run(
-        ["bash", "-c", "set -eu\n" + script.replace(ADDRESS, till.url)],
-        env={"PATH": "/usr/bin:/bin:/usr/local/bin", "KEY": shop.key, "no_proxy": "*"},
-        cwd=directory, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
-
-
-def test_the_first_payment_by_python(
-    till: Till, shop: Shop, tmp_path: Path, monkeypatch: Any, capsys: Any
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    before, after = blocks(section("The same, by Python"), "python")
-    names: dict[str, Any] = {"KEY": shop.key}
-    _run(before, till, names)
-    assert names["session"].url in capsys.readouterr().out
-    shop.confirm(names["client"].checkouts.read(names["session"].id).order_id)
-    _run(after, till, names)
-    said = capsys.readouterr().out
-    assert "PAYMENT 9.99 USD" in said
-    assert "FREEZE -2.00 USD" in said
-    assert names["order"].id in Path("orders.csv").read_text()
-    names["client"].close()
 
 
 def test_the_examples_of_the_reference(

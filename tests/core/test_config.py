@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from asyncpg.connect_utils import _parse_connect_dsn_and_args
 
 from opentill import config, gateways
 from opentill.config import SETTINGS, SettingError, load
@@ -117,6 +118,8 @@ TOGETHER = [
     # environment, what the line says
     ({"OPENTILL_DATABASE_URL": "postgresql://db/x"}, "OPENTILL_SECRET_KEY must be set when"),
     ({"OPENTILL_DATABASE_READ_URL": "postgresql://db/x"}, "needs OPENTILL_DATABASE_URL"),
+    ({"OPENTILL_DATABASE_PASSWORD": "x"}, "needs OPENTILL_DATABASE_URL"),
+    (DATABASE | {"OPENTILL_DATABASE_PASSWORD": "x"}, "both have a password"),
     ({"OPENTILL_HISTORY_DAYS": "364"}, "it must be 0 (for ever) or at least 365"),
 ]
 
@@ -126,6 +129,106 @@ def test_what_does_not_go_together(environ: dict[str, str], text: str) -> None:
     with pytest.raises(SettingError) as caught:
         load(environ)
     assert text in str(caught.value)
+
+
+IN_FILES = [
+    # variable, what the file holds, field, value
+    ("SECRET_KEY", KEY + "\n", "secret_key", KEY),
+    ("SANDBOX_SECRET", KEY, "sandbox_secret", KEY),
+    ("METRICS_TOKEN", KEY + "\n\n", "metrics_token", KEY),
+    ("DATABASE_URL", "postgresql://u:pw@db/x\n", "database_url", "postgresql://u:pw@db/x"),
+    ("DATABASE_READ_URL", "postgresql://r/x", "database_read_url", "postgresql://r/x"),
+    ("DATABASE_PASSWORD", " pass\n", "database_password", " pass"),
+    ("GATEWAY_EPAY_KEY", "key\n", "gateway_options", {"epay_key": "key"}),
+    ("GATEWAY_ACME_TOKEN", "key", "gateway_options", {"acme_token": "key"}),
+]
+
+
+@pytest.mark.parametrize(("variable", "content", "field", "value"), IN_FILES)
+def test_a_secret_may_stand_in_a_file(
+    tmp_path: Path, variable: str, content: str, field: str, value: object
+) -> None:
+    (tmp_path / "secret").write_text(content)
+    environ = {f"OPENTILL_{variable}_FILE": str(tmp_path / "secret")}
+    others = {} if variable.startswith(("DATABASE_URL", "SECRET")) else DATABASE
+    if variable == "DATABASE_PASSWORD":
+        others = DATABASE | {"OPENTILL_DATABASE_URL": "postgresql://u@db/x"}
+    others = others or {"OPENTILL_SECRET_KEY": KEY} if variable != "SECRET_KEY" else {}
+    assert getattr(load(others | environ), field) == value
+    assert config.unknown(environ) == []
+
+
+def test_every_secret_setting_may_stand_in_a_file() -> None:
+    secret = [row for row in SETTINGS if row.secret]
+    assert {row.variable for row in secret} <= {row[0] for row in IN_FILES}
+    explained = {variable: text for variable, _, text in config.shown(load({}))}
+    assert all(f"{row.name}_FILE" in explained[row.name] for row in secret)
+    listed = [row for row in SETTINGS if not row.secret]
+    assert config.unknown({f"{listed[0].name}_FILE": "x"}) != []
+
+
+NO_SECRET_FILES = [
+    # what is in the way of OPENTILL_SECRET_KEY_FILE, what the line says
+    ("is not there", "which cannot be read: No such file"),
+    ("is a directory", "which cannot be read: Is a directory"),
+    ("is empty", "which holds no text"),
+    ("is no text", "which holds no text"),
+    ("is too short", "is not acceptable; it must be"),
+    ("has two lines", "is not acceptable; it must be"),
+    ("beside the variable", "OPENTILL_SECRET_KEY and OPENTILL_SECRET_KEY_FILE are both given"),
+]
+
+
+@pytest.mark.parametrize(("case", "text"), NO_SECRET_FILES, ids=[row[0] for row in NO_SECRET_FILES])
+def test_a_file_that_holds_no_secret_is_one_line(tmp_path: Path, case: str, text: str) -> None:
+    path = tmp_path / "key"
+    environ = {"OPENTILL_SECRET_KEY_FILE": str(path)}
+    match case:
+        case "is a directory":
+            path.mkdir()
+        case "is empty":
+            path.write_text("\n")
+        case "is no text":
+            path.write_bytes(b"\xff" * 40)
+        case "is too short":
+            path.write_text("hunter2")
+        case "has two lines":
+            path.write_text(f"{KEY}\n{KEY}")
+        case "beside the variable":
+            path.write_text(KEY)
+            environ["OPENTILL_SECRET_KEY"] = KEY
+    with pytest.raises(SettingError) as caught:
+        load(environ)
+    line = str(caught.value)
+    assert line.startswith("OPENTILL_SECRET_KEY")
+    assert text in line
+    assert "OPENTILL_SECRET_KEY_FILE" in line or str(path) in line
+    assert "hunter2" not in line
+    assert KEY not in line
+    assert "\n" not in line
+
+
+STRANGE = "p@ss/w:rd#%41 ?&='\"$x\\+ü"
+ADDRESSES = [
+    "postgresql://u@db/x",
+    "postgresql://u@db1:5432,db2:5432/x?target_session_attrs=read-write",
+    "postgresql:///x?host=%2Frun%2Fpostgresql&user=u",
+]
+
+
+@pytest.mark.parametrize("url", ADDRESSES)
+def test_a_password_apart_from_the_address_may_have_any_character(url: str) -> None:
+    environ = DATABASE | {"OPENTILL_DATABASE_URL": url, "OPENTILL_DATABASE_READ_URL": url}
+    settings = load(environ | {"OPENTILL_DATABASE_PASSWORD": STRANGE})
+    for found in (settings.database_url, settings.database_read_url):
+        assert found is not None
+        _, parameters = _parse_connect_dsn_and_args(
+            dsn=found, host=None, port=None, user=None, password=None, passfile=None,
+            database=None, ssl=None, service=None, servicefile=None, direct_tls=None,
+            server_settings=None, target_session_attrs=None, krbsrvname=None, gsslib=None,
+        )  # fmt: skip
+        assert (parameters.user, parameters.password, parameters.database) == ("u", STRANGE, "x")
+    assert "p@ss" not in str(config.shown(settings)) + repr(settings)
 
 
 def test_a_misspelt_variable_is_warned_of() -> None:
@@ -187,6 +290,15 @@ def test_keys_that_are_not_given_are_made_in_the_data_directory(tmp_path: Path) 
     assert config.with_keys(settings) == filled
     given = load({"OPENTILL_SECRET_KEY": KEY, "OPENTILL_SANDBOX_SECRET": KEY})
     assert config.with_keys(given) == given
+
+
+def test_with_a_database_and_a_gateway_of_ones_own_nothing_is_made_in_the_data_directory(
+    tmp_path: Path,
+) -> None:
+    nowhere = str(tmp_path / "nowhere")
+    environ = DATABASE | {"OPENTILL_DATA_DIR": nowhere, "OPENTILL_GATEWAYS": "manual"}
+    assert config.with_keys(load(environ)).sandbox_secret == ""
+    assert not Path(nowhere).exists()
 
 
 def test_every_setting_is_explained() -> None:

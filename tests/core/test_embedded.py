@@ -1,6 +1,7 @@
 """The embedded PostgreSQL: kept through kill -9, shared between processes, clear when unfit."""
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -15,7 +16,11 @@ import pytest
 
 from opentill.core import datadir, embedded, sysuser
 from opentill.core.datadir import DataDirError, Lock, key, lock_serve, write_private
-from opentill.core.embedded import Cluster, EmbeddedPostgres
+from opentill.core.embedded import STOP_TIMEOUT_S, Cluster, EmbeddedPostgres
+
+PR_CAPBSET_DROP = 24  # linux/prctl.h
+CAP_SYS_PTRACE = 19  # linux/capability.h
+_PRCTL = ctypes.CDLL(None).prctl
 
 
 @pytest.fixture
@@ -258,43 +263,91 @@ class TestAsRoot:
         assert sysuser.ids(data_dir) == (4711, 4712)
 
     def test_a_plain_user_runs_it_as_itself(self, data_dir: Path) -> None:
-        data_dir.mkdir()
-        os.chown(data_dir.parent, 65534, 65534)
-        os.chown(data_dir, 65534, 65534)
-        code = "import sys; from pathlib import Path\n"
-        code += "from opentill.core.embedded import EmbeddedPostgres\n"
-        code += "with EmbeddedPostgres.start(Path(sys.argv[1]), durable=False): pass"
-        packages = [path for path in sys.path if path.endswith(("/src", "site-packages"))]
-        try:
-            done = subprocess.run(
-                ["/usr/bin/python3", "-c", code, data_dir],
-                user=65534,
-                group=65534,
-                extra_groups=[],
-                cwd="/",
-                capture_output=True,
-                text=True,
-                check=False,
-                env={"PYTHONPATH": os.pathsep.join(packages), "PYTHONDONTWRITEBYTECODE": "1"},
-            )
-        except OSError:
-            pytest.skip("no interpreter that another user can run")
+        done = _as_user(65534, data_dir)
         assert done.returncode == 0, done.stderr
         assert (data_dir / "postgres").stat().st_uid == 65534
 
+    def test_a_user_id_without_a_name_runs_it_or_is_told_what_is_missing(
+        self, data_dir: Path
+    ) -> None:
+        done = _as_user(43210, data_dir)
+        if sysuser.nss_wrapper() is None:
+            assert "install libnss-wrapper" in done.stderr.splitlines()[-1]
+        else:
+            assert done.returncode == 0, done.stderr
+            assert (data_dir / "postgres").stat().st_uid == 43210
+        assert list(data_dir.glob("postgres.new-*")) == []
 
-def _start_and_hang(data_dir: Path) -> subprocess.Popen[bytes]:
+    @pytest.mark.parametrize("adopted", [False, True], ids=["our own child", "adopted"])
+    def test_a_server_that_may_not_be_traced_is_stopped_whole_and_at_once(
+        self, data_dir: Path, adopted: bool
+    ) -> None:
+        """A container's root may not look into the processes of other users."""
+        if adopted:
+            child = _start_and_hang(data_dir, durable=False)
+            child.kill()
+            child.wait()
+        code = "import sys, time; from pathlib import Path\n"
+        code += "from opentill.core.embedded import EmbeddedPostgres\n"
+        code += "server = EmbeddedPostgres.start(Path(sys.argv[1]), durable=False)\n"
+        code += "begin = time.monotonic(); server.release(); print(time.monotonic() - begin)"
+        done = subprocess.run(
+            [sys.executable, "-c", code, data_dir],
+            preexec_fn=lambda: _PRCTL(PR_CAPBSET_DROP, CAP_SYS_PTRACE, 0, 0, 0),
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert float(done.stdout) < STOP_TIMEOUT_S / 10
+        assert not (data_dir / "postgres" / "postmaster.pid").exists()
+        assert "database system is shut down" in (data_dir / "postgres.log").read_text()
+
+
+def test_a_user_id_without_a_name_and_without_the_library_is_one_line(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sysuser, "nss_wrapper", lambda: None)
+    monkeypatch.setattr(sysuser.pwd, "getpwuid", lambda uid: {}[uid])
+    with pytest.raises(DataDirError, match="has no name on this system.*libnss-wrapper") as caught:
+        EmbeddedPostgres.start(data_dir, durable=False)
+    assert "\n" not in str(caught.value)
+
+
+def _as_user(uid: int, data_dir: Path) -> subprocess.CompletedProcess[str]:
+    """Start and stop the server of a data directory of that user's own."""
+    data_dir.mkdir()
+    os.chown(data_dir.parent, uid, uid)
+    os.chown(data_dir, uid, uid)
+    code = "import sys; from pathlib import Path\n"
+    code += "from opentill.core.embedded import EmbeddedPostgres\n"
+    code += "with EmbeddedPostgres.start(Path(sys.argv[1]), durable=False): pass"
+    packages = [path for path in sys.path if path.endswith(("/src", "site-packages"))]
+    try:
+        return subprocess.run(
+            ["/usr/bin/python3", "-c", code, data_dir],
+            user=uid,
+            group=uid,
+            extra_groups=[],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PYTHONPATH": os.pathsep.join(packages), "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+    except OSError:
+        pytest.skip("no interpreter that another user can run")
+
+
+def _start_and_hang(data_dir: Path, *, durable: bool = True) -> subprocess.Popen[bytes]:
     """Start the server in a process that keeps using it until SIGTERM; its address in "url"."""
     code = """if True:
         import signal, sys, time
         from pathlib import Path
         from opentill.core.embedded import EmbeddedPostgres
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        with EmbeddedPostgres.start(Path(sys.argv[1])) as server:
+        with EmbeddedPostgres.start(Path(sys.argv[1]), durable=sys.argv[2] == "True") as server:
             Path(sys.argv[1], "url").write_text(server.url)
             time.sleep(60)
     """
-    child = subprocess.Popen([sys.executable, "-c", code, data_dir])
+    child = subprocess.Popen([sys.executable, "-c", code, data_dir, str(durable)])
     deadline = time.monotonic() + 120
     while not (data_dir / "url").exists():
         assert child.poll() is None

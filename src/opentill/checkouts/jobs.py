@@ -5,7 +5,7 @@ import structlog
 from opentill.checkouts import queries, service
 from opentill.checkouts.model import Session
 from opentill.core import jobs
-from opentill.core.db import Db
+from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
 
 _log = structlog.get_logger()
@@ -36,3 +36,9 @@ async def expire_due(db: Db, now: int, batch: int = 200) -> int:
         if len(due) < batch:
             return ended
         after = (due[-1].expires_at, due[-1].id)
+
+
+async def due_by(tx: Tx, time: int, most: int) -> tuple[int, list[str]]:
+    """Count the sessions that ``expire_due`` would end at a time, and give the first of them."""
+    first = await queries.DUE.all(tx, time, most, 0, "")
+    return await queries.COUNT_DUE.get(tx, time) or 0, [session.id for session in first]

@@ -73,6 +73,14 @@ DUE = Query(
     order by c.expires_at, c.id limit $2
     """,
 )
+COUNT_DUE = Value(
+    int,
+    """
+    select count(*) from checkouts c
+    join orders o on o.merchant_id = c.merchant_id and o.id = c.order_id
+    where c.status = 'OPEN' and c.expires_at <= $1 and o.status = 'PENDING'
+    """,
+)
 TOUCH_EXPIRED = Command(
     "update checkouts set expires_at = least(expires_at, $3) where merchant_id = $1 and id = $2",
 )

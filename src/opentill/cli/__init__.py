@@ -14,6 +14,7 @@ FILES: Final = (
     "serve",
     "demo",
     "doctor",
+    "health",
     "settings",
     "migrate",
     "merchants",

@@ -11,6 +11,7 @@ from opentill.cli.output import Json
 if TYPE_CHECKING:
     from opentill.core.db import Tx
 
+_MOST_NAMED: Final = 10
 _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 
 
@@ -83,7 +84,10 @@ def advance(
     *,
     as_json: Json = False,
 ) -> None:
-    """Move business time ahead; servers and workers follow within a second."""
+    """Move business time ahead; servers and workers follow within a second.
+
+    Open checkout sessions whose time is over by then are ended by it, and named first.
+    """
     from opentill.core import clock
     from opentill.core.errors import Invalid
 
@@ -97,9 +101,23 @@ def advance(
 
     async def work() -> None:
         async with session.database() as db:
+            async with db.connection() as tx:
+                ahead_ms = await clock.AHEAD.get(tx) or 0
+                if ahead_ms + step_ms <= clock.FURTHEST_MS:
+                    await _announce(tx, clock.now_ms() + ahead_ms + step_ms)
             output.show(await db.run(step), as_json=as_json)
 
     session.run(work())
+
+
+async def _announce(tx: "Tx", time: int) -> None:
+    """Say which open sessions end when business time comes to be ``time``, in Unix ms."""
+    from opentill.checkouts import jobs
+
+    count, first = await jobs.due_by(tx, time, _MOST_NAMED)
+    if count:
+        rest = f" and {count - len(first)} more" if count > len(first) else ""
+        output.say(f"open sessions that this ends: {', '.join(first)}{rest}")
 
 
 def reset(*, as_json: Json = False) -> None:

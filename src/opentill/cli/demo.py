@@ -4,6 +4,7 @@ The merchant and the key are made once and kept in ``demo.json`` of the data dir
 its owner alone; the product and the session are made over the API, as any merchant would.
 """
 
+import shlex
 import sys
 import threading
 from http import HTTPStatus
@@ -17,6 +18,7 @@ from opentill.cli import output, session
 from opentill.core.settings import Settings
 
 FILE = "demo.json"
+ENVIRONMENT = "demo.env"
 EMAIL = "customer@example.com"
 
 
@@ -70,7 +72,7 @@ def _show(settings: Settings) -> None:
     if not kept.product_id:
         kept = _with_product(settings, kept)
     checkout = _post(settings, kept.key, "/v1/checkouts", {"productId": kept.product_id})
-    typer.echo(_text(settings, kept, str(checkout["url"]), str(checkout["id"])))
+    typer.echo(_text(settings, kept, str(checkout["url"])))
     sys.stdout.flush()
 
 
@@ -146,30 +148,31 @@ def _post(settings: Settings, key: str, path: str, body: dict[str, str]) -> dict
     return data
 
 
-def _text(settings: Settings, kept: Demo, url: str, checkout_id: str) -> str:
-    base = settings.public_url
+def _write_environment(settings: Settings, kept: Demo) -> Path:
+    """Write what the README's examples need, for a shell to read; gives the absolute path."""
+    from opentill import config
+    from opentill.core.datadir import write_private
+
+    data_dir = settings.data_dir.absolute()
+    values = {
+        "KEY": kept.key,
+        "API": f"{config.address(settings.host, settings.port)}/v1",
+        "OPENTILL_DATA_DIR": str(data_dir),
+    }
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+    lines.append(f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"')
+    write_private(data_dir / ENVIRONMENT, "\n".join(lines) + "\n")
+    return data_dir / ENVIRONMENT
+
+
+def _text(settings: Settings, kept: Demo, url: str) -> str:
     return f"""
 Pay here:  {url}
            (card 4242 4242 4242 4242, any later date, any CVC; e-mail {EMAIL})
 
 API key:   {kept.key}
-           (kept in {settings.data_dir / FILE}; its payments are not real money)
+           (kept in {settings.data_dir.absolute() / FILE}; its payments are not real money)
 
-Go on with:
-  export KEY={kept.key}
-  # a product of your own
-  curl -sH "x-api-key: $KEY" -H 'content-type: application/json' {base}/v1/products \\
-    -d '{{"name":"A book","price":"12.50","currency":"USD"}}'
-  # another session to pay
-  curl -sH "x-api-key: $KEY" -H 'content-type: application/json' {base}/v1/checkouts \\
-    -d '{{"productId":"{kept.product_id}"}}'
-  # the order of the session above
-  curl -sH "x-api-key: $KEY" {base}/v1/checkouts/{checkout_id}
-  curl -sH "x-api-key: $KEY" '{base}/v1/orders?size=5'
-  # give 1.00 back, once it is paid
-  curl -sH "x-api-key: $KEY" -H 'content-type: application/json' \\
-    {base}/v1/orders/ORDER_ID/refunds -d '{{"amount":"1.00","reason":"spilled"}}'
-  # every movement of the balance, and all orders as CSV
-  curl -sH "x-api-key: $KEY" {base}/v1/balance/transactions
-  curl -sH "x-api-key: $KEY" {base}/v1/orders/export
+For the examples in README.md open a second terminal and begin with this line:
+  . {shlex.quote(str(_write_environment(settings, kept)))}
 """

@@ -1,5 +1,7 @@
 """``opentill migrate``: bring the database to the schema of this OpenTill."""
 
+import signal
+
 import typer
 
 from opentill.cli import output, session
@@ -12,16 +14,21 @@ def register(app: typer.Typer) -> None:
 
 
 def migrate(*, as_json: Json = False) -> None:
-    """Bring the database to the schema of this version. Safe to repeat, and while serving."""
+    """Bring the database to the schema of this version. Safe to repeat, and while serving.
+
+    A database of your own that does not answer yet is waited for; the data directory is not used.
+    """
     import asyncpg
 
     from opentill.core import migrate as migrations
     from opentill.core.embedded import EmbeddedPostgres
     from opentill.core.operator import OperatorError
 
-    found = session.settings(creates=True)
+    found = session.settings(creates=True, keys=False)
+    signal.signal(signal.SIGTERM, session.leave)  # else the first process of a container has none
     try:
         if found.database_url is not None:
+            session.wait_for(found.database_url, prepared=False, patient=True, migrated=False)
             applied = session.run(migrations.migrate(found.database_url))
         else:
             with EmbeddedPostgres.start(found.data_dir) as server:

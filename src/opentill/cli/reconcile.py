@@ -95,6 +95,7 @@ async def _fetched(
 ) -> "Result":
     """Fetch the sandbox bank's report and compare it: all of it, if no times are given."""
     from opentill import reconciliation
+    from opentill.config import with_sandbox_key
     from opentill.core.clock import now_ms
     from opentill.core.errors import Invalid
     from opentill.core.operator import OperatorError
@@ -108,7 +109,7 @@ async def _fetched(
     if (start, end) != (None, None) and now - now_ms() > 1000:  # noqa: PLR2004 - a second
         reason = "from and to must be left out while business time is ahead of the bank's"
         raise Invalid("from", reason)
-    bank = SandboxGateway(found.sandbox_url, found.sandbox_secret)
+    bank = SandboxGateway(found.sandbox_url, with_sandbox_key(found).sandbox_secret)
     try:
         with tempfile.TemporaryFile() as kept:
             await bank.settlement_report(kept, start, end)

@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -58,7 +59,7 @@ class Deployment:
         if broad := exposure.too_broad(settings):
             _log.warning(exposure.believes_everybody(broad))
         with contextlib.ExitStack() as cleanup:
-            if settings.database_url is None or _runs_sandbox(settings):
+            if _data_dir(settings) is not None:
                 cleanup.callback(lock_serve(settings.data_dir).release)
             sockets = server.bind(settings.host, settings.port, "OPENTILL_PORT or OPENTILL_HOST")
             for listener in sockets:
@@ -75,7 +76,8 @@ class Deployment:
             )
             cleanup.callback(supervisor.finish)
             if self.workers > 1:
-                os.environ[metrics.VARIABLE] = str(metrics.fresh_directory(settings.data_dir))
+                shared = cleanup.enter_context(metrics.shared_directory(_data_dir(settings)))
+                os.environ[metrics.VARIABLE] = str(shared)
             for child in beside:
                 child.start()  # its imports run while the database starts
             self.settings = cleanup.enter_context(session.running_database(settings, creates=True))
@@ -213,6 +215,11 @@ def lock_sandbox(settings: Settings) -> Lock:
         message = f"another sandbox bank uses {path}; stop it, or set OPENTILL_DATA_DIR"
         raise DataDirError(message)
     return lock
+
+
+def _data_dir(settings: Settings) -> Path | None:
+    """The data directory, if anything that is run here keeps something there."""
+    return settings.data_dir if settings.database_url is None or _runs_sandbox(settings) else None
 
 
 def _runs_sandbox(settings: Settings) -> bool:

@@ -48,8 +48,9 @@ def worker() -> None:
 def sandbox() -> None:
     """Serve the sandbox bank alone, at OPENTILL_SANDBOX_HOST and OPENTILL_SANDBOX_PORT."""
     from opentill.cli.running import PRIVATE, bind_sandbox, lock_sandbox, run_sandbox
+    from opentill.config import with_sandbox_key
 
-    found = session.settings(quiet=False, creates=True)
+    found = with_sandbox_key(session.settings(quiet=False, creates=True))
     os.umask(PRIVATE)
     lock = lock_sandbox(found)
     sockets = bind_sandbox(found)

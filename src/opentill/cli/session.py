@@ -22,11 +22,12 @@ T = TypeVar("T")
 LONGEST_PAUSE_S: Final = 5.0
 
 
-def settings(*, quiet: bool = True, creates: bool = False) -> Settings:
+def settings(*, quiet: bool = True, creates: bool = False, keys: bool = True) -> Settings:
     """The settings with all keys filled in, and the log set up for this process.
 
     ``quiet``: a command's log shows warnings only. ``creates``: it may begin a new deployment in
-    an empty data directory; everything else finds one there. Raises ``OperatorError``.
+    an empty data directory; everything else finds one there. Without ``keys`` none is read or made
+    in the data directory, which need not be there. Raises ``OperatorError``.
     """
     from opentill import config
     from opentill.core import embedded, log
@@ -34,7 +35,8 @@ def settings(*, quiet: bool = True, creates: bool = False) -> Settings:
     found = config.load(os.environ)
     if found.database_url is None and not creates:
         embedded.check_exists(found.data_dir)
-    found = config.with_keys(found)
+    if keys:
+        found = config.with_keys(found)
     for line in config.unknown(os.environ):
         sys.stderr.write(f"opentill: warning: {line}\n")
     log.configure("warning" if quiet and found.log_level == "info" else found.log_level)
@@ -73,7 +75,7 @@ def running_database(
     from opentill.core import migrate
 
     if found.database_url is not None:
-        _wait_for(found.database_url, prepared=found.db_prepared, patient=patient)
+        wait_for(found.database_url, prepared=found.db_prepared, patient=patient)
         yield found
         return
     from opentill.core.embedded import EmbeddedPostgres
@@ -83,11 +85,15 @@ def running_database(
         yield msgspec.structs.replace(found, database_url=server.url)
 
 
-def _wait_for(url: str, *, prepared: bool, patient: bool) -> None:
+def wait_for(url: str, *, prepared: bool, patient: bool, migrated: bool = True) -> None:
+    """See that the operator's database is there, and of our schema if ``migrated``.
+
+    One that is away is waited for if ``patient``, for ever. Blocks. Raises ``OperatorError``.
+    """
     pause_s = 0.25
     while True:
         try:
-            run(_look_at(url, prepared=prepared))
+            run(_look_at(url, prepared=prepared, migrated=migrated))
         except DatabaseAway as error:
             if not patient:
                 raise
@@ -135,7 +141,7 @@ async def now(place: "Db | Tx") -> int:
         return await clock.business_now(tx, gateways)
 
 
-async def _look_at(url: str, *, prepared: bool) -> None:
+async def _look_at(url: str, *, prepared: bool, migrated: bool) -> None:
     import asyncpg
 
     from opentill.core import connection as connections
@@ -143,7 +149,7 @@ async def _look_at(url: str, *, prepared: bool) -> None:
 
     away = (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
     try:
-        forgets = prepared and await connections.loses_statements(url)
+        forgets = migrated and prepared and await connections.loses_statements(url)
         connection = await connections.connect(url, prepared=False)
     except (*away, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
         why = str(error) or type(error).__name__
@@ -154,6 +160,7 @@ async def _look_at(url: str, *, prepared: bool) -> None:
     try:
         if forgets:
             raise OperatorError(connections.POOLER_HINT)
-        await migrate.check(connection)
+        if migrated:
+            await migrate.check(connection)
     finally:
         await connection.close()

@@ -8,6 +8,7 @@ calls, before any routing (product decisions §2: limit, then authentication).
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -29,6 +30,7 @@ _HOP: Final = re.compile(
     r"\[(?P<six>[0-9a-fA-F:.]+)\](:[0-9]{1,5})?|(?P<four>[0-9.]+):[0-9]{1,5}|[0-9a-fA-F:.]+",
     re.ASCII,
 )
+_ASKED_ALL_THE_TIME: Final = ("/healthz", "/readyz")  # by engines and balancers
 _ALWAYS: Final = ((b"x-content-type-options", b"nosniff"),)
 # RFC 6797 §6.1: browsers come back by https only, for a year. Nothing about names below ours.
 _BY_HTTPS: Final = (b"strict-transport-security", b"max-age=31536000")
@@ -101,7 +103,7 @@ class Edge:
             return
         started = time.perf_counter()
         request_id = new_id("req")
-        status = 500
+        status = int(HTTPStatus.INTERNAL_SERVER_ERROR)  # until it begins
         begun = False
         api = scope["path"].startswith("/v1/") or scope["path"] == "/v1"
         always = self._of_api if api else self._of_pages
@@ -140,7 +142,10 @@ class Edge:
             seconds = time.perf_counter() - started
             route = extra.get("opentill_route") or extra.get("path_template") or "other"
             metrics.count_request(route, scope["method"], status, seconds)
-            log.request(request_id, scope["method"], route, status, round(seconds * 1000, 1))
+            log.request(
+                request_id, scope["method"], route, status, round(seconds * 1000, 1),
+                quiet=status == HTTPStatus.OK and route in _ASKED_ALL_THE_TIME,
+            )  # fmt: skip
             structlog.contextvars.unbind_contextvars("request_id")
 
     def _address(self, client: tuple[str, int] | None, lines: list[bytes]) -> str:

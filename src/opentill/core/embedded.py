@@ -15,7 +15,6 @@ Killing everything at any moment loses nothing that was committed: fsync, full p
 synchronous commit are on, pages carry checksums.
 """
 
-import contextlib
 import hashlib
 import importlib.util
 import os
@@ -180,21 +179,20 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop the server: running statements are rolled back, everything is written to disk."""
-        pid = self._postmaster()
+        child = self._child
+        # What we started and have not seen end is ours, whether or not we may look into it.
+        pid = child.pid if child is not None and child.poll() is None else self._adopted()
         if pid is None:
-            if self._child is not None:  # killed: its id is taken until somebody has asked
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._child.wait(STOP_TIMEOUT_S)
             return
         os.kill(pid, signal.SIGINT)
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        while self._is_ours(pid):
+        while self._runs(pid):
             if time.monotonic() > deadline:
                 os.kill(pid, signal.SIGQUIT)  # at once; the next start recovers
                 break
             time.sleep(POLL_S)
-        if self._child is not None:
-            self._child.wait()
+        if child is not None:
+            child.wait()
         if self.socket_dir != self.path:
             shutil.rmtree(self.socket_dir, ignore_errors=True)
 
@@ -234,6 +232,8 @@ class Cluster:
         """Make the cluster and the database in it, beside its place, then rename."""
         for rest in self.data_dir.glob("postgres.new-*"):  # of a start that was killed
             shutil.rmtree(rest)
+        names = self.data_dir / "postgres.new-names"
+        named = sysuser.naming(self._ids[0] if self._ids else os.geteuid(), names)
         fresh = Path(tempfile.mkdtemp(prefix="postgres.new-", dir=self.data_dir))
         if self._ids is not None:
             os.chown(fresh, *self._ids)
@@ -242,12 +242,14 @@ class Cluster:
         options += ["--no-instructions", f"--username={DATABASE}", f"--pgdata={fresh}"]
         if not self._durable:
             options.append("--no-sync")
-        made = self._run("initdb", *options)
+        made = self._run("initdb", *options, environment=named)
         if made.returncode == 0:
             single = ["--single", "-D", str(fresh), "-c", "fsync=on", "template1"]
             if not self._durable:
                 single[-2] = "fsync=off"
-            made = self._run("postgres", *single, stdin=f"create database {DATABASE}\n".encode())
+            create = f"create database {DATABASE}\n".encode()
+            made = self._run("postgres", *single, stdin=create, environment=named)
+        shutil.rmtree(names, ignore_errors=True)
         if made.returncode != 0 or b"ERROR" in made.stderr:
             shutil.rmtree(fresh, ignore_errors=True)
             message = f"the embedded database cannot be made: {_last_line(made.stderr)}"
@@ -308,11 +310,16 @@ class Cluster:
         return None
 
     def _run(
-        self, program: str, *words: str, stdin: bytes = b""
+        self,
+        program: str,
+        *words: str,
+        stdin: bytes = b"",
+        environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
         command = [str(self.programs / program), *words]
+        pipe = subprocess.PIPE
         try:
-            with self._popen(command, subprocess.PIPE, subprocess.PIPE) as process:
+            with self._popen(command, pipe, pipe, **(environment or {})) as process:
                 output, errors = process.communicate(stdin)
         except PermissionError as error:  # the program cannot be reached as the other user
             return subprocess.CompletedProcess(command, 126, b"", str(error).encode())
@@ -369,22 +376,37 @@ class Cluster:
         lines = self._pid_lines()
         return lines[7].strip() if len(lines) > 7 else ""  # noqa: PLR2004 - the file's eighth line
 
-    def _postmaster(self) -> int | None:
-        """The process id of our server, if the one in its file is alive and indeed that."""
-        pid = self._pid_file()
-        return pid if pid is not None and self._is_ours(pid) else None
+    def _adopted(self) -> int | None:
+        """The process id of a server of this cluster that somebody else started, if one runs.
 
-    def _is_ours(self, pid: int) -> bool:
-        """Say whether the process is alive and a server of this cluster."""
-        if self._child is not None and self._child.poll() is not None:
-            return False
+        It works in the cluster's directory. Where we may not see that (a container's root may not
+        look into the processes of other users), it answers on the cluster's socket.
+        """
+        pid = self._pid_file()
+        if pid is None or not _is_alive(pid):
+            return None
         try:
-            os.kill(pid, 0)
             if Path("/proc/self/cwd").exists():
-                return Path(f"/proc/{pid}/cwd").readlink() == self.path
-        except OSError:
-            return False
-        return self._answers()
+                return pid if Path(f"/proc/{pid}/cwd").readlink() == self.path else None
+        except PermissionError:
+            pass
+        except OSError:  # gone meanwhile
+            return None
+        return pid if self._answers() else None
+
+    def _runs(self, pid: int) -> bool:
+        """Say whether the server, which was told to stop, still runs."""
+        if self._child is not None and self._child.pid == pid:
+            return self._child.poll() is None
+        return self._pid_file() == pid and _is_alive(pid)  # it removes the file last
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
 
 
 def check_exists(data_dir: Path) -> None:

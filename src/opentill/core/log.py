@@ -169,14 +169,18 @@ class _Output:
 _requests: _Output | None = None  # where their lines go, None while something else formats them
 
 
-def request(request_id: str, method: str, route: str, status: int, ms: float) -> None:
-    """Log an answered request, from where a loop runs.
+def request(
+    request_id: str, method: str, route: str, status: int, ms: float, *, quiet: bool = False
+) -> None:
+    """Log an answered request, from where a loop runs; at debug only if ``quiet``.
 
     Past structlog where lines are JSON, since nothing in it may need striking out: the route is a
     template of ours, and a method that is not one of HTTP's is not repeated.
     """
     method = method if method in _METHODS else "other"
-    if _requests is None:
+    if quiet:
+        structlog.get_logger().debug("request", method=method, route=route, status=status, ms=ms)
+    elif _requests is None:
         structlog.get_logger().info("request", method=method, route=route, status=status, ms=ms)
     else:
         _requests.keep(Line(request_id, method, route, status, ms, datetime.now(UTC)))

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from opentill.core.operator import OperatorError
@@ -183,10 +184,18 @@ def listening(port: int) -> Iterator[None]:
         httpd.server_close()
 
 
-def fresh_directory(data_dir: Path) -> Path:
-    """Make the directory for several processes' files, without those of an earlier run."""
+@contextmanager
+def shared_directory(data_dir: Path | None) -> Iterator[Path]:
+    """Make the directory for several processes' files, without those of an earlier run.
+
+    Without a data directory it is a temporary one.
+    """
+    if data_dir is None:
+        with TemporaryDirectory(prefix="opentill-metrics-") as name:
+            yield Path(name)
+        return
     directory = data_dir / "metrics"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for rest in directory.glob("*.db"):
         rest.unlink(missing_ok=True)
-    return directory
+    yield directory

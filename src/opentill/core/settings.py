@@ -8,15 +8,22 @@ from typing import Final, Literal
 
 import msgspec
 
+from opentill.core.operator import OperatorError
+
 Environment = Literal["production", "staging"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 SANDBOX: Final = "sandbox"  # the gateway whose money is not real
+
+
+class SettingError(OperatorError):
+    """A setting is wrong; the text is one line that names it and says what is accepted."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a deployment can choose; ``opentill settings`` explains each."""
 
     database_url: str | None = None
+    database_password: str = ""  # in both addresses already
     database_read_url: str | None = None  # a replica for lists and exports
     read_lag_s: float = 10.0  # a replica that is further behind is not asked
     db_prepared: bool = True  # no: a pooler in transaction mode stands between

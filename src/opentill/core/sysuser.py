@@ -1,4 +1,4 @@
-"""The system user that PostgreSQL runs as when OpenTill itself runs as root.
+"""The system user that PostgreSQL runs as: another one when OpenTill itself runs as root.
 
 PostgreSQL refuses to run as root. A user of its own then owns the database's files, and is let
 through, and only through, the directories above them and above the programs: an entry for this one
@@ -12,6 +12,7 @@ import shutil
 import stat
 import struct
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -60,6 +61,45 @@ def _made() -> pwd.struct_passwd:
                 return entry
     message = f"cannot add the system user {NAME!r}, and PostgreSQL does not run as root"
     raise OSError(message)
+
+
+def naming(uid: int, folder: Path) -> Mapping[str, str]:
+    """The environment in which a program finds a name for the user id, if the system has none.
+
+    PostgreSQL makes no database for a user without a name, which is what containers are often run
+    as. The library nss_wrapper reads names from files of its own, made in ``folder``, which is the
+    caller's to remove. Raises ``OSError`` where it would be needed and is not there.
+    """
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        library = nss_wrapper()
+    else:
+        return {}
+    if library is None:
+        message = (
+            f"user id {uid} has no name on this system, and PostgreSQL makes no database without;"
+            " install libnss-wrapper, run as a user that /etc/passwd has, or set"
+            " OPENTILL_DATABASE_URL"
+        )
+        raise OSError(message)
+    folder.mkdir()
+    (folder / "passwd").write_text(f"{NAME}:x:{uid}:{uid}::/nonexistent:/bin/false\n")
+    (folder / "group").write_text(f"{NAME}:x:{uid}:\n")
+    for path, mode in ((folder, 0o755), (folder / "passwd", 0o644), (folder / "group", 0o644)):
+        path.chmod(mode)  # whatever the umask is: the reader may be another user
+    return {
+        "LD_PRELOAD": str(library),
+        "NSS_WRAPPER_PASSWD": str(folder / "passwd"),
+        "NSS_WRAPPER_GROUP": str(folder / "group"),
+    }
+
+
+def nss_wrapper() -> Path | None:
+    """Find the library that gives names to user ids; Debian's and Red Hat's places."""
+    places = ("lib/*-linux-*/", "lib64/", "lib/")
+    found = (path for place in places for path in Path("/usr").glob(f"{place}libnss_wrapper.so"))
+    return next(found, None)
 
 
 def let_through(target: Path, uid: int) -> None:

@@ -1,0 +1,72 @@
+"""Secrets in files and a database's password apart from its address: as containers are given them.
+
+``OPENTILL_SECRET_KEY_FILE=/run/secrets/key`` stands for ``OPENTILL_SECRET_KEY`` with what is in
+the file. Nothing of it then is in the environment, which engines show to whoever may inspect.
+"""
+
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qs, quote, urlsplit
+
+from opentill.core.settings import SettingError, Settings
+
+SUFFIX: Final = "_FILE"
+LARGEST_BYTES: Final = 65_536
+
+
+def read(secret: AbstractSet[str], options: str, given: dict[str, str]) -> dict[str, str]:
+    """Put into ``given`` what stands in the files that it names; the variables with their files.
+
+    ``secret`` has the names of the settings that may come so, and ``options`` is what the options
+    of gateways begin with: all of those may. Raises ``SettingError``.
+    """
+    files: dict[str, str] = {}
+    for variable in [name for name in given if name.endswith(SUFFIX)]:
+        name = variable.removesuffix(SUFFIX)
+        if name not in secret and not name.startswith(options):
+            continue
+        if name in given:
+            message = f"{name} and {variable} are both given; leave one of them out"
+            raise SettingError(message)
+        files[name] = given.pop(variable)
+    given.update({name: _content(path, name + SUFFIX) for name, path in files.items()})
+    return files
+
+
+def _content(path: str, variable: str) -> str:
+    """Read a file that holds a secret, without the ends of lines that editors leave."""
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(LARGEST_BYTES).decode().rstrip("\n")
+    except OSError as error:
+        message = f"{variable} names {path}, which cannot be read: {error.strerror}"
+        raise SettingError(message) from None
+    except UnicodeDecodeError:
+        text = ""
+    if not text:
+        message = f"{variable} names {path}, which holds no text"
+        raise SettingError(message)
+    return text
+
+
+def check_password(settings: Settings) -> None:
+    """See that a password that is given apart is the only one. Raises ``SettingError``."""
+    if not settings.database_url:
+        message = "OPENTILL_DATABASE_PASSWORD needs OPENTILL_DATABASE_URL: whose password it is"
+        raise SettingError(message)
+    for url in (settings.database_url, settings.database_read_url or ""):
+        parts = urlsplit(url)
+        if ":" in parts.netloc.rpartition("@")[0] or "password" in parse_qs(parts.query):
+            message = (
+                "the database's address and OPENTILL_DATABASE_PASSWORD both have a password;"
+                " leave one of them out"
+            )
+            raise SettingError(message)
+
+
+def with_password(url: str | None, password: str) -> str | None:
+    """The address with the password in it; one that is given apart may have any character."""
+    if not url or not password:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}password={quote(password, safe='')}"

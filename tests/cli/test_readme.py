@@ -1,0 +1,206 @@
+"""The README, read as a newcomer reads it: everything in it is run, in order, and then again."""
+
+import csv
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import pytest
+import typer
+
+from cli.deployment import TIMEOUT_S, Deployment
+from opentill.cli import build
+
+TOP: Final = Path(__file__).parents[2]
+README: Final = (TOP / "README.md").read_text()
+SHELL: Final = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+PYTHON: Final = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+CARD: Final = {"number": "4242424242424242", "exp": "12/40", "csc": "123"}
+
+
+class Demo:
+    """A running ``opentill demo``, what it printed, and a terminal in another directory."""
+
+    def __init__(self, deployment: Deployment, printed: str) -> None:
+        """``printed`` ends with the line that the second terminal begins with."""
+        self.deployment = deployment
+        self.printed = printed
+        self.line = printed.rstrip().splitlines()[-1].strip()
+        self.elsewhere = deployment.directory / "elsewhere"
+        self.elsewhere.mkdir()
+
+    def shell(self, script: str) -> str:
+        """Run lines in a second terminal, which knows nothing but the line that was printed."""
+        given = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF-8"}
+        kept = ("PYTHONPATH", "OPENTILL_PORT", "OPENTILL_SANDBOX_PORT")
+        environ = given | {name: self.deployment.environ[name] for name in kept}
+        ran = subprocess.run(
+            ["bash", "-c", f"set -eu\n{self.line}\n{self.ports(script)}"],
+            env=environ, cwd=self.elsewhere, capture_output=True, text=True, check=False,
+            timeout=180,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    def ports(self, text: str) -> str:
+        """Put our ports in the place of those that the README has."""
+        return text.replace(":8080", f":{self.deployment.port}").replace(
+            ":8081", f":{self.deployment.sandbox_port}"
+        )
+
+    def pay(self, url: str) -> None:
+        """Pay as a customer does, and wait until the bank has said so."""
+        with httpx2.Client(trust_env=False, follow_redirects=True) as browser:
+            form = {"email": "ann@example.com", "method": "CREDIT_CARD", "lang": "en"}
+            page = browser.post(url, data=form).text
+            found = re.search(self.ports(r"http://127.0.0.1:8081/pay/\w+"), page)
+            assert found is not None, page
+            browser.post(found[0], data=CARD)
+            end = time.monotonic() + TIMEOUT_S
+            while "Paid" not in browser.get(url, headers={"accept-language": "en"}).text:
+                assert time.monotonic() < end, "waited in vain"
+                time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Demo]:
+    """Run the demonstration; the books are right at the end."""
+    with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
+        deployment = Deployment(Path(directory))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "opentill", "demo"],
+            env=deployment.environ | {"PYTHONUNBUFFERED": "1"}, cwd=directory,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        printed = ""
+        try:
+            while not (line := process.stdout.readline()).startswith("  . "):
+                assert process.poll() is None, printed
+                printed += line
+            yield Demo(deployment, printed + line)
+            assert '"violations":[]' in deployment.done("ledger", "check", "--json")
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(TIMEOUT_S)
+            process.stdout.close()
+
+
+def test_the_demonstration_prints_what_the_readme_shows(demo: Demo) -> None:
+    shown = re.search(r"```text\n(OpenTill .*?)```", README, re.DOTALL)
+    assert shown is not None
+    printed = demo.printed.replace(str(demo.deployment.directory / "data"), "/…/opentill-data")
+    printed = re.sub(r"cs_\w+", "cs_…", re.sub(r"svc_live_\w+", "svc_live_…", printed))
+    assert printed == demo.ports(shown[1])
+
+
+def test_every_shell_example_but_the_first_runs_below() -> None:
+    """The first is what got us here: make demo and make test."""
+    assert len(SHELL) == 5
+    assert "make demo" in SHELL[0]
+    assert not re.search(r"mer_…|order_…", "".join(SHELL))
+
+
+@pytest.mark.parametrize("time_of_day", ["first", "again"])
+def test_the_first_payment_by_curl(demo: Demo, time_of_day: str) -> None:
+    order, payment = SHELL[1:3]
+    opened = demo.shell(order + 'echo "CART=$CART ORDER=$ORDER"\n')
+    url, kept = opened.splitlines()[-2:]
+    demo.pay(url)
+    # The terminal's variables and functions are still there when the customer has paid.
+    functions = order.partition("CART=")[0]
+    said = demo.shell(f"{functions}export {kept}\n{payment}")
+    assert '"status":"PAID"' in said
+    assert f'"refundNo":"{kept.split()[0].removeprefix("CART=")}"' in said
+    assert '"type":"FREEZE"' in said
+    assert kept.rpartition("=")[2] in (demo.elsewhere / "orders.csv").read_text()
+
+
+@pytest.mark.parametrize("time_of_day", ["first", "again"])
+def test_the_first_payment_by_python(demo: Demo, time_of_day: str) -> None:
+    names: dict[str, Any] = {}
+    key = re.search(r"KEY=(\S+)", (demo.deployment.directory / "data/demo.env").read_text())
+    assert key is not None
+    before = os.environ.get("KEY")
+    os.environ["KEY"] = key[1]
+    try:
+        exec(demo.ports(PYTHON[0]), names)  # noqa: S102 - the README's
+    finally:
+        os.environ.pop("KEY") if before is None else os.environ.update(KEY=before)
+    demo.pay(names["session"].url)
+    exec(demo.ports(PYTHON[1]).replace('"orders.csv"', "target"),  # noqa: S102 - the README's
+         names | {"target": demo.elsewhere / "python.csv"})  # fmt: skip
+    names["client"].close()
+    assert (demo.elsewhere / "python.csv").read_text().startswith("id,")
+
+
+@pytest.mark.parametrize("time_of_day", ["first", "again"])
+def test_the_money_after_the_payment_and_an_epay_shop(demo: Demo, time_of_day: str) -> None:
+    said = demo.shell(
+        SHELL[3] + 'echo "KEY $KEY SHOP_KEY $SHOP_KEY MERCHANT $MERCHANT ORDER $ORDER"\n' + SHELL[4]
+    )
+    found = re.search(r"KEY (\S+) SHOP_KEY (\S+) MERCHANT (\S+) ORDER (\S+)", said)
+    assert found is not None
+    kept, merchants, merchant, order = found.groups()
+    assert kept in demo.printed  # the first example can be run again
+    assert kept != merchants
+    statement = demo.shell(f"opentill statement {merchant}\nopentill orders show {order} --json")
+    _adds_up(list(csv.DictReader(io.StringIO(statement.rpartition("\n{")[0]))))
+    assert '"status":"SETTLED"' in statement
+    assert "/epay/" in said
+
+
+def _adds_up(rows: list[dict[str, str]]) -> None:
+    moves = [row for row in rows if row["row"] == "MOVEMENT"]
+    assert [row["type"] for row in moves] == [
+        "PAYMENT", "FEE", "SETTLEMENT", "ROLLING_RESERVE", "FREEZE", "UNFREEZE", "CHARGEBACK",
+        "CHARGEBACK_FEE", "ROLLING_RESERVE_OFFSET", "CHARGEBACK_RECOVERY",
+        "ROLLING_RESERVE_RECOVERY", "PAYOUT", "ROLLING_RESERVE_RELEASE",
+    ]  # fmt: skip
+    first, last = rows[0], rows[-1]
+    assert (first["row"], last["row"]) == ("OPENING", "CLOSING")
+    for account in ("pending", "available", "frozen", "reserve"):
+        moved = sum(Decimal(row[account]) for row in moves)
+        assert Decimal(first[f"{account}After"]) + moved == Decimal(last[f"{account}After"])
+        assert Decimal(last[account]) == moved
+    assert last["availableAfter"] == "9.60"
+    assert last["pendingAfter"] == last["frozenAfter"] == last["reserveAfter"] == "0.00"
+
+
+def test_all_commands_but_those_that_the_readme_names_answer_in_json() -> None:
+    named = re.search(r"All have `--json` but (.*?), which writes CSV", README, re.DOTALL)
+    assert named is not None
+    without = {" ".join(path) for path, options in _commands() if "--json" not in options}
+    assert without == set(re.findall(r"`(\w+)`", named[1]))
+
+
+def _commands() -> Iterator[tuple[list[str], set[str]]]:
+    """Yield every command's words with the names of its options."""
+    waiting: list[tuple[list[str], Any]] = [([], typer.main.get_command(build()))]
+    while waiting:
+        words, command = waiting.pop()
+        if (below := getattr(command, "commands", None)) is None:
+            yield words, {name for given in command.params for name in given.opts}
+        else:
+            waiting += [([*words, name], one) for name, one in below.items()]
+
+
+def test_every_recipe_is_linked() -> None:
+    recipes = {f"docs/recipes/{path.name}" for path in (TOP / "docs" / "recipes").glob("*.md")}
+    assert recipes <= set(re.findall(r"\]\(([^)#]+)\)", README))
+
+
+def test_every_link_leads_somewhere() -> None:
+    links = set(re.findall(r"\]\(([^)#]+)\)", README))
+    assert links
+    assert [link for link in links if "://" not in link and not (TOP / link).exists()] == []

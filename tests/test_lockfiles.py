@@ -1,0 +1,42 @@
+"""The two lock files: what runs, and with the same versions what tests and checks need as well."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+TOP: Final = Path(__file__).parents[1]
+LOCKS: Final = (
+    "requirements.lock",
+    "requirements-dev.lock",
+    "benchmarks/peers/requirements.lock",
+    "tests/generated/requirements.lock",
+)
+
+
+def _pins(name: str) -> dict[str, tuple[str, frozenset[str]]]:
+    """Return each package of a lock file with its version and the digests of its files."""
+    found: dict[str, tuple[str, frozenset[str]]] = {}
+    for block in re.split(r"\n(?=[a-z0-9])", (TOP / name).read_text()):
+        pin = re.match(r"([a-z0-9][a-z0-9._-]*)==(\S+)", block)
+        assert pin is not None, block[:80]
+        found[pin[1]] = pin[2], frozenset(re.findall(r"--hash=(sha256:[0-9a-f]{64})", block))
+    return found
+
+
+def test_what_runs_has_the_versions_that_are_tested() -> None:
+    runs, tested = _pins("requirements.lock"), _pins("requirements-dev.lock")
+    assert {name: pin for name, pin in tested.items() if name in runs} == runs
+
+
+def test_what_runs_has_nothing_that_only_develops() -> None:
+    runs = set(_pins("requirements.lock"))
+    assert {"asyncpg", "tzdata", "hatchling", "editables"} <= runs
+    developing = {"pytest", "mypy", "ruff", "pyright", "playwright", "schemathesis", "hypothesis"}
+    assert developing <= set(_pins("requirements-dev.lock"))
+    assert not runs & (developing | {"localstripe", "coverage", "pip-audit", "nodeenv"})
+
+
+def test_every_package_is_pinned_with_its_digests_and_without_a_place() -> None:
+    for lock in LOCKS:
+        assert all(digests for _, digests in _pins(lock).values()), lock
+        assert "://" not in (TOP / lock).read_text(), lock
