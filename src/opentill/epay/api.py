@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from opentill.core.errors import Unavailable
 from opentill.core.http import App, encode, log_defect, send_json
-from opentill.epay import forms, reports, service, wire
+from opentill.epay import forms, refunding, reports, service, wire
 from opentill.epay.model import BUSINESS, SUCCESS, UNKNOWN_ACT, Refused, trade_no
 from opentill.epay.service import Known
 from opentill.epay.wire import Request
@@ -54,6 +54,7 @@ async def mapi(app: App, request: Request, now: int) -> Answer:
 
 async def api(app: App, request: Request, now: int) -> Answer:
     """``api.php``: what ``act`` asks for."""
+    wire.refuse_borders(request.params)
     act = _ACTS.get(request.act)
     if act is None:
         raise Refused(UNKNOWN_ACT, f"不支持的 act，可用的有：{', '.join(_ACTS)}")
@@ -78,14 +79,14 @@ async def _orders(app: App, known: Known, request: Request, _now: int) -> Answer
 
 
 async def _refund(app: App, known: Known, request: Request, now: int) -> Answer:
-    kept, made = await service.refund(app, known.caller.merchant_id, request, now)
+    made = await refunding.refund(app, known.caller.merchant_id, request, now)
     return {
         "code": SUCCESS,
         "msg": "退款成功",
-        "trade_no": kept.trade_no,
-        "out_trade_no": kept.out_trade_no,
+        "trade_no": made.kept.trade_no,
+        "out_trade_no": made.kept.out_trade_no,
         "money": request.get("money"),
-        "refund_no": trade_no(made.id),
+        "refund_no": made.refund_no,
     }
 
 
