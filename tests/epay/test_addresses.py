@@ -1,7 +1,7 @@
 """return_url and notify_url with parameters of their own, and that nothing is forged with them.
 
-The signed text is not escaped. So whoever has it with its sign can cut it wherever ``&name=`` stands,
-and has another message with the same sign if its names are in order: here all of them are made.
+The signed text is not escaped. So whoever has it with its sign can cut it wherever ``&name=``
+stands, and has another message with the same sign if its names are in order: all are made here.
 """
 
 import itertools
@@ -22,7 +22,7 @@ _NOTIFICATION: Final = {"pid", "trade_no", "out_trade_no", "type", "name", "mone
 
 
 def messages(text: str) -> Iterator[dict[str, str]]:
-    """Yield every message whose signed text is this one: all cuts after which names are in order."""
+    """Yield every message whose signed text is this one: its names must be in order."""
     pieces = _CUT.split(text)
 
     def cut(at: int) -> Iterator[list[str]]:
