@@ -55,8 +55,8 @@ SENTENCES: Final[dict[str, str]] = {
     # errors of the card form
     "error_number_missing": "请输入卡号。",
     "error_number_form": "卡号为 12 到 19 位数字，可以带空格。",
-    "error_number_other": "这不是本页列出的测试卡。沙盒银行只接受测试卡，没有扣款。"
-    "请勿在此输入真实卡号。",
+    "error_number_other": "这不是本页列出的测试卡。沙盒银行只接受测试卡，"
+    "没有扣款。请勿在此输入真实卡号。",
     "error_csc": "请输入 3 或 4 位安全码，例如 123。",
     "error_exp_form": "请按 MM/YY 输入有效期的月和年，例如 12/34。",
     "error_exp_month": "有效期的月份须为 01 到 12。",
@@ -65,7 +65,8 @@ SENTENCES: Final[dict[str, str]] = {
     # 3-D Secure
     "challenge_page": "3-D Secure 验证",
     "challenge_title": "是您本人吗？",
-    "challenge_text": "尾号 {last4} 的发卡银行需要确认（3-D Secure）。真实的银行会在此要求输入验证码或指纹。",
+    "challenge_text": "尾号 {last4} 的发卡银行需要确认（3-D Secure）。"
+    "真实的银行会在此要求输入验证码或指纹。",
     "challenge_pass": "完成验证",
     "challenge_fail": "验证失败",
     # wallet, phone, transfer

@@ -55,8 +55,8 @@ SENTENCES: Final[dict[str, str]] = {
     # errors of the card form
     "error_number_missing": "請輸入卡號。",
     "error_number_form": "卡號為 12 到 19 位數字，可以帶空格。",
-    "error_number_other": "這不是本頁列出的測試卡。沙盒銀行只接受測試卡，沒有扣款。"
-    "請勿在此輸入真實卡號。",
+    "error_number_other": "這不是本頁列出的測試卡。沙盒銀行只接受測試卡，"
+    "沒有扣款。請勿在此輸入真實卡號。",
     "error_csc": "請輸入 3 或 4 位安全碼，例如 123。",
     "error_exp_form": "請按 MM/YY 輸入有效期限的月和年，例如 12/34。",
     "error_exp_month": "有效期限的月份須為 01 到 12。",
@@ -65,7 +65,8 @@ SENTENCES: Final[dict[str, str]] = {
     # 3-D Secure
     "challenge_page": "3-D Secure 驗證",
     "challenge_title": "是您本人嗎？",
-    "challenge_text": "尾號 {last4} 的發卡銀行需要確認（3-D Secure）。真實的銀行會在此要求輸入驗證碼或指紋。",
+    "challenge_text": "尾號 {last4} 的發卡銀行需要確認（3-D Secure）。"
+    "真實的銀行會在此要求輸入驗證碼或指紋。",
     "challenge_pass": "完成驗證",
     "challenge_fail": "驗證失敗",
     # wallet, phone, transfer
