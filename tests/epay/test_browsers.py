@@ -1,6 +1,7 @@
 """What clients and their customers' browsers do that the first shops did not."""
 
 import re
+from decimal import Decimal
 from typing import Any, Final
 
 import pytest
@@ -22,8 +23,8 @@ WORDS: Final = frozenset("""
 def test_all_three_are_at_the_root_too(stall: Stall, base: str) -> None:
     http = stall.till.http
     form = stall.signed(stall.form(type="creditcard"))
-    url = f"{base}/mapi.php"
-    placed = http.post(url, data=form).json()
+    base = f"{stall.till.url}{base}"
+    placed = http.post(f"{base}/mapi.php", data=form).json()
     assert placed["code"] == 1, placed
     answer = http.get(f"{base}/submit.php", params=form)
     assert (answer.status_code, answer.headers["location"]) == (302, placed["payurl"])
@@ -67,7 +68,7 @@ def test_another_type_is_a_change_of_mind_whoever_it_is_of(stall: Stall) -> None
 def test_zeros_behind_an_amount_are_harmless(
     stall: Stall, money: str, currency: str, minor: int
 ) -> None:
-    stall.till.rate("JPY", "USD", "0.007")
+    stall.till.rate("JPY", "USD", Decimal("0.007"))
     placed = stall.placed(money=money, money_type=currency, type="creditcard")
     rows = stall.till.sql(
         "select amount_minor from orders where merchant_id = $1 and id = $2",
@@ -172,13 +173,12 @@ def test_reasons_of_refunds_are_chinese_and_name_the_bound(stall: Stall) -> None
 def test_an_amount_that_is_worth_nothing_is_told_the_smallest_and_the_largest(
     stall: Stall,
 ) -> None:
-    stall.till.rate("IDR", "USD", "0.00006")
+    stall.till.rate("IDR", "USD", Decimal("0.00006"))
     answer = stall.mapi(money="50", money_type="IDR", type="creditcard")
     assert answer["code"] == -1
     assert "83.34 到 99999999.99 IDR" in answer["msg"]
     stall.placed(money="83.34", money_type="IDR", type="creditcard")
-    stall.till.rate("KWD", "USD", "0.9")
-    stall.till.rate("XPF", "USD", "99999999999")
+    stall.till.rate("XPF", "USD", Decimal(99_999_999_999))
     answer = stall.mapi(money="9999999", money_type="XPF", type="creditcard")
     assert "1.00 到 1000.00 XPF" in answer["msg"]
 
