@@ -169,6 +169,7 @@ def test_a_statement_of_a_tenant_names_its_merchant(name: str, statement: Any) -
         "epay.queries.ANY",
         "epay.queries.CLAIM_NOTICES",
         "epay.queries.WAKE_NOTICES",
+        "epay.queries.PRUNE_REQUESTS",
         "merchants.queries.REVOKE_KEY",
         "merchants.queries.ENTER",
         "merchants.queries.ENTER_LIMITED",
@@ -206,7 +207,8 @@ def test_a_statement_of_a_tenant_names_its_merchant(name: str, statement: Any) -
         "products", "checkouts", "orders", "attempts", "refunds", "balances", "order_history",
         "disputes", "dispute_notes", "payouts", "operator_movements", "merchant_terms", "events",
         "webhook_endpoints", "webhook_deliveries", "webhook_attempts", "webhook_lanes",
-        "epay_credentials", "epay_products", "epay_orders", "order_notices",
+        "epay_credentials", "epay_products", "epay_orders", "epay_refunds",
+        "order_notices",
     )  # fmt: skip
     text = " ".join(statement.sql.split())
     touches = any(f" {table} " in f"{text} " for table in tenant)

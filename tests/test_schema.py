@@ -40,6 +40,7 @@ QUEUES: Final = {
     "attempts_due",
     "refunds_due",
     "idempotency_keys_old",
+    "epay_refunds_old",
     "orders_due",
     "orders_reserve_due",
     "orders_creating",

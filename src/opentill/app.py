@@ -32,6 +32,7 @@ from opentill.epay import api as epay_api
 from opentill.ledger import api as ledger_api
 from opentill.orders import api as orders_api
 from opentill.pages import api as pages_api
+from opentill.pages import refusal
 from opentill.payouts import api as payouts_api
 from opentill.products import api as products_api
 from opentill.refunds import api as refunds_api
@@ -154,6 +155,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         outgoing = to_merchants(settings)
         app = App(settings=settings, db=db, gateways=adapters, outgoing=outgoing, clock=clock.now)
         app.return_address = functools.partial(epay.return_address, app)
+        app.refusal_page = functools.partial(refusal.submission_refused, settings.public_url)
         litestar.state.app = app
         litestar.state.confirmations = callbacks.confirmations(app)
         litestar.state.notified = callbacks.notified(app)
@@ -206,6 +208,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         "v1": http.serve(OPERATIONS),
         "gateways": callbacks.callback,
         "epay": epay_api.door,
+        **dict.fromkeys(epay_api.AT_THE_ROOT, epay_api.door),
     }
     front = _Front(litestar, direct)
     edge = Edge(

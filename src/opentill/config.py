@@ -11,6 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -188,6 +189,15 @@ def _key(text: str) -> str:
     return text
 
 
+def _time_zone(text: str) -> str:
+    try:
+        ZoneInfo(text)
+    except (KeyError, ValueError, OSError):  # a name of none, a path, a directory
+        message = "a time zone of the IANA database, such as Asia/Shanghai, Europe/Berlin or UTC"
+        raise ValueError(message) from None
+    return text
+
+
 def _parts(text: str) -> Sequence[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
@@ -259,6 +269,7 @@ SETTINGS: Final = (
         "more than this by hand needs a second operator; in the merchant's currency",
         default="never",
     ),
+    Setting("EPAY_TIME_ZONE", _time_zone, "of the times and days that Epay clients read"),
     Setting("RATES_MAX_AGE_DAYS", _whole(0, 3650), "older exchange rates do not count; 0: all do"),
     Setting("METRICS_TOKEN", _text(16, 256), "bearer token that opens /metrics", secret=True),
     Setting("METRICS_PORT", _PORT, "port of its own for /metrics, on loopback"),

@@ -106,9 +106,11 @@ async def _prune(app: App) -> int:
     async with app.db.connection() as tx:
         windows = await limits.prune(tx, app.clock())
         keys = await idempotency.prune(tx, app.clock())
+        requests = await epay_jobs.prune(tx, app.clock())
     return (
         windows
         + keys
+        + requests
         + await order_jobs.prune_history(app.db, app.settings.history_days, app.clock())
     )
 

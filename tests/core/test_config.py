@@ -60,6 +60,8 @@ GOOD = [
     ("SANDBOX_URL", "http://bank:1", "sandbox_elsewhere", True),
     ("DB_PREPARED", "no", "db_prepared", False),
     ("HISTORY_DAYS", "365", "history_days", 365),
+    ("EPAY_TIME_ZONE", "Europe/Berlin", "epay_time_zone", "Europe/Berlin"),
+    ("EPAY_TIME_ZONE", "UTC", "epay_time_zone", "UTC"),
 ]
 
 
@@ -101,6 +103,10 @@ BAD = [
     ("IDLE_TIMEOUT_S", "1e3", "seconds from 0.1 to 600"),
     ("LOG_LEVEL", "INFO", "debug or info or warning or error"),
     ("OPERATOR_NAME", "a\nb", "1 to 200 printable characters"),
+    ("EPAY_TIME_ZONE", "Beijing", "a time zone of the IANA database"),
+    ("EPAY_TIME_ZONE", "Asia", "a time zone of the IANA database"),
+    ("EPAY_TIME_ZONE", "../etc/passwd", "a time zone of the IANA database"),
+    ("EPAY_TIME_ZONE", "+08:00", "a time zone of the IANA database"),
 ]
 
 

@@ -53,3 +53,13 @@ def test_an_id_says_when_it_was_made() -> None:
 def test_other_text_does_not_say_when_it_was_made(text: str) -> None:
     with pytest.raises(ValueError, match=r"does not say|not found"):
         ids.made_at(text)
+
+
+def test_the_number_of_an_id_is_small_enough_for_everybody_and_sorts_as_the_id_does() -> None:
+    made = [ids.new_id("po") for _ in range(50)]
+    numbers = [ids.number_of(one) for one in made]
+    assert [ids.number_of(one) for one in made] == numbers
+    assert len(set(numbers)) == 50
+    assert 2**40 < min(numbers) <= max(numbers) < 2**53
+    moments = [ids.made_at(one) for one in made]
+    assert [number >> 12 for number in numbers] == [at - 1_704_067_200_000 for at in moments]

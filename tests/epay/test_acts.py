@@ -1,10 +1,14 @@
 """api.php: query, settle, order, orders, refund."""
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
+from api import Till
 from epay.stall import Inbox, Stall
+from opentill.epay import reports
 from opentill.totals.jobs import roll_up
 
 DAY_MS = 86_400_000
@@ -91,7 +95,7 @@ def test_query_says_who_the_merchant_is(stall: Stall) -> None:
         "key": stall.key,
         "active": "1",
         "money": "0.00",
-        "type": "bank",
+        "type": "4",
         "account": "",
         "username": "Harbour Books",
         "orders": "3",
@@ -129,6 +133,11 @@ def test_settle_lists_payouts(stall: Stall) -> None:
     body = stall.act("settle", limit="2", offset="1")
     assert (body["code"], [row["money"] for row in body["data"]]) == (1, ["2.00", "1.00"])
     assert all(type(row["status"]) is int for row in body["data"])
+    assert all(type(row["id"]) is int and row["type"] == "4" for row in body["data"])
+    numbers = [row["id"] for row in stall.act("settle")["data"]]
+    assert numbers == sorted(numbers, reverse=True)
+    assert len(set(numbers)) == 3
+    assert 0 < numbers[-1] < 2**53  # what JavaScript keeps of a number
     assert len(stall.act("settle", limit="1000", offset="x")["data"]) == 3
 
 
@@ -204,6 +213,70 @@ def test_orders_are_listed_newest_first(stall: Stall) -> None:
     assert stall.act("orders", status="1")["count"] == 1
 
 
+@pytest.fixture
+def zone(till: Till) -> Iterator[Callable[[str], None]]:
+    """Set the time zone of the deployment for the rest of the test."""
+    before = till.app.settings
+
+    def put(name: str) -> None:
+        till.app.settings = msgspec.structs.replace(before, epay_time_zone=name)
+
+    yield put
+    till.app.settings = before
+
+
+# in 2026, in which Berlin's clocks go forward on 29 March and back on 25 October
+MOMENTS = [
+    ("Asia/Shanghai", 1_767_225_600_000, "2026-01-01 08:00:00"),
+    ("UTC", 1_767_225_600_000, "2026-01-01 00:00:00"),
+    ("America/New_York", 1_767_225_600_000, "2025-12-31 19:00:00"),
+    ("Europe/Berlin", 1_780_272_000_000, "2026-06-01 02:00:00"),
+]
+
+
+@pytest.mark.parametrize(("name", "moment", "shown"), MOMENTS)
+def test_times_are_those_of_the_deployments_zone(
+    stall: Stall, zone: Callable[[str], None], name: str, moment: int, shown: str
+) -> None:
+    zone(name)
+    number = stall.paid()["out_trade_no"]
+    stall.till.sql(
+        "update orders set created_at = $2, paid_at = $2 where merchant_id = $1", stall.id, moment
+    )
+    stall.till.sql(
+        "update epay_orders set created_at = $2 where merchant_id = $1", stall.id, moment
+    )
+    row = stall.act("order", out_trade_no=number)
+    assert (row["addtime"], row["endtime"]) == (shown, shown)
+    stall.shop.payout(100)
+    stall.till.sql("update payouts set created_at = $2 where merchant_id = $1", stall.id, moment)
+    assert stall.act("settle")["data"][0]["addtime"] == shown
+
+
+def test_times_are_those_of_shanghai_unless_said_otherwise(stall: Stall) -> None:
+    number = stall.placed()["out_trade_no"]
+    moment = 1_767_225_600_000
+    stall.till.sql(
+        "update epay_orders set created_at = $2 where merchant_id = $1", stall.id, moment
+    )
+    assert stall.act("order", out_trade_no=number)["addtime"] == "2026-01-01 08:00:00"
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "yesterday", "today"),
+    [
+        ("Asia/Shanghai", 1_767_225_600_000, 1_767_110_400_000, 1_767_196_800_000),
+        # the day after one of 23 hours, and after one of 25
+        ("Europe/Berlin", 1_774_864_800_000, 1_774_738_800_000, 1_774_821_600_000),
+        ("Europe/Berlin", 1_793_012_400_000, 1_792_879_200_000, 1_792_969_200_000),
+    ],
+)
+def test_days_begin_where_the_deployment_is(
+    name: str, now: int, yesterday: int, today: int
+) -> None:
+    assert reports.days(now, name) == (yesterday, today)
+
+
 @pytest.mark.parametrize("money", ["0", "-1", "x", "10.51", "1.001", "１"])
 def test_a_refund_of_a_wrong_amount_is_refused(stall: Stall, money: str) -> None:
     placed = stall.paid()
@@ -216,10 +289,10 @@ def test_refunds_never_exceed_the_order(stall: Stall) -> None:
     placed = stall.paid(money="1.00")
     unpaid = stall.placed()
     assert stall.act("refund", trade_no=unpaid["trade_no"], money="1")["code"] == -1
-    codes = [
-        stall.act("refund", trade_no=placed["trade_no"], money="0.40")["code"] for _ in range(3)
-    ]
-    assert codes == [1, 1, -1]
+    asked = {"trade_no": placed["trade_no"], "money": "0.40"}
+    answers = [stall.act("refund", **asked, refund_no=str(n)) for n in range(3)]
+    assert [answer["code"] for answer in answers] == [1, 1, -1]
+    assert "0.20 CNY" in answers[-1]["msg"]
 
 
 def test_an_order_is_refunded_where_it_was_placed(stall: Stall) -> None:

@@ -90,7 +90,9 @@ async def _build(tx: Tx, plans: Sequence[Plan]) -> list[Attempt]:
         if plan.source == "EPAY":
             asked = ("alipay", "A mug", CURRENCIES[plan.currency], plan.currency)
             ids = (fresh(), opened.order_id, opened.id)
-            await INSERT_ORDER.run(tx, shop.id, *ids, *asked, "https://a.example/", "", "", NOW)
+            await INSERT_ORDER.run(
+                tx, shop.id, *ids, *asked, "https://a.example/", "", "", NOW, None
+            )
         for number, word in enumerate(plan.words):
             order = await orders.find(tx, shop.id, opened.order_id)
             if order.status != "PENDING":

@@ -5,7 +5,15 @@ import msgspec
 from opentill.core.money import Money
 from opentill.pages.language import Tongue
 from opentill.pages.model import METHODS, Attempt, Item, Payment
-from opentill.pages.render import Page, Visit, continue_page, open_page, status_page, trouble_page
+from opentill.pages.render import (
+    Page,
+    Visit,
+    continue_page,
+    open_page,
+    refusal_page,
+    status_page,
+    trouble_page,
+)
 
 NOW = 1_795_233_600_000
 MINUTE = 60_000
@@ -95,6 +103,10 @@ def made(tongue: Tongue, payment: Payment = PAYMENT, public_url: str = "") -> di
         "closed": status_page(payment, visit, "closed"),
         "failed": status_page(payment, visit, "failed"),
         "revoked": status_page(payment, visit, "revoked"),
+        "open-email-optional": open_page(
+            msgspec.structs.replace(payment, email="", email_optional=True), visit
+        ),
+        "submission-refused": refusal_page(visit, -1, "money 须为大于 0、最多两位小数的金额"),
         "missing": trouble_page("missing", visit),
         "refused": trouble_page("refused", visit, again="/checkout/x"),
         "busy": trouble_page("busy", visit, again="/checkout/x"),

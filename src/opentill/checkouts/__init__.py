@@ -1,6 +1,6 @@
 """Checkout sessions: a product on sale to one customer for 24 hours."""
 
-from opentill.checkouts.model import Item, Session, SessionBody
+from opentill.checkouts.model import AmountOutOfBounds, Item, Session, SessionBody
 from opentill.checkouts.service import (
     PageView,
     check_attempts,
@@ -14,6 +14,7 @@ from opentill.checkouts.service import (
 )
 
 __all__ = [
+    "AmountOutOfBounds",
     "Item",
     "PageView",
     "Session",

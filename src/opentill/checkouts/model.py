@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from opentill.core import money, schemas
+from opentill.core.errors import Invalid
 from opentill.core.methods import Method
 
 Status = Literal["OPEN", "COMPLETE", "EXPIRED"]
@@ -15,6 +16,17 @@ MAX_DISPLAY_NAME: Final = 80
 MAX_CUSTOMER_NAME: Final = 200
 MAX_ATTEMPTS: Final = 50  # to pay one order
 MOST_MINOR: Final = 10**16  # that an order is worth: a slip in a rate must not overflow the books
+
+
+class AmountOutOfBounds(Invalid):
+    """An amount that its exchange rates make worth nothing, or more than the books can hold."""
+
+    def __init__(self, reason: str, least_minor: int, most_minor: int) -> None:
+        """``least_minor`` and ``most_minor`` (minor units, inclusive) are what is accepted."""
+        super().__init__("productId", reason)
+        self.least_minor = least_minor
+        self.most_minor = most_minor
+
 
 _Url = Annotated[
     str,

@@ -1,5 +1,6 @@
 """What can be done with checkout sessions."""
 
+import bisect
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import cast, get_args
@@ -14,6 +15,7 @@ from opentill.checkouts.model import (
     MAX_CUSTOMER_NAME,
     MAX_DISPLAY_NAME,
     MOST_MINOR,
+    AmountOutOfBounds,
     Item,
     Offer,
     Session,
@@ -64,12 +66,30 @@ def _terms(offer: Offer) -> _Terms:
     )
     if priced.gross_settled_minor <= 0:
         reason = f"productId must be a product worth at least one minor unit of {settled}"
-        raise Invalid("productId", reason)
+        raise AmountOutOfBounds(reason, *_bounds(currency, settled, rate, usd_rate))
     usd_minor = money.times(offer.price_minor, usd_rate, currency, "USD")
     if max(priced.gross_settled_minor, usd_minor) > MOST_MINOR:
         reason = "productId must be a product that its exchange rate makes worth less: see the rate"
-        raise Invalid("productId", reason)
+        raise AmountOutOfBounds(reason, *_bounds(currency, settled, rate, usd_rate))
     return _Terms(priced, rate, usd_rate)
+
+
+def _bounds(currency: str, settled: str, rate: Decimal, usd_rate: Decimal) -> tuple[int, int]:
+    """Return the smallest and the largest amount that the rates make worth something: minor units.
+
+    By halving, since each conversion rounds.
+    """
+
+    def worth(minor: int) -> int:
+        return money.times(minor, rate, currency, settled)
+
+    def fits(minor: int) -> bool:
+        return max(worth(minor), money.times(minor, usd_rate, currency, "USD")) <= MOST_MINOR
+
+    amounts = range(1, MOST_MINOR)
+    least = 1 + bisect.bisect_left(amounts, x=True, key=lambda minor: worth(minor) > 0)
+    most = bisect.bisect_left(amounts, x=True, key=lambda minor: not fits(minor))
+    return least, most
 
 
 async def open_session(  # noqa: PLR0913 - what a session is opened with
@@ -238,9 +258,9 @@ async def pay(  # noqa: PLR0913 - what the hosted page sends
     if last is not None and not _goes_on(last, method):
         async with db.connection() as tx:
             await check_attempts(tx, session.merchant_id, session.order_id)
-    payer = Payer(
-        email=inputs.email("email", email), name=name.strip() or None, ip=payer_ip, locale=locale
-    )
+    if email.strip() or view.order.source != "EPAY":  # whose shops ask for none
+        email = inputs.email("email", email)
+    payer = Payer(email=email.strip(), name=name.strip() or None, ip=payer_ip, locale=locale)
     return await orders.submit(
         db,
         gateways,

@@ -24,7 +24,7 @@ PROTOCOL_FIELDS: Final = frozenset({
     "notify_url", "offset", "out_trade_no", "page", "param", "pid", "refund_no", "return_url",
     "sign", "sign_type", "sitename", "status", "timestamp", "trade_no", "trade_status", "type",
 })  # fmt: skip
-_BORDER: Final = re.compile(r"&\s*([^&=]{1,64})=")
+_BORDER: Final = re.compile(r"&\s*([^&=]{1,64})=([^&]*)")
 
 
 def text_to_sign(params: Mapping[str, str]) -> str:
@@ -46,19 +46,25 @@ def sign(params: Mapping[str, str], key: str) -> str:
 def verify(params: Mapping[str, str], key: str) -> bool:
     """Tell whether ``params["sign"]`` is the sign of the rest, in constant time.
 
-    A ``sign_type`` that is missing or empty means MD5; with any other there is no valid sign. In
-    capitals a sign is not valid either: the reference server compares letter by letter.
+    A ``sign_type`` that is missing or empty means MD5, in any case; with any other there is no
+    valid sign. A sign in capitals is not valid: the reference server compares letter by letter.
     """
     given = params.get("sign", "")
-    if (params.get("sign_type") or SIGN_TYPE) != SIGN_TYPE or _SIGN.fullmatch(given) is None:
+    if sign_type(params) != SIGN_TYPE or _SIGN.fullmatch(given) is None:
         return False
     return hmac.compare_digest(given, sign(params, key))
 
 
-def moves_a_border(value: str) -> bool:
-    """Tell whether a value holds ``&`` followed by the name of a protocol field and ``=``.
+def sign_type(params: Mapping[str, str]) -> str:
+    """Return the ``sign_type`` of a message, which in capitals: MD5 if there is none."""
+    return params.get("sign_type", "").strip().upper() or SIGN_TYPE
+
+
+def borders(value: str) -> list[tuple[str, str]]:
+    """Return each ``&``, name of a protocol field and ``=`` within a value: the name, what follows.
 
     The signed text is not escaped, so such a value can make the sign of one message that of
     another: ``return_url=…?a=1&trade_no=1&trade_status=TRADE_SUCCESS``.
     """
-    return any(name.strip().lower() in PROTOCOL_FIELDS for name in _BORDER.findall(value))
+    found = ((name.strip().lower(), text) for name, text in _BORDER.findall(value))
+    return [(name, text) for name, text in found if name in PROTOCOL_FIELDS]

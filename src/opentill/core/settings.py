@@ -54,6 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     outgoing_http: bool = False
     outgoing_allow: tuple[IPv4Network | IPv6Network, ...] = ()
     approval_above: Decimal | None = None  # None: one operator is always enough
+    epay_time_zone: str = "Asia/Shanghai"  # of the times that Epay clients read
     rates_max_age_days: int = 0  # 0: rates do not age
     metrics_token: str | None = None
     metrics_port: int | None = None

@@ -1,7 +1,9 @@
-"""``/epay/submit.php``, ``mapi.php`` and ``api.php``: always HTTP 200, or the way to the page.
+"""``submit.php``, ``mapi.php`` and ``api.php``: always HTTP 200, or the way to the page.
 
-What is refused, and what goes wrong with us, is a JSON object with a ``code`` too: clients of this
-convention look at nothing else. Query strings hold keys and are logged nowhere.
+They are below /epay and at the root, since many clients drop the path of their base address. What
+is refused, and what goes wrong with us, is a JSON object with a ``code`` too: clients of this
+convention look at nothing else. A browser at ``submit.php`` gets a page with the same code and
+message. Query strings hold keys and are logged nowhere.
 """
 
 import re
@@ -9,8 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from opentill.core.errors import Unavailable
-from opentill.core.http import App, encode, log_defect, send_json
-from opentill.epay import forms, reports, service, wire
+from opentill.core.http import App, Sendable, encode, log_defect, send_json
+from opentill.epay import forms, refunding, reports, service, wire
 from opentill.epay.model import BUSINESS, SUCCESS, UNKNOWN_ACT, Refused, trade_no
 from opentill.epay.service import Known
 from opentill.epay.wire import Request
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 Answer = dict[str, Any] | str  # a JSON object, or the address that the browser is sent to
 _METHODS: Final = ("GET", "POST")
 _NO_STORE: Final = ((b"cache-control", b"no-store"),)
+_HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
+_NONE: Final = re.compile(r"q=0(\.0*)?")
 _BROKEN: Final = "系统错误，请稍后再试"
 
 
@@ -54,6 +58,7 @@ async def mapi(app: App, request: Request, now: int) -> Answer:
 
 async def api(app: App, request: Request, now: int) -> Answer:
     """``api.php``: what ``act`` asks for."""
+    wire.refuse_borders(request.params)
     act = _ACTS.get(request.act)
     if act is None:
         raise Refused(UNKNOWN_ACT, f"不支持的 act，可用的有：{', '.join(_ACTS)}")
@@ -78,14 +83,14 @@ async def _orders(app: App, known: Known, request: Request, _now: int) -> Answer
 
 
 async def _refund(app: App, known: Known, request: Request, now: int) -> Answer:
-    kept, made = await service.refund(app, known.caller.merchant_id, request, now)
+    made = await refunding.refund(app, known.caller.merchant_id, request, now)
     return {
         "code": SUCCESS,
         "msg": "退款成功",
-        "trade_no": kept.trade_no,
-        "out_trade_no": kept.out_trade_no,
+        "trade_no": made.kept.trade_no,
+        "out_trade_no": made.kept.out_trade_no,
         "money": request.get("money"),
-        "refund_no": trade_no(made.id),
+        "refund_no": made.refund_no,
     }
 
 
@@ -96,15 +101,17 @@ _ACTS: Final[Mapping[str, Callable[[App, Known, Request, int], Awaitable[Answer]
     "orders": _orders,
     "refund": _refund,
 }
-ENTRIES: Final[Mapping[str, Callable[[App, Request, int], Awaitable[Answer]]]] = {
-    "/epay/submit.php": submit,
-    "/epay/mapi.php": mapi,
-    "/epay/api.php": api,
+Entry = Callable[[App, Request, int], Awaitable[Answer]]
+AT_THE_ROOT: Final[Mapping[str, Entry]] = {"submit.php": submit, "mapi.php": mapi, "api.php": api}
+_BELOW: Final = {f"/epay/{name}": entry for name, entry in AT_THE_ROOT.items()}
+ENTRIES: Final[Mapping[str, Entry]] = {
+    **_BELOW,
+    **{f"/{name}": entry for name, entry in AT_THE_ROOT.items()},
 }
 
 
 async def door(scope: "Scope", receive: "Receive", send: "Send") -> None:
-    """Answer everything under /epay."""
+    """Answer everything under /epay, and the same files at the root."""
     extra = cast("dict[str, Any]", scope)  # with what the edge added
     try:
         answer = await _answer(extra, scope, receive)
@@ -117,17 +124,44 @@ async def door(scope: "Scope", receive: "Receive", send: "Send") -> None:
         answer = {"code": BUSINESS, "msg": _BROKEN}
     if isinstance(answer, str):
         await _send_to(send, answer)
+    elif page := _page(extra, answer):
+        await page.send(send)
     else:
         await send_json(send, 200, encode(answer), _NO_STORE)
 
 
+def _page(extra: dict[str, Any], answer: dict[str, Any]) -> Sendable | None:
+    """Return the page of a refusal of ``submit.php``, if a browser is to show it."""
+    app: App = extra["litestar_app"].state.app
+    if app.refusal_page is None or ENTRIES.get(_path(extra)) is not submit:
+        return None
+    headers: dict[bytes, bytes] = dict(extra["headers"])
+    if not _takes_html(headers.get(b"accept", b"").decode("latin-1")):
+        return None
+    accept_language = headers.get(b"accept-language", b"").decode("latin-1")
+    return app.refusal_page(accept_language, app.clock(), answer["code"], answer["msg"])
+
+
+def _takes_html(accept: str) -> bool:
+    """Tell whether an Accept header names HTML: ``*/*`` is what clients of servers send."""
+    for part in accept.split(","):
+        media_type, *parameters = part.replace(" ", "").lower().split(";")
+        if media_type in _HTML and not any(_NONE.fullmatch(text) for text in parameters):
+            return True
+    return False
+
+
+def _path(extra: dict[str, Any]) -> str:
+    """Return the path; clients that put it together often double the slash within it."""
+    return re.sub("/{2,}", "/", extra["path"])
+
+
 async def _answer(extra: dict[str, Any], scope: "Scope", receive: "Receive") -> Answer:
-    # Clients that put a base address and a path together often double the slash between them.
-    path = re.sub("/{2,}", "/", extra["path"])
+    path = _path(extra)
     entry = ENTRIES.get(path)
     extra["opentill_route"] = path if entry else "/epay"  # for the log and the metrics
     if entry is None:
-        raise Refused(BUSINESS, f"接口不存在，可用的有：{', '.join(ENTRIES)}")
+        raise Refused(BUSINESS, f"接口不存在，可用的有：{', '.join(_BELOW)}")
     if extra["method"] not in _METHODS:
         raise Refused(BUSINESS, "只支持 GET 和 POST 请求")
     app: App = extra["litestar_app"].state.app

@@ -2,19 +2,23 @@
 
 import re
 from ipaddress import ip_address
-from typing import Final, cast
+from typing import Final
 from urllib.parse import urlsplit
 
 from opentill.core import inputs, money
 from opentill.core.errors import Invalid
-from opentill.epay.model import BUSINESS, METHODS, MISSING, Refused, Submission, Type
-from opentill.epay.wire import Request
+from opentill.epay.model import BUSINESS, MISSING, Refused, Submission
+from opentill.epay.wire import Request, refuse_borders, without_zeros
 
 DEFAULT_CURRENCY: Final = "CNY"
 MAX_NAME_BYTES: Final = 127
 _MAX_PARAM: Final = 2048
 _MAX_SHOWN_NAME: Final = 80
+_MAX_MONEY: Final = 32
+_ADDRESSES: Final = ("notify_url", "return_url")
 _OUT_TRADE_NO: Final = re.compile(r"[A-Za-z0-9._\-|]{1,64}", re.ASCII)
+# Ours or not, it goes back in notices: nothing that some clients strip or take for a border.
+_TYPE: Final = re.compile(r"[^\s\\&=\x00-\x1f\x7f-\x9f]{1,32}")
 _MONEY: Final = re.compile(money.PRICE_PATTERN, re.ASCII)
 _REQUIRED: Final = ("out_trade_no", "notify_url", "return_url", "name", "money")
 _REQUIRED_BY_MAPI: Final = ("type", "out_trade_no", "notify_url", "name", "money", "clientip")
@@ -28,10 +32,11 @@ _DIGITS: Final = re.compile(r"[0-9](?:[ -]?[0-9]){11,18}")
 
 
 def refuse_forged(request: Request) -> None:
-    """Refuse a request that calls itself a notification. Raises Refused."""
+    """Refuse a submission that is a notification, or could be made one. Raises Refused."""
     for name in ("trade_status", "trade_no"):
         if name in request.params:
             raise Refused(BUSINESS, f"下单请求不能带参数 {name}")
+    refuse_borders(request.params, addresses=_ADDRESSES)
 
 
 def read(request: Request, *, by_server: bool) -> Submission:
@@ -43,15 +48,15 @@ def read(request: Request, *, by_server: bool) -> Submission:
     if _CARD_FIELD.search(channel) or _DIGITS.search(channel):
         raise Refused(BUSINESS, "channel_param 不能含有银行卡信息，卡号只在支付页面填写")
     kind = request.get("type")
-    if kind and kind not in METHODS:
-        raise Refused(BUSINESS, f"不支持的支付方式，可用的有：{', '.join(METHODS)}")
+    if kind and _TYPE.fullmatch(kind) is None:
+        raise Refused(BUSINESS, "type 最多 32 个字符，不能含有空格、反斜杠、& 或 =")
     number = request.get("out_trade_no")
     if _OUT_TRADE_NO.fullmatch(number) is None:
         raise Refused(BUSINESS, "out_trade_no 须为 1 到 64 个字符，只能用字母、数字和 . _ - |")
     currency = (request.get("money_type") or DEFAULT_CURRENCY).upper()
     return Submission(
         out_trade_no=number,
-        type=cast("Type", kind),
+        type=kind,
         name=_name(request.get("name")),
         money=request.get("money"),
         minor=_minor(request.get("money"), currency),
@@ -80,11 +85,12 @@ def _name(text: str) -> str:
 def _minor(text: str, currency: str) -> int:
     if currency not in money.EXPONENTS:
         raise Refused(BUSINESS, "money_type 须为有效的 ISO 4217 货币代码，例如 CNY")
-    wanted = "money 须为大于 0、最多两位小数的金额，不超过 99999999.99"
-    if _MONEY.fullmatch(text) is None:
+    wanted = "money 须为大于 0、最多两位小数的金额，从 0.01 到 99999999.99"
+    plain = without_zeros(text)
+    if _MONEY.fullmatch(plain) is None or len(text) > _MAX_MONEY:
         raise Refused(BUSINESS, wanted)
     try:
-        minor = money.parse(text, currency)
+        minor = money.parse(plain, currency)
     except ValueError:
         raise Refused(BUSINESS, f"money 不能有小数：{currency} 没有小数位") from None
     if minor <= 0:

@@ -17,7 +17,7 @@ from opentill.core.db import Tx
 from opentill.core.errors import Unavailable
 from opentill.core.http import App
 from opentill.core.outgoing import Answer, Forbidden, NoAnswer, Unreachable
-from opentill.epay import credentials, notices, queries
+from opentill.epay import credentials, notices, queries, refunding
 from opentill.epay.model import PAID, Notice
 
 _log: Final = structlog.get_logger()
@@ -152,6 +152,11 @@ def acknowledged(answer: Answer) -> bool:
 
 def _short(text: str) -> str:
     return log.clean_text(text)[:_LONGEST_ANSWER]
+
+
+async def prune(tx: Tx, now: int) -> int:
+    """Delete a batch of what was kept of refunds by their request, and return how many."""
+    return await queries.PRUNE_REQUESTS.run(tx, now - refunding.SAME_FOR_MS)
 
 
 async def wake(tx: Tx, now: int) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from opentill.core.methods import Method
 from opentill.orders import Status
 
-Type = Literal["", "alipay", "wxpay", "creditcard", "crypto", "paynow", "bank"]
+Type = Literal["", "alipay", "wxpay", "creditcard", "crypto", "paynow", "bank"]  # that are ours
 State = Literal["ENABLED", "DISABLED"]
 NoticeState = Literal["WAITING", "DELIVERED", "FAILED"]
 TradeStatus = Literal["TRADE_SUCCESS", "WAIT_BUYER_PAY", "TRADE_CLOSED"]
@@ -110,7 +110,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """What submit.php and mapi.php are asked for, checked."""
 
     out_trade_no: str
-    type: Type
+    type: str  # as it was requested, ours or not
     name: str
     money: str
     minor: int
@@ -126,6 +126,16 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     def method(self) -> Method | None:
         """The only payment method it may be paid by; None: the customer chooses."""
         return METHODS.get(self.type)
+
+    @property
+    def known_type(self) -> str:
+        """The type if it is one of ours, otherwise ""."""
+        return self.type if self.type in METHODS else ""
+
+    @property
+    def other_type(self) -> str | None:
+        """The type if it is none of ours."""
+        return None if self.type in METHODS else self.type or None
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,6 +154,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     order_id: str
     checkout_id: str
     type: Type
+    requested_type: str | None  # one that is none of ours
     name: str
     money: str
     money_type: str
@@ -164,9 +175,14 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         return trade_no(self.order_id)
 
     @property
+    def asked_type(self) -> str:
+        """The type as it was requested, "" if none was."""
+        return self.requested_type or self.type
+
+    @property
     def told_type(self) -> str:
         """The type as it was requested or, if none was, by what the customer chose to pay."""
-        return self.type or (TYPES[self.payment_method] if self.payment_method else "")
+        return self.asked_type or (TYPES[self.payment_method] if self.payment_method else "")
 
 
 class StandIn(msgspec.Struct, frozen=True):

@@ -55,12 +55,15 @@ INSERT_PRODUCT = Command(
 INSERT_ORDER = Command(
     """
     insert into epay_orders (merchant_id, out_trade_no, order_id, checkout_id, type, name, money,
-        money_type, notify_url, return_url, param, created_at)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+        money_type, notify_url, return_url, param, created_at, requested_type)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
     """,
 )
 SET_TYPE = Command(
-    "update epay_orders set type = $3 where merchant_id = $1 and out_trade_no = $2",
+    """
+    update epay_orders set type = $3, requested_type = $4
+    where merchant_id = $1 and out_trade_no = $2
+    """,
 )
 
 _KEPT = """
@@ -103,6 +106,34 @@ COUNTS = Query(
             and created_at < $3
             and source = 'EPAY' and status in ('PAID', 'SETTLED')) as paid_yesterday
     """,
+)
+
+# The refund that a request was for, asked for after $3.
+REFUND_OF_REQUEST = Value(
+    str,
+    """
+    select refund_id from epay_refunds
+    where merchant_id = $1 and request = $2 and created_at > $3
+    """,
+)
+# Say which refund a request is for ($4 now, $5 until when an earlier one was that is over). One of
+# two that do this at once gets nothing back.
+KEEP_REQUEST = Value(
+    str,
+    """
+    insert into epay_refunds (merchant_id, request, refund_id, created_at)
+    values ($1, $2, $3, $4)
+    on conflict (merchant_id, request) do update set refund_id = $3, created_at = $4
+    where epay_refunds.created_at <= $5
+    returning refund_id
+    """,
+)
+PRUNE_REQUESTS = Command(
+    """
+    delete from epay_refunds where (merchant_id, request) in (
+        select merchant_id, request from epay_refunds where created_at <= $1
+        order by created_at limit 1000 for update skip locked)
+    """
 )
 
 # Claim notices that are due at $1: whoever claims has them until the time in $2. At most $3, and of

@@ -1,29 +1,43 @@
 """What api.php answers: the merchant, its payouts, its orders.
 
-Numbers are ``code``, ``status``, ``pid`` and ``count``; everything else is text, times are UTC.
+Numbers are ``code``, ``status``, ``pid``, ``count`` and the ``id`` of a payout; everything else is
+text. Times and days are those of the deployment's time zone, which clients take for their own.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from opentill import ledger, payouts, totals
 from opentill.core import money
 from opentill.core.db import Tx
 from opentill.core.http import App
+from opentill.core.ids import number_of
 from opentill.epay import queries, service
-from opentill.epay.model import PAYABLE, STANDINGS, SUCCESS, Kept, trade_no
+from opentill.epay.model import PAYABLE, STANDINGS, SUCCESS, Kept
 from opentill.epay.service import Known
 from opentill.epay.wire import Request
 
 _MOST: Final = 50
 _FURTHEST: Final = 9  # digits of an offset
-_DAY_MS: Final = 86_400_000
+_TO_A_BANK: Final = "4"  # how a merchant is paid out, in the numbers of the convention: 1 to 4
 _PAYOUT_STATUS: Final = {"PENDING": 0, "PAID": 1, "FAILED": 3}
 
 
-def moment(millis: int | None) -> str:
-    """Write Unix ms as ``YYYY-MM-DD HH:MM:SS`` (UTC), and nothing as nothing."""
-    return "" if millis is None else f"{datetime.fromtimestamp(millis // 1000, UTC):%F %T}"
+def moment(millis: int | None, zone: str) -> str:
+    """Write Unix ms as ``YYYY-MM-DD HH:MM:SS`` of a time zone, and nothing as nothing."""
+    return "" if millis is None else f"{_local(millis, zone):%F %T}"
+
+
+def _local(millis: int, zone: str) -> datetime:
+    return datetime.fromtimestamp(millis // 1000, ZoneInfo(zone))
+
+
+def days(now: int, zone: str) -> tuple[int, int]:
+    """Return when yesterday and today began in a time zone: Unix ms."""
+    today = _local(now, zone).replace(hour=0, minute=0, second=0)
+    yesterday = today - timedelta(days=1)  # of the calendar: one of 23 or 25 hours too
+    return int(yesterday.timestamp()) * 1000, int(today.timestamp()) * 1000
 
 
 def _whole(text: str, default: int) -> int:
@@ -41,11 +55,11 @@ async def merchant(app: App, known: Known, request: Request, now: int) -> dict[s
     The key goes back only to who has sent it: a signed request can be repeated by anyone.
     """
     caller = known.caller
-    today = now // _DAY_MS * _DAY_MS
+    yesterday, today = days(now, app.settings.epay_time_zone)
     async with app.db.connection() as tx:
         balance = await ledger.balance(tx, caller.merchant_id, caller.settlement_currency)
         total = await _total(tx, caller.merchant_id)
-        counts = await queries.COUNTS.first(tx, caller.merchant_id, today - _DAY_MS, today)
+        counts = await queries.COUNTS.first(tx, caller.merchant_id, yesterday, today)
     if counts is None:
         raise AssertionError  # counting always gives a row
     available = 0 if balance is None else balance.available
@@ -56,7 +70,7 @@ async def merchant(app: App, known: Known, request: Request, now: int) -> dict[s
         "key": known.key if request.get("key") else "",
         "active": "1",
         "money": money.show(available, caller.settlement_currency),
-        "type": "bank",
+        "type": _TO_A_BANK,
         "account": "",
         "username": caller.name,
         "orders": str(total),
@@ -84,23 +98,23 @@ async def settlements(app: App, known: Known, request: Request) -> dict[str, Any
     return {
         "code": SUCCESS,
         "msg": "查询结算记录成功！",
-        "data": [_settlement(row, known) for row in rows],
+        "data": [_settlement(row, known, app.settings.epay_time_zone) for row in rows],
     }
 
 
-def _settlement(row: payouts.Payout, known: Known) -> dict[str, Any]:
+def _settlement(row: payouts.Payout, known: Known, zone: str) -> dict[str, Any]:
     amount = money.show(row.amount_minor, row.currency)
     return {
-        "id": trade_no(row.id),
+        "id": number_of(row.id),
         "pid": known.caller.pid,
-        "type": "bank",
+        "type": _TO_A_BANK,
         "account": "",
         "username": known.caller.name,
         "money": money.show(row.amount_minor + row.fee_minor, row.currency),
         "realmoney": amount,
         "currency": row.currency,
-        "addtime": moment(row.created_at),
-        "endtime": moment(row.paid_at or row.failed_at),
+        "addtime": moment(row.created_at, zone),
+        "endtime": moment(row.paid_at or row.failed_at, zone),
         "status": _PAYOUT_STATUS[row.status],
         "result": row.failure_reason or row.bank_reference,
     }
@@ -135,14 +149,15 @@ async def _orders(tx: Tx, merchant_id: str, status: str, limit: int, offset: int
 
 def _row(kept: Kept, known: Known, app: App) -> dict[str, Any]:
     standing = STANDINGS[kept.status]
+    zone = app.settings.epay_time_zone
     return {
         "trade_no": kept.trade_no,
         "out_trade_no": kept.out_trade_no,
         "api_trade_no": kept.provider_ref,
         "type": kept.told_type,
         "pid": known.caller.pid,
-        "addtime": moment(kept.created_at),
-        "endtime": moment(kept.paid_at),
+        "addtime": moment(kept.created_at, zone),
+        "endtime": moment(kept.paid_at, zone),
         "name": kept.name,
         "money": kept.money,
         "param": kept.param,

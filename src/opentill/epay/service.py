@@ -1,4 +1,4 @@
-"""What can be done through the Epay door: find out who calls, place an order, refund one."""
+"""What can be done through the Epay door: find out who calls, place an order, find one."""
 
 import asyncio
 import hmac
@@ -9,12 +9,12 @@ import asyncpg
 import msgspec
 import structlog
 
-from opentill import checkouts, gateways, merchants, orders, products, refunds
+from opentill import checkouts, gateways, merchants, orders, products
 from opentill.core import epaysign, limits, sealed
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid
 from opentill.core.http import App
-from opentill.core.money import exponent
+from opentill.core.money import exponent, parse, show
 from opentill.epay import credentials, notices, queries
 from opentill.epay.model import (
     BUSINESS,
@@ -43,6 +43,7 @@ TOO_MANY: Final = "请求过于频繁，请稍后再试"
 SHUT: Final = "系统维护中，请稍后再试"
 # What every submission and every signed return has, and no call of api.php.
 _OF_BROWSERS: Final = frozenset({"notify_url", "trade_status"})
+_SIGNED_ACTS: Final = frozenset({"refund"})  # what a sign must cover to count for it
 # Whom a pid stands for that nobody has: found out to be wrong in the same steps as a wrong key.
 _NOBODY_KEY: Final = secrets.token_hex(32)
 _NOBODY: Final = Caller(
@@ -119,13 +120,14 @@ def _is_signed(request: Request, key: str, of_api: bool) -> bool:  # noqa: FBT00
     """Tell whether a sign is genuine; api.php's ``act`` may be signed while it stands elsewhere.
 
     And it may stand elsewhere unsigned: so there, nothing counts that was signed for a customer's
-    browser, who could turn it into a refund.
+    browser, and whatever moves money has to be covered by the sign.
     """
     params = request.params
     if of_api and not _OF_BROWSERS.isdisjoint(params):
         return False
     with_act = {**params, "act": request.act} if of_api and request.act else params
-    return epaysign.verify(params, key) or epaysign.verify(with_act, key)
+    unsaid = request.act not in _SIGNED_ACTS and epaysign.verify(params, key)
+    return unsaid or epaysign.verify(with_act, key)
 
 
 async def place(app: App, known: Known, wanted: Submission, now: int) -> Placed:
@@ -147,9 +149,20 @@ async def place(app: App, known: Known, wanted: Submission, now: int) -> Placed:
         return await app.db.run(lambda tx: _place(tx, known.caller, wanted, oldest_days, now))
     except asyncpg.UniqueViolationError:
         return await app.db.run(lambda tx: _place(tx, known.caller, wanted, oldest_days, now))
-    except Invalid as problem:
-        what = f"{wanted.money} {wanted.money_type}"
-        raise Refused(BUSINESS, f"暂不能按 {what} 下单：{problem.reason}") from None
+    except checkouts.AmountOutOfBounds as problem:
+        bounds = _shown_bounds(problem, wanted.money_type)
+        raise Refused(BUSINESS, f"money 须为从 {bounds} 的金额") from None
+    except Invalid:  # name, amount and product are ours: only the rate can be missing
+        raise Refused(BUSINESS, f"暂不支持以 {wanted.money_type} 收款：没有可用的汇率") from None
+
+
+def _shown_bounds(problem: checkouts.AmountOutOfBounds, currency: str) -> str:
+    """Write the smallest and the largest amount, in whole hundredths of the currency."""
+    grain = 10 ** max(0, exponent(currency) - 2)
+    least = -(-problem.least_minor // grain) * grain
+    written = parse("99999999.99" if exponent(currency) else "99999999", currency)
+    most = min(problem.most_minor // grain * grain, written)  # more cannot be submitted
+    return f"{show(least, currency)} 到 {show(most, currency)} {currency}"
 
 
 def _offered(app: App, currency: str) -> list[str]:
@@ -184,7 +197,7 @@ async def _place(tx: Tx, caller: Caller, wanted: Submission, oldest_days: int, n
         wanted.out_trade_no,
         session.order_id,
         session.id,
-        wanted.type,
+        wanted.known_type,
         wanted.name,
         wanted.money,
         wanted.money_type,
@@ -192,6 +205,7 @@ async def _place(tx: Tx, caller: Caller, wanted: Submission, oldest_days: int, n
         wanted.return_url,
         wanted.param,
         now,
+        wanted.other_type,
     )
     return Placed(order_id=session.order_id, checkout_id=session.id, merchant_name=shown)
 
@@ -213,9 +227,10 @@ async def _again(tx: Tx, before: Kept, wanted: Submission, now: int) -> None:
     session = await checkouts.find(tx, before.merchant_id, before.checkout_id)
     if session.expires_at <= now:
         raise Refused(BUSINESS, "该订单已过期，请换一个 out_trade_no")
-    if before.type != wanted.type:
+    if before.asked_type != wanted.type:
         await orders.lock(tx, before.merchant_id, before.order_id)
-        await queries.SET_TYPE.run(tx, before.merchant_id, before.out_trade_no, wanted.type)
+        ids = (before.merchant_id, before.out_trade_no)
+        await queries.SET_TYPE.run(tx, *ids, wanted.known_type, wanted.other_type)
         await checkouts.set_method(tx, before.merchant_id, before.checkout_id, wanted.method)
 
 
@@ -257,8 +272,8 @@ async def start(
             await checkouts.check_attempts(tx, merchant_id, placed.order_id)
         except Invalid:  # the page says so
             return None
-    payer = Payer(
-        email=order.customer_email, name=order.customer_name, ip=wanted.payer_ip, locale="zh-Hans"
+    payer = Payer(  # whose language nobody knows yet
+        email=order.customer_email, name=order.customer_name, ip=wanted.payer_ip, locale=""
     )
     try:
         async with asyncio.timeout(_START_S):
@@ -295,27 +310,3 @@ async def find(tx: Tx, merchant_id: str, request: Request) -> Kept:
     if found is None:
         raise Refused(BUSINESS, NO_SUCH_ORDER)
     return found
-
-
-async def refund(
-    app: App, merchant_id: str, request: Request, now: int
-) -> tuple[Kept, refunds.Refund]:
-    """Accept a refund of an Epay order; it runs like every other. Raises Refused."""
-    if request.missing("money"):
-        raise Refused(MISSING, "缺少参数：money")
-
-    async def step(tx: Tx) -> tuple[Kept, refunds.Refund]:
-        kept = await find(tx, merchant_id, request)
-        if kept.status not in PAID:
-            how = "未支付" if kept.status in PAYABLE else "当前状态"
-            raise Refused(BUSINESS, f"该订单{how}，不能退款")
-        body = refunds.RefundBody(amount=request.get("money"), reason="act=refund")
-        made = await refunds.create(tx, merchant_id, kept.order_id, body, now, source="EPAY")
-        return kept, made
-
-    try:
-        return await app.db.run(step)
-    except Invalid as problem:
-        if problem.field == "amount":
-            raise Refused(BUSINESS, f"退款金额不正确：{problem.reason}") from None
-        raise Refused(BUSINESS, f"该订单不能退款：{problem.reason}") from None

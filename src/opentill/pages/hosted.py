@@ -99,6 +99,7 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
         success_url=session.success_url,
         cancel_url=session.cancel_url,
         email=order.customer_email or session.customer_email,
+        email_optional=order.source == "EPAY",
         name=order.customer_name or session.customer_name or "",
         paid_at=order.paid_at,
         method=order.payment_method,

@@ -62,6 +62,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     success_url: str | None = None
     cancel_url: str | None = None
     email: str = ""
+    email_optional: bool = False  # the customer came by Epay, whose shops ask for none
     name: str = ""
     paid_at: int | None = None
     method: Method | None = None

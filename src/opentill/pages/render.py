@@ -142,6 +142,11 @@ def trouble_page(trouble: model.Trouble, visit: Visit, again: str | None = None)
     return _page("trouble.html", visit, refresh=None, trouble=trouble, again=again)
 
 
+def refusal_page(visit: Visit, code: int, message: str) -> Page:
+    """Draw the page of a submission that was refused, of which there is no payment."""
+    return _page("refusal.html", visit, refresh=None, code=code, message=message)
+
+
 def path(payment: model.Payment, visit: Visit, *steps: str, **query: str) -> str:
     """Return a path below the payment's page; the language goes along in the query."""
     place = "/".join((visit.base, "checkout", payment.session_id, *steps))

@@ -1,6 +1,23 @@
 """Refunds: held at creation, sent by the worker, ended by the gateway's word."""
 
 from opentill.refunds.model import Refund, RefundBody, RefundOut
-from opentill.refunds.service import create, find, find_anywhere, hear
+from opentill.refunds.service import (
+    create,
+    find,
+    find_anywhere,
+    find_by_number,
+    hear,
+    look_for,
+)
 
-__all__ = ["Refund", "RefundBody", "RefundOut", "create", "find", "find_anywhere", "hear"]
+__all__ = [
+    "Refund",
+    "RefundBody",
+    "RefundOut",
+    "create",
+    "find",
+    "find_anywhere",
+    "find_by_number",
+    "hear",
+    "look_for",
+]

@@ -254,6 +254,16 @@ async def find(tx: Tx, merchant_id: str, refund_id: str) -> Refund:
     return refund
 
 
+async def look_for(tx: Tx, merchant_id: str, refund_id: str) -> Refund | None:
+    """Return a refund, None if the merchant has none of this id."""
+    return await queries.BY_ID.first(tx, merchant_id, refund_id)
+
+
+async def find_by_number(tx: Tx, merchant_id: str, refund_no: str) -> Refund | None:
+    """Return the refund that has the merchant's number, None if there is none."""
+    return await queries.BY_NUMBER.first(tx, merchant_id, refund_no)
+
+
 async def find_anywhere(tx: Tx, refund_id: str) -> Refund:
     """Return a refund of whichever merchant, for the operator. Raises NotFound."""
     refund = await queries.ANYWHERE.first(tx, refund_id)

@@ -62,19 +62,6 @@ FAULTS: Final[dict[Operation, tuple[FaultKind, ...]]] = {
     "callback": ("duplicate", "out_of_order", "slow", "drop"),
 }
 
-# What the decline codes mean to the person who pays.
-DECLINES: Final[dict[str, str]] = {
-    "card_declined": "The card was declined.",
-    "insufficient_funds": "The card has insufficient funds.",
-    "expired_card": "The card has expired.",
-    "incorrect_cvc": "The card’s security code is incorrect.",
-    "processing_error": "The card could not be processed.",
-    "lost_card": "The card was reported lost and cannot be used.",
-    "authentication_failed": "The 3-D Secure check was not passed.",
-    "customer_declined": "The payment was declined on the phone.",
-    "transfer_rejected": "The transfer was rejected.",
-}
-
 Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Minor = Annotated[int, msgspec.Meta(gt=0, le=10**15)]
 Currency = Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{3}$")]
@@ -106,7 +93,7 @@ class PaymentOrder(msgspec.Struct, frozen=True, kw_only=True):
     description: Text = ""
     merchant_name: Text = ""
     customer_email: Text = ""
-    locale: Annotated[str, msgspec.Meta(max_length=64)] = "en"
+    locale: Annotated[str, msgspec.Meta(max_length=64)] = ""  # of the shop's page, BCP 47
 
 
 class Payment(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,10 +21,10 @@ from litestar.di import NamedDependency
 from litestar.exceptions import HTTPException
 from litestar.params import FromPath, URLEncodedBody
 
-from opentill.sandbox import amounts
+from opentill.sandbox import amounts, language
 from opentill.sandbox.bank import Bank
 from opentill.sandbox.cards import TEST_CARDS, CardForm, read_card
-from opentill.sandbox.model import DECLINES, Payment, PaymentStatus, Refusal
+from opentill.sandbox.model import Payment, PaymentStatus, Refusal
 from opentill.sandbox.storage import Store
 
 _HERE: Final = Path(__file__).parent
@@ -46,25 +46,18 @@ HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 
-_METHODS: Final = {
-    "CREDIT_CARD": "Card",
-    "ALIPAY": "Alipay",
-    "WECHAT_PAY": "WeChat Pay",
-    "PAYNOW": "PayNow",
-    "CRYPTO": "Crypto",
-    "BANK_TRANSFER": "Bank transfer",
+# The tone of each end of a payment; heading and sentence are in the catalogue.
+_ENDS: Final[dict[PaymentStatus, str]] = {
+    "succeeded": "good",
+    "declined": "bad",
+    "refused": "bad",
+    "voided": "bad",
+    "processing": "wait",
 }
-# Heading, tone and sentence for each end of a payment.
-_ENDS: Final[dict[PaymentStatus, tuple[str, str, str]]] = {
-    "succeeded": ("Payment approved", "good", "Thank you. The shop is being told."),
-    "declined": ("Payment declined", "bad", "Nothing was charged. You can try again in the shop."),
-    "refused": ("Payment refused", "bad", "Nothing was charged."),
-    "voided": ("Payment cancelled", "bad", "The shop took this payment back. Nothing was charged."),
-    "processing": (
-        "No answer yet",
-        "wait",
-        "The card’s bank has not answered so far. The shop will hear as soon as it does.",
-    ),
+# What is said of an error, by status: heading and sentence.
+_TROUBLES: Final = {
+    404: ("missing_title", "missing_text"),
+    400: ("trouble_title", "incomplete_text"),
 }
 
 
@@ -92,20 +85,33 @@ class Pages:
         )
 
     def show(
-        self, template: str, payment: Payment | None = None, status: int = 200, **words: object
+        self,
+        request: Request[Any, Any, Any],
+        template: str,
+        payment: Payment | None = None,
+        status: int = 200,
+        **words: object,
     ) -> Response[str]:
-        """Render a page, with the payment's summary on it if there is one."""
+        """Render a page in the customer's language, with the payment's summary if there is one."""
+        locale = "" if payment is None else payment.locale
+        tongue = language.choose(locale, request.headers.get("accept-language", ""))
         if payment is not None:
-            amount = amounts.show(payment.amount_minor, payment.currency, payment.locale)
-            words |= {"payment": payment, "amount": amount, "method": _METHODS[payment.method]}
+            shown_for = locale or tongue.language
+            amount = amounts.show(payment.amount_minor, payment.currency, shown_for)
+            merchant = payment.merchant_name or tongue.say("shop")
+            words |= {"payment": payment, "amount": amount, "merchant": merchant}
+            words |= {"method": tongue.say(payment.method)}
         text = self._templates.get_template(template).render(
-            **words, base=self.base, version=_VERSION
+            **words, base=self.base, version=_VERSION, say=tongue.say, language=tongue.language
         )
+        headers = {
+            **HEADERS,
+            "Cache-Control": "no-store",
+            "Content-Language": tongue.language,
+            "Vary": "Accept-Language",
+        }
         return Response(
-            text,
-            status_code=status,
-            media_type="text/html; charset=utf-8",
-            headers={**HEADERS, "Cache-Control": "no-store"},
+            text, status_code=status, media_type="text/html; charset=utf-8", headers=headers
         )
 
     def go(self, path: str) -> Response[str]:
@@ -113,20 +119,15 @@ class Pages:
         headers = {**HEADERS, "Cache-Control": "no-store", "Location": self.base + path}
         return Response("", status_code=303, media_type="text/plain", headers=headers)
 
-    def refuse(self, _: Request[Any, Any, Any], error: Exception) -> Response[str]:
+    def refuse(self, request: Request[Any, Any, Any], error: Exception) -> Response[str]:
         """Show an error to a person."""
         status = 500
         if isinstance(error, Refusal | HTTPException):
             status = error.status if isinstance(error, Refusal) else error.status_code
         else:
             _log.error("defect", exc_info=error)
-        heading, text = {
-            404: ("Page not found", "There is no such payment at the sandbox bank."),
-            400: ("That did not work", "The form was not complete. Go back and try again."),
-        }.get(
-            status, ("That did not work", "Go back and try again; you will not be charged twice.")
-        )
-        return self.show("message.html", status=status, heading=heading, text=text)
+        heading, text = _TROUBLES.get(status, ("trouble_title", "trouble_text"))
+        return self.show(request, "message.html", status=status, heading=heading, text=text)
 
 
 def _now() -> int:
@@ -145,17 +146,14 @@ def _elsewhere(payment: Payment) -> str | None:
 
 
 @get("/")
-async def home(pages: NamedDependency[Pages]) -> Response[str]:
+async def home(request: Request[Any, Any, Any], pages: NamedDependency[Pages]) -> Response[str]:
     """Say what this is."""
-    return pages.show(
-        "message.html",
-        heading="A bank for tests",
-        text="Shops on trial send their customers here to pay. No real money moves.",
-    )
+    return pages.show(request, "message.html", heading="home_title", text="home_text")
 
 
 @get("/pay/{payment_id:str}")
 async def pay_page(
+    request: Request[Any, Any, Any],
     payment_id: FromPath[str],
     bank: NamedDependency[Bank],
     store: NamedDependency[Store],
@@ -166,14 +164,17 @@ async def pay_page(
     if path := _elsewhere(payment):
         return pages.go(path)
     if payment.method == "CREDIT_CARD":
-        return pages.show("card.html", payment, form=CardForm(), errors={}, cards=TEST_CARDS)
+        return pages.show(
+            request, "card.html", payment, form=CardForm(), errors={}, cards=TEST_CARDS
+        )
     if payment.method == "BANK_TRANSFER":
-        return pages.show("transfer.html", payment)
-    return pages.show("wallet.html", payment)
+        return pages.show(request, "transfer.html", payment)
+    return pages.show(request, "wallet.html", payment)
 
 
 @post("/pay/{payment_id:str}")
 async def pay_by_card(
+    request: Request[Any, Any, Any],
     payment_id: FromPath[str],
     data: URLEncodedBody[CardForm],
     bank: NamedDependency[Bank],
@@ -187,13 +188,16 @@ async def pay_by_card(
         card, errors = read_card(data, today.year, today.month)
         if card is None:
             form = CardForm(exp=data.exp[:20], name=data.name[:200])
-            return pages.show("card.html", payment, 422, form=form, errors=errors, cards=TEST_CARDS)
+            return pages.show(
+                request, "card.html", payment, 422, form=form, errors=errors, cards=TEST_CARDS
+            )
         payment = await store.do(lambda tx: bank.pay_by_card(tx, payment_id, card, _now()))
     return pages.go(_elsewhere(payment) or f"/pay/{payment_id}")
 
 
 @get("/3ds/{payment_id:str}")
 async def challenge_page(
+    request: Request[Any, Any, Any],
     payment_id: FromPath[str],
     bank: NamedDependency[Bank],
     store: NamedDependency[Store],
@@ -202,7 +206,7 @@ async def challenge_page(
     """Ask whether the 3-D Secure step is passed."""
     payment = await _find(store, bank, payment_id)
     if payment.status == "action_required" and payment.challenged:
-        return pages.show("challenge.html", payment)
+        return pages.show(request, "challenge.html", payment)
     return pages.go(_elsewhere(payment) or f"/pay/{payment_id}")
 
 
@@ -238,6 +242,7 @@ async def transfer(
 
 @get("/phone/{payment_id:str}")
 async def phone_page(
+    request: Request[Any, Any, Any],
     payment_id: FromPath[str],
     bank: NamedDependency[Bank],
     store: NamedDependency[Store],
@@ -245,8 +250,8 @@ async def phone_page(
 ) -> Response[str]:
     """Be the wallet on the customer's phone: ask, and later say what was decided."""
     payment = await _find(store, bank, payment_id)
-    heading, tone, text = _ENDS.get(payment.status, ("Approve payment?", "wait", ""))
-    return pages.show("phone.html", payment, heading=heading, tone=tone, text=text)
+    tone = _ENDS.get(payment.status, "wait")
+    return pages.show(request, "phone.html", payment, tone=tone)
 
 
 @post("/phone/{payment_id:str}")
@@ -288,6 +293,7 @@ async def qr_code(
 
 @get("/done/{payment_id:str}")
 async def done_page(
+    request: Request[Any, Any, Any],
     payment_id: FromPath[str],
     bank: NamedDependency[Bank],
     store: NamedDependency[Store],
@@ -297,9 +303,7 @@ async def done_page(
     payment = await _find(store, bank, payment_id)
     if payment.status == "action_required":
         return pages.go(f"/pay/{payment_id}")
-    heading, tone, text = _ENDS[payment.status]
-    why = DECLINES.get(payment.decline_code or "", "")
-    return pages.show("done.html", payment, heading=heading, tone=tone, text=text, why=why)
+    return pages.show(request, "done.html", payment, tone=_ENDS[payment.status])
 
 
 @get("/static/{name:str}")

@@ -15,6 +15,7 @@ SENTENCES: Final[dict[str, str]] = {
     "open_title": "Pay {amount} to {merchant}",
     "email": "E-mail",
     "email_hint": "The receipt is made out to this address.",
+    "email_hint_optional": "The receipt is made out to this address, if you give one.",
     "name": "Name",
     "optional": "(optional)",
     "method": "Payment method",
@@ -117,5 +118,10 @@ SENTENCES: Final[dict[str, str]] = {
     "unavailable_title": "We will be back in a moment",
     "unavailable_text": "The payment page cannot be shown just now. "
     "If you have just paid, your payment is safe. Please try again soon.",
+    "submission_title": "This order was not accepted",
+    "submission_text": "Nothing has been charged. Please go back to the shop and try again, "
+    "or show it what is said here.",
+    "submission_reason": "Reason",
+    "submission_code": "Code",
     "again": "Try again",
 }

@@ -16,6 +16,7 @@ SENTENCES: Final[dict[str, str]] = {
     "open_title": "向 {merchant} 支付 {amount}",
     "email": "电子邮箱",
     "email_hint": "收据将开给此邮箱地址。",
+    "email_hint_optional": "如果填写，收据将开给此邮箱地址。",
     "name": "姓名",
     "optional": "（选填）",
     "method": "支付方式",
@@ -109,5 +110,9 @@ SENTENCES: Final[dict[str, str]] = {
     "busy_text": "请稍候再试。",
     "unavailable_title": "我们马上回来",
     "unavailable_text": "付款页面暂时无法显示。如果您刚刚付款，您的款项是安全的。请稍后再试。",
+    "submission_title": "订单未能提交",
+    "submission_text": "没有扣款。请返回商店重试，或将以下信息告知商家。",
+    "submission_reason": "原因",
+    "submission_code": "代码",
     "again": "重试",
 }

@@ -16,6 +16,7 @@ SENTENCES: Final[dict[str, str]] = {
     "open_title": "向 {merchant} 支付 {amount}",
     "email": "電子郵件",
     "email_hint": "收據將開給此電子郵件地址。",
+    "email_hint_optional": "如有填寫，收據將開給此電子郵件地址。",
     "name": "姓名",
     "optional": "（選填）",
     "method": "付款方式",
@@ -109,5 +110,9 @@ SENTENCES: Final[dict[str, str]] = {
     "busy_text": "請稍候再試。",
     "unavailable_title": "我們馬上回來",
     "unavailable_text": "付款頁面暫時無法顯示。如果您剛剛付款，您的款項是安全的。請稍後再試。",
+    "submission_title": "訂單未能提交",
+    "submission_text": "沒有扣款。請返回商店重試，或將以下資訊告知商家。",
+    "submission_reason": "原因",
+    "submission_code": "代碼",
     "again": "重試",
 }

@@ -1,0 +1,17 @@
+"""The page of an Epay submission that was refused, for a customer's browser."""
+
+from opentill.pages import answers, language, render
+from opentill.pages.answers import Answer
+
+
+def submission_refused(
+    public_url: str, accept_language: str, now: int, code: int, message: str
+) -> Answer:
+    """Show code and message of a refusal, as other clients get them in JSON, with HTTP 200.
+
+    Customers of the Epay door are spoken to in Chinese, unless their browser says otherwise; the
+    message is in Chinese, for the shop.
+    """
+    tongue = language.choose(None, accept_language, "zh-Hans")
+    visit = render.Visit(tongue=tongue, now=now, public_url=public_url)
+    return answers.page(render.refusal_page(visit, code, message), tongue.language)

@@ -1,0 +1,60 @@
+"""Which language the bank speaks with a customer: the shop's page's, otherwise the browser's."""
+
+from typing import Final
+
+from markupsafe import Markup, escape
+
+from opentill.sandbox.catalogue import SENTENCES, Language
+
+_LONGEST_HEADER: Final = 500
+_TRADITIONAL: Final = frozenset({"HANT", "TW", "HK", "MO"})
+
+
+class Tongue:
+    """One language, for templates; immutable."""
+
+    def __init__(self, language: Language) -> None:
+        """Take the sentences of the language."""
+        self.language: Language = language
+        self._sentences = SENTENCES[language]
+
+    def say(self, key: str, /, **values: object) -> Markup:
+        """Return a sentence with values filled in, each escaped unless it is markup already."""
+        return Markup(str(escape(self._sentences[key]))).format(**values)  # noqa: S704 - escaped
+
+
+def choose(locale: str, accept_language: str) -> Tongue:
+    """Choose by the locale that the payment was started with, else by the browser, else English.
+
+    A locale that is none of ours leaves it to the browser.
+    """
+    for tag in (locale, *_ranges(accept_language)):
+        language = _match(tag)
+        if language is not None:
+            return Tongue(language)
+    return Tongue("en")
+
+
+def _ranges(header: str) -> list[str]:
+    """Return the ranges of Accept-Language, best first (RFC 9110 §12.5.4)."""
+    weighted: list[tuple[float, str]] = []
+    for part in header[:_LONGEST_HEADER].split(","):
+        tag, _, parameter = part.strip().partition(";")
+        name, _, weight = parameter.strip().partition("=")
+        try:
+            quality = float(weight) if name.strip() == "q" else 1.0
+        except ValueError:
+            continue
+        if quality > 0:
+            weighted.append((-quality, tag.strip()))
+    return [tag for _, tag in sorted(weighted, key=lambda pair: pair[0])]
+
+
+def _match(tag: str) -> Language | None:
+    """Return our language for a tag such as ``zh-HK``, or None."""
+    first, *rest = tag.replace("_", "-").upper().split("-")
+    if first == "EN":
+        return "en"
+    if first != "ZH":
+        return None
+    return "zh-Hant" if _TRADITIONAL.intersection(rest) and "HANS" not in rest else "zh-Hans"

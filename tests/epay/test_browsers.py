@@ -1,0 +1,208 @@
+"""What clients and their customers' browsers do that the first shops did not."""
+
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+import pytest
+
+from epay.stall import Stall
+from opentill.pages.answers import POLICY
+
+HTML: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+# Names of the convention, which reasons may use; everything else in them is Chinese.
+WORDS: Final = frozenset("""
+    pid sign key act type money money_type out_trade_no trade_no notify_url return_url name param
+    clientip refund_no channel_param display_merchant_name trade_status whatever
+    alipay wxpay creditcard crypto paynow bank CNY EUR JPY HKD USD
+    http https IP ISO UTF NUL KiB GET POST
+""".split())  # fmt: skip
+
+
+@pytest.mark.parametrize("base", ["", "/", "/epay", "//epay"])
+def test_all_three_are_at_the_root_too(stall: Stall, base: str) -> None:
+    http = stall.till.http
+    form = stall.signed(stall.form(type="creditcard"))
+    base = f"{stall.till.url}{base}"
+    placed = http.post(f"{base}/mapi.php", data=form).json()
+    assert placed["code"] == 1, placed
+    answer = http.get(f"{base}/submit.php", params=form)
+    assert (answer.status_code, answer.headers["location"]) == (302, placed["payurl"])
+    asked = {"act": "order", "pid": stall.pid, "key": stall.key, "trade_no": placed["trade_no"]}
+    assert http.get(f"{base}/api.php", params=asked).json()["status"] == 0
+
+
+@pytest.mark.parametrize("sign_type", ["md5", " Md5 ", "MD5", "", "  "])
+def test_a_sign_type_is_written_as_clients_like(stall: Stall, sign_type: str) -> None:
+    form = stall.signed(stall.form(type="creditcard")) | {"sign_type": sign_type}
+    assert stall.post("mapi", form).json()["code"] == 1
+
+
+@pytest.mark.parametrize("kind", ["qqpay", "jdpay", "usdt", "epay", "cashier", "ALIPAY", "微信"])
+def test_a_type_of_others_opens_the_page_with_all_methods(stall: Stall, kind: str) -> None:
+    placed = stall.placed(type=kind)
+    assert set(placed) == {"code", "msg", "trade_no", "out_trade_no", "payurl"}
+    page = stall.till.http.get(placed["payurl"]).text
+    assert 'value="CREDIT_CARD"' in page
+    assert 'value="ALIPAY"' in page
+    assert stall.act("order", trade_no=placed["trade_no"])["type"] == kind
+    stall.pay(placed)
+    stall.tell()
+    got = next(got for got in stall.inbox.got if got["trade_no"] == placed["trade_no"])
+    assert got["type"] == kind
+
+
+def test_another_type_is_a_change_of_mind_whoever_it_is_of(stall: Stall) -> None:
+    form = stall.form(type="qqpay")
+    placed = stall.post("mapi", stall.signed(form)).json()
+    for kind in ("epay", "creditcard", "qqpay", "epay"):
+        again = stall.post("mapi", stall.signed(form | {"type": kind})).json()
+        assert again == placed
+        assert stall.act("order", trade_no=placed["trade_no"])["type"] == kind
+
+
+@pytest.mark.parametrize(
+    ("money", "currency", "minor"),
+    [("1.000", "CNY", 100), ("10.50000", "CNY", 1050), ("1.0", "CNY", 100), ("5.00", "JPY", 5)],
+)
+def test_zeros_behind_an_amount_are_harmless(
+    stall: Stall, money: str, currency: str, minor: int
+) -> None:
+    stall.till.rate("JPY", "USD", Decimal("0.007"))
+    placed = stall.placed(money=money, money_type=currency, type="creditcard")
+    rows = stall.till.sql(
+        "select amount_minor from orders where merchant_id = $1 and id = $2",
+        stall.id,
+        stall.order_id(placed),
+    )
+    assert rows == [{"amount_minor": minor}]
+    stall.pay(placed)
+    stall.tell()
+    got = next(got for got in stall.inbox.got if got["trade_no"] == placed["trade_no"])
+    assert got["money"] == money  # as it was submitted
+    body = stall.act("refund", trade_no=placed["trade_no"], money=money + "0" * ("." in money))
+    assert body["code"] == 1, body
+    stall.till.check_books()
+
+
+REFUSALS: Final[list[dict[str, Any]]] = [
+    {"pid": None},
+    {"sign": "0" * 32},
+    {"money": "0"},
+    {"money": "1.001"},
+    {"money": "100000000"},
+    {"money_type": "XXX"},
+    {"money_type": "EUR", "type": "creditcard"},
+    {"money_type": "JPY", "money": "10.5"},
+    {"type": "paynow"},
+    {"name": "<script>alert(1)</script>", "out_trade_no": "a b"},
+    {"notify_url": "ftp://shop.example"},
+    {"return_url": "https://shop.example/?a=1&trade_no=1"},
+    {"trade_status": "TRADE_SUCCESS"},
+]
+
+
+def _sent(stall: Stall, changes: dict[str, Any]) -> dict[str, str]:
+    form = stall.signed(stall.form(**{k: v for k, v in changes.items() if k != "sign"}))
+    return form | {"sign": changes.get("sign", form["sign"])}
+
+
+@pytest.mark.parametrize("changes", REFUSALS, ids=str)
+def test_a_browser_that_is_refused_sees_a_page_with_the_same_code_and_message(
+    stall: Stall, changes: dict[str, Any]
+) -> None:
+    form = _sent(stall, changes)
+    told = stall.post("submit", form).json()
+    for path in ("/epay/submit.php", "/submit.php"):
+        for answer in (
+            stall.till.http.post(path, data=form, headers={"accept": HTML}),
+            stall.till.http.get(path, params=form, headers={"accept": HTML}),
+        ):
+            assert answer.status_code == 200
+            assert answer.headers["content-type"] == "text/html; charset=utf-8"
+            assert answer.headers["content-security-policy"] == POLICY.format(picture="")
+            assert answer.headers["cache-control"] == "no-store"
+            assert '<html lang="zh-Hans"' in answer.text
+            assert f"<code>{told['code']}</code>" in answer.text
+            assert told["msg"].replace("&", "&amp;") in answer.text
+            assert "<script" not in answer.text
+            assert "?lang=" not in answer.text  # there the submission would be missing
+    # whoever else asks, and the other files, get JSON
+    for accept in ("*/*", "application/json", "text/html;q=0, */*", ""):
+        answer = stall.post("submit", form, headers={"accept": accept})
+        assert answer.json() == told
+    assert stall.post("mapi", form, headers={"accept": HTML}).json()["code"] < 0
+
+
+@pytest.mark.parametrize(
+    ("accepted", "language"),
+    [("zh-CN,zh;q=0.9", "zh-Hans"), ("zh-TW", "zh-Hant"), ("en-GB", "en"), ("*", "zh-Hans")],
+)
+def test_the_page_of_a_refusal_is_in_the_browsers_language(
+    stall: Stall, accepted: str, language: str
+) -> None:
+    headers = {"accept": HTML, "accept-language": accepted}
+    page = stall.post("submit", {}, headers=headers).text
+    assert f'<html lang="{language}"' in page
+    assert '<dd lang="zh-Hans"' in page  # the message is for the shop
+
+
+@pytest.mark.parametrize("changes", REFUSALS, ids=str)
+def test_reasons_are_chinese_without_names_of_ours(stall: Stall, changes: dict[str, Any]) -> None:
+    _is_chinese(stall.post("mapi", _sent(stall, changes)).json()["msg"])
+
+
+def _is_chinese(text: str) -> None:
+    assert re.search("[\u4e00-\u9fff]", text), text
+    assert set(re.findall("[A-Za-z_]{2,}", text)) <= WORDS, text
+
+
+def test_reasons_of_refunds_are_chinese_and_name_the_bound(stall: Stall) -> None:
+    placed, unpaid, whole = stall.paid(), stall.placed(), stall.paid()
+    disputed = stall.paid()
+    stall.shop.dispute(stall.order_id(disputed))
+    stall.act("refund", trade_no=whole["trade_no"], money="10.5")
+    rows = [(placed, "10.51", "10.50 CNY"), (placed, "x", "0.01"), (unpaid, "1", "未支付")]
+    rows += [(whole, "1", "全部退款"), (disputed, "1", "争议")]
+    for order, money, said in rows:
+        text = stall.act("refund", trade_no=order["trade_no"], money=money)["msg"]
+        assert said in text
+        _is_chinese(text)
+
+
+def test_an_amount_that_is_worth_nothing_is_told_the_smallest_and_the_largest(
+    stall: Stall,
+) -> None:
+    stall.till.rate("IDR", "USD", Decimal("0.00006"))
+    answer = stall.mapi(money="50", money_type="IDR", type="creditcard")
+    assert answer["code"] == -1
+    assert "83.34 到 99999999.99 IDR" in answer["msg"]
+    stall.placed(money="83.34", money_type="IDR", type="creditcard")
+    stall.till.rate("XPF", "USD", Decimal(99_999_999_999))
+    answer = stall.mapi(money="9999999", money_type="XPF", type="creditcard")
+    assert "1.00 到 1000.00 XPF" in answer["msg"]
+
+
+@pytest.mark.parametrize(("email", "kept"), [("", ""), ("maria@example.com", "maria@example.com")])
+def test_the_page_asks_an_epay_customer_for_no_email(stall: Stall, email: str, kept: str) -> None:
+    placed = stall.placed(type="creditcard")
+    page = stall.till.http.get(placed["payurl"], headers={"accept-language": "en"}).text
+    (field,) = re.findall(r'<input id="email"[^>]*>', page)
+    assert "required" not in field
+    form = {"email": email, "name": "", "method": "CREDIT_CARD", "lang": "en"}
+    answer = stall.till.http.post(placed["payurl"], data=form)
+    assert (answer.status_code, "continue" in answer.headers["location"]) == (303, True)
+    assert stall.act("order", trade_no=placed["trade_no"])["buyer"] == kept
+
+
+def test_an_email_that_is_none_is_refused_there_too_and_others_must_give_one(
+    stall: Stall,
+) -> None:
+    placed = stall.placed(type="creditcard")
+    session = stall.shop.session(stall.shop.product(currency="CNY")["id"])
+    for url, email in ((placed["payurl"], "nobody"), (session["url"], "")):
+        form = {"email": email, "name": "", "method": "CREDIT_CARD", "lang": "en"}
+        assert stall.till.http.post(url, data=form).status_code == 400
+    page = stall.till.http.get(session["url"]).text
+    (field,) = re.findall(r'<input id="email"[^>]*>', page)
+    assert " required" in field
