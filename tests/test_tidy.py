@@ -105,7 +105,7 @@ SQL_ELSEWHERE: Final = {
     "core/clock.py": "its one table",
     "core/migrate.py": "its one table",
     "core/embedded.py": "makes the database",
-    "orders/asking.py": "its one statement",
+    "orders/asking.py": "its two statements",
     "ledger/service.py": "the check against the table of postings",
     "ledger/walk.py": "the check in steps",
     "merchants/audit.py": "the chain and its check",

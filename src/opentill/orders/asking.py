@@ -16,9 +16,24 @@ ASKING: Final = Command(
         and (asked_at is null or abs($3::bigint - asked_at) >= $4::bigint)
     """,
 )
+# Have the worker ask as soon as that may be, $3 after the last time: something may have happened
+# since. Not about what nobody is to ask about any more.
+SOON: Final = Command(
+    """
+    update attempts set check_at = asked_at + $3::bigint
+    where merchant_id = $1 and id = $2 and check_at > asked_at + $3::bigint
+    """,
+)
 
 
 async def may_ask(db: Db, attempt: Attempt, now: int) -> bool:
-    """Take the right to ask about an attempt now; nobody else has it for the next two seconds."""
+    """Take the right to ask about an attempt now; nobody else has it for the next two seconds.
+
+    Where somebody else has it, the worker asks when those are over.
+    """
+    ids = (attempt.merchant_id, attempt.id)
     async with db.connection() as tx:
-        return bool(await ASKING.run(tx, attempt.merchant_id, attempt.id, now, EVERY_MS))
+        if await ASKING.run(tx, *ids, now, EVERY_MS):
+            return True
+        await SOON.run(tx, *ids, EVERY_MS)
+    return False
