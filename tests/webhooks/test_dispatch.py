@@ -141,7 +141,9 @@ async def test_an_endpoint_that_is_gone_is_disabled_and_what_waits_goes_on_when_
         disabled = "select disabled_reason from webhook_endpoints where status = 'DISABLED'"
         await until(lambda: here.rows(disabled))
         assert (await here.rows(disabled))[0]["disabled_reason"] == why
-        (audit,) = await here.rows("select action, who, subject, reason from audit_log")
+        (audit,) = await here.rows(
+            "select action, who, subject, reason from audit_log where subject = $1", endpoint.id
+        )
         assert list(audit.values()) == ["webhooks disable", "opentill", endpoint.id, why]
         seen = len(receiver.got)
         here.ahead_ms += DAY
