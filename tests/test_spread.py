@@ -1,7 +1,7 @@
 """The shape of the schema that keeps the way to an engine that spreads tables open.
 
-Not a promise that one works: the recipe says that none is supported. Its table of what would go where
-is held against the catalogue.
+Not a promise that one works: the recipe says that none is supported. Its table of what would go
+where is held against the catalogue.
 """
 
 import asyncio
