@@ -144,7 +144,7 @@ class Edge:
             metrics.count_request(route, scope["method"], status, seconds)
             log.request(
                 request_id, scope["method"], route, status, round(seconds * 1000, 1),
-                quiet=status == HTTPStatus.OK and route in _ASKED_ALL_THE_TIME,
+                quiet=status < HTTPStatus.BAD_REQUEST and route in _ASKED_ALL_THE_TIME,
             )  # fmt: skip
             structlog.contextvars.unbind_contextvars("request_id")
 
