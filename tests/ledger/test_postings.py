@@ -209,9 +209,9 @@ async def test_many_books_at_once_are_each_as_one_by_one(tx: Tx) -> None:
         ]
         for number, (shop, currency) in enumerate(itertools.product(shops, ("USD", "CNY")), 1)
     }
-    for cause, later in (("x", 0), ("y", 5)):
+    for cause, later in (("x", 0), ("y", 5)):  # of each currency its own, as orders are
         again = {
-            key: [msgspec.structs.replace(m, cause_id=cause) for m in moves]
+            key: [msgspec.structs.replace(m, cause_id=cause + key[1]) for m in moves]
             for key, moves in books.items()
         }
         await ledger.post_many(tx, again, NOW + later)

@@ -60,7 +60,7 @@ class Outcome(NamedTuple):
 class Examiner:
     """Looks at statements of one merchant, each a few times while it has an effect."""
 
-    def __init__(self, url: str, times: int = 3) -> None:
+    def __init__(self, url: str, times: int = 1) -> None:
         """``url`` leads to the database, for what runs in a transaction that only reads."""
         self.merchant = ""
         self.seen: Counter[str] = Counter()  # how often each had an effect

@@ -47,12 +47,45 @@ TRIED: Final = "select exists (select from webhook_attempts where merchant_id = 
 DAY: Final = 86_400_000
 
 
-# What is not asked for here: over all merchants, or of what only one of them can have.
+# What is not asked for here.
 UNASKED: Final = ("checks.", "watch.", "ledger.queries.RULES", "ledger.queries.UNKNOWN")
+EXPLAINED: Final = frozenset(
+    f"{feature}.{name}"
+    for feature, names in {
+        # over all merchants, or by an id that only one of them can have
+        "checkouts.queries": "BY_PUBLIC_ID DUE",
+        "disputes.queries": "ANYWHERE SEARCH",
+        "operator.queries": "ANYWHERE",
+        "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
+        "reconciliation.queries": "BETWEEN NAMED",
+        "totals.queries": "CHANGED",
+        "core.idempotency": "_PRUNE",
+        "merchants.queries": "INSERT_KEY REVOKE_KEY ENTER_LIMITED ENTER",
+        "merchants.audit": "INSERT CHAIN NEWEST",
+        "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
+        " PRUNE_EVENTS OLDEST DISABLE",
+        "refunds.queries": "LOCKED ANYWHERE",
+        # a sum that is nought at the end, or before there is anything
+        "operator.queries ": "FROZEN",
+        "checkouts.queries ": "ATTEMPTS",
+        # how Epay begins, before there is anything to examine
+        "epay.queries": "CALLER LIST_PID INSERT ALL SET_TYPE",  # tests/epay/test_door.py
+        # long lists and long exports: tests/totals, tests/orders/test_export.py
+        "ledger.queries": "LIST1 LIST2 LIST_BY_TYPE1 LIST_BY_TYPE2",
+        "orders.queries ": "LIST1 LIST2 LIST_BY_STATUS1 LIST_BY_STATUS2 LIST_BY_PRODUCT1"
+        " LIST_BY_PRODUCT2 LIST_BY_BOTH1 LIST_BY_BOTH2 EXPORT_EDGES",
+        "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_ANYWHERE FORGOTTEN ASK_NOW"
+        " PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
+        # what is wrong in the books: tests/ledger/test_walk.py
+        "ledger.walk": "NEXT WRONG UNKNOWN",
+    }.items()
+    for feature, names in [(feature.strip(), names)]
+    for name in names.split()
+)
 OF_MERCHANTS: Final = [
     name
     for name, statement in EVERYWHERE.items()
-    if "merchant_id" in statement.sql and not name.startswith(UNASKED)
+    if "merchant_id" in statement.sql and name not in EXPLAINED and not name.startswith(UNASKED)
 ]
 
 
@@ -267,10 +300,11 @@ class Business:
     def door(self) -> None:
         """The Epay door: orders, all its acts, what is told and told again."""
         stall, till = self.stall, self.till
-        form = stall.form(type="", money="10.5")
-        for type_ in ("", "alipay"):  # placed again, by another method
-            stall.post("mapi", stall.signed(form | {"type": type_}))
         placed = stall.paid()
+        stall.act("order", out_trade_no=placed["out_trade_no"])
+        form = stall.form(money="10.5")
+        for type_ in ("alipay", "wxpay"):  # placed again, by another method
+            stall.post("mapi", stall.signed(form | {"type": type_}))
         stall.placed(out_trade_no="N-1", money_type="USD")
         for act, more in (
             ("query", {}), ("settle", {}), ("orders", {}), ("orders", {"status": "1"}),
@@ -381,6 +415,6 @@ def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
         business.operators()
         business.door()
         business.reading()
-    assert examiner.wrong == []
+    assert not examiner.wrong, "\n".join(examiner.wrong)
     forgotten = [name for name in OF_MERCHANTS if name not in examiner.seen]
     assert not forgotten, " ".join(forgotten)
