@@ -56,7 +56,8 @@ operations: Final = (
         path="/v1/checkouts",
         tag="Checkouts",
         summary="Open a checkout session",
-        description="Send the customer to the `url` of the answer. The session lasts 24 hours.",
+        description="Send the customer to the `url` of the answer. The session lasts 24 hours. "
+        "Whoever has the `url` sees what you prefill.",
         body=SessionBody,
         answer=SessionCreated,
         status=201,

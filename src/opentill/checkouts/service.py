@@ -13,7 +13,6 @@ from opentill.checkouts.model import (
     MAX_ATTEMPTS,
     MAX_CUSTOMER_NAME,
     MAX_DISPLAY_NAME,
-    MOST_MINOR,
     Item,
     Offer,
     Session,
@@ -42,17 +41,16 @@ class _Terms(msgspec.Struct, frozen=True):
 
     priced: Priced
     exchange_rate: Decimal
-    usd_exchange_rate: Decimal
+    usd_exchange_rate: Decimal | None  # None: there is none; its refunds see to that
 
 
 def _terms(offer: Offer) -> _Terms:
     currency, settled = offer.currency, offer.settlement_currency
     rate, usd_rate = offer.exchange_rate, offer.usd_exchange_rate
-    if rate is None or usd_rate is None:
-        wanted = settled if rate is None else "USD"
+    if rate is None:
         reason = (
             f"productId must be a product in a currency with an exchange rate: "
-            f"there is none from {currency} to {wanted}"
+            f"there is none from {currency} to {settled}"
         )
         raise Invalid("productId", reason)
     priced = price(
@@ -65,8 +63,8 @@ def _terms(offer: Offer) -> _Terms:
     if priced.gross_settled_minor <= 0:
         reason = f"productId must be a product worth at least one minor unit of {settled}"
         raise Invalid("productId", reason)
-    usd_minor = money.times(offer.price_minor, usd_rate, currency, "USD")
-    if max(priced.gross_settled_minor, usd_minor) > MOST_MINOR:
+    usd_minor = money.times(offer.price_minor, usd_rate or Decimal(0), currency, "USD")
+    if max(priced.gross_settled_minor, usd_minor) > money.MOST_MINOR:
         reason = "productId must be a product that its exchange rate makes worth less: see the rate"
         raise Invalid("productId", reason)
     return _Terms(priced, rate, usd_rate)
@@ -90,7 +88,7 @@ async def open_session(  # noqa: PLR0913 - what a session is opened with
 
     Price, product, terms and exchange rates are frozen on the order as they are now; the fee is
     that of the default rate as long as nobody knows the payment method. Rates that are older than
-    ``rates_max_age_days`` do not count (0: all do).
+    ``rates_max_age_days`` do not count (0: all do). A currency settles in itself without any.
     """
     offer = None
     if is_id(body.product_id):
@@ -123,7 +121,7 @@ async def open_session(  # noqa: PLR0913 - what a session is opened with
         merchant_id,
         new_session_id(),
         body.product_id,
-        new_id("order"),
+        new_id("order") if item is None else item.order_id,
         offer.price_minor,
         offer.currency,
         inputs.web_address("successUrl", body.success_url),

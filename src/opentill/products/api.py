@@ -92,6 +92,8 @@ operations: Final = (
         path="/v1/products",
         tag="Products",
         summary="Create a product",
+        description="A currency that is not the one you settle in needs an exchange rate, which "
+        "the operator sets: the product is taken without one, and no session opens until there is.",
         body=ProductBody,
         answer=ProductOut,
         status=201,
