@@ -168,7 +168,12 @@ async def work(app: App, stop: asyncio.Event) -> None:
     """Run every job and send webhooks until ``stop`` is set; what is begun is finished."""
     settings = app.settings
     dispatcher = Dispatcher(
-        app.db, app.outgoing, settings.secret_key, app.clock, drain_s=settings.drain_timeout_s
+        app.db,
+        app.outgoing,
+        settings.secret_key,
+        app.clock,
+        drain_s=settings.drain_timeout_s,
+        header_prefix=settings.webhook_header_prefix,
     )
     notifier = epay_jobs.Notifier(app)
     notices = Job("send_notices", 0.25, lambda _: notifier.turn())

@@ -55,6 +55,8 @@ GOOD = [
     ("SANDBOX_URL", "http://bank:1", "sandbox_elsewhere", True),
     ("DB_PREPARED", "no", "db_prepared", False),
     ("HISTORY_DAYS", "365", "history_days", 365),
+    ("WEBHOOK_HEADER_PREFIX", "X-Acme-", "webhook_header_prefix", "X-Acme-"),
+    ("WEBHOOK_HEADER_PREFIX", "!#$%&'*+.^_`|~9z-", "webhook_header_prefix", "!#$%&'*+.^_`|~9z-"),
 ]
 
 
@@ -65,6 +67,13 @@ def test_what_is_accepted(variable: str, text: str, field: str, value: object) -
 
 BAD = [
     # variable, text, what the line says is accepted
+    ("WEBHOOK_HEADER_PREFIX", "X Acme-", "characters of a header's name"),
+    ("WEBHOOK_HEADER_PREFIX", "X-Acme:", "characters of a header's name"),
+    ("WEBHOOK_HEADER_PREFIX", "X-Acmé-", "characters of a header's name"),
+    ("WEBHOOK_HEADER_PREFIX", "X-\r\nEvil: ", "characters of a header's name"),
+    ("WEBHOOK_HEADER_PREFIX", "X-\n", "characters of a header's name"),
+    ("WEBHOOK_HEADER_PREFIX", "x" * 65, "1 to 64"),
+    ("WEBHOOK_HEADER_PREFIX", "Webhook-", "not webhook-"),  # those of Standard Webhooks
     ("PORT", "0", "a whole number from 1 to 65535"),
     ("PORT", "65536", "a whole number from 1 to 65535"),
     ("PORT", "80 80", "a whole number from 1 to 65535"),

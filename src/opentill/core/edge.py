@@ -108,8 +108,8 @@ class Edge:
             key: str | None = None
             lines: list[bytes] = []
             for name, value in scope["headers"]:
-                if name == b"x-api-key":
-                    key = value.decode("latin-1")
+                if name == b"x-api-key":  # one that stands twice is none: there is no telling which
+                    key = value.decode("latin-1") if key is None else ""
                 elif name == b"x-forwarded-for":
                     lines.append(value)
             forwarded = b",".join(lines).decode("latin-1")  # one list, however many lines

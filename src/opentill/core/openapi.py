@@ -23,6 +23,10 @@ _HEADERS: Final = {
         "description": "Finds the request in the log of the operator.",
         "schema": {"type": "string"},
     },
+    "cache-control": {
+        "description": "No answer is kept by a cache.",
+        "schema": {"const": "no-store"},
+    },
 }
 
 
@@ -232,8 +236,6 @@ def _success(operation: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
         }
         example = {"code": 0, "message": "success", "data": operation.answer_example}
     headers: dict[str, Any] = dict(_HEADERS)
-    for name, value in operation.headers:
-        headers[name.lower()] = {"schema": {"const": value}}
     return {
         "description": "Done." if operation.status == HTTPStatus.OK else "Created.",
         "headers": headers,

@@ -118,7 +118,7 @@ async def door(scope: "Scope", receive: "Receive", send: "Send") -> None:
     if isinstance(answer, str):
         await _send_to(send, answer)
     else:
-        await send_json(send, 200, encode(answer), _NO_STORE)
+        await send_json(send, 200, encode(answer))
 
 
 async def _answer(extra: dict[str, Any], scope: "Scope", receive: "Receive") -> Answer:

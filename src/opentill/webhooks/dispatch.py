@@ -23,7 +23,7 @@ from opentill.core.db import Db, Tx
 from opentill.core.errors import Unavailable
 from opentill.core.outgoing import Outgoing
 from opentill.core.sealed import WrongKey
-from opentill.webhooks import queries, schedule, sending
+from opentill.webhooks import queries, schedule, sending, signing
 from opentill.webhooks.lanes import Key, OpenLane
 from opentill.webhooks.model import Attempt, Due
 
@@ -72,10 +72,12 @@ class Dispatcher:
         drain_s: float = 10.0,
         lease_s: float = LEASE_S,
         unsigned_s: float = _UNSIGNED_S,
+        header_prefix: str = signing.HEADER_PREFIX,
     ) -> None:
         """``clock`` is business time; ``drain_s`` is how long a stop waits for what is sent.
 
         ``unsigned_s``: when to look again at what cannot be signed with this secret key.
+        ``header_prefix``: what the names of our own signature's headers begin with.
         """
         self._db = db
         self._outgoing = outgoing
@@ -85,6 +87,7 @@ class Dispatcher:
         self._drain_s = drain_s
         self._lease_s = lease_s
         self._unsigned_s = unsigned_s
+        self._header_prefix = header_prefix
         self._owner = secrets.token_hex(8)
         self._lanes: dict[Key, OpenLane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -267,7 +270,12 @@ class Dispatcher:
             try:
                 now = self._clock()
                 made = await sending.attempt(
-                    self._outgoing, self._secret_key, due, now, self._timeout_s
+                    self._outgoing,
+                    self._secret_key,
+                    due,
+                    now,
+                    self._timeout_s,
+                    self._header_prefix,
                 )
             except WrongKey:
                 self._cannot_sign(lane)
