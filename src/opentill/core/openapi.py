@@ -30,6 +30,13 @@ _HEADERS: Final = {
 }
 
 
+_IGNORED: Final = {
+    "description": "The fields of the body that are none of this operation's, if there are any: "
+    "percent-encoded names with commas between them, and `+7` for seven more.",
+    "schema": {"type": "string"},
+}
+
+
 def document(operations: Sequence[Operation], public_url: str) -> dict[str, Any]:
     """Return the document as plain data."""
     structs: list[Any] = [Failure, Done]
@@ -236,6 +243,8 @@ def _success(operation: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
         }
         example = {"code": 0, "message": "success", "data": operation.answer_example}
     headers: dict[str, Any] = dict(_HEADERS)
+    if operation.body is not Nothing:
+        headers["opentill-ignored-fields"] = _IGNORED
     return {
         "description": "Done." if operation.status == HTTPStatus.OK else "Created.",
         "headers": headers,
