@@ -31,11 +31,13 @@ def test_every_type_stands_in_the_document_with_every_field_described() -> None:
     for type_ in TYPES:
         event = _named(_schema(type_))
         assert event["properties"]["type"]["const"] == type_
-        data = _named(event["properties"].pop("data"))
+        data = _named(event["properties"]["data"])
         for part in (event, data):
             assert part["description"]
             assert part["required"]
             for name, field in part["properties"].items():
+                if field is event["properties"]["data"]:
+                    continue  # described where it is
                 assert field.get("description"), f"{type_}: {name}"
                 if name.endswith("_at"):
                     assert "int64" in str(field), f"{type_}: {name}"
