@@ -234,6 +234,8 @@ def _always(answer: httpx2.Response) -> None:
     assert answer.headers["x-request-id"].startswith("req_")
     assert answer.headers["x-content-type-options"] == "nosniff"
     request = answer.request
+    if "/v1" in request.url.path:
+        assert answer.headers.get_list("cache-control") == ["no-store"]
     if answer.status_code >= 400 and request.method != "HEAD" and "/v1" in request.url.path:
         answer.read()
         error_of(answer)

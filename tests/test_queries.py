@@ -174,6 +174,7 @@ def test_a_statement_of_a_tenant_names_its_merchant(name: str, statement: Any) -
         "merchants.queries.ENTER",
         "merchants.queries.ENTER_LIMITED",
         "core.idempotency._PRUNE",
+        "rates.queries.LACKING",
         # arrays: a batch may be of several merchants
         "webhooks.queries.EMIT",
         "ledger.queries.POST",

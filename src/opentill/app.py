@@ -25,6 +25,7 @@ from opentill.core.db import Db
 from opentill.core.edge import Edge
 from opentill.core.errors import Internal, Invalid, MethodNotAllowed, NotFound, Problem
 from opentill.core.http import App, Operation
+from opentill.core.incoming import MAX_BODY
 from opentill.core.outgoing import to_merchants
 from opentill.core.settings import SANDBOX, Settings
 from opentill.disputes import api as disputes_api
@@ -37,6 +38,7 @@ from opentill.payouts import api as payouts_api
 from opentill.products import api as products_api
 from opentill.refunds import api as refunds_api
 from opentill.webhooks import api as webhooks_api
+from opentill.webhooks import document as webhooks_document
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp
@@ -90,6 +92,7 @@ class _Front:
 def document(settings: Settings) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of this deployment."""
     made = openapi.document(OPERATIONS, settings.public_url, _contact(settings))
+    webhooks_document.add(made, settings.webhook_header_prefix)
     return schemas.finished(made)
 
 
@@ -190,7 +193,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         exception_handlers={Exception: _refused},
         openapi_config=None,
         logging_config=None,
-        request_max_body_size=http.MAX_BODY,
+        request_max_body_size=MAX_BODY,
         debug=False,
     )
     litestar.state.draining = False

@@ -111,6 +111,14 @@ def _password(text: str) -> str:
     return text
 
 
+def _header_prefix(text: str) -> str:
+    """Check the beginning of a header's name: a token (RFC 9110 §5.6.2), and none that is taken."""
+    if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}", text) or text.lower() == "webhook-":
+        message = "1 to 64 characters of a header's name, such as X-Svc-, and not webhook-"
+        raise ValueError(message)
+    return text
+
+
 def _yes_or_no(text: str) -> bool:
     if text not in {"yes", "no"}:
         message = "yes or no"
@@ -260,6 +268,11 @@ SETTINGS: Final = (
         "shared with the sandbox bank",
         secret=True,
         default="made in DATA_DIR",
+    ),
+    Setting(
+        "WEBHOOK_HEADER_PREFIX",
+        _header_prefix,
+        "what the names of our headers on webhooks begin with: X-Acme- for X-Acme-Signature",
     ),
     Setting("OUTGOING_HTTP", _yes_no, "merchants' webhook and notify addresses may be http://"),
     Setting("OUTGOING_ALLOW", _networks, "networks that are not public and may be sent to"),

@@ -173,6 +173,7 @@ async def work(app: App, stop: asyncio.Event) -> None:
     dispatcher = Dispatcher(
         app.db, app.outgoing, settings.secret_key, app.clock, drain_s=settings.drain_timeout_s,
         host_limit=HostLimit(settings.webhook_host_at_once, settings.webhook_host_per_second),
+        header_prefix=settings.webhook_header_prefix,
     )  # fmt: skip
     notifier = epay_jobs.Notifier(app)
     notices = Job("send_notices", 0.25, lambda _: notifier.turn())

@@ -1,5 +1,7 @@
 """``opentill rates``: set by hand, brought in from a file, all or nothing."""
 
+import json
+
 from cli.commands import Commands, opentill
 
 __all__ = ["opentill"]
@@ -61,3 +63,25 @@ def test_what_is_wrong_is_refused_in_one_line_and_changes_nothing(opentill: Comm
     for words, says in REFUSED:
         assert says in opentill.refusal("rates", *words, given=wrong)
     assert opentill.json("rates", "list") == []
+
+
+def test_a_missing_rate_to_usd_is_said_where_somebody_looks(opentill: Commands) -> None:
+    def finding() -> tuple[str, str]:
+        (found,) = [
+            each
+            for each in json.loads(opentill.run("doctor", "--json").stdout)
+            if each["subject"] == "rates"
+        ]
+        return found["level"], found["text"]
+
+    create = ("merchants", "create", "Harbour Books", "--currency")
+    assert opentill.run(*create, "USD").stderr == b""
+    assert finding()[0] == "ok"
+    made = opentill.run(*create, "CNY")
+    assert made.returncode == 0
+    assert b"opentill rates set CNY USD RATE" in made.stderr
+    level, text = finding()
+    assert (level, "CNY to USD" in text, "no refund" in text) == ("warn", True, True)
+    opentill.json("rates", "set", "USD", "CNY", "7.1")
+    assert opentill.run(*create, "CNY").stderr == b""
+    assert finding()[0] == "ok"

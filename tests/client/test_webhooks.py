@@ -58,6 +58,15 @@ def test_the_vector_of_the_product_is_genuine() -> None:
         event.data  # noqa: B018 - it has none
 
 
+@pytest.mark.parametrize("prefix", ["X-Acme-", "x-acme-", "X-ACME-"])
+def test_a_deployment_may_have_another_prefix(prefix: str) -> None:
+    headers = {name.replace("X-Svc-", "X-Acme-"): value for name, value in OWN.items()}
+    assert check(BODY, headers, SECRET, header_prefix=prefix).id == "evt_abc123"
+    for wrong, options in ((headers, {}), (OWN, {"header_prefix": prefix})):
+        with pytest.raises(WebhookInvalid, match="no signature"):
+            check(BODY, wrong, SECRET, **options)
+
+
 def test_what_standard_webhooks_signs_is_genuine_and_typed() -> None:
     event = check(body(), standard(body()), REAL)
     assert isinstance(event, OrderPaid)

@@ -62,6 +62,8 @@ GOOD = [
     ("HISTORY_DAYS", "365", "history_days", 365),
     ("EPAY_TIME_ZONE", "Europe/Berlin", "epay_time_zone", "Europe/Berlin"),
     ("EPAY_TIME_ZONE", "UTC", "epay_time_zone", "UTC"),
+    ("WEBHOOK_HEADER_PREFIX", "X-Acme-", "webhook_header_prefix", "X-Acme-"),
+    ("WEBHOOK_HEADER_PREFIX", "!#$%&'*+.^_`|~9z-", "webhook_header_prefix", "!#$%&'*+.^_`|~9z-"),
 ]
 
 
@@ -72,6 +74,13 @@ def test_what_is_accepted(variable: str, text: str, field: str, value: object) -
 
 BAD = [
     # variable, text, what the line says is accepted
+    ("WEBHOOK_HEADER_PREFIX", "X Acme-", "characters of a header's name"),
+    ("WEBHOOK_HEADER_PREFIX", "X-Acme:", "characters of a header's name"),
+    ("WEBHOOK_HEADER_PREFIX", "X-Acmé-", "characters of a header's name"),
+    ("WEBHOOK_HEADER_PREFIX", "X-\r\nEvil: ", "characters of a header's name"),
+    ("WEBHOOK_HEADER_PREFIX", "X-\n", "characters of a header's name"),
+    ("WEBHOOK_HEADER_PREFIX", "x" * 65, "1 to 64"),
+    ("WEBHOOK_HEADER_PREFIX", "Webhook-", "not webhook-"),  # those of Standard Webhooks
     ("PORT", "0", "a whole number from 1 to 65535"),
     ("PORT", "65536", "a whole number from 1 to 65535"),
     ("PORT", "80 80", "a whole number from 1 to 65535"),

@@ -187,6 +187,7 @@ async def test_a_malformed_request_gets_the_error_body_and_a_closed_connection(
     assert status == 400
     assert headers[b"content-type"] == b"application/json"
     assert headers[b"connection"] == b"close"
+    assert headers[b"cache-control"] == b"no-store"
     assert len(headers[b"x-request-id"]) == 32
     assert b"date" in headers
     answer = json.loads(body)
@@ -322,6 +323,7 @@ async def test_an_application_that_fails_is_answered_with_the_error_body() -> No
         status, headers, body = parse(await talk(port, GET.replace(b"echo", b"broken")))
     assert status == 500
     assert json.loads(body) == {"code": 50001, "message": "Internal error"}
+    assert headers[b"cache-control"] == b"no-store"
     assert b"x-request-id" in headers
 
 

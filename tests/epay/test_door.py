@@ -105,7 +105,9 @@ def test_the_order_is_the_same_as_one_of_the_api(stall: Stall) -> None:
     order = stall.shop.read_order(stall.order_id(placed))
     assert (order["amount"], order["currency"], order["status"]) == ("10.50", "CNY", "PENDING")
     assert order["payerIp"] == "203.0.113.7"
-    assert order["metadata"] == {"outTradeNo": "a.b-c_d|9", "param": "uid=7"}
+    numbers = {"out_trade_no": "a.b-c_d|9", "trade_no": placed["trade_no"]}
+    assert order["metadata"] == numbers | {"param": "uid=7"}
+    assert stall.shop.read_order(placed["trade_no"]) == order
     product = stall.shop.data("GET", f"/v1/products/{order['productId']}")
     assert (product["status"], product["currency"]) == ("ARCHIVED", "CNY")
     assert "小店" in stall.till.http.get(placed["payurl"]).text

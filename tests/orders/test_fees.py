@@ -215,12 +215,11 @@ async def test_refunds_in_parts_debit_what_was_credited_in_every_exponent(
 
 async def test_without_a_rate_nothing_is_opened(tx: Tx) -> None:
     shop = await merchant(tx, settlement_currency="KWD")
-    for currency, wanted in (("KWD", "USD"), ("JPY", "KWD")):
-        thing = await product(tx, shop.id, "10", currency)
-        body = SessionBody(product_id=thing.id)
-        with pytest.raises(Invalid, match=f"none from {currency} to {wanted}") as refused:
-            await checkouts.open_session(tx, shop.id, body, NOW)
-        assert refused.value.field == "productId"
+    thing = await product(tx, shop.id, "10", "JPY")
+    body = SessionBody(product_id=thing.id)
+    with pytest.raises(Invalid, match="none from JPY to KWD") as refused:
+        await checkouts.open_session(tx, shop.id, body, NOW)
+    assert refused.value.field == "productId"
     assert await tx.fetchval("select count(*) from orders") == 0
 
 

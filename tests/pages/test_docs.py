@@ -31,6 +31,10 @@ def test_every_operation_is_there_with_a_curl_line_and_an_answer() -> None:
             assert operation["operationId"] in ids
             assert operation["summary"] in reader.text
         assert f"https://pay.example{path}" in reader.text
+    for type_, methods in document["webhooks"].items():
+        assert methods["post"]["operationId"] in ids
+        assert type_ in reader.text
+        assert f"pay.example{type_}" not in reader.text
     links = [attrs["href"] or "" for attrs in reader.all("a")]
     assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
     assert {tag for tag, _ in reader.elements} <= ALLOWED

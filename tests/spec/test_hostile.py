@@ -131,28 +131,28 @@ def test_a_parameter_takes_or_refuses_any_value(
 
 
 @pytest.mark.parametrize("operation", [o for o in OPERATIONS if o.query is not Nothing], ids=_ids)
-def test_a_malformed_query_is_refused_or_ignored(shop: Shop, operation: Operation) -> None:
+def test_a_malformed_query_is_refused(shop: Shop, operation: Operation) -> None:
     path = _path(operation, shop)
     field = msgspec.structs.fields(operation.query)[0].encode_name
     rows = (
         ("", 200),
-        ("?", 200),
+        ("?", 400),
         ("&&&", 200),
-        ("=", 200),
-        ("=x", 200),
-        ("x", 200),
-        ("unknown=1&unknown=2", 200),
-        ("%00=1", 200),
+        ("=", 400),
+        ("=x", 400),
+        ("x", 400),
+        ("unknown=1&unknown=2", 400),
+        ("%00=1", 400),
         (f"{field}=1&{field}=1", 400),
         (f"{field}=1&{field}=", 400),
-        (f"{field}=", 400),
-        (field, 400),
+        (f"{field}=", 200),  # as good as absent
+        (field, 200),
         (f"{field}=%ff", 400),
         ("x=%ff", 400),
         ("x=%ed%a0%80", 400),
         (f"{field}=%zz", 400),
-        (f"{field}[]=1", 200),
-        (f"{field.upper()}=x", 200),
+        (f"{field}[]=1", 400),
+        (f"{field.upper()}=x", 400),
         ("&".join(f"a{n}=1" for n in range(101)), 400),
     )
     for query, status in rows:

@@ -142,7 +142,6 @@ def test_lists_are_newest_first_and_filtered(shop: Shop, clock: Callable[[int], 
         ({"endDate": NOW - 1}, []),
         ({"size": 2}, [4, 3]),
         ({"size": 2, "page": 3}, [0]),
-        ({"unknown": "ignored"}, [4, 3, 2, 1, 0]),
     )
     for query, wanted in rows:
         assert ids(**query) == wanted, query
@@ -169,10 +168,7 @@ def test_orders_of_one_millisecond_stand_in_one_order_on_all_pages(
         ({"status": "paid"}, "status"),
         ({"status": "UNKNOWN"}, "status"),
         ({"status": "null"}, "status"),
-        ({"productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1"}, "productId"),
-        ({"productId": "x"}, "productId"),
         ({"productId": "\0"}, "productId"),
-        ({"productId": "7"}, "productId"),
         ({"startDate": "x"}, "startDate"),
         ({"startDate": "null"}, "startDate"),
         ({"startDate": "-1"}, "startDate"),

@@ -101,7 +101,7 @@ def test_deliveries_are_listed_and_filtered(shop: Shop) -> None:
     assert shop.data("GET", path, params={"eventId": items[0]["eventId"]})["items"] == items[:1]
     assert shop.data("GET", path, params={"status": "FAILED"})["items"] == []
     refused(shop.get(path, status="LOST"), "status")
-    refused(shop.get(path, eventId="evt_x"), "eventId")
+    assert shop.data("GET", path, params={"eventId": "evt_x"})["items"] == []
 
 
 def test_each_endpoint_lists_and_counts_its_own_deliveries(shop: Shop) -> None:
@@ -191,19 +191,19 @@ def test_the_events_of_an_order_are_as_the_product_says(till: Till) -> None:
         ("checkout.completed", session | money | {"completed_at": paid_at, "metadata": meta}),
         (
             "order.refunded",
-            {"order_id": order["id"], "refund_id": refund["id"], "refund_status": "PARTIAL"}
+            {"refund_id": refund["id"], "refund_status": "PARTIAL", **order_ids}
             | {"amount": "4.00", "refunded_amount": "4.00", "reason": "broken"}
             | back,
         ),
         (
             "refund.failed",
-            {"order_id": order["id"], "refund_id": failing["id"], "amount": "1.00"}
+            {"refund_id": failing["id"], "amount": "1.00", **order_ids}
             | {"currency": "USD", "reason": "", "error_message": "account closed"}
             | {"metadata": meta},
         ),
         (
             "order.refunded",
-            {"order_id": order["id"], "refund_id": last["id"], "refund_status": "FULL"}
+            {"refund_id": last["id"], "refund_status": "FULL", **order_ids}
             | {"amount": "5.99", "refunded_amount": "9.99", "reason": ""}
             | back,
         ),

@@ -231,6 +231,23 @@ async def test_each_of_several_rotated_secrets_signs_for_its_own_24_hours(here: 
             here.ahead_ms += DAY - 60 * MINUTE
 
 
+async def test_a_deployment_signs_under_the_names_that_its_merchants_know(here: Place) -> None:
+    async with receiving() as receiver, here.dispatching(header_prefix="X-Acme-"):
+        merchant_id = await here.merchant()
+        _, secret = await here.endpoint(merchant_id, receiver.url)
+        await here.emit(merchant_id)
+        await until(lambda: receiver.taken)
+        got = receiver.taken[-1]
+        assert not [name for name in got.headers if "svc" in name.lower()]
+        own = {name: got.headers[name] for name in got.headers if "acme" in name.lower()}
+        assert set(own) == {"x-acme-signature", "x-acme-timestamp"}
+        read = verify_webhook(got.body, own, secret, header_prefix="X-Acme-")
+        assert read.type == "order.paid"
+        with pytest.raises(WebhookInvalid):
+            verify_webhook(got.body, own, secret)
+        assert verify_webhook(got.body, got.headers, secret).type == "order.paid"  # the standard's
+
+
 async def test_an_endpoint_enabled_again_has_five_days_anew_at_once(here: Place) -> None:
     async with receiving(lambda _: 500) as receiver, here.dispatching():
         merchant_id = await here.merchant()

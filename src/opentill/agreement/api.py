@@ -23,7 +23,6 @@ operations: Final = (
         answer=Agreement,
         read=read,
         auth=False,
-        headers=(("Cache-Control", "no-store"),),
         answer_example={
             "agreementVersion": "1.0",
             "effectiveDate": "2026-01-15",

@@ -7,7 +7,7 @@ import msgspec
 
 from opentill.core.clock import now_ms
 from opentill.core.errors import Invalid, Unavailable
-from opentill.core.http import read_body
+from opentill.core.incoming import read_body
 from opentill.gateways.model import BadCallback, DisputeNews, Gateway, News, Notified, Traces
 
 if TYPE_CHECKING:

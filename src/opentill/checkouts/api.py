@@ -57,7 +57,8 @@ operations: Final = (
         tag="Checkouts",
         summary="Open a checkout session",
         description="Send the customer to the `url` of the answer. The session lasts 24 hours. "
-        "`display_merchant_name` is taken as another spelling of `displayMerchantName`.",
+        "Whoever has the `url` sees what you prefill. `display_merchant_name` is taken as another "
+        "spelling of `displayMerchantName`.",
         body=SessionBody,
         answer=SessionCreated,
         status=201,

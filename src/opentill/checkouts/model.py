@@ -15,7 +15,6 @@ LIFETIME_MS: Final = 24 * 3600 * 1000
 MAX_DISPLAY_NAME: Final = 80
 MAX_CUSTOMER_NAME: Final = 200
 MAX_ATTEMPTS: Final = 50  # to pay one order
-MOST_MINOR: Final = 10**16  # that an order is worth: a slip in a rate must not overflow the books
 
 
 class AmountOutOfBounds(Invalid):
@@ -104,9 +103,10 @@ class Session(msgspec.Struct, frozen=True):
     method: Method | None  # the only one it can be paid by; None: the customer chooses
 
 
-class Item(msgspec.Struct, frozen=True):
+class Item(msgspec.Struct, frozen=True, kw_only=True):
     """What is sold where the product does not say it: a name and an amount of the order's own."""
 
+    order_id: str  # known before, since the metadata name it
     name: str
     amount_minor: int
     metadata: str  # JSON text

@@ -14,7 +14,6 @@ from opentill.checkouts.model import (
     MAX_ATTEMPTS,
     MAX_CUSTOMER_NAME,
     MAX_DISPLAY_NAME,
-    MOST_MINOR,
     AmountOutOfBounds,
     Item,
     Offer,
@@ -44,17 +43,16 @@ class _Terms(msgspec.Struct, frozen=True):
 
     priced: Priced
     exchange_rate: Decimal
-    usd_exchange_rate: Decimal
+    usd_exchange_rate: Decimal | None  # None: there is none; its refunds see to that
 
 
 def _terms(offer: Offer) -> _Terms:
     currency, settled = offer.currency, offer.settlement_currency
-    rate, usd_rate = offer.exchange_rate, offer.usd_exchange_rate
-    if rate is None or usd_rate is None:
-        wanted = settled if rate is None else "USD"
+    rate, usd_rate = offer.exchange_rate, offer.usd_exchange_rate or Decimal(0)
+    if rate is None:
         reason = (
             f"productId must be a product in a currency with an exchange rate: "
-            f"there is none from {currency} to {wanted}"
+            f"there is none from {currency} to {settled}"
         )
         raise Invalid("productId", reason)
     priced = price(
@@ -68,10 +66,10 @@ def _terms(offer: Offer) -> _Terms:
         reason = f"productId must be a product worth at least one minor unit of {settled}"
         raise AmountOutOfBounds(reason, *_bounds(currency, settled, rate, usd_rate))
     usd_minor = money.times(offer.price_minor, usd_rate, currency, "USD")
-    if max(priced.gross_settled_minor, usd_minor) > MOST_MINOR:
+    if max(priced.gross_settled_minor, usd_minor) > money.MOST_MINOR:
         reason = "productId must be a product that its exchange rate makes worth less: see the rate"
         raise AmountOutOfBounds(reason, *_bounds(currency, settled, rate, usd_rate))
-    return _Terms(priced, rate, usd_rate)
+    return _Terms(priced, rate, offer.usd_exchange_rate)
 
 
 def _bounds(currency: str, settled: str, rate: Decimal, usd_rate: Decimal) -> tuple[int, int]:
@@ -84,9 +82,9 @@ def _bounds(currency: str, settled: str, rate: Decimal, usd_rate: Decimal) -> tu
         return money.times(minor, rate, currency, settled)
 
     def fits(minor: int) -> bool:
-        return max(worth(minor), money.times(minor, usd_rate, currency, "USD")) <= MOST_MINOR
+        return max(worth(minor), money.times(minor, usd_rate, currency, "USD")) <= money.MOST_MINOR
 
-    amounts = range(1, MOST_MINOR)
+    amounts = range(1, money.MOST_MINOR)
     least = 1 + bisect.bisect_left(amounts, x=True, key=lambda minor: worth(minor) > 0)
     most = bisect.bisect_left(amounts, x=True, key=lambda minor: not fits(minor))
     return least, most
@@ -110,7 +108,7 @@ async def open_session(  # noqa: PLR0913 - what a session is opened with
 
     Price, product, terms and exchange rates are frozen on the order as they are now; the fee is
     that of the default rate as long as nobody knows the payment method. Rates that are older than
-    ``rates_max_age_days`` do not count (0: all do).
+    ``rates_max_age_days`` do not count (0: all do). A currency settles in itself without any.
     """
     offer = None
     if is_id(body.product_id):
@@ -143,7 +141,7 @@ async def open_session(  # noqa: PLR0913 - what a session is opened with
         merchant_id,
         new_session_id(),
         body.product_id,
-        new_id("order"),
+        new_id("order") if item is None else item.order_id,
         offer.price_minor,
         offer.currency,
         inputs.web_address("successUrl", body.success_url),

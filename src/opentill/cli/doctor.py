@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,10 +22,14 @@ from opentill.core.embedded import NoDatabase
 from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
 
+if TYPE_CHECKING:
+    from opentill.rates import Lacking
+
 OLDEST_PYTHON: Final = (3, 11)
 OLDEST_POSTGRES: Final = 15
 CLOCK_TOLERANCE_S: Final = 2.0
 FREE_BYTES: Final = 1024**3
+_SHOWN_PAIRS: Final = 5
 _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
@@ -125,6 +129,7 @@ def _database(settings: Settings) -> Iterator[Finding]:
         yield Finding("orders", "warn", f"{text} `opentill orders history ORDER`")
     else:
         yield Finding("orders", "ok", "none waits for a bank's answer too long")
+    yield _rates(found.lacking)
     if found.epay_opens:
         yield Finding("epay", "ok", "the keys that there are can be read")
     else:
@@ -144,6 +149,17 @@ def _business_time(settings: Settings, ahead_ms: int) -> Finding:
     return Finding("time", "warn", f"{text} for trying things out, take a new one")
 
 
+def _rates(lacking: list["Lacking"]) -> Finding:
+    if not lacking:
+        return Finding("rates", "ok", "there is one for each currency that needs one")
+    pairs = ", ".join(f"{one.base} to {one.quote}" for one in lacking[:_SHOWN_PAIRS])
+    more = f" and {len(lacking) - _SHOWN_PAIRS} more" if len(lacking) > _SHOWN_PAIRS else ""
+    opening = any(one.opening for one in lacking)
+    stopped = "no session opens" if opening else "no refund is taken, since it shows USD,"
+    text = f"none from {pairs}{more}: {stopped} without; `opentill rates set` or `rates import`"
+    return Finding("rates", "warn", text)
+
+
 class _Asked(msgspec.Struct, frozen=True):
     """What the database says."""
 
@@ -152,10 +168,11 @@ class _Asked(msgspec.Struct, frozen=True):
     ahead_ms: int
     stuck: int
     epay_opens: bool
+    lacking: list["Lacking"]
 
 
 async def _ask(settings: Settings) -> _Asked:
-    from opentill import epay
+    from opentill import epay, rates
     from opentill.core import clock
     from opentill.core import connection as connections
     from opentill.orders import jobs
@@ -170,7 +187,9 @@ async def _ask(settings: Settings) -> _Asked:
         now = await clock.business_now(connection, settings.gateways)
         stuck = await jobs.count_stuck(connection, now)
         opens = await epay.opens(connection, settings.secret_key)
-        return _Asked(int(version), float(seconds), ahead_ms, stuck, opens)
+        oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
+        lacking = await rates.lacking(connection, now, oldest)
+        return _Asked(int(version), float(seconds), ahead_ms, stuck, opens, lacking)
     finally:
         await connection.close()
 

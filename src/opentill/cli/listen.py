@@ -40,7 +40,8 @@ def listen(
         async with session.database() as db:
             async with db.connection() as tx:
                 await merchants.find(tx, merchant_id)
-            forward = _Forward(forward_to) if forward_to else None
+            prefix = session.settings().webhook_header_prefix
+            forward = _Forward(forward_to, prefix) if forward_to else None
             try:
                 seen = 0
                 async for event in _events(db, merchant_id, from_start=from_start):
@@ -101,7 +102,7 @@ def _print(event: "NumberedEvent", *, as_json: bool) -> None:
 class _Forward:
     """Sends events on, wherever the developer at the keyboard wants them."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, header_prefix: str) -> None:
         from opentill.cli import output
         from opentill.core import inputs
         from opentill.core.outgoing import Outgoing, Policy
@@ -111,6 +112,7 @@ class _Forward:
         self._url = url
         self._outgoing = Outgoing(Policy.only(url))
         self._secret = signing.new_secret()
+        self._prefix = header_prefix
         output.say(f"forwarding to {url}, signed with {self._secret}")
 
     async def send(self, event: "NumberedEvent") -> None:
@@ -121,7 +123,7 @@ class _Forward:
         from opentill.webhooks import signing
 
         body = event.body.encode()
-        signed = signing.headers([self._secret], event.id, now_ms(), body)
+        signed = signing.headers([self._secret], event.id, now_ms(), body, self._prefix)
         headers = {"content-type": "application/json", **dict(signed)}
         for name, value in signed:
             output.say(f"  {name}: {value}")

@@ -126,7 +126,7 @@ def create(  # noqa: PLR0913 - a merchant's terms
     as_json: Json = False,
 ) -> None:
     """Make a merchant."""
-    from opentill import merchants
+    from opentill import merchants, rates
 
     given = {
         "fee_rate": fee_rate,
@@ -152,7 +152,14 @@ def create(  # noqa: PLR0913 - a merchant's terms
                     who=inputs.who(by), reason=reason.strip() or "merchant created", **terms,
                 ),
             )  # fmt: skip
+            async with db.connection() as tx:
+                rated = currency == "USD" or await rates.latest(tx, currency, "USD", now)
         output.show(_shown(made, as_json=as_json), as_json=as_json)
+        if not rated:
+            output.say(
+                f"There is no exchange rate from {currency} to USD: sessions open without, but no"
+                f" refund is taken until `opentill rates set {currency} USD RATE`."
+            )
 
     session.run(work())
 

@@ -32,6 +32,7 @@ class OrderRefundedData(msgspec.Struct, frozen=True, kw_only=True):
     """A refund has succeeded; ``refunded_amount`` is what was given back of the order so far."""
 
     order_id: str
+    product_id: str = ""
     refund_id: str
     refund_status: str  # PARTIAL FULL
     amount: Decimal
@@ -75,6 +76,7 @@ class RefundFailedData(msgspec.Struct, frozen=True, kw_only=True):
     """A refund was refused for good; its money is yours again."""
 
     order_id: str
+    product_id: str = ""
     refund_id: str
     amount: Decimal
     currency: str

@@ -1,7 +1,8 @@
 """Verifies webhooks: who has the endpoint's secret sent this, and not long ago.
 
-Every delivery carries two sets of headers. ``X-Svc-Signature`` is keyed with the secret's text;
-``webhook-signature`` (Standard Webhooks) with what the secret's base64 stands for. Either proves
+Every delivery carries two sets of headers. ``X-Svc-Signature`` (a deployment may have another
+prefix) is keyed with the secret's text; ``webhook-signature`` (Standard Webhooks) with what the
+secret's base64 stands for. Either proves
 the sender, so one that fits is enough: while a secret is rotated, only some fit the old one.
 """
 
@@ -18,6 +19,7 @@ from opentill.client import events
 from opentill.client.errors import WebhookInvalid
 
 TOLERANCE_S: Final = 300.0
+HEADER_PREFIX: Final = "X-Svc-"
 _PREFIX: Final = "whsec_"
 _MILLIS: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _SECONDS: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
@@ -30,11 +32,14 @@ def verify_webhook(
     tolerance_s: float = TOLERANCE_S,
     *,
     now: float | None = None,
+    header_prefix: str = HEADER_PREFIX,
 ) -> events.Event:
     """Return the event of a genuine delivery. Raises WebhookInvalid for any other.
 
     ``body`` is the request's body as it came, before anything parsed it. Several secrets are those
-    of a rotation. ``now`` is in Unix seconds. Delivery is at least once: keep ``event.id``.
+    of a rotation. ``now`` is in Unix seconds. ``header_prefix`` is what the deployment has set, in
+    any case; where it is another, the headers of Standard Webhooks count all the same. Delivery is
+    at least once: keep ``event.id``.
     """
     raw = body.encode() if isinstance(body, str) else bytes(body)
     found = {name.lower(): value for name, value in headers.items()}
@@ -43,7 +48,7 @@ def verify_webhook(
         message = "secret must be the secret of the endpoint, such as whsec_…"
         raise ValueError(message)
     at_s = time.time() if now is None else now
-    ages = [at_s - sent_s for sent_s in _genuine(raw, found, keys)]
+    ages = [at_s - sent_s for sent_s in _genuine(raw, found, keys, header_prefix)]
     if not ages:
         message = "no signature fits the body and the secret"
         raise WebhookInvalid(message)
@@ -53,10 +58,13 @@ def verify_webhook(
     return events.read(raw)
 
 
-def _genuine(raw: bytes, headers: Mapping[str, str], keys: Sequence[str]) -> Iterator[float]:
+def _genuine(
+    raw: bytes, headers: Mapping[str, str], keys: Sequence[str], header_prefix: str
+) -> Iterator[float]:
     """Give the time (Unix seconds) of each set of headers whose signature fits."""
-    own, millis = headers.get("x-svc-signature", ""), headers.get("x-svc-timestamp", "")
-    old = headers.get("x-svc-signature-old", "").split()
+    prefix = header_prefix.lower()
+    own, millis = headers.get(f"{prefix}signature", ""), headers.get(f"{prefix}timestamp", "")
+    old = headers.get(f"{prefix}signature-old", "").split()
     if _MILLIS.fullmatch(millis) and _fits([own, *old], [_own(key, millis, raw) for key in keys]):
         yield int(millis) / 1000
     seconds = headers.get("webhook-timestamp", "")

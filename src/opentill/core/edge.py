@@ -123,8 +123,8 @@ class Edge:
             key: str | None = None
             lines: list[bytes] = []
             for name, value in scope["headers"]:
-                if name == b"x-api-key":
-                    key = value.decode("latin-1")
+                if name == b"x-api-key":  # one that stands twice is none: there is no telling which
+                    key = value.decode("latin-1") if key is None else ""
                 elif name == b"x-forwarded-for":
                     lines.append(value)
             address = extra["opentill_address"] = self._address(extra.get("client"), lines)

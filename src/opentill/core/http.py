@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Protocol, Type
 import msgspec
 import structlog
 
-from opentill.core import idempotency, limits, querystring, strictjson
+from opentill.core import idempotency, ignored, limits, querystring, strictjson
 from opentill.core import sealed as sealed_text
 from opentill.core.clock import now_ms as now_ms  # noqa: PLC0414 - handed on to who has an App
 from opentill.core.db import Db, Tx
 from opentill.core.errors import (
     Internal,
-    Invalid,
     MethodNotAllowed,
     NotFound,
-    PayloadTooLarge,
     Problem,
     TooManyAtOnce,
     TooManyRequests,
@@ -34,16 +32,17 @@ from opentill.core.errors import (
 )
 from opentill.core.exports import Exports
 from opentill.core.ids import is_id
+from opentill.core.incoming import idempotency_key, read_body, read_headers
 from opentill.core.outgoing import Outgoing
 from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-MAX_BODY: Final = 64 * 1024
 B = TypeVar("B")
 Q = TypeVar("Q")
 Headers = Sequence[tuple[bytes, bytes]]
+_NO_STORE: Final = (b"cache-control", b"no-store")  # of answers about money, refusals too
 _log: Final = structlog.get_logger()
 encode: Final = msgspec.json.Encoder().encode
 
@@ -154,12 +153,12 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     write: Write | None = None
     alone: bool = False  # ``write`` changes all by its last statement: that is its transaction
     status: int = 200
+    id_of: Callable[[str], str] | None = None  # of another name that may stand in the path's place
     query: type[msgspec.Struct] = Nothing
     body: type[msgspec.Struct] = Nothing
     auth: bool = True
     per_merchant_limit: limits.OfMerchant | None = None
     secret: bool = False  # the answer shows one: under its Idempotency-Key it is kept sealed
-    headers: tuple[tuple[str, str], ...] = ()
     description: str = ""
     refusals: tuple[str, ...] = ()  # what is answered with 40001, beside malformed fields
     example: Any = None  # of the body
@@ -202,6 +201,7 @@ async def send_json(send: "Send", status: int, body: bytes, headers: Headers = (
             "headers": [
                 (b"content-type", b"application/json"),
                 (b"content-length", b"%d" % len(body)),
+                _NO_STORE,
                 *headers,
             ],
         },
@@ -209,13 +209,13 @@ async def send_json(send: "Send", status: int, body: bytes, headers: Headers = (
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-async def send_problem(send: "Send", error: Exception) -> None:
+async def send_problem(send: "Send", error: Exception, also: Headers = ()) -> None:
     """Send the error body of a problem; of any other exception the one of a defect of ours."""
     if not isinstance(error, Problem):
         log_defect(error)
         error = Internal()
     status, body, headers = failure(error)
-    await send_json(send, status, body, headers)
+    await send_json(send, status, body, (*headers, *also))
 
 
 class _Routes:
@@ -249,6 +249,7 @@ class _Routes:
 
 
 _ID_AT: Final = 3  # "", "v1", "orders", id
+_IGNORED: Final = "opentill_ignored"  # in a scope: the header that names what of its body is
 
 
 def _shape(path: str) -> str:
@@ -279,7 +280,7 @@ def serve(operations: Sequence[Operation]) -> "ASGIApp":
             extra["opentill_parameters"] = parameters
             await _perform(operation, extra, receive, send)
         except Exception as error:  # noqa: BLE001 - every failure gets the one error body
-            await send_problem(send, error)
+            await send_problem(send, error, extra.get(_IGNORED, ()))
 
     return api
 
@@ -291,19 +292,25 @@ async def _perform(
     merchant_id: str = scope["opentill_merchant"] or ""
     if operation.auth and not merchant_id:
         raise Unauthorized
-    if not all(map(is_id, scope["opentill_parameters"].values())):
+    path: dict[str, str] = scope["opentill_parameters"]
+    if path and operation.id_of is not None:
+        path["id"] = operation.id_of(path["id"])
+    if not all(map(is_id, path.values())):
         raise NotFound
     now = app.clock()
     if operation.per_merchant_limit:
         what = operation.per_merchant_limit
         await limits.hit_merchant(app.db, app.settings, what, merchant_id, now)
-    headers = dict(scope["headers"])
-    key = _idempotency_key(headers) if operation.method == "POST" else None
+    headers = read_headers(scope["headers"])
+    key = idempotency_key(headers) if operation.method == "POST" else None
     body = await read_body(headers, receive) if operation.write else b""
     if operation.write and key is not None:
         status, answer, replayed = await _once(operation, scope, app, merchant_id, now, key, body)
-        extra = ((b"idempotent-replayed", b"true"),) if replayed else ()
-        await send_json(send, status, answer, (*_extra(operation), *extra))
+        also = scope.get(_IGNORED, ())
+        if replayed:
+            named = ignored.header_of(body, operation.body)
+            also = (*named, (b"idempotent-replayed", b"true"))
+        await send_json(send, status, answer, also)
         return
     call = _call(operation, scope, app, merchant_id, now, headers, body)
     write = operation.write
@@ -317,11 +324,7 @@ async def _perform(
     if isinstance(data, Download):
         await _send_download(receive, send, data)
     else:
-        await send_json(send, operation.status, _answer(data), _extra(operation))
-
-
-def _extra(operation: Operation) -> Headers:
-    return [(name.encode(), value.encode()) for name, value in operation.headers]
+        await send_json(send, operation.status, _answer(data), scope.get(_IGNORED, ()))
 
 
 def _answer(data: Any) -> bytes:
@@ -343,7 +346,7 @@ def _call(
         now=now,
         path=scope["opentill_parameters"],
         query=querystring.read(scope["query_string"], operation.query),
-        body=_decode_body(operation, headers, body),
+        body=_decode_body(operation, scope, headers, body),
         key_id=scope.get("opentill_key", ""),
     )
 
@@ -389,49 +392,26 @@ async def _once(
     return await app.db.run(step)
 
 
-def _idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:
-    value = headers.get(b"idempotency-key")
-    if value is None:
-        return None
-    key = value.decode("latin-1")
-    idempotency.check_key(key)
-    return key
-
-
-async def read_body(headers: Mapping[bytes, bytes], receive: "Receive") -> bytes:
-    """Return a request's raw body. Raises PayloadTooLarge over 64 KiB, Invalid for half a body."""
-    length = headers.get(b"content-length", b"0")
-    if not length.isdigit() or int(length) > MAX_BODY:
-        raise PayloadTooLarge
-    parts, size = list[bytes](), 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Invalid("body", "body must arrive whole")
-        if message["type"] == "http.request":
-            parts.append(message["body"])
-            size += len(message["body"])
-            if size > MAX_BODY:
-                raise PayloadTooLarge
-            if not message["more_body"]:
-                return b"".join(parts)
-
-
 @functools.cache
 def _has_defaults(body: type[msgspec.Struct]) -> bool:
     """Tell whether a body may be left out."""
     return not any(field.required for field in msgspec.structs.fields(body))
 
 
-def _decode_body(operation: Operation, headers: Mapping[bytes, bytes], body: bytes) -> Any:
+def _decode_body(
+    operation: Operation, scope: dict[str, Any], headers: Mapping[bytes, bytes], body: bytes
+) -> Any:
     if not body and _has_defaults(operation.body):
         return operation.body()
     media_type = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
     if media_type != b"application/json":
         raise UnsupportedMediaType
     if operation.body is Nothing:
+        scope[_IGNORED] = ignored.header_of(body, Nothing)
         return Nothing()
-    return strictjson.decode(body, operation.body)
+    tree = strictjson.check(body)
+    scope[_IGNORED] = ignored.header(tree, operation.body)
+    return strictjson.read(body, operation.body)
 
 
 async def _send_download(receive: "Receive", send: "Send", download: Download) -> None:
@@ -444,7 +424,7 @@ async def _send_download(receive: "Receive", send: "Send", download: Download) -
         "headers": [
             (b"content-type", download.content_type.encode()),
             (b"content-disposition", disposition),
-            (b"cache-control", b"no-store"),
+            _NO_STORE,
         ],
     }
     try:

@@ -33,6 +33,9 @@ PRICE_PATTERN: Final = r"^[0-9]{1,8}(\.[0-9]{1,2})?$"
 _AMOUNT: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2}))?")
 
 
+MOST_MINOR: Final = 10**16  # that an order is worth: a slip in a rate must not overflow the books
+
+
 class Money(msgspec.Struct, frozen=True, order=True):
     """An amount: ``minor`` whole minor units of ``currency`` (ISO 4217, capitals)."""
 

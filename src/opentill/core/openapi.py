@@ -27,6 +27,17 @@ _HEADERS: Final = {
         "gateways; otherwise not there.",
         "schema": {"type": "string"},
     },
+    "cache-control": {
+        "description": "No answer is kept by a cache.",
+        "schema": {"const": "no-store"},
+    },
+}
+
+
+_IGNORED: Final = {
+    "description": "The fields of the body that are none of this operation's, if there are any: "
+    "percent-encoded names with commas between them, and `+7` for seven more.",
+    "schema": {"type": "string"},
 }
 
 
@@ -244,8 +255,8 @@ def _success(
         schema = _envelope(by_kind[operation.answer], components)
         example = {"code": 0, "message": "success", "data": operation.answer_example}
     headers: dict[str, Any] = dict(_HEADERS)
-    for name, value in operation.headers:
-        headers[name.lower()] = {"schema": {"const": value}}
+    if operation.body is not Nothing:
+        headers["opentill-ignored-fields"] = _IGNORED
     return {
         "description": "Done." if operation.status == HTTPStatus.OK else "Created.",
         "headers": headers,

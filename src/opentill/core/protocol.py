@@ -395,7 +395,8 @@ class Protocol(HttpToolsProtocol):
             name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers
         ]
         request_id = secrets.token_hex(16).encode()
-        head += [b"content-type: application/json\r\nconnection: close\r\nx-request-id: "]
+        head += [b"content-type: application/json\r\nconnection: close\r\n"]
+        head += [b"cache-control: no-store\r\nx-request-id: "]
         head += [request_id, b"\r\ncontent-length: %d\r\n\r\n" % len(refusal.body), refusal.body]
         self.transport.write(b"".join(head))
         self._refusal = None
@@ -412,6 +413,7 @@ async def _answer_internal(cycle: RequestResponseCycle) -> None:
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(_INTERNAL)),
+        (b"cache-control", b"no-store"),
         (b"x-request-id", secrets.token_hex(16).encode()),
         (b"connection", b"close"),
     ]

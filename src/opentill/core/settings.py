@@ -51,6 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_port: int = 8081
     sandbox_secret: str = ""
     sandbox_elsewhere: bool = False  # OPENTILL_SANDBOX_URL is given: somebody else runs it
+    webhook_header_prefix: str = "X-Svc-"  # of the headers that a delivery is signed by
     outgoing_http: bool = False
     outgoing_allow: tuple[IPv4Network | IPv6Network, ...] = ()
     approval_above: Decimal | None = None  # None: one operator is always enough

@@ -72,8 +72,11 @@ def _storable(value: Json) -> bool:
     return not isinstance(value, list) or all(_storable(item) for item in value)
 
 
-def check(body: bytes) -> None:
-    """Refuse a body that is not strict JSON. Raises Invalid with field ``body`` or the field."""
+def check(body: bytes) -> Json:
+    """Return what a body says, its numbers aside, for its names to be looked at.
+
+    Raises Invalid with field ``body`` or the field for what is not strict JSON.
+    """
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
         raise Invalid("body", f"body must not nest deeper than {MAX_DEPTH} levels")
     try:
@@ -92,6 +95,7 @@ def check(body: bytes) -> None:
             if not _storable(value):
                 field = key if 0 < len(key) <= _LONGEST_NAME else "body"
                 raise Invalid(field, f"{field} must be text without NUL and lone surrogates")
+    return tree
 
 
 @lru_cache
@@ -100,11 +104,16 @@ def _decoder(struct: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def decode(body: bytes, struct: type[T]) -> T:
-    """Check a body and turn it into ``struct``. Raises Invalid that names the field.
+    """Check a body and turn it into ``struct``. Raises Invalid that names the field."""
+    check(body)
+    return read(body, struct)
+
+
+def read(body: bytes, struct: type[T]) -> T:
+    """Turn a body that was checked into ``struct``. Raises Invalid that names the field.
 
     The sentence comes from the ``description`` in the field's ``msgspec.Meta``: what is accepted.
     """
-    check(body)
     try:
         made: T = _decoder(struct).decode(body)
     except msgspec.ValidationError as error:

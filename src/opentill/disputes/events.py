@@ -1,12 +1,10 @@
 """What merchants are told about disputes (product decisions §8)."""
 
-from typing import Any
-
 from opentill import orders
 from opentill.core import money
 from opentill.disputes.model import Dispute, Step
 from opentill.orders import Order
-from opentill.webhooks import Event
+from opentill.webhooks import Event, payloads
 
 
 def told(order: Order, dispute: Dispute, step: Step, at: int) -> Event:
@@ -14,19 +12,19 @@ def told(order: Order, dispute: Dispute, step: Step, at: int) -> Event:
 
     A dispute is closed by WON and by LOST, and once more where the loss is RECOVERED.
     """
-    data: dict[str, Any] = {
-        "dispute_id": dispute.id,
-        "order_id": order.id,
-        "status": dispute.status,
-        "amount": money.show(dispute.amount_minor, dispute.currency),
-        "currency": dispute.currency,
-        "debit": money.show(dispute.debit_minor, dispute.debit_currency),
-        "fee": money.show(dispute.fee_minor, dispute.debit_currency),
-        "debit_currency": dispute.debit_currency,
-        "reason": dispute.reason,
-        "opened_at": dispute.created_at,
-        "closed_at": dispute.closed_at,
-        **orders.livemode_field(order),
-        "metadata": orders.metadata(order),
-    }
+    data = payloads.Dispute(
+        dispute_id=dispute.id,
+        order_id=order.id,
+        status=dispute.status,
+        amount=money.show(dispute.amount_minor, dispute.currency),
+        currency=dispute.currency,
+        debit=money.show(dispute.debit_minor, dispute.debit_currency),
+        fee=money.show(dispute.fee_minor, dispute.debit_currency),
+        debit_currency=dispute.debit_currency,
+        reason=dispute.reason,
+        opened_at=dispute.created_at,
+        closed_at=dispute.closed_at,
+        livemode=orders.livemode_of(order),
+        metadata=orders.metadata(order),
+    )
     return Event(dispute.merchant_id, step.emits, data, at)

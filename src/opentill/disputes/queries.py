@@ -81,7 +81,6 @@ RECOVER_ORDER = Command(
     where merchant_id = $1 and id = $2
     """,
 )
-HAS_ORDER = Value(bool, "select exists (select from orders where merchant_id = $1 and id = $2)")
 NOTES = Query(
     Note,
     "select * from dispute_notes where merchant_id = $1 and dispute_id = $2 order by number",

@@ -127,7 +127,7 @@ async def door(scope: "Scope", receive: "Receive", send: "Send") -> None:
     elif page := _page(extra, answer):
         await page.send(send)
     else:
-        await send_json(send, 200, encode(answer), _NO_STORE)
+        await send_json(send, 200, encode(answer))
 
 
 def _page(extra: dict[str, Any], answer: dict[str, Any]) -> Sendable | None:

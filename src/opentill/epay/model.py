@@ -11,6 +11,8 @@ import msgspec
 
 from opentill.core.methods import Method
 from opentill.orders import Status
+from opentill.orders.model import order_id_of as order_id_of  # noqa: PLC0414 - the convention's
+from opentill.orders.model import trade_no as trade_no  # noqa: PLC0414 - the convention's
 
 Type = Literal["", "alipay", "wxpay", "creditcard", "crypto", "paynow", "bank"]  # that are ours
 State = Literal["ENABLED", "DISABLED"]
@@ -209,17 +211,3 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     answer: str
     created_at: int
     updated_at: int
-
-
-_ORDER_PREFIX: Final = "order"
-
-
-def trade_no(order_id: str) -> str:
-    """Return an order's id without its underscore."""
-    return order_id.replace("_", "")
-
-
-def order_id_of(number: str) -> str:
-    """Return the order id that a ``trade_no`` stands for; no order has it if it is none of ours."""
-    rest = number.removeprefix(_ORDER_PREFIX)
-    return f"{_ORDER_PREFIX}_{rest}" if rest != number else ""

@@ -14,6 +14,7 @@ from opentill.core import epaysign, limits, sealed
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid
 from opentill.core.http import App
+from opentill.core.ids import new_id
 from opentill.core.money import exponent, parse, show
 from opentill.epay import credentials, notices, queries
 from opentill.epay.model import (
@@ -31,6 +32,7 @@ from opentill.epay.model import (
     Refused,
     Submission,
     order_id_of,
+    trade_no,
 )
 from opentill.epay.wire import Request
 from opentill.orders import Attempt, Payer
@@ -177,7 +179,10 @@ async def _place(tx: Tx, caller: Caller, wanted: Submission, oldest_days: int, n
     if before is not None:
         await _again(tx, before, wanted, now)
         return Placed(order_id=before.order_id, checkout_id=before.checkout_id, merchant_name=shown)
-    metadata = {"outTradeNo": wanted.out_trade_no, "param": wanted.param}
+    order_id = new_id("order")
+    metadata = {"out_trade_no": wanted.out_trade_no, "trade_no": trade_no(order_id)}
+    if wanted.param:
+        metadata["param"] = wanted.param
     session = await checkouts.open_session(
         tx,
         merchant_id,
@@ -188,7 +193,12 @@ async def _place(tx: Tx, caller: Caller, wanted: Submission, oldest_days: int, n
         now,
         "EPAY",
         rates_max_age_days=oldest_days,
-        item=checkouts.Item(wanted.name, wanted.minor, msgspec.json.encode(metadata).decode()),
+        item=checkouts.Item(
+            order_id=order_id,
+            name=wanted.name,
+            amount_minor=wanted.minor,
+            metadata=msgspec.json.encode(metadata).decode(),
+        ),
         method=wanted.method,
     )
     await queries.INSERT_ORDER.run(

@@ -15,7 +15,7 @@ import multipart  # type: ignore[import-untyped]  # it does not say that it brin
 
 from opentill.core import epaysign
 from opentill.core.errors import Invalid, PayloadTooLarge
-from opentill.core.http import MAX_BODY, read_body
+from opentill.core.incoming import MAX_BODY, read_body
 from opentill.epay.model import BUSINESS, Refused
 
 if TYPE_CHECKING:

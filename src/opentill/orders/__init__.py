@@ -2,7 +2,7 @@
 
 from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
 from opentill.orders.confirmation import Report, confirm_many
-from opentill.orders.events import livemode_field, metadata
+from opentill.orders.events import livemode_of, metadata
 from opentill.orders.export import chunks as export_csv
 from opentill.orders.livemode import known_one as with_livemode
 from opentill.orders.model import (
@@ -64,7 +64,7 @@ __all__ = [
     "hear",
     "history",
     "last_attempt",
-    "livemode_field",
+    "livemode_of",
     "lock",
     "merchant_of",
     "metadata",

@@ -10,9 +10,10 @@ from opentill import totals
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid
 from opentill.core.http import Call, Download, Nothing, Operation
+from opentill.core.ids import is_id
 from opentill.core.paging import Listing, Millis, Page, Size, listing
 from opentill.orders import export, livemode, queries, service
-from opentill.orders.model import OrderDetail, OrderOut, Status
+from opentill.orders.model import OrderDetail, OrderOut, Status, named
 
 _STATUS_TEXT: Final = "an order status such as PENDING, PAID or REFUNDED"
 
@@ -43,9 +44,8 @@ def _range(query: ListQuery | ExportQuery) -> tuple[int, int]:
     return start, end
 
 
-async def _check_product(merchant_id: str, product_id: str, tx: Tx) -> None:
-    if not await queries.HAS_PRODUCT.get(tx, merchant_id, product_id):
-        raise Invalid("productId", "productId must be the id of one of your products")
+async def _has_product(merchant_id: str, product_id: str, tx: Tx) -> bool:
+    return bool(await queries.HAS_PRODUCT.get(tx, merchant_id, product_id))
 
 
 async def list_orders(call: Call[ListQuery, Nothing]) -> Listing[OrderOut]:
@@ -63,8 +63,11 @@ async def list_orders(call: Call[ListQuery, Nothing]) -> Listing[OrderOut]:
         case _:
             lists = queries.LIST_BY_BOTH
     here = call.app.replica.reading()
-    if query.product_id is not None:
-        await here.read(functools.partial(_check_product, merchant_id, query.product_id))
+    if query.product_id is not None and not (
+        is_id(query.product_id)
+        and await here.read(functools.partial(_has_product, merchant_id, query.product_id))
+    ):
+        return listing([], query.page, query.size, 0)
     which = totals.Which(merchant_id, "orders", query.product_id or "", query.status)
     rows = totals.Rows(here, which, lists, values)
     found, total = await rows.page(query.page, query.size, within)
@@ -169,7 +172,9 @@ operations: Final = (
         path="/v1/orders/{id}",
         tag="Orders",
         summary="Read an order",
-        description="Everything about an order. Deliver when its `status` is PAID or SETTLED.",
+        description="Everything about an order, by its id or by the `trade_no` that Epay shops "
+        "know it by. Deliver when its `status` is PAID or SETTLED.",
+        id_of=named,
         answer=OrderDetail,
         read=read,
         answer_example=_DETAIL,

@@ -1,12 +1,13 @@
 """What merchants are told about orders and sessions (product decisions §8)."""
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from opentill.core import money
 from opentill.orders.model import Order
-from opentill.webhooks import Event, Type
+from opentill.webhooks import Event, Type, payloads
+from opentill.webhooks.payloads import ClosedStatus
 
 
 def metadata(order: Order) -> msgspec.Raw:
@@ -14,9 +15,9 @@ def metadata(order: Order) -> msgspec.Raw:
     return msgspec.Raw(order.metadata.encode())
 
 
-def livemode_field(order: Order) -> dict[str, bool]:
+def livemode_of(order: Order) -> bool | msgspec.UnsetType:
     """Return whether a paid order's money is real; nothing where no gateway has said it."""
-    return {} if order.livemode is None else {"livemode": order.livemode}
+    return msgspec.UNSET if order.livemode is None else order.livemode
 
 
 def told(order: Order, type_: Type, reason: str, at: int) -> Event:
@@ -24,31 +25,38 @@ def told(order: Order, type_: Type, reason: str, at: int) -> Event:
     return Event(order.merchant_id, type_, _data(order, type_, reason, at), at)
 
 
-def _data(order: Order, type_: Type, reason: str, at: int) -> dict[str, Any]:
-    base = {"order_id": order.id, "product_id": order.product_id}
-    amount = {"amount": money.show(order.amount_minor, order.currency), "currency": order.currency}
+def _data(order: Order, type_: Type, reason: str, at: int) -> msgspec.Struct:
+    base: dict[str, Any] = {
+        "order_id": order.id,
+        "product_id": order.product_id,
+        "amount": money.show(order.amount_minor, order.currency),
+        "currency": order.currency,
+        "livemode": livemode_of(order),
+        "metadata": metadata(order),
+    }
     net = money.show(order.amount_minor - order.platform_fee_minor, order.currency)
-    session = {"checkout_session_id": order.checkout_id, **base, **amount}
-    raw = {**livemode_field(order), "metadata": metadata(order)}
+    session = order.checkout_id
     match type_:
         case "order.paid":
-            told = {"net_amount": net, "paid_at": order.paid_at}
-            return base | {"customer_email": order.customer_email} | amount | told | raw
+            paid_at = at if order.paid_at is None else order.paid_at
+            email = order.customer_email
+            return payloads.OrderPaid(**base, customer_email=email, net_amount=net, paid_at=paid_at)
         case "order.closed":
-            why = {"status": order.status, "reason": reason, "closed_at": at}
-            return base | amount | why | raw
+            status = cast("ClosedStatus", order.status)  # by the steps that tell it
+            return payloads.OrderClosed(**base, status=status, reason=reason, closed_at=at)
         case "order.settled":
-            settled = {
-                "net_amount": net,
-                "settled_amount": money.show(order.net_settled_minor, order.settled_currency),
-                "settled_currency": order.settled_currency,
-                "settled_at": at,
-            }
-            return base | amount | settled | raw
+            settled = money.show(order.net_settled_minor, order.settled_currency)
+            return payloads.OrderSettled(
+                **base,
+                net_amount=net,
+                settled_amount=settled,
+                settled_currency=order.settled_currency,
+                settled_at=at,
+            )
         case "checkout.completed":
-            return session | {"completed_at": at} | raw
+            return payloads.CheckoutCompleted(**base, checkout_session_id=session, completed_at=at)
         case "checkout.expired":
-            return session | {"expired_at": at} | raw
+            return payloads.CheckoutExpired(**base, checkout_session_id=session, expired_at=at)
         case _:
             msg = f"{type_} is told by another feature"
             raise ValueError(msg)

@@ -146,7 +146,7 @@ class Order(msgspec.Struct, frozen=True):
     platform_fee_minor: int
     settled_currency: str
     exchange_rate: Decimal
-    usd_exchange_rate: Decimal
+    usd_exchange_rate: Decimal | None  # None: there was none; a refund takes what there is by then
     hkd_exchange_rate: Decimal | None
     gross_settled_minor: int
     net_settled_minor: int
@@ -249,6 +249,25 @@ def due_at(paid_at: int, delay_days: int, calendar: Calendar) -> int:
 
 def _is_weekend(millis: int) -> bool:
     return (millis // DAY_MS + 3) % 7 >= 5  # noqa: PLR2004 - 1970-01-01 was a Thursday
+
+
+_PREFIX: Final = "order"
+
+
+def trade_no(order_id: str) -> str:
+    """Return an order's number without anything but letters and digits, as Epay shops know it."""
+    return order_id.replace("_", "")
+
+
+def order_id_of(number: str) -> str:
+    """Return the order id that a ``trade_no`` stands for; no order has it if it is none of ours."""
+    rest = number.removeprefix(_PREFIX)
+    return f"{_PREFIX}_{rest}" if rest != number else ""
+
+
+def named(text: str) -> str:
+    """Return the id of the order that is named by its id or its ``trade_no``."""
+    return text if "_" in text else order_id_of(text)
 
 
 class Edge(msgspec.Struct, frozen=True):

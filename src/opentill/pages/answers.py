@@ -42,7 +42,7 @@ GUARDS: Final[Mapping[str, str]] = {
 PRIVATE: Final[Mapping[str, str]] = {
     "cache-control": "no-store",
     "x-robots-tag": "noindex, nofollow",
-    "vary": "accept-language",
+    "vary": "accept-language, cookie",
 }
 # status → page; what is not listed is "refused"
 _TROUBLES: Final[Mapping[int, Trouble]] = {
@@ -94,9 +94,10 @@ def page(
     )
 
 
-def see_other(path: str) -> Answer:
+def see_other(path: str, headers: Mapping[str, str] | None = None) -> Answer:
     """Send the browser on to a path of ours, by GET, whatever it did before."""
-    return Answer(303, b"", "text/plain; charset=utf-8", {**PRIVATE, "location": path})
+    own = {**PRIVATE, "location": path, **(headers or {})}
+    return Answer(303, b"", "text/plain; charset=utf-8", own)
 
 
 def drawing(svg: bytes) -> Answer:

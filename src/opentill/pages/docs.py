@@ -104,6 +104,10 @@ def reference(document: Json, base: str = "") -> str:
             if method in methods:
                 tags = methods[method].get("tags") or ["Other"]
                 groups.setdefault(tags[0], []).append(book.operation(path, method, methods))
+    for name, methods in document.get("webhooks", {}).items():
+        # They are sent to the merchant: there is nothing to call.
+        event = book.operation(name, "post", methods)
+        groups.setdefault("Events", []).append(msgspec.structs.replace(event, curl=""))
     described = {tag["name"]: tag.get("description", "") for tag in document.get("tags", ())}
     order = [*(name for name in described if name in groups), *groups]
     return ENVIRONMENT.get_template("docs.html").render(

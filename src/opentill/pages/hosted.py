@@ -22,7 +22,7 @@ from opentill.core import limits
 from opentill.core.errors import Invalid, MethodNotAllowed, NotFound, TooManyRequests
 from opentill.core.http import App
 from opentill.core.money import Money
-from opentill.pages import answers, forms, language, model, render
+from opentill.pages import answers, forms, language, model, prefill, render
 from opentill.pages.answers import Answer
 from opentill.pages.catalogue import Language
 
@@ -75,12 +75,28 @@ class Request:
         if view is None:
             raise NotFound
         payment = _payment(view, self.app)
+        if model.state_of(payment, self.now) == "open":  # elsewhere the e-mail is masked
+            email, name = self._prefilled(view)
+            payment = msgspec.structs.replace(payment, email=email, name=name)
         if view.order.source == "EPAY":
             self.unless_said = "zh-Hans"
             if model.state_of(payment, self.now) == "paid":  # never before: it is signed
                 address = await self.app.return_address(view.order.merchant_id, view.order.id)
                 payment = msgspec.structs.replace(payment, success_url=address)
         return payment
+
+    def _prefilled(self, view: checkouts.PageView) -> tuple[str, str]:
+        """Return what the form begins with: what this browser has typed, or the merchant's own."""
+        session, order, key = view.session, view.order, self.app.settings.secret_key
+        shown, name = prefill.given(self.headers), order.customer_name or ""
+        prefilled = session.customer_email, session.customer_name or ""
+        if not shown:
+            return prefilled
+        if prefill.proves(shown, key, session.id, order.customer_email, name):
+            return order.customer_email, name
+        if prefill.proves(shown, key, session.id, order.customer_email, ""):
+            return order.customer_email, prefilled[1]  # the name is of somebody before
+        return prefilled
 
 
 def _payment(view: checkouts.PageView, app: App) -> model.Payment:
@@ -167,9 +183,16 @@ async def submit(request: Request, session_id: str) -> Answer:
     if errors:
         made = render.open_page(payment, visit, entries, errors)
         return answers.page(made, visit.tongue.language, 400)
+    settings, left_ms = request.app.settings, payment.expires_at - request.now
+    typed = (entries.email, entries.name)
+    own = {
+        "set-cookie": prefill.cookie(
+            settings.secret_key, settings.public_url, session_id, typed, left_ms
+        )
+    }
     if attempt is not None and attempt.status == "ACTION_REQUIRED":
-        return answers.see_other(render.path(payment, visit, "continue", attempt.id))
-    return answers.see_other(render.path(payment, visit))
+        return answers.see_other(render.path(payment, visit, "continue", attempt.id), own)
+    return answers.see_other(render.path(payment, visit), own)
 
 
 async def _count(request: Request) -> None:

@@ -80,17 +80,27 @@ def posted(payout: Payout, event: Event) -> list[Movement]:
 
 def told(payout: Payout, type_: webhooks.Type, at: int) -> webhooks.Event:
     """Return the event of a payout that has ended."""
-    data: dict[str, Any] = {
+    base: dict[str, Any] = {
         "payout_id": payout.id,
-        "status": payout.status,
         "amount": money.show(payout.amount_minor, payout.currency),
         "fee": money.show(payout.fee_minor, payout.currency),
         "currency": payout.currency,
     }
+    data: webhooks.payloads.PayoutPaid | webhooks.payloads.PayoutFailed
     if payout.status == "PAID":
-        data |= {"bank_reference": payout.bank_reference, "paid_at": payout.paid_at}
+        data = webhooks.payloads.PayoutPaid(
+            **base,
+            status="PAID",
+            bank_reference=payout.bank_reference,
+            paid_at=at if payout.paid_at is None else payout.paid_at,
+        )
     else:
-        data |= {"failure_reason": payout.failure_reason, "failed_at": payout.failed_at}
+        data = webhooks.payloads.PayoutFailed(
+            **base,
+            status="FAILED",
+            failure_reason=payout.failure_reason,
+            failed_at=at if payout.failed_at is None else payout.failed_at,
+        )
     return webhooks.Event(payout.merchant_id, type_, data, at)
 
 

@@ -92,7 +92,9 @@ operations: Final = (
         path="/v1/products",
         tag="Products",
         summary="Create a product",
-        description="A product has one price in one currency; a session is opened for it.",
+        description="A product has one price in one currency; a session is opened for it. A "
+        "currency that is not the one you settle in needs an exchange rate, which the operator "
+        "sets: the product is taken without one, and no session opens until there is.",
         body=ProductBody,
         answer=ProductOut,
         status=201,

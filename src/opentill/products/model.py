@@ -69,6 +69,12 @@ class Product(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
 
 
+class Saved(Product, frozen=True, kw_only=True):
+    """A product that was just written, and the currencies that there is no rate to."""
+
+    unrated: list[str]
+
+
 class ProductBody(msgspec.Struct, frozen=True, kw_only=True):
     """The body that creates a product (spec §4.2)."""
 

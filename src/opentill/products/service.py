@@ -1,5 +1,8 @@
 """What can be done with products."""
 
+from typing import Final
+
+import structlog
 from msgspec import UNSET
 
 from opentill.core import inputs, money
@@ -7,7 +10,9 @@ from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.products import queries
-from opentill.products.model import Product, ProductBody, ProductChange
+from opentill.products.model import Product, ProductBody, ProductChange, Saved
+
+_log: Final = structlog.get_logger()
 
 
 def price_minor(price: str, currency: str) -> int:
@@ -39,7 +44,20 @@ async def create(tx: Tx, merchant_id: str, body: ProductBody, now: int) -> Produ
     )
     if product is None:
         raise AssertionError  # an insert always returns its row
+    _warn(product)
     return product
+
+
+def _warn(product: Saved) -> None:
+    """Say in the log what the operator has to see to before the product sells, or is refunded."""
+    if product.unrated:
+        _log.warning(
+            "product without exchange rate",
+            merchant=product.merchant_id,
+            product=product.id,
+            currency=product.currency,
+            to=product.unrated,
+        )
 
 
 async def change(
@@ -65,6 +83,7 @@ async def change(
     )
     if new is None:
         raise AssertionError  # the row is locked by us
+    _warn(new)
     return new
 
 

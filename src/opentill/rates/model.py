@@ -21,6 +21,14 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
     rate: Decimal
 
 
+class Lacking(msgspec.Struct, frozen=True, kw_only=True):
+    """A rate that is not there: no session opens without it, or else no refund can be shown."""
+
+    base: str
+    quote: str
+    opening: bool
+
+
 class Day(msgspec.Struct, frozen=True):
     """The rates of one day: what one unit of the base is worth in each currency."""
 

@@ -4,15 +4,12 @@ from decimal import Decimal
 from typing import Final
 
 from opentill.core.db import Command, Query, Value
-from opentill.rates.model import Rate
+from opentill.rates.model import Lacking, Rate
 
 # The newest rate that counts at a time, read in the direction that is there, given before turned
-# round; null if there is none. A rate that is turned round gets 12 significant digits, half up.
-# Also a part of the statement that opens a session. ``oldest`` is the earliest valid_from.
-LOOKUP_SQL: Final = """
-    (case when {base} = {quote} then 1 else (
-        select case when not turned then rate
-            else round(1 / rate, 11 - floor(log(1 / rate))::int) end
+# round. A rate that is turned round gets 12 significant digits, half up.
+_NEWEST: Final = """
+        select <shown>
         from (
             (select false as turned, rate, valid_from from rates
                 where base = {base} and quote = {quote} and valid_from between {oldest} and {at}
@@ -23,8 +20,22 @@ LOOKUP_SQL: Final = """
                 order by valid_from desc limit 1)
         ) found
         order by valid_from desc, turned limit 1
+"""
+_RATE: Final = """case when not turned then rate
+            else round(1 / rate, 11 - floor(log(1 / rate))::int) end"""
+# Null if there is none. Also a part of the statement that opens a session. ``oldest`` is the
+# earliest valid_from.
+LOOKUP_SQL: Final = f"""
+    (case when {{base}} = {{quote}} then 1 else (
+        {_NEWEST.replace("<shown>", _RATE)}
     ) end)::numeric
 """
+LATEST = Query(
+    Rate,
+    _NEWEST.replace(
+        "<shown>", f"$1::text as base, $2::text as quote, valid_from, {_RATE} as rate"
+    ).format(base="$1::text", quote="$2::text", at="$3", oldest="0"),
+)
 FIND = Value(
     Decimal,
     "select " + LOOKUP_SQL.format(base="$1::text", quote="$2::text", at="$3", oldest="$4"),
@@ -51,5 +62,31 @@ NEWEST = Query(
     where valid_from <= $1 and ($2::text is null or base = $2)
         and ($3::text is null or quote = $3)
     order by base, quote, valid_from desc
+    """,
+)
+# What the merchants there are would need at the time $1 and do not have: to open a session, no
+# older than $2, and to show a refund in USD, of any age.
+LACKING = Query(
+    Lacking,
+    """
+    with wanted as (
+        select p.currency as base, m.settlement_currency as quote, true as opening
+        from products p join merchants m on m.id = p.merchant_id where p.status = 'ACTIVE'
+        union
+        select currency, 'USD', false from products where status = 'ACTIVE'
+        union
+        select settlement_currency, 'USD', false from merchants
+    )
+    select base, quote, bool_or(opening) as opening from wanted
+    where base <> quote and not exists (
+        select from rates
+        where rates.base = wanted.base and rates.quote = wanted.quote
+            and valid_from between case when opening then $2::bigint else 0 end and $1
+    ) and not exists (
+        select from rates
+        where rates.base = wanted.quote and rates.quote = wanted.base
+            and valid_from between case when opening then $2::bigint else 0 end and $1
+    )
+    group by base, quote order by base, quote
     """,
 )

@@ -8,7 +8,7 @@ from opentill.core import money
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid
 from opentill.rates import queries
-from opentill.rates.model import DAY_MS, MAX_DIGITS, Imported, Rate, Sheet, crosses
+from opentill.rates.model import DAY_MS, MAX_DIGITS, Imported, Lacking, Rate, Sheet, crosses
 
 _BATCH: Final = 20_000  # rates in one statement
 
@@ -44,6 +44,19 @@ async def find(tx: Tx, base: str, quote: str, at: int, oldest: int = 0) -> Decim
     ``oldest`` is the earliest ``valid_from`` that counts.
     """
     return await queries.FIND.get(tx, base, quote, at, oldest)
+
+
+async def latest(tx: Tx, base: str, quote: str, at: int) -> Rate | None:
+    """Return the rate that ``find`` would, of whatever age, with the time that it is from."""
+    return await queries.LATEST.first(tx, base, quote, at)
+
+
+async def lacking(tx: Tx, at: int, oldest: int = 0) -> list[Lacking]:
+    """Return which rates the merchants and products that there are would need and do not have.
+
+    ``oldest`` is the earliest ``valid_from`` that counts for opening a session.
+    """
+    return await queries.LACKING.all(tx, at, oldest)
 
 
 async def newest(tx: Tx, at: int, base: str | None = None, quote: str | None = None) -> list[Rate]:

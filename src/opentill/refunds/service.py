@@ -1,12 +1,13 @@
 """What can be done with refunds: accept one and hold its money, and take in how it ended."""
 
+from decimal import Decimal
 from typing import Final
 
 import asyncpg
 import msgspec
 import structlog
 
-from opentill import ledger, orders, webhooks
+from opentill import ledger, orders, rates, webhooks
 from opentill.core import money
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
@@ -52,7 +53,7 @@ async def create(
         if first is not None:
             return _same(first, order, body)
     amount = _amount(order, body, source)
-    share = _share(order, amount)
+    share = _share(await _with_usd_rate(tx, order, now), amount)
     held_from: Held = order.stands_in
     try:
         refund = await queries.INSERT.first(
@@ -123,6 +124,37 @@ def _amount(order: Order, body: RefundBody, source: Source) -> int:
     return amount
 
 
+async def _with_usd_rate(tx: Tx, order: Order, now: int) -> Order:
+    """Return an order that says what it is in USD, which its refunds have to show.
+
+    One that was opened while there was no rate is shown by the newest there is, however old; where
+    its own currency has none, by that of the currency it settles in. Raises Invalid on ``orderId``
+    if there never was one.
+    """
+    if order.usd_exchange_rate is not None:
+        return order
+    currency, settled = order.currency, order.settled_currency
+    found = await rates.latest(tx, currency, "USD", now)
+    factor = Decimal(1)
+    if found is None and settled != currency:
+        found, factor = await rates.latest(tx, settled, "USD", now), order.exchange_rate
+    if found is None:
+        reason = (
+            "orderId must be an order in a currency with an exchange rate to USD, which a refund "
+            f"shows: the operator sets one by `opentill rates set {currency} USD RATE`"
+        )
+        raise Invalid("orderId", reason)
+    rate = found.rate * factor
+    if money.times(order.amount_minor, rate, currency, "USD") > money.MOST_MINOR:
+        reason = "orderId must be an order that its exchange rate to USD makes worth less"
+        raise Invalid("orderId", f"{reason}: see the rate from {found.base} to USD")
+    _log.warning(
+        "refund shown in USD by a later rate",
+        order=order.id, currency=found.base, rate=str(found.rate), valid_from=found.valid_from,
+    )  # fmt: skip
+    return msgspec.structs.replace(order, usd_exchange_rate=rate)
+
+
 def _share(order: Order, amount: int) -> _Share:
     """Work out a refund's share of the order, so that all of them add up exactly.
 
@@ -139,8 +171,11 @@ def _share(order: Order, amount: int) -> _Share:
         gross -= money.share(fee, held, order.amount_minor, order.settled_currency)
         gross = min(gross, order.net_settled_minor)
     debit = max(0, gross - order.refund_debit_minor)
-    user_usd = money.times(amount, order.usd_exchange_rate, order.currency, "USD")
-    settled, usd_rate = order.settled_currency, order.usd_exchange_rate / order.exchange_rate
+    to_usd = order.usd_exchange_rate
+    if to_usd is None:
+        raise AssertionError  # see _with_usd_rate
+    user_usd = money.times(amount, to_usd, order.currency, "USD")
+    settled, usd_rate = order.settled_currency, to_usd / order.exchange_rate
     debit_usd = debit if settled == "USD" else money.times(debit, usd_rate, settled, "USD")
     return _Share(debit, user_usd, debit_usd)
 

@@ -1,5 +1,6 @@
 """Webhooks: events in an outbox, signed, and delivered until the merchant has them."""
 
+from opentill.webhooks import payloads
 from opentill.webhooks.catchup import Read, end, read
 from opentill.webhooks.model import TYPES, Delivery, Endpoint, Event, NumberedEvent, Type
 from opentill.webhooks.outbox import emit
@@ -39,6 +40,7 @@ __all__ = [
     "end",
     "find",
     "find_anywhere",
+    "payloads",
     "read",
     "resend",
     "resend_all",

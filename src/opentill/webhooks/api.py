@@ -8,7 +8,6 @@ from msgspec import Meta
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.http import Call, Nothing, Operation
-from opentill.core.ids import is_id
 from opentill.core.paging import Listing, Page, Size, listing
 from opentill.merchants import Actor
 from opentill.webhooks import catchup, queries, service
@@ -127,11 +126,6 @@ async def deliveries(call: Call[DeliveryQuery, Nothing]) -> Listing[DeliveryOut]
     which = (query.status, query.type, query.event_id)
     async with call.app.db.connection() as tx:
         await service.find(tx, *ids)
-        if query.event_id is not None and (
-            not is_id(query.event_id)
-            or await queries.EVENT.get(tx, call.merchant_id, query.event_id) is None
-        ):
-            raise Invalid("eventId", "eventId must be the id of one of your events")
         offset = (query.page - 1) * query.size
         found = await queries.DELIVERIES.all(tx, *ids, *which, query.size, offset)
         attempts = await queries.ATTEMPTS.all(tx, *ids, [one.event_id for one in found])
@@ -180,7 +174,7 @@ async def read_event(call: Call[Nothing, Nothing]) -> msgspec.Raw:
     return msgspec.Raw(body.encode())
 
 
-_TAG: Final = "Webhooks"
+TAG: Final = "Webhooks"
 _ENDPOINT: Final[dict[str, Any]] = {
     "id": "whe_01m7y0m0jzefzv5n8efcf1hqw7",
     "url": "https://shop.example.com/opentill",
@@ -219,7 +213,7 @@ operations: Final = (
     Operation(
         method="POST",
         path="/v1/webhook-endpoints",
-        tag=_TAG,
+        tag=TAG,
         summary="Create a webhook endpoint",
         description="An extension of the contract. Events are sent to the `url`, signed with the "
         "`secret`, which is shown only here. Answer with 2xx within 30 seconds; otherwise it is "
@@ -240,7 +234,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/webhook-endpoints",
-        tag=_TAG,
+        tag=TAG,
         summary="List webhook endpoints",
         description="An extension of the contract. Newest first, without their secrets.",
         query=ListQuery,
@@ -251,7 +245,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/webhook-endpoints/{id}",
-        tag=_TAG,
+        tag=TAG,
         summary="Read a webhook endpoint",
         description="An extension of the contract. If it was disabled by itself, it says why.",
         answer=EndpointOut,
@@ -261,7 +255,7 @@ operations: Final = (
     Operation(
         method="PATCH",
         path="/v1/webhook-endpoints/{id}",
-        tag=_TAG,
+        tag=TAG,
         summary="Change a webhook endpoint",
         description="An extension of the contract. While it is DISABLED nothing is sent, and what "
         "happens meanwhile is not sent later: read `/v1/events`, or send it again.",
@@ -275,7 +269,7 @@ operations: Final = (
     Operation(
         method="DELETE",
         path="/v1/webhook-endpoints/{id}",
-        tag=_TAG,
+        tag=TAG,
         summary="Delete a webhook endpoint",
         description="An extension of the contract. What still waits for it is not sent.",
         answer=None,
@@ -284,11 +278,12 @@ operations: Final = (
     Operation(
         method="POST",
         path="/v1/webhook-endpoints/{id}/rotate-secret",
-        tag=_TAG,
+        tag=TAG,
         summary="Rotate a webhook secret",
         description="An extension of the contract. For 24 hours both secrets sign: "
         "`webhook-signature` has both, `X-Svc-Signature` is by the new one and "
-        "`X-Svc-Signature-Old` by the one before.",
+        "`X-Svc-Signature-Old` by the one before (a deployment may have another prefix than "
+        "`X-Svc-`: see the headers of the webhooks).",
         answer=EndpointWithSecret,
         status=201,
         write=rotate,
@@ -298,7 +293,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/webhook-endpoints/{id}/deliveries",
-        tag=_TAG,
+        tag=TAG,
         summary="List webhook deliveries",
         description="An extension of the contract. Every event that was or will be sent to the "
         "endpoint, with each attempt. Newest first, kept 30 days.",
@@ -310,7 +305,7 @@ operations: Final = (
     Operation(
         method="POST",
         path="/v1/webhook-endpoints/{id}/resend",
-        tag=_TAG,
+        tag=TAG,
         summary="Resend events",
         description="An extension of the contract. One event by `eventId`, or all since a time, "
         "1,000 at a call: go on with `after` set to `next` until that is null. Calls are limited "
@@ -326,7 +321,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/events",
-        tag=_TAG,
+        tag=TAG,
         summary="List events",
         description="An extension of the contract. Oldest first, kept 90 days, as they are "
         "delivered. Keep the `cursor` and come back with it: no event is ever skipped.",
@@ -338,7 +333,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/events/{id}",
-        tag=_TAG,
+        tag=TAG,
         summary="Read an event",
         description="An extension of the contract. The same bytes as it is delivered with.",
         answer=EventBody,

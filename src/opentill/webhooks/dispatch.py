@@ -22,7 +22,7 @@ from opentill.core.db import Db, Tx
 from opentill.core.errors import Unavailable
 from opentill.core.outgoing import Outgoing
 from opentill.core.sealed import WrongKey
-from opentill.webhooks import queries, schedule, sending
+from opentill.webhooks import queries, schedule, sending, signing
 from opentill.webhooks.hosts import LANES, TURN_S, USUAL, HostLimit, OpenHost
 from opentill.webhooks.lanes import Key, OpenLane
 from opentill.webhooks.model import Due
@@ -58,11 +58,13 @@ class Dispatcher:
         lease_s: float = LEASE_S,
         unsigned_s: float = _UNSIGNED_S,
         host_limit: HostLimit = USUAL,
+        header_prefix: str = signing.HEADER_PREFIX,
     ) -> None:
         """``clock`` is business time; ``drain_s`` is how long a stop waits for what is sent.
 
         ``unsigned_s``: when to look again at what cannot be signed with this secret key.
         ``host_limit`` is what a host bears, over all its endpoints.
+        ``header_prefix``: what the names of our own signature's headers begin with.
         """
         self._db = db
         self._outgoing = outgoing
@@ -72,6 +74,7 @@ class Dispatcher:
         self._drain_s = drain_s
         self._lease_s = lease_s
         self._unsigned_s = unsigned_s
+        self._header_prefix = header_prefix
         self._owner = secrets.token_hex(8)
         self._host_limit = host_limit
         self._hosts: dict[str, OpenHost] = {}
@@ -291,7 +294,12 @@ class Dispatcher:
             try:
                 now = self._clock()
                 made = await sending.attempt(
-                    self._outgoing, self._secret_key, due, now, self._timeout_s
+                    self._outgoing,
+                    self._secret_key,
+                    due,
+                    now,
+                    self._timeout_s,
+                    self._header_prefix,
                 )
             except WrongKey:
                 self._cannot_sign(lane)

@@ -26,11 +26,11 @@ DELIVERY_STATUSES: Final[tuple[DeliveryStatus, ...]] = get_args(DeliveryStatus)
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that a merchant is told; ``data`` is in snake_case, amounts as decimal text."""
+    """Something that a merchant is told; ``data`` is what ``payloads`` has for the type."""
 
     merchant_id: str
     type: Type
-    data: dict[str, Any]
+    data: msgspec.Struct | dict[str, Any]
     at: int  # Unix ms
 
 

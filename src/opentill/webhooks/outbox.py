@@ -1,7 +1,7 @@
 """The outbox: events are written in the transaction of the change that they tell of."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -23,7 +23,7 @@ async def emit(tx: Tx, events: Sequence[Event]) -> None:
         return
     ids = sorted(new_id("evt") for _ in events)
     bodies = [
-        _encode(EventBody(id_, event.type, event.at, event.data)).decode()
+        _encode(EventBody(id_, event.type, event.at, cast("dict[str, Any]", event.data))).decode()
         for id_, event in zip(ids, events, strict=True)
     ]
     await queries.EMIT.run(

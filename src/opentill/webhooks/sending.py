@@ -58,7 +58,12 @@ def seal_old(secret_key: str, own: str, old: Sequence[OldSecret]) -> bytes:
 
 
 async def attempt(
-    outgoing: Outgoing, secret_key: str, due: Due, now: int, timeout_s: float
+    outgoing: Outgoing,
+    secret_key: str,
+    due: Due,
+    now: int,
+    timeout_s: float,
+    header_prefix: str = signing.HEADER_PREFIX,
 ) -> Attempt:
     """Send a delivery once; whatever happens is an outcome.
 
@@ -74,7 +79,7 @@ async def attempt(
     try:
         headers = {
             "content-type": "application/json",
-            **dict(signing.headers(keys, due.event_id, now_ms(), body)),
+            **dict(signing.headers(keys, due.event_id, now_ms(), body, header_prefix)),
         }
         shown = f"POST {due.url}\n" + "".join(f"{name}: {headers[name]}\n" for name in headers)
         answer = await outgoing.send(

@@ -1,6 +1,8 @@
 """Signatures of deliveries: our own header, and those of Standard Webhooks (standardwebhooks.com).
 
-A secret is ``whsec_`` and 24 random bytes in base64. The key of ``X-Svc-Signature`` is the secret's
+Our own headers begin with ``X-Svc-``, or what the deployment has set instead: merchants that come
+from another service keep their code (decision 0037). A secret is ``whsec_`` and 24 random bytes in
+base64. The key of ``X-Svc-Signature`` is the secret's
 text as it was given; the key of ``webhook-signature`` is the bytes that its base64 stands for, as
 that specification has it. While a secret is being rotated the old one signs along: in
 ``webhook-signature`` after the new one, separated by a space, and in ``X-Svc-Signature-Old``, where
@@ -15,6 +17,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
+HEADER_PREFIX: Final = "X-Svc-"
 _PREFIX: Final = "whsec_"
 _SECRET_BYTES: Final = 24  # the least of the specification, and base64 without padding
 
@@ -22,6 +25,11 @@ _SECRET_BYTES: Final = 24  # the least of the specification, and base64 without 
 def new_secret() -> str:
     """Make a secret."""
     return _PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
+
+
+def own_names(prefix: str) -> tuple[str, str, str]:
+    """Return the names of our own headers: signature, timestamp, signature by old secrets."""
+    return f"{prefix}Signature", f"{prefix}Timestamp", f"{prefix}Signature-Old"
 
 
 def own_signature(secret: str, timestamp_ms: int, body: bytes) -> str:
@@ -46,7 +54,11 @@ def _standard_key(secret: str) -> bytes:
 
 
 def headers(
-    keys: Sequence[str], event_id: str, timestamp_ms: int, body: bytes
+    keys: Sequence[str],
+    event_id: str,
+    timestamp_ms: int,
+    body: bytes,
+    prefix: str = HEADER_PREFIX,
 ) -> list[tuple[str, str]]:
     """Return the headers of one attempt; ``keys`` are the secrets, the newest first.
 
@@ -54,14 +66,15 @@ def headers(
     """
     seconds = timestamp_ms // 1000
     standard = " ".join(standard_signature(key, event_id, seconds, body) for key in keys)
+    own, timestamp, own_old = (name.lower() for name in own_names(prefix))
     found = [
-        ("x-svc-signature", own_signature(keys[0], timestamp_ms, body)),
-        ("x-svc-timestamp", str(timestamp_ms)),
+        (own, own_signature(keys[0], timestamp_ms, body)),
+        (timestamp, str(timestamp_ms)),
         ("webhook-id", event_id),
         ("webhook-timestamp", str(seconds)),
         ("webhook-signature", standard),
     ]
     if len(keys) > 1:
         old = " ".join(own_signature(key, timestamp_ms, body) for key in keys[1:])
-        found.append(("x-svc-signature-old", old))
+        found.append((own_old, old))
     return found

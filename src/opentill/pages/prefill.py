@@ -1,0 +1,48 @@
+"""What a payer typed is shown again to the browser that sent it, and to no other (decision 0036).
+
+Whoever has a session's address may look at it, and addresses get passed on. So what the form shows
+again after a decline is bound to a cookie of the browser: a code by the deployment's key over the
+session and what was typed. Without it the form shows what the merchant has prefilled, which the
+contract says is shown on the checkout. Nothing is decided by the cookie, and nothing is kept of it.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+COOKIE: Final = "opentill_payer"
+_PURPOSE: Final = "opentill payer 1"
+
+
+def token(secret_key: str, session_id: str, email: str, name: str) -> str:
+    """Return what a browser shows to prove that it has sent this e-mail and name."""
+    said = f"{_PURPOSE}\0{session_id}\0{email}\0{name}"
+    return hmac.new(secret_key.encode(), said.encode(), hashlib.sha256).hexdigest()
+
+
+def cookie(
+    secret_key: str, public_url: str, session_id: str, typed: tuple[str, str], left_ms: int
+) -> str:
+    """Return the cookie for a browser that has sent an e-mail and name; while the session lasts."""
+    parts = urlsplit(public_url)
+    value = token(secret_key, session_id, *typed)
+    path = f"{parts.path.rstrip('/')}/checkout/{session_id}"
+    age = max(0, left_ms // 1000)
+    made = f"{COOKIE}={value}; Path={path}; Max-Age={age}; HttpOnly; SameSite=Lax"
+    return f"{made}; Secure" if parts.scheme == "https" else made
+
+
+def given(headers: Mapping[bytes, bytes]) -> bytes:
+    """Return what a browser shows, empty if it shows nothing."""
+    for part in headers.get(b"cookie", b"").split(b";"):
+        name, _, value = part.strip().partition(b"=")
+        if name == COOKIE.encode():
+            return value
+    return b""
+
+
+def proves(shown: bytes, secret_key: str, session_id: str, email: str, name: str) -> bool:
+    """Tell whether a browser has sent this e-mail and name; in constant time."""
+    return hmac.compare_digest(shown, token(secret_key, session_id, email, name).encode())

@@ -1,0 +1,106 @@
+"""The events in the OpenAPI document: ``webhooks``, one for each type (OpenAPI 3.1 §4.8.1)."""
+
+from typing import Any, Final
+
+import msgspec
+
+from opentill.webhooks import signing
+from opentill.webhooks.model import TYPES, Type
+from opentill.webhooks.payloads import PAYLOADS
+
+# Not that of the operations: generators write a file for each tag.
+TAG: Final = "Events"
+_REF: Final = "#/components/schemas/{name}"
+
+
+def add(document: dict[str, Any], header_prefix: str) -> None:
+    """Put all types of events into a document, with the headers that this deployment signs by."""
+    kinds = tuple(dict.fromkeys(PAYLOADS.values()))
+    _, structs = msgspec.json.schema_components(kinds, ref_template=_REF)
+    # By the names of the events: the API has structs called Dispute of its own.
+    names = {kind.__name__: f"{kind.__name__}Data" for kind in kinds}
+    schemas = {new: structs[old] | {"title": new} for old, new in names.items()}
+    headers = _headers(header_prefix)
+    document["webhooks"] = {
+        type_: {"post": _sent(type_, PAYLOADS[type_], headers)} for type_ in TYPES
+    }
+    schemas |= {_event_name(type_): _event(type_, PAYLOADS[type_]) for type_ in TYPES}
+    document["components"]["schemas"] |= schemas
+    document["tags"].append({"name": TAG, "description": "What is sent to webhook endpoints."})
+
+
+def _event_name(type_: Type) -> str:
+    return "".join(word.capitalize() for word in type_.split(".")) + "Event"
+
+
+def _event(type_: Type, payload: type[msgspec.Struct]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": payload.__doc__,
+        "required": ["id", "type", "created_at", "data"],
+        "properties": {
+            "id": {
+                "type": "string",
+                "description": "The event's id: the same each time it is delivered.",
+            },
+            "type": {"type": "string", "const": type_, "description": "The type of event."},
+            "created_at": {
+                "type": "integer",
+                "format": "int64",
+                "description": "When it happened, Unix ms.",
+            },
+            "data": {"$ref": _REF.format(name=f"{payload.__name__}Data")},
+        },
+    }
+
+
+def _sent(
+    type_: Type, payload: type[msgspec.Struct], headers: list[dict[str, Any]]
+) -> dict[str, Any]:
+    name = _event_name(type_)
+    return {
+        "operationId": f"on{name.removesuffix('Event')}",
+        "tags": [TAG],
+        "summary": f"{type_}",
+        "description": f"{payload.__doc__} Delivered at least once, to the endpoints that want it.",
+        "security": [],
+        "parameters": headers,
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": _REF.format(name=name)}}},
+        },
+        "responses": {
+            "2XX": {"description": "Taken. Anything else within 30 seconds, and it comes again."},
+            "410": {"description": "The endpoint is gone: it is disabled."},
+        },
+    }
+
+
+def _headers(prefix: str) -> list[dict[str, Any]]:
+    signature, timestamp, old = signing.own_names(prefix)
+    rows = (
+        (
+            signature,
+            True,
+            f"`sha256=` and hex(HMAC-SHA256(secret, {timestamp} + `.` + body)).",
+        ),
+        (timestamp, True, "When it was signed, Unix ms."),
+        (old, False, "The same by the secrets that are being rotated out, spaces between them."),
+        ("webhook-id", True, "The event's id, as Standard Webhooks has it."),
+        (
+            "webhook-timestamp",
+            True,
+            "When it was signed, Unix seconds, likewise.",
+        ),
+        ("webhook-signature", True, "`v1,` and base64, spaces between several, likewise."),
+    )
+    return [
+        {
+            "name": name,
+            "in": "header",
+            "required": required,
+            "schema": {"type": "string"},
+            "description": text,
+        }
+        for name, required, text in rows
+    ]

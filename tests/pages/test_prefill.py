@@ -1,0 +1,149 @@
+"""What a payer typed is shown to that browser again, and to nobody else who has the address."""
+
+from http.cookies import SimpleCookie
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+import pytest
+
+from opentill import app, checkouts, orders
+from opentill.checkouts.model import SessionBody
+from opentill.core.http import now_ms
+from opentill.gateways.model import PaymentOutcome
+from opentill.pages import prefill
+from pages.deployment import Open
+
+ANN = {"email": "ann@example.com", "name": "Ann Typed", "method": "ALIPAY", "lang": "en"}
+BOB = {"email": "bob@example.com", "name": "", "method": "ALIPAY", "lang": "en"}
+
+
+async def _declined(till: app.Server, session: checkouts.Session) -> None:
+    """Let the bank decline the last attempt."""
+
+    async def step(tx: object) -> None:
+        last = await orders.last_attempt(tx, session.merchant_id, session.order_id)
+        assert last is not None
+        outcome = PaymentOutcome(status="DECLINED", reason="insufficient_funds")
+        await orders.hear(tx, session.merchant_id, last.id, outcome, now_ms())
+
+    await till.state.app.db.run(step)
+
+
+async def _prefilled(till: app.Server, session: checkouts.Session) -> checkouts.Session:
+    """Open another session of the same product, with what the merchant knows of the customer."""
+    wanted = SessionBody(
+        product_id=session.product_id,
+        customer_email="known@example.com",
+        customer_name="Known To Shop",
+    )
+    made: checkouts.Session = await till.state.app.db.run(
+        lambda tx: checkouts.open_session(tx, session.merchant_id, wanted, now_ms())
+    )
+    return made
+
+
+async def test_after_a_decline_only_the_payers_own_browser_sees_what_was_typed(
+    till: app.Server, open_session: Open
+) -> None:
+    plain = await open_session()
+    for session, known in ((plain, ("", "")), (await _prefilled(till, plain), None)):
+        email, name = known or ("known@example.com", "Known To Shop")
+        address = f"{till.state.settings.public_url}/checkout/{session.id}"
+        async with (
+            httpx2.AsyncClient() as ann, httpx2.AsyncClient() as bob, httpx2.AsyncClient() as eve
+        ):  # fmt: skip
+
+            async def shown(client: httpx2.AsyncClient, address: str = address) -> tuple[str, str]:
+                text = (await client.get(address)).text
+                return tuple(  # type: ignore[return-value]
+                    text.partition(f'id="{field}"')[2].partition('value="')[2].partition('"')[0]
+                    for field in ("email", "name")
+                )
+
+            assert await shown(eve) == (email, name)
+            answer = await ann.post(address, data=ANN)
+            assert answer.status_code == 303
+            assert await shown(ann) == (ANN["email"], ANN["name"])  # it may still be changed
+            assert await shown(eve) == (email, name)
+            await _declined(till, session)
+            assert await shown(ann) == (ANN["email"], ANN["name"])
+            assert await shown(eve) == (email, name)
+            own = {"cookie": f"{prefill.COOKIE}={'0' * 64}"}
+            assert "ann@" not in (await eve.get(address, headers=own)).text.lower()
+            # Another payer: what the first one typed is nobody's any more.
+            assert (await bob.post(address, data=BOB)).status_code == 303
+            await _declined(till, session)
+            assert await shown(bob) == (BOB["email"], name)
+            assert await shown(ann) == await shown(eve) == (email, name)
+
+
+async def test_the_cookie_is_for_this_session_and_no_script(
+    till: app.Server, open_session: Open
+) -> None:
+    first, second = await open_session(), await open_session()
+    url = till.state.settings.public_url
+    async with httpx2.AsyncClient() as client:
+        sent = [
+            await client.post(f"{url}/checkout/{session.id}", data=ANN)
+            for session in (first, second, first)
+        ]
+        again = await client.get(f"{url}/checkout/{first.id}")
+        refused = await client.post(f"{url}/checkout/{first.id}", data=ANN | {"email": "x"})
+    assert "set-cookie" not in again.headers
+    assert "set-cookie" not in refused.headers
+    lines = [answer.headers["set-cookie"] for answer in sent]
+    cookies = [SimpleCookie(line)[prefill.COOKIE] for line in lines]
+    for cookie, session in zip(cookies, (first, second), strict=False):
+        assert cookie["path"] == urlsplit(f"{url}/checkout/{session.id}").path
+        assert cookie["httponly"] is True
+        assert cookie["samesite"] == "Lax"
+        assert cookie["secure"] == ""  # the public address is http here
+        assert 86_000 < int(cookie["max-age"]) <= 86_400
+        assert len(cookie.value) >= 43
+        assert "ann" not in lines[0].lower()
+    assert cookies[0].value != cookies[1].value
+
+
+@pytest.mark.parametrize(
+    ("public_url", "path", "secure"),
+    [
+        ("http://127.0.0.1:8080", "/checkout/cs_1", False),
+        ("https://pay.example.com", "/checkout/cs_1", True),
+        ("https://example.com/pay", "/pay/checkout/cs_1", True),
+    ],
+)
+def test_the_cookie_follows_the_public_address(public_url: str, path: str, secure: bool) -> None:
+    line = prefill.cookie("k" * 32, public_url, "cs_1", ("a@example.com", "A"), 90_500)
+    assert f"; Path={path};" in line
+    assert ("; Secure" in line) is secure
+    assert "; Max-Age=90;" in line
+    assert "; HttpOnly" in line
+
+
+def test_a_token_is_of_all_that_it_stands_for_and_of_the_deployments_key() -> None:
+    tokens = {
+        prefill.token(key, session, email, name)
+        for key in ("k" * 32, "l" * 32)
+        for session in ("cs_1", "cs_2")
+        for email in ("a@example.com", "b@example.com")
+        for name in ("", "A")
+    }
+    assert len(tokens) == 16
+
+
+@pytest.mark.parametrize(
+    "header", ["", "x", "=", ";;;", "opentill_payer", "opentill_payer=", "opentill_payer=\xff",
+               "a=b; opentill_payer=zzz; opentill_payer=yyy", "opentill_payer=" + "0" * 5000]
+)  # fmt: skip
+def test_any_cookie_that_is_not_ours_shows_nothing(header: str) -> None:
+    given = prefill.given({b"cookie": header.encode("latin-1")})
+    assert not prefill.proves(given, "k" * 32, "cs_1", "a@example.com", "")
+
+
+def test_ours_is_found_among_others() -> None:
+    token = prefill.token("k" * 32, "cs_1", "a@example.com", "")
+    given = prefill.given({b"cookie": f"a=b; {prefill.COOKIE}={token}; c=d".encode()})
+    assert prefill.proves(given, "k" * 32, "cs_1", "a@example.com", "")
+    assert not prefill.proves(given, "k" * 32, "cs_2", "a@example.com", "")
+    assert msgspec.json.encode(token)

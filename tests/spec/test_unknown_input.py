@@ -1,0 +1,192 @@
+"""What is not understood: unknown parameters, unknown fields, doubled headers (product §2, §18)."""
+
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pytest
+
+from api import TEA, Shop, Till, refused
+from opentill.app import OPERATIONS
+from opentill.core.http import Operation
+
+IGNORED: Final = "opentill-ignored-fields"
+NOBODYS: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
+LISTS: Final = [one for one in OPERATIONS if "page" in one.query.__struct_encode_fields__]
+
+
+def _named(operation: Operation) -> str:
+    return f"{operation.method} {operation.path}"
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=_named)
+def test_an_unknown_query_parameter_is_refused_by_every_operation(
+    shop: Shop, operation: Operation
+) -> None:
+    path = operation.path.replace("{id}", NOBODYS)
+    reason = refused(shop.call(operation.method, f"{path}?page_=1"), "page_")
+    known = operation.query.__struct_encode_fields__
+    assert all(name in reason for name in known)
+    assert known or "no query parameters" in reason
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "nearest"),
+    [
+        ("customerEmail=ada@example.com", "customerEmail", ""),
+        ("product_id=x", "product_id", "productId"),
+        ("pagesize=5", "pagesize", "page"),
+        ("start_date=1", "start_date", "startDate"),
+        ("Status=PAID", "Status", "status"),
+        ("status=PAID&unknown", "unknown", ""),
+        ("page=1&x=", "x", ""),
+        ("=1", "query", ""),
+        ("a%0d%0ab=1", "a\ufffd\ufffdb", ""),
+        ("%E2%80%AEgnp=1", "\ufffdgnp", ""),
+        ("%00=1", "\ufffd", ""),
+        ("k" * 9000 + "=1", "k" * 64, ""),
+    ],
+)
+def test_the_parameter_is_named_and_the_nearest_known_one(
+    shop: Shop, query: str, field: str, nearest: str
+) -> None:
+    reason = refused(shop.get(f"/v1/orders?{query}"), field)
+    assert f"the nearest is {nearest}" in reason
+    assert len(reason) < 300
+
+
+@pytest.mark.parametrize("operation", LISTS, ids=_named)
+def test_empty_query_values_count_as_absent(shop: Shop, operation: Operation) -> None:
+    of: dict[str, Any] = {"orders": shop.order, "webhook-endpoints": shop.endpoint}
+    path = operation.path
+    if "{id}" in path:
+        path = path.replace("{id}", of[path.split("/")[2]]()["id"])
+    names = operation.query.__struct_encode_fields__
+    bare = shop.get(path)
+    assert bare.status_code == 200
+    assert shop.get(f"{path}?{'&'.join(f'{name}=' for name in names)}").json() == bare.json()
+    refused(shop.get(f"{path}?page=&page=2"), "page")
+
+
+@pytest.mark.parametrize("path", ["/v1/orders/export", "/v1/balance/statement.csv"])
+def test_empty_dates_count_as_absent_in_exports(shop: Shop, path: str) -> None:
+    assert shop.get(f"{path}?startDate=&endDate=").content == shop.get(path).content
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/v1/orders", "productId"),
+        ("/v1/disputes", "orderId"),
+        ("/v1/webhook-endpoints/{id}/deliveries", "eventId"),
+    ],
+)
+def test_a_filter_by_an_id_that_matches_nothing_is_an_empty_list(
+    shop: Shop, path: str, name: str
+) -> None:
+    path = path.replace("{id}", shop.endpoint()["id"] if "{id}" in path else "")
+    shop.paid()
+    for value in (NOBODYS, "x", "7", "a b", "🙂", "' or 1=1"):
+        for page in (1, 3):
+            found = shop.get(path, **{name: value, "page": page, "size": 2})
+            assert found.status_code == 200
+            assert found.json()["data"] == {
+                "items": [],
+                "pagination": {"page": page, "size": 2, "total": 0, "totalPages": 0},
+            }
+
+
+_ORDERED: Final = {"description": "x", "price": "1", "currency": "USD", "name": "x"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "shown"),
+    [
+        ({"priceMinor": 1}, "priceMinor"),
+        ({"b": {"c": 1}, "a": None}, "b,a"),
+        ({"x y": 1, "a,b": 1, "ü": 1}, "x%20y,a%2Cb,%C3%BC"),
+        ({"a\r\nset-cookie: b": 1}, "a%0D%0Aset-cookie%3A%20b"),
+        ({"": 1}, '""'),
+        ({"Name": 1}, "Name"),
+        ({"k" * 300: 1}, "k" * 64),
+        ({"metadata": {"anything": 1}}, None),
+        ({}, None),
+    ],
+)
+def test_an_unknown_body_field_is_taken_and_named(
+    shop: Shop, extra: dict[str, Any], shown: str | None
+) -> None:
+    answer = shop.post("/v1/products", _ORDERED | extra)
+    assert answer.status_code == 201
+    assert answer.headers.get(IGNORED) == shown
+
+
+def test_very_many_unknown_fields_are_counted(shop: Shop) -> None:
+    extra = {f"field{n}": n for n in range(3000)}
+    shown = shop.post("/v1/products", _ORDERED | extra).headers[IGNORED].split(",")
+    assert shown[:2] == ["field0", "field1"]
+    assert len(",".join(shown)) <= 1024
+    assert int(shown[-1].removeprefix("+")) == 3000 - (len(shown) - 1)
+
+
+def test_every_operation_with_a_body_names_what_it_ignores(shop: Shop) -> None:
+    body = {"unknown_": 1}
+    order = shop.paid()
+    paths: dict[str, str] = {
+        "products": shop.product()["id"],
+        "checkouts": shop.session()["id"],
+        "orders": order["id"],
+        "webhook-endpoints": shop.endpoint()["id"],
+    }
+    for operation in OPERATIONS:
+        if operation.method in {"POST", "PATCH"}:
+            path = operation.path.replace("{id}", paths[operation.path.split("/")[2]])
+            answer = shop.call(operation.method, path, json=body)
+            assert answer.headers[IGNORED] == "unknown_", path
+
+
+def test_what_was_ignored_is_named_in_refusals_and_in_replays(shop: Shop) -> None:
+    wrong = {"prodctId": "x"}
+    answer = shop.post("/v1/checkouts", wrong)
+    refused(answer, "productId")
+    assert answer.headers[IGNORED] == "prodctId"
+    for key, body, status in (("k", wrong, 400), ("l", TEA | {"sku": 1}, 201)):
+        path = "/v1/checkouts" if status == 400 else "/v1/products"
+        first, again = (shop.post(path, body, key=key) for _ in range(2))
+        assert [first.status_code, again.status_code] == [status, status]
+        assert again.headers["idempotent-replayed"] == "true"
+        assert first.headers[IGNORED] == again.headers[IGNORED] == unquote(list(body)[-1])
+        assert first.content == again.content
+
+
+def _with_twice(shop: Shop, name: str, values: list[str], path: str = "/v1/products") -> Any:
+    own = {"x-api-key": shop.key, "content-type": "application/json"}
+    own.pop(name.lower(), None)
+    headers = [*own.items(), *((name, value) for value in values)]
+    return shop.till.http.post(path, content=b'{"name":"x","price":"1","currency":"USD"}',
+                               headers=headers)  # fmt: skip
+
+
+@pytest.mark.parametrize("values", [["a", "a"], ["a", "b"], ["", "a"]])
+@pytest.mark.parametrize("name", ["Idempotency-Key", "Content-Type"])
+def test_a_doubled_header_is_refused(shop: Shop, name: str, values: list[str]) -> None:
+    if name == "Content-Type":
+        values = ["application/json", *values[1:]]
+    assert "once" in refused(_with_twice(shop, name, values), name)
+    assert shop.data("GET", "/v1/products")["items"] == []
+
+
+def test_a_doubled_key_is_no_key(shop: Shop) -> None:
+    other = shop.till.shop()
+    for values in ([shop.key, shop.key], [shop.key, other.key], [shop.key, ""], ["", shop.key]):
+        answer = _with_twice(shop, "X-Api-Key", values)
+        assert (answer.status_code, answer.json()) == (
+            401,
+            {"code": 401, "message": "Unauthorized"},
+        )
+    assert shop.data("GET", "/v1/products")["items"] == []
+
+
+def test_an_operation_without_a_key_answers_whatever_keys_come(till: Till) -> None:
+    path = "/v1/config/legal/merchant-services-agreement"
+    headers = [("x-api-key", "a"), ("x-api-key", "b")]
+    assert till.http.get(path, headers=headers).status_code == 200
