@@ -9,7 +9,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import msgspec
 import structlog
@@ -87,13 +87,6 @@ async def _nowhere(_merchant_id: str, _order_id: str) -> str | None:
     return None
 
 
-class Sendable(Protocol):
-    """An answer that sends itself."""
-
-    async def send(self, send: "Send") -> None:
-        """Send head and body."""
-
-
 class App(msgspec.Struct, kw_only=True):
     """What a running server hands to its operations."""
 
@@ -104,8 +97,6 @@ class App(msgspec.Struct, kw_only=True):
     clock: Callable[[], int]  # business time, Unix ms (core/clock.py)
     # Where the customer of a paid order goes that was not placed by the API: merchant id, order id.
     return_address: Callable[[str, str], Awaitable[str | None]] = _nowhere
-    # The page of a refused Epay submission: Accept-Language, now, code, message. None: JSON alone.
-    refusal_page: Callable[[str, int, int, str], Sendable] | None = None
     read_from: Db | None = None
     export_readers: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(4))
 
