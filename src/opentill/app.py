@@ -158,9 +158,10 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         outgoing = to_merchants(settings)
         app = App(settings=settings, db=db, gateways=adapters, outgoing=outgoing, clock=clock.now)
         app.return_address = functools.partial(epay.return_address, app)
-        app.refusal_page = functools.partial(refusal.submission_refused, settings.public_url)
         litestar.state.app = app
         litestar.state.confirmations = callbacks.confirmations(app)
+        page = functools.partial(refusal.submission_refused, settings.public_url)
+        litestar.state.refusal_page = page
         litestar.state.notified = callbacks.notified(app)
         litestar.state.db = db
         litestar.state.gateways = adapters

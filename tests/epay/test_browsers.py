@@ -178,9 +178,9 @@ def test_an_amount_that_is_worth_nothing_is_told_the_smallest_and_the_largest(
     assert answer["code"] == -1
     assert "83.34 到 99999999.99 IDR" in answer["msg"]
     stall.placed(money="83.34", money_type="IDR", type="creditcard")
-    stall.till.rate("XPF", "USD", Decimal(99_999_999_999))
-    answer = stall.mapi(money="9999999", money_type="XPF", type="creditcard")
-    assert "1.00 到 1000.00 XPF" in answer["msg"]
+    stall.till.rate("XPF", "USD", Decimal(10_000_000))
+    answer = stall.mapi(money="10000001", money_type="XPF", type="creditcard")
+    assert "1.00 到 10000000.00 XPF" in answer["msg"]
 
 
 @pytest.mark.parametrize(("email", "kept"), [("", ""), ("maria@example.com", "maria@example.com")])

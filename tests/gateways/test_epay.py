@@ -301,7 +301,7 @@ def test_settings_say_which_server_and_which_of_its_types() -> None:
 )  # fmt: skip
 def test_a_name_is_one_that_every_server_signs_alike(text: str, wanted: str) -> None:
     assert wire.name(text) == wanted
-    assert not epaysign.moves_a_border(wire.name(text + "&trade_no=1"))
+    assert epaysign.borders(wire.name(text + "&trade_no=1")) == []
 
 
 HOSTILE: Final = [

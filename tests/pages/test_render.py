@@ -87,9 +87,12 @@ def test_every_page_is_sound_markup_in_its_language(name: str, language: Languag
     assert all("alt" in attrs for attrs in reader.all("img"))
     assert "{" not in reader.text
     marked = [attrs["hreflang"] for attrs in reader.all("a") if "aria-current" in attrs]
-    assert marked == [language]
     switch = [attrs["href"] for attrs in reader.all("a") if "hreflang" in attrs]
-    assert switch == ["?lang=en", "?lang=zh-Hans", "?lang=zh-Hant"]
+    if name == "submission-refused":  # another address would not hold the submission
+        assert (marked, switch) == ([], [])
+    else:
+        assert marked == [language]
+        assert switch == ["?lang=en", "?lang=zh-Hans", "?lang=zh-Hant"]
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -10,7 +10,7 @@ import contextlib
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar, cast
 
 import msgspec
 import structlog
@@ -89,13 +89,6 @@ async def _nowhere(_merchant_id: str, _order_id: str) -> str | None:
     return None
 
 
-class Sendable(Protocol):
-    """An answer that sends itself."""
-
-    async def send(self, send: "Send") -> None:
-        """Send head and body."""
-
-
 class App(msgspec.Struct, kw_only=True):
     """What a running server hands to its operations."""
 
@@ -106,8 +99,6 @@ class App(msgspec.Struct, kw_only=True):
     clock: Callable[[], int]  # business time, Unix ms (core/clock.py)
     # Where the customer of a paid order goes that was not placed by the API: merchant id, order id.
     return_address: Callable[[str, str], Awaitable[str | None]] = _nowhere
-    # The page of a refused Epay submission: Accept-Language, now, code, message. None: JSON alone.
-    refusal_page: Callable[[str, int, int, str], Sendable] | None = None
     read_from: Db | None = None
     exports: Exports = msgspec.field(default_factory=Exports)
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from opentill.core.errors import Unavailable
-from opentill.core.http import App, Sendable, encode, log_defect, send_json
+from opentill.core.http import App, encode, log_defect, send_json
 from opentill.epay import forms, refunding, reports, service, wire
 from opentill.epay.model import BUSINESS, SUCCESS, UNKNOWN_ACT, Refused, trade_no
 from opentill.epay.service import Known
@@ -130,16 +130,16 @@ async def door(scope: "Scope", receive: "Receive", send: "Send") -> None:
         await send_json(send, 200, encode(answer))
 
 
-def _page(extra: dict[str, Any], answer: dict[str, Any]) -> Sendable | None:
+def _page(extra: dict[str, Any], answer: dict[str, Any]) -> Any:
     """Return the page of a refusal of ``submit.php``, if a browser is to show it."""
-    app: App = extra["litestar_app"].state.app
-    if app.refusal_page is None or ENTRIES.get(_path(extra)) is not submit:
+    state = extra["litestar_app"].state
+    if ENTRIES.get(_path(extra)) is not submit:
         return None
     headers: dict[bytes, bytes] = dict(extra["headers"])
     if not _takes_html(headers.get(b"accept", b"").decode("latin-1")):
         return None
     accept_language = headers.get(b"accept-language", b"").decode("latin-1")
-    return app.refusal_page(accept_language, app.clock(), answer["code"], answer["msg"])
+    return state.refusal_page(accept_language, state.app.clock(), answer["code"], answer["msg"])
 
 
 def _takes_html(accept: str) -> bool:
