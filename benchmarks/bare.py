@@ -208,6 +208,7 @@ def _order(row: Row) -> dict[str, Any]:
         "rollingReserveAmount": _money(row["reserve_minor"]),
         "rollingReserveStatus": row["reserve_status"],
         "rollingReserveReleaseAt": row["reserve_release_at"],
+        "livemode": bool(row["livemode"]),
     }
     return {"code": 0, "message": "success", "data": data}
 

@@ -90,6 +90,9 @@ CASES: Final = {
     "products.queries.LOCKED": Case("products", ids),
     "epay.queries.LOCKED": Case("epay_credentials", lambda row: [row["merchant_id"]], beside=True),
     "epay.queries.CLAIM_NOTICES": Case("order_notices", lambda _: [LATE, LATE, 1000, 50, [], []]),
+    "epay.queries.PRUNE_REQUESTS": Case(
+        "epay_refunds", lambda _: [LATE], "created_at = created_at + 1", None
+    ),
     "totals.queries.ROLL": Case(
         "list_changes", lambda row: [row["merchant_id"], 1000], "rows = rows + 1", None
     ),
@@ -99,7 +102,7 @@ CASES: Final = {
     "webhooks.queries.LOCKED": Case("webhook_endpoints", ids),
     "webhooks.queries.TAKE_LANES": Case(
         "webhook_lanes",
-        lambda _: [LATE, LATE, "me", LATE, 1000, 1000],
+        lambda _: [LATE, LATE, "me", LATE, 1000, 1000, [], 1000],
         "failing_since = coalesce(failing_since, 0) + 1",
         "failing_since",
     ),
@@ -189,6 +192,9 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
         merchant_id,
         order_id,
         world.NOW,
+    )
+    await tx.execute(
+        "insert into epay_refunds values ($1, $2, 're_1', $3)", merchant_id, b"r", world.NOW
     )
     await tx.execute(
         "insert into rate_windows values ('ip', '192.0.2.1', array[$1::bigint], array[1], $1)",

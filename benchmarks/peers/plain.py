@@ -139,6 +139,7 @@ class Order(Base):
     reserve_minor: Mapped[int]
     reserve_status: Mapped[str]
     reserve_release_at: Mapped[int | None]
+    livemode: Mapped[bool | None]
     settlement_delay_days: Mapped[int]
     due_at: Mapped[int | None]
     settle_at: Mapped[int | None]
@@ -263,6 +264,7 @@ class OrderOut(BaseModel):
     rollingReserveAmount: str
     rollingReserveStatus: str
     rollingReserveReleaseAt: int | None
+    livemode: bool
 
 
 class SessionAnswer(BaseModel):
@@ -472,6 +474,7 @@ async def read_order(order_id: str, db: Database, merchant: Caller) -> OrderAnsw
             rollingReserveAmount=show(order.reserve_minor),
             rollingReserveStatus=order.reserve_status,
             rollingReserveReleaseAt=order.reserve_release_at,
+            livemode=bool(order.livemode),
         )
     )
 

@@ -4,26 +4,21 @@ The same table checks what is given, names what is wrong and feeds ``opentill se
 """
 
 import difflib
-import re
-from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo
 
 import msgspec
 
 from opentill.core import datadir, secretfiles
-from opentill.core.methods import by_method
+from opentill.core import settingvalues as kinds
 from opentill.core.settings import SANDBOX, SettingError, Settings
 
 PREFIX: Final = "OPENTILL_"
 GATEWAY_PREFIX: Final = "OPENTILL_GATEWAY_"
 SHORTEST_HISTORY_DAYS: Final = 365
-SHORTEST_KEY: Final = 32
-LONGEST_KEY: Final = 256
 _LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as input
 
 
@@ -51,264 +46,121 @@ class Setting(msgspec.Struct, frozen=True):
         return self.variable.lower()
 
 
-def _whole(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,9}", text) or not low <= int(text) <= high:
-            message = f"a whole number from {low} to {high}"
-            raise ValueError(message)
-        return int(text)
-
-    return parse
-
-
-def _seconds(low: float, high: float) -> Callable[[str], float]:
-    def parse(text: str) -> float:
-        if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", text) or not low <= float(text) <= high:
-            message = f"seconds from {low:g} to {high:g}"
-            raise ValueError(message)
-        return float(text)
-
-    return parse
-
-
-def _amount(text: str) -> Decimal:
-    if not re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,2})?", text):
-        message = "a decimal number of at most two fraction digits, such as 10000 or 2500.00"
-        raise ValueError(message)
-    return Decimal(text)
-
-
-def _one_of(*words: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in words:
-            raise ValueError(" or ".join(words))
-        return text
-
-    return parse
-
-
-def _yes_no(text: str) -> bool:
-    if text not in {"yes", "no"}:
-        message = "yes or no"
-        raise ValueError(message)
-    return text == "yes"
-
-
-def _text(low: int, high: int) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if not low <= len(text) <= high or not text.isprintable():
-            message = f"{low} to {high} printable characters"
-            raise ValueError(message)
-        return text
-
-    return parse
-
-
-def _password(text: str) -> str:
-    if "\0" in text:
-        message = "text without NUL"
-        raise ValueError(message)
-    return text
-
-
-def _header_prefix(text: str) -> str:
-    """Check the beginning of a header's name: a token (RFC 9110 §5.6.2), and none that is taken."""
-    if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}", text) or text.lower() == "webhook-":
-        message = "1 to 64 characters of a header's name, such as X-Svc-, and not webhook-"
-        raise ValueError(message)
-    return text
-
-
-def _yes_or_no(text: str) -> bool:
-    if text not in {"yes", "no"}:
-        message = "yes or no"
-        raise ValueError(message)
-    return text == "yes"
-
-
-def _host(text: str) -> str:
-    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    if not re.fullmatch(r"[A-Za-z0-9._:%-]{1,253}", bare):
-        message = "a host name or an IP address, without a port"
-        raise ValueError(message)
-    return bare
-
-
-def _web(text: str) -> str:
-    wanted = "an absolute http:// or https:// address without credentials, query or fragment"
-    try:
-        parts = urlsplit(text)
-        fits = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    except ValueError:
-        fits = False
-    if not fits or re.search(r"[\s?#@\\]", text) or not text.isascii():
-        raise ValueError(wanted)
-    return text.rstrip("/")
-
-
-def _database(text: str) -> str:
-    wanted = "a postgresql:// address such as postgresql://user:password@host:5432/opentill"
-    try:
-        fits = urlsplit(text).scheme in {"postgresql", "postgres"}
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(wanted)
-    return text
-
-
-def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    try:
-        return tuple(ip_network(part, strict=True) for part in _parts(text))
-    except ValueError:
-        message = "addresses or networks with commas between them, such as 10.0.0.0/8,192.0.2.7"
-        raise ValueError(message) from None
-
-
-def _gateways(text: str) -> tuple[str, ...]:
-    names = _parts(text)
-    odd = [name for name in names if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", name)]
-    if odd or len(set(names)) != len(names) or not names:
-        message = "different names of gateways with commas between them, such as sandbox,manual"
-        raise ValueError(message)
-    return tuple(names)
-
-
-def _routes(text: str) -> str:
-    example = ", with gateways in order, such as ALIPAY:epay|sandbox,CREDIT_CARD:stripe"
-    try:
-        routes = by_method(text)
-    except ValueError as error:
-        message = f"{error}{example}"
-        raise ValueError(message) from None
-    if not all(routes.values()):
-        message = f"methods{example}"
-        raise ValueError(message)
-    return text
-
-
-def _key(text: str) -> str:
-    if not SHORTEST_KEY <= len(text) <= LONGEST_KEY or not text.isprintable():
-        message = (
-            f"{SHORTEST_KEY} to {LONGEST_KEY} printable characters, such as `openssl rand -hex 32`"
-            " gives"
-        )
-        raise ValueError(message)
-    return text
-
-
-def _time_zone(text: str) -> str:
-    try:
-        ZoneInfo(text)
-    except (KeyError, ValueError, OSError):  # a name of none, a path, a directory
-        message = "a time zone of the IANA database, such as Asia/Shanghai, Europe/Berlin or UTC"
-        raise ValueError(message) from None
-    return text
-
-
-def _parts(text: str) -> Sequence[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-_PORT: Final = _whole(1, 65535)
-_RATE: Final = _whole(0, 1_000_000_000)
+_PORT: Final = kinds.whole(1, 65535)
+_RATE: Final = kinds.whole(0, 1_000_000_000)
 
 SETTINGS: Final = (
     Setting(
-        "DATABASE_URL", _database, "PostgreSQL 15 or newer", secret=True, default="an embedded one"
+        "DATABASE_URL",
+        kinds.database,
+        "PostgreSQL 15 or newer",
+        secret=True,
+        default="an embedded one",
     ),
     Setting(
         "DATABASE_PASSWORD",
-        _password,
+        kinds.password,
         "of the user in DATABASE_URL, as it is: nothing in it is escaped",
         secret=True,
         default="in DATABASE_URL",
     ),
     Setting(
         "DATABASE_READ_URL",
-        _database,
+        kinds.database,
         "a replica that lists and exports are read from",
         secret=True,
         default="none",
     ),
-    Setting("READ_LAG_S", _seconds(0.1, 3600), "a replica further behind than this is not read"),
+    Setting(
+        "READ_LAG_S", kinds.seconds(0.1, 3600), "a replica further behind than this is not read"
+    ),
     Setting(
         "DB_PREPARED",
-        _yes_or_no,
+        kinds.yes_no,
         "no: the database is behind a pooler in transaction mode (PgBouncer before 1.21)",
     ),
     Setting("DATA_DIR", Path, "embedded database, storage of the sandbox bank, made keys"),
-    Setting("HOST", _host, "address to listen on"),
+    Setting("HOST", kinds.host, "address to listen on"),
     Setting("PORT", _PORT, "port to listen on"),
-    Setting("PUBLIC_URL", _web, "what customers reach this server by", default="HOST:PORT"),
-    Setting("ENVIRONMENT", _one_of("production", "staging"), "which API keys are accepted"),
+    Setting("PUBLIC_URL", kinds.web, "what customers reach this server by", default="HOST:PORT"),
+    Setting("ENVIRONMENT", kinds.one_of("production", "staging"), "which API keys are accepted"),
     Setting("LIMIT_IP_PER_MINUTE", _RATE, "API requests of one address per minute; 0: no limit"),
     Setting("LIMIT_CHECKOUTS_PER_MINUTE", _RATE, "new sessions of one merchant; 0: no limit"),
     Setting("LIMIT_PAYMENTS_PER_MINUTE", _RATE, "payment forms from one address; 0: no limit"),
     Setting("LIMIT_RESENDS_PER_MINUTE", _RATE, "calls of one merchant that send events again"),
-    Setting("WEBHOOK_HOST_AT_ONCE", _whole(1, 512), "events on their way to one host at once"),
+    Setting("WEBHOOK_HOST_AT_ONCE", kinds.whole(1, 512), "events on their way to one host at once"),
     Setting("WEBHOOK_HOST_PER_SECOND", _RATE, "events sent to one host per second; 0: no limit"),
-    Setting("TRUSTED_PROXIES", _networks, "peers whose X-Forwarded-For is believed"),
-    Setting("SECRET_KEY", _key, "encrypts what is read back", secret=True, default="in DATA_DIR"),
-    Setting("GATEWAYS", _gateways, "where payments go, in order of preference"),
+    Setting("TRUSTED_PROXIES", kinds.networks, "peers whose X-Forwarded-For is believed"),
+    Setting(
+        "SECRET_KEY", kinds.key, "encrypts what is read back", secret=True, default="in DATA_DIR"
+    ),
+    Setting("GATEWAYS", kinds.gateways, "where payments go, in order of preference"),
     Setting(
         "SANDBOX",
-        _yes_no,
+        kinds.yes_no,
         "yes: the sandbox bank, whose money is not real, may take payments with a database of your"
         " own or beyond this machine",
     ),
-    Setting("ROUTES", _routes, "another order for some methods, such as ALIPAY:epay|sandbox"),
-    Setting("SANDBOX_URL", _web, "a sandbox bank run elsewhere", default="one is started along"),
-    Setting("SANDBOX_PUBLIC_URL", _web, "what browsers reach it by", default="as SANDBOX_URL"),
-    Setting("SANDBOX_HOST", _host, "address the sandbox bank listens on"),
+    Setting("ROUTES", kinds.routes, "another order for some methods, such as ALIPAY:epay|sandbox"),
+    Setting(
+        "SANDBOX_URL", kinds.web, "a sandbox bank run elsewhere", default="one is started along"
+    ),
+    Setting("SANDBOX_PUBLIC_URL", kinds.web, "what browsers reach it by", default="as SANDBOX_URL"),
+    Setting("SANDBOX_HOST", kinds.host, "address the sandbox bank listens on"),
     Setting("SANDBOX_PORT", _PORT, "port the sandbox bank listens on", default="PORT + 1"),
     Setting(
         "SANDBOX_SECRET",
-        _key,
+        kinds.key,
         "shared with the sandbox bank",
         secret=True,
         default="made in DATA_DIR",
     ),
     Setting(
         "WEBHOOK_HEADER_PREFIX",
-        _header_prefix,
+        kinds.header_prefix,
         "what the names of our headers on webhooks begin with: X-Acme- for X-Acme-Signature",
     ),
-    Setting("OUTGOING_HTTP", _yes_no, "merchants' webhook and notify addresses may be http://"),
-    Setting("OUTGOING_ALLOW", _networks, "networks that are not public and may be sent to"),
+    Setting(
+        "OUTGOING_HTTP", kinds.yes_no, "merchants' webhook and notify addresses may be http://"
+    ),
+    Setting("OUTGOING_ALLOW", kinds.networks, "networks that are not public and may be sent to"),
     Setting(
         "APPROVAL_ABOVE",
-        _amount,
+        kinds.amount,
         "more than this by hand needs a second operator; in the merchant's currency",
         default="never",
     ),
-    Setting("EPAY_TIME_ZONE", _time_zone, "of the times and days that Epay clients read"),
-    Setting("RATES_MAX_AGE_DAYS", _whole(0, 3650), "older exchange rates do not count; 0: all do"),
-    Setting("METRICS_TOKEN", _text(16, 256), "bearer token that opens /metrics", secret=True),
+    Setting("EPAY_TIME_ZONE", kinds.time_zone, "of the times and days that Epay clients read"),
+    Setting(
+        "RATES_MAX_AGE_DAYS", kinds.whole(0, 3650), "older exchange rates do not count; 0: all do"
+    ),
+    Setting("METRICS_TOKEN", kinds.text(16, 256), "bearer token that opens /metrics", secret=True),
     Setting("METRICS_PORT", _PORT, "port of its own for /metrics, on loopback"),
-    Setting("DB_POOL_SIZE", _whole(2, 1000), "database connections of each process"),
+    Setting("DB_POOL_SIZE", kinds.whole(2, 1000), "database connections of each process"),
     Setting(
         "HISTORY_DAYS",
-        _whole(0, 36500),
+        kinds.whole(0, 36500),
         "days that the history of an order that is over is kept; 0: for ever",
     ),
-    Setting("LOG_LEVEL", _one_of("debug", "info", "warning", "error"), "the least that is logged"),
+    Setting(
+        "LOG_LEVEL", kinds.one_of("debug", "info", "warning", "error"), "the least that is logged"
+    ),
     Setting("AGREEMENT_DIR", Path, "your own agreement templates", default="the shipped ones"),
-    Setting("OPERATOR_NAME", _text(1, 200), "your legal name, in the agreement"),
-    Setting("OPERATOR_ADDRESS", _text(1, 500), "your address, in the agreement"),
-    Setting("OPERATOR_CONTACT", _text(1, 200), "how merchants reach you, in the agreement"),
-    Setting("CONNECTION_LIMIT", _whole(1, 100_000), "open connections of each process"),
+    Setting("OPERATOR_NAME", kinds.text(1, 200), "your legal name, in the agreement"),
+    Setting("OPERATOR_ADDRESS", kinds.text(1, 500), "your address, in the agreement"),
+    Setting("OPERATOR_CONTACT", kinds.text(1, 200), "how merchants reach you, in the agreement"),
+    Setting("CONNECTION_LIMIT", kinds.whole(1, 100_000), "open connections of each process"),
     Setting(
         "CONNECTION_LIMIT_PER_ADDRESS",
-        _whole(0, 100_000),
+        kinds.whole(0, 100_000),
         "of them, of one address that is no trusted proxy (IPv6: one /64); 0: no limit",
     ),
-    Setting("REQUEST_TIMEOUT_S", _seconds(1, 600), "for one request, from its first byte"),
-    Setting("IDLE_TIMEOUT_S", _seconds(0.1, 600), "between the requests of a connection"),
-    Setting("HEADER_TIMEOUT_S", _seconds(0.1, 600), "for the headers of a request"),
-    Setting("BODY_TIMEOUT_S", _seconds(0.1, 600), "for the body of a request"),
-    Setting("DRAIN_TIMEOUT_S", _seconds(0, 600), "for running requests when stopping"),
-    Setting("DRAIN_DELAY_S", _seconds(0, 600), "after SIGTERM, not ready but still accepting"),
+    Setting("REQUEST_TIMEOUT_S", kinds.seconds(1, 600), "for one request, from its first byte"),
+    Setting("IDLE_TIMEOUT_S", kinds.seconds(0.1, 600), "between the requests of a connection"),
+    Setting("HEADER_TIMEOUT_S", kinds.seconds(0.1, 600), "for the headers of a request"),
+    Setting("BODY_TIMEOUT_S", kinds.seconds(0.1, 600), "for the body of a request"),
+    Setting("DRAIN_TIMEOUT_S", kinds.seconds(0, 600), "for running requests when stopping"),
+    Setting("DRAIN_DELAY_S", kinds.seconds(0, 600), "after SIGTERM, not ready but still accepting"),
 )
 
 

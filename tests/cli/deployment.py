@@ -46,13 +46,15 @@ class Deployment:
 
     def start(self) -> subprocess.Popen[str]:
         """Start the server and wait until it is ready."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "opentill", "serve"],
-            env=self.environ, cwd=self.directory, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
+        log = self.directory / "stderr.log"
+        with log.open("a") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "opentill", "serve"],
+                env=self.environ, cwd=self.directory, stdout=subprocess.PIPE, stderr=stderr,
+                text=True,
+            )  # fmt: skip
         assert process.stdout is not None
-        assert "is ready" in process.stdout.readline()
+        assert "is ready" in process.stdout.readline(), log.read_text()[-2000:]
         return process
 
     def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -34,7 +34,7 @@ AUDITED: Final = (
 # Commands that change nothing of that kind, and what they are instead.
 OTHERS: Final = {
     "runs": "serve worker sandbox demo migrate",
-    "reads": "doctor settings export statement reconcile",
+    "reads": "doctor health settings export statement reconcile",
     "reads what a group has": "merchants:list,show,terms keys:list epay:show,list,notices"
     " rates:list orders:show,history disputes:list,show,unmatched payouts:list,show"
     " balance:show,waiting audit:list,verify ledger:check webhooks:list,show,deliveries,listen"

@@ -415,6 +415,6 @@ def test_somebody_elses_open_directory_is_refused(
 
 
 def test_a_database_is_made_only_where_one_is_meant_to_begin(data_dir: Path) -> None:
-    with pytest.raises(embedded.NoDatabase, match=f"no OpenTill database in {data_dir}/postgres"):
+    with pytest.raises(datadir.NoDatabase, match=f"no OpenTill database in {data_dir}/postgres"):
         EmbeddedPostgres.start(data_dir, durable=False, creates=False)
     assert not data_dir.exists()

@@ -151,6 +151,12 @@ async def test_what_is_no_true_notice_pays_nothing_and_is_not_acknowledged(house
             answer = await house.tell(notice, how)
             assert answer.status_code == status
             assert "success" not in answer.text
+    assert (await house.order(session)).status == "PENDING"
+
+
+async def test_a_notice_that_nobody_confirms_now_is_not_acknowledged(house: House) -> None:
+    session = await house.open()
+    attempt = await house.start(session)
     house.upstream.faults = [("order", "html")]
     answer = await house.tell(house.upstream.paid(attempt.id))
     assert answer.status_code == 503  # to be told again

@@ -66,7 +66,7 @@ def test_what_nobody_takes_is_not_offered() -> None:
         ({"OPENTILL_ROUTES": "ALIPAY:manual"}, "OPENTILL_ROUTES has ALIPAY:manual"),
         ({"OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS": ""}, "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS must"),
         ({"OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS": "\x1b[2J"}, "1 to 4000 printable"),
-        ({"OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS_FILE": "/nowhere"}, "one of them is enough"),
+        ({"OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS_FILE": "/nowhere"}, "are both given"),
         ({"OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS_EURO": "x"}, "ends in 'EURO'"),
         ({"OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS_EUR": "x",
           "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS_FILE_EUR": "y"}, "one of them is enough"),

@@ -15,7 +15,7 @@ from opentill.core import csvfile
 from opentill.core.db import Db
 from opentill.core.errors import TooManyAtOnce
 from opentill.core.exports import EXPORTS_EACH, STATEMENTS_EACH, Exports
-from opentill.orders import export, queries
+from opentill.orders import export, export_queries, queries
 
 texts = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20),
@@ -55,7 +55,7 @@ def test_lines_are_those_of_python(
             found = await queries.BY_ID.first(tx, order.merchant_id, order.id)
             assert found is not None
             expected = csvfile.line(export.row(found))
-            made = await queries.EXPORT.get(tx, order.merchant_id, 0, "", 2**62, "", True)
+            made = await export_queries.EXPORT.get(tx, order.merchant_id, 0, "", 2**62, "", True)
             assert made is not None
             assert made == expected
 

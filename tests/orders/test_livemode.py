@@ -10,7 +10,7 @@ from opentill.core import csvfile
 from opentill.core.db import Tx
 from opentill.core.money import Money
 from opentill.gateways import PaymentNews, PaymentOutcome
-from opentill.orders import OrderDetail, OrderOut, export, queries
+from opentill.orders import OrderDetail, OrderOut, export, export_queries
 from opentill.orders.model import Order
 
 # how it was paid ("": not at all; +: together with others), whether real money can be paid here,
@@ -62,7 +62,7 @@ async def test_play_money_is_told_from_real_money(
     assert OrderDetail.of(shown).livemode is expected
     assert OrderOut.of(shown).livemode is expected
     whole = (order.merchant_id, 0, "", 2**62, "", deployment)
-    line = await queries.EXPORT.get(tx, *whole)
+    line = await export_queries.EXPORT.get(tx, *whole)
     assert line == csvfile.line(export.row(shown)).decode()
     assert line.endswith(",true\r\n" if expected else ",false\r\n")
     assert export.COLUMNS[-1] == "livemode"

@@ -43,7 +43,8 @@ ONE_OF_EACH: Final = frozenset({"merchants", "epay_products"})  # what a merchan
 AN_ID: Final = re.compile(r"(?!mer_)[a-z]{2,6}_[0-9a-z]{12,}")
 # They name something as a place to go on from, or tell every endpoint of it.
 RANGES: Final = frozenset({
-    "orders.queries.EXPORT", "orders.queries.EXPORT_EDGES", "webhooks.queries.RESEND_RANGE",
+    "orders.export_queries.EXPORT", "orders.export_queries.EXPORT_EDGES",
+    "webhooks.queries.RESEND_RANGE",
     "webhooks.queries.EMIT",
 })  # fmt: skip
 _NAMES: Final = {id(statement): name for name, statement in EVERYWHERE.items()}

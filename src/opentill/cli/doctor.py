@@ -17,8 +17,7 @@ from opentill.cli import exposure, output, session
 from opentill.cli.exposure import Finding
 from opentill.cli.output import Json
 from opentill.core import terminal
-from opentill.core.datadir import prepare
-from opentill.core.embedded import NoDatabase
+from opentill.core.datadir import NoDatabase, prepare
 from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
 

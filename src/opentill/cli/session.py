@@ -30,11 +30,11 @@ def settings(*, quiet: bool = True, creates: bool = False, keys: bool = True) ->
     in the data directory, which need not be there. Raises ``OperatorError``.
     """
     from opentill import config
-    from opentill.core import embedded, log
+    from opentill.core import datadir, log
 
     found = config.load(os.environ)
     if found.database_url is None and not creates:
-        embedded.check_exists(found.data_dir)
+        datadir.check_exists(found.data_dir)
     if keys:
         found = config.with_keys(found)
     for line in config.unknown(os.environ):

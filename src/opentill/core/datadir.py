@@ -185,3 +185,25 @@ def lock_serve(data_dir: Path) -> Lock:
         raise DataDirError(message)
     lock.note(str(os.getpid()))
     return lock
+
+
+class NoDatabase(DataDirError):
+    """A database was looked for and there is none; the text says where, and how to point at one."""
+
+
+def check_exists(data_dir: Path) -> None:
+    """Raise ``NoDatabase`` if no database was made in ``data_dir``; nothing is touched."""
+    path = data_dir.expanduser().absolute() / "postgres"
+    try:
+        if (path / "PG_VERSION").exists() or (path.exists() and any(path.iterdir())):
+            return  # what is wrong with it is said when it is started
+    except PermissionError:  # it is there, and somebody else's
+        return
+    except OSError:
+        pass
+    message = (
+        f"there is no OpenTill database in {path}: set OPENTILL_DATA_DIR to the data directory of"
+        " the deployment that is meant, or OPENTILL_DATABASE_URL to its database, or run this in"
+        " the directory where it is served; `opentill serve`, `demo` and `migrate` make a new one"
+    )
+    raise NoDatabase(message)

@@ -30,7 +30,7 @@ from typing import IO, Final, Self
 from urllib.parse import urlencode
 
 from opentill.core import sysuser
-from opentill.core.datadir import DataDirError, Lock, prepare
+from opentill.core.datadir import DataDirError, Lock, check_exists, prepare
 
 DATABASE: Final = "opentill"
 SOCKET: Final = ".s.PGSQL.5432"
@@ -70,10 +70,6 @@ SETTINGS: Final[Mapping[str, str]] = {
     "log_error_verbosity": "terse",
     "log_checkpoints": "off",
 }
-
-
-class NoDatabase(DataDirError):
-    """A database was looked for and there is none; the text says where, and how to point at one."""
 
 
 class EmbeddedPostgres:
@@ -407,24 +403,6 @@ def _is_alive(pid: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def check_exists(data_dir: Path) -> None:
-    """Raise ``NoDatabase`` if no database was made in ``data_dir``; nothing is touched."""
-    path = data_dir.expanduser().absolute() / "postgres"
-    try:
-        if (path / "PG_VERSION").exists() or (path.exists() and any(path.iterdir())):
-            return  # what is wrong with it is said when it is started
-    except PermissionError:  # it is there, and somebody else's
-        return
-    except OSError:
-        pass
-    message = (
-        f"there is no OpenTill database in {path}: set OPENTILL_DATA_DIR to the data directory of"
-        " the deployment that is meant, or OPENTILL_DATABASE_URL to its database, or run this in"
-        " the directory where it is served; `opentill serve`, `demo` and `migrate` make a new one"
-    )
-    raise NoDatabase(message)
 
 
 def find_programs() -> tuple[int, Path]:

@@ -21,7 +21,7 @@ ASKING: Final = Command(
 SOON: Final = Command(
     """
     update attempts set check_at = asked_at + $3::bigint
-    where merchant_id = $1 and id = $2 and check_at > asked_at + $3::bigint
+    where merchant_id = $1 and id = $2 and check_at - asked_at > $3::bigint
     """,
 )
 

@@ -12,7 +12,7 @@ from opentill.core import csvfile, money
 from opentill.core.csvfile import cell, utc
 from opentill.core.db import Db
 from opentill.core.exports import Exports, Readers
-from opentill.orders import queries
+from opentill.orders import export_queries
 from opentill.orders.model import Edge, Order, OrderOut
 
 COLUMNS: Final = (
@@ -64,7 +64,7 @@ async def chunks(
     async def read(after: Edge, until: Edge) -> bytes:
         values = (merchant_id, after.created_at, after.id, until.created_at, until.id)
         async with readers:
-            lines = await db.read(lambda tx: queries.EXPORT.get(tx, *values, livemode))
+            lines = await db.read(lambda tx: export_queries.EXPORT.get(tx, *values, livemode))
         return lines or b""
 
     yield csvfile.line(COLUMNS)
@@ -108,7 +108,7 @@ async def _stretches(
     async def edges(after: Edge) -> list[Edge]:
         values = (merchant_id, after.created_at, after.id, end, _STRETCH, _LOOKED_UP)
         async with readers:
-            return await db.read(lambda tx: queries.EXPORT_EDGES.all(tx, *values))
+            return await db.read(lambda tx: export_queries.EXPORT_EDGES.all(tx, *values))
 
     last = Edge(start, "")
     found = await edges(last)

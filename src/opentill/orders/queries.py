@@ -1,14 +1,10 @@
 """All SQL about orders, their history and their attempts."""
 
 from opentill.core.db import Command, Query, Value
-from opentill.core.settings import SANDBOX
-from opentill.orders import csvsql
 from opentill.orders.model import (
-    OPERATOR,
     Attempt,
     Confirmed,
     DueMerchant,
-    Edge,
     Forgotten,
     Line,
     Order,
@@ -250,72 +246,6 @@ LIST_BY_STATUS = lists(Order, "orders", "status")
 LIST_BY_PRODUCT = lists(Order, "orders", "product_id")
 LIST_BY_BOTH = lists(Order, "orders", "product_id", "status")
 HAS_PRODUCT = Value(bool, "select exists (select from products where merchant_id = $1 and id = $2)")
-
-
-# Where the stretches of an export end: every $5th order after $2 and $3 (time and id), of the next
-# $6 until the time in $4.
-# Where stretches of a list of orders end that are about $5 bytes long as CSV, each by its last
-# order: after $2 and $3 (time and id), until $4, among the next $6 orders. The sizes of long texts
-# are known without reading them.
-EXPORT_EDGES = Query(
-    Edge,
-    """
-    select created_at, id from (
-        select created_at, id, size,
-            sum(size) over (order by created_at, id rows unbounded preceding) as bytes
-        from (
-            select created_at, id, 350 + octet_length(metadata) + octet_length(customer_email)
-                + coalesce(octet_length(customer_name), 0) as size
-            from orders
-            where merchant_id = $1 and (created_at, id) > ($2::bigint, $3::text)
-                and created_at <= $4
-            order by created_at, id limit $6
-        ) sized
-    ) summed
-    where bytes / $5::bigint > (bytes - size) / $5::bigint
-    order by created_at, id
-    """,
-)
-# The lines of a stretch of orders as CSV: what export.row makes of each, byte for byte. From after
-# $2 and $3 (time and id) until $4 and $5; $6 whether real money can be paid in this deployment
-# (livemode.known). An amount of three decimals ends in a zero (money.show).
-EXPORT = Value(
-    bytes,
-    f"""
-    select convert_to(string_agg(line, '' order by created_at, id), 'UTF8')
-    from (
-        select created_at, id, concat_ws(',', id, checkout_id, product_id,
-            {csvsql.quoted("email")}, {csvsql.quoted("coalesce(name, '')")},
-            round(amount_minor * unit, 2), currency, trim_scale(platform_fee_rate),
-            round(platform_fee_minor * unit, 2),
-            round((amount_minor - platform_fee_minor) * unit, 2),
-            round(net_settled_minor * settled_unit, 2), settled_currency,
-            trim_scale(exchange_rate), coalesce(trim_scale(hkd_exchange_rate)::text, ''),
-            coalesce(payment_method, ''), status, coalesce(paid_at::text, ''),
-            coalesce(settled_at::text, ''), {csvsql.quoted("shown_metadata")}, created_at,
-            case refunded_minor when 0 then 'NONE,0' when amount_minor
-                then 'FULL,' || round(refunded_minor * unit, 2)
-                else 'PARTIAL,' || round(refunded_minor * unit, 2) end,
-            {csvsql.utc("created_at")}, coalesce({csvsql.utc("paid_at")}, ''),
-            (case when livemode is not null then livemode when paid_attempt_id is null then $6
-                else coalesce((
-                    select nullif(gateway, '{OPERATOR}') <> '{SANDBOX}' from attempts a
-                    where a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id), $6)
-                end)::text
-        ) || e'\\r\\n' as line
-        from (
-            select *, {csvsql.unit("currency")} as unit,
-                {csvsql.unit("settled_currency")} as settled_unit,
-                {csvsql.inert("customer_email")} as email, {csvsql.inert("customer_name")} as name,
-                {csvsql.inert_json("metadata")} as shown_metadata
-            from orders
-            where merchant_id = $1 and (created_at, id) > ($2::bigint, $3::text)
-                and (created_at, id) <= ($4::bigint, $5::text)
-            offset 0 -- or what it computes would be computed wherever it is used
-        ) o
-    ) as stretch
-    """,  # noqa: S608 - columns of ours
-)
 
 INSERT_ATTEMPT = Query(
     Attempt,

@@ -1,0 +1,188 @@
+"""How the text of a setting becomes its value: a function for each kind of value.
+
+Each raises ``ValueError`` whose text says what is accepted.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Final
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+from opentill.core.methods import by_method
+
+SHORTEST_KEY: Final = 32
+LONGEST_KEY: Final = 256
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """A whole number in digits, within bounds."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", text) or not low <= int(text) <= high:
+            message = f"a whole number from {low} to {high}"
+            raise ValueError(message)
+        return int(text)
+
+    return parse
+
+
+def seconds(low: float, high: float) -> Callable[[str], float]:
+    """Seconds, within bounds."""
+
+    def parse(text: str) -> float:
+        if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", text) or not low <= float(text) <= high:
+            message = f"seconds from {low:g} to {high:g}"
+            raise ValueError(message)
+        return float(text)
+
+    return parse
+
+
+def amount(text: str) -> Decimal:
+    """An amount of money in decimal text."""
+    if not re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,2})?", text):
+        message = "a decimal number of at most two fraction digits, such as 10000 or 2500.00"
+        raise ValueError(message)
+    return Decimal(text)
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """One of some words."""
+
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(" or ".join(words))
+        return text
+
+    return parse
+
+
+def yes_no(text: str) -> bool:
+    """``yes`` or ``no``."""
+    if text not in {"yes", "no"}:
+        message = "yes or no"
+        raise ValueError(message)
+    return text == "yes"
+
+
+def text(low: int, high: int) -> Callable[[str], str]:
+    """Printable text, so many characters long."""
+
+    def parse(text: str) -> str:
+        if not low <= len(text) <= high or not text.isprintable():
+            message = f"{low} to {high} printable characters"
+            raise ValueError(message)
+        return text
+
+    return parse
+
+
+def password(text: str) -> str:
+    """Any text at all, without NUL."""
+    if "\0" in text:
+        message = "text without NUL"
+        raise ValueError(message)
+    return text
+
+
+def header_prefix(text: str) -> str:
+    """Check the beginning of a header's name: a token (RFC 9110 §5.6.2), and none that is taken."""
+    if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}", text) or text.lower() == "webhook-":
+        message = "1 to 64 characters of a header's name, such as X-Svc-, and not webhook-"
+        raise ValueError(message)
+    return text
+
+
+def host(text: str) -> str:
+    """A host name or an IP address; IPv6 also in brackets."""
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if not re.fullmatch(r"[A-Za-z0-9._:%-]{1,253}", bare):
+        message = "a host name or an IP address, without a port"
+        raise ValueError(message)
+    return bare
+
+
+def web(text: str) -> str:
+    """An absolute http(s) address, without a slash at its end."""
+    wanted = "an absolute http:// or https:// address without credentials, query or fragment"
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits or re.search(r"[\s?#@\\]", text) or not text.isascii():
+        raise ValueError(wanted)
+    return text.rstrip("/")
+
+
+def database(text: str) -> str:
+    """The address of a PostgreSQL."""
+    wanted = "a postgresql:// address such as postgresql://user:password@host:5432/opentill"
+    try:
+        fits = urlsplit(text).scheme in {"postgresql", "postgres"}
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(wanted)
+    return text
+
+
+def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Addresses or networks with commas between them."""
+    try:
+        return tuple(ip_network(part, strict=True) for part in _parts(text))
+    except ValueError:
+        message = "addresses or networks with commas between them, such as 10.0.0.0/8,192.0.2.7"
+        raise ValueError(message) from None
+
+
+def gateways(text: str) -> tuple[str, ...]:
+    """Different names of gateways with commas between them."""
+    names = _parts(text)
+    odd = [name for name in names if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", name)]
+    if odd or len(set(names)) != len(names) or not names:
+        message = "different names of gateways with commas between them, such as sandbox,manual"
+        raise ValueError(message)
+    return tuple(names)
+
+
+def routes(text: str) -> str:
+    """Payment methods, each with gateways in order."""
+    example = ", with gateways in order, such as ALIPAY:epay|sandbox,CREDIT_CARD:stripe"
+    try:
+        routes = by_method(text)
+    except ValueError as error:
+        message = f"{error}{example}"
+        raise ValueError(message) from None
+    if not all(routes.values()):
+        message = f"methods{example}"
+        raise ValueError(message)
+    return text
+
+
+def key(text: str) -> str:
+    """A secret that is hard to guess."""
+    if not SHORTEST_KEY <= len(text) <= LONGEST_KEY or not text.isprintable():
+        message = (
+            f"{SHORTEST_KEY} to {LONGEST_KEY} printable characters, such as `openssl rand -hex 32`"
+            " gives"
+        )
+        raise ValueError(message)
+    return text
+
+
+def time_zone(text: str) -> str:
+    """The name of a time zone of the IANA database."""
+    try:
+        ZoneInfo(text)
+    except (KeyError, ValueError, OSError):  # a name of none, a path, a directory
+        message = "a time zone of the IANA database, such as Asia/Shanghai, Europe/Berlin or UTC"
+        raise ValueError(message) from None
+    return text
+
+
+def _parts(text: str) -> Sequence[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
