@@ -194,7 +194,11 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
         world.NOW,
     )
     await tx.execute(
-        "insert into epay_refunds values ($1, $2, 're_1', $3)", merchant_id, b"r", world.NOW
+        "insert into epay_refunds select merchant_id, $2, id, $3 from refunds"
+        " where merchant_id = $1 limit 1",
+        merchant_id,
+        b"r" * 32,
+        world.NOW,
     )
     await tx.execute(
         "insert into rate_windows values ('ip', '192.0.2.1', array[$1::bigint], array[1], $1)",

@@ -164,7 +164,11 @@ async def test_two_tabs_callback_poll_and_return_make_one_payment(house: House, 
                 *(client.come_back(session_id, attempt_id) for _ in range(6)),
             )
             await asyncio.gather(*(client.come_back(session_id, attempt_id) for _ in range(6)))
-            assert (await client.order(order_id))["status"] == "PAID"
+
+            async def paid(order_id: str = order_id) -> bool:
+                return (await client.order(order_id))["status"] == "PAID"
+
+            assert await eventually(paid)  # the bank is asked about it once in two seconds
             posted = await rows(db, "select type from entries where source_id = $1", order_id)
             assert sorted(posted) == [("FEE",), ("PAYMENT",)]
 

@@ -127,7 +127,7 @@ async def test_a_chunk_is_bounded_by_its_bytes_however_long_the_orders_are(
             "update orders set metadata = $2 where merchant_id = $1", order.merchant_id, metadata
         )
     monkeypatch.setattr(export, "_STRETCH", 64 * 1024)
-    made = export.counted(Exports(), db, order.merchant_id, 0, 2**62)
+    made = export.counted(Exports(), db, order.merchant_id, 0, 2**62, livemode=True)
     sizes = [len(chunk) async for chunk in made]
     assert sum(sizes) > 41 * len(metadata)
     assert max(sizes) < 2 * 64 * 1024 + line

@@ -40,8 +40,9 @@ async def made(tx: Tx, how: str) -> Order:
         amount = Money(order.amount_minor, order.currency)
         if how.endswith("+"):
             outcome = PaymentOutcome(status="SUCCEEDED", amount=amount)
-            news = [PaymentNews(attempt_id=attempt.id, outcome=outcome)]
-            assert await orders.confirm_many(tx, news, world.NOW) == {attempt.id}
+            news = PaymentNews(attempt_id=attempt.id, outcome=outcome)
+            report = orders.Report(attempt.gateway, news)
+            assert await orders.confirm_many(tx, [report], world.NOW) == {report.key}
         else:
             await world.said(tx, attempt, "SUCCEEDED", amount=amount)
     return await orders.find(tx, *key)
@@ -63,8 +64,8 @@ async def test_play_money_is_told_from_real_money(
     assert OrderOut.of(shown).livemode is expected
     whole = (order.merchant_id, 0, "", 2**62, "", deployment)
     line = await export_queries.EXPORT.get(tx, *whole)
-    assert line == csvfile.line(export.row(shown)).decode()
-    assert line.endswith(",true\r\n" if expected else ",false\r\n")
+    assert line == csvfile.line(export.row(shown))
+    assert line.endswith(b",true\r\n" if expected else b",false\r\n")
     assert export.COLUMNS[-1] == "livemode"
 
 

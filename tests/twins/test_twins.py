@@ -70,12 +70,19 @@ EXPLAINED: Final = frozenset(
         "checkouts.queries ": "ATTEMPTS",
         # how Epay begins, before there is anything to examine
         "epay.queries": "CALLER LIST_PID INSERT ALL SET_TYPE",  # tests/epay/test_door.py
+        # what is asked for twice, and what is long over: tests/epay/test_refunds.py
+        "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS",
+        # who asks while somebody else may not yet: tests/gateways/test_asking.py
+        "orders.asking": "SOON",
+        # asked by commands: tests/cli/test_clock.py, tests/cli/test_rates.py
+        "checkouts.queries": "COUNT_DUE",
+        "rates.queries": "LACKING",
         # long lists and long exports: tests/totals, tests/orders/test_export.py
         "ledger.queries": "LIST1 LIST2 LIST_BY_TYPE1 LIST_BY_TYPE2",
         "orders.queries ": "LIST1 LIST2 LIST_BY_STATUS1 LIST_BY_STATUS2 LIST_BY_PRODUCT1"
         " LIST_BY_PRODUCT2 LIST_BY_BOTH1 LIST_BY_BOTH2",
         "orders.export_queries": "EXPORT_EDGES",
-        "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_ANYWHERE FORGOTTEN ASK_NOW"
+        "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN ASK_NOW"
         " PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
         # what is wrong in the books: tests/ledger/test_walk.py
         "ledger.walk": "NEXT WRONG UNKNOWN",

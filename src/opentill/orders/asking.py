@@ -17,11 +17,12 @@ ASKING: Final = Command(
     """,
 )
 # Have the worker ask as soon as that may be, $3 after the last time: something may have happened
-# since. Not about what nobody is to ask about any more.
+# since. Not about what nobody is to ask about any more. (Found by its id: the coalesce keeps
+# PostgreSQL from the index of all that is due.)
 SOON: Final = Command(
     """
     update attempts set check_at = asked_at + $3::bigint
-    where merchant_id = $1 and id = $2 and check_at - asked_at > $3::bigint
+    where merchant_id = $1 and id = $2 and coalesce(check_at, 0) - asked_at > $3::bigint
     """,
 )
 

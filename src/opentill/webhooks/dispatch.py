@@ -377,7 +377,7 @@ class Dispatcher:
             self._lanes[merchant_id, endpoint_id].queue.clear()
 
     async def _leave(self) -> None:
-        """Wait for what is being sent, write what came of it and give all lanes back."""
+        """Wait for what is being sent, write what came of it, give all lanes and hosts back."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._drain_s)
         for task in self._tasks:
@@ -386,6 +386,8 @@ class Dispatcher:
         try:
             await self._write()
             await self._keep(dict.fromkeys(self._lanes.values(), 0))
+            self._lanes.clear()
+            await self._keep_hosts()  # no lane is there any more: none is kept
         except Unavailable as error:
             _log.warning("webhooks leave results unwritten", reason=error.reason)
 
