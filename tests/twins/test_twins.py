@@ -53,7 +53,7 @@ EXPLAINED: Final = frozenset(
     f"{feature}.{name}"
     for feature, names in {
         # over all merchants, or by an id that only one of them can have
-        "checkouts.queries": "BY_PUBLIC_ID DUE",
+        "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE",
         "disputes.queries": "ANYWHERE SEARCH",
         "operator.queries": "ANYWHERE",
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
@@ -74,16 +74,15 @@ EXPLAINED: Final = frozenset(
         "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS",
         # who asks while somebody else may not yet: tests/gateways/test_asking.py
         "orders.asking": "SOON",
-        # asked by commands: tests/cli/test_clock.py, tests/cli/test_rates.py
-        "checkouts.queries": "COUNT_DUE",
+        # asked by commands: tests/cli/test_rates.py
         "rates.queries": "LACKING",
         # long lists and long exports: tests/totals, tests/orders/test_export.py
         "ledger.queries": "LIST1 LIST2 LIST_BY_TYPE1 LIST_BY_TYPE2",
         "orders.queries ": "LIST1 LIST2 LIST_BY_STATUS1 LIST_BY_STATUS2 LIST_BY_PRODUCT1"
         " LIST_BY_PRODUCT2 LIST_BY_BOTH1 LIST_BY_BOTH2",
         "orders.export_queries": "EXPORT_EDGES",
-        "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN ASK_NOW"
-        " PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
+        "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
+        " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
         # what is wrong in the books: tests/ledger/test_walk.py
         "ledger.walk": "NEXT WRONG UNKNOWN",
     }.items()
