@@ -93,7 +93,10 @@ def _text(part: str | Role, roles: Mapping[str, str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    """Write a text. pgbench takes a colon before a name for a variable's, in quotes too."""
+    whole = "'" + text.replace("'", "''") + "'"
+    parted = re.sub(r":(?=[A-Za-z_])", "' || ':' || '", whole)
+    return whole if parted == whole else f"({parted})"
 
 
 def run(
@@ -123,7 +126,7 @@ def run(
         )
         elapsed = time.perf_counter() - started
         if done.returncode != 0 or "aborted" in done.stderr:
-            message = f"pgbench failed: {done.stderr.strip()[-500:]}"
+            message = f"pgbench failed: {done.stderr.strip()[:500]}"
             raise RuntimeError(message)
         latencies = [
             int(line.split()[2]) / 1000
