@@ -167,7 +167,9 @@ async def test_leases_from_before_the_clock_was_set_back_hold_nothing_up(here: P
         await here.emit(owner)
         next_year = now_ms() + 365 * 86_400_000
         async with here.db.connection() as tx:
-            await tx.execute("insert into webhook_hosts values ('127.0.0.1', 'gone', $1)", next_year)
+            await tx.execute(
+                "insert into webhook_hosts values ('127.0.0.1', 'gone', $1)", next_year
+            )
             await tx.execute("update webhook_lanes set owner = 'gone', until = $1", next_year)
         async with here.dispatching():
             await until(lambda: receiver.taken, within_s=30)
