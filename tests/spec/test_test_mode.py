@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from api import SECRETS, Shop, Till
+from api import SECRETS, Shop, Till, serving
 from opentill.app import create_app
 from opentill.core.settings import Settings
 from opentill.pages.catalogue import SENTENCES
@@ -119,3 +119,23 @@ def test_the_agreement_is_marked_where_no_real_money_can_be_paid(till: Till) -> 
     live = msgspec.structs.replace(till.settings, gateways=("sandbox", "manual"))
     assert live.livemode
     assert not till.settings.livemode
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_receipt_of_play_money_is_marked_where_real_money_can_be_paid_too(
+    till: Till, noted: bool
+) -> None:
+    """Also where the version before, which does not note it, has confirmed the payment."""
+    options = {"manual_instructions": "IBAN"}
+    with serving(till.settings, gateways=("sandbox", "manual"), gateway_options=options) as both:
+        assert both.settings.livemode
+        shop = both.shop()
+        order = shop.paid()
+        # As if it were the sandbox bank that had confirmed it.
+        known, id_ = False if noted else None, order["id"]
+        through = "update attempts set gateway = 'sandbox' where order_id = $1"
+        both.tx(lambda tx: tx.execute(through, id_))
+        both.tx(lambda tx: tx.execute("update orders set livemode = $2 where id = $1", id_, known))
+        page = both.http.get(f"/checkout/{order['checkoutSessionId']}", follow_redirects=True)
+        assert page.status_code == 200
+        assert SENTENCES["en"]["test_mode"] in page.text

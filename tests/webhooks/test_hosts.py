@@ -6,6 +6,7 @@ import pytest
 
 from api import Shop, Till, error_of, serving
 from opentill import webhooks
+from opentill.core.clock import now_ms
 from opentill.webhooks import queries
 from opentill.webhooks.hosts import LANES, HostLimit, OpenHost
 from webhooks.place import Place, until
@@ -146,3 +147,29 @@ def test_resends_are_counted_per_merchant(till: Till) -> None:
         assert resend(shop, eventId="evt_nothing") == 429
         assert resend(other, since=0) == 200
         assert shop.get("/v1/events").status_code == 200
+
+
+async def test_a_stop_in_good_order_gives_hosts_back(here: Place) -> None:
+    async with receiving() as receiver:
+        owner = await here.merchant()
+        await here.endpoint(owner, receiver.url)
+        await here.emit(owner)
+        async with here.dispatching(lease_s=120.0):
+            await until(lambda: receiver.taken)
+        assert [row["until"] for row in await here.rows("select until from webhook_hosts")] == [0]
+
+
+async def test_leases_from_before_the_clock_was_set_back_hold_nothing_up(here: Place) -> None:
+    """Of a worker that is no more; one that is there has leases of the clock of today."""
+    async with receiving() as receiver:
+        owner = await here.merchant()
+        await here.endpoint(owner, receiver.url)
+        await here.emit(owner)
+        next_year = now_ms() + 365 * 86_400_000
+        async with here.db.connection() as tx:
+            await tx.execute(
+                "insert into webhook_hosts values ('127.0.0.1', 'gone', $1)", next_year
+            )
+            await tx.execute("update webhook_lanes set owner = 'gone', until = $1", next_year)
+        async with here.dispatching():
+            await until(lambda: receiver.taken, within_s=30)

@@ -214,7 +214,8 @@ async def _open(
     if dispute is None:
         raise AssertionError  # an insert always returns its row
     cause = f"{dispute.id} by {why[1]}: {why[0]}"
-    await webhooks.emit(tx, [events.told(order, dispute, BY_EVENT[None, "opened"], now)])
+    noted = await orders.with_noted_livemode(tx, order)
+    await webhooks.emit(tx, [events.told(noted, dispute, BY_EVENT[None, "opened"], now)])
     moved = await orders.step(tx, order, "disputed", cause, now, posted=model.opened(dispute))
     return dispute, moved
 
@@ -231,7 +232,8 @@ async def _take(
     )
     if after is None:
         raise AssertionError  # its order is locked and it had the status
-    await webhooks.emit(tx, [events.told(order, after, step, now)])
+    noted = await orders.with_noted_livemode(tx, order)
+    await webhooks.emit(tx, [events.told(noted, after, step, now)])
     match step.event:
         case "won":
             moved = await orders.step(

@@ -5,6 +5,7 @@ from opentill.orders.confirmation import Report, confirm_many
 from opentill.orders.events import livemode_of, metadata
 from opentill.orders.export import chunks as export_csv
 from opentill.orders.livemode import known_one as with_livemode
+from opentill.orders.livemode import noted_one as with_noted_livemode
 from opentill.orders.model import (
     STEPS,
     Attempt,
@@ -76,4 +77,5 @@ __all__ = [
     "step",
     "submit",
     "with_livemode",
+    "with_noted_livemode",
 ]

@@ -23,31 +23,46 @@ def of_gateway(gateway: str) -> bool | None:
 Read = Callable[[Callable[[Tx], Awaitable[list[PaidThrough]]]], Awaitable[list[PaidThrough]]]
 
 
-async def known(read: Read, found: Sequence[Order], *, deployment: bool) -> list[Order]:
-    """Return the orders of one merchant with ``livemode`` filled in.
+async def noted(read: Read, found: Sequence[Order]) -> list[Order]:
+    """Return the orders of one merchant with ``livemode`` as far as a gateway has said it.
 
-    ``deployment``: whether real money can be paid here (``Settings.livemode``). ``read`` asks the
-    database, as ``Db.read`` does, and only for orders that were paid and do not say it themselves.
+    ``read`` asks the database, as ``Db.read`` does, and only for orders that were paid and do not
+    say it themselves.
     """
     asked = [order for order in found if order.livemode is None and order.paid_attempt_id]
-    rows: list[PaidThrough] = []
-    if asked:
-        values = (asked[0].merchant_id, [order.paid_attempt_id for order in asked])
-        rows = await read(lambda tx: queries.PAID_THROUGH.all(tx, *values))
+    if not asked:
+        return list(found)
+    values = (asked[0].merchant_id, [order.paid_attempt_id for order in asked])
+    rows = await read(lambda tx: queries.PAID_THROUGH.all(tx, *values))
     gateways = {row.id: row.gateway for row in rows}
 
     def filled(order: Order) -> Order:
         if order.livemode is not None:
             return order
         live = of_gateway(gateways.get(order.paid_attempt_id or "", OPERATOR))
-        return msgspec.structs.replace(order, livemode=deployment if live is None else live)
+        return msgspec.structs.replace(order, livemode=live)
 
     return [filled(order) for order in found]
 
 
+async def noted_one(tx: Tx, order: Order) -> Order:
+    """Return the order with what a gateway has said, by the caller's connection."""
+    (one,) = await noted(lambda step: step(tx), [order])
+    return one
+
+
+async def known(read: Read, found: Sequence[Order], *, deployment: bool) -> list[Order]:
+    """Return the orders of one merchant with ``livemode`` filled in.
+
+    ``deployment``: whether real money can be paid here (``Settings.livemode``). ``read`` as above.
+    """
+    return [
+        msgspec.structs.replace(order, livemode=deployment) if order.livemode is None else order
+        for order in await noted(read, found)
+    ]
+
+
 async def known_one(tx: Tx, order: Order, *, deployment: bool) -> Order:
     """Return the order with ``livemode`` filled in, by the caller's connection."""
-    if order.livemode is not None:
-        return order
     (one,) = await known(lambda step: step(tx), [order], deployment=deployment)
     return one

@@ -16,7 +16,7 @@ from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
 from opentill.ledger import Movement
 from opentill.orders import events as order_events
-from opentill.orders import queries
+from opentill.orders import livemode, queries
 from opentill.orders.model import (
     BY_EVENT,
     DAY_MS,
@@ -137,7 +137,7 @@ async def _settle(tx: Tx, orders: list[Order], now: int, cause: str) -> list[Set
         tx,
         [
             order_events.told(order, type_, cause, now)
-            for order in orders
+            for order in await livemode.noted(lambda step: step(tx), orders)
             if order.status == "PAID"
             for type_ in told
         ],

@@ -17,7 +17,7 @@ import segno
 import structlog
 from litestar import asgi
 
-from opentill import checkouts, gateways, merchants
+from opentill import checkouts, gateways, merchants, orders
 from opentill.core import limits
 from opentill.core.errors import Invalid, MethodNotAllowed, NotFound, TooManyRequests
 from opentill.core.http import App
@@ -74,6 +74,10 @@ class Request:
         view = await checkouts.page_view(self.app.db, session_id)
         if view is None:
             raise NotFound
+        if view.order.livemode is None and view.order.paid_attempt_id:  # the version before
+            async with self.app.db.connection() as tx:
+                order = await orders.with_noted_livemode(tx, view.order)
+            view = msgspec.structs.replace(view, order=order)
         payment = _payment(view, self.app)
         if model.state_of(payment, self.now) == "open":  # elsewhere the e-mail is masked
             email, name = self._prefilled(view)

@@ -244,7 +244,8 @@ async def hear(
                 refund=refund_id, status=ended.status, heard=outcome.status, reason=outcome.reason,
             )  # fmt: skip
         return ended
-    await webhooks.emit(tx, [events.told(order, refund, now)])
+    noted = await orders.with_noted_livemode(tx, order)
+    await webhooks.emit(tx, [events.told(noted, refund, now)])
     if status == "SUCCEEDED":
         await _succeeded(tx, order, refund, now)
     else:

@@ -167,19 +167,24 @@ class Dispatcher:
 
         Hosts that somebody else has by now are forgotten, with their lanes.
         """
-        if not self._hosts:
-            return
-        lanes, until = self._lanes_at(), self._lease_end()
-        used = [name for name, host in self._hosts.items() if lanes[name] or host.sending]
-        ends = [until if name in used else 0 for name in self._hosts]
-        async with self._db.connection() as tx:
-            kept = await queries.KEEP_HOSTS.all(tx, list(self._hosts), ends, self._owner)
-        ours = {one.host for one in kept} & set(used)
+        lanes = self._lanes_at()
+        used = {name for name, host in self._hosts.items() if lanes[name] or host.sending}
+        ours = await self._renew_hosts(used) & used
         self._hosts = {name: host for name, host in self._hosts.items() if name in ours}
         for lane in list(self._lanes.values()):
             if lane.host.name not in ours:
                 lane.queue.clear()
                 del self._lanes[lane.key]
+
+    async def _renew_hosts(self, used: set[str]) -> set[str]:
+        """Renew the leases of hosts that are used, give up the others, return which were ours."""
+        if not self._hosts:
+            return set()
+        until = self._lease_end()
+        ends = [until if name in used else 0 for name in self._hosts]
+        async with self._db.connection() as tx:
+            kept = await queries.KEEP_HOSTS.all(tx, list(self._hosts), ends, self._owner)
+        return {one.host for one in kept}
 
     async def _keep(self, lanes: dict[OpenLane, int]) -> None:
         """Renew leases until when is said; lanes that somebody else has by now are forgotten."""
@@ -377,7 +382,7 @@ class Dispatcher:
             self._lanes[merchant_id, endpoint_id].queue.clear()
 
     async def _leave(self) -> None:
-        """Wait for what is being sent, write what came of it, give all lanes and hosts back."""
+        """Wait for what is being sent, write what came of it and give lanes and hosts back."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._drain_s)
         for task in self._tasks:
@@ -386,8 +391,7 @@ class Dispatcher:
         try:
             await self._write()
             await self._keep(dict.fromkeys(self._lanes.values(), 0))
-            self._lanes.clear()
-            await self._keep_hosts()  # no lane is there any more: none is kept
+            await self._renew_hosts(set())
         except Unavailable as error:
             _log.warning("webhooks leave results unwritten", reason=error.reason)
 

@@ -107,9 +107,7 @@ INSERT_ENDPOINT = Query(
 )
 ENDPOINT = Query(
     Endpoint,
-    """
-    select * from webhook_endpoints where merchant_id = $1 and id = $2 and status <> 'DELETED'
-    """,
+    "select * from webhook_endpoints where merchant_id = $1 and id = $2 and status <> 'DELETED'",
 )
 LOCKED = Query(
     Endpoint,
@@ -191,10 +189,12 @@ _WAITING_LANES: Final = """with recursive waiting as (
     )"""
 # The host of an endpoint (addresses are vetted to be in plain form): in lower case, without port.
 _HOST: Final = r"lower(substring(e.url from '://(\[[^]]*\]|[^/:?#]*)'))"
+_LEASED: Final = "between $2::bigint + 1 and $2::bigint + 600000"
 # Take the lanes of endpoints with deliveries that are due, those that do not fail before those that
 # do, the longest waiting first, and their hosts: nobody else sends there then. $1 business time, $2
 # real time, $3 who, $4 until when, $5 how many, $6 how many of them may be failing, $7 hosts with
-# lanes enough, $8 how many lanes of a host.
+# lanes enough, $8 how many lanes of a host. A lease ten minutes ahead is from before the clock was
+# set back, of a worker that is no more: those that are renew theirs.
 TAKE_LANES = Query(
     Taken,
     f"""
@@ -208,21 +208,21 @@ TAKE_LANES = Query(
         join webhook_lanes l on l.merchant_id = w.merchant_id and l.endpoint_id = w.endpoint_id
         cross join lateral (select {_HOST} as host) at
         left join webhook_hosts h on h.host = at.host
-        where w.try_at <= $1 and e.status = 'ENABLED' and l.until <= $2
-            and (h.host is null or h.owner = $3 or h.until <= $2) and at.host <> all ($7::text[])
+        where w.try_at <= $1 and e.status = 'ENABLED' and l.until not {_LEASED}
+            and (h.host is null or h.owner = $3 or h.until not {_LEASED}) and at.host <> all ($7)
     ), picked as (
         select * from ranked where (not failing or place <= $6::int) and there <= $8::int
         order by failing, place limit $5
     ), hosts as (
         insert into webhook_hosts as h (host, owner, until)
         select distinct host, $3, $4::bigint from picked order by host
-        on conflict (host) do update set owner = $3, until = $4 where h.owner = $3 or h.until <= $2
-        returning h.host
+        on conflict (host) do update set owner = $3, until = $4
+            where h.owner = $3 or h.until not {_LEASED} returning h.host
     ), free as (
         select l.merchant_id, l.endpoint_id, p.host from picked p
         join hosts on hosts.host = p.host
         join webhook_lanes l on l.merchant_id = p.merchant_id and l.endpoint_id = p.endpoint_id
-        where l.until <= $2 for update of l skip locked
+        where l.until not {_LEASED} for update of l skip locked
     )
     update webhook_lanes l set owner = $3, until = $4 from free f
     where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id
