@@ -26,6 +26,8 @@ PAID = [
     ("stripe+", False, True),
     ("by hand", True, True),
     ("by hand", False, False),
+    ("by hand, in tests", False, False),
+    ("by hand, for real", False, True),  # confirmed before the deployment was for trying things out
 ]
 
 
@@ -33,15 +35,17 @@ async def made(tx: Tx, how: str) -> Order:
     """Make an order that was paid so."""
     order = await world.opened(tx)
     key = (order.merchant_id, order.id)
-    if how == "by hand":
-        await orders.confirm_by_hand(tx, *key, "ann", "seen", world.NOW)
+    if how.startswith("by hand"):
+        live = {"by hand": None, "by hand, in tests": False, "by hand, for real": True}[how]
+        await orders.confirm_by_hand(tx, *key, "ann", "seen", world.NOW, livemode=live)
     elif how:
         attempt = await world.submitted(tx, order, gateway=how.rstrip("+"))
         amount = Money(order.amount_minor, order.currency)
         if how.endswith("+"):
             outcome = PaymentOutcome(status="SUCCEEDED", amount=amount)
-            news = [PaymentNews(attempt_id=attempt.id, outcome=outcome)]
-            assert await orders.confirm_many(tx, news, world.NOW) == {attempt.id}
+            news = PaymentNews(attempt_id=attempt.id, outcome=outcome)
+            report = orders.Report(attempt.gateway, news)
+            assert await orders.confirm_many(tx, [report], world.NOW) == {report.key}
         else:
             await world.said(tx, attempt, "SUCCEEDED", amount=amount)
     return await orders.find(tx, *key)
@@ -55,6 +59,8 @@ async def test_play_money_is_told_from_real_money(
     """Also where the version before, which does not note it, has confirmed the payment."""
     order = await made(tx, how)
     if not noted:
+        if how.startswith("by hand"):  # then there is nothing else that says it
+            expected = deployment
         await tx.execute("update orders set livemode = null where id = $1", order.id)
         order = await orders.find(tx, order.merchant_id, order.id)
         assert order.livemode is None
@@ -63,8 +69,8 @@ async def test_play_money_is_told_from_real_money(
     assert OrderOut.of(shown).livemode is expected
     whole = (order.merchant_id, 0, "", 2**62, "", deployment)
     line = await export_queries.EXPORT.get(tx, *whole)
-    assert line == csvfile.line(export.row(shown)).decode()
-    assert line.endswith(",true\r\n" if expected else ",false\r\n")
+    assert line == csvfile.line(export.row(shown))
+    assert line.endswith(b",true\r\n" if expected else b",false\r\n")
     assert export.COLUMNS[-1] == "livemode"
 
 
@@ -73,10 +79,19 @@ async def _events(tx: Tx, order: Order) -> dict[str, object]:
     return {row["type"]: json.loads(row["body"])["data"].get("livemode") for row in rows}
 
 
-@pytest.mark.parametrize("how", ["sandbox", "sandbox+", "stripe", "stripe+"])
-async def test_events_of_what_was_paid_say_it_too(tx: Tx, how: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "live"),
+    [
+        ("sandbox", False),
+        ("sandbox+", False),
+        ("stripe", True),
+        ("stripe+", True),
+        ("by hand, in tests", False),
+        ("by hand, for real", True),
+    ],
+)
+async def test_events_of_what_was_paid_say_it_too(tx: Tx, how: str, live: bool) -> None:
     order = await made(tx, how)
-    live = how.startswith("stripe")
     await world.refund_said(tx, await world.refunded(tx, order, "1.00"), "SUCCEEDED")
     await world.refund_said(tx, await world.refunded(tx, order, "1.00"), "REFUSED")
     settled = await world.settled(tx, order)

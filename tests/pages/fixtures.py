@@ -62,7 +62,7 @@ HOSTILE_PAYMENT = msgspec.structs.replace(
 
 def made(tongue: Tongue, payment: Payment = PAYMENT, public_url: str = "") -> dict[str, Page]:
     """Make every page that there is from one payment; name → page."""
-    visit = Visit(tongue=tongue, now=NOW, public_url=public_url)
+    visit = Visit(tongue=tongue, now=NOW, public_url=public_url, test_mode=not payment.livemode)
     attempt = payment.attempt or ATTEMPT
     paid = msgspec.structs.replace(
         payment, order_status="PAID", paid_at=NOW, method="CREDIT_CARD", methods=()

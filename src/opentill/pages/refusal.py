@@ -1,11 +1,12 @@
 """The page of an Epay submission that was refused, for a customer's browser."""
 
+from opentill.core.settings import Settings
 from opentill.pages import answers, language, render
 from opentill.pages.answers import Answer
 
 
 def submission_refused(
-    public_url: str, accept_language: str, now: int, code: int, message: str
+    settings: Settings, accept_language: str, now: int, code: int, message: str
 ) -> Answer:
     """Show code and message of a refusal, as other clients get them in JSON, with HTTP 200.
 
@@ -13,5 +14,7 @@ def submission_refused(
     message is in Chinese, for the shop.
     """
     tongue = language.choose(None, accept_language, "zh-Hans")
-    visit = render.Visit(tongue=tongue, now=now, public_url=public_url)
+    visit = render.Visit(
+        tongue=tongue, now=now, public_url=settings.public_url, test_mode=not settings.livemode
+    )
     return answers.page(render.refusal_page(visit, code, message), tongue.language)
