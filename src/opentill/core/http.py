@@ -33,7 +33,7 @@ from opentill.core.errors import (
 )
 from opentill.core.exports import Exports
 from opentill.core.ids import is_id
-from opentill.core.incoming import idempotency_key, read_body, read_headers
+from opentill.core.incoming import idempotency_key, is_json, read_body, read_headers
 from opentill.core.outgoing import Outgoing
 from opentill.core.settings import Settings
 
@@ -300,7 +300,7 @@ async def _perform(
         status, answer, replayed = await _once(operation, scope, app, merchant_id, now, key, body)
         also = scope.get(_IGNORED, ())
         if replayed:
-            named = ignored.header_of(body, operation.body) if _is_json(headers) else ()
+            named = ignored.header_of(body, operation.body) if is_json(headers) else ()
             also = (*named, (b"idempotent-replayed", b"true"))
         await send_json(send, status, answer, also)
         return
@@ -335,7 +335,7 @@ def _call(
     try:
         query = querystring.read(scope["query_string"], operation.query)
     except Invalid:  # what of the body nobody reads is named all the same, as in a replay
-        if _is_json(headers):
+        if is_json(headers):
             scope[_IGNORED] = ignored.header_of(body, operation.body)
         raise
     return Call(
@@ -396,17 +396,12 @@ def _has_defaults(body: type[msgspec.Struct]) -> bool:
     return not any(field.required for field in msgspec.structs.fields(body))
 
 
-def _is_json(headers: Mapping[bytes, bytes]) -> bool:
-    media_type = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-    return media_type == b"application/json"
-
-
 def _decode_body(
     operation: Operation, scope: dict[str, Any], headers: Mapping[bytes, bytes], body: bytes
 ) -> Any:
     if not body and _has_defaults(operation.body):
         return operation.body()
-    if not _is_json(headers):
+    if not is_json(headers):
         raise UnsupportedMediaType
     if operation.body is Nothing:
         scope[_IGNORED] = ignored.header_of(body, Nothing)
