@@ -101,3 +101,16 @@ def test_what_is_wrong_is_one_line(
     merchant, _ = paid
     refused = deployment.run("statement", *(word.format(merchant=merchant) for word in words))
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
+
+
+def test_the_events_of_what_an_operator_confirmed_say_that_money_is_not_real(
+    deployment: Deployment, paid: tuple[str, str]
+) -> None:
+    _, key = paid
+    status, _, answer = _get(deployment, key, "/v1/events")
+    events = json.loads(answer)["data"]["items"]
+    assert status == 200
+    assert {event["type"]: event["data"].get("livemode") for event in events} == {
+        "order.paid": False,
+        "checkout.completed": False,
+    }

@@ -1,6 +1,8 @@
 """The names of what nobody reads, in structs inside structs too."""
 
+import re
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 import msgspec
 import pytest
@@ -56,3 +58,21 @@ def test_any_names_make_a_header_of_bounded_length_and_harmless_letters(tree: An
         assert set(value.decode()) <= set(
             'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~%,+"'
         )
+        for name in value.decode().split(","):
+            unquote(name, errors="strict")  # also of what was cut: no half letters
+            assert not re.search("%(?![0-9A-F]{2})", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a" * 62 + "é", "a" * 62),
+        ("a" * 58 + "é", "a" * 58 + "%C3%A9"),
+        ("a" * 61 + "🙂", "a" * 61),
+        ("🙂" * 9, "%F0%9F%99%82" * 5),
+        ("%" * 40, "%25" * 21),
+        ("a" * 65, "a" * 64),
+    ],
+)
+def test_a_long_name_is_cut_between_letters(name: str, shown: str) -> None:
+    assert ignored.header({name: 1}, Cart) == ((b"opentill-ignored-fields", shown.encode()),)

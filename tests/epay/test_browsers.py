@@ -126,6 +126,7 @@ def test_a_browser_that_is_refused_sees_a_page_with_the_same_code_and_message(
             assert f"<code>{told['code']}</code>" in answer.text
             assert told["msg"].replace("&", "&amp;") in answer.text
             assert "<script" not in answer.text
+            assert '<aside class="test-mode"' in answer.text  # the sandbox bank's: no real money
             assert "?lang=" not in answer.text  # there the submission would be missing
     # whoever else asks, and the other files, get JSON
     for accept in ("*/*", "application/json", "text/html;q=0, */*", ""):

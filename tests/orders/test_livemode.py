@@ -10,7 +10,7 @@ from opentill.core import csvfile
 from opentill.core.db import Tx
 from opentill.core.money import Money
 from opentill.gateways import PaymentNews, PaymentOutcome
-from opentill.orders import OrderDetail, OrderOut, Report, export, export_queries
+from opentill.orders import OrderDetail, OrderOut, export, export_queries
 from opentill.orders.model import Order
 
 # how it was paid ("": not at all; +: together with others), whether real money can be paid here,
@@ -26,6 +26,8 @@ PAID = [
     ("stripe+", False, True),
     ("by hand", True, True),
     ("by hand", False, False),
+    ("by hand, in tests", False, False),
+    ("by hand, for real", False, True),  # confirmed before the deployment was for trying things out
 ]
 
 
@@ -33,8 +35,9 @@ async def made(tx: Tx, how: str) -> Order:
     """Make an order that was paid so."""
     order = await world.opened(tx)
     key = (order.merchant_id, order.id)
-    if how == "by hand":
-        await orders.confirm_by_hand(tx, *key, "ann", "seen", world.NOW)
+    if how.startswith("by hand"):
+        live = {"by hand": None, "by hand, in tests": False, "by hand, for real": True}[how]
+        await orders.confirm_by_hand(tx, *key, "ann", "seen", world.NOW, livemode=live)
     elif how:
         attempt = await world.submitted(tx, order, gateway=how.rstrip("+"))
         amount = Money(order.amount_minor, order.currency)
@@ -56,6 +59,8 @@ async def test_play_money_is_told_from_real_money(
     """Also where the version before, which does not note it, has confirmed the payment."""
     order = await made(tx, how)
     if not noted:
+        if how.startswith("by hand"):  # then there is nothing else that says it
+            expected = deployment
         await tx.execute("update orders set livemode = null where id = $1", order.id)
         order = await orders.find(tx, order.merchant_id, order.id)
         assert order.livemode is None
@@ -74,12 +79,26 @@ async def _events(tx: Tx, order: Order) -> dict[str, object]:
     return {row["type"]: json.loads(row["body"])["data"].get("livemode") for row in rows}
 
 
-@pytest.mark.parametrize("noted", [True, False])
-@pytest.mark.parametrize("how", ["sandbox", "sandbox+", "stripe", "stripe+"])
-async def test_events_of_what_was_paid_say_it_too(tx: Tx, how: str, noted: bool) -> None:
+@pytest.mark.parametrize(
+    ("how", "noted", "live"),
+    [
+        ("sandbox", True, False),
+        ("sandbox", False, False),
+        ("sandbox+", True, False),
+        ("sandbox+", False, False),
+        ("stripe", True, True),
+        ("stripe", False, True),
+        ("stripe+", True, True),
+        ("stripe+", False, True),
+        ("by hand, in tests", True, False),
+        ("by hand, for real", True, True),
+    ],
+)
+async def test_events_of_what_was_paid_say_it_too(
+    tx: Tx, how: str, noted: bool, live: bool
+) -> None:
     """Also where the version before, which does not note it, has confirmed the payment."""
     order = await made(tx, how)
-    live = how.startswith("stripe")
     if not noted:
         await tx.execute("update orders set livemode = null where id = $1", order.id)
         await tx.execute("delete from events where merchant_id = $1", order.merchant_id)

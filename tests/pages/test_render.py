@@ -2,13 +2,14 @@
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import get_args
 
 import msgspec
 import pytest
 
 from opentill.core.money import Money
-from opentill.pages import model
+from opentill.pages import assets, model
 from opentill.pages.answers import page
 from opentill.pages.catalogue import LANGUAGES, SENTENCES, Language
 from opentill.pages.language import Tongue
@@ -359,3 +360,13 @@ def test_what_was_paid_with_real_money_is_not_marked_where_one_tries_things_out_
     visit = Visit(tongue=Tongue("en"), now=NOW, test_mode=True)
     real = msgspec.structs.replace(PAYMENT, livemode=True)
     assert SENTENCES["en"]["test_mode"] not in status_page(real, visit, "paid").html
+
+
+def test_chinese_fonts_draw_chinese_pages_only() -> None:
+    """Theirs are the apostrophes and dots as wide as a sign: they tear English words apart."""
+    style = (Path(assets.__file__).parent / "static" / "pages.css").read_text()
+    chinese = re.compile("CJK|PingFang|YaHei|JhengHei")
+    for rule, fonts in re.findall(r"([^{}]+)\{[^{}]*?--sans:([^;]+);", style):
+        language = re.search(r":lang\((zh-Han[st])\)", rule)
+        assert bool(chinese.search(fonts)) == bool(language), rule
+    assert chinese.search(style)

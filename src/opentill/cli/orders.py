@@ -1,5 +1,6 @@
 """``opentill orders show|history|confirm|revoke`` and ``opentill refunds done|failed``."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,7 +68,8 @@ def confirm(
     """Say that an order's money arrived, for example by bank transfer."""
     from opentill import orders
 
-    _by_hand(orders.confirm_by_hand, "orders confirm", order_id, reason, by, as_json=as_json)
+    change = partial(orders.confirm_by_hand, livemode=session.settings().livemode)
+    _by_hand(change, "orders confirm", order_id, reason, by, as_json=as_json)
 
 
 def revoke(

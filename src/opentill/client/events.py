@@ -24,7 +24,7 @@ class OrderPaidData(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     net_amount: Decimal
     paid_at: int
-    livemode: bool | None = None  # False: play money; None: no gateway has said it
+    livemode: bool | None = None  # False: play money; None: it was not paid
     metadata: dict[str, Any]
 
 
@@ -40,7 +40,7 @@ class OrderRefundedData(msgspec.Struct, frozen=True, kw_only=True):
     original_amount: Decimal
     currency: str
     reason: str
-    livemode: bool | None = None  # False: play money; None: no gateway has said it
+    livemode: bool | None = None  # False: play money; None: it was not paid
     metadata: dict[str, Any]
 
 
@@ -68,7 +68,7 @@ class OrderSettledData(msgspec.Struct, frozen=True, kw_only=True):
     settled_amount: Decimal
     settled_currency: str
     settled_at: int
-    livemode: bool | None = None  # False: play money; None: no gateway has said it
+    livemode: bool | None = None  # False: play money; None: it was not paid
     metadata: dict[str, Any]
 
 
@@ -82,7 +82,7 @@ class RefundFailedData(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     reason: str
     error_message: str
-    livemode: bool | None = None  # False: play money; None: no gateway has said it
+    livemode: bool | None = None  # False: play money; None: it was not paid
     metadata: dict[str, Any]
 
 
@@ -100,7 +100,7 @@ class DisputeData(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     opened_at: int
     closed_at: int | None
-    livemode: bool | None = None  # False: play money; None: no gateway has said it
+    livemode: bool | None = None  # False: play money; None: it was not paid
     metadata: dict[str, Any]
 
 
@@ -114,7 +114,7 @@ class CheckoutData(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     completed_at: int | None = None
     expired_at: int | None = None
-    livemode: bool | None = None  # False: play money; None: no gateway has said it
+    livemode: bool | None = None  # False: play money; None: it was not paid
     metadata: dict[str, Any]
 
 

@@ -21,6 +21,7 @@ from opentill.core.clock import now_ms as now_ms  # noqa: PLC0414 - handed on to
 from opentill.core.db import Db, Tx
 from opentill.core.errors import (
     Internal,
+    Invalid,
     MethodNotAllowed,
     NotFound,
     Problem,
@@ -32,7 +33,7 @@ from opentill.core.errors import (
 )
 from opentill.core.exports import Exports
 from opentill.core.ids import is_id
-from opentill.core.incoming import idempotency_key, read_body, read_headers
+from opentill.core.incoming import idempotency_key, is_json, read_body, read_headers
 from opentill.core.outgoing import Outgoing
 from opentill.core.settings import Settings
 
@@ -299,7 +300,7 @@ async def _perform(
         status, answer, replayed = await _once(operation, scope, app, merchant_id, now, key, body)
         also = scope.get(_IGNORED, ())
         if replayed:
-            named = ignored.header_of(body, operation.body)
+            named = ignored.header_of(body, operation.body) if is_json(headers) else ()
             also = (*named, (b"idempotent-replayed", b"true"))
         await send_json(send, status, answer, also)
         return
@@ -331,12 +332,18 @@ def _call(
     headers: Mapping[bytes, bytes],
     body: bytes,
 ) -> Call[Any, Any]:
+    try:
+        query = querystring.read(scope["query_string"], operation.query)
+    except Invalid:  # what of the body nobody reads is named all the same, as in a replay
+        if is_json(headers):
+            scope[_IGNORED] = ignored.header_of(body, operation.body)
+        raise
     return Call(
         app=app,
         merchant_id=merchant_id,
         now=now,
         path=scope["opentill_parameters"],
-        query=querystring.read(scope["query_string"], operation.query),
+        query=query,
         body=_decode_body(operation, scope, headers, body),
         key_id=scope.get("opentill_key", ""),
     )
@@ -394,8 +401,7 @@ def _decode_body(
 ) -> Any:
     if not body and _has_defaults(operation.body):
         return operation.body()
-    media_type = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-    if media_type != b"application/json":
+    if not is_json(headers):
         raise UnsupportedMediaType
     if operation.body is Nothing:
         scope[_IGNORED] = ignored.header_of(body, Nothing)

@@ -6,10 +6,11 @@ Names are percent-encoded (RFC 3986) but for letters, digits, ``-``, ``.``, ``_`
 of inner objects stand behind their object's with a dot; what does not fit is counted: ``a,b.c,+7``.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
@@ -20,6 +21,7 @@ from opentill.core.strictjson import Json
 HEADER: Final = b"opentill-ignored-fields"
 MAX_BYTES: Final = 1024
 _LONGEST_NAME: Final = 64
+_HALF: Final = re.compile("%[0-9A-F]?$")
 _COUNT_BYTES: Final = len(",+99999")  # a body has room for no more names than that
 Fields: TypeAlias = "Mapping[str, Fields | None]"
 
@@ -55,13 +57,22 @@ def _listed(names: list[str]) -> str:
     return ",".join([*shown, f"+{left}"] if left else shown)
 
 
+def _encoded(name: str) -> str:
+    """Percent-encode a name and cut it where a letter ends: half of one could not be decoded."""
+    whole = quote(name, safe="")
+    if len(whole) <= _LONGEST_NAME:
+        return whole
+    cut = _HALF.sub("", whole[:_LONGEST_NAME])
+    return quote(unquote_to_bytes(cut).decode(errors="ignore"), safe="")
+
+
 def _unknown(value: Json, known: Fields, path: str) -> Iterator[str]:
     if isinstance(value, list):
         for item in value:
             yield from _unknown(item, known, path)
     elif isinstance(value, dict):
         for key, item in value.items():
-            place = path + quote(key, safe="")[:_LONGEST_NAME]
+            place = path + _encoded(key)
             if key not in known:
                 yield place
             elif inner := known[key]:

@@ -35,6 +35,12 @@ def idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:
     return key
 
 
+def is_json(headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a request's body is said to be JSON."""
+    media_type = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+    return media_type == b"application/json"
+
+
 async def read_body(headers: Mapping[bytes, bytes], receive: "Receive") -> bytes:
     """Return a request's raw body. Raises PayloadTooLarge over 64 KiB, Invalid for half a body."""
     length = headers.get(b"content-length", b"0")

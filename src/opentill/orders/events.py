@@ -16,7 +16,7 @@ def metadata(order: Order) -> msgspec.Raw:
 
 
 def livemode_of(order: Order) -> bool | msgspec.UnsetType:
-    """Return whether a paid order's money is real; nothing where no gateway has said it."""
+    """Return whether a paid order's money is real; nothing where it was not noted."""
     return msgspec.UNSET if order.livemode is None else order.livemode
 
 

@@ -1,8 +1,8 @@
 """Whether an order's money is real (decision 0033): the sandbox bank's is not.
 
 A payment that a gateway confirms notes it on the order. Until then it is what the deployment's
-gateways allow; so it is for what an operator confirms by hand. What was confirmed before the column
-was there has the gateway of the attempt that paid it.
+gateways allow; that is noted of what an operator confirms by hand. What was confirmed before the
+column was there has the gateway of the attempt that paid it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -117,7 +117,7 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
     the table. ``back_to`` is where a dispute that is won puts the order. Once it is known by which
     ``method`` an order was paid, its fee is that method's. ``reason`` is what the merchant is told
     of an order's end, the cause where it is not given; ``livemode`` whether the money is real, as
-    far as the gateway says it. Raises Invalid on ``orderId`` for a step
+    far as it is known. Raises Invalid on ``orderId`` for a step
     that is not in the table.
     """
     row = BACK.get(back_to) if back_to else BY_EVENT.get((order.status, event))
@@ -394,9 +394,19 @@ async def given_back(tx: Tx, attempt: Attempt, outcome: RefundOutcome, now: int)
 
 
 async def confirm_by_hand(
-    tx: Tx, merchant_id: str, order_id: str, who: str, reason: str, now: int
+    tx: Tx,
+    merchant_id: str,
+    order_id: str,
+    who: str,
+    reason: str,
+    now: int,
+    *,
+    livemode: bool | None = None,
 ) -> Order:
-    """Say as the operator that the money of an order arrived, for example by bank transfer."""
+    """Say as the operator that the money of an order arrived, for example by bank transfer.
+
+    ``livemode``: whether real money can be paid in this deployment; events say it too.
+    """
     order = await lock(tx, merchant_id, order_id)
     if (order.status, "confirmed") not in BY_EVENT:
         raise Invalid("orderId", f"an order that is {order.status} cannot be confirmed")
@@ -411,7 +421,10 @@ async def confirm_by_hand(
         )  # fmt: skip
         attempt = await queries.INSERT_ATTEMPT.first(tx, *values)
     cause = f"confirmed by {who}: {reason}"
-    return await step(tx, order, "confirmed", cause, now, method="BANK_TRANSFER", attempt=attempt)
+    return await step(
+        tx, order, "confirmed", cause, now,
+        method="BANK_TRANSFER", attempt=attempt, livemode=livemode,
+    )  # fmt: skip
 
 
 async def revoke_by_hand(

@@ -32,8 +32,8 @@ RefundReason = Annotated[str, Meta(description="The reason that was given with t
 Livemode = Annotated[
     bool | msgspec.UnsetType,
     Meta(
-        description="false: paid through the sandbox bank, with no real money; not there before a "
-        "gateway has taken the payment."
+        description="false: not real money, since the sandbox bank took it, or an operator where "
+        "there is no other gateway; not there before it is paid."
     ),
 ]
 Metadata = Annotated[
