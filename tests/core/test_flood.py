@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from ipaddress import ip_network
 
+import msgspec
 import pytest
 
-from core.test_server import GET, POST, parse, serving, talk
+from core.test_server import GET, PATIENT, POST, parse, serving, talk
 from opentill.core.admission import RESERVE, Admission
 from opentill.core.protocol import Protocol
 from opentill.core.refusals import MAX_QUEUED, full, too_many
@@ -46,13 +47,16 @@ PIPELINED = [
 ]
 
 
+HALF_ENDS = msgspec.structs.replace(PATIENT, header_timeout_s=2.0)
+
+
 @pytest.mark.parametrize(
     ("sent", "expected"), PIPELINED, ids=[f"{len(row[0])} bytes" for row in PIPELINED]
 )
 async def test_so_many_requests_wait_on_a_connection_and_no_more(
     sent: bytes, expected: list[int]
 ) -> None:
-    async with serving() as (running, port):
+    async with serving(HALF_ENDS) as (running, port):
         answers = await talk(port, sent)
         await until(lambda: not running.server_state.connections)
     assert statuses(answers) == expected

@@ -51,8 +51,8 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
     path = scope["path"]
     if path == "/broken":
         raise RuntimeError
-    if path == "/early":
-        await _answer(send, b"early")
+    if path in {"/early", "/page"}:
+        await _answer(send, b"early" if path == "/early" else b"x" * 20_000)
         return
     size, more = 0, True
     while more:

@@ -64,7 +64,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     header_timeout_s: float = 10.0
     body_timeout_s: float = 10.0
     idle_timeout_s: float = 15.0
-    write_timeout_s: float = 30.0  # nothing of the answer was taken for this long
+    write_timeout_s: float = 30.0  # for more than a little of the answer, and for its end
 
 
 class LimitedConfig(Config):
@@ -250,7 +250,8 @@ class Protocol(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         """Go on answering."""
-        self.stalled_since = _NEVER
+        if not self.transport.is_closing():
+            self.stalled_since = _NEVER
         super().resume_writing()
 
     def shutdown(self) -> None:
@@ -268,6 +269,10 @@ class Protocol(HttpToolsProtocol):
 
     def check(self, now: float) -> None:
         """Cut the client off if its time is over; ``now`` is on the loop's clock."""
+        if self.transport.is_closing():
+            # What waits to be written may be too little for ``pause_writing``: nobody else would
+            # ever notice that the client does not take it.
+            self.stalled_since = min(self.stalled_since, now)
         if now > self.stalled_since + self.limits.write_timeout_s:
             self.transport.abort()
         elif now > self.deadline:
