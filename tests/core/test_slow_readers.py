@@ -28,7 +28,7 @@ async def test_who_leaves_the_end_of_an_answer_unread_is_cut_off(last: bytes) ->
     async with serving(HASTY) as (running, port):
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            client.setblocking(False)  # noqa: FBT003 - no name in the library
+            client.setblocking(False)
             await loop.sock_connect(client, ("127.0.0.1", port))
             await until(lambda: bool(running.server_state.connections))
             (connection,) = running.server_state.connections

@@ -27,6 +27,10 @@ class Guest(Protocol):
         """Tell whether nobody would lose anything: it is idle, and all answers were taken."""
         ...
 
+    def is_answered(self) -> bool:
+        """Tell whether the application is at work on its answer."""
+        ...
+
     def evict(self) -> None:
         """End it."""
         ...
@@ -88,9 +92,13 @@ class Admission:
         return False
 
     def _reserved(self, guest: Guest, refusal: Refusal) -> Refusal:
-        """Keep a connection until it said what it wants, at the cost of the oldest such one."""
+        """Keep a connection until it said what it wants, at the cost of the oldest such one.
+
+        Whose question is being answered stays, unless all are.
+        """
         if len(self._reserve) >= RESERVE:
-            oldest = next(iter(self._reserve))
+            silent = (each for each in self._reserve if not each.is_answered())
+            oldest = next(silent, None) or next(iter(self._reserve))
             self.leave(oldest)
             oldest.evict()
         self._reserve[guest] = None

@@ -232,6 +232,10 @@ class Protocol(HttpToolsProtocol):
         waits = self.transport.get_write_buffer_size() or self._unparsed
         return self.phase is Phase.IDLE and not waits
 
+    def is_answered(self) -> bool:
+        """Tell whether the application is at work on an answer."""
+        return self._running()
+
     def evict(self) -> None:
         """Make room for another."""
         self.transport.abort()
