@@ -359,10 +359,8 @@ class Protocol(HttpToolsProtocol):
 
     def _wait(self, seconds: float) -> None:
         """Be idle: whoever is longest is the first to go when there are too many."""
-        now = self.loop.time()
-        self.phase = Phase.IDLE
-        self.deadline = now + seconds
-        self._admission.idle[self] = now
+        self._enter(Phase.IDLE, seconds)
+        self._admission.idle[self] = next(self._admission.turns)
 
     def _count(self, size: int) -> None:
         self._header_bytes += size
