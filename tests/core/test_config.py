@@ -45,6 +45,7 @@ GOOD = [
     ("WEBHOOK_HOST_PER_SECOND", "0", "webhook_host_per_second", 0),
     ("LIMIT_PAYMENTS_PER_MINUTE", "5", "limit_payments_per_minute", 5),
     ("PUBLIC_URL", "https://pay.example/", "public_url", "https://pay.example"),
+    ("PUBLIC_URL", "HTTPS://pay.example", "public_url", "https://pay.example"),
     ("PUBLIC_URL", "https://example.com/pay", "public_url", "https://example.com/pay"),
     (
         "TRUSTED_PROXIES",
@@ -90,6 +91,8 @@ BAD = [
     ("DB_PREPARED", "true", "yes or no"),
     ("READ_LAG_S", "0", "seconds from 0.1 to 3600"),
     ("DATABASE_URL", "postgresql+asyncpg://x", "a postgresql:// address"),
+    ("DATABASE_URL", "postgresql://u:a#b@db/x", "with %23 for # in it"),
+    ("DATABASE_PASSWORD", "\udcff", "UTF-8 text without NUL"),
     ("ENVIRONMENT", "prod", "production or staging"),
     ("LIMIT_IP_PER_MINUTE", "-1", "a whole number from 0 to 1000000000"),
     ("LIMIT_CHECKOUTS_PER_MINUTE", "none", "a whole number from 0 to 1000000000"),
@@ -154,6 +157,7 @@ IN_FILES = [
     ("DATABASE_URL", "postgresql://u:pw@db/x\n", "database_url", "postgresql://u:pw@db/x"),
     ("DATABASE_READ_URL", "postgresql://r/x", "database_read_url", "postgresql://r/x"),
     ("DATABASE_PASSWORD", " pass\n", "database_password", " pass"),
+    ("DATABASE_PASSWORD", "pass\r\n", "database_password", "pass"),
     ("GATEWAY_EPAY_KEY", "key\n", "gateway_options", {"epay_key": "key"}),
     ("GATEWAY_ACME_TOKEN", "key", "gateway_options", {"acme_token": "key"}),
 ]
@@ -163,7 +167,7 @@ IN_FILES = [
 def test_a_secret_may_stand_in_a_file(
     tmp_path: Path, variable: str, content: str, field: str, value: object
 ) -> None:
-    (tmp_path / "secret").write_text(content)
+    (tmp_path / "secret").write_bytes(content.encode())
     environ = {f"OPENTILL_{variable}_FILE": str(tmp_path / "secret")}
     others = {} if variable.startswith(("DATABASE_URL", "SECRET")) else DATABASE
     if variable == "DATABASE_PASSWORD":
@@ -228,6 +232,8 @@ ADDRESSES = [
     "postgresql://u@db/x",
     "postgresql://u@db1:5432,db2:5432/x?target_session_attrs=read-write",
     "postgresql:///x?host=%2Frun%2Fpostgresql&user=u",
+    "postgresql://u@db/x?",
+    "postgresql://u@db/x?sslmode=disable&",
 ]
 
 

@@ -71,9 +71,14 @@ async def test_what_was_committed_survives_kill_9_of_everything(data_dir: Path) 
         assert _pid(data_dir) != pid
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
 async def test_a_server_left_by_a_killed_process_is_adopted_and_stopped_at_the_end(
-    data_dir: Path,
+    data_dir: Path, *, elsewhere: bool
 ) -> None:
+    if elsewhere:  # on another disk, say
+        EmbeddedPostgres.start(data_dir, durable=False).release()
+        (data_dir / "postgres").rename(data_dir.with_name("moved"))
+        (data_dir / "postgres").symlink_to(data_dir.with_name("moved"))
     child = _start_and_hang(data_dir)
     pid = _pid(data_dir)
     child.kill()
@@ -397,9 +402,24 @@ def test_what_was_open_to_others_is_closed(
         path.mkdir()
     elif name:
         path.write_text("x" * 64)
+    (data_dir / "serve.lock").touch(0o600)  # it was ours before
     path.chmod(before)
     datadir.prepare(data_dir)
     assert path.stat().st_mode & 0o7777 == after
+
+
+def test_an_open_directory_of_other_things_is_not_closed_to_their_users(data_dir: Path) -> None:
+    """Such as the root of the file system, or of a web site."""
+    data_dir.mkdir()
+    data_dir.chmod(0o755)
+    (data_dir / "lost+found").mkdir()
+    (data_dir / "index.html").touch()
+    with pytest.raises(DataDirError, match="holds other things"):
+        datadir.prepare(data_dir)
+    assert data_dir.stat().st_mode & 0o7777 == 0o755
+    (data_dir / "index.html").unlink()
+    datadir.prepare(data_dir)
+    assert data_dir.stat().st_mode & 0o7777 == 0o700
 
 
 def test_a_directory_that_users_share_is_refused(data_dir: Path) -> None:

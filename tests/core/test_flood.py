@@ -47,14 +47,16 @@ PIPELINED = [
 ]
 
 
+HALF_ENDS = msgspec.structs.replace(PATIENT, header_timeout_s=2.0)
+
+
 @pytest.mark.parametrize(
     ("sent", "expected"), PIPELINED, ids=[f"{len(row[0])} bytes" for row in PIPELINED]
 )
 async def test_so_many_requests_wait_on_a_connection_and_no_more(
     sent: bytes, expected: list[int]
 ) -> None:
-    patient = msgspec.structs.replace(PATIENT, header_timeout_s=2)  # one of them is half a request
-    async with serving(patient) as (running, port):
+    async with serving(HALF_ENDS) as (running, port):
         answers = await talk(port, sent)
         await until(lambda: not running.server_state.connections)
     assert statuses(answers) == expected
@@ -230,6 +232,18 @@ async def test_who_keeps_the_reserve_makes_room_in_it() -> None:
         assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
 
 
+async def test_a_question_of_health_that_is_being_answered_keeps_its_place_in_the_reserve() -> None:
+    settings = Settings(connection_limit=1, drain_timeout_s=0.1)
+    async with serving(settings) as (running, port), AsyncExitStack() as stack:
+        await connect(stack, port, BUSY)
+        await until(lambda: len(running.server_state.tasks) == 1)
+        reader, _ = await connect(stack, port, GET.replace(b"echo", b"readyz?slow"))
+        await until(lambda: len(running.server_state.tasks) == 2)
+        for _ in range(2 * RESERVE):
+            await connect(stack, port)
+        assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
+
+
 class Stub:
     """A connection that says whether it may be evicted."""
 
@@ -244,6 +258,9 @@ class Stub:
 
     def may_be_evicted(self) -> bool:
         return self.idle
+
+    def is_answered(self) -> bool:
+        return False
 
     def evict(self) -> None:
         self.evicted = True

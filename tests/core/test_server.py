@@ -51,8 +51,8 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
     path = scope["path"]
     if path == "/broken":
         raise RuntimeError
-    if path == "/early":
-        await _answer(send, b"early")
+    if path in {"/early", "/page"}:
+        await _answer(send, b"early" if path == "/early" else b"x" * 20_000)
         return
     size, more = 0, True
     while more:
@@ -60,7 +60,7 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
         if message["type"] == "http.disconnect":
             return
         size, more = size + len(message["body"]), message["more_body"]
-    if path == "/slow":
+    if path == "/slow" or scope["query_string"] == b"slow":
         await asyncio.sleep(0.5)
     await _answer(send, b"x" * 50_000_000 if path == "/long" else b"%d" % size)
 

@@ -9,6 +9,7 @@ Trusted proxies speak for many clients and have no share of their own; they coun
 Every server process counts for itself.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final, Protocol
@@ -25,6 +26,10 @@ class Guest(Protocol):
 
     def may_be_evicted(self) -> bool:
         """Tell whether nobody would lose anything: it is idle, and all answers were taken."""
+        ...
+
+    def is_answered(self) -> bool:
+        """Tell whether the application is at work on its answer."""
         ...
 
     def evict(self) -> None:
@@ -45,8 +50,10 @@ class Admission:
         self._admitted: dict[Guest, str | None] = {}  # to what it is counted under
         self._shares: dict[str, set[Guest]] = {}
         self._reserve: dict[Guest, None] = {}  # oldest first
-        # Since when, on the loop's clock; idle longest first. Kept by the connections themselves.
-        self.idle: dict[Guest, float] = {}
+        # In which order they became idle, the longest first; kept by the connections themselves.
+        # No times: many connections become idle in one tick of the loop's clock.
+        self.idle: dict[Guest, int] = {}
+        self.turns = itertools.count()
 
     def enter(self, guest: Guest, peer: str) -> Refusal | None:
         """Take a connection in. What is returned is its answer to all but questions of health."""
@@ -88,9 +95,13 @@ class Admission:
         return False
 
     def _reserved(self, guest: Guest, refusal: Refusal) -> Refusal:
-        """Keep a connection until it said what it wants, at the cost of the oldest such one."""
+        """Keep a connection until it said what it wants, at the cost of the oldest such one.
+
+        Whose question is being answered stays, unless all are.
+        """
         if len(self._reserve) >= RESERVE:
-            oldest = next(iter(self._reserve))
+            silent = (each for each in self._reserve if not each.is_answered())
+            oldest = next(silent, None) or next(iter(self._reserve))
             self.leave(oldest)
             oldest.evict()
         self._reserve[guest] = None

@@ -16,6 +16,7 @@ from opentill.core.operator import OperatorError
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 # What stands in a data directory begins so; what else is there is not ours to close.
 _OURS: Final = ("postgres", "sandbox.", "secret.key", "serve.lock", "demo.json", "metrics")
+_OF_FILE_SYSTEMS: Final = {"lost+found"}
 _READ_OR_WRITTEN: Final = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
 
@@ -53,8 +54,9 @@ def _close(data_dir: Path) -> None:
             " OpenTill alone"
         )
         raise DataDirError(message)
-    _close_one(data_dir)
     try:
+        _check_is_ours(data_dir)
+        _close_one(data_dir)
         paths = list(data_dir.iterdir())
     except PermissionError as error:
         raise DataDirError(_unwritable(data_dir, error)) from None
@@ -62,6 +64,19 @@ def _close(data_dir: Path) -> None:
         if path.name.startswith(_OURS):
             with contextlib.suppress(FileNotFoundError):  # it was only there for a moment
                 _close_one(path)
+
+
+def _check_is_ours(data_dir: Path) -> None:
+    """Refuse an open directory that nothing of ours is in, but other things: others may need it."""
+    if not data_dir.stat().st_mode & _READ_OR_WRITTEN:
+        return
+    names = {path.name for path in data_dir.iterdir()} - _OF_FILE_SYSTEMS
+    if names and not any(name.startswith(_OURS) for name in names):
+        message = (
+            f"{data_dir} is open to other users and holds other things than OpenTill's; set"
+            f" OPENTILL_DATA_DIR to a directory for OpenTill alone, or chmod 700 {data_dir}"
+        )
+        raise DataDirError(message)
 
 
 def _close_one(path: Path) -> None:

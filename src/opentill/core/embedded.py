@@ -383,7 +383,8 @@ class Cluster:
             return None
         try:
             if Path("/proc/self/cwd").exists():
-                return pid if Path(f"/proc/{pid}/cwd").readlink() == self.path else None
+                works_in = Path(f"/proc/{pid}/cwd").readlink()
+                return pid if works_in == self.path.resolve() else None
         except PermissionError:
             pass
         except OSError:  # gone meanwhile

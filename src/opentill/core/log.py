@@ -33,6 +33,11 @@ _SECRET_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 _CARD: Final = re.compile(r"(?<![0-9A-Za-z])[0-9](?:[ -]?[0-9]){12,18}(?![0-9A-Za-z])")
+# Groups of digits as a card number may be written, with whatever other numbers beside it.
+_DIGITS: Final = re.compile(r"(?<![0-9A-Za-z])[0-9]+(?:[ ._-][0-9]+)*(?![0-9A-Za-z])")
+_SHORTEST_GROUP: Final = 3
+_SHORTEST_CARD: Final = 13
+_LONGEST_CARD: Final = 19
 _ENDS: Final = r"\s<>\"'(),:;=\[\]{}/"  # what stands around an e-mail address
 # (what is struck out, what stands there instead); each takes time in proportion to the text
 _RULES: Final[Sequence[tuple[re.Pattern[str], str]]] = (
@@ -53,7 +58,7 @@ _RULES: Final[Sequence[tuple[re.Pattern[str], str]]] = (
 )
 # Without one of these there is nothing to strike out: most texts are looked at only once.
 _SUSPECT: Final = re.compile(
-    r"svc_|whsec|[sr]k_|bearer|://|[?@]|%40|[0-9](?:[ -]?[0-9]){12}", re.IGNORECASE
+    r"svc_|whsec|[sr]k_|bearer|://|[?@]|%40|[0-9](?:[ ._-]?[0-9]){12}", re.IGNORECASE
 )
 _METHODS: Final = frozenset(("GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "PUT"))
 LONGEST: Final = 32 * 1024  # characters of a text; what is beyond is not logged
@@ -211,7 +216,7 @@ def clean_text(text: str) -> str:
         return text
     for pattern, instead in _RULES:
         text = pattern.sub(instead, text)
-    return _CARD.sub(_struck_card, text)
+    return _DIGITS.sub(_struck_among, _CARD.sub(_struck_card, text))
 
 
 @functools.lru_cache(1024)
@@ -237,6 +242,35 @@ def _clean(name: str, value: object) -> object:
 def _struck_card(match: re.Match[str]) -> str:
     """Leave digits that no card has: most times and amounts fail the check digit."""
     return STRUCK if _luhn(re.sub(r"[ -]", "", match[0])) else match[0]
+
+
+def _struck_among(match: re.Match[str]) -> str:
+    """Strike out the groups that make a card number among others: a date or a code beside it."""
+    if len(match[0]) < _SHORTEST_CARD:
+        return match[0]
+    parts = re.split(r"([ ._-])", match[0])  # groups at even places, what is between at odd ones
+    kept: list[str] = []
+    place = 0
+    while place < len(parts):
+        end = _end_of_card(parts, place)
+        kept.append(STRUCK if end else parts[place])
+        place = end or place + 1
+        if place < len(parts) and place % 2:
+            kept.append(parts[place])
+            place += 1
+    return "".join(kept)
+
+
+def _end_of_card(parts: Sequence[str], begin: int) -> int:
+    """Return behind which place the longest card number ends that begins here; 0 if none does."""
+    digits, found = "", 0
+    for place in range(begin, len(parts), 2):
+        digits += parts[place]
+        if len(parts[place]) < _SHORTEST_GROUP or len(digits) > _LONGEST_CARD:
+            break
+        if len(digits) >= _SHORTEST_CARD and _luhn(digits):
+            found = place + 1
+    return found
 
 
 def _luhn(digits: str) -> bool:

@@ -64,7 +64,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     header_timeout_s: float = 10.0
     body_timeout_s: float = 10.0
     idle_timeout_s: float = 15.0
-    write_timeout_s: float = 30.0  # nothing of the answer was taken for this long
+    write_timeout_s: float = 30.0  # for more than a little of the answer, and for its end
 
 
 class LimitedConfig(Config):
@@ -232,6 +232,10 @@ class Protocol(HttpToolsProtocol):
         waits = self.transport.get_write_buffer_size() or self._unparsed
         return self.phase is Phase.IDLE and not waits
 
+    def is_answered(self) -> bool:
+        """Tell whether the application is at work on an answer."""
+        return self._running()
+
     def evict(self) -> None:
         """Make room for another."""
         self.transport.abort()
@@ -250,7 +254,8 @@ class Protocol(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         """Go on answering."""
-        self.stalled_since = _NEVER
+        if not self.transport.is_closing():
+            self.stalled_since = _NEVER
         super().resume_writing()
 
     def shutdown(self) -> None:
@@ -268,6 +273,10 @@ class Protocol(HttpToolsProtocol):
 
     def check(self, now: float) -> None:
         """Cut the client off if its time is over; ``now`` is on the loop's clock."""
+        if self.transport.is_closing():
+            # What waits to be written may be too little for ``pause_writing``: nobody else would
+            # ever notice that the client does not take it.
+            self.stalled_since = min(self.stalled_since, now)
         if now > self.stalled_since + self.limits.write_timeout_s:
             self.transport.abort()
         elif now > self.deadline:
@@ -350,10 +359,8 @@ class Protocol(HttpToolsProtocol):
 
     def _wait(self, seconds: float) -> None:
         """Be idle: whoever is longest is the first to go when there are too many."""
-        now = self.loop.time()
-        self.phase = Phase.IDLE
-        self.deadline = now + seconds
-        self._admission.idle[self] = now
+        self._enter(Phase.IDLE, seconds)
+        self._admission.idle[self] = next(self._admission.turns)
 
     def _count(self, size: int) -> None:
         self._header_bytes += size

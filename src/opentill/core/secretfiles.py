@@ -38,7 +38,7 @@ def _content(path: str, variable: str) -> str:
     """Read a file that holds a secret, without the ends of lines that editors leave."""
     try:
         with Path(path).open("rb") as file:
-            text = file.read(LARGEST_BYTES).decode().rstrip("\n")
+            text = file.read(LARGEST_BYTES).decode().rstrip("\r\n")
     except OSError as error:
         message = f"{variable} names {path}, which cannot be read: {error.strerror}"
         raise SettingError(message) from None
@@ -69,4 +69,5 @@ def with_password(url: str | None, password: str) -> str | None:
     """The address with the password in it; one that is given apart may have any character."""
     if not url or not password:
         return url
+    url = url.rstrip("?&")
     return f"{url}{'&' if '?' in url else '?'}password={quote(password, safe='')}"

@@ -82,8 +82,12 @@ def text(low: int, high: int) -> Callable[[str], str]:
 
 def password(text: str) -> str:
     """Any text at all, without NUL."""
-    if "\0" in text:
-        message = "text without NUL"
+    try:
+        fits = b"\0" not in text.encode()
+    except UnicodeEncodeError:  # the environment's bytes are no UTF-8
+        fits = False
+    if not fits:
+        message = "UTF-8 text without NUL"
         raise ValueError(message)
     return text
 
@@ -106,7 +110,7 @@ def host(text: str) -> str:
 
 
 def web(text: str) -> str:
-    """An absolute http(s) address, without a slash at its end."""
+    """An absolute http(s) address, without a slash at its end, its scheme in lower case."""
     wanted = "an absolute http:// or https:// address without credentials, query or fragment"
     try:
         parts = urlsplit(text)
@@ -115,14 +119,18 @@ def web(text: str) -> str:
         fits = False
     if not fits or re.search(r"[\s?#@\\]", text) or not text.isascii():
         raise ValueError(wanted)
-    return text.rstrip("/")
+    scheme, _, rest = text.partition(":")
+    return f"{scheme.lower()}:{rest}".rstrip("/")
 
 
 def database(text: str) -> str:
     """The address of a PostgreSQL."""
-    wanted = "a postgresql:// address such as postgresql://user:password@host:5432/opentill"
+    wanted = (
+        "a postgresql:// address such as postgresql://user:password@host:5432/opentill, with %23"
+        " for # in it"
+    )
     try:
-        fits = urlsplit(text).scheme in {"postgresql", "postgres"}
+        fits = urlsplit(text).scheme in {"postgresql", "postgres"} and "#" not in text
     except ValueError:
         fits = False
     if not fits:

@@ -1,0 +1,44 @@
+"""Clients that do not take their answers: they lose their place in time, however little is left."""
+
+import asyncio
+import socket
+
+import pytest
+
+from core.test_flood import until
+from core.test_server import CLOSE, GET, HASTY, POST, serving
+from opentill.core.protocol import Protocol
+
+PAGE = GET.replace(b"/echo", b"/page")
+LAST = [
+    # what the client sends last, before it stops reading
+    b"",  # the connection is kept, and idle at last
+    PAGE[:-2] + CLOSE + b"\r\n",
+    PAGE.replace(b"HTTP/1.1", b"HTTP/1.0"),
+    b"nonsense\r\n\r\n",
+    PAGE[:9],
+    POST.replace(b"/echo", b"/early") + b"Content-Length: 9\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("last", LAST)
+async def test_who_leaves_the_end_of_an_answer_unread_is_cut_off(last: bytes) -> None:
+    """What is left is less than what makes the server pause, so that nothing else notices."""
+    loop = asyncio.get_running_loop()
+    async with serving(HASTY) as (running, port):
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)
+            await loop.sock_connect(client, ("127.0.0.1", port))
+            await until(lambda: bool(running.server_state.connections))
+            (connection,) = running.server_state.connections
+            assert isinstance(connection, Protocol)
+            asked = 0
+            while not connection.transport.get_write_buffer_size():
+                await loop.sock_sendall(client, PAGE)
+                asked += 1
+                while running.server_state.total_requests < asked:
+                    await asyncio.sleep(0)
+            assert not connection.flow.write_paused
+            await loop.sock_sendall(client, last)
+            await until(lambda: not running.server_state.connections)
