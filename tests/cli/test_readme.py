@@ -77,16 +77,18 @@ def demo() -> Iterator[Demo]:
     """Run the demonstration; the books are right at the end."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
         deployment = Deployment(Path(directory))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "opentill", "demo"],
-            env=deployment.environ | {"PYTHONUNBUFFERED": "1"}, cwd=directory,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
+        said = Path(directory) / "stderr.log"
+        with said.open("w") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "opentill", "demo"],
+                env=deployment.environ | {"PYTHONUNBUFFERED": "1"}, cwd=directory,
+                stdout=subprocess.PIPE, stderr=stderr, text=True,
+            )  # fmt: skip
         assert process.stdout is not None
         printed = ""
         try:
             while not (line := process.stdout.readline()).startswith("  . "):
-                assert process.poll() is None, printed
+                assert process.poll() is None, printed + said.read_text()[-3000:]
                 printed += line
             yield Demo(deployment, printed + line)
             assert '"violations":[]' in deployment.done("ledger", "check", "--json")
