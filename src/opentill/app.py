@@ -21,7 +21,7 @@ from opentill.checkouts import api as checkouts_api
 from opentill.core import http, openapi, replica, schemas
 from opentill.core.caller import Caller
 from opentill.core.clock import Clock
-from opentill.core.db import Db
+from opentill.core.db import Db, patiently
 from opentill.core.edge import Edge
 from opentill.core.errors import Internal, Invalid, MethodNotAllowed, NotFound, Problem
 from opentill.core.http import App, Operation
@@ -140,6 +140,11 @@ def _refused(_request: Request[Any, Any, Any], error: Exception) -> Response[byt
     return Response(body, status_code=status, media_type=MediaType.JSON, headers=headers)
 
 
+async def _check_epay(db: Db, settings: Settings) -> None:
+    async with db.connection() as tx:
+        await epay.check_key(tx, settings.secret_key)
+
+
 def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
     """Make the server. ``settings.database_url`` must be there; ``run_worker`` works inside it.
 
@@ -151,9 +156,8 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
 
     @contextlib.asynccontextmanager
     async def lifespan(litestar: Litestar) -> AsyncIterator[None]:
-        db = await Db.connect(
-            settings.database_url or "", settings.db_pool_size, prepared=settings.db_prepared
-        )
+        address, size = settings.database_url or "", settings.db_pool_size
+        db = await patiently(lambda: Db.connect(address, size, prepared=settings.db_prepared))
         clock = Clock(db, settings.gateways)
         outgoing = to_merchants(settings)
         app = App(settings=settings, db=db, gateways=adapters, outgoing=outgoing, clock=clock.now)
@@ -165,8 +169,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         litestar.state.db = db
         litestar.state.gateways = adapters
         with contextlib.suppress(asyncpg.UndefinedTableError):  # not migrated yet: see /readyz
-            async with db.connection() as tx:
-                await epay.check_key(tx, settings.secret_key)
+            await patiently(lambda: _check_epay(db, settings))
         stop = asyncio.Event()
         working = asyncio.create_task(worker.work(app, stop)) if run_worker else None
         try:

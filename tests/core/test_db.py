@@ -3,13 +3,15 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import asyncpg
 import msgspec
 import pytest
 
 from opentill.core import connection
-from opentill.core.db import Db, Query
+from opentill.core.db import Db, Query, patiently
 from opentill.core.errors import Unavailable
 from opentill.core.pool import Pool
 
@@ -178,3 +180,22 @@ async def test_there_are_never_more_connections_than_there_may_be(postgres_url: 
         assert len(set(lent)) == 2
     finally:
         pool.terminate()
+
+
+async def test_a_start_waits_for_a_database_that_is_busy_for_a_while(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """Its socket is not where it is looked for until a moment later."""
+    query = {name: values[0] for name, values in parse_qs(urlsplit(postgres_url).query).items()}
+    name = f".s.PGSQL.{query['port']}"
+    url = postgres_url.split("?", maxsplit=1)[0] + "?" + urlencode(query | {"host": str(tmp_path)})
+    with pytest.raises(Unavailable):
+        await patiently(lambda: Db.connect(url, 1), patience_s=0.3)
+    starting = asyncio.create_task(patiently(lambda: Db.connect(url, 1)))
+    await asyncio.sleep(0.3)
+    assert not starting.done()
+    (tmp_path / name).symlink_to(Path(query["host"]) / name)
+    db = await starting
+    async with db.connection(30) as tx:
+        assert await tx.fetchval("select 1") == 1
+    await db.close()

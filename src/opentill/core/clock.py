@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from opentill.core.db import Command, Db, Tx, Value
+from opentill.core.db import Command, Db, Tx, Value, patiently
 from opentill.core.errors import Unavailable
 
 FOLLOW_S: Final = 0.5
@@ -66,7 +66,7 @@ class Clock:
         if not self._movable:
             yield
             return
-        await self.refresh()
+        await patiently(self.refresh)
         task = asyncio.create_task(self._follow())
         try:
             yield

@@ -25,6 +25,8 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 V = TypeVar("V")
 
+START_PATIENCE_S: Final = 30.0
+_AGAIN_S: Final = 0.2
 _PATIENCE_S: Final = 10.0  # for a free connection, while the database is alive
 # What means that the database is away or going away, and not that we asked for something wrong.
 _AWAY: Final = (
@@ -96,6 +98,21 @@ def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
     It has one class of errors for that and for defects of ours, such as a parameter too few.
     """
     return isinstance(error, asyncpg.InterfaceError) and connection.is_closed()
+
+
+async def patiently(step: Callable[[], Awaitable[T]], patience_s: float = START_PATIENCE_S) -> T:
+    """Run a step of a start again while the database is away, for so long; raises Unavailable.
+
+    A request is refused after two seconds; a server that starts beside a busy disk is to come up.
+    """
+    end = asyncio.get_running_loop().time() + patience_s
+    while True:
+        try:
+            return await step()
+        except Unavailable:
+            if asyncio.get_running_loop().time() >= end:
+                raise
+            await asyncio.sleep(_AGAIN_S)
 
 
 class Db:
