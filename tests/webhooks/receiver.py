@@ -23,7 +23,8 @@ class Got(msgspec.Struct, frozen=True):
         return self.headers["webhook-id"]
 
 
-# What it does with a request: an HTTP status, "reset", "hang" or "slow" (half a second, then 200).
+# What it does with a request: an HTTP status, "reset", "hang", "slow" (half a second, then 200) or
+# "slowly gone" (half a second, then 410).
 Behave = Callable[[Got], int | str]
 
 
@@ -74,9 +75,9 @@ class Receiver:
                 return False
             case "hang":
                 await asyncio.sleep(3600)
-            case "slow":
+            case "slow" | "slowly gone":
                 await asyncio.sleep(0.5)
-        status = doing if isinstance(doing, int) else 200
+        status = doing if isinstance(doing, int) else 410 if doing == "slowly gone" else 200
         if status == 200:
             self.taken.append(got)
         more = f"location: {self.url}/elsewhere\r\n" if 300 <= status < 400 else ""

@@ -124,57 +124,6 @@ async def test_after_the_whole_schedule_it_has_failed(here: Place) -> None:
         await until(lambda: here.rows("select 1 from webhook_attempts where number = 11"))
 
 
-@pytest.mark.parametrize(
-    ("answer", "failing_ms", "why"),
-    [(410, 0, "it answered 410 Gone"), (500, 5 * DAY, "five days without a success")],
-)
-async def test_an_endpoint_that_is_gone_is_disabled_and_what_waits_goes_on_when_it_is_back(
-    here: Place, answer: int, failing_ms: int, why: str
-) -> None:
-    async with receiving(lambda _: answer) as receiver, here.dispatching():
-        merchant_id = await here.merchant()
-        endpoint, _ = await here.endpoint(merchant_id, receiver.url)
-        await here.emit(merchant_id)
-        if failing_ms:
-            await until(lambda: here.rows("select 1 from webhook_lanes where failing_since > 0"))
-            here.ahead_ms += failing_ms
-        disabled = "select disabled_reason from webhook_endpoints where status = 'DISABLED'"
-        await until(lambda: here.rows(disabled))
-        assert (await here.rows(disabled))[0]["disabled_reason"] == why
-        (audit,) = await here.rows(
-            "select action, who, subject, reason from audit_log where subject = $1", endpoint.id
-        )
-        assert list(audit.values()) == ["webhooks disable", "opentill", endpoint.id, why]
-        seen = len(receiver.got)
-        here.ahead_ms += DAY
-        await here.emit(merchant_id)
-        assert await here.statuses() == {"PENDING": 1}  # none for the new one
-        await asyncio.sleep(0.5)
-        assert len(receiver.got) == seen
-        receiver.behave = lambda _: 200
-        wanted, vet, now = (
-            webhooks.Wanted(status="ENABLED"),
-            webhooks.Vet(here.outgoing.check),
-            here.now(),
-        )
-        await here.db.run(
-            lambda tx: webhooks.change(tx, merchant_id, endpoint.id, wanted, vet, now)
-        )
-        await until(lambda: receiver.taken)
-
-
-async def test_a_success_within_five_days_begins_them_anew(here: Place) -> None:
-    doing: list[int] = [500, 200, 500]
-    async with receiving(lambda _: doing.pop(0)) as receiver, here.dispatching():
-        merchant_id = await here.merchant()
-        await here.endpoint(merchant_id, receiver.url)
-        for count in (1, 2, 3):
-            await here.emit(merchant_id)
-            await until(lambda n=count: here.rows("select from webhook_attempts offset $1", n - 1))
-            here.ahead_ms += 3 * DAY if count > 1 else 1000
-        assert await here.rows("select from webhook_endpoints where status = 'ENABLED'")
-
-
 async def test_while_a_secret_is_rotated_both_sign_and_then_the_new_one_alone(here: Place) -> None:
     async with receiving() as receiver, here.dispatching():
         merchant_id = await here.merchant()
@@ -246,25 +195,6 @@ async def test_a_deployment_signs_under_the_names_that_its_merchants_know(here: 
         with pytest.raises(WebhookInvalid):
             verify_webhook(got.body, own, secret)
         assert verify_webhook(got.body, got.headers, secret).type == "order.paid"  # the standard's
-
-
-async def test_an_endpoint_enabled_again_has_five_days_anew_at_once(here: Place) -> None:
-    async with receiving(lambda _: 500) as receiver, here.dispatching():
-        merchant_id = await here.merchant()
-        endpoint, _ = await here.endpoint(merchant_id, receiver.url)
-        await here.emit(merchant_id, 20)
-        await until(lambda: len(receiver.got) >= 6)
-        here.ahead_ms += 5 * DAY
-        disabled = "select 1 from webhook_endpoints where status = 'DISABLED'"
-        await until(lambda: here.rows(disabled))
-        wanted, vet = webhooks.Wanted(status="ENABLED"), webhooks.Vet(here.outgoing.check)
-        now, seen = here.now(), len(receiver.got)
-        await here.db.run(
-            lambda tx: webhooks.change(tx, merchant_id, endpoint.id, wanted, vet, now)
-        )
-        await until(lambda: len(receiver.got) >= seen + 3)
-        await asyncio.sleep(0.5)
-        assert not await here.rows(disabled)
 
 
 async def test_an_address_that_the_deployment_forbids_now_is_never_connected_to(

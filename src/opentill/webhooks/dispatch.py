@@ -367,7 +367,7 @@ class Dispatcher:
 
     async def _disable(self, results: list[Result]) -> None:
         """Disable the endpoints that are gone, or that failed for too long."""
-        reasons: dict[Key, str] = {}
+        reasons: dict[Key, tuple[str, int]] = {}
         for result in results:
             made = result.attempt
             key = (made.merchant_id, made.endpoint_id)
@@ -376,10 +376,11 @@ class Dispatcher:
                 continue
             since = made.at if lane.failing_since is None else lane.failing_since
             if reason := schedule.disabled_reason(made.http_status, since, made.at):
-                reasons[key] = reason
-        for (merchant_id, endpoint_id), reason in reasons.items():
-            await self._db.run(_disabling(merchant_id, endpoint_id, reason, self._clock()))
-            self._lanes[merchant_id, endpoint_id].queue.clear()
+                _, latest = reasons.get(key, ("", made.at))
+                reasons[key] = reason, max(latest, made.at)
+        for key, (reason, attempted_at) in reasons.items():
+            await self._db.run(_disabling(key, reason, attempted_at, self._clock()))
+            self._lanes[key].queue.clear()
 
     async def _leave(self) -> None:
         """Wait for what is being sent, write what came of it and give lanes and hosts back."""
@@ -397,10 +398,12 @@ class Dispatcher:
 
 
 def _disabling(
-    merchant_id: str, endpoint_id: str, reason: str, now: int
+    key: Key, reason: str, attempted_at: int, now: int
 ) -> Callable[[Tx], Awaitable[None]]:
+    merchant_id, endpoint_id = key
+
     async def step(tx: Tx) -> None:
-        if not await queries.DISABLE.run(tx, merchant_id, endpoint_id, reason, now):
+        if not await queries.DISABLE.run(tx, *key, reason, now, attempted_at):
             return
         await merchants.record_audit(
             tx, who="opentill", action="webhooks disable", merchant_id=merchant_id,

@@ -163,12 +163,12 @@ ROTATE = Query(
     returning *
     """,
 )
-# $3 why, $4 now.
+# $3 why, $4 now, $5 when the attempt began: older than the last change it says nothing any more.
 DISABLE = Command(
     """
     update webhook_endpoints set status = 'DISABLED', disabled_reason = $3,
         updated_at = greatest(updated_at, $4)
-    where merchant_id = $1 and id = $2 and status = 'ENABLED'
+    where merchant_id = $1 and id = $2 and status = 'ENABLED' and updated_at <= $5
     """,
 )
 
