@@ -2,12 +2,20 @@
 
 import io
 import json
+import re
+import socket
+from pathlib import Path
 
 import pytest
 
+from cli.commands import REFUSED, Commands, opentill
 from opentill import config
 from opentill.cli import exposure
 from opentill.core import edge, log
+
+__all__ = ["opentill"]
+
+TOP = Path(__file__).parents[2]
 
 GIVEN = {
     "OPENTILL_SECRET_KEY": "k" * 32,
@@ -118,3 +126,49 @@ async def test_a_proxy_that_is_not_trusted_is_logged_once_a_minute(
     assert [line["peer"] for line in found] == ([peer] * 2 if told else [])
     assert all("OPENTILL_TRUSTED_PROXIES" in line["hint"] for line in found)
     assert "198.51.100.1" not in lines.getvalue()
+
+
+# settings, what doctor says of them: subject and level
+ASKED = [
+    (HTTPS, {"proxies": "warn", "play money": "warn", "tls": "ok"}),
+    ({"OPENTILL_TRUSTED_PROXIES": "0.0.0.0/0"}, {"proxies": "fail"}),
+]
+
+
+@pytest.mark.parametrize(("environ", "levels"), ASKED)
+def test_doctor_looks_at_all_of_it(
+    opentill: Commands, environ: dict[str, str], levels: dict[str, str]
+) -> None:
+    findings = json.loads(opentill.run("doctor", "--json", **environ).stdout)
+    found = {finding["subject"]: finding["level"] for finding in findings}
+    assert {subject: found.get(subject) for subject in levels} == levels
+
+
+def test_a_server_that_believes_everybody_says_so_when_it_starts(opentill: Commands) -> None:
+    with socket.socket() as taken:  # so that it only starts to
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        for proxies, said in (("0.0.0.0/0", True), ("10.0.0.7", False)):
+            environ = {"OPENTILL_PORT": port, "OPENTILL_TRUSTED_PROXIES": proxies}
+            done = opentill.run("serve", **environ)
+            assert done.returncode == REFUSED, done
+            assert ("everybody is believed" in done.stderr.decode()) == said, done
+
+
+def test_compose_trusts_the_proxy_on_its_own_machine_and_nobody_else() -> None:
+    text = (TOP / "compose.yaml").read_text()
+    trusted = re.findall(r"^ +OPENTILL_TRUSTED_PROXIES: \$\{\w+:-(\S+)\}$", text, re.MULTILINE)
+    assert trusted == re.findall(r"^ +gateway: (\S+)$", text, re.MULTILINE)
+    found = exposure.proxies(config.load(HTTPS | {"OPENTILL_TRUSTED_PROXIES": trusted[0]}))
+    assert (found.level, found.text) == ("ok", f"X-Forwarded-For is believed of {trusted[0]}/32")
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "docs/recipes/run-containers.md"])
+def test_a_database_elsewhere_is_shown_with_an_address_that_is_safe(name: str) -> None:
+    text = (TOP / name).read_text()
+    addresses = re.findall(r"postgresql://\S+@db\.example\.com\S*", text)
+    assert addresses
+    for url in addresses:
+        (found,) = exposure.database_tls(config.load(GIVEN | {"OPENTILL_DATABASE_URL": url}))
+        assert found.level == "ok", found

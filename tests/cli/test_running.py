@@ -111,6 +111,8 @@ def test_serve_is_ready_alone_small_and_stops_clean(place: Place) -> None:
     beside = place.run("migrate", "--json")
     assert json.loads(beside.stdout) == {"applied": []}
     assert place.get("/readyz")[0] == 200
+    for path in (place.data_dir, *place.data_dir.iterdir()):
+        assert path.lstat().st_mode & 0o066 == 0, path  # nobody else reads or writes
     process.send_signal(signal.SIGTERM)
     assert process.wait(TIMEOUT_S) == 0
     assert place.postmaster() is None

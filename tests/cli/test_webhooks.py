@@ -87,4 +87,9 @@ def test_listening_prints_events_as_they_are(opentill: Commands, shop: str) -> N
     # Port 9 takes nothing: the signature is shown, and what became of it.
     told = opentill.run(*words, "--forward-to", "http://127.0.0.1:9/hook").stderr.decode()
     assert "webhook-signature: v1," in told
+    assert "x-svc-signature: sha256=" in told
     assert "not taken" in told
+    forward = (*words, "--forward-to", "http://127.0.0.1:9/hook")
+    told = opentill.run(*forward, OPENTILL_WEBHOOK_HEADER_PREFIX="X-Acme-").stderr.decode()
+    assert "x-acme-signature: sha256=" in told
+    assert "x-svc-" not in told

@@ -302,11 +302,14 @@ def test_a_terminal_gets_readable_lines() -> None:
     handlers, level = root.handlers[:], root.level
     log.configure("debug", stream=terminal)
     structlog.get_logger().debug("hello", email="ann@example.com")
+    structlog.get_logger().debug("typed", name="Ada\u202e\x1b]0;x\x07")
     root.handlers[:] = handlers
     root.setLevel(level)
     structlog.reset_defaults()
     assert "hello" in terminal.getvalue()
     assert "ann@" not in terminal.getvalue()
+    assert "Ada\\u202e\\u001b]0;x\\u0007" in terminal.getvalue()
+    assert not set(terminal.getvalue()) & {"\u202e", "\x07"}
     assert not terminal.getvalue().startswith("{")
 
 

@@ -69,3 +69,8 @@ def _read(source: int) -> str:
         data += os.read(source, 4096)
     os.close(source)
     return data.decode()
+
+
+def test_what_is_said_beside_results_is_escaped_too(capsys: pytest.CaptureFixture[str]) -> None:
+    output.say("Ada \u202e\x1b[2J 茶")
+    assert capsys.readouterr().err == "Ada \\u202e\\u001b[2J 茶\n"

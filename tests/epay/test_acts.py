@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from api import Till
-from epay.stall import Inbox, Stall
+from epay.stall import Inbox, Stall, assert_chinese
+from opentill import payouts
 from opentill.epay import reports
 from opentill.totals.jobs import roll_up
 
@@ -69,6 +70,7 @@ def test_each_refusal_has_its_code(stall: Stall, changes: dict[str, Any], code: 
         assert answer.status_code == 200
         assert set(answer.json()) == {"code", "msg"}
         assert answer.json()["code"] == code
+        assert_chinese(answer.json()["msg"])
 
 
 @pytest.mark.parametrize("act", ["order", "refund"])
@@ -248,9 +250,11 @@ def test_times_are_those_of_the_deployments_zone(
     )
     row = stall.act("order", out_trade_no=number)
     assert (row["addtime"], row["endtime"]) == (shown, shown)
-    stall.shop.payout(100)
+    payout = stall.shop.payout(100)
+    stall.till.tx(lambda tx: payouts.pay(tx, payout.id, "B1", "sent", "tester", moment))
     stall.till.sql("update payouts set created_at = $2 where merchant_id = $1", stall.id, moment)
-    assert stall.act("settle")["data"][0]["addtime"] == shown
+    settled = stall.act("settle")["data"][0]
+    assert (settled["addtime"], settled["endtime"]) == (shown, shown)
 
 
 def test_times_are_those_of_shanghai_unless_said_otherwise(stall: Stall) -> None:

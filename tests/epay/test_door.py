@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from epay.stall import Stall
+from epay.stall import Stall, assert_chinese
 from opentill import epay
 from opentill.core import epaysign
 
@@ -24,6 +24,7 @@ def refused(answer: Any, code: int) -> str:
     assert body["code"] == code, body
     assert body["msg"]
     text: str = body["msg"]
+    assert_chinese(text)
     return text
 
 

@@ -186,3 +186,17 @@ async def test_pages_for_everyone_have_the_strict_policy_and_know_only_get(
             assert "unsafe" not in policy, path
             assert till.state.settings.sandbox_secret not in answer.text, path
             assert (await client.post(url + path)).json()["code"] == 40501, path
+
+
+async def test_the_bank_speaks_the_language_that_the_page_was_read_in(
+    till: app.Server, open_session: Open
+) -> None:
+    for language in ("zh-Hans", "zh-Hant", "en"):
+        address = _address(till, await open_session())
+        async with httpx2.AsyncClient() as client:
+            sent = await client.post(address, data={**FORM, "lang": language})
+            attempt = sent.headers["location"].rpartition("/")[2].partition("?")[0]
+            async with till.state.app.db.connection() as tx:
+                bank = await tx.fetchval("select action_url from attempts where id = $1", attempt)
+            page = await client.get(bank, headers={"accept-language": "fr, de"})
+        assert f'<html lang="{language}">' in page.text

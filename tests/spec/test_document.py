@@ -3,6 +3,7 @@
 import re
 from typing import Any, Final
 
+import msgspec
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, assume, given, seed, settings
@@ -11,7 +12,7 @@ from schemathesis.checks import CHECKS
 from schemathesis.specs.openapi import definitions
 
 from api import Shop, Till
-from opentill.app import OPERATIONS, document
+from opentill.app import OPERATIONS, create_app, document
 from opentill.core.http import Operation
 from opentill.core.settings import Settings
 
@@ -98,6 +99,34 @@ def test_who_has_the_document_is_not_sent_it_again(till: Till, known: str, has_i
     assert again.status_code == (304 if has_it else 200)
     assert again.headers["etag"] == tag
     assert again.content == (b"" if has_it else first.content)
+
+
+async def test_the_document_is_encoded_once_and_not_for_each_request() -> None:
+    """What goes out is the very same bytes each time, and not equal ones."""
+    app = create_app(Settings(gateways=()))
+    sent: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            sent.append(message["body"])
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    for _ in range(2):
+        await app(
+            {
+                "type": "http", "method": "GET", "path": "/openapi.json", "headers": [],
+                "raw_path": b"/openapi.json", "query_string": b"", "client": ("192.0.2.1", 1),
+                "http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 80),
+                "root_path": "", "app": app.litestar, "state": {},
+            },
+            receive,
+            send,
+        )  # fmt: skip
+    first, second = filter(None, sent)
+    assert msgspec.json.decode(first)["openapi"] == DOCUMENT["openapi"]
+    assert first is second
 
 
 def _named(operation: Operation) -> str:

@@ -1,15 +1,18 @@
 """What one host gets, whatever number of endpoints of whatever merchants point at it."""
 
+import asyncio
 import time
 
 import pytest
 
 from api import Shop, Till, error_of, serving
-from opentill import webhooks
+from opentill import webhooks, worker
 from opentill.core.clock import now_ms
+from opentill.core.http import App
+from opentill.core.settings import Settings
 from opentill.webhooks import queries
 from opentill.webhooks.hosts import LANES, HostLimit, OpenHost
-from webhooks.place import Place, until
+from webhooks.place import SECRET_KEY, Place, until
 from webhooks.receiver import Got, receiving
 
 
@@ -173,3 +176,41 @@ async def test_leases_from_before_the_clock_was_set_back_hold_nothing_up(here: P
             await tx.execute("update webhook_lanes set owner = 'gone', until = $1", next_year)
         async with here.dispatching():
             await until(lambda: receiver.taken, within_s=30)
+
+
+# what is set, how the receiver behaves, how many events
+SET = [
+    ({"webhook_host_at_once": 2, "webhook_host_per_second": 0}, "slow", 8),
+    ({"webhook_host_at_once": 32, "webhook_host_per_second": 1}, 200, 4),
+]
+
+
+@pytest.mark.parametrize(("limits", "behaviour", "events"), SET)
+async def test_a_worker_sends_within_the_bounds_and_under_the_names_that_are_set(
+    here: Place, limits: dict[str, int], behaviour: int | str, events: int
+) -> None:
+    settings = Settings(
+        database_url=here.url, secret_key=SECRET_KEY, webhook_header_prefix="X-Acme-", **limits
+    )
+    app = App(
+        settings=settings, db=here.db, gateways={}, outgoing=here.outgoing, clock=here.now
+    )  # fmt: skip
+    stop = asyncio.Event()
+    async with receiving(lambda _: behaviour) as receiver:
+        owner = await here.merchant()
+        for number in range(events):
+            await here.endpoint(owner, f"{receiver.url}/{number}")
+        await here.emit(owner)
+        started = time.monotonic()
+        working = asyncio.create_task(worker.work(app, stop))
+        try:
+            await until(lambda: len(receiver.taken) == events)
+            lasted_s = time.monotonic() - started
+        finally:
+            stop.set()
+            await working
+    assert receiver.most_open <= limits["webhook_host_at_once"]
+    per_second = limits["webhook_host_per_second"]
+    assert not per_second or per_second * (lasted_s + 1) + 1 >= events
+    assert all("x-acme-signature" in got.headers for got in receiver.got)
+    assert not any("x-svc-signature" in got.headers for got in receiver.got)

@@ -1,0 +1,84 @@
+"""Commands whose output is a terminal: what others have typed does nothing to it."""
+
+import asyncio
+import contextlib
+import os
+import pty
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+
+import pooler
+from cli.commands import Commands, opentill
+from money import world
+from opentill.core.db import Db
+
+__all__ = ["opentill"]
+
+ODD = "\u202e\x1b[2J\x07"
+METADATA = '{"note": "\u202e\\u001b[2J\\u0007"}'
+SHOWN = "\\u202e\\u001b[2J\\u0007"
+
+# Words; {merchant} and {order} are those of an order with a name and metadata that are odd.
+WORDS = [
+    ("export", "{merchant}"),
+    ("orders", "show", "{order}", "--json"),
+    ("webhooks", "listen", "{merchant}", "--from-start", "--count", "1", "--json"),
+    ("merchants", "show", f"mer_{ODD}"),
+]
+
+
+@pytest.fixture
+def order(opentill: Commands) -> dict[str, str]:
+    """An order of a customer who typed what is odd; its id and its merchant's."""
+
+    async def made() -> dict[str, str]:
+        url = opentill.environ["OPENTILL_DATABASE_URL"]
+        db = await Db.connect(url, 2, prepared=pooler.prepared(url))
+        try:
+            async with db.transaction() as tx:
+                order = await world.opened(tx)
+                await tx.execute(
+                    "update orders set metadata = $2 where id = $1", order.id, METADATA
+                )
+                await world.paid(tx, order)
+                await tx.execute(
+                    "update orders set customer_name = $2 where id = $1", order.id, ODD
+                )
+                return {"order": order.id, "merchant": order.merchant_id}
+        finally:
+            await db.close()
+
+    return asyncio.run(made())
+
+
+@pytest.mark.parametrize("words", WORDS, ids=lambda words: words[0])
+def test_no_command_passes_on_what_would_steer_a_terminal(
+    opentill: Commands, order: dict[str, str], words: tuple[str, ...]
+) -> None:
+    shown = _on_a_terminal(opentill, *(word.format(**order) for word in words))
+    assert SHOWN in shown
+    odd = {char for char in shown if unicodedata.category(char) in {"Cc", "Cf"}}
+    assert odd <= {"\r", "\n"}
+
+
+def _on_a_terminal(opentill: Commands, *words: str) -> str:
+    """Run a command with a terminal as its standard output and error, and read what it shows."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "opentill", *words],
+        env=opentill.environ,
+        cwd=opentill.directory,
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    ):
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
+            while part := os.read(ours, 1 << 16):
+                shown += part
+    os.close(ours)
+    return shown.decode()
