@@ -60,6 +60,9 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
         if message["type"] == "http.disconnect":
             return
         size, more = size + len(message["body"]), message["more_body"]
+    if path == "/held":
+        await receive()  # until the client leaves
+        return
     if path == "/slow" or scope["query_string"] == b"slow":
         await asyncio.sleep(0.5)
     await _answer(send, b"x" * 50_000_000 if path == "/long" else b"%d" % size)
