@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from cli.commands import Commands, Nursery, opentill
@@ -95,6 +96,22 @@ def test_a_wrong_key_for_a_database_of_ones_own_is_refused_and_seals_nothing(
     assert opentill.run("epay", "enable", shop).returncode == 2
     opentill.json("epay", "rotate", shop, **wrong)
     opentill.json("epay", "enable", shop, **wrong)
+
+
+async def test_a_database_of_before_learns_the_key_that_opens_what_it_holds(
+    opentill: Commands,
+) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+    opentill.json("epay", "enable", shop)
+    connection = await asyncpg.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+    try:
+        assert await connection.execute("delete from secret_key") == "DELETE 1"
+        assert opentill.run("merchants", "list", OPENTILL_SECRET_KEY=ANOTHER).returncode == 2
+        assert await connection.fetch("select from secret_key") == []
+        opentill.json("merchants", "list")
+        assert len(await connection.fetch("select from secret_key")) == 1
+    finally:
+        await connection.close()
 
 
 def test_nothing_is_replaced_without_a_reason(opentill: Commands) -> None:

@@ -154,9 +154,14 @@ async def _check_key(found: Settings) -> None:
     from opentill.core import connection as connections
     from opentill.core import secretkey
 
+    async def opens(tx: "Tx", secret_key: str) -> bool:
+        from opentill import epay  # which takes a moment, once in the life of a database
+
+        return await epay.opens(tx, secret_key)
+
     connection = await connections.connect(found.database_url or "", prepared=False)
     try:
-        await secretkey.check(connection, found.secret_key, found.secret_key_from)
+        await secretkey.check(connection, found.secret_key, found.secret_key_from, opens)
     finally:
         await connection.close()
 

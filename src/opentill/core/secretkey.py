@@ -6,11 +6,15 @@ cannot be signed; and no secret is sealed with another key beside those that it 
 
 import hashlib
 import hmac
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from opentill.core.db import Command, Tx, Value
 from opentill.core.operator import OperatorError
 from opentill.core.settings import KEY_IS_LOST
+
+Opens = Callable[[Tx, str], Awaitable[bool]]
+"""Tells whether what is sealed opens with a key."""
 
 REMEMBER: Final = Command(
     "insert into secret_key (fingerprint) values ($1) on conflict (only_one) do nothing"
@@ -34,14 +38,15 @@ def fingerprint(secret_key: str) -> bytes:
     return hmac.digest(secret_key.encode(), b"opentill fingerprint 1", hashlib.sha256)
 
 
-async def check(tx: Tx, secret_key: str, given_by: str) -> None:
-    """See that the key is the database's; one that has none yet remembers it.
+async def check(tx: Tx, secret_key: str, given_by: str, opens: Opens) -> None:
+    """See that the key is the database's; one that knows none yet remembers it.
 
-    ``given_by`` says where the key is from: a variable or a file. Raises ``WrongSecretKey``.
+    ``given_by`` says where the key is from: a variable or a file. ``opens`` is asked where none is
+    known, as in a database of before. Raises ``WrongSecretKey``.
     """
     ours = fingerprint(secret_key)
     known = await FINGERPRINT.get(tx)
-    if known is None:
+    if known is None and await opens(tx, secret_key):
         await REMEMBER.run(tx, ours)
         known = await FINGERPRINT.get(tx)  # somebody may have been faster
     if known != ours:
