@@ -78,30 +78,31 @@ def running_database(
     from opentill.core import migrate
 
     if found.database_url is not None:
-        wait_for(found.database_url, prepared=found.db_prepared, patient=patient)
-        if not any_key:
-            run(_check_key(found))
+        key = None if any_key else found
+        wait_for(found.database_url, prepared=found.db_prepared, patient=patient, key=key)
         yield found
         return
     from opentill.core.embedded import EmbeddedPostgres
 
     with EmbeddedPostgres.start(found.data_dir, creates=creates) as server:
         run(migrate.migrate(server.url))
-        ready = msgspec.structs.replace(found, database_url=server.url)
         if not any_key:
-            run(_check_key(ready))
-        yield ready
+            run(_look_at(server.url, prepared=False, migrated=True, key=found))
+        yield msgspec.structs.replace(found, database_url=server.url)
 
 
-def wait_for(url: str, *, prepared: bool, patient: bool, migrated: bool = True) -> None:
+def wait_for(
+    url: str, *, prepared: bool, patient: bool, migrated: bool = True, key: Settings | None = None
+) -> None:
     """See that the operator's database is there, and of our schema if ``migrated``.
 
-    One that is away is waited for if ``patient``, for ever. Blocks. Raises ``OperatorError``.
+    ``key``: the settings whose secret key must be the one that it knows. A database that is away is
+    waited for if ``patient``, for ever. Blocks. Raises ``OperatorError``.
     """
     pause_s = 0.25
     while True:
         try:
-            run(_look_at(url, prepared=prepared, migrated=migrated))
+            run(_look_at(url, prepared=prepared, migrated=migrated, key=key))
         except DatabaseAway as error:
             if not patient:
                 raise
@@ -150,8 +151,7 @@ async def now(place: "Db | Tx") -> int:
         return await clock.business_now(tx, gateways)
 
 
-async def _check_key(found: Settings) -> None:
-    from opentill.core import connection as connections
+async def _check_key(tx: "Tx", found: Settings) -> None:
     from opentill.core import secretkey
 
     async def opens(tx: "Tx", secret_key: str) -> bool:
@@ -159,14 +159,10 @@ async def _check_key(found: Settings) -> None:
 
         return await epay.opens(tx, secret_key)
 
-    connection = await connections.connect(found.database_url or "", prepared=False)
-    try:
-        await secretkey.check(connection, found.secret_key, found.secret_key_from, opens)
-    finally:
-        await connection.close()
+    await secretkey.check(tx, found.secret_key, found.secret_key_from, opens)
 
 
-async def _look_at(url: str, *, prepared: bool, migrated: bool) -> None:
+async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | None) -> None:
     import asyncpg
 
     from opentill.core import connection as connections
@@ -187,5 +183,7 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool) -> None:
             raise OperatorError(connections.POOLER_HINT)
         if migrated:
             await migrate.check(connection)
+        if key is not None:
+            await _check_key(connection, key)
     finally:
         await connection.close()
