@@ -19,6 +19,7 @@ ALSO: Final = (
     "opentill.core.clock",
     "opentill.core.idempotency",
     "opentill.core.limits",
+    "opentill.core.secretkey",
     "opentill.epay.checks",
     "opentill.health",
     "opentill.ledger.service",

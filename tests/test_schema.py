@@ -31,6 +31,7 @@ REFERENCE: Final = {
     "audit_head": "of the operator, one row",
     "business_clock": "of the deployment, one row",
     "schema_migrations": "of the deployment",
+    "secret_key": "of the deployment, one row",
     "rate_windows": "counts addresses too; unlogged",
     "webhook_hosts": "of the deployment: a host may be several merchants'",
 }

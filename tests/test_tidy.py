@@ -103,6 +103,7 @@ SQL_ELSEWHERE: Final = {
     "core/limits.py": "its one table",
     "core/idempotency.py": "its one table",
     "core/clock.py": "its one table",
+    "core/secretkey.py": "its one table",
     "core/migrate.py": "its one table",
     "core/embedded.py": "makes the database",
     "orders/asking.py": "its two statements",

@@ -14,6 +14,7 @@ from test_locks import fill
 PLACES = {
     "orders.queries.WAKE": ("attempts", "check_at"),
     "refunds.queries.WAKE": ("refunds", "try_at"),
+    "disputes.queries.WAKE": ("unmatched_disputes", "try_at"),
     "webhooks.queries.WAKE": ("webhook_deliveries", "try_at"),
     "epay.queries.WAKE_NOTICES": ("order_notices", "due_at"),
 }

@@ -14,11 +14,17 @@ import msgspec
 
 from opentill.core import datadir, secretfiles
 from opentill.core import settingvalues as kinds
-from opentill.core.settings import SANDBOX, SettingError, Settings
+from opentill.core.settings import KEY_IS_LOST, SANDBOX, SettingError, Settings
 
 PREFIX: Final = "OPENTILL_"
 GATEWAY_PREFIX: Final = "OPENTILL_GATEWAY_"
 SHORTEST_HISTORY_DAYS: Final = 365
+_KEY_FILE: Final = "secret.key"
+_LOST_KEY: Final = (
+    "the Epay keys and webhook secrets in it are encrypted with that key, and without it none of"
+    " them can ever be read again. Restore the file from the backup, or set OPENTILL_SECRET_KEY to"
+    f" what was in it. {KEY_IS_LOST}"
+)
 _LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as input
 
 
@@ -192,13 +198,17 @@ def load(environ: Mapping[str, str]) -> Settings:
     return _derived(settings, values)
 
 
-def with_keys(settings: Settings) -> Settings:
+def with_keys(settings: Settings, *, anew: bool = False) -> Settings:
     """Fill the secrets that were not given from the data directory, where they are made if absent.
 
-    Raises ``opentill.core.datadir.DataDirError``.
+    The one that encrypts what a database there holds is not made again, unless ``anew``. Raises
+    ``opentill.core.datadir.DataDirError``.
     """
-    key = settings.secret_key or datadir.key(settings.data_dir, "secret.key")
-    settings = msgspec.structs.replace(settings, secret_key=key)
+    if not settings.secret_key:
+        lost = "" if anew else _LOST_KEY
+        key = datadir.key(settings.data_dir, _KEY_FILE, lost=lost)
+        place = str(settings.data_dir.absolute() / _KEY_FILE)
+        settings = msgspec.structs.replace(settings, secret_key=key, secret_key_from=place)
     return with_sandbox_key(settings) if "sandbox" in settings.gateways else settings
 
 

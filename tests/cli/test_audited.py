@@ -44,6 +44,7 @@ OTHERS: Final = {
     " rates:set,import",
     "sends again what was sent": "epay:resend webhooks:resend",
     "time of the sandbox": "clock:advance,reset",
+    "the deployment's; its own test looks into the audit log": "secret-key:replace",
 }
 # Operations of the API, likewise: by which action of the audit log.
 OPERATIONS_AUDITED: Final = {

@@ -3,11 +3,16 @@
 import csv
 import io
 import json
+from collections.abc import AsyncIterator
 from http.client import HTTPConnection
+from typing import get_args
 
 import pytest
 
 from cli.deployment import Deployment
+from opentill.cli.statement import _table
+from opentill.ledger.postings import Type
+from opentill.ledger.statement import Line, LineOut
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +89,31 @@ def test_a_range_over_the_api(deployment: Deployment, paid: tuple[str, str]) -> 
     assert _get(deployment, key, f"{path}?startDate=2&endDate=1")[0] == 400
     assert _get(deployment, key, f"{path}?startDate=x")[0] == 400
     assert _get(deployment, "svc_live_no", path)[0] == 401
+
+
+async def test_rows_of_the_table_stay_in_line_however_long_a_cell_is() -> None:
+    def line(row: str, type_: str, number: int | None, moved: int) -> LineOut:
+        amounts = (moved, 0, 0, 0)
+        after = None if row == "TOTAL" else amounts
+        return LineOut.of(
+            Line(row=row, currency="USD", at=0, number=number, type=type_, moved=amounts,
+                 source_id="order_1", after=after)
+        )  # fmt: skip
+
+    async def lines() -> AsyncIterator[LineOut]:
+        for type_ in get_args(Type):
+            for moved in (999, 10**15):
+                yield line("MOVEMENT", type_, 1, moved)
+                yield line("MOVEMENT", type_, 10**9, -moved)
+                yield line("TOTAL", type_, None, moved)
+
+    head, *rows = [piece.decode() async for piece in _table(lines())]
+    assert len(rows) == 6 * len(get_args(Type))
+    assert head.index("frozen") == head.index(" frozen ") + 1
+    frozen, source = head.index(" frozen ") + len(" frozen"), head.index("source")
+    for row in rows:
+        assert row[frozen - 5 : frozen + 1] == " 0.00 ", row
+        assert row.index("order_1") == source, row
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Settings: the table, its refusals and what is derived."""
 
+import os
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -22,7 +23,7 @@ SECRETS = {
 
 def test_every_field_of_the_settings_is_in_the_table_or_derived() -> None:
     fields = {field.name for field in msgspec.structs.fields(Settings)}
-    derived = {"gateway_options", "sandbox_elsewhere", "sandbox_refused"}
+    derived = {"gateway_options", "sandbox_elsewhere", "sandbox_refused", "secret_key_from"}
     assert {row.field for row in SETTINGS} == fields - derived
     assert len({row.name for row in SETTINGS}) == len(SETTINGS)
 
@@ -177,6 +178,14 @@ def test_a_secret_may_stand_in_a_file(
     assert config.unknown(environ) == []
 
 
+def test_a_secret_may_stand_behind_links(tmp_path: Path) -> None:
+    """As where Kubernetes mounts it."""
+    (tmp_path / "..data").mkdir()
+    (tmp_path / "..data" / "key").write_text(KEY)
+    (tmp_path / "key").symlink_to(tmp_path / "..data" / "key")
+    assert load({"OPENTILL_SECRET_KEY_FILE": str(tmp_path / "key")}).secret_key == KEY
+
+
 def test_every_secret_setting_may_stand_in_a_file() -> None:
     secret = [row for row in SETTINGS if row.secret]
     assert {row.variable for row in secret} <= {row[0] for row in IN_FILES}
@@ -190,6 +199,9 @@ NO_SECRET_FILES = [
     # what is in the way of OPENTILL_SECRET_KEY_FILE, what the line says
     ("is not there", "which cannot be read: No such file"),
     ("is a directory", "which cannot be read: Is a directory"),
+    ("is a FIFO", "which is no regular file, nor a link to one"),
+    ("is a link to a device", "which is no regular file, nor a link to one"),
+    ("has no end", "which is longer than 65536 bytes"),
     ("is empty", "which holds no text"),
     ("is no text", "which holds no text"),
     ("is too short", "is not acceptable; it must be"),
@@ -205,6 +217,12 @@ def test_a_file_that_holds_no_secret_is_one_line(tmp_path: Path, case: str, text
     match case:
         case "is a directory":
             path.mkdir()
+        case "is a FIFO":
+            os.mkfifo(path)
+        case "is a link to a device":
+            path.symlink_to("/dev/zero")
+        case "has no end":
+            path.write_text(KEY * 10_000)
         case "is empty":
             path.write_text("\n")
         case "is no text":

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from core.test_server import GET, PATIENT, POST, parse, serving, talk
-from opentill.core.admission import RESERVE, Admission
+from opentill.core.admission import LATE_S, RESERVE, Admission
 from opentill.core.protocol import Protocol
 from opentill.core.refusals import MAX_QUEUED, full, too_many
 from opentill.core.server import Server
@@ -192,7 +192,8 @@ async def test_when_all_places_are_taken_the_longest_idle_of_any_address_makes_r
         assert open_(running) == 10
 
 
-BUSY = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"  # the body does not come
+BUSY = GET.replace(b"echo", b"held")
+LATE_BODY = POST + b"Content-Length: 9\r\n\r\na"
 WANTED = [
     # path, source of the ones that are at work, of the one that comes; its answer
     (b"/echo", ["127.0.0.1"] * 4, "127.0.0.1", 429, 42901),
@@ -218,6 +219,58 @@ async def test_when_all_are_at_work_only_questions_of_health_are_answered(
         assert (b"connection: close" in answer) == (status != 200 or path != b"/echo")
         if code:
             assert json.loads(told)["code"] == code
+
+
+FULL = msgspec.structs.replace(ROOMY, header_timeout_s=60.0, body_timeout_s=60.0)
+
+
+@pytest.mark.parametrize("begun", [GET[:9], LATE_BODY], ids=["headers", "body"])
+@pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.9"])
+async def test_whoever_keeps_a_full_server_waiting_for_a_request_makes_room(
+    begun: bytes, source: str
+) -> None:
+    """The address that has most connections gives one, not the one that has a few late ones."""
+    async with serving(FULL) as (running, port), AsyncExitStack() as stack:
+        few = [await connect(stack, port, begun, "127.0.0.2") for _ in range(3)]
+        many = [await connect(stack, port, begun, "127.0.0.1") for _ in range(4)]
+        busy = [await connect(stack, port, BUSY, "127.0.0.3") for _ in range(3)]
+        await until(lambda: open_(running) == 10)
+        at_once, _ = await connect(stack, port, GET, source)
+        assert (await asyncio.wait_for(at_once.readline(), 10))[9:12] in (b"429", b"503")
+        await asyncio.sleep(LATE_S + 0.2)
+        reader, _ = await connect(stack, port, GET, source)
+        assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
+        assert await asyncio.wait_for(many[0][0].read(), 10) == b""
+        for kept, _ in (*many[1:], *few, *busy):
+            assert not kept.at_eof()
+
+
+async def test_a_body_that_comes_on_and_a_request_behind_an_answer_are_not_late() -> None:
+    behind = BUSY + GET[:9]  # nobody is asked for the rest while we owe an answer
+    async with serving(FULL) as (running, port), AsyncExitStack() as stack:
+        held = [await connect(stack, port, behind, f"127.0.0.{2 + n // 4}") for n in range(9)]
+        slow = POST + b"Content-Length: 20\r\n\r\n"
+        reader, writer = await connect(stack, port, slow, "127.0.0.5")
+        await until(lambda: open_(running) == 10)
+        for _ in range(9):
+            writer.write(b"aa")
+            await asyncio.sleep((LATE_S + 0.5) / 9)
+            other, _ = await connect(stack, port, GET, "127.0.0.9")
+            assert b" 503 " in await asyncio.wait_for(other.readline(), 10)
+        writer.write(b"aa")
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n20"), 10))[9:12] == b"200"
+        assert not any(kept.at_eof() for kept, _ in held)
+
+
+async def test_a_trusted_proxy_is_given_its_time() -> None:
+    settings = msgspec.structs.replace(FULL, trusted_proxies=(ip_network("127.0.0.1"),))
+    async with serving(settings) as (running, port), AsyncExitStack() as stack:
+        for _ in range(10):
+            await connect(stack, port, LATE_BODY)
+        await until(lambda: open_(running) == 10)
+        await asyncio.sleep(LATE_S + 0.2)
+        reader, _ = await connect(stack, port, GET, "127.0.0.9")
+        assert b" 503 " in await asyncio.wait_for(reader.readline(), 10)
 
 
 async def test_who_keeps_the_reserve_makes_room_in_it() -> None:
@@ -258,6 +311,9 @@ class Stub:
 
     def may_be_evicted(self) -> bool:
         return self.idle
+
+    def late_s(self) -> float:
+        return 0.0
 
     def is_answered(self) -> bool:
         return False

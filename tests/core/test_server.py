@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -60,6 +62,9 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
         if message["type"] == "http.disconnect":
             return
         size, more = size + len(message["body"]), message["more_body"]
+    if path == "/held":
+        await receive()  # until the client leaves
+        return
     if path == "/slow" or scope["query_string"] == b"slow":
         await asyncio.sleep(0.5)
     await _answer(send, b"x" * 50_000_000 if path == "/long" else b"%d" % size)
@@ -86,6 +91,50 @@ async def serving(settings: Settings = PATIENT) -> AsyncIterator[tuple[Server, i
     finally:
         running.drain(0.0)
         await asyncio.wait_for(task, 90)
+
+
+_STARTING = """if True:
+    import sys
+    from opentill.app import create_app
+    from opentill.core import server
+    from opentill.core.settings import Settings
+
+    settings = Settings(
+        database_url=sys.argv[1], secret_key="k" * 32, sandbox_secret="k" * 32, sandbox=True
+    )
+    made = create_app(settings)
+
+    async def app(scope, receive, send):
+        print("starts", flush=True)
+        await made(scope, receive, send)
+
+    sockets = server.bind("127.0.0.1", 0, "none")
+    sys.exit(server.serve(lambda: app, settings, sockets))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("silent", [True, False], ids=["silent", "refusing"])
+def test_a_server_that_waits_for_its_database_can_be_stopped(number: int, silent: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as database:
+        url = f"postgresql://u@127.0.0.1:{database.getsockname()[1]}/x"
+        if not silent:
+            database.close()
+        with subprocess.Popen(
+            [sys.executable, "-c", _STARTING, url],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            assert process.stdout.readline() == "starts\n"
+            time.sleep(0.5)
+            process.send_signal(number)
+            asked = time.monotonic()
+            _, said = process.communicate(timeout=60)
+            took = time.monotonic() - asked
+    assert process.returncode == 0, said
+    assert took < 2, said
+    assert "Traceback" not in said
+    assert "failed" not in said
 
 
 async def talk(port: int, *parts: bytes, pause_s: float = 0.0, timeout_s: float = 60.0) -> bytes:

@@ -78,6 +78,25 @@ async def test_after_a_decline_only_the_payers_own_browser_sees_what_was_typed(
             assert await shown(ann) == await shown(eve) == (email, name)
 
 
+@pytest.mark.parametrize("declined", [True, False], ids=["a new attempt", "the same attempt"])
+async def test_who_tells_no_name_is_not_called_by_somebody_elses(
+    till: app.Server, open_session: Open, declined: bool
+) -> None:
+    """The merchant's own word of its customer stands."""
+    plain = await open_session()
+    for session, known in ((plain, None), (await _prefilled(till, plain), "Known To Shop")):
+        address = f"{till.state.settings.public_url}/checkout/{session.id}"
+        async with httpx2.AsyncClient() as client:
+            for typed, expected in ((ANN, ANN["name"]), (BOB, known), (ANN, ANN["name"])):
+                assert (await client.post(address, data=typed)).status_code == 303
+                view = await checkouts.page_view(till.state.app.db, session.id)
+                assert view is not None
+                order = view.order
+                assert (order.customer_email, order.customer_name) == (typed["email"], expected)
+                if declined:
+                    await _declined(till, session)
+
+
 async def test_the_cookie_is_for_this_session_and_no_script(
     till: app.Server, open_session: Open
 ) -> None:

@@ -258,7 +258,10 @@ async def pay(  # noqa: PLR0913 - what the hosted page sends
             await check_attempts(tx, session.merchant_id, session.order_id)
     if email.strip() or view.order.source != "EPAY":  # whose shops ask for none
         email = inputs.email("email", email)
-    payer = Payer(email=email.strip(), name=name.strip() or None, ip=payer_ip, locale=locale)
+    payer = Payer(
+        email=email.strip(), name=name.strip() or None, prefilled=session.customer_name,
+        ip=payer_ip, locale=locale,
+    )  # fmt: skip
     return await orders.submit(
         db,
         gateways,

@@ -33,6 +33,7 @@ FILES: Final = (
     "statement",
     "reconcile",
     "clock",
+    "secret_key",
 )
 
 

@@ -123,9 +123,11 @@ async def _announce(tx: "Tx", time: int) -> None:
 def reset(*, as_json: Json = False) -> None:
     """Go back to real time. What is to settle or to be released waits for real time to get there.
 
-    Gateways are asked at once about what waits for them, and rate limits begin anew.
+    Gateways are asked at once about what waits for them, disputes that no order could take are
+    tried at once, and rate limits begin anew.
     """
     from opentill.core import clock, limits
+    from opentill.disputes import jobs as dispute_jobs
     from opentill.epay import jobs as epay_jobs
     from opentill.orders import jobs as order_jobs
     from opentill.refunds import jobs as refund_jobs
@@ -138,6 +140,7 @@ def reset(*, as_json: Json = False) -> None:
         now = clock.now_ms()
         await order_jobs.wake(tx, now)
         await refund_jobs.wake(tx, now)
+        await dispute_jobs.wake(tx, now)
         await epay_jobs.wake(tx, now)
         await webhook_jobs.wake(tx, now)
         await limits.forget(tx)

@@ -20,6 +20,7 @@ def migrate(*, as_json: Json = False) -> None:
     """
     import asyncpg
 
+    from opentill import config
     from opentill.core import migrate as migrations
     from opentill.core.embedded import EmbeddedPostgres
     from opentill.core.operator import OperatorError
@@ -31,6 +32,7 @@ def migrate(*, as_json: Json = False) -> None:
             session.wait_for(found.database_url, prepared=False, patient=True, migrated=False)
             applied = session.run(migrations.migrate(found.database_url))
         else:
+            config.with_keys(found)  # they are there before the database, whoever makes it
             with EmbeddedPostgres.start(found.data_dir) as server:
                 applied = session.run(migrations.migrate(server.url))
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:

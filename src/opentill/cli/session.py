@@ -22,12 +22,15 @@ T = TypeVar("T")
 LONGEST_PAUSE_S: Final = 5.0
 
 
-def settings(*, quiet: bool = True, creates: bool = False, keys: bool = True) -> Settings:
+def settings(
+    *, quiet: bool = True, creates: bool = False, keys: bool = True, new_key: bool = False
+) -> Settings:
     """The settings with all keys filled in, and the log set up for this process.
 
     ``quiet``: a command's log shows warnings only. ``creates``: it may begin a new deployment in
     an empty data directory; everything else finds one there. Without ``keys`` none is read or made
-    in the data directory, which need not be there. Raises ``OperatorError``.
+    in the data directory, which need not be there. ``new_key``: a secret key that is missing is
+    made, whatever was encrypted with it. Raises ``OperatorError``.
     """
     from opentill import config
     from opentill.core import datadir, log
@@ -36,7 +39,7 @@ def settings(*, quiet: bool = True, creates: bool = False, keys: bool = True) ->
     if found.database_url is None and not creates:
         datadir.check_exists(found.data_dir)
     if keys:
-        found = config.with_keys(found)
+        found = config.with_keys(found, anew=new_key)
     for line in config.unknown(os.environ):
         sys.stderr.write(f"opentill: warning: {line}\n")
     log.configure("warning" if quiet and found.log_level == "info" else found.log_level)
@@ -62,38 +65,44 @@ def leave(*_: object) -> None:
 
 @contextmanager
 def running_database(
-    found: Settings, *, patient: bool = False, creates: bool = False
+    found: Settings, *, patient: bool = False, creates: bool = False, any_key: bool = False
 ) -> Iterator[Settings]:
-    """The settings with the address of a running database of the right schema.
+    """The settings with the address of a running database of the right schema and secret key.
 
     An embedded database is started if need be and brought up to date, and made if ``creates``; one
-    of the operator's is only looked at, and waited for if ``patient``. Blocks. Raises
-    ``OperatorError``.
+    of the operator's is only looked at, and waited for if ``patient``. ``any_key``: its secrets may
+    be encrypted with another key. Blocks. Raises ``OperatorError``.
     """
     import msgspec
 
     from opentill.core import migrate
 
     if found.database_url is not None:
-        wait_for(found.database_url, prepared=found.db_prepared, patient=patient)
+        key = None if any_key else found
+        wait_for(found.database_url, prepared=found.db_prepared, patient=patient, key=key)
         yield found
         return
     from opentill.core.embedded import EmbeddedPostgres
 
     with EmbeddedPostgres.start(found.data_dir, creates=creates) as server:
         run(migrate.migrate(server.url))
+        if not any_key:
+            run(_look_at(server.url, prepared=False, migrated=True, key=found))
         yield msgspec.structs.replace(found, database_url=server.url)
 
 
-def wait_for(url: str, *, prepared: bool, patient: bool, migrated: bool = True) -> None:
+def wait_for(
+    url: str, *, prepared: bool, patient: bool, migrated: bool = True, key: Settings | None = None
+) -> None:
     """See that the operator's database is there, and of our schema if ``migrated``.
 
-    One that is away is waited for if ``patient``, for ever. Blocks. Raises ``OperatorError``.
+    ``key``: the settings whose secret key must be the one that it knows. A database that is away is
+    waited for if ``patient``, for ever. Blocks. Raises ``OperatorError``.
     """
     pause_s = 0.25
     while True:
         try:
-            run(_look_at(url, prepared=prepared, migrated=migrated))
+            run(_look_at(url, prepared=prepared, migrated=migrated, key=key))
         except DatabaseAway as error:
             if not patient:
                 raise
@@ -105,15 +114,16 @@ def wait_for(url: str, *, prepared: bool, patient: bool, migrated: bool = True) 
 
 
 @asynccontextmanager
-async def database(found: Settings | None = None) -> "AsyncIterator[Db]":
+async def database(found: Settings | None = None, *, any_key: bool = False) -> "AsyncIterator[Db]":
     """Connect to the database for a command: ``async with session.database() as db``.
 
-    Raises ``OperatorError`` or ``Unavailable``.
+    ``any_key``: its secrets may be encrypted with another key. Raises ``OperatorError``
+    or ``Unavailable``.
     """
     from opentill.core.db import Db
 
     found = found or settings()
-    context = running_database(found)
+    context = running_database(found, any_key=any_key)
     ready = await asyncio.to_thread(context.__enter__)
     try:
         db = await Db.connect(ready.database_url or "", 2, prepared=ready.db_prepared)
@@ -141,7 +151,18 @@ async def now(place: "Db | Tx") -> int:
         return await clock.business_now(tx, gateways)
 
 
-async def _look_at(url: str, *, prepared: bool, migrated: bool) -> None:
+async def _check_key(tx: "Tx", found: Settings) -> None:
+    from opentill.core import secretkey
+
+    async def opens(tx: "Tx", secret_key: str) -> bool:
+        from opentill import epay  # which takes a moment, once in the life of a database
+
+        return await epay.opens(tx, secret_key)
+
+    await secretkey.check(tx, found.secret_key, found.secret_key_from, opens)
+
+
+async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | None) -> None:
     import asyncpg
 
     from opentill.core import connection as connections
@@ -162,5 +183,7 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool) -> None:
             raise OperatorError(connections.POOLER_HINT)
         if migrated:
             await migrate.check(connection)
+        if key is not None:
+            await _check_key(connection, key)
     finally:
         await connection.close()

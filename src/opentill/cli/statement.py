@@ -28,7 +28,7 @@ _TABLE: Final = (
     #    field              heading        width
     ("time_utc", "time (UTC)", 24),
     ("number", "number", 7),
-    ("type", "type", 25),
+    ("type", "type", 30),
     ("pending", "pending", -12),
     ("available", "available", -12),
     ("frozen", "frozen", -12),
@@ -131,8 +131,11 @@ async def _table(lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
 
 
 def _row(cells: list[str]) -> bytes:
-    padded = [
-        cell.rjust(-width) if width < 0 else cell.ljust(width)
-        for cell, (_, _, width) in zip(cells, _TABLE, strict=True)
-    ]
-    return (" ".join(padded).rstrip() + "\n").encode()
+    """Write a row; after a cell that is wider than its column the next ones have less space."""
+    line, end = "", 0
+    for cell, (_, _, width) in zip(cells, _TABLE, strict=True):
+        begin, end = end, end + abs(width) + 1
+        if cell:
+            place = end - 1 - len(cell) if width < 0 else begin
+            line = line.ljust(max(place, len(line) + 1 if line else 0)) + cell
+    return (line + "\n").encode()

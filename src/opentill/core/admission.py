@@ -1,15 +1,19 @@
 """Which connections a process keeps: so many in all, so many of one address, room for checks.
 
 Whoever comes when it is full takes the place of the connection that has been idle longest: of the
-same address where that has its share, of any where the process has. Is none idle, the newcomer is
-refused, unless it only asks for the server's health: a few connections beyond the limits are let in
-to say what they want. A load balancer or orchestrator is thus answered whatever others hold open.
+same address where that has its share, of any where the process has. Is none idle, it takes the
+place of one that keeps us waiting for the rest of its request, of the address that has most
+connections. Is there none of that kind either, the newcomer is refused, unless it only asks for the
+server's health: a few connections beyond the limits are let in to say what they want. A load
+balancer or orchestrator is thus answered whatever others hold open.
 
-Trusted proxies speak for many clients and have no share of their own; they count in the whole.
+Trusted proxies speak for many clients and have no share of their own; they count in the whole, and
+are given the time that the settings give.
 Every server process counts for itself.
 """
 
 import itertools
+import time
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final, Protocol
@@ -18,6 +22,8 @@ from opentill.core.clients import inside, limit_subject
 from opentill.core.refusals import Refusal, full, too_many
 
 RESERVE: Final = 16  # connections beyond the limits
+LATE_S: Final = 1.0  # that the rest of a request may keep us waiting when it is full
+LOOK_AGAIN_S: Final = 0.1  # for late ones, after none was found
 HEALTH_PATHS: Final = frozenset((b"/healthz", b"/readyz"))
 
 
@@ -26,6 +32,13 @@ class Guest(Protocol):
 
     def may_be_evicted(self) -> bool:
         """Tell whether nobody would lose anything: it is idle, and all answers were taken."""
+        ...
+
+    def late_s(self) -> float:
+        """Return how long we have waited for the rest of its request; 0 where we do not.
+
+        A body that comes on is not late, and nobody is who waits for an answer of ours.
+        """
         ...
 
     def is_answered(self) -> bool:
@@ -54,21 +67,20 @@ class Admission:
         # No times: many connections become idle in one tick of the loop's clock.
         self.idle: dict[Guest, int] = {}
         self.turns = itertools.count()
+        self._look_at = 0.0  # when to look for late ones again
 
     def enter(self, guest: Guest, peer: str) -> Refusal | None:
         """Take a connection in. What is returned is its answer to all but questions of health."""
-        subject = None
-        share: set[Guest] = set()
-        if self._per_address and not inside(peer, self._trusted):
-            subject = limit_subject(peer)
-            share = self._shares.get(subject, share)
-            if len(share) >= self._per_address and not self._make_room(share):
-                return self._reserved(guest, too_many())
+        subject = None if inside(peer, self._trusted) else limit_subject(peer)
+        share = set[Guest]() if subject is None else self._shares.get(subject, set[Guest]())
+        if 0 < self._per_address <= len(share) and not self._make_room(share):
+            return self._reserved(guest, too_many())
         if len(self._admitted) >= self._limit and not self._make_room():
             return self._reserved(guest, full())
         self._admitted[guest] = subject
         if subject is not None:
-            self._shares.setdefault(subject, share).add(guest)
+            share.add(guest)
+            self._shares[subject] = share
         return None
 
     def leave(self, guest: Guest) -> None:
@@ -83,16 +95,33 @@ class Admission:
                 del self._shares[subject]
 
     def _make_room(self, share: set[Guest] | None = None) -> bool:
-        """End the connection that is idle longest, of a share or of all; False if none is."""
+        """End the connection that is idle or late longest, of a share or of all; False if none."""
         idle: Iterable[Guest] = self.idle
         if share is not None:
             idle = sorted(self.idle.keys() & share, key=self.idle.__getitem__)
         for guest in idle:
             if guest.may_be_evicted():
-                self.leave(guest)
-                guest.evict()
+                self._end(guest)
                 return True
+        return self._end_late(share)
+
+    def _end_late(self, share: set[Guest] | None) -> bool:
+        """End the latest connection of a share, or of the largest one that has a late one."""
+        if share is None and time.monotonic() < self._look_at:
+            return False  # to look at them all for each of many newcomers would take too long
+        shares = sorted(self._shares.values(), key=len, reverse=True) if share is None else [share]
+        for each in shares:
+            latest = max(each, key=lambda guest: guest.late_s())
+            if latest.late_s() > LATE_S:
+                self._end(latest)
+                return True
+        if share is None:
+            self._look_at = time.monotonic() + LOOK_AGAIN_S
         return False
+
+    def _end(self, guest: Guest) -> None:
+        self.leave(guest)
+        guest.evict()
 
     def _reserved(self, guest: Guest, refusal: Refusal) -> Refusal:
         """Keep a connection until it said what it wants, at the cost of the oldest such one.
@@ -102,7 +131,6 @@ class Admission:
         if len(self._reserve) >= RESERVE:
             silent = (each for each in self._reserve if not each.is_answered())
             oldest = next(silent, None) or next(iter(self._reserve))
-            self.leave(oldest)
-            oldest.evict()
+            self._end(oldest)
         self._reserve[guest] = None
         return refusal

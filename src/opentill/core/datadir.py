@@ -106,12 +106,18 @@ def _unwritable(path: Path, error: OSError) -> str:
     )
 
 
-def key(data_dir: Path, name: str) -> str:
+def key(data_dir: Path, name: str, *, lost: str = "") -> str:
     """Read the secret in the file ``name``, made on first use: 64 hexadecimal digits, mode 0600.
 
-    Several processes may ask at once: all get the same. Raises ``DataDirError``.
+    Several processes may ask at once: all get the same. With ``lost`` none is made beside a
+    database, which was made after its key: it says what cannot be done without the one that is
+    missing. Raises ``DataDirError``.
     """
     path = prepare(data_dir) / name
+    # In this order: who begins a deployment beside us makes the key first, and then the database.
+    if lost and _has_database(data_dir) and not path.exists():
+        message = f"{path} is missing, and there is a database beside it: {lost}"
+        raise DataDirError(message)
     fresh = path.with_name(f"{name}.{secrets.token_hex(8)}")
     try:
         if not path.exists():
@@ -208,17 +214,26 @@ class NoDatabase(DataDirError):
 
 def check_exists(data_dir: Path) -> None:
     """Raise ``NoDatabase`` if no database was made in ``data_dir``; nothing is touched."""
-    path = data_dir.expanduser().absolute() / "postgres"
-    try:
-        if (path / "PG_VERSION").exists() or (path.exists() and any(path.iterdir())):
-            return  # what is wrong with it is said when it is started
-    except PermissionError:  # it is there, and somebody else's
-        return
-    except OSError:
-        pass
+    if _has_database(data_dir):
+        return  # what is wrong with it is said when it is started
     message = (
-        f"there is no OpenTill database in {path}: set OPENTILL_DATA_DIR to the data directory of"
-        " the deployment that is meant, or OPENTILL_DATABASE_URL to its database, or run this in"
-        " the directory where it is served; `opentill serve`, `demo` and `migrate` make a new one"
+        f"there is no OpenTill database in {_database(data_dir)}: set OPENTILL_DATA_DIR to the data"
+        " directory of the deployment that is meant, or OPENTILL_DATABASE_URL to its database, or"
+        " run this in the directory where it is served; `opentill serve`, `demo` and `migrate` make"
+        " a new one"
     )
     raise NoDatabase(message)
+
+
+def _database(data_dir: Path) -> Path:
+    return data_dir.expanduser().absolute() / "postgres"
+
+
+def _has_database(data_dir: Path) -> bool:
+    path = _database(data_dir)
+    try:
+        return (path / "PG_VERSION").exists() or (path.exists() and any(path.iterdir()))
+    except PermissionError:  # it is there, and somebody else's
+        return True
+    except OSError:
+        return False

@@ -42,6 +42,7 @@ from opentill.core.refusals import (
     OVERSIZE,
     UNREADABLE,
     Refusal,
+    answer_internal,
     check_framing,
     malformed,
     too_many,
@@ -99,9 +100,6 @@ class _Reading(FlowControl):
             super().resume_reading()
 
 
-_INTERNAL: Final = b'{"code":50001,"message":"Internal error"}'
-
-
 class Protocol(HttpToolsProtocol):
     """One connection."""
 
@@ -129,6 +127,7 @@ class Protocol(HttpToolsProtocol):
         self._draining = False
         self._refusal: Refusal | None = None  # waits for the answers before it
         self._beyond: Refusal | None = None  # the answer to all but questions of health
+        self._heard_at = 0.0  # when something came last, on the loop's clock
         self._left_s = 0.0  # until the deadline, kept while nothing is read
         self._unparsed = b""  # was read, and waits for others to have their turn
         self._working: RequestResponseCycle | None = None  # uvicorn's is the one that came last
@@ -158,6 +157,7 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, a slice at a time."""
+        self._heard_at = self.loop.time()
         if self.phase is Phase.LINGER or self._refusal is not None:
             self._discard(len(data))
             return
@@ -223,7 +223,8 @@ class Protocol(HttpToolsProtocol):
         if not self.flow.read_paused or self._is_held():
             return
         if self.phase in _COMING and self.deadline == _NEVER:
-            self.deadline = self.loop.time() + self._left_s
+            self._heard_at = self.loop.time()
+            self.deadline = self._heard_at + self._left_s
         if not (self._running() and len(self.cycle.body) > HIGH_WATER_LIMIT):
             self.flow.resume_reading()  # else the application does when it takes the body
 
@@ -231,6 +232,18 @@ class Protocol(HttpToolsProtocol):
         """Tell whether the connection is idle, and its client has all answers."""
         waits = self.transport.get_write_buffer_size() or self._unparsed
         return self.phase is Phase.IDLE and not waits
+
+    def late_s(self) -> float:
+        """Return how long headers have been unfinished, or no more of a body has come."""
+        if self.phase not in _COMING or self.flow.read_paused:
+            return 0.0
+        if self.transport.get_write_buffer_size():  # an answer is on its way
+            return 0.0
+        headers = self.phase is Phase.HEADERS
+        if self._running() and (headers or self.cycle.response_started):
+            return 0.0
+        since = self.deadline - self.limits.header_timeout_s if headers else self._heard_at
+        return self.loop.time() - since
 
     def is_answered(self) -> bool:
         """Tell whether the application is at work on an answer."""
@@ -344,7 +357,7 @@ class Protocol(HttpToolsProtocol):
     # Ourselves
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        answer = functools.partial(_answer_internal, cycle)
+        answer = functools.partial(answer_internal, cycle)
         cycle.send_500_response = answer  # type: ignore[method-assign] # uvicorn's is plain text
         self._working = cycle
         super()._start_asgi_task(cycle, app)
@@ -413,19 +426,6 @@ class Protocol(HttpToolsProtocol):
             self.transport.write_eof()
         else:
             self.transport.close()
-
-
-async def _answer_internal(cycle: RequestResponseCycle) -> None:
-    """The error body for an application that failed before it answered."""
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(_INTERNAL)),
-        (b"cache-control", b"no-store"),
-        (b"x-request-id", secrets.token_hex(16).encode()),
-        (b"connection", b"close"),
-    ]
-    await cycle.send({"type": "http.response.start", "status": 500, "headers": headers})
-    await cycle.send({"type": "http.response.body", "body": _INTERNAL, "more_body": False})
 
 
 async def sweep(state: ServerState) -> None:

@@ -1,10 +1,13 @@
 """What is refused before the application sees it, and what a request must look like at least."""
 
+import secrets
 from typing import Final
 
 import msgspec
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 MAX_QUEUED: Final = 32  # requests of a connection that wait for the answer before theirs
+_INTERNAL: Final = b'{"code":50001,"message":"Internal error"}'
 
 
 class Refusal(Exception):
@@ -63,3 +66,16 @@ def check_framing(headers: list[tuple[bytes, bytes]], version: str) -> None:
         raise malformed("request", "transfer-encoding needs HTTP/1.1")
     if hosts > 1 or (hosts == 0 and version == "1.1"):
         raise malformed("request", "there must be exactly one host header")
+
+
+async def answer_internal(cycle: RequestResponseCycle) -> None:
+    """The error body for an application that failed before it answered."""
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(_INTERNAL)),
+        (b"cache-control", b"no-store"),
+        (b"x-request-id", secrets.token_hex(16).encode()),
+        (b"connection", b"close"),
+    ]
+    await cycle.send({"type": "http.response.start", "status": 500, "headers": headers})
+    await cycle.send({"type": "http.response.body", "body": _INTERNAL, "more_body": False})

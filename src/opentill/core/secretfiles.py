@@ -4,8 +4,9 @@
 the file. Nothing of it then is in the environment, which engines show to whoever may inspect.
 """
 
+import os
+import stat
 from collections.abc import Set as AbstractSet
-from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -37,17 +38,30 @@ def read(secret: AbstractSet[str], options: str, given: dict[str, str]) -> dict[
 def _content(path: str, variable: str) -> str:
     """Read a file that holds a secret, without the ends of lines that editors leave."""
     try:
-        with Path(path).open("rb") as file:
-            text = file.read(LARGEST_BYTES).decode().rstrip("\r\n")
+        with open(path, "rb", opener=_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                message = f"{variable} names {path}, which is no regular file, nor a link to one"
+                raise SettingError(message)
+            content = file.read(LARGEST_BYTES + 1)
     except OSError as error:
         message = f"{variable} names {path}, which cannot be read: {error.strerror}"
         raise SettingError(message) from None
+    if len(content) > LARGEST_BYTES:
+        message = f"{variable} names {path}, which is longer than {LARGEST_BYTES} bytes"
+        raise SettingError(message)
+    try:
+        text = content.decode().rstrip("\r\n")
     except UnicodeDecodeError:
         text = ""
     if not text:
         message = f"{variable} names {path}, which holds no text"
         raise SettingError(message)
     return text
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open without waiting: a FIFO would until somebody writes to it."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def check_password(settings: Settings) -> None:

@@ -3,12 +3,13 @@
 One process calls ``serve``. Several share sockets that were bound once, and each calls ``serve``.
 On SIGTERM or SIGINT: ``on_drain`` (so that ``/readyz`` says 503), after ``drain_delay_s`` no more
 connections are accepted, running requests are answered with ``connection: close``, and then the
-application's lifespan ends. A second SIGINT does not wait.
+application's lifespan ends. A second SIGINT does not wait. A server that still starts ends at once.
 """
 
 import asyncio
 import contextlib
 import gc
+import logging
 import multiprocessing
 import os
 import resource
@@ -148,14 +149,28 @@ async def _serve(
     else:
         loop.add_signal_handler(signal.SIGINT, stop, signal.SIGINT)
     watch = loop.create_task(watch_parent(lambda: server.drain(0.0))) if child else None
+    serving = loop.create_task(_exit_code(server, sockets))
+    early = loop.create_task(server.stopped_early.wait())
+    try:
+        await asyncio.wait({serving, early}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            return serving.result()
+        # Nothing was accepted yet. What the start waits for is cut off, which is no error.
+        logging.getLogger("uvicorn.error").disabled = True
+        _log.info("stopped before it was ready")
+        return 0
+    finally:
+        early.cancel()
+        if watch is not None:
+            watch.cancel()
+        log.flush()
+
+
+async def _exit_code(server: "Server", sockets: Sequence[socket.socket]) -> int:
     try:
         await server.serve(sockets=list(sockets))
     except SystemExit:  # uvicorn's way to say that the lifespan failed, which it has logged
         return 1
-    finally:
-        if watch is not None:
-            watch.cancel()
-        log.flush()
     return 0
 
 
@@ -165,6 +180,11 @@ class Server(uvicorn.Server):
     on_ready: Callable[[], None] | None = None
     on_drain: Callable[[], None] | None = None
     draining = False
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        """Take the configuration; it does not run yet."""
+        super().__init__(config)
+        self.stopped_early = asyncio.Event()  # told to stop while it still starts
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -196,6 +216,8 @@ class Server(uvicorn.Server):
         if self.draining:
             return
         self.draining = True
+        if not self.started:
+            self.stopped_early.set()
         if self.on_drain is not None:
             self.on_drain()
         asyncio.get_running_loop().call_later(delay_s, self._stop_accepting)

@@ -13,6 +13,10 @@ from opentill.core.operator import OperatorError
 Environment = Literal["production", "staging"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 SANDBOX: Final = "sandbox"  # the gateway whose money is not real
+KEY_IS_LOST: Final = (
+    "If it is lost, `opentill secret-key replace --reason WHY` goes on with another one; every Epay"
+    " key and every webhook secret must then be made anew"
+)
 
 
 class SettingError(OperatorError):
@@ -40,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     webhook_host_per_second: int = 100
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     secret_key: str = ""
+    secret_key_from: str = "OPENTILL_SECRET_KEY"  # noqa: S105 - its name; or the file that it was read from
     gateways: tuple[str, ...] = ("sandbox",)
     sandbox: bool = False  # asked for by name, where it is not refused without
     sandbox_refused: str = ""  # why the sandbox bank may take no payments here; "": it may

@@ -1,7 +1,7 @@
 """What the worker does for disputes: tries again what their orders could not take."""
 
 from opentill.core import jobs
-from opentill.core.db import Db
+from opentill.core.db import Db, Tx
 from opentill.core.money import Money
 from opentill.disputes import queries, service
 from opentill.disputes.model import Unmatched
@@ -28,3 +28,8 @@ async def match(db: Db, now: int, batch: int = 50) -> int:
 
     await jobs.each(due, one, lambda kept: kept.gateway_ref)
     return len(due)
+
+
+async def wake(tx: Tx, now: int) -> None:
+    """Try at once what waits for later: the clock has gone back."""
+    await queries.WAKE.run(tx, now)

@@ -152,6 +152,7 @@ CLAIM_UNMATCHED = Query(
     returning u.*
     """,
 )
+WAKE = Command("update unmatched_disputes set try_at = $1 where closed_at is null and try_at > $1")
 SEARCH_UNMATCHED = Query(
     Unmatched,
     """

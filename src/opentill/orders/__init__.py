@@ -4,6 +4,7 @@ from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
 from opentill.orders.confirmation import Report, confirm_many
 from opentill.orders.events import livemode_of, metadata
 from opentill.orders.export import chunks as export_csv
+from opentill.orders.livemode import known as all_with_livemode
 from opentill.orders.livemode import known_one as with_livemode
 from opentill.orders.livemode import noted_one as with_noted_livemode
 from opentill.orders.model import (
@@ -51,6 +52,7 @@ __all__ = [
     "Settled",
     "Status",
     "Step",
+    "all_with_livemode",
     "ask",
     "attempt_of",
     "callback_url",

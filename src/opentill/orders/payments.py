@@ -38,6 +38,7 @@ class Payer(msgspec.Struct, frozen=True, kw_only=True):
 
     email: str
     name: str | None
+    prefilled: str | None = None  # the name that the merchant knows, for who has told none
     ip: str
     locale: str
 
@@ -119,7 +120,7 @@ class _Way(msgspec.Struct, frozen=True):
             or (last.status == "ACTION_REQUIRED" and last.method == self.method)
         )
         if waiting:
-            customer = (self.payer.email, self.payer.name)
+            customer = (self.payer.email, self.payer.name or self.payer.prefilled)
             await queries.SET_CUSTOMER.run(tx, self.merchant_id, self.order_id, *customer)
             return order, last, False
         able = candidates(self.gateways, self.method, order.currency)
@@ -149,7 +150,8 @@ class _Way(msgspec.Struct, frozen=True):
     async def _start(self, tx: Tx, order: Order, gateway: str, now: int) -> Attempt:
         return await service.start_attempt(
             tx, order, gateway=gateway, method=self.method, email=self.payer.email,
-            name=self.payer.name, locale=self.payer.locale, payer_ip=self.payer.ip, now=now,
+            name=self.payer.name or self.payer.prefilled, locale=self.payer.locale,
+            payer_ip=self.payer.ip, now=now,
         )  # fmt: skip
 
 

@@ -36,10 +36,10 @@ ANYWHERE = Query(
 
 # Take a step: $3 from, $4 to, $5 now, $6 event, $7 cause, $8 the session's new status or null;
 # then what becomes known with it, null where nothing: $9 paid_at, $10 method, $11 paid attempt,
-# $12 e-mail, $13 customer name, $14 payer address, $15 when it is due to settle; the fee, which may
-# depend on the method: $16 rate, $17 fee, $18 net; $19 the rate to HKD or null; $20 whether the
-# money is real. A disputed order does not settle; one that came back, or lost what was not settled
-# yet, is seen to when it is due.
+# $12 e-mail, $13 customer name ('': none), $14 payer address, $15 when it is due to settle; the
+# fee, which may depend on the method: $16 rate, $17 fee, $18 net; $19 the rate to HKD or null; $20
+# whether the money is real. A disputed order does not settle; one that came back, or lost what was
+# not settled yet, is seen to when it is due.
 STEP = Query(
     Order,
     """
@@ -48,7 +48,8 @@ STEP = Query(
             paid_at = coalesce($9, paid_at), payment_method = coalesce($10, payment_method),
             paid_attempt_id = coalesce($11, paid_attempt_id),
             customer_email = coalesce($12, customer_email),
-            customer_name = coalesce($13, customer_name), payer_ip = coalesce($14, payer_ip),
+            customer_name = nullif(coalesce($13, customer_name), ''),
+            payer_ip = coalesce($14, payer_ip),
             due_at = coalesce($15, due_at), platform_fee_rate = coalesce($16, platform_fee_rate),
             platform_fee_minor = coalesce($17, platform_fee_minor),
             net_settled_minor = coalesce($18, net_settled_minor),
@@ -229,7 +230,7 @@ NOTE = Command(
 SET_CUSTOMER = Command(
     """
     update orders set customer_email = case $3 when '' then customer_email else $3 end,
-        customer_name = coalesce($4, customer_name)
+        customer_name = $4
     where merchant_id = $1 and id = $2
     """,
 )

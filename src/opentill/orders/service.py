@@ -219,7 +219,7 @@ async def start_attempt(  # noqa: PLR0913 - what an attempt is
     if attempt is None:
         raise AssertionError  # an insert always returns its row
     cause = f"{attempt.id} by {method} through {gateway}"
-    await step(tx, order, "submitted", cause, now, email=email, name=name, payer_ip=payer_ip)
+    await step(tx, order, "submitted", cause, now, email=email, name=name or "", payer_ip=payer_ip)
     return attempt
 
 

@@ -74,10 +74,11 @@ class Request:
         view = await checkouts.page_view(self.app.db, session_id)
         if view is None:
             raise NotFound
-        if view.order.livemode is None and view.order.paid_attempt_id:  # the version before
-            async with self.app.db.connection() as tx:
-                order = await orders.with_noted_livemode(tx, view.order)
-            view = msgspec.structs.replace(view, order=order)
+        deployment = self.app.settings.livemode
+        (order,) = await orders.all_with_livemode(
+            self.app.db.read, [view.order], deployment=deployment
+        )
+        view = msgspec.structs.replace(view, order=order)
         payment = _payment(view, self.app)
         if model.state_of(payment, self.now) == "open":  # elsewhere the e-mail is masked
             email, name = self._prefilled(view)
@@ -124,7 +125,7 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
         paid_at=order.paid_at,
         method=order.payment_method,
         refunded=Money(order.refunded_minor, order.currency),
-        livemode=app.settings.livemode if order.livemode is None else order.livemode,
+        livemode=bool(order.livemode),  # it is known by now
         methods=tuple(
             method
             for method in model.METHODS

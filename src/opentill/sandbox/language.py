@@ -1,4 +1,7 @@
-"""Which language the bank speaks with a customer: the shop's page's, otherwise the browser's."""
+"""Which language the bank speaks with a customer: the shop's page's, otherwise the browser's.
+
+The region (en-GB, zh-HK) is the browser's, so that an amount looks as on the shop's page.
+"""
 
 from typing import Final
 
@@ -8,14 +11,21 @@ from opentill.sandbox.catalogue import SENTENCES, Language
 
 _LONGEST_HEADER: Final = 500
 _TRADITIONAL: Final = frozenset({"HANT", "TW", "HK", "MO"})
+# language → regions whose conventions are used if the browser names them
+_REGIONS: Final[dict[Language, frozenset[str]]] = {
+    "en": frozenset({"US", "GB", "AU", "NZ", "CA", "IE", "IN", "SG", "HK", "ZA"}),
+    "zh-Hans": frozenset({"CN", "SG", "MY"}),
+    "zh-Hant": frozenset({"TW", "HK", "MO"}),
+}
 
 
 class Tongue:
     """One language, for templates; immutable."""
 
-    def __init__(self, language: Language) -> None:
-        """Take the sentences of the language."""
+    def __init__(self, language: Language, locale: str = "") -> None:
+        """Take the sentences of the language; ``locale`` is for amounts, if it says more."""
         self.language: Language = language
+        self.locale = locale or language
         self._sentences = SENTENCES[language]
 
     def say(self, key: str, /, **values: object) -> Markup:
@@ -28,11 +38,14 @@ def choose(locale: str, accept_language: str) -> Tongue:
 
     A locale that is none of ours leaves it to the browser.
     """
-    for tag in (locale, *_ranges(accept_language)):
-        language = _match(tag)
-        if language is not None:
-            return Tongue(language)
-    return Tongue("en")
+    ranges = _ranges(accept_language)
+    found = (_match(tag) for tag in (locale, *ranges))
+    language: Language = next((each for each in found if each is not None), "en")
+    if locale and _match(locale) is None:
+        return Tongue(language, locale)  # we have no sentences in it, but amounts
+    alike = next((tag for tag in ranges if _match(tag) == language), "")
+    region = _region(locale, language) or _region(alike, language)
+    return Tongue(language, f"{language}-{region}" if region else language)
 
 
 def _ranges(header: str) -> list[str]:
@@ -58,3 +71,8 @@ def _match(tag: str) -> Language | None:
     if first != "ZH":
         return None
     return "zh-Hant" if _TRADITIONAL.intersection(rest) and "HANS" not in rest else "zh-Hans"
+
+
+def _region(tag: str, language: Language) -> str | None:
+    rest = tag.replace("_", "-").upper().split("-")[1:]
+    return next((part for part in rest if part in _REGIONS[language]), None)

@@ -96,8 +96,7 @@ class Pages:
         locale = "" if payment is None else payment.locale
         tongue = language.choose(locale, request.headers.get("accept-language", ""))
         if payment is not None:
-            shown_for = locale or tongue.language
-            amount = amounts.show(payment.amount_minor, payment.currency, shown_for)
+            amount = amounts.show(payment.amount_minor, payment.currency, tongue.locale)
             merchant = payment.merchant_name or tongue.say("shop")
             words |= {"payment": payment, "amount": amount, "merchant": merchant}
             words |= {"method": tongue.say(payment.method)}

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping
 from typing import Final, cast
-from urllib.parse import urlsplit
 
+from opentill.core import settingvalues
 from opentill.core.methods import METHODS, Method
 from opentill.core.money import EXPONENTS
 from opentill.core.operator import OperatorError
@@ -47,13 +47,10 @@ def _wrong(name: str, wanted: str) -> OperatorError:
 def _address(text: str) -> str:
     """Return the folder of submit.php, with a slash; any of its files is accepted for it."""
     try:
-        parts = urlsplit(text)
-        fits = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    except ValueError:
-        fits = False
-    if not fits or re.search(r"[\s?#@\\]", text) or not text.isascii():
-        raise _wrong("url", "the address of the server, such as https://pay.example.com/")
-    return re.sub(r"/(submit|mapi|api)\.php$", "", text).rstrip("/") + "/"
+        address = settingvalues.web(text)
+    except ValueError as error:
+        raise _wrong("url", f"{error}: the server's, such as https://pay.example.com/") from None
+    return re.sub(r"/(submit|mapi|api)\.php$", "", address).rstrip("/") + "/"
 
 
 def _matching(options: Mapping[str, str], name: str, pattern: str, wanted: str) -> str:

@@ -1,0 +1,120 @@
+"""The key that encrypts what is read back, lost or mixed up: refused, or replaced by name."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from cli.commands import Commands, Nursery, opentill
+
+__all__ = ["opentill"]
+
+ANOTHER = "another-secret-key-another-secret-key"
+REPLACE = ("secret-key", "replace", "--reason", "the disk of the old machine is gone")
+
+
+@pytest.fixture(scope="module")
+def embedded(nursery: Nursery) -> Iterator[tuple[Commands, Path, str]]:
+    """A deployment with its own database, the file of its key, and a merchant with an Epay key."""
+    with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
+        place = Commands(nursery, "", Path(directory))
+        place.environ["OPENTILL_SECRET_KEY"] = ""
+        place.json("migrate")
+        shop = place.json("merchants", "create", "Harbour Books")["id"]
+        place.json("epay", "enable", shop)
+        yield place, place.directory / "data" / "secret.key", shop
+
+
+def test_a_lost_file_is_not_made_anew_beside_its_database(
+    embedded: tuple[Commands, Path, str],
+) -> None:
+    place, path, shop = embedded
+    kept = path.read_text()
+    path.unlink()
+    for words in (("serve",), ("worker",), ("migrate",), ("epay", "enable", shop)):
+        line = place.refusal(*words)
+        assert f"{path} is missing" in line
+        assert "the Epay keys and webhook secrets in it are encrypted with that key" in line
+        assert "Restore the file from the backup" in line
+        assert "opentill secret-key replace" in line
+    (found,) = [each for each in _findings(place) if each["subject"] == "settings"]
+    assert (found["level"], str(path) in found["text"]) == ("fail", True)
+    assert not path.exists()
+    path.write_text(kept)
+    assert place.json("epay", "enable", shop)["merchantId"] == shop
+
+
+def test_another_file_in_its_place_is_refused_and_can_be_gone_on_with(
+    embedded: tuple[Commands, Path, str],
+) -> None:
+    place, path, shop = embedded
+    kept = path.read_text()
+    path.write_text("f" * 64)
+    line = place.refusal("epay", "enable", shop)
+    assert f"the key in {path} is not the one" in line
+    path.write_text(kept)
+    place.json("epay", "enable", shop)
+
+    path.unlink()
+    done = place.json(*REPLACE)
+    assert done == {"replaced": True, "from": str(path)}
+    assert path.read_text() not in ("", kept)
+    assert "OPENTILL_SECRET_KEY is not the one" in place.refusal("epay", "enable", shop)
+    pid = place.json("epay", "rotate", shop)["pid"]
+    assert place.json("epay", "enable", shop)["pid"] == pid
+    assert place.json(*REPLACE)["replaced"] is False
+    (row,) = [r for r in place.json("audit", "list") if r["action"] == "secret-key replace"]
+    assert (row["subject"], row["reason"]) == (str(path), REPLACE[-1])
+
+
+def _findings(place: Commands, **settings: str) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(place.run("doctor", "--json", **settings).stdout)
+    return found
+
+
+def test_a_wrong_key_for_a_database_of_ones_own_is_refused_and_seals_nothing(
+    opentill: Commands,
+) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+    wrong = {"OPENTILL_SECRET_KEY": ANOTHER}
+    for words in (("serve",), ("worker",), ("epay", "enable", shop)):
+        done = opentill.run(*words, **wrong)
+        assert done.returncode == 2, done
+        (line,) = done.stderr.decode().splitlines()[-1:]
+        assert "the key in OPENTILL_SECRET_KEY is not the one" in line
+        assert "set it back" in line
+        assert ANOTHER not in done.stderr.decode()
+    levels = {each["subject"]: each["level"] for each in _findings(opentill, **wrong)}
+    assert levels["database"] == "fail"
+    levels = {each["subject"]: each["level"] for each in _findings(opentill)}
+    assert levels["database"] == "ok"
+    opentill.json("epay", "enable", shop)
+    assert opentill.json(*REPLACE, **wrong) == {"replaced": True, "from": "OPENTILL_SECRET_KEY"}
+    assert opentill.run("epay", "enable", shop).returncode == 2
+    opentill.json("epay", "rotate", shop, **wrong)
+    opentill.json("epay", "enable", shop, **wrong)
+
+
+async def test_a_database_of_before_learns_the_key_that_opens_what_it_holds(
+    opentill: Commands,
+) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+    opentill.json("epay", "enable", shop)
+    connection = await asyncpg.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+    try:
+        assert await connection.execute("delete from secret_key") == "DELETE 1"
+        assert opentill.run("merchants", "list", OPENTILL_SECRET_KEY=ANOTHER).returncode == 2
+        assert await connection.fetch("select from secret_key") == []
+        opentill.json("merchants", "list")
+        assert len(await connection.fetch("select from secret_key")) == 1
+    finally:
+        await connection.close()
+
+
+def test_nothing_is_replaced_without_a_reason(opentill: Commands) -> None:
+    done = opentill.run("secret-key", "replace", "--reason", " ", OPENTILL_SECRET_KEY=ANOTHER)
+    assert done.returncode == 2
+    assert opentill.run("merchants", "list").returncode == 0
