@@ -117,6 +117,14 @@ def test_a_generated_client_compiles_buys_and_refunds(
         "total": 1,
         "refund": refund["id"],
     }
+    (event,) = shop.data("GET", "/v1/events", params={"type": "order.paid"})["items"]
+    assert buy("hear", json.dumps(event)) == {
+        "event": event["id"],
+        "createdAt": event["created_at"],
+        "order": order["id"],
+        "amount": event["data"]["amount"],
+        "paidAt": order["paidAt"],
+    }
     succeeded = send_refund(till, shop, refund["id"])
     moves = shop.data("GET", "/v1/balance/transactions")["items"]
     seen = buy("look", refund["id"])

@@ -47,11 +47,15 @@ def jar() -> Path:
 
 
 def generate(generator: str, document: Path, target: Path, *options: str) -> Path:
-    """Make a client with openapi-generator, without the tests it would make."""
-    only = "apiTests=false,modelTests=false,apiDocs=false,modelDocs=false"
+    """Make a client with openapi-generator, without the tests it would make.
+
+    Nor with methods that send events, see docs/recipes/generate-a-client.md.
+    """
+    wanted = "apis,models,supportingFiles"
+    unwanted = "apiTests=false,modelTests=false,apiDocs=false,modelDocs=false"
     run(
         *("java", "-jar", jar(), "generate", "-g", generator, "-i", document, "-o", target),
-        *("--global-property", only, *options),
+        *("--global-property", f"{wanted},{unwanted}", *options),
         cwd=document.parent,
     )
     return target

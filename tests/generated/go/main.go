@@ -26,6 +26,8 @@ func main() {
 		seen = refund(ctx, client, os.Args[2])
 	case "look":
 		seen = look(ctx, client, os.Args[2])
+	case "hear":
+		seen = hear(os.Args[2])
 	}
 	must(json.NewEncoder(os.Stdout).Encode(seen))
 }
@@ -89,6 +91,15 @@ func look(ctx context.Context, client *till.APIClient, id string) map[string]any
 		"status": refund.Data.Status, "amount": refund.Data.Amount,
 		"succeededAt": refund.Data.SucceededAt.Get(),
 		"types":       types, "csv": csv, "unknown": failure.Code,
+	}
+}
+
+func hear(body string) map[string]any {
+	var event till.OrderPaidEvent
+	must(json.Unmarshal([]byte(body), &event))
+	return map[string]any{
+		"event": event.Id, "createdAt": event.CreatedAt, "order": event.Data.OrderId,
+		"amount": event.Data.Amount, "paidAt": event.Data.PaidAt,
 	}
 }
 

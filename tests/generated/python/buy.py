@@ -13,6 +13,7 @@ from till.api.products import create_product
 from till.api.refunds import read_refund, refund_order
 from till.models import (
     Failure,
+    OrderPaidEvent,
     OrderStatus,
     ProductBody,
     ProductBodyMetadataType0,
@@ -92,5 +93,17 @@ def looked(refund_id: str) -> dict[str, Any]:
     }
 
 
-STAGES = {"open": opened, "refund": refunded, "look": looked}
+def heard(body: str) -> dict[str, Any]:
+    """Read the body of an event."""
+    event = OrderPaidEvent.from_dict(json.loads(body))
+    return {
+        "event": event.id,
+        "createdAt": event.created_at,
+        "order": event.data.order_id,
+        "amount": event.data.amount,
+        "paidAt": event.data.paid_at,
+    }
+
+
+STAGES = {"open": opened, "refund": refunded, "look": looked, "hear": heard}
 json.dump(STAGES[sys.argv[1]](*sys.argv[2:]), sys.stdout)

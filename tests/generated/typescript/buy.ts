@@ -5,6 +5,7 @@ import {
   CheckoutsApi,
   Configuration,
   FailureFromJSON,
+  OrderPaidEventFromJSON,
   OrderStatusEnum,
   OrdersApi,
   ProductsApi,
@@ -89,6 +90,11 @@ async function unknown(): Promise<number> {
   throw new Error("no refusal");
 }
 
-const stages: Record<string, (id: string) => Promise<object>> = { open, refund, look };
-const [, , stage, id] = process.argv;
-stages[stage!]!(id!).then((seen) => console.log(JSON.stringify(seen)));
+async function hear(body: string): Promise<object> {
+  const { id: event, createdAt, data } = OrderPaidEventFromJSON(JSON.parse(body));
+  return { event, createdAt, order: data.orderId, amount: data.amount, paidAt: data.paidAt };
+}
+
+const stages: Record<string, (word: string) => Promise<object>> = { open, refund, look, hear };
+const [, , stage, word] = process.argv;
+stages[stage!]!(word!).then((seen) => console.log(JSON.stringify(seen)));
