@@ -240,9 +240,13 @@ async def test_whoever_keeps_a_full_server_waiting_for_a_request_makes_room(
         await asyncio.sleep(LATE_S + 0.2)
         reader, _ = await connect(stack, port, GET, source)
         assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
-        assert await asyncio.wait_for(many[0][0].read(), 10) == b""
-        for kept, _ in (*many[1:], *few, *busy):
-            assert not kept.at_eof()
+        # Those that came in one tick of the loop's clock are late alike: any of the four may go.
+        reads = [asyncio.create_task(each.read()) for each, _ in (*many, *few, *busy)]
+        done, kept = await asyncio.wait(reads, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        for read in kept:
+            read.cancel()
+        assert [read.result() for read in done] == [b""]
+        assert done <= set(reads[:4])
 
 
 async def test_a_body_that_comes_on_and_a_request_behind_an_answer_are_not_late() -> None:
