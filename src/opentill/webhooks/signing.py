@@ -33,7 +33,7 @@ def own_names(prefix: str) -> tuple[str, str, str]:
 
 
 def own_signature(secret: str, timestamp_ms: int, body: bytes) -> str:
-    """Return ``X-Svc-Signature`` (product decisions §8)."""
+    """Return ``X-Svc-Signature`` (contract.md#event-signatures)."""
     signed = str(timestamp_ms).encode() + b"." + body
     return "sha256=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
