@@ -49,7 +49,7 @@ def _standard_key(secret: str) -> bytes:
     text = secret.removeprefix(_PREFIX)
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error:  # none of ours, such as the product's vector: no library could have it
+    except binascii.Error:  # not ours, such as that of contract.md#event-signatures
         return text.encode()
 
 
