@@ -71,7 +71,7 @@ class Server:
 
 
 class _Front:
-    """What is hot goes straight to its handler, past the framework's layers; see 0003."""
+    """What is hot goes straight to its handler, past the framework's layers; see decision 0003."""
 
     def __init__(self, litestar: Litestar, direct: "Mapping[str, ASGIApp]") -> None:
         """``direct`` is by the first segment of the path."""

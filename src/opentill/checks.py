@@ -1,6 +1,6 @@
 """Whether the books are right: the ledger's own rules, and that the features' rows explain them.
 
-Product decisions §5. Above the features, since it reads all of them and none may know the others.
+contract.md#ledger-rules. Above the features: it reads all of them and none may know the others.
 Each rule is a statement that returns the places where it does not hold. It is also asked of one
 merchant alone (watch.py), so both sides are compared by left joins and not by a full one, into
 which PostgreSQL takes no condition on the merchant.

@@ -11,7 +11,7 @@ import standardwebhooks
 from opentill.client import Event, OrderPaid, WebhookInvalid, verify_webhook
 from opentill.client.signatures import _own
 
-# Product decisions §8.
+# contract.md#event-signatures
 SECRET: Final = "whsec_example"
 NOW_MS: Final = 1736932500000
 BODY: Final = b'{"id":"evt_abc123","type":"order.paid","created_at":1736932500000,"data":{}}'

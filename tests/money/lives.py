@@ -1,8 +1,9 @@
 """Random lives of merchants, orders, refunds, disputes and payouts, driven by Hypothesis.
 
-Every event of every table of product.md §4 through the services, against ``money.model``. After
-each step the books are right and are the model's; a step that the model refuses is refused, and
-changes nothing. When a life is over everything is brought to its end and reckoned up.
+Every event of every table of contract.md#transitions through the services, against
+``money.model``. After each step the books are right and are the model's; a step that the model
+refuses is refused, and changes nothing. When a life is over everything is brought to its end and
+reckoned up.
 """
 
 import asyncio

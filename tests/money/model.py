@@ -1,4 +1,4 @@
-"""A small pure model of the books, written from the product's decisions; it uses nothing of ours.
+"""A small pure model of the books, written from contract.md#transitions; it uses nothing of ours.
 
 Whole minor units, fractions and one rounding. A method that answers False has changed nothing: the
 step is refused. ``due`` and the like are Unix ms.

@@ -1,4 +1,4 @@
-"""Every cell of the tables of product.md §4: each status of everything with each of its events.
+"""Every cell of the tables of contract.md#transitions: each status with each of its events.
 
 What the table has leads where it says; the rest is refused, or heard without effect, and not a row
 of the database changes. Steps of orders before they are paid are in tests/orders/test_lives.py.

@@ -26,7 +26,7 @@ from opentill.orders.model import EVENTS, STATUSES, STEPS
 LATER = NOW + 5_000
 PAID = [("PAYMENT", "gateway", "pending", 999), ("FEE", "pending", "platform", 40)]
 
-# Product decisions §4: until the money is there. The session before and after.
+# Until the money is there (contract.md#order-transitions). The session before and after.
 TABLE = (
     # from        event               to          posts  session
     ("PENDING", "submitted", "CREATING", [], "OPEN"),

@@ -1,4 +1,4 @@
-"""The agreement: spec §2.8, §4.1, product decisions §11."""
+"""The agreement: contract.md#agreement."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""Statuses, headers, the order of the checks and limits: spec §5, §7, §8, product §2, §10."""
+"""Statuses, headers, the order of the checks, limits: contract.md#api, contract.md#rate-limits."""
 
 import re
 import threading

@@ -1,4 +1,4 @@
-"""The balance and its transactions (spec §2.7, §4.12), and lists in general (product §2)."""
+"""The balance and its transactions (contract.md#balance), and lists (contract.md#lists)."""
 
 from decimal import Decimal
 from typing import Any, Final, get_args

@@ -1,4 +1,4 @@
-"""Checkout sessions: spec §2.4, §4.6, §4.7, and what product decisions §3 adds."""
+"""Checkout sessions: contract.md#sessions."""
 
 import re
 from collections.abc import Callable

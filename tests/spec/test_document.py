@@ -164,7 +164,7 @@ def test_the_examples_of_an_operation_are_true(operation: Operation) -> None:
 SCHEMA: Final = schemathesis.openapi.from_dict(DOCUMENT)
 SCHEMA.config.generation.with_security_parameters = False  # test_keys.py is about keys
 CHECKED: Final = [operation.ok() for operation in SCHEMA.get_all_operations()]
-# An archived product stays readable (spec §3), so that deleting is no disappearing.
+# An archived product stays readable (contract.md#product-archive): it does not disappear.
 WITHOUT: Final = {
     "positive_data_acceptance",  # ours is below
     "use_after_free",

@@ -1,4 +1,4 @@
-"""Idempotency keys (product decisions §12)."""
+"""Idempotency keys (contract.md#idempotency-keys)."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""API keys: which open, which do not, and from which addresses: spec §5, product §2."""
+"""API keys: which open, which do not, and from which addresses: contract.md#access."""
 
 from collections.abc import Callable
 from typing import Final

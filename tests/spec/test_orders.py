@@ -1,4 +1,4 @@
-"""Orders and the export: spec §2.5, §4.8 to §4.10, and what product decisions §3 adds."""
+"""Orders and the export: contract.md#orders."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Products: spec §2.3, §4.2 to §4.5, and what product decisions §3 adds."""
+"""Products: contract.md#products."""
 
 from typing import Any, Final
 

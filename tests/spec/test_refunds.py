@@ -1,4 +1,4 @@
-"""Refunds: spec §2.6, §4.11, and what product decisions §3 and §4 add."""
+"""Refunds: contract.md#refunds and contract.md#refund-transitions."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What is not understood: unknown parameters, unknown fields, doubled headers (product §2, §18)."""
+"""What is not understood: contract.md#unknown-input and contract.md#doubled-headers."""
 
 import json
 from typing import Any, Final

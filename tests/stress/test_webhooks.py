@@ -1,4 +1,4 @@
-"""Quality promise 16 in full, and how fast deliveries go to a receiver that answers at once."""
+"""All of contract.md#promise-events, and how fast deliveries go to one that answers at once."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Signatures: the product's vector, and what the Standard Webhooks library accepts."""
+"""Signatures: contract.md#event-signatures, and what the Standard Webhooks library accepts."""
 
 import base64
 import time

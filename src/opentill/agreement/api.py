@@ -1,4 +1,4 @@
-"""``GET /v1/config/legal/merchant-services-agreement`` (spec §4.1)."""
+"""``GET /v1/config/legal/merchant-services-agreement`` (contract.md#agreement)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""``/v1/checkouts`` (spec §4.6, §4.7)."""
+"""``/v1/checkouts`` (contract.md#sessions)."""
 
 from typing import Any, Final
 

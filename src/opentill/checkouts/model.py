@@ -66,7 +66,7 @@ _Metadata = Annotated[
 
 
 class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The body that opens a session (spec §4.6)."""
+    """The body that opens a session (contract.md#session-create)."""
 
     product_id: Annotated[str, Meta(description="the id of one of your active products")]
     success_url: _Url | None = None
@@ -137,7 +137,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The answer to opening a session (spec §4.6): all but the order's id."""
+    """The answer to opening a session (contract.md#session-fields): all but the order's id."""
 
     id: str
     product_id: str
@@ -155,7 +155,7 @@ class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SessionOut(SessionCreated, frozen=True, kw_only=True, rename="camel"):
-    """A session, with its order (spec §2.4)."""
+    """A session, with its order (contract.md#session-fields)."""
 
     order_id: str
 

@@ -2,7 +2,7 @@
 
 Everything that happens to a request is inside: it numbers it, turns whatever escapes into the one
 error body, and writes the one log line. For the API it also counts the request and finds out who
-calls, before any routing (product decisions §2: limit, then authentication).
+calls, before any routing (contract.md#order-of-checks).
 """
 
 import re

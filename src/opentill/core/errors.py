@@ -1,6 +1,6 @@
 """Problems: what a caller is told when something is refused.
 
-One class per business code of the error table (product.md §2 of the product's decisions). A problem
+One class per business code of the error table (contract.md#error-codes). A problem
 is raised anywhere below a handler; the HTTP layer turns it into the one error body, the pages into
 a page and the command line into one line on standard error.
 """

@@ -1,7 +1,7 @@
 """The way of an API request: what an operation is, and the one form of every answer.
 
 An ``Operation`` is a row that says everything about one route: the documentation, the checks and
-the handler come from it. Checks run in the order of the product's decisions (§2): rate limit by
+the handler come from it. Checks run in one order (contract.md#order-of-checks): rate limit by
 address and authentication (both by the edge, before routing), rate limit per merchant, body, rules.
 """
 
@@ -56,7 +56,7 @@ class Detail(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """The error body (spec §2.1)."""
+    """The error body (contract.md#error-body)."""
 
     code: Annotated[int, msgspec.Meta(ge=1, le=99_999, description="what was refused")]
     message: str
@@ -64,7 +64,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Success(msgspec.Struct, frozen=True):
-    """The envelope of an answer (spec §2.1); the document shows ``Done`` with ``data``."""
+    """The envelope (contract.md#envelope); the document shows ``Done`` with ``data``."""
 
     code: int
     message: str

@@ -1,4 +1,4 @@
-"""Fields of a body that nobody reads: taken, and named in a header of the answer (product §18).
+"""Fields of a body that nobody reads are named in a response header (contract.md#unknown-input).
 
 Integrations bring along fields of other services, so they are no error; a field whose name is
 misspelt looks the same, so the answer says what was not understood, also a refusal and a replay.

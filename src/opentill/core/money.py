@@ -1,7 +1,7 @@
 """Money: whole minor units and a currency; decimal text only at the edges; one method that rounds.
 
 Exponents are those of ISO 4217 (list one, minor unit column). The contract writes every amount
-with exactly two decimals, whatever the currency has (spec §1, product decisions §3).
+with exactly two decimals, whatever the currency has (contract.md#amounts).
 """
 
 import re

@@ -15,7 +15,7 @@ Millis = Annotated[
 
 
 class Pagination(msgspec.Struct, frozen=True, rename="camel"):
-    """Where a page stands in its list (spec §2.2)."""
+    """Where a page stands in its list (contract.md#lists)."""
 
     page: int
     size: Size

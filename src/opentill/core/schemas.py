@@ -25,7 +25,7 @@ _TYPES: Final[Mapping[type, str]] = {
     bool: "boolean",
     type(None): "null",
 }
-_CITATION: Final = re.compile(r" ?\([^()]*§[^()]*\)")
+_CITATION: Final = re.compile(r" ?\([^()]*(?:§|contract\.md#)[^()]*\)")
 _LISTING: Final = re.compile(r"Listing_(\w+)_")
 _ABOUT: Final = ("description", SPELLING_OF)
 _WIDEST: Final = 2**31 - 1  # of 32 bits

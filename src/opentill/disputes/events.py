@@ -1,4 +1,4 @@
-"""What merchants are told about disputes (product decisions §8)."""
+"""What merchants are told about disputes (contract.md#event-types)."""
 
 from opentill import orders
 from opentill.core import money

@@ -25,7 +25,7 @@ class Step(msgspec.Struct, frozen=True):
     emits: webhooks.Type
 
 
-# Product decisions §4 and §8. What is not in this table cannot happen.
+# contract.md#dispute-transitions, contract.md#event-emitted. What is not here cannot happen.
 STEPS: Final = (
     #    source  event        target       the order is    emits
     Step(None, "opened", "OPEN", "disputed", "dispute.created"),

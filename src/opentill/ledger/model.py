@@ -73,7 +73,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A movement on the balance, with the balances after it (spec §2.7)."""
+    """A movement on the balance, with the balances after it (contract.md#transaction-fields)."""
 
     id: str
     type: Type
@@ -107,7 +107,7 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class BalanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The balance in the settlement currency (product decisions §3)."""
+    """The balance in the settlement currency (contract.md#balance-read)."""
 
     available: str
     pending: str

@@ -1,4 +1,4 @@
-"""The table of postings (product decisions §5). What is not in it cannot be posted.
+"""The table of postings (contract.md#postings). What is not in it cannot be posted.
 
 A posting moves one positive amount from one account to another, so the books balance by
 construction. ``shown`` is the sign under which the merchant sees it.

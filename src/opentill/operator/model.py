@@ -31,7 +31,7 @@ class Move(msgspec.Struct, frozen=True):
     floor: Floor
 
 
-# Product decisions §5, the rows that an operator may post. What is not here cannot be moved.
+# contract.md#adjustments, the rows that an operator may post. What is not here cannot be moved.
 MOVES: Final = (
     #    kind       account      ±   posting               source       target       floor
     Move("freeze", "available", +1, "FREEZE", "available", "frozen", "zero"),

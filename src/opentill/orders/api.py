@@ -1,4 +1,4 @@
-"""``/v1/orders`` (spec §4.8 to §4.10)."""
+"""``/v1/orders`` (contract.md#orders)."""
 
 import functools
 from typing import Annotated, Any, Final

@@ -1,4 +1,4 @@
-"""What merchants are told about orders and sessions (product decisions §8)."""
+"""What merchants are told about orders and sessions (contract.md#event-types)."""
 
 from typing import Any, cast
 

@@ -90,7 +90,7 @@ _LOST: Final = (
 _CLOSED: Final = ("order.closed", "checkout.expired")
 _PAID: Final = ("order.paid", "checkout.completed")
 
-# Product decisions §4 and §8. What is not in this table cannot happen.
+# contract.md#order-transitions, contract.md#event-emitted. What is not here cannot happen.
 STEPS: Final = (
     #    source      event               target      postings   session     emits
     Step("PENDING", "submitted", "CREATING"),
@@ -346,7 +346,7 @@ Metadata = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
 
 
 class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An order in a list (spec §2.5)."""
+    """An order in a list (contract.md#order-fields)."""
 
     id: str
     checkout_session_id: str
@@ -380,7 +380,7 @@ class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
-    """An order with everything (spec §2.5, second table)."""
+    """An order with everything (contract.md#order-detail)."""
 
     base_amount: str
     payable_amount: str

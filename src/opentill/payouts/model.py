@@ -25,7 +25,7 @@ class Step(msgspec.Struct, frozen=True):
     emits: webhooks.Type | None = None
 
 
-# Product decisions §4 and §8. What is not in this table cannot happen.
+# contract.md#payout-transitions, contract.md#event-emitted. What is not here cannot happen.
 STEPS: Final = (
     #    source     event      target     postings     emits
     Step(None, "created", "PENDING", ("PAYOUT", "FEE")),

@@ -1,4 +1,4 @@
-"""``/v1/products`` (spec §4.2 to §4.5)."""
+"""``/v1/products`` (contract.md#products)."""
 
 from typing import Annotated, Any, Final
 

@@ -76,7 +76,7 @@ class Saved(Product, frozen=True, kw_only=True):
 
 
 class ProductBody(msgspec.Struct, frozen=True, kw_only=True):
-    """The body that creates a product (spec §4.2)."""
+    """The body that creates a product (contract.md#product-fields)."""
 
     name: Name
     price: Price
@@ -98,7 +98,7 @@ class ProductChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProductOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is sold (spec §2.3)."""
+    """What is sold (contract.md#product-fields)."""
 
     id: str
     name: str

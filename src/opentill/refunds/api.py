@@ -1,4 +1,4 @@
-"""``/v1/orders/{id}/refunds`` and ``/v1/refunds`` (spec §4.11)."""
+"""``/v1/orders/{id}/refunds`` and ``/v1/refunds`` (contract.md#refunds)."""
 
 from typing import Any, Final
 

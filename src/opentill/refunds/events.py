@@ -1,4 +1,4 @@
-"""What merchants are told about refunds (product decisions §8)."""
+"""What merchants are told about refunds (contract.md#event-types)."""
 
 from typing import Any
 

@@ -12,8 +12,8 @@ from opentill.ledger import Held
 
 Status = Literal["PROCESSING", "SUCCEEDED", "FAILED"]
 
-# Product decisions §4: what a gateway's word does to a refund that is PROCESSING. Everything else
-# it may say leaves the refund as it is, to be asked for again.
+# What a gateway's word does to a PROCESSING refund (contract.md#refund-transitions). Everything
+# else it may say leaves the refund as it is, to be asked for again.
 STEPS: Final[dict[RefundStatus, Status]] = {"SUCCEEDED": "SUCCEEDED", "REFUSED": "FAILED"}
 # What the merchant is told when it ends.
 EMITS: Final[dict[Status, webhooks.Type]] = {
@@ -23,7 +23,7 @@ EMITS: Final[dict[Status, webhooks.Type]] = {
 
 
 class RefundBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The body that refunds an order (spec §4.11)."""
+    """The body that refunds an order (contract.md#refund-create)."""
 
     amount: (
         Annotated[
@@ -73,7 +73,7 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Money given back to a customer (spec §2.6)."""
+    """Money given back to a customer (contract.md#refund-fields)."""
 
     id: str
     merchant_id: str

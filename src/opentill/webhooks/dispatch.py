@@ -28,7 +28,7 @@ from opentill.webhooks.lanes import Key, OpenLane
 from opentill.webhooks.model import Due
 from opentill.webhooks.results import Result, result_of, rows
 
-TIMEOUT_S: Final = 30.0  # product decisions §8
+TIMEOUT_S: Final = 30.0  # contract.md#event-retries
 LOOK_S: Final = 0.2  # how often it looks for what is due
 LEASE_S: Final = 20.0  # renewed after a quarter of it
 _IDLE_S: Final = 2.0  # a lane with nothing to send is given back after

@@ -4,7 +4,7 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-# Product decisions §8.
+# contract.md#event-types
 Type = Literal[
     "order.paid",
     "order.refunded",

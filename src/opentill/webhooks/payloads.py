@@ -1,4 +1,4 @@
-"""The ``data`` of each type of event (product decisions §8), and what its fields mean.
+"""The ``data`` of each type of event (contract.md#event-types), and what its fields mean.
 
 The structs are what is sent, and the schemas under ``webhooks`` in the OpenAPI document are theirs.
 Fields are only ever added: receivers are told to ignore those that they do not know.

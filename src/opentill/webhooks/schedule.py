@@ -1,4 +1,4 @@
-"""When a delivery is tried again (product decisions §8)."""
+"""When a delivery is tried again (contract.md#event-retries)."""
 
 import secrets
 from typing import Final

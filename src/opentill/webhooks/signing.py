@@ -33,7 +33,7 @@ def own_names(prefix: str) -> tuple[str, str, str]:
 
 
 def own_signature(secret: str, timestamp_ms: int, body: bytes) -> str:
-    """Return ``X-Svc-Signature`` (product decisions §8)."""
+    """Return ``X-Svc-Signature`` (contract.md#event-signatures)."""
     signed = str(timestamp_ms).encode() + b"." + body
     return "sha256=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
@@ -49,7 +49,7 @@ def _standard_key(secret: str) -> bytes:
     text = secret.removeprefix(_PREFIX)
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error:  # none of ours, such as the product's vector: no library could have it
+    except binascii.Error:  # not ours, such as that of contract.md#event-signatures
         return text.encode()
 
 

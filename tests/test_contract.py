@@ -1,0 +1,159 @@
+"""The tables of docs/contract.md say what the tables of the code say."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from opentill import app, config, orders, payouts, refunds
+from opentill.core import errors
+from opentill.core.errors import Problem
+from opentill.epay import api as epay_api
+from opentill.epay import model as epay
+from opentill.gateways.registry import OPTIONS
+from opentill.ledger.postings import POSTINGS
+from opentill.merchants.model import PREFIXES
+from opentill.orders.model import STATUSES
+from opentill.sandbox.cards import TEST_CARDS
+from opentill.webhooks.model import TYPES
+from opentill.webhooks.payloads import PAYLOADS
+from opentill.webhooks.schedule import WAITS_MS
+
+TEXT: Final = (Path(__file__).parents[1] / "docs" / "contract.md").read_text()
+PROMISED: Final = TEXT.partition('id="not-built-yet"')[0]
+POSTING_TYPES: Final = frozenset(posting.type for posting in POSTINGS)
+
+
+def section(anchor: str) -> str:
+    """Return the text of a rule, from its heading to the next one."""
+    (found,) = re.findall(
+        rf'^##+ <a id="{anchor}"></a>.*?(?=^##|\Z)', TEXT, re.DOTALL | re.MULTILINE
+    )
+    return str(found)
+
+
+def rows(anchor: str) -> list[list[str]]:
+    """Return the rows of a rule's table, without its head."""
+    lines = [line for line in section(anchor).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
+
+
+def _problems() -> set[tuple[str, str, str]]:
+    """Return status, code and message of all problems that the API may answer with."""
+    kinds = [one for one in vars(errors).values() if isinstance(one, type)]
+    return {
+        (str(kind.status), str(kind.code), kind.message)
+        for kind in kinds
+        if issubclass(kind, Problem)
+    }
+
+
+def test_error_codes() -> None:
+    assert {tuple(row[:3]) for row in rows("error-codes")} == _problems()
+
+
+def _accounts(cell: str) -> list[tuple[str, str]]:
+    """Read ``available → bank; back: bank → available`` and ``pending ↔ platform``."""
+    moves = []
+    for part in cell.split(";"):
+        source, sign, target = part.rpartition(":")[2].split()
+        moves += [(source, target), (target, source)] if sign == "↔" else [(source, target)]
+    return moves
+
+
+def test_postings() -> None:
+    told = {(row[0], *move) for row in rows("postings") for move in _accounts(row[1])}
+    assert told == {(posting.type, posting.source, posting.target) for posting in POSTINGS}
+    signs = {"+": {1}, "−": {-1}, "− ; +": {-1, 1}, "±": {-1, 1}}
+    for kind, _, shown, _ in rows("postings"):
+        assert signs[shown] == {posting.shown for posting in POSTINGS if posting.type == kind}
+
+
+def _named(words: frozenset[str] | tuple[str, ...], cell: str) -> list[str]:
+    return [word for word in re.findall("[A-Z_]+", cell) if word in words]
+
+
+def test_transitions_of_orders() -> None:
+    told = {
+        (source, target, *sorted(_named(POSTING_TYPES, row[3])))
+        for row in rows("order-transitions")
+        for source in _named(STATUSES, row[0])
+        for target in _named(STATUSES, row[2])
+    }
+    steps = {(step.source, step.target, *sorted(step.postings)) for step in orders.STEPS}
+    assert told == steps
+
+
+def test_statuses_of_orders() -> None:
+    assert {row[0].strip("`") for row in rows("order-statuses")} == set(STATUSES)
+
+
+def test_transitions_of_refunds_and_payouts() -> None:
+    ends = {row[2] for row in rows("refund-transitions") if row[0] != "–"}
+    assert ends == set(refunds.model.STEPS.values())
+    told = {
+        (row[0] if row[0] != "–" else None, row[2], *_named(POSTING_TYPES, row[3]))
+        for row in rows("payout-transitions")
+    }
+    assert told == {(s.source, s.target, *s.postings) for s in payouts.model.STEPS}
+
+
+def test_types_of_events_and_their_fields() -> None:
+    told = []
+    for types, data in rows("event-types"):
+        named = re.findall("`([a-z.]+)`", types)
+        fields = [
+            field.name
+            for type_ in named
+            for field in msgspec.structs.fields(PAYLOADS[type_])
+            if field.name != "livemode"
+        ]
+        assert set(re.findall("[a-z_]+", data)) - {"or", "and"} == set(fields), named
+        told += named
+    assert sorted(told) == sorted(TYPES)
+
+
+def test_retries_of_deliveries() -> None:
+    minutes = {"min": 1, "h": 60}
+    told = [
+        int(number) * minutes[unit] * 60_000
+        for number, unit in re.findall(r"(\d+) (min|h)\b", section("event-retries"))
+    ]
+    assert tuple(told) == WAITS_MS
+
+
+def test_epay() -> None:
+    assert [row[0].strip("`") for row in rows("epay-api")] == list(epay_api._ACTS)
+    named = re.findall("`([a-z]+)` ([A-Z_]+)", section("epay-types"))
+    assert dict(named) == epay.METHODS
+    codes = re.findall(r"(−?\d) [a-z]", section("epay-codes"))
+    kept = (epay.SUCCESS, epay.BUSINESS, epay.NOT_ENABLED, epay.WRONG_KEY, epay.MISSING)
+    assert [int(code.replace("−", "-")) for code in codes] == [*kept, epay.UNKNOWN_ACT]
+
+
+def test_the_sandbox_banks_cards() -> None:
+    told = re.findall(r"\b\d{4}\b(?= *[|,])", section("sandbox-bank"))
+    assert sorted(told) == sorted(card.number[-4:] for card in TEST_CARDS)
+
+
+def test_prefixes_of_keys() -> None:
+    assert set(re.findall("`(svc_[a-z]+_)`", section("api-keys"))) == set(PREFIXES.values())
+
+
+def test_settings_that_are_named_are_settings() -> None:
+    known = {row.name for row in config.SETTINGS}
+    known |= {config.GATEWAY_PREFIX + option.name.upper() for option in OPTIONS}
+    assert set(re.findall("OPENTILL_[A-Z_]*[A-Z]", PROMISED)) - known == set()
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`[A-Z ]*(/v1/[\w/{}.-]+)", PROMISED))))
+def test_an_operation_that_is_named_is_there(path: str) -> None:
+    assert any(one.path.startswith(path) for one in app.OPERATIONS)
+
+
+def test_each_operation_is_in_the_table() -> None:
+    told = section("operations")
+    tops = {"/".join(one.path.split("/")[:3]) for one in app.OPERATIONS}
+    assert [top for top in tops if top not in told] == []
