@@ -66,7 +66,7 @@ WRONG: Final = (
     ("timeout-minutes: 20", "timeout: 20", "check-jsonschema"),
     ("pull_request:", "pull_requests:", "check-jsonschema"),
     ("permissions: {}", "permissions: write-all", "zizmor"),
-    ("persist-credentials: false", "persist-credentials: true", "zizmor"),
+    ("persist-credentials: false", "fetch-depth: 1", "zizmor"),
     ("actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1", "actions/checkout@v7", "zizmor"),
 )
 
