@@ -1,7 +1,7 @@
 """The recipes for changes of the code: each fits the code, and together they work.
 
-A recipe shows every change as a ``diff`` under a line that begins with the file's name. Here they are
-made, all of them, in a copy of the project, and the tests that the recipes name run in it.
+A recipe shows every change as a ``diff`` under a line that begins with the file's name. Here all of
+them are made in a copy of the project, and the tests that the recipes name run in it.
 """
 
 import os
