@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run demo test test-pooled test-serializable test-clients test-image mutants check fix
-.PHONY: bench stress lock browser compilers
+.PHONY: hooks bench stress lock browser compilers
 .DEFAULT_GOAL := help
 
 help:
@@ -21,8 +21,9 @@ help:
 	@echo 'make test-serializable  all of them with every transaction serializable'
 	@echo 'make test-clients       generated clients compile, buy and refund (Go, Java, Node.js)'
 	@echo 'make test-image         the container image, built and run (needs podman or docker)'
-	@echo 'make check              formatting, lint, types, layers, known vulnerabilities'
+	@echo 'make check              formatting, lint, workflow files, layers, types, known vulnerabilities'
 	@echo 'make fix                what can be put right by itself'
+	@echo 'make hooks              git runs the same before each commit and push'
 	@echo 'make bench              each target of speed and size, met or not (ARGS="--only pay" for some)'
 	@echo 'make mutants            breaks one thing at a time: does a test notice? (ARGS="--sql 200" for more)'
 	@echo 'make stress             long runs: kill -9, failing receivers, many clients'
@@ -55,10 +56,16 @@ test-image: .venv/stamp-dev
 check: .venv/stamp-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/ci.yml
+	$(BIN)/zizmor --offline --quiet --persona=pedantic .github
+	env PYTHONPATH=src $(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/pyright
-	PYTHONPATH=src $(BIN)/lint-imports
 	$(BIN)/pip-audit --require-hashes --disable-pip -r requirements-dev.lock
+
+# A check that is added above is added to .pre-commit-config.yaml too: tests/test_hooks.py.
+hooks: .venv/stamp-dev
+	$(BIN)/pre-commit install
 
 fix: .venv/stamp-dev
 	$(BIN)/ruff check --fix .

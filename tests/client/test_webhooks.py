@@ -3,13 +3,16 @@
 import datetime as dt
 import json
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
+import msgspec
 import pytest
 import standardwebhooks
 
 from opentill.client import Event, OrderPaid, WebhookInvalid, verify_webhook
+from opentill.client.events import EVENTS
 from opentill.client.signatures import _own
+from opentill.webhooks.payloads import PAYLOADS
 
 # contract.md#event-signatures
 SECRET: Final = "whsec_example"
@@ -136,3 +139,17 @@ def test_a_signed_body_that_is_no_event_is_refused(raw: bytes) -> None:
 def test_an_empty_secret_is_no_secret(secret: Any) -> None:
     with pytest.raises(ValueError, match="secret"):
         check(BODY, OWN, secret)
+
+
+def _fields(struct: Any) -> set[str]:
+    return {field.encode_name for field in msgspec.structs.fields(struct)}
+
+
+def test_what_is_read_of_an_event_is_what_is_sent() -> None:
+    """One struct of the client may be of several types, and has the fields of all of them."""
+    assert set(EVENTS) == set(PAYLOADS)
+    sent: dict[Any, set[str]] = {}
+    for type_, event in EVENTS.items():
+        data = get_type_hints(event.data.fget)["return"]
+        sent.setdefault(data, set()).update(_fields(PAYLOADS[type_]))
+    assert {data: _fields(data) for data in sent} == sent

@@ -54,6 +54,7 @@ class OrderClosedData(msgspec.Struct, frozen=True, kw_only=True):
     status: str  # FAILED CLOSED REVOKED
     reason: str
     closed_at: int
+    livemode: bool | None = None  # False: play money; None: it was not paid
     metadata: dict[str, Any]
 
 

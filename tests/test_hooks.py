@@ -1,0 +1,108 @@
+"""The hooks of git and the workflow run what `make check` and `make test` run, and nothing else."""
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+TOP: Final = Path(__file__).parents[1]
+MAKEFILE: Final = (TOP / "Makefile").read_text()
+CONFIG: Final = yaml.safe_load((TOP / ".pre-commit-config.yaml").read_text())
+HOOKS: Final = [hook for repo in CONFIG["repos"] for hook in repo["hooks"]]
+WORKFLOWS: Final = sorted((TOP / ".github" / "workflows").iterdir())
+
+
+def recipe(target: str) -> list[str]:
+    """Return the commands of a target of the Makefile, as they are run."""
+    found = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    assert found is not None, target
+    return [line.strip().replace("$(BIN)", ".venv/bin") for line in found[1].splitlines()]
+
+
+def test_the_hooks_run_what_make_check_runs() -> None:
+    checks = recipe("check")
+    assert len(checks) > 5
+    assert sorted(hook["entry"] for hook in HOOKS) == sorted(checks)
+    assert len({hook["id"] for hook in HOOKS}) == len(HOOKS)
+
+
+def test_hooks_are_those_of_the_checkout_and_look_at_everything() -> None:
+    assert {repo["repo"] for repo in CONFIG["repos"]} == {"local"}
+    for hook in HOOKS:
+        assert hook["language"] == "system", hook["id"]
+        assert (hook["pass_filenames"], hook["always_run"]) == (False, True), hook["id"]
+        assert ".venv/bin/" in hook["entry"]
+
+
+def test_each_hook_runs_at_a_moment_that_make_hooks_installs() -> None:
+    installed = CONFIG["default_install_hook_types"]
+    assert {stage for hook in HOOKS for stage in hook["stages"]} == set(installed)
+    assert all(len(hook["stages"]) == 1 for hook in HOOKS)
+    assert recipe("hooks") == [".venv/bin/pre-commit install"]
+
+
+def _bin(name: str) -> str:
+    return str(Path(sys.executable).parent / name)
+
+
+def test_pre_commit_takes_the_file() -> None:
+    command = [_bin("pre-commit"), "validate-config", str(TOP / ".pre-commit-config.yaml")]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
+def test_every_workflow_is_checked() -> None:
+    (command,) = [shlex.split(line) for line in recipe("check") if "check-jsonschema" in line]
+    assert command[3:] == [str(path.relative_to(TOP)) for path in WORKFLOWS]
+
+
+WRONG: Final = (
+    # what is written for what, and which of the two linters says so
+    ("timeout-minutes: 20", "timeout: 20", "check-jsonschema"),
+    ("pull_request:", "pull_requests:", "check-jsonschema"),
+    ("permissions: {}", "permissions: write-all", "zizmor"),
+    ("persist-credentials: false", "fetch-depth: 1", "zizmor"),
+    ("actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1", "actions/checkout@v7", "zizmor"),
+)
+
+
+@pytest.mark.parametrize(("right", "wrong", "linter"), WRONG)
+def test_the_linters_of_workflows_find_what_is_wrong(
+    tmp_path: Path, right: str, wrong: str, linter: str
+) -> None:
+    (command,) = [shlex.split(line) for line in recipe("check") if linter in line]
+    folder = tmp_path / ".github" / "workflows"
+    folder.mkdir(parents=True)
+    text = (TOP / ".github" / "workflows" / "ci.yml").read_text()
+    for content, fails in ((text, False), (text.replace(right, wrong), True)):
+        (folder / "ci.yml").write_text(content)
+        ran = subprocess.run(
+            [_bin(linter), *command[1:]],
+            cwd=tmp_path, capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert (ran.returncode != 0) is fails, (ran.stdout, ran.stderr)
+    assert right in text
+
+
+def _jobs() -> dict[str, Any]:
+    return dict(yaml.safe_load((TOP / ".github" / "workflows" / "ci.yml").read_text())["jobs"])
+
+
+def test_the_workflow_checks_and_tests_on_every_python_that_is_promised() -> None:
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    prefix = "Programming Language :: Python :: "
+    promised = [
+        text.removeprefix(prefix) for text in project["classifiers"] if text.startswith(prefix)
+    ]
+    assert project["requires-python"] == f">={promised[0]}"
+    jobs = _jobs()
+    assert set(jobs) == {"check", "test"}
+    for name, job in jobs.items():
+        assert job["strategy"]["matrix"]["python"] == promised
+        assert job["timeout-minutes"] <= 60
+        assert job["steps"][-1]["run"] == f"make {name}"

@@ -1,0 +1,112 @@
+"""The recipes for changes of the code: each fits the code, and together they work.
+
+A recipe shows every change as a ``diff`` under a line that begins with the file's name. Here all of
+them are made in a copy of the project, and the tests that the recipes name run in it.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+TOP: Final = Path(__file__).parents[1]
+RECIPES: Final = sorted((TOP / "docs" / "recipes").glob("add-*.md"))
+CHANGING: Final = [path for path in RECIPES if "```diff" in path.read_text()]
+COPIED: Final = ("src", "migrations", "tests", "docs")
+NEXT: Final = "NNNN"  # the number of a new migration
+_FENCE: Final = re.compile(r"^`([^`\n]+)`[^\n]*\n+```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_RUN: Final = re.compile(r'^make test ARGS="([^"]+)"$', re.MULTILINE)
+
+
+class Change(NamedTuple):
+    """What a recipe changes in one file: for each place the lines before, and after."""
+
+    path: str
+    places: list[tuple[list[str], list[str]]]
+
+
+def changes(recipe: Path) -> list[Change]:
+    """Return the changes of a recipe, in its order."""
+    text = recipe.read_text()
+    found = []
+    for path, diff in _FENCE.findall(text):
+        places = []
+        for place in re.split(r"^@@\n", diff, flags=re.MULTILINE):
+            lines = [(line[:1], line[1:]) for line in place.splitlines()]
+            assert all(sign in {" ", "+", "-", ""} for sign, _ in lines), (path, place)
+            before = [rest for sign, rest in lines if sign != "+"]
+            after = [rest for sign, rest in lines if sign != "-"]
+            places.append((before, after))
+        found.append(Change(path, places))
+    assert len(found) == text.count("```diff"), "a diff without the name of its file above it"
+    return found
+
+
+def changed(text: str, change: Change) -> str:
+    """Make a change, each place after the one before it. Raises ValueError if one is not there."""
+    lines, done = text.splitlines(), 0
+    for before, after in change.places:
+        starts = range(done, len(lines) - len(before) + 1)
+        at = next((n for n in starts if lines[n : n + len(before)] == before), None)
+        if at is None:
+            shown = "\n".join(before)
+            msg = f"{change.path} has no longer, after what was changed in it before:\n{shown}"
+            raise ValueError(msg)
+        lines[at : at + len(before)] = after
+        done = at + len(after)
+    return "\n".join(lines) + "\n"
+
+
+def make(recipe: Path, top: Path) -> None:
+    """Make all changes of a recipe below ``top``."""
+    number = len(list((top / "migrations").glob("*.sql"))) + 1
+    for change in changes(recipe):
+        path = top / change.path.replace(NEXT, f"{number:04}")
+        is_new = not any(before for before, _ in change.places)
+        assert path.exists() != is_new, f"{change.path} is there already, or no longer"
+        path.write_text(changed("" if is_new else path.read_text(), change))
+
+
+def copy(top: Path) -> Path:
+    """Copy what the recipes change, and what their tests need."""
+    for name in COPIED:
+        shutil.copytree(TOP / name, top / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "CHANGELOG.md"):
+        shutil.copy(TOP / name, top / name)
+    return top
+
+
+def environ() -> Mapping[str, str]:
+    """The environment without what tells a test that it runs inside another run of pytest."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+
+
+@pytest.mark.parametrize("recipe", CHANGING, ids=lambda path: path.stem)
+def test_each_recipe_fits_the_code_as_it_is(recipe: Path, tmp_path: Path) -> None:
+    make(recipe, copy(tmp_path))
+
+
+def test_each_recipe_names_the_tests_that_show_it() -> None:
+    assert len(CHANGING) >= 5
+    for recipe in CHANGING:
+        assert len(_RUN.findall(recipe.read_text())) == 1, recipe.name
+
+
+def test_all_changes_together_work(tmp_path: Path) -> None:
+    top, wanted = copy(tmp_path), []
+    for recipe in CHANGING:
+        make(recipe, top)
+        wanted += _RUN.findall(recipe.read_text())[0].split()
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *sorted(set(wanted))],
+        cwd=top, env={**environ(), "PYTHONPATH": str(top / "src")},
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-2000:]
+    assert " passed" in ran.stdout
