@@ -215,6 +215,8 @@ _ROOTS: Final = (TOP, TOP / "src" / "opentill", TOP / "tests")
 # What looks like a file of ours and is none.
 NOT_OURS: Final = {
     "opentill_piggy.py": "the made-up gateway of a recipe",
+    "migrations/NNNN_order_reference.sql": "the migration of a recipe",
+    "migrations/NNNN_goodwill.sql": "the migration of a recipe",
 }
 
 
