@@ -86,18 +86,25 @@ def _reads_all(node: dict[str, Any]) -> bool:
     return "Filter" in node and re.fullmatch(r"(\(merchant_id = [^()]*\))?", condition) is not None
 
 
-@pytest.mark.parametrize("name", [name for name, _ in STATEMENTS])
-def test_no_statement_reads_a_big_table(plans: dict[str, Any], name: str) -> None:
-    if name in WHOLE or name.startswith((*EVERYWHERE, BY_MERCHANT)):
-        return
-    wrong = [node for node in _nodes(plans[name]) if _reads_all(node)]
+def test_no_statement_reads_a_big_table(plans: dict[str, Any]) -> None:
+    wrong = {
+        name: [node for node in _nodes(plan) if _reads_all(node)]
+        for name, plan in plans.items()
+        if name not in WHOLE and not name.startswith((*EVERYWHERE, BY_MERCHANT))
+    }
+    wrong = {name: nodes for name, nodes in wrong.items() if nodes}
     assert not wrong, json.dumps(wrong, indent=1)
 
 
-@pytest.mark.parametrize("name", [name for name, _ in STATEMENTS if name.startswith(BY_MERCHANT)])
-def test_the_check_of_a_merchant_reads_only_its_rows(plans: dict[str, Any], name: str) -> None:
+def test_the_check_of_a_merchant_reads_only_its_rows(plans: dict[str, Any]) -> None:
     """However PostgreSQL reads them: the condition on the merchant reaches every big table."""
-    for node in _nodes(plans[name]):
-        if node.get("Relation Name") in BIG_TABLES:
+    checked = 0
+    for name, plan in plans.items():
+        for node in _nodes(plan) if name.startswith(BY_MERCHANT) else ():
+            if node.get("Relation Name") not in BIG_TABLES:
+                continue
+            checked += 1
             conditions = [node.get(kind, "") for kind in ("Index Cond", "Recheck Cond", "Filter")]
-            assert any("merchant_id = " in text for text in conditions), json.dumps(node, indent=1)
+            shown = f"{name}: {json.dumps(node, indent=1)}"
+            assert any("merchant_id = " in text for text in conditions), shown
+    assert checked

@@ -7,6 +7,7 @@ from typing import Any, Final, get_args
 import asyncpg
 import pytest
 
+from money.fixtures import own_book
 from opentill.checkouts import model as checkouts
 from opentill.core.settings import Environment
 from opentill.disputes import model as disputes
@@ -20,6 +21,8 @@ from opentill.payouts import model as payouts
 from opentill.products import model as products
 from opentill.refunds import model as refunds
 from opentill.webhooks import model as webhooks
+
+__all__ = ["own_book"]
 
 # Tables that are not spread by merchant, and why.
 REFERENCE: Final = {
@@ -207,24 +210,40 @@ def test_a_check_constraint_holds_exactly_the_words_of_the_code(
     assert words == [set(get_args(literal))]
 
 
-# What is refused, as a statement in a fresh database
+# What is refused, as a statement in a transaction of its own that is rolled back
+
+
+@pytest.fixture(scope="module")
+def books(own_book: str) -> str:
+    """Address of a database with one order."""
+
+    async def fill() -> None:
+        connection = await asyncpg.connect(own_book)
+        try:
+            await connection.execute(_BOOKS)
+        finally:
+            await connection.close()
+
+    asyncio.run(fill())
+    return own_book
 
 
 @pytest.fixture
-def refuses(database_url: str) -> Callable[[str], str]:
+def refuses(books: str) -> Callable[[str], str]:
     """Run a statement on books with one order; the name of the error that it meets."""
 
     async def run(statement: str) -> str:
-        connection = await asyncpg.connect(database_url)
+        connection = await asyncpg.connect(books)
         try:
-            await connection.execute(_BOOKS)
-            try:
-                await connection.execute(statement)
-            except asyncpg.PostgresError as error:
-                return type(error).__name__
+            await connection.execute("begin")
+            await connection.execute(statement)
+            await connection.execute("set constraints all immediate")  # as at its end
+        except asyncpg.PostgresError as error:
+            return type(error).__name__
+        else:
             return ""
         finally:
-            await connection.close()
+            await connection.close()  # which rolls back
 
     return lambda statement: asyncio.run(run(statement))
 

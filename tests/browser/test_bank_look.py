@@ -1,39 +1,70 @@
 """The sandbox bank's pages as a browser draws them, in each language: readable, and they fit."""
 
+from collections.abc import Iterator
+from typing import Any, Final
+
 import pytest
 from playwright.async_api import Browser
 
-from browser.test_pages_look import FAINT_TEXT, SMALL_TARGETS, WIDER
+from browser.test_pages_look import FAINT_TEXT, SMALL_TARGETS, WIDER, Scheme, look_as
+from opentill.sandbox import create_app
 from opentill.sandbox.catalogue import SENTENCES, Language
-from sandbox.fixtures import bank_url, receiver, shop
-from sandbox.running import Shop
+from sandbox.fixtures import receiver, shop
+from sandbox.running import SECRET, Shop, free_socket, serving, url_of
 
-__all__ = ["bank_url", "receiver", "shop"]
+__all__ = ["receiver", "shop"]
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
+LOOKS: Final[tuple[tuple[int, Scheme], ...]] = ((1280, "dark"), (320, "light"))
+
+
+def staying(app: Any) -> Any:
+    """Wrap the bank so that its pages stay, however long looking at them takes."""
+
+    async def stay(scope: Any, receive: Any, send: Any) -> None:
+        async def sent(message: Any) -> None:
+            if message["type"] == "http.response.body":
+                body = message.get("body", b"")
+                body = body.replace(b'http-equiv="refresh"', b'http-equiv="stay-on"')
+                message = message | {"body": body}
+            await send(message)
+
+        await app(scope, receive, sent)
+
+    return stay
+
+
+@pytest.fixture(scope="module")
+def bank_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run a bank of these tests' own."""
+    sock = free_socket()
+    url = url_of(sock)
+    app = create_app(data_dir=tmp_path_factory.mktemp("bank"), secret=SECRET, public_url=url)
+    with serving(staying(app), sock):
+        yield url
+
+
 @pytest.mark.parametrize("language", SENTENCES)
-@pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (1280, "dark")])
 async def test_the_bank_is_readable_in_every_language(
-    browser: Browser, shop: Shop, language: Language, width: int, scheme: str
+    browser: Browser, shop: Shop, language: Language
 ) -> None:
-    context = await browser.new_context(
-        viewport={"width": width, "height": 700}, color_scheme=scheme, locale=language
-    )
+    context = await browser.new_context(locale=language)
     page = await context.new_page()
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(f"script: {error}"))
-    await page.route("http://shop.example/**", lambda route: route.fulfill(body="the shop"))
     card = shop.start(locale="")
     wallet, transfer = (shop.start(locale="", method=m) for m in ("ALIPAY", "BANK_TRANSFER"))
 
     async def look() -> None:
         await page.wait_for_load_state("load")
         assert await page.evaluate("document.documentElement.lang") == language
-        assert await page.evaluate(FAINT_TEXT) == [], page.url
-        assert await page.evaluate(SMALL_TARGETS) == [], page.url
-        assert await page.evaluate(WIDER) <= 0, page.url
+        for width, scheme in LOOKS:
+            await look_as(page, scheme, width, 700)
+            assert await page.evaluate(FAINT_TEXT) == [], (page.url, width)
+            assert await page.evaluate(SMALL_TARGETS) == [], (page.url, width)
+            assert await page.evaluate(WIDER) <= 0, (page.url, width)
 
     await page.goto(f"{shop.bank_url}/pay/{card}")
     await look()

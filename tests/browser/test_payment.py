@@ -1,6 +1,5 @@
 """Paying in a browser, from the form through the bank to the receipt."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from urllib.parse import urlsplit
@@ -43,15 +42,6 @@ def _address(till: app.Server, session: checkouts.Session) -> str:
 async def _order(till: app.Server, session: checkouts.Session) -> orders.Order:
     async with till.state.app.db.connection() as tx:
         return await orders.find(tx, session.merchant_id, session.order_id)
-
-
-async def _status(till: app.Server, session: checkouts.Session, wanted: str) -> None:
-    """Wait until the order has the status."""
-    for _ in range(100):
-        if (await _order(till, session)).status == wanted:
-            return
-        await asyncio.sleep(0.1)
-    pytest.fail(f"the order never became {wanted}")
 
 
 async def _start(page: Page, address: str, method: str = "CREDIT_CARD") -> None:

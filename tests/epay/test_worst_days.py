@@ -109,7 +109,7 @@ def test_too_many_orders_of_one_merchant_are_refused_together_with_those_of_the_
 
 @pytest.mark.parametrize("error", [Unavailable(reason="away"), ValueError("a defect")], ids=str)
 def test_what_goes_wrong_with_us_is_answered_in_the_convention(
-    stall: Stall, monkeypatch: pytest.MonkeyPatch, error: Exception
+    stall: Stall, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error

@@ -5,6 +5,7 @@ convention: each that is done takes money again.
 """
 
 import contextlib
+import itertools
 import json
 from collections.abc import AsyncIterator
 from decimal import Decimal
@@ -25,6 +26,7 @@ class EpayServer:
         """Use ``running``."""
         self.url = ""
         self.orders: dict[str, dict[str, Any]] = {}
+        self._numbers = itertools.count()  # of orders, even of those that are forgotten
         self.refunds: list[tuple[str, str]] = []
         self.asked: list[tuple[str, str, dict[str, str]]] = []  # method, what, parameters
         self.faults: list[tuple[str, str]] = []  # what, kind
@@ -98,7 +100,7 @@ class EpayServer:
         number = params["out_trade_no"]
         if number not in self.orders:
             self.orders[number] = {
-                "trade_no": f"2026{len(self.orders):010}",
+                "trade_no": f"2026{next(self._numbers):010}",
                 "out_trade_no": number,
                 "type": params["type"],
                 "pid": int(PID),

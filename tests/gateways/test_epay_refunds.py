@@ -1,16 +1,16 @@
 """Refunds and notices of the epay gateway through the whole service: worker, callback, operator."""
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
 import httpx2
-import msgspec
 import pytest
 import pytest_asyncio
 
+from api import SECRETS, database
 from cli.commands import Commands, Nursery
 from gateways import epay_server
 from gateways.epay_server import KEY, PID, EpayServer
@@ -24,6 +24,9 @@ from opentill.products.model import ProductBody
 from opentill.refunds import jobs
 from opentill.refunds.model import RefundBody
 from pages.deployment import bound, serving
+from pooler import POOLED
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 HOUR_MS: Final = 3_600_000
 _hours: Final = itertools.count(1)
@@ -104,23 +107,47 @@ class House:
             return str((await refunds.find(tx, self.merchant_id, refund_id)).status)
 
 
-@pytest_asyncio.fixture
-async def house(settings: Settings) -> AsyncIterator[House]:
-    async with epay_server.running() as upstream:
-        listener, url = bound()
-        options = {"epay_url": upstream.url, "epay_pid": PID, "epay_key": KEY}
-        changed = msgspec.structs.replace(
-            settings, public_url=url, gateways=("epay",), gateway_options=options
-        )
-        server = app.create_app(changed)
-        async with serving(server, listener):
-            house = House(server, upstream)
-            await house.db.run(
-                lambda tx: rates.put(tx, "CNY", "USD", Decimal("0.14"), now_ms() - HOUR_MS)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(
+    postgres_url: str,
+    template: str,
+    through: Callable[[str], str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[tuple[app.Server, EpayServer]]:
+    """One server, with one Epay server behind it, for all tests here."""
+    with database(postgres_url, template) as address:
+        async with epay_server.running() as upstream:
+            listener, url = bound()
+            settings = Settings(
+                database_url=through(address),
+                data_dir=tmp_path_factory.mktemp("epay-refunds"),
+                public_url=url,
+                gateways=("epay",),
+                gateway_options={"epay_url": upstream.url, "epay_pid": PID, "epay_key": KEY},
+                limit_ip_per_minute=0,
+                limit_checkouts_per_minute=0,
+                limit_payments_per_minute=0,
+                db_prepared=not POOLED,
+                **SECRETS,
             )
-            yield house
-            async with house.db.connection() as tx:
-                assert (await ledger.check(tx))[1] == []
+            server = app.create_app(settings)
+            async with serving(server, listener):
+                await server.state.app.db.run(
+                    lambda tx: rates.put(tx, "CNY", "USD", Decimal("0.14"), now_ms() - HOUR_MS)
+                )
+                yield server, upstream
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def house(served: tuple[app.Server, EpayServer]) -> AsyncIterator[House]:
+    """A merchant of the test's own, at an Epay server that knows of nothing yet."""
+    server, upstream = served
+    for known in (upstream.orders, upstream.refunds, upstream.asked, upstream.faults):
+        known.clear()
+    house = House(server, upstream)
+    yield house
+    async with house.db.connection() as tx:
+        assert (await ledger.check(tx))[1] == []
 
 
 @pytest.mark.parametrize("how", ["GET", "POST"])
@@ -187,7 +214,7 @@ async def test_a_whole_refund_without_an_answer_is_found_and_done_once(
 
 @pytest.mark.parametrize("word", ["done", "failed"])
 async def test_a_part_without_an_answer_is_sent_once_and_ended_by_the_operator(
-    house: House, nursery: Nursery, database_url: str, tmp_path: Path, word: str
+    house: House, nursery: Nursery, tmp_path: Path, word: str
 ) -> None:
     order = await house.paid()
     house.upstream.faults = [("refund", "cut")]
@@ -195,7 +222,7 @@ async def test_a_part_without_an_answer_is_sent_once_and_ended_by_the_operator(
     await house.send(5)
     assert await house.status(refund_id) == "PROCESSING"
     assert [money for _, money in house.upstream.refunds] == ["2.00"]
-    commands = Commands(nursery, database_url, tmp_path)
+    commands = Commands(nursery, house.app.settings.database_url, tmp_path)
     ended = commands.json("refunds", word, refund_id, "--reason", "seen", OPENTILL_GATEWAYS="epay")
     assert ended["status"] == {"done": "SUCCEEDED", "failed": "FAILED"}[word]
     await house.send(2)

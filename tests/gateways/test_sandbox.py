@@ -3,8 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -205,30 +205,39 @@ async def test_with_a_wrong_secret_everything_is_unknown(shop: Shop) -> None:
     await gateway.close()
 
 
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (200, b"not json"),
-        (200, b"{}"),
-        (200, b"\xff"),
-        (201, ABOUT_ANOTHER),
-        (302, b""),
-        (404, b"<html>a proxy's page</html>"),
-        (429, b""),
-        (503, b""),
-    ],
-)
-async def test_an_answer_that_makes_no_sense_is_unknown(status: int, body: bytes) -> None:
-    async def nonsense(scope: Any, receive: Any, send: Any) -> None:
+# status and body of an answer
+NONSENSE: Final = [
+    (200, b"not json"),
+    (200, b"{}"),
+    (200, b"\xff"),
+    (201, ABOUT_ANOTHER),
+    (302, b""),
+    (404, b"<html>a proxy's page</html>"),
+    (429, b""),
+    (503, b""),
+]
+
+
+@pytest.fixture(scope="module")
+def nonsense() -> Iterator[str]:
+    """Run what answers so to paths that begin with the row's number; its address."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
+            status, body = NONSENSE[int(scope["path"].split("/")[1])]
             await send({"type": "http.response.start", "status": status, "headers": []})
             await send({"type": "http.response.body", "body": body})
 
     sock = free_socket()
-    with serving(nonsense, sock):
-        gateway = SandboxGateway(url_of(sock), SECRET)
-        assert (await gateway.find_payment("x")).status == "UNKNOWN"
-        await gateway.close()
+    with serving(answer, sock):
+        yield url_of(sock)
+
+
+@pytest.mark.parametrize("row", range(len(NONSENSE)), ids=lambda row: str(NONSENSE[row]))
+async def test_an_answer_that_makes_no_sense_is_unknown(nonsense: str, row: int) -> None:
+    gateway = SandboxGateway(f"{nonsense}/{row}", SECRET)
+    assert (await gateway.find_payment("x")).status == "UNKNOWN"
+    await gateway.close()
 
 
 async def arrived(shop: Shop, kind: str) -> tuple[dict[str, str], bytes]:

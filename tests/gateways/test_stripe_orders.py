@@ -21,6 +21,7 @@ import pytest
 
 import opentill
 import pooler
+from cli.commands import Nursery
 from gateways.stripe_server import KEY, SECRET, StripeServer
 from ports import free_port
 
@@ -30,9 +31,12 @@ _PATIENCE_S: Final = 40.0
 class Deployment:
     """``opentill serve`` with Stripe as its only gateway."""
 
-    def __init__(self, directory: Path, database_url: str, bank: StripeServer) -> None:
+    def __init__(
+        self, directory: Path, database_url: str, bank: StripeServer, nursery: Nursery
+    ) -> None:
         """Use the fixture."""
         port = free_port()
+        self._nursery = nursery
         self.bank = bank
         self.directory = directory
         self.url = f"http://127.0.0.1:{port}"
@@ -54,13 +58,10 @@ class Deployment:
 
     async def command(self, *words: str) -> Any:
         """Run a command to its end and return its answer."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "opentill", *words, "--json", env=self.environ,
-            cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        out, err = await process.communicate()
-        assert process.returncode == 0, err.decode()
-        return json.loads(out)
+        asked = ([*words, "--json"], self.environ, self.directory, b"")
+        ran = await asyncio.to_thread(self._nursery.run, *asked)
+        assert ran.returncode == 0, ran.stderr.decode()
+        return json.loads(ran.stdout)
 
     async def api(self, method: str, path: str, body: Any = None) -> Any:
         """Ask as the merchant."""
@@ -131,11 +132,11 @@ async def until(look: Callable[[], Awaitable[Any]]) -> Any:
 
 
 @pytest.fixture
-async def till(tmp_path: Path, database_url: str) -> AsyncIterator[Deployment]:
+async def till(tmp_path: Path, database_url: str, nursery: Nursery) -> AsyncIterator[Deployment]:
     """Serve with a merchant; the books are right at the end."""
     bank = StripeServer()
     await bank.start()
-    till = Deployment(tmp_path, database_url, bank)
+    till = Deployment(tmp_path, database_url, bank, nursery)
     try:  # a listening server that nobody stops would keep the loop from closing
         merchant = await till.command("merchants", "create", "Harbour Books")
         till.environ["KEY"] = (await till.command("keys", "create", merchant["id"]))["key"]

@@ -1,10 +1,13 @@
 """The OpenAPI document: valid, true of every operation, and held against the running server."""
 
+import os
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 import pytest
+import requests
 import schemathesis
 from hypothesis import HealthCheck, assume, given, seed, settings
 from schemathesis import GenerationMode
@@ -17,7 +20,11 @@ from opentill.core.http import Operation
 from opentill.core.settings import Settings
 
 DOCUMENT: Final = document(Settings())
-EXAMPLES: Final = 30  # of each operation and mode; `make stress` may take more
+# Of each operation and mode, in every run and in `make stress`.
+EXAMPLES: Final = (
+    int(os.environ.get("OPENTILL_TEST_EXAMPLES", "12")),
+    pytest.param(200, marks=pytest.mark.stress),
+)
 
 # What no schema can say; the document says it in words. Field and beginning of the reason.
 RULES: Final = (
@@ -197,10 +204,24 @@ def stocked(till: Till) -> tuple[Shop, dict[str, str]]:
     return shop, ids
 
 
+@pytest.fixture(scope="module")
+def connected() -> Iterator[requests.Session]:
+    """One connection for all requests: otherwise each would make its own."""
+    with requests.Session() as session:
+        session.trust_env = False
+        session.headers.clear()  # only what a case says is sent
+        yield session
+
+
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("operation", CHECKED, ids=lambda operation: operation.label)
 def test_the_server_does_what_its_document_says(
-    stocked: tuple[Shop, dict[str, str]], operation: Any, mode: GenerationMode
+    stocked: tuple[Shop, dict[str, str]],
+    connected: requests.Session,
+    operation: Any,
+    mode: GenerationMode,
+    examples: int,
 ) -> None:
     shop, ids = stocked
     if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body):
@@ -209,7 +230,7 @@ def test_the_server_does_what_its_document_says(
     @seed(20261121)
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(
-        max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck)
     )
     def run(case: Any) -> None:
         # An empty list or text in a query is none; an object is sent as something else.
@@ -223,7 +244,9 @@ def test_the_server_does_what_its_document_says(
         if operation.method == "delete":
             made = {"products": shop.product, "webhook-endpoints": shop.endpoint}[kind]
             case.path_parameters["id"] = made()["id"]
-        answer = case.call(base_url=shop.till.url, headers={"x-api-key": shop.key})
+        answer = case.call(
+            base_url=shop.till.url, headers={"x-api-key": shop.key}, session=connected
+        )
         assert "x-request-id" in answer.headers
         case.validate_response(answer, checks=CHECKS_OF_THEIRS, headers={"x-api-key": shop.key})
         if mode is GenerationMode.POSITIVE and answer.status_code == 400:

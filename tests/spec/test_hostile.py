@@ -15,8 +15,8 @@ import pytest
 from api import TEA, Shop, error_of, raw
 from opentill.app import OPERATIONS
 from opentill.core.http import Nothing, Operation
+from spec.line import kept
 
-_JSON: Final = {"content-type": "application/json"}
 ID: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
 
 TEXTS: Final = {
@@ -100,13 +100,14 @@ def test_a_field_takes_or_refuses_any_value(shop: Shop, operation: Operation, fi
     start = json.dumps(good)[:-1] + (", " if good else "")
     texts = [raw(json.dumps(text, ensure_ascii=False)) for text in TEXTS.values()]
     escaped = [json.dumps(text).encode() for text in TEXTS.values()]
-    for value in (*texts, *escaped, *(text.encode() for text in VALUES)):
-        content = start.encode() + b'"%s":' % field.encode() + value + b"}"
-        answer = shop.call(operation.method, path, content=content, headers=_JSON)
-        assert answer.status_code in {200, 201, 400, 413}, (value[:80], answer.text)
-        if answer.status_code == 400:
-            assert len(error_of(answer)["error"]["reason"]) < 300
-            assert len(answer.content) < 1000
+    with kept(shop) as line:
+        for value in (*texts, *escaped, *(text.encode() for text in VALUES)):
+            content = start.encode() + b'"%s":' % field.encode() + value + b"}"
+            answer = line.call(operation.method, path, content)
+            assert answer.status_code in {200, 201, 400, 413}, (value[:80], answer.text)
+            if answer.status_code == 400:
+                assert len(error_of(answer)["error"]["reason"]) < 300
+                assert len(answer.content) < 1000
 
 
 @pytest.mark.parametrize(("operation", "field"), FIELDS, ids=_ids)
@@ -124,10 +125,11 @@ def test_a_parameter_takes_or_refuses_any_value(
     shop: Shop, operation: Operation, field: str
 ) -> None:
     path = _path(operation, shop)
-    for text in (*TEXTS.values(), *(value for value in VALUES if len(value) < 1000)):
-        encoded = quote(raw(text))[:8000]
-        answer = shop.call(operation.method, f"{path}?{field}={encoded}")
-        assert answer.status_code in {200, 400}, (text[:80], answer.text)
+    with kept(shop) as line:
+        for text in (*TEXTS.values(), *(value for value in VALUES if len(value) < 1000)):
+            encoded = quote(raw(text))[:8000]
+            answer = line.call(operation.method, f"{path}?{field}={encoded}")
+            assert answer.status_code in {200, 400}, (text[:80], answer.text)
 
 
 @pytest.mark.parametrize("operation", [o for o in OPERATIONS if o.query is not Nothing], ids=_ids)
@@ -155,17 +157,19 @@ def test_a_malformed_query_is_refused(shop: Shop, operation: Operation) -> None:
         (f"{field.upper()}=x", 400),
         ("&".join(f"a{n}=1" for n in range(101)), 400),
     )
-    for query, status in rows:
-        answer = shop.till.http.get(f"{path}?{query}", headers={"x-api-key": shop.key})
-        assert answer.status_code == status, (query, answer.text)
+    with kept(shop) as line:
+        for query, status in rows:
+            answer = line.call("GET", f"{path}?{query}")
+            assert answer.status_code == status, (query, answer.text)
 
 
 @pytest.mark.parametrize("operation", [o for o in OPERATIONS if "{id}" in o.path], ids=_ids)
 def test_any_text_as_an_id_is_not_found(shop: Shop, operation: Operation) -> None:
-    for text in TEXTS.values():
-        segment = quote(raw(text), safe="")[:8000]
-        answer = shop.call(operation.method, operation.path.replace("{id}", segment), json={})
-        assert answer.status_code in {404, 405}, text[:80]  # 405: an empty id is another path
+    with kept(shop) as line:
+        for text in TEXTS.values():
+            segment = quote(raw(text), safe="")[:8000]
+            answer = line.call(operation.method, operation.path.replace("{id}", segment), b"{}")
+            assert answer.status_code in {404, 405}, text[:80]  # 405: an empty id is another path
 
 
 def test_hostile_headers_are_harmless(shop: Shop) -> None:

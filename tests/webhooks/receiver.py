@@ -23,8 +23,8 @@ class Got(msgspec.Struct, frozen=True):
         return self.headers["webhook-id"]
 
 
-# What it does with a request: an HTTP status, "reset", "hang", "slow" (half a second, then 200) or
-# "slowly gone" (half a second, then 410).
+# What it does with a request: an HTTP status, "reset", "hang", "late" (a fifth of a second, then
+# 200), "slow" (half a second, then 200) or "slowly gone" (half a second, then 410).
 Behave = Callable[[Got], int | str]
 
 
@@ -75,6 +75,8 @@ class Receiver:
                 return False
             case "hang":
                 await asyncio.sleep(3600)
+            case "late":
+                await asyncio.sleep(0.2)
             case "slow" | "slowly gone":
                 await asyncio.sleep(0.5)
         status = doing if isinstance(doing, int) else 410 if doing == "slowly gone" else 200

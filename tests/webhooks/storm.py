@@ -34,7 +34,7 @@ async def storm(here: Place, receiver: Receiver, events: int, kills: int, lease_
         end = asyncio.get_running_loop().time() + 600
         while (await here.statuses()).get("PENDING"):
             assert asyncio.get_running_loop().time() < end, await here.statuses()
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.05)
             due = await here.rows(
                 "select count(*) as n from webhook_deliveries where try_at <= $1", here.now()
             )

@@ -296,14 +296,14 @@ _failed = Attempt(
 
 
 async def test_an_endpoint_gets_no_more_at_once_than_it_bears(here: Place) -> None:
-    async with receiving(lambda _: "slow") as receiver, here.dispatching():
+    async with receiving(lambda _: "late") as receiver, here.dispatching():
         merchant_id = await here.merchant()
         await here.endpoint(merchant_id, receiver.url)
-        await here.emit(merchant_id, 60)
+        await here.emit(merchant_id, 120)  # as many as would be more at once, by and by
         async with here.dispatching():  # a second worker does not double it
-            await until(lambda: len(receiver.ids()) == 60)
+            await until(lambda: len(receiver.ids()) == 120)
         assert receiver.most_open <= 32
-        assert len(receiver.got) == 60
+        assert len(receiver.got) == 120
 
 
 async def test_a_stop_in_good_order_leaves_nothing_to_send_twice(here: Place) -> None:
