@@ -86,7 +86,8 @@ def main() -> None:
         data_dir = Path(folder)
         driver = Driver()
         with EmbeddedPostgres.start(data_dir) as database:
-            asyncio.run(deployment.warm_log(database.url))
+            if not options.quick:
+                asyncio.run(deployment.warm_log(database.url))
             run = Run(
                 options=options, data_dir=data_dir, url=database.url, driver=driver, report=report
             )

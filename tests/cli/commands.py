@@ -4,8 +4,10 @@ Importing is most of what a short command costs. So they are forked off a proces
 everything and done nothing: each still has an environment, a directory and streams of its own.
 """
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,44 +20,14 @@ import pytest
 import pooler
 
 REFUSED = 2
-_NURSERY: Final = """
-import json, os, signal, sys
-from opentill import app, checks, worker
-from opentill.__main__ import main
-from opentill.cli import build
-
-build()
-for line in sys.stdin:
-    words, environ, directory, streams = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(60)  # no command of a test takes longer
-        for number, path in enumerate(streams):
-            stream = os.open(path, os.O_RDWR)
-            os.dup2(stream, number)
-            os.close(stream)
-        sys.stdin = os.fdopen(0, "r", closefd=False)
-        os.environ.clear()
-        os.environ.update(environ)
-        os.chdir(directory)
-        sys.argv = ["opentill", *words]
-        code = 1
-        try:
-            main()
-            code = 0
-        except SystemExit as left:
-            code = left.code if isinstance(left.code, int) else int(left.code is not None)
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-        finally:
-            try:
-                sys.stdout.flush()
-                sys.stderr.flush()
-            finally:
-                os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    sys.stdout.write(f"{code}\\n")
-    sys.stdout.flush()
+SOURCE: Final = Path(__file__).parents[2] / "src"
+_CLIENT: Final = """#!{python} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as nursery:
+    nursery.connect({path!r})
+    order = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode()
+    socket.send_fds(nursery, [order], [0, 1, 2])
+    sys.exit(int(nursery.recv(16) or 1))
 """
 
 
@@ -64,33 +36,48 @@ class Nursery:
 
     def __init__(self) -> None:
         """Start it; it ends with its standard input."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _NURSERY],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._folder = tempfile.TemporaryDirectory(prefix="opentill-nursery-")
+        self._path = str(Path(self._folder.name) / "socket")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(self._path)
+            listener.listen(64)
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(Path(__file__).with_name("nursery.py")),
+                 str(listener.fileno())],
+                stdin=subprocess.PIPE, pass_fds=[listener.fileno()],
+                env=os.environ | {"PYTHONPATH": str(SOURCE)},
+            )  # fmt: skip
 
     def run(
         self, words: Sequence[str], environ: Mapping[str, str], directory: Path, given: bytes
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command to its end."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with tempfile.TemporaryDirectory(dir=directory) as folder:
-            streams = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
-            for path in streams:
-                path.write_bytes(given if path.name == "stdin" else b"")
-            order = [list(words), dict(environ), str(directory), [str(path) for path in streams]]
-            self._process.stdin.write(json.dumps(order) + "\n")
-            self._process.stdin.flush()
-            code = int(self._process.stdout.readline())
-            _, out, err = (path.read_bytes() for path in streams)
-        return subprocess.CompletedProcess(["opentill", *words], code, out, err)
+        order = json.dumps([list(words), dict(environ), str(directory)]).encode()
+        with contextlib.ExitStack() as stack:
+            streams = [stack.enter_context(tempfile.TemporaryFile(buffering=0)) for _ in range(3)]
+            streams[0].write(given)
+            streams[0].seek(0)
+            nursery = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            nursery.connect(self._path)
+            socket.send_fds(nursery, [order], [stream.fileno() for stream in streams])
+            said = nursery.recv(16)
+            for stream in streams:
+                stream.seek(0)
+            _, out, err = (stream.read() for stream in streams)
+        assert said, f"opentill {' '.join(words)} did not end by itself: {err.decode()}"
+        return subprocess.CompletedProcess(["opentill", *words], int(said), out, err)
+
+    def command(self, folder: Path) -> Path:
+        """Make a program ``opentill`` in a folder, for shells, and return it."""
+        command = folder / "opentill"
+        command.write_text(_CLIENT.format(python=sys.executable, path=self._path))
+        command.chmod(0o755)
+        return command
 
     def close(self) -> None:
         """End it."""
         self._process.communicate(timeout=30)
+        self._folder.cleanup()
 
 
 def _names(answer: Any) -> Iterator[str]:

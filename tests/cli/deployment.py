@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cli.commands import Nursery
 from ports import free_port
 
 TIMEOUT_S = 180.0
@@ -17,9 +18,10 @@ TIMEOUT_S = 180.0
 class Deployment:
     """A running ``opentill serve`` with a data directory and ports of its own."""
 
-    def __init__(self, directory: Path) -> None:
-        """Use ``running``."""
+    def __init__(self, directory: Path, nursery: Nursery | None = None) -> None:
+        """Use ``running``. Commands are forked off the nursery, if one is given."""
         self.directory = directory
+        self._nursery = nursery
         self.port, self.sandbox_port = free_port(), free_port()
         given = {
             name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")
@@ -59,6 +61,15 @@ class Deployment:
 
     def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
+        if self._nursery is None:
+            return self.run_really(*words, **environ)
+        ran = self._nursery.run(words, self.environ | environ, self.directory, b"")
+        return subprocess.CompletedProcess(
+            ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode()
+        )
+
+    def run_really(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end in an interpreter of its own."""
         return subprocess.run(
             [sys.executable, "-m", "opentill", *words], env=self.environ | environ,
             cwd=self.directory, capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
@@ -72,10 +83,18 @@ class Deployment:
 
 
 @contextmanager
-def running() -> Iterator[Deployment]:
-    """Serve as long as the block runs."""
+def checked(nursery: Nursery) -> Iterator[Deployment]:
+    """Serve as long as the block runs; the books are right at the end."""
+    with running(nursery) as deployment:
+        yield deployment
+        assert '"violations":[]' in deployment.done("ledger", "check", "--json")
+
+
+@contextmanager
+def running(nursery: Nursery) -> Iterator[Deployment]:
+    """Serve as long as the block runs; commands are forked."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-        deployment = Deployment(Path(directory))
+        deployment = Deployment(Path(directory), nursery)
         process = deployment.start()
         try:
             yield deployment

@@ -18,6 +18,7 @@ import httpx2
 import pytest
 import typer
 
+from cli.commands import Nursery
 from cli.deployment import TIMEOUT_S, Deployment
 from opentill.cli import build
 
@@ -39,13 +40,17 @@ class Demo:
         self.elsewhere = deployment.directory / "elsewhere"
         self.elsewhere.mkdir()
 
-    def shell(self, script: str) -> str:
-        """Run lines in a second terminal, which knows nothing but the line that was printed."""
+    def shell(self, script: str, folder: Path | None = None) -> str:
+        """Run lines in a second terminal, which knows nothing but the line that was printed.
+
+        The command ``opentill`` is that of ``folder``, if one is given.
+        """
         given = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF-8"}
         kept = ("PYTHONPATH", "OPENTILL_PORT", "OPENTILL_SANDBOX_PORT")
         environ = given | {name: self.deployment.environ[name] for name in kept}
+        found = f"PATH={folder}:$PATH" if folder else ""
         ran = subprocess.run(
-            ["bash", "-c", f"set -eu\n{self.line}\n{self.ports(script)}"],
+            ["bash", "-c", f"set -eu\n{self.line}\n{found}\n{self.ports(script)}"],
             env=environ, cwd=self.elsewhere, capture_output=True, text=True, check=False,
             timeout=180,
         )  # fmt: skip
@@ -69,7 +74,7 @@ class Demo:
             end = time.monotonic() + TIMEOUT_S
             while "Paid" not in browser.get(url, headers={"accept-language": "en"}).text:
                 assert time.monotonic() < end, "waited in vain"
-                time.sleep(0.1)
+                time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -147,16 +152,25 @@ def test_the_first_payment_by_python(demo: Demo, time_of_day: str) -> None:
 
 
 @pytest.mark.parametrize("time_of_day", ["first", "again"])
-def test_the_money_after_the_payment_and_an_epay_shop(demo: Demo, time_of_day: str) -> None:
+def test_the_money_after_the_payment_and_an_epay_shop(
+    demo: Demo, nursery: Nursery, tmp_path: Path, time_of_day: str
+) -> None:
+    """The first time each command has an interpreter of its own, then they are forked."""
+    folder = nursery.command(tmp_path).parent if time_of_day == "again" else None
+    waits = SHELL[3].replace("sleep 1", "sleep 0.2")
+    assert waits != SHELL[3]
     said = demo.shell(
-        SHELL[3] + 'echo "KEY $KEY SHOP_KEY $SHOP_KEY MERCHANT $MERCHANT ORDER $ORDER"\n' + SHELL[4]
+        waits + 'echo "KEY $KEY SHOP_KEY $SHOP_KEY MERCHANT $MERCHANT ORDER $ORDER"\n' + SHELL[4],
+        folder,
     )
     found = re.search(r"KEY (\S+) SHOP_KEY (\S+) MERCHANT (\S+) ORDER (\S+)", said)
     assert found is not None
     kept, merchants, merchant, order = found.groups()
     assert kept in demo.printed  # the first example can be run again
     assert kept != merchants
-    statement = demo.shell(f"opentill statement {merchant}\nopentill orders show {order} --json")
+    statement = demo.shell(
+        f"opentill statement {merchant}\nopentill orders show {order} --json", folder
+    )
     _adds_up(list(csv.DictReader(io.StringIO(statement.rpartition("\n{")[0]))))
     assert '"status":"SETTLED"' in statement
     assert "/epay/" in said

@@ -5,13 +5,14 @@ import io
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
 import pytest
 
-from cli.deployment import Deployment
+from cli.commands import Nursery
+from cli.deployment import Deployment, checked
 
 HEAD = "kind,reference,amount,currency,settled_at\n"
 
@@ -44,8 +45,15 @@ def _until(ready: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
     end = time.monotonic() + 120
     while (found := ready()) is None:
         assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.1)
+        time.sleep(0.02)
     return found
+
+
+@pytest.fixture(scope="module")
+def deployment(nursery: Nursery) -> Iterator[Deployment]:
+    """Serve for these tests alone: the bank's report is about everything that it moved."""
+    with checked(nursery) as deployment:
+        yield deployment
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +88,9 @@ def test_the_banks_report_has_the_payment_in_time(report: str, deployment: Deplo
 def test_fetched_from_the_bank_all_is_well(
     deployment: Deployment, order: dict[str, Any], report: str
 ) -> None:
-    result = json.loads(deployment.done("reconcile", "sandbox", "--json"))
+    ran = deployment.run_really("reconcile", "sandbox", "--json")
+    assert ran.returncode == 0, ran.stderr
+    result = json.loads(ran.stdout)
     assert (result["rows"], result["items"], result["matched"], result["found"]) == (1, 1, 1, 0)
     assert json.loads(deployment.done("reconcile", "sandbox", "--from", "1000000000", "--json"))
 

@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 import pooler
+from cli.commands import Nursery
 from ports import free_port
 
 TIMEOUT_S = 180.0  # of what takes seconds where nothing else runs
@@ -28,7 +29,8 @@ MAX_RSS_MB = 150
 class Place:
     """A data directory and ports of its own, and the processes started in it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, nursery: Nursery) -> None:
+        self._nursery = nursery
         self.data_dir = directory / "data"
         self.port, self.sandbox_port = free_port(), free_port()
         self.environ = {
@@ -57,7 +59,14 @@ class Place:
         return process
 
     def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
+        """Run a command to its end, forked."""
+        ran = self._nursery.run(words, self.environ | environ, self.data_dir.parent, b"")
+        return subprocess.CompletedProcess(
+            ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode()
+        )
+
+    def run_really(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end in an interpreter of its own."""
         return subprocess.run(
             [sys.executable, "-m", "opentill", *words],
             env=self.environ | environ,
@@ -84,11 +93,21 @@ class Place:
         return int(path.read_text().splitlines()[0]) if path.exists() else None
 
 
+@pytest.fixture(scope="module")
+def migrated(nursery: Nursery) -> Iterator[Path]:
+    """A data directory as ``opentill migrate`` makes it, to be copied."""
+    with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
+        place = Place(Path(directory), nursery)
+        made = place.run_really("migrate")
+        assert made.returncode == 0, made.stderr
+        yield place.data_dir
+
+
 @pytest.fixture
-def place() -> Iterator[Place]:
+def place(nursery: Nursery) -> Iterator[Place]:
     """A place; whatever still runs in it at the end is killed."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-        place = Place(Path(directory))
+        place = Place(Path(directory), nursery)
         yield place
         for process in place.started:
             if process.poll() is None:
@@ -100,11 +119,17 @@ def place() -> Iterator[Place]:
             _kill_tree(pid)
 
 
+@pytest.fixture
+def with_database(place: Place, migrated: Path) -> None:
+    """The place has its database already, which takes seconds to make."""
+    subprocess.run(["cp", "-a", str(migrated), str(place.data_dir)], check=True)
+
+
 def test_serve_is_ready_alone_small_and_stops_clean(place: Place) -> None:
     process = place.start("serve")
     assert place.get("/readyz")[0] == 200
     assert psutil.Process(process.pid).memory_info().rss < MAX_RSS_MB * 1024 * 1024
-    second = place.run("serve")
+    second = place.run_really("serve")
     assert second.returncode == 2
     assert second.stderr.startswith("opentill: another `opentill serve` (process ")
     assert second.stderr.count("\n") == 1
@@ -118,6 +143,7 @@ def test_serve_is_ready_alone_small_and_stops_clean(place: Place) -> None:
     assert place.postmaster() is None
 
 
+@pytest.mark.usefixtures("with_database")
 def test_after_kill_9_of_everything_it_serves_again_at_once(place: Place) -> None:
     process = place.start("serve")
     for victim in (process.pid, place.postmaster() or 0):
@@ -131,6 +157,7 @@ def test_after_kill_9_of_everything_it_serves_again_at_once(place: Place) -> Non
     assert process.wait(TIMEOUT_S) == 0
 
 
+@pytest.mark.usefixtures("with_database")
 def test_children_end_when_the_supervisor_is_killed_and_a_dead_sandbox_comes_back(
     place: Place,
 ) -> None:
@@ -145,6 +172,7 @@ def test_children_end_when_the_supervisor_is_killed_and_a_dead_sandbox_comes_bac
     _until(lambda: _ended(sandbox))
 
 
+@pytest.mark.usefixtures("with_database")
 @pytest.mark.parametrize("workers", ["2"])
 def test_a_rolling_restart_fails_no_request(place: Place, workers: str) -> None:
     process = place.start("serve", "--workers", workers)
@@ -165,7 +193,7 @@ def test_a_rolling_restart_fails_no_request(place: Place, workers: str) -> None:
             except OSError as error:
                 statuses.append(repr(error))
                 connection.close()
-            time.sleep(0.002)
+            time.sleep(0.01)
         connection.close()
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
@@ -184,6 +212,7 @@ def test_a_rolling_restart_fails_no_request(place: Place, workers: str) -> None:
     assert process.wait(TIMEOUT_S) == 0
 
 
+@pytest.mark.usefixtures("with_database")
 def test_demo_keeps_its_merchant_and_shows_beside_a_running_one(place: Place) -> None:
     process = place.start("demo")
     _until((place.data_dir / "demo.json").exists)
@@ -203,12 +232,12 @@ def test_demo_keeps_its_merchant_and_shows_beside_a_running_one(place: Place) ->
 
 
 def test_doctor_says_what_to_do(place: Place) -> None:
-    nothing = place.run("doctor", "--json")
+    nothing = place.run_really("doctor", "--json")
     assert nothing.returncode == 1
     ill_at = {one["subject"]: one["text"] for one in json.loads(nothing.stdout)}["database"]
     assert f"no OpenTill database in {place.data_dir}/postgres" in ill_at
     assert not place.data_dir.exists()
-    assert place.run("migrate").returncode == 0
+    assert place.run_really("migrate").returncode == 0
     well = place.run("doctor", "--json")
     assert well.returncode == 0, well.stdout
     assert {finding["level"] for finding in json.loads(well.stdout)} == {"ok"}
@@ -272,12 +301,13 @@ def test_migrate_waits_for_the_database_and_needs_no_data_directory(
     assert output.startswith("applied 0001_first\n")
 
 
+@pytest.mark.usefixtures("with_database")
 def test_health_says_whether_the_server_is_ready_and_is_not_in_its_log(place: Place) -> None:
-    away = place.run("health")
+    away = place.run_really("health")
     assert (away.returncode, away.stderr) == (1, "")
     assert f"http://127.0.0.1:{place.port}/readyz: no answer" in away.stdout
     process = place.start("serve")
-    there = place.run("health")
+    there = place.run_really("health")
     assert there.returncode == 0
     assert there.stdout == f'http://127.0.0.1:{place.port}/readyz: {{"status":"ready"}}\n'
     found = json.loads(place.run("health", "--json").stdout)
@@ -341,7 +371,7 @@ def test_a_taken_port_is_one_line(place: Place) -> None:
 
 
 def test_settings_are_listed_and_secrets_masked(place: Place) -> None:
-    listed = place.run("settings", "--json", OPENTILL_SECRET_KEY="canary" * 6)
+    listed = place.run_really("settings", "--json", OPENTILL_SECRET_KEY="canary" * 6)
     rows = {row["variable"]: row for row in json.loads(listed.stdout)}
     assert rows["OPENTILL_PORT"]["value"] == str(place.port)
     assert rows["OPENTILL_SECRET_KEY"]["value"] == "(set)"
@@ -416,4 +446,4 @@ def _until(true: Callable[[], object]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not true():
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.02)

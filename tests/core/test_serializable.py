@@ -46,7 +46,7 @@ def till(db: Db, database_url: str, tmp_path: Path) -> Iterator[Till]:
 
 
 async def test_everything_at_once_is_serializable(db: Db, database_url: str) -> None:
-    await hammered(db, database_url, seconds=4)
+    await hammered(db, database_url, seconds=2)
 
 
 def test_many_requests_at_once_are_serializable(till: Till) -> None:

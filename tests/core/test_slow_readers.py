@@ -1,6 +1,7 @@
 """Clients that do not take their answers: they lose their place in time, however little is left."""
 
 import asyncio
+import contextlib
 import socket
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from core.test_flood import until
 from core.test_server import CLOSE, GET, HASTY, POST, serving
 from opentill.core.protocol import Protocol
+from opentill.core.server import Server
 
 PAGE = GET.replace(b"/echo", b"/page")
 LAST = [
@@ -21,24 +23,37 @@ LAST = [
 ]
 
 
-@pytest.mark.parametrize("last", LAST)
-async def test_who_leaves_the_end_of_an_answer_unread_is_cut_off(last: bytes) -> None:
-    """What is left is less than what makes the server pause, so that nothing else notices."""
+async def test_who_leaves_the_end_of_an_answer_unread_is_cut_off() -> None:
+    """What is left is less than what makes the server pause, so that nothing else notices.
+
+    Each has a server of its own, and all are waited for together.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        left = {last: await _unread(stack, last) for last in LAST}
+        for last, running in left.items():
+            try:
+                await until(lambda running=running: not running.server_state.connections)
+            except TimeoutError:
+                pytest.fail(f"not cut off, after {last!r}")
+
+
+async def _unread(stack: contextlib.AsyncExitStack, last: bytes) -> Server:
+    """Leave the end of an answer unread, and return the server, which has no other client."""
     loop = asyncio.get_running_loop()
-    async with serving(HASTY) as (running, port):
-        with socket.socket() as client:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            client.setblocking(False)
-            await loop.sock_connect(client, ("127.0.0.1", port))
-            await until(lambda: bool(running.server_state.connections))
-            (connection,) = running.server_state.connections
-            assert isinstance(connection, Protocol)
-            asked = 0
-            while not connection.transport.get_write_buffer_size():
-                await loop.sock_sendall(client, PAGE)
-                asked += 1
-                while running.server_state.total_requests < asked:
-                    await asyncio.sleep(0)
-            assert not connection.flow.write_paused
-            await loop.sock_sendall(client, last)
-            await until(lambda: not running.server_state.connections)
+    running, port = await stack.enter_async_context(serving(HASTY))
+    client = stack.enter_context(socket.socket())
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.setblocking(False)
+    await loop.sock_connect(client, ("127.0.0.1", port))
+    await until(lambda: bool(running.server_state.connections))
+    (connection,) = running.server_state.connections
+    assert isinstance(connection, Protocol)
+    asked = 0
+    while not connection.transport.get_write_buffer_size():
+        await loop.sock_sendall(client, PAGE)
+        asked += 1
+        while running.server_state.total_requests < asked:
+            await asyncio.sleep(0)
+    assert not connection.flow.write_paused
+    await loop.sock_sendall(client, last)
+    return running

@@ -9,6 +9,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 import asyncpg
+import msgspec
+import pytest
 
 from money import world
 from money.world import fresh
@@ -247,7 +249,7 @@ class Hammer:
             async with self.db.snapshot() as tx:
                 await world.assert_books(tx)
             looked += 1
-            await asyncio.sleep(1)
+            await asyncio.sleep(0.5)
         return looked
 
 
@@ -285,6 +287,8 @@ async def hammered(db: Db, database_url: str, seconds: float) -> Hammer:
 
     app = process(jobs)
     hammer.servers = [callbacks.confirmations(process(pool)) for pool in pools]
+    patch = pytest.MonkeyPatch()
+    patch.setattr(worker, "JOBS", [msgspec.structs.replace(job, rest_s=0.3) for job in worker.JOBS])
     working = asyncio.create_task(worker.work(app, stop))
     try:
         for _ in range(4):
@@ -301,6 +305,7 @@ async def hammered(db: Db, database_url: str, seconds: float) -> Hammer:
         stop.set()
         await asyncio.wait([working], timeout=20)
         working.cancel()
+        patch.undo()
         for pool in (many, jobs, *pools):
             await pool.close()
     async with db.snapshot() as tx:

@@ -1,6 +1,7 @@
 """A deployment made of real processes: servers, worker and bank, each to be killed at will."""
 
 import asyncio
+import http.client
 import os
 import random
 import re
@@ -169,20 +170,28 @@ def wait_for(process: Process, seconds: float = 180, *, keep: bool = False) -> N
     while True:
         if keep:
             process.keep()
-        try:
-            if httpx2.get(f"{process.url}/healthz", timeout=20, trust_env=False).status_code == 200:
-                return
-        except httpx2.HTTPError:
-            pass
+        if _answers(process.port):
+            return
         assert time.monotonic() < end, f"{process.name} does not start: {process.output[-3000:]}"
-        time.sleep(0.05)
+        time.sleep(0.02)
+
+
+def _answers(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 async def eventually(look: Callable[[], Awaitable[T]], seconds: float = 180) -> T:
     """Return the first true value; the last one if there was none in time."""
     end = time.monotonic() + seconds
     while not (found := await look()) and time.monotonic() < end:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.03)
     return found
 
 
