@@ -39,7 +39,7 @@ def choose(locale: str, accept_language: str) -> Tongue:
     A locale that is none of ours leaves it to the browser.
     """
     ranges = _ranges(accept_language)
-    found = [each for each in map(_match, (locale, *ranges)) if each is not None]
+    found: list[Language] = [each for each in map(_match, (locale, *ranges)) if each is not None]
     language: Language = found[0] if found else "en"
     if locale and _match(locale) is None:
         return Tongue(language, locale)  # we have no sentences in it, but amounts
