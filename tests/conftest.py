@@ -17,6 +17,7 @@ from typing import Final
 
 import hypothesis
 import pytest
+import structlog
 import uvloop
 
 import pooler
@@ -51,6 +52,17 @@ hypothesis.settings.register_profile(
     ],
 )
 hypothesis.settings.load_profile("suite")
+
+# structlog draws a traceback with the local variables of each frame unless it is told otherwise:
+# a second of work for each of the errors that tests bring about.
+structlog.configure(
+    processors=[
+        structlog.processors.add_log_level,
+        structlog.dev.ConsoleRenderer(
+            colors=False, exception_formatter=structlog.dev.plain_traceback
+        ),
+    ]
+)
 
 embedded.SETTINGS = dict(  # type: ignore[misc] # of every server that a test starts in its process
     embedded.SETTINGS, default_transaction_isolation=ISOLATION

@@ -27,6 +27,7 @@ def stream() -> Iterator[io.StringIO]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     stream = io.StringIO()
+    before = structlog.get_config()
     log.configure("info", stream=stream)
     # A bank that other tests of this process keep running writes its own lines.
     bank = logging.getLogger("opentill.sandbox")
@@ -35,7 +36,7 @@ def stream() -> Iterator[io.StringIO]:
     bank.setLevel(logging.NOTSET)
     root.handlers[:] = handlers
     root.setLevel(level)
-    structlog.reset_defaults()
+    structlog.configure(**before)
     structlog.contextvars.clear_contextvars()
 
 
@@ -300,12 +301,13 @@ def test_a_terminal_gets_readable_lines() -> None:
     terminal = Terminal()
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    before = structlog.get_config()
     log.configure("debug", stream=terminal)
     structlog.get_logger().debug("hello", email="ann@example.com")
     structlog.get_logger().debug("typed", name="Ada\u202e\x1b]0;x\x07")
     root.handlers[:] = handlers
     root.setLevel(level)
-    structlog.reset_defaults()
+    structlog.configure(**before)
     assert "hello" in terminal.getvalue()
     assert "ann@" not in terminal.getvalue()
     assert "Ada\\u202e\\u001b]0;x\\u0007" in terminal.getvalue()

@@ -28,6 +28,8 @@ def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setenv("OPENTILL_DB_PREPARED", pooler.prepared_setting(database_url))
     monkeypatch.setenv("OPENTILL_SECRET_KEY", "test-secret-key-test-secret-key-0123")
 
+    before = structlog.get_config()
+
     def run(*words: str) -> Any:
         result = CliRunner().invoke(build(), [*words, "--json"])
         if result.exception is not None:
@@ -35,7 +37,7 @@ def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         return json.loads(result.stdout)
 
     yield run
-    structlog.reset_defaults()  # commands set the log up for their own standard error
+    structlog.configure(**before)  # commands set the log up for their own standard error
 
 
 @pytest.fixture
