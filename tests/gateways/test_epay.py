@@ -1,6 +1,5 @@
 """The adapter for Epay servers: what it sends, what it makes of answers, and what it never does."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -44,11 +43,11 @@ REFUND: Final = RefundRequest(
 )
 
 
-def gateway_of(server: EpayServer, lately_s: float = 0.0, **options: str) -> EpayGateway:
+def gateway_of(server: EpayServer, **options: str) -> EpayGateway:
     given = {"epay_url": server.url, "epay_pid": PID, "epay_key": KEY}
     given |= {f"epay_{name}": text for name, text in options.items()}
     outgoing = Outgoing(Policy.only(server.url))
-    return EpayGateway(opening.read(given), outgoing, timeout_s=5.0, lately_s=lately_s)
+    return EpayGateway(opening.read(given), outgoing, timeout_s=5.0, lately_s=0.0)
 
 
 @pytest_asyncio.fixture
@@ -266,37 +265,6 @@ async def test_a_notice_counts_only_if_the_server_says_so_too(
     assert len(await gateway.read_notice(genuine)) == 1
     order["status"] = 2
     assert await gateway.read_notice(genuine) == ()
-
-
-async def test_a_true_notice_is_not_answered_by_what_was_true_before_it(
-    server: EpayServer,
-) -> None:
-    """The first comes before the server has written the payment down, the second after."""
-    async with asyncio.timeout(30):
-        gateway = gateway_of(server, lately_s=60.0)
-        await gateway.pay(REQUEST)
-        early = server.notice(server.orders[ATTEMPT])
-        with pytest.raises(BadCallback, match="otherwise"):
-            await gateway.read_notice(early)
-        notice = server.paid(ATTEMPT)
-        assert len(await gateway.read_notice(notice)) == 1
-        asked = len(server.asked)
-        for found in await asyncio.gather(*(gateway.read_notice(notice) for _ in range(20))):
-            assert len(found) == 1
-        assert len(server.asked) == asked  # that it is paid stands
-        await gateway.close()
-
-
-async def test_notices_at_the_same_time_share_a_question(server: EpayServer) -> None:
-    async with asyncio.timeout(30):
-        gateway = gateway_of(server, lately_s=60.0)
-        await gateway.pay(REQUEST)
-        early = server.notice(server.orders[ATTEMPT])
-        await asyncio.gather(
-            *(gateway.read_notice(early) for _ in range(20)), return_exceptions=True
-        )
-        assert [what for _, what, _ in server.asked].count("order") <= 2
-        await gateway.close()
 
 
 WRONG: Final = [

@@ -230,9 +230,8 @@ class EpayGateway:
         """Verify a notice and ask the server whether it is so.
 
         The sign is MD5 over text that is not escaped, and a notice can be replayed, by its customer
-        too, who comes back with one: it only says when to ask. What the server says of a paid order
-        stands for two seconds; that one is not paid, for no notice that comes later. Raises
-        BadCallback, and Unavailable while the server does not answer.
+        too, who comes back with one: it only says when to ask, and not more often than every two
+        seconds. Raises BadCallback, and Unavailable while the server does not answer.
         """
         options = self._options
         attempt_id = params.get("out_trade_no", "")
@@ -271,32 +270,16 @@ class EpayGateway:
         return wire.STANDINGS.get(reply.get("status"))
 
     async def _order_lately(self, attempt_id: str) -> Reply | _Silence:
-        """Ask about an order, or return what was answered less than two seconds ago.
-
-        One question at a time: those that wait share its answer if they came before it was sent,
-        and all do if the order is paid, or was. Anything else may have become true meanwhile.
-        """
-        before = self._lately.get(attempt_id)
-        if before is not None:
-            reply = await asyncio.shield(before)
-            if self._stands(reply, attempt_id):
-                return reply
-            self._forget(attempt_id, before)
+        """Ask about an order, or return what was answered less than two seconds ago."""
         task = self._lately.get(attempt_id)
         if task is None:
             task = self._lately[attempt_id] = asyncio.ensure_future(self._order(attempt_id))
             later = asyncio.get_running_loop().call_later
-            later(self._lately_s, self._forget, attempt_id, task)
-        return await asyncio.shield(task)
-
-    def _stands(self, reply: Reply | _Silence, attempt_id: str) -> bool:
-        if isinstance(reply, _Silence):
-            return False
-        return self._standing(reply, attempt_id) in ("paid", "refunded", "frozen")
-
-    def _forget(self, attempt_id: str, task: asyncio.Task[Reply | _Silence]) -> None:
-        if self._lately.get(attempt_id) is task:
-            del self._lately[attempt_id]
+            later(self._lately_s, self._lately.pop, attempt_id, None)
+        reply = await asyncio.shield(task)
+        if isinstance(reply, _Silence):  # that is no answer to stand by
+            self._lately.pop(attempt_id, None)
+        return reply
 
     async def _order(self, attempt_id: str) -> Reply | _Silence:
         options = self._options
