@@ -63,7 +63,8 @@ class Outcome(NamedTuple):
     """What a statement returned, and what the merchant's rows are afterwards."""
 
     rows: list[tuple[Any, ...]]
-    after: dict[str, str]
+    names: tuple[str, ...]
+    after: str
 
 
 class Examiner:
@@ -138,83 +139,74 @@ class Examiner:
             before = await self._digest(tx, self.merchant)
             try:
                 async with tx.transaction():
-                    rows = await self._run(tx, sql, values)
-                    alone = Outcome(rows, await self._digest(tx, self.merchant))
+                    alone = await self._run(tx, sql, values)
             except asyncpg.PostgresError:
                 return  # it is refused, which its caller expects
             if not any(map(any, alone.rows)) and alone.after == before:
                 return
         self.seen[name] += 1
         async with _undone(tx):
-            await self._copy(tx, twin, before, later=True)
+            await self._copy(tx, twin, later=True)
             theirs = await self._digest(tx, twin)
-            rows = await self._run(tx, sql, values)
-            beside = Outcome(rows, await self._digest(tx, self.merchant))
+            beside = await self._run(tx, sql, values)
             self._same(name, "beside a twin", alone, beside)
             self._check(name, "changed a twin", await self._digest(tx, twin) == theirs)
         if own:
-            await self._as_twin(tx, name, sql, values, alone.rows, before, twin)
-            await self._as_stranger(tx, name, sql, values, before, stranger)
+            await self._as_others(tx, name, sql, values, alone, twin, stranger)
         if own and _names_something(values) and name not in RANGES:
             async with _undone(tx):
-                await self._copy_things(tx, before)
+                await self._copy_things(tx)
                 there = await self._digest(tx, self.merchant, "like '%~%'")
-                rows = await self._run(tx, sql, values)
-                self._check(name, "saw other things", _sorted(rows) == _sorted(alone.rows))
+                beside = await self._run(tx, sql, values)
+                self._check(name, "saw other things", _sorted(beside.rows) == _sorted(alone.rows))
                 unchanged = await self._digest(tx, self.merchant, "like '%~%'") == there
                 self._check(name, "changed other things", unchanged)
         currency = next((c for c in ("USD", "CNY") if _holds(values, c)), None)
         if own and currency is not None:
             async with _undone(tx):
-                await self._copy_money(tx, before, currency)
+                await self._copy_money(tx, currency)
                 there = await self._digest_money(tx)
-                rows = await self._run(tx, sql, values)
-                self._check(name, "saw other money", _sorted(rows) == _sorted(alone.rows))
+                beside = await self._run(tx, sql, values)
+                self._check(name, "saw other money", _sorted(beside.rows) == _sorted(alone.rows))
                 self._check(name, "changed other money", await self._digest_money(tx) == there)
 
-    async def _as_twin(
+    async def _as_others(
         self,
         tx: Tx,
         name: str,
         sql: str,
         values: tuple[Any, ...],
-        alone: list[tuple[Any, ...]],
-        before: dict[str, str],
+        alone: Outcome,
         twin: str,
+        stranger: str,
     ) -> None:
         async with _undone(tx):
-            await self._copy(tx, twin, before, later=False)
+            await self._copy(tx, twin, later=False)
+            mine = await self._digest(tx, self.merchant)
             try:
                 async with tx.transaction():
                     theirs = await self._run(tx, sql, _renamed(values, self.merchant, twin))
             except asyncpg.UniqueViolationError:
                 theirs = None  # a new id that the directory has given to one merchant
             if theirs is not None and name not in FROM_ELSEWHERE:
-                rows = [_renamed(row, twin, self.merchant) for row in theirs]
-                self._check(name, "as the twin", _sorted(rows) == _sorted(alone))
-            unchanged = await self._digest(tx, self.merchant) == before
-            self._check(name, "as the twin, changed it", unchanged)
-
-    async def _as_stranger(
-        self,
-        tx: Tx,
-        name: str,
-        sql: str,
-        values: tuple[Any, ...],
-        before: dict[str, str],
-        stranger: str,
-    ) -> None:
+                rows = [_renamed(row, twin, self.merchant) for row in theirs.rows]
+                self._check(name, "as the twin", _sorted(rows) == _sorted(alone.rows))
+            self._check(
+                name, "as the twin, changed it", await self._digest(tx, self.merchant) == mine
+            )
         async with _undone(tx):
-            await self._copy(tx, stranger, {"merchants": ""}, later=False)
+            await self._copy(tx, stranger, later=False, only="merchants")
+            mine = await self._digest(tx, self.merchant)
             try:
                 async with tx.transaction():
-                    found = await self._run(tx, sql, _renamed(values, self.merchant, stranger))
+                    given = _renamed(values, self.merchant, stranger)
+                    found = await self._run(tx, sql, given, stranger)
             except asyncpg.PostgresError:
                 return  # there is nothing to refer to
             if without_comments(sql).startswith(("select", "with recursive")):
-                told = [cell for row in found for cell in row if cell and cell not in values]
+                told = [cell for row in found.rows for cell in row if cell and cell not in values]
                 self._check(name, f"told a stranger {told}", not told or name in ABOUT_MERCHANT)
-            unchanged = await self._digest(tx, self.merchant) == before
+            unchanged = await self._digest(tx, self.merchant) == mine
             self._check(name, "changed it for a stranger", unchanged)
 
     def _same(self, name: str, where: str, one: Outcome, other: Outcome) -> None:
@@ -225,28 +217,34 @@ class Examiner:
         if not holds:
             self.wrong.append(f"{name}: {what}")
 
-    async def _run(self, tx: Tx, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in await tx.fetch(sql, *values)]
+    async def _run(
+        self, tx: Tx, sql: str, values: tuple[Any, ...], whose: str | None = None
+    ) -> Outcome:
+        found = await tx.fetch(sql, *values)
+        names = tuple(found[0].keys()) if found else ()
+        after = await self._digest(tx, whose or self.merchant)
+        return Outcome([tuple(row) for row in found], names, after)
 
-    async def _digest(self, tx: Tx, merchant_id: str, which: str = "is not null") -> dict[str, str]:
-        """Return what changes when any row of a merchant does, by table; only those with rows."""
+    async def _digest(self, tx: Tx, merchant_id: str, which: str = "is not null") -> str:
+        """Return what changes when any row of a merchant does."""
         parts = " union all ".join(
-            f"select '{table}' as name, md5(t::text) as row from {table} t"
+            f"select '{table}' || md5(t::text) as row from {table} t"
             f" where {_key(table)} = $1 and t::text {which}"
             for table in self._tables
         )
-        found = await tx.fetch(
-            f"select name, md5(string_agg(row, ' ' order by row)) from ({parts}) r group by name",
+        digest: str = await tx.fetchval(
+            f"select md5(coalesce(string_agg(row, ' ' order by row), '')) from ({parts}) r",
             merchant_id,
         )
-        return dict(found)
+        return digest
 
-    async def _copy(self, tx: Tx, twin: str, filled: dict[str, str], *, later: bool) -> None:
-        """Give a twin a copy of every row of the merchant, as it is; ``filled`` has the tables."""
+    async def _copy(self, tx: Tx, twin: str, *, later: bool, only: str = "") -> None:
+        """Give a twin a copy of every row of the merchant, as it is."""
         await tx.execute("set local session_replication_role = replica")  # no triggers
         made = []
-        for table in filled:
-            columns = self._tables[table]
+        for table, columns in self._tables.items():
+            if only and table != only:
+                continue
             cells = [
                 f"'{twin}'"
                 if column == _key(table)
@@ -262,12 +260,11 @@ class Examiner:
         await tx.execute(";".join(made))
         await tx.execute("set local session_replication_role = origin")
 
-    async def _copy_things(self, tx: Tx, filled: dict[str, str]) -> None:
+    async def _copy_things(self, tx: Tx) -> None:
         """Give the merchant a copy of everything that it has, under other ids."""
         await tx.execute("set local session_replication_role = replica")
         made = []
-        for table in filled:
-            columns = self._tables[table]
+        for table, columns in self._tables.items():
             named = [c for c in columns if (c == "id" or c.endswith("_id") or c in UNIQUE)]
             if table in ONE_OF_EACH or named == ["merchant_id"]:
                 continue
@@ -288,13 +285,11 @@ class Examiner:
         await tx.execute(";".join(made))
         await tx.execute("set local session_replication_role = origin")
 
-    async def _copy_money(self, tx: Tx, filled: dict[str, str], currency: str) -> None:
+    async def _copy_money(self, tx: Tx, currency: str) -> None:
         """Copy the merchant's books to a currency that it has nothing in."""
         await tx.execute("set local session_replication_role = replica")
         made = []
         for table, named in BOOKS.items():
-            if table not in filled:
-                continue
             columns = self._tables[table]
             cells = [
                 f"'{OTHER_MONEY}'"
