@@ -30,25 +30,6 @@ def data_dir() -> Iterator[Path]:
         yield Path(name) / "data"
 
 
-@pytest.fixture(scope="module")
-def made() -> Iterator[Path]:
-    """The files of a cluster that was made and stopped, to be copied."""
-    with tempfile.TemporaryDirectory(prefix="opentill-test-") as name:
-        EmbeddedPostgres.start(Path(name) / "data").release()
-        yield Path(name) / "data" / "postgres"
-
-
-@pytest.fixture
-def with_cluster(data_dir: Path, made: Path) -> None:
-    """The directory has its cluster already: to make one takes longer than most tests."""
-    _copy(made, data_dir)
-
-
-def _copy(made: Path, data_dir: Path) -> None:
-    data_dir.mkdir(mode=0o700)
-    subprocess.run(["cp", "-a", made, data_dir / "postgres"], check=True)
-
-
 async def _sql(url: str, statement: str) -> object:
     connection = await asyncpg.connect(url)
     try:
@@ -76,7 +57,6 @@ def _until_ended(pid: int) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.usefixtures("with_cluster")
 async def test_what_was_committed_survives_kill_9_of_everything(data_dir: Path) -> None:
     child = _start_and_hang(data_dir)
     url = (data_dir / "url").read_text()
@@ -91,12 +71,12 @@ async def test_what_was_committed_survives_kill_9_of_everything(data_dir: Path) 
         assert _pid(data_dir) != pid
 
 
-@pytest.mark.usefixtures("with_cluster")
 @pytest.mark.parametrize("elsewhere", [False, True])
 async def test_a_server_left_by_a_killed_process_is_adopted_and_stopped_at_the_end(
     data_dir: Path, *, elsewhere: bool
 ) -> None:
     if elsewhere:  # on another disk, say
+        EmbeddedPostgres.start(data_dir, durable=False).release()
         (data_dir / "postgres").rename(data_dir.with_name("moved"))
         (data_dir / "postgres").symlink_to(data_dir.with_name("moved"))
     child = _start_and_hang(data_dir)
@@ -111,7 +91,6 @@ async def test_a_server_left_by_a_killed_process_is_adopted_and_stopped_at_the_e
     _until_ended(pid)
 
 
-@pytest.mark.usefixtures("with_cluster")
 async def test_it_is_shared_and_the_last_one_stops_it(data_dir: Path) -> None:
     child = _start_and_hang(data_dir)
     pid = _pid(data_dir)
@@ -143,10 +122,8 @@ async def test_it_is_durable_checked_and_reached_by_socket_only(data_dir: Path) 
         server.release()
 
 
-async def test_a_deep_data_directory_gets_a_short_socket(data_dir: Path, made: Path) -> None:
-    data_dir.mkdir()
+async def test_a_deep_data_directory_gets_a_short_socket(data_dir: Path) -> None:
     deep = data_dir / ("d" * 100)
-    _copy(made, deep)
     with EmbeddedPostgres.start(deep, durable=False) as server:
         assert await _sql(server.url, "select 1") == 1
         socket_dir = Cluster(deep.resolve()).socket_dir
@@ -160,7 +137,6 @@ async def test_odd_characters_in_the_path(data_dir: Path) -> None:
         assert await _sql(server.url, "select 1") == 1
 
 
-@pytest.mark.usefixtures("with_cluster")
 async def test_the_process_id_of_somebody_else_in_its_file_does_no_harm(data_dir: Path) -> None:
     with EmbeddedPostgres.start(data_dir, durable=False):
         pid_file = data_dir / "postgres" / "postmaster.pid"
@@ -224,8 +200,9 @@ def test_a_platform_without_programs_is_one_line(monkeypatch: pytest.MonkeyPatch
         embedded.find_programs()
 
 
-@pytest.mark.usefixtures("with_cluster")
 def test_a_server_that_does_not_start_says_the_last_line_of_its_log(data_dir: Path) -> None:
+    with EmbeddedPostgres.start(data_dir, durable=False):
+        pass
     (data_dir / "postgres" / "postgresql.conf").write_text("nonsense nonsense\n")
     with pytest.raises(DataDirError, match="does not start: .*FATAL") as caught:
         EmbeddedPostgres.start(data_dir, durable=False)
@@ -283,7 +260,6 @@ def test_a_private_file_is_replaced_whole(data_dir: Path) -> None:
 class TestAsRoot:
     """PostgreSQL runs as another user, and nothing opens for anybody else."""
 
-    @pytest.mark.usefixtures("with_cluster")
     def test_only_that_user_gets_through_private_directories(self, data_dir: Path) -> None:
         data_dir.parent.chmod(0o700)
         with EmbeddedPostgres.start(data_dir, durable=False):
@@ -315,7 +291,6 @@ class TestAsRoot:
             assert (data_dir / "postgres").stat().st_uid == 43210
         assert list(data_dir.glob("postgres.new-*")) == []
 
-    @pytest.mark.usefixtures("with_cluster")
     @pytest.mark.parametrize("adopted", [False, True], ids=["our own child", "adopted"])
     def test_a_server_that_may_not_be_traced_is_stopped_whole_and_at_once(
         self, data_dir: Path, adopted: bool

@@ -1,6 +1,7 @@
 """A shop that speaks Epay: it signs requests, and has an address that notices go to."""
 
 import itertools
+import re
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +16,27 @@ from opentill.core import epaysign
 from opentill.epay import jobs
 
 _numbers: Final = itertools.count(1)
+# What reasons may name: fields, files, acts and types of the convention, codes. All else in them is
+# Chinese, and no name of ours.
+_WORDS: Final = epaysign.PROTOCOL_FIELDS | frozenset("""
+    alipay wxpay creditcard crypto paynow bank whatever
+    epay submit mapi api php query settle order orders refund GET POST
+    CNY EUR IDR JPY HKD USD XPF http https IP ISO UTF NUL KiB
+""".split())  # fmt: skip
+
+
+def assert_chinese(text: str) -> None:
+    """See that a reason is for people who read Chinese."""
+    assert re.search("[\u4e00-\u9fff]", text), text
+    assert set(re.findall("[A-Za-z_]{2,}", text)) <= _WORDS, text
+
+
+def _look_at(answer: httpx2.Response) -> None:
+    """See that a refusal, if it is one, says why in Chinese."""
+    if answer.headers.get("content-type") == "application/json":
+        body = answer.json()
+        if body["code"] < 0:
+            assert_chinese(body["msg"])
 
 
 class Inbox:
@@ -46,8 +68,8 @@ class Inbox:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/notify"
-        # How often it looks whether to close: each test waits for that at its end.
-        threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
+        serve = self._server.serve_forever
+        threading.Thread(target=serve, args=(0.01,), daemon=True).start()  # looks for the end
 
     def close(self) -> None:
         self._server.shutdown()
@@ -87,7 +109,9 @@ class Stall:
 
     def post(self, entry: str, form: dict[str, str], **options: Any) -> httpx2.Response:
         """Post a form as it is."""
-        return self.till.http.post(f"/epay/{entry}.php", data=form, **options)
+        answer = self.till.http.post(f"/epay/{entry}.php", data=form, **options)
+        _look_at(answer)
+        return answer
 
     def mapi(self, **changes: Any) -> dict[str, Any]:
         """Place an order as a server."""
@@ -107,6 +131,7 @@ class Stall:
         query = {"act": act, "pid": self.pid, "key": self.key, **params}
         answer = self.till.http.get("/epay/api.php", params=query)
         assert answer.status_code == 200
+        _look_at(answer)
         body: dict[str, Any] = answer.json()
         return body
 
