@@ -6,6 +6,8 @@ SCREEN := chromium chromium-driver fonts-noto-cjk
 ARGS ?=
 USUAL := not stress and not image and not clients
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Where it is set, each of the many processes that tests start compiles every file anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run demo test test-pooled test-serializable test-clients test-image mutants check fix
 .PHONY: bench stress lock browser compilers

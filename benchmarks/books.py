@@ -135,6 +135,7 @@ _COPIES: Final = {
             "settled_at": "case p.status when 'SETTLED' then p.at + 3000 end",
             "payment_method": f"case when {_IS_PAID} then 'ALIPAY' end",
             "paid_attempt_id": f"case when {_IS_PAID} then {_ATTEMPT} end",
+            "livemode": f"case when {_IS_PAID} then false end",  # as the sandbox bank's payments
             **_TIMES,
         },
         "id = p.template_order",

@@ -1,6 +1,7 @@
-"""What all tests share: a real PostgreSQL for each xdist worker, and fresh migrated databases.
+"""What all tests share, each once for an xdist worker.
 
-Nothing here needs an event loop, so that plain, asynchronous and browser tests can use all of it.
+A real PostgreSQL, fresh migrated databases, a transaction that is rolled back, a running server,
+the sandbox bank.
 """
 
 import asyncio
@@ -19,10 +20,16 @@ import pytest
 import uvloop
 
 import pooler
+from api import clock, shop, till
+from databases import Databases
+from money.fixtures import book, db, kept_book, own_book, tx
 from opentill.core import connection, embedded, migrate
 from opentill.core.embedded import EmbeddedPostgres, find_programs
 from opentill.core.settings import Settings
 from pooler import POOLED
+from sandbox.fixtures import bank_url
+
+__all__ = ["bank_url", "book", "clock", "db", "kept_book", "own_book", "shop", "till", "tx"]
 
 TEMPLATE: Final = "opentill_template"
 # Switches for whole runs, see CONTRIBUTING.md: every transaction in this isolation, and everything
@@ -117,22 +124,27 @@ def template(postgres_url: str) -> str:
     return TEMPLATE
 
 
+@pytest.fixture(scope="session")
+def databases(postgres_url: str, template: str) -> Iterator[Databases]:
+    """Migrated databases, used again and again."""
+    with Databases(postgres_url, template) as made:
+        yield made
+
+
 @pytest.fixture
 def make_database(
-    postgres_url: str, template: str, through: Callable[[str], str]
+    databases: Databases, through: Callable[[str], str]
 ) -> Iterator[Callable[[], str]]:
     """Make fresh migrated databases; each call gives the address of one. Gone after the test."""
     made: list[str] = []
 
     def make() -> str:
-        name = f"test_{next(_numbers)}"
-        _sql(postgres_url, f"create database {name} template {template} strategy wal_log")
-        made.append(name)
-        return through(_named(postgres_url, name))
+        made.append(databases.take())
+        return through(made[-1])
 
     yield make
-    for name in made:
-        _sql(postgres_url, f"drop database {name} with (force)")
+    for url in made:
+        databases.give_back(url)
 
 
 @pytest.fixture

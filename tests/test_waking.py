@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from money import world
-from money.fixtures import book, rolled_back
+from money.fixtures import rolled_back
 from opentill.core.db import Tx
 from opentill.core.query import Command
 from statements import EVERYWHERE
@@ -54,6 +54,3 @@ async def test_what_waits_for_later_is_due_and_what_is_due_stays(
             f"select array_agg(distinct {due}) from {table} where {due} is not null"
         ) == [after]
         assert await tx.fetch(f"select {key} from {table} where {due} is null order by 1") == idle
-
-
-__all__ = ["book"]

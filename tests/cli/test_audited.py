@@ -9,12 +9,11 @@ from typing import Any, Final
 
 import typer
 
-from api import clock, till
 from cli.commands import Commands, opentill
 from opentill.app import OPERATIONS
 from opentill.cli import build
 
-__all__ = ["clock", "opentill", "till"]
+__all__ = ["opentill"]
 
 # Commands that change keys, credentials, endpoints or terms: each is run below.
 AUDITED: Final = (

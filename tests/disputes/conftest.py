@@ -1,7 +1,5 @@
-"""A database for tests that commit, and a transaction for those that do not; a running till."""
+"""What receives the bank's callbacks."""
 
-from api import clock, shop, till
-from money.fixtures import book, db, tx
-from sandbox.fixtures import bank_url, receiver
+from sandbox.fixtures import receiver
 
-__all__ = ["bank_url", "book", "clock", "db", "receiver", "shop", "till", "tx"]
+__all__ = ["receiver"]

@@ -6,10 +6,9 @@ from ipaddress import ip_network
 
 import pytest
 
-from api import SECRETS, Till, clock, database, serving
+from api import SECRETS, Till, database, serving
 from epay.stall import Inbox, Stall
 from opentill.core.settings import Settings
-from sandbox.fixtures import bank_url
 from sandbox.running import SECRET
 
 
@@ -52,6 +51,3 @@ def inbox() -> Iterator[Inbox]:
 def stall(till: Till, inbox: Inbox) -> Stall:
     """A merchant with Epay credentials."""
     return Stall(till, inbox)
-
-
-__all__ = ["bank_url", "clock", "inbox", "stall", "till"]

@@ -46,7 +46,8 @@ class Inbox:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/notify"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        serve = self._server.serve_forever
+        threading.Thread(target=serve, args=(0.01,), daemon=True).start()  # looks for the end
 
     def close(self) -> None:
         self._server.shutdown()

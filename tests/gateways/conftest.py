@@ -2,10 +2,9 @@
 
 from cli.commands import nursery
 from gateways.several import several
-from sandbox.fixtures import bank_url, calm_bank_url, calm_shop, receiver, shop
+from sandbox.fixtures import calm_bank_url, calm_shop, receiver, shop
 
 __all__ = [
-    "bank_url",
     "calm_bank_url",
     "calm_shop",
     "nursery",

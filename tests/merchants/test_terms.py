@@ -5,14 +5,11 @@ from decimal import Decimal
 import asyncpg
 import pytest
 
-from money.fixtures import book, tx
 from money.world import NOW, merchant
 from opentill import merchants
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.merchants import fees
-
-__all__ = ["book", "tx"]
 
 CHANGES = (
     # term                    value

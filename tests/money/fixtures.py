@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+import asyncpg
 import pytest
 
 from money import world
@@ -37,27 +38,63 @@ def _made(postgres_url: str, template: str, through: Callable[[str], str]) -> It
     _sql(postgres_url, f"drop database {name} with (force)")
 
 
+class Book:
+    """The connection of a worker to a database in which nothing is ever committed.
+
+    It is kept from test to test: a new one would plan every statement anew.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: asyncpg.Connection | None = None
+
+    async def connection(self) -> asyncpg.Connection:
+        """Return it, a new one if a test has closed it."""
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await connections.connect(self._url)
+        return self._connection
+
+    async def close(self) -> None:
+        """Close it if it is open."""
+        if self._connection is not None:
+            await self._connection.close()
+
+
+@pytest.fixture(scope="session")
+async def kept_book(book: str) -> AsyncIterator[Book]:
+    """Keep a connection to ``book``."""
+    kept = Book(book)
+    yield kept
+    await kept.close()
+
+
 @pytest.fixture
-async def tx(book: str) -> AsyncIterator[Tx]:
+async def tx(kept_book: Book) -> AsyncIterator[Tx]:
     """Lend a transaction that is rolled back; the books are right at its end."""
-    async with rolled_back(book) as connection:
+    async with _rolled_back(await kept_book.connection()) as connection:
         yield connection
         await world.assert_books(connection)
 
 
 @asynccontextmanager
 async def rolled_back(url: str) -> AsyncIterator[Tx]:
-    """Lend a transaction of a database that is rolled back."""
+    """Lend a transaction of a database that is rolled back, on a connection of its own."""
     connection = await connections.connect(url)
     try:
-        transaction = connection.transaction()
-        await transaction.start()
-        try:
+        async with _rolled_back(connection):
             yield connection
-        finally:
-            await transaction.rollback()
     finally:
         await connection.close()
+
+
+@asynccontextmanager
+async def _rolled_back(connection: asyncpg.Connection) -> AsyncIterator[Tx]:
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        yield connection
+    finally:
+        await transaction.rollback()
 
 
 @pytest.fixture

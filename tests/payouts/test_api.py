@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from api import Shop, Till, error_of, refused, till
+from api import Shop, Till, error_of, refused
 from money.world import fresh
 from opentill import operator, payouts
 from opentill.payouts.service import Wanted
-
-__all__ = ["till"]
 
 NOW = 1_750_000_000_000
 

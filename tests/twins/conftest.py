@@ -9,7 +9,6 @@ import pytest
 from api import SECRETS, Till, database, serving
 from epay.stall import Inbox
 from opentill.core.settings import Settings
-from sandbox.fixtures import bank_url
 from sandbox.running import SECRET
 from twins.examiner import Examiner
 
@@ -48,6 +47,3 @@ def places(
             running.rate("CNY", "USD", Decimal("0.14"))
             yield running, Examiner(url)
             running.check_books()
-
-
-__all__ = ["bank_url"]

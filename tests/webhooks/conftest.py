@@ -1,13 +1,10 @@
-"""A place of the test's own, and the running server for tests of the API."""
+"""A place of the test's own."""
 
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from api import clock, shop, till
 from webhooks.place import Place, place
-
-__all__ = ["clock", "here", "shop", "till"]
 
 
 @pytest_asyncio.fixture

@@ -1,0 +1,152 @@
+"""Fresh migrated databases for tests, at the price of emptying one that was used before.
+
+To clone and to drop a database costs a tenth of a second, most of it in files that no test has
+touched. So a database that a test gave back is emptied and given out again, unless the test changed
+its schema.
+"""
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Coroutine
+from typing import Any, Final, Self, TypeVar
+
+import asyncpg
+
+T = TypeVar("T")
+_USES: Final = 40  # then the rows that were deleted have made it slow
+_CATALOGS: Final = (
+    "pg_class",
+    "pg_attribute",
+    "pg_constraint",
+    "pg_index",
+    "pg_trigger",
+    "pg_proc",
+    "pg_namespace",
+    "pg_db_role_setting",
+)
+# Rows of the catalogs, and how many of them are newer than the transaction $1.
+_SCHEMA: Final = " union all ".join(
+    f"select count(*), count(*) filter (where xmin::text::bigint > $1) from {catalog}"
+    for catalog in _CATALOGS
+)
+_TABLES: Final = """
+    select relname from pg_class where relnamespace = 'public'::regnamespace
+        and relkind in ('r', 'p') and not relispartition order by relname
+"""
+_OTHERS: Final = """
+    select pg_terminate_backend(pid, 10000) from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid()
+"""
+
+
+class _Database:
+    """One of them, and a connection that is kept while it waits for its next use."""
+
+    def __init__(self, name: str, connection: asyncpg.Connection) -> None:
+        self.name = name
+        self.connection = connection
+        self.uses = 0
+        self.born = 0
+        self.schema: list[Any] = []
+
+
+class Databases:
+    """The databases of one server that are clones of one template."""
+
+    def __init__(self, url: str, template: str) -> None:
+        """``url``: of the database ``opentill`` of the server."""
+        self._url = url
+        self._template = template
+        self._numbers = itertools.count(1)
+        self._free: list[_Database] = []
+        self._lent: dict[str, _Database] = {}
+        self._tables: list[str] = []
+        self._seeds: dict[str, str] = {}  # rows that the migrations write: JSON, quoted
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="databases")
+
+    def __enter__(self) -> Self:
+        """Start the thread that speaks with the server: a test may hold the loop of its own."""
+        self._thread.start()
+        self._server = self._run(asyncpg.connect(self._url))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connections; the databases go with their server."""
+        for database in (*self._free, *self._lent.values()):
+            self._run(database.connection.close())
+        self._run(self._server.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def take(self) -> str:
+        """Return the address of a database that is as the migrations leave it."""
+        database = self._free.pop() if self._free else self._run(self._make())
+        self._lent[database.name] = database
+        return self._address(database.name)
+
+    def give_back(self, url: str) -> None:
+        """Take a database back, whatever was done to it."""
+        name = url.partition("@/")[2].partition("?")[0]
+        database = self._lent.pop(name)
+        if self._run(self._clean(database)):
+            self._free.append(database)
+        else:
+            self._run(self._drop(database))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
+
+    def _address(self, name: str) -> str:
+        return self._url.replace("@/opentill?", f"@/{name}?")
+
+    async def _make(self) -> _Database:
+        name = f"test_{next(self._numbers)}"
+        await self._server.execute(
+            f"create database {name} template {self._template} strategy wal_log"
+        )
+        database = _Database(name, await asyncpg.connect(self._address(name)))
+        connection = database.connection
+        database.born = await connection.fetchval("select txid_current()")
+        database.schema = await connection.fetch(_SCHEMA, database.born)
+        if not self._tables:
+            self._tables = [row["relname"] for row in await connection.fetch(_TABLES)]
+            for table in await self._filled(connection):
+                self._seeds[table] = await connection.fetchval(
+                    f"select quote_literal(json_agg(t)::text) from {table} t"
+                )
+        return database
+
+    async def _filled(self, connection: asyncpg.Connection) -> list[str]:
+        looks = ", ".join(f"(select '{table}' from {table} limit 1)" for table in self._tables)
+        found = await connection.fetchrow(f"select {looks}")
+        return [table for table in found if table is not None]
+
+    async def _clean(self, database: _Database) -> bool:
+        """Empty a database; False if it is not fit to be used again."""
+        connection = database.connection
+        database.uses += 1
+        if database.uses >= _USES or connection.is_closed():
+            return False
+        await connection.execute(_OTHERS)
+        if await connection.fetch(_SCHEMA, database.born) != database.schema:
+            return False
+        filled = set(await self._filled(connection)) | set(self._seeds)
+        statements = [f"delete from {table}" for table in sorted(filled)]
+        statements += [
+            f"insert into {table} select * from json_populate_recordset(null::{table}, {rows})"
+            for table, rows in self._seeds.items()
+        ]
+        # Without the triggers that keep entries from being changed, and without foreign keys.
+        await connection.execute(
+            "; ".join(
+                ["begin", "set local session_replication_role = replica", *statements, "commit"]
+            )
+        )
+        return True
+
+    async def _drop(self, database: _Database) -> None:
+        await database.connection.close()
+        await self._server.execute(f"drop database {database.name} with (force)")

@@ -1,5 +1,0 @@
-"""A database for tests that commit, and a transaction for those that do not."""
-
-from money.fixtures import book, db, own_book, tx
-
-__all__ = ["book", "db", "own_book", "tx"]
