@@ -16,6 +16,7 @@ import pytest
 
 import opentill
 from opentill.core.query import Command, Query, Statement, Value
+from statements import EVERYWHERE as EVERY_STATEMENT
 
 # Where statements may stand beside the features' `queries` modules.
 ALSO: Final = (
@@ -301,3 +302,11 @@ def test_a_column_of_rows_that_wait_together_has_the_name_of_its_parameter(
 
 def _given(arrays: str) -> list[str]:
     return re.findall(r":(\w+)::", arrays)
+
+
+def test_no_statement_is_written_twice() -> None:
+    """What two features ask for is asked by the one whose rows they are."""
+    names: dict[str, list[str]] = {}
+    for name, statement in EVERY_STATEMENT.items():
+        names.setdefault(" ".join(statement.sql.split()), []).append(name)
+    assert [found for found in names.values() if len(found) > 1] == []
