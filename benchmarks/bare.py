@@ -122,10 +122,10 @@ class Bare:
                     await transaction.commit()
                 else:
                     run: Callable[..., Awaitable[Any]] = getattr(connection, step.how)
-                    last = await run(step.sql, *step.values(roles))
-                    row = last[0] if step.how == "fetch" and last else last
+                    found = await run(step.sql, *step.values(roles))
+                    last = found[0] if step.how == "fetch" and found else found
                     for column, role in step.gives:
-                        roles[role] = row[column]
+                        roles[role] = last[column]
         finally:
             self._pool.give_back(connection)
         return cast("Row", last)

@@ -15,7 +15,7 @@ import pytest
 from mutants.model import Recording, Seen
 from mutants.python import MODULES
 from mutants.sql import digest
-from opentill.core import db
+from opentill.core import query
 
 # They hold every statement against the schema or the rules of the house, whatever it does.
 _LEFT_OUT: Final = ("tests/test_queries.py", "tests/test_tidy.py", "tests/bench/")
@@ -29,7 +29,7 @@ class Recorder:
         self._folder = folder
         self._recording = Recording()
         self._now = Seen()
-        here = Path(db.__file__).parents[1]
+        here = Path(query.__file__).parents[1]
         self._files = {str(here / f"{m.replace('.', '/')}.py"): f"opentill.{m}" for m in MODULES}
         self._coverage = coverage.Coverage(
             data_file=None, include=list(self._files), config_file=False
@@ -37,7 +37,7 @@ class Recorder:
 
     def start(self) -> None:
         """See from now on which statements are asked for, and which lines are run."""
-        for kind in (db.Query, db.Value, db.Command):
+        for kind in (query.Query, query.Value, query.Command):
             kind.sql = property(self._get, _set)  # type: ignore[assignment,union-attr]
         self._coverage.start()
 

@@ -19,6 +19,7 @@ from api import database
 from money import world
 from opentill import webhooks
 from opentill.core.db import Db, Tx
+from opentill.core.query import Statement
 from opentill.webhooks import queries as webhook_queries
 from statements import LOCKING, LOCKS, without_comments
 
@@ -31,86 +32,109 @@ class Case(NamedTuple):
     """A row that a statement locks, and what somebody else does to it meanwhile."""
 
     table: str
-    values: Callable[[Row], list[Any]]  # the statement's parameters, of the row
+    values: Callable[[Row], dict[str, Any]]  # the statement's parameters, of the row
     change: str = "updated_at = updated_at + 1"
     shows: str | None = "updated_at"  # a column of the result that has been changed
     where: str = "true"
     beside: bool = False  # rows that refer to it may be written meanwhile
 
 
-def ids(row: Row) -> list[Any]:
-    return [row["merchant_id"], row["id"]]
+def ids(row: Row) -> dict[str, Any]:
+    return {"merchant_id": row["merchant_id"], "id": row["id"]}
 
 
-def many(row: Row) -> list[Any]:
-    return [[row["merchant_id"]], [row["id"]]]
+def many(row: Row) -> dict[str, Any]:
+    return {"merchant_id": [row["merchant_id"]], "id": [row["id"]]}
+
+
+def book(row: Row) -> dict[str, Any]:
+    return {"merchant_id": row["merchant_id"], "currency": row["currency"]}
+
+
+def mine(row: Row) -> dict[str, Any]:
+    return {"merchant_id": row["merchant_id"]}
 
 
 PROCESSING: Final = "status = 'PROCESSING'"
-MERCHANT: Final = Case("merchants", lambda row: [row["id"]], shows=None, beside=True)
+CLAIM: Final = {
+    "now": LATE, "lease_until": LATE, "limit": 1000, "gateways": None, "included": True,
+}  # fmt: skip
+MERCHANT: Final = Case("merchants", lambda row: {"merchant_id": row["id"]}, shows=None, beside=True)
 CASES: Final = {
     "orders.queries.LOCKED": Case("orders", ids),
     "orders.queries.LOCK_MANY": Case("orders", many),
     "orders.queries.LOCK_SETTLEABLE": Case("orders", ids, where="settle_at is not null"),
     "orders.queries.LOCK_DUE": Case(
-        "orders", lambda row: [row["merchant_id"], LATE, 1000], where="settle_at is not null"
+        "orders",
+        lambda row: {"merchant_id": row["merchant_id"], "until": LATE, "limit": 1000},
+        where="settle_at is not null",
     ),
     "orders.queries.CLAIM_ATTEMPTS": Case(
-        "attempts", lambda _: [LATE, LATE, 1000, None, True], where="check_at is not null"
+        "attempts", lambda _: CLAIM, where="check_at is not null"
     ),
     "refunds.queries.LOCKED": Case("refunds", ids),
     "refunds.queries.SENDING": Case("refunds", ids, "sent = not sent", "sent", PROCESSING),
     "refunds.queries.CLAIM": Case(
-        "refunds", lambda _: [LATE, LATE, 1000, None, True], where=PROCESSING
+        "refunds", lambda _: CLAIM, where=PROCESSING
     ),
     "disputes.queries.LOCKED": Case("disputes", ids),
     "disputes.queries.UNMATCHED": Case(
-        "unmatched_disputes", lambda row: [row["merchant_id"], row["gateway"], row["gateway_ref"]]
+        "unmatched_disputes",
+        lambda row: {name: row[name] for name in ("merchant_id", "gateway", "gateway_ref")},
     ),
-    "disputes.queries.CLAIM_UNMATCHED": Case("unmatched_disputes", lambda _: [LATE, 1000]),
+    "disputes.queries.CLAIM_UNMATCHED": Case(
+        "unmatched_disputes", lambda _: {"now": LATE, "limit": 1000}
+    ),
     "ledger.queries.LOCK_MANY": Case(
         "balances",
-        lambda row: [[row["merchant_id"]], [row["currency"]]],
+        lambda row: {name: [value] for name, value in book(row).items()},
         "available = available + 1, bank = bank - 1",
         "available",
     ),
     "payouts.queries.LOCK_AVAILABLE": Case(
         "balances",
-        lambda row: [row["merchant_id"], row["currency"]],
+        book,
         "available = available + 1, bank = bank - 1",
         "available",
     ),
-    "payouts.queries.LOCK_MERCHANT": MERCHANT,
-    "operator.queries.LOCK_MERCHANT": MERCHANT,
-    "webhooks.queries.LOCK_MERCHANT": MERCHANT,
+    "merchants.queries.LOCK": MERCHANT,
     "merchants.queries.LOCKED": MERCHANT._replace(shows="updated_at"),
     "merchants.audit.LOCK_HEAD": Case(
-        "audit_head", lambda _: [], "number = number + 1", "number"
+        "audit_head", lambda _: {}, "number = number + 1", "number"
     ),
     "products.queries.LOCKED": Case("products", ids),
-    "epay.queries.LOCKED": Case("epay_credentials", lambda row: [row["merchant_id"]], beside=True),
-    "epay.queries.CLAIM_NOTICES": Case("order_notices", lambda _: [LATE, LATE, 1000, 50, [], []]),
+    "epay.queries.LOCKED": Case("epay_credentials", mine, beside=True),
+    "epay.queries.CLAIM_NOTICES": Case(
+        "order_notices",
+        lambda _: {
+            "now": LATE, "lease_until": LATE, "limit": 1000, "per_merchant": 50,
+            "merchant_id": [], "notices": [],
+        },
+    ),
     "epay.queries.PRUNE_REQUESTS": Case(
-        "epay_refunds", lambda _: [LATE], "created_at = created_at + 1", None
+        "epay_refunds", lambda _: {"until": LATE}, "created_at = created_at + 1", None
     ),
     "totals.queries.ROLL": Case(
-        "list_changes", lambda row: [row["merchant_id"], 1000], "rows = rows + 1", None
+        "list_changes", lambda row: {**mine(row), "limit": 1000}, "rows = rows + 1", None
     ),
     "webhooks.queries.LOCK_HEAD": Case(
-        "event_heads", lambda row: [row["merchant_id"]], "number = number + 1", "number"
+        "event_heads", mine, "number = number + 1", "number"
     ),
     "webhooks.queries.LOCKED": Case("webhook_endpoints", ids),
     "webhooks.queries.TAKE_LANES": Case(
         "webhook_lanes",
-        lambda _: [LATE, LATE, "me", LATE, 1000, 1000, [], 1000],
+        lambda _: {
+            "now": LATE, "real_now": LATE, "owner": "me", "until": LATE, "limit": 1000,
+            "failing_limit": 1000, "full_hosts": [], "per_host": 1000,
+        },
         "failing_since = coalesce(failing_since, 0) + 1",
         "failing_since",
     ),
     "core.limits.PRUNE": Case(
-        "rate_windows", lambda _: [LATE, LATE], "last_at = last_at + 1", None
+        "rate_windows", lambda _: {"before": LATE, "after": LATE}, "last_at = last_at + 1", None
     ),
     "core.idempotency._PRUNE": Case(
-        "idempotency_keys", lambda _: [LATE], "created_at = created_at + 1", None
+        "idempotency_keys", lambda _: {"before": LATE}, "created_at = created_at + 1", None
     ),
 }  # fmt: skip
 
@@ -130,7 +154,7 @@ def test_every_statement_that_locks_is_held_against_another_session() -> None:
 
 
 def test_no_lock_stands_outside_of_the_statements() -> None:
-    known = [without_comments(statement.sql) for statement in LOCKING.values()]
+    known = [without_comments(statement.text) for statement in LOCKING.values()]
     for path in Path(opentill.__file__).parent.rglob("*.py"):
         if not LOCKS.search(path.read_text()):
             continue
@@ -175,11 +199,18 @@ async def fill(tx: Tx) -> None:
 
 async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
     await webhook_queries.INSERT_ENDPOINT.first(
-        tx, merchant_id, "whe_1", "https://shop.example", "", [], b"", world.NOW
+        tx,
+        merchant_id=merchant_id,
+        id="whe_1",
+        url="https://shop.example",
+        description="",
+        types=[],
+        secret=b"",
+        now=world.NOW,
     )
     event = webhooks.Event(merchant_id, "order.paid", {}, world.NOW)
     await webhooks.emit(tx, [event])
-    await webhook_queries.OPEN_HEAD.run(tx, merchant_id)
+    await webhook_queries.OPEN_HEAD.run(tx, merchant_id=merchant_id)
     await tx.execute(
         """
         insert into epay_credentials values ($1, 100000000, '', 'ENABLED', $2, null, $2)
@@ -306,7 +337,7 @@ async def test_who_comes_second_waits_and_sees_what_the_first_one_did(
     case, statement = CASES[name], LOCKING[name]
     held = await hold(sessions, case)
     await sessions.second.execute("begin")
-    second = asyncio.ensure_future(sessions.second.fetch(statement.sql, *case.values(held.row)))
+    second = asyncio.ensure_future(_fetch(sessions.second, statement, case.values(held.row)))
     assert await sessions.waits(second), "it did not wait"
     row = await changed(sessions, case, held)
     async with asyncio.timeout(PATIENCE_S):
@@ -327,7 +358,7 @@ async def test_a_lock_lasts_until_the_end_and_is_as_strong_as_it_has_to_be(
     row = await sessions.look.fetchrow(f"select * from {case.table} where {where} limit 1")
     assert row is not None
     await sessions.second.execute("begin")
-    result = await sessions.second.fetch(statement.sql, *case.values(row))
+    result = await _fetch(sessions.second, statement, case.values(row))
     assert len(result) == 1
     if statement.sql.lstrip().startswith("update"):
         await sessions.second.execute("rollback")
@@ -348,8 +379,7 @@ async def test_what_somebody_holds_is_passed_over_and_taken_afterwards(
 
     async def run() -> list[Row]:
         await sessions.second.execute("begin")
-        result: list[Row] = await sessions.second.fetch(statement.sql, *case.values(held.row))
-        return result
+        return await _fetch(sessions.second, statement, case.values(held.row))
 
     second = asyncio.ensure_future(run())
     assert not await sessions.waits(second), "it waited"
@@ -358,6 +388,13 @@ async def test_what_somebody_holds_is_passed_over_and_taken_afterwards(
     await sessions.first.execute("commit")
     await run()
     assert str(held.key) in await _locked(sessions, case)
+
+
+async def _fetch(
+    connection: asyncpg.Connection, statement: Statement, values: dict[str, Any]
+) -> list[Row]:
+    rows: list[Row] = await connection.fetch(statement.sql, *statement.values(None, values))
+    return rows
 
 
 def _is(row: Row, found: Row) -> bool:
@@ -398,8 +435,13 @@ async def test_many_are_locked_in_the_order_in_which_everybody_locks_them(
     )
     await sessions.second.execute("begin")
     second = asyncio.ensure_future(
-        sessions.second.fetch(
-            LOCKING[name].sql, [row["merchant_id"] for row in wanted], [row[key] for row in wanted]
+        _fetch(
+            sessions.second,
+            LOCKING[name],
+            {
+                "merchant_id": [row["merchant_id"] for row in wanted],
+                key: [row[key] for row in wanted],
+            },
         )
     )
     assert await sessions.waits(second)

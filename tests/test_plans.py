@@ -11,7 +11,7 @@ import pytest
 
 import filled
 from money.fixtures import _made
-from opentill.core.db import Command, Query, Value
+from opentill.core.query import Command, Query, Value
 from opentill.totals.queries import ROLL
 from test_queries import EVERYWHERE, STATEMENTS
 
@@ -45,7 +45,7 @@ def plans(postgres_url: str, template: str) -> Iterator[dict[str, Any]]:
         try:
             for copies in (BIG, *([20] * 10)):
                 order = await filled.shop(connection, copies)
-                await ROLL.get(connection, order.merchant_id, 3 * BIG)
+                await ROLL.get(connection, merchant_id=order.merchant_id, limit=3 * BIG)
             # Sessions that are open, as many as a busy hour has.
             await connection.execute("update checkouts set status = 'OPEN' where id > $1", _RECENT)
             await connection.execute("vacuum analyze", timeout=120)

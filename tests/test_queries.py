@@ -1,8 +1,12 @@
 """Every statement of ours, prepared on the migrated schema and held against its struct."""
 
+import ast
 import asyncio
 import importlib
 import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -11,7 +15,8 @@ import msgspec
 import pytest
 
 import opentill
-from opentill.core.db import Command, Query, Value
+from opentill.core.query import Command, Query, Statement, Value
+from statements import EVERYWHERE as EVERY_STATEMENT
 
 # Where statements may stand beside the features' `queries` modules.
 ALSO: Final = (
@@ -139,7 +144,7 @@ def test_a_statement_is_valid_and_gives_what_its_struct_holds(
 
 
 @pytest.mark.parametrize(("name", "statement"), STATEMENTS, ids=[name for name, _ in STATEMENTS])
-def test_a_statement_of_a_tenant_names_its_merchant(name: str, statement: Any) -> None:
+def test_a_statement_about_a_tenant_names_merchant_id(name: str, statement: Any) -> None:
     """One merchant a transaction: nothing of a merchant is found without saying whose."""
     everywhere = {
         # the operator's and the worker's, over all merchants
@@ -149,7 +154,6 @@ def test_a_statement_of_a_tenant_names_its_merchant(name: str, statement: Any) -
         "payouts.queries.ANYWHERE",
         "operator.queries.ANYWHERE",
         "ledger.walk.NEXT",
-        "watch.HISTORY",  # of the merchant $4
         "orders.queries.CLAIM_ATTEMPTS",
         "disputes.queries.CLAIM_UNMATCHED",
         "refunds.queries.CLAIM",
@@ -216,9 +220,94 @@ def test_a_statement_of_a_tenant_names_its_merchant(name: str, statement: Any) -
     touches = any(f" {table} " in f"{text} " for table in tenant)
     if not touches or name in everywhere or name.startswith(EVERYWHERE):
         return
-    assert (
-        "merchant_id = $1" in text
-        or "values ($1" in text
-        or "select $1" in text
-        or "($2, $1)" in text
-    ), text
+    assert "merchant_id" in statement.names, text
+
+
+# ── names ──────────────────────────────────────────────────────────────────────────────────────
+
+RUNS: Final = frozenset({"first", "one", "all", "each", "get", "run"})
+
+
+def _calls() -> Iterator[tuple[str, ModuleType, ast.Call]]:
+    """Yield every call of the product that may run a statement, and where it is."""
+    for found in pkgutil.walk_packages(opentill.__path__, "opentill."):
+        if found.name.endswith("__main__"):
+            continue
+        module = importlib.import_module(found.name)
+        path = Path(str(module.__file__))
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in RUNS
+            ):
+                yield f"{found.name}:{node.lineno}", module, node
+
+
+def _statement(module: ModuleType, expression: ast.expr) -> Statement | None:
+    """Return the statement that an expression of a module names, if it does."""
+    try:
+        found = eval(ast.unparse(expression), dict(vars(module)))  # noqa: S307 - our own source
+    except (NameError, AttributeError):
+        return None  # of a function, such as a rule out of a list
+    return found if isinstance(found, Statement) else None
+
+
+def test_statements_are_called_by_the_names_of_their_parameters() -> None:
+    """Also where no test comes by; what is not in the call itself is checked when it runs."""
+    wrong: list[str] = []
+    looked_at = 0
+    for place, module, call in _calls():
+        statement = _statement(module, call.func.value)  # type: ignore[attr-defined]
+        if statement is None:
+            continue
+        looked_at += 1
+        given = {word.arg for word in call.keywords if word.arg is not None}
+        whole = len(call.args) == 1 and all(word.arg is not None for word in call.keywords)
+        if not given <= set(statement.names) or (whole and given != set(statement.names)):
+            wrong.append(f"{place}: {sorted(given)} for {statement.names}")
+        several = any(isinstance(value, ast.Starred) for value in call.args)
+        structs = call.args[1:]
+        if several or len(structs) > 1 or any(isinstance(one, ast.Constant) for one in structs):
+            wrong.append(f"{place}: {ast.unparse(call)}")
+    assert not wrong, "\n".join(wrong)
+    assert looked_at > 250
+
+
+def test_nothing_is_run_with_values_by_position() -> None:
+    """Nor where a statement comes out of a list or a function: whatever is given ``tx`` first."""
+    wrong = [
+        f"{place}: {ast.unparse(call)}"
+        for place, _, call in _calls()
+        if call.args
+        and ast.unparse(call.args[0]) in {"tx", "connection"}
+        and ("sandbox" not in place)
+        and (len(call.args) > 2 or any(isinstance(value, ast.Starred) for value in call.args))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(("name", "statement"), STATEMENTS, ids=[name for name, _ in STATEMENTS])
+def test_a_column_of_rows_that_wait_together_has_the_name_of_its_parameter(
+    name: str, statement: Statement
+) -> None:
+    """Where ``unnest`` turns arrays into rows, two of them cannot change places."""
+    text = " ".join(statement.text.split())
+    arrays = r"unnest\(((?::\w+::\w+\[\](?:, )?)+)\)"
+    for found in re.finditer(rf"{arrays}( with ordinality)?(?: as)? \w+ \(([^()]*)\)", text):
+        named = found[3].split(", ")
+        assert _given(found[1]) == (named[:-1] if found[2] else named), name
+    for found in re.finditer(rf"insert into \w+ \(([^()]*)\) select \* from {arrays}", text):
+        assert _given(found[2]) == found[1].split(", "), name
+
+
+def _given(arrays: str) -> list[str]:
+    return re.findall(r":(\w+)::", arrays)
+
+
+def test_no_statement_is_written_twice() -> None:
+    """What two features ask for is asked by the one whose rows they are."""
+    names: dict[str, list[str]] = {}
+    for name, statement in EVERY_STATEMENT.items():
+        names.setdefault(" ".join(statement.sql.split()), []).append(name)
+    assert [found for found in names.values() if len(found) > 1] == []

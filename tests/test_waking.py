@@ -6,7 +6,8 @@ import pytest
 
 from money import world
 from money.fixtures import rolled_back
-from opentill.core.db import Command, Tx
+from opentill.core.db import Tx
+from opentill.core.query import Command
 from statements import EVERYWHERE
 from test_locks import fill
 
@@ -48,7 +49,7 @@ async def test_what_waits_for_later_is_due_and_what_is_due_stays(
     ):
         await tx.execute(f"update {table} set {due} = $1 where {due} is not null", before)
         idle = await tx.fetch(f"select {key} from {table} where {due} is null order by 1")
-        woken = await statement.run(tx, world.NOW)
+        woken = await statement.run(tx, now=world.NOW)
         assert (woken > 0) == (before > world.NOW)
         assert await tx.fetchval(
             f"select array_agg(distinct {due}) from {table} where {due} is not null"

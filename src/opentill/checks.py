@@ -7,12 +7,13 @@ which PostgreSQL takes no condition on the merchant.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from opentill import ledger
-from opentill.core.db import MOMENT, Db, Query, Tx
+from opentill.core.db import Db, Tx
 from opentill.core.jobs import together
+from opentill.core.query import MOMENT, Query
 from opentill.epay.checks import RULES as EPAY_RULES
 from opentill.ledger import Violation
 from opentill.operator.checks import RULES as OPERATOR_RULES
@@ -321,7 +322,7 @@ RULES: Final = (
     *EPAY_RULES,
 )
 
-# $1 sources, $2 events, $3 targets of the steps that there are.
+# The values are the columns of the table of steps.
 HISTORY: Final = Query(
     Violation,
     """
@@ -347,17 +348,26 @@ HISTORY: Final = Query(
         or (h.last and (h.number, h.to_status) <> (o.steps, o.status))
         or (h.number = 1 and (h.event, h.to_status) <> ('opened', 'PENDING'))
         or (h.number > 1 and h.from_status <> h.to_status and not exists (
-            select from unnest($1::text[], $2::text[], $3::text[]) as s (source, event, target)
+            select from unnest(:source::text[], :event::text[], :target::text[])
+                as s (source, event, target)
             where (s.source, s.event, s.target) = (h.from_status, h.event, h.to_status)))
     """,
 )
 
 
-def _rules() -> Sequence[tuple[Query[Violation], Sequence[Any]]]:
+def known_steps() -> dict[str, list[Any]]:
+    """Return the table of an order's steps by its columns, for ``HISTORY``."""
+    return {
+        "source": [step.source for step in STEPS],
+        "event": [step.event for step in STEPS],
+        "target": [step.target for step in STEPS],
+    }
+
+
+def _rules() -> Sequence[tuple[Query[Violation], Mapping[str, Any]]]:
     """Return all rules with their values; the dearest first, so that two finish together."""
-    steps = zip(*((step.source, step.event, step.target) for step in STEPS), strict=True)
-    rules = ((rule, ()) for rule in RULES)
-    return [(HISTORY, list(map(list, steps))), *ledger.rules(), *rules]
+    rules: list[tuple[Query[Violation], Mapping[str, Any]]] = [(rule, {}) for rule in RULES]
+    return [(HISTORY, known_steps()), *ledger.rules(), *rules]
 
 
 async def check_books(tx: Tx) -> tuple[int, list[Violation]]:
@@ -367,7 +377,7 @@ async def check_books(tx: Tx) -> tuple[int, list[Violation]]:
     """
     violations: list[Violation] = []
     for rule, values in _rules():
-        violations += await rule.all(tx, *values)
+        violations += await rule.all(tx, **values)
     return await ledger.count(tx), violations
 
 
@@ -380,7 +390,7 @@ async def check_all(db: Db) -> tuple[int, list[Violation]]:
         async def work(tx: Tx) -> None:
             while waiting:
                 rule, values = waiting.popleft()
-                violations.extend(await rule.all(tx, *values))
+                violations.extend(await rule.all(tx, **values))
 
         await together(work(first), work(second))
         return await ledger.count(first), sorted(violations, key=repr)

@@ -9,20 +9,21 @@ from litestar.response import Response
 
 from opentill import disputes
 from opentill.core import metrics
-from opentill.core.db import Db, Value
+from opentill.core.db import Db
 from opentill.core.errors import NotFound, Problem, Unauthorized
 from opentill.core.http import App
 from opentill.core.migrate import SchemaMismatch, check
+from opentill.core.query import Value
 from opentill.core.replica import Replica
 from opentill.orders import jobs as order_jobs
 from opentill.webhooks import jobs as webhook_jobs
 
 _TIMEOUT_S: Final = 1.5
 _DUE_ATTEMPTS: Final = Value(
-    int, "select count(*) from (select from attempts where check_at <= $1 limit 10000) due"
+    int, "select count(*) from (select from attempts where check_at <= :now limit 10000) due"
 )
 _DUE_REFUNDS: Final = Value(
-    int, "select count(*) from (select from refunds where try_at <= $1 limit 10000) due"
+    int, "select count(*) from (select from refunds where try_at <= :now limit 10000) due"
 )
 _VIOLATIONS: Final = Value(int, "select sum(violations)::bigint from books_checks")
 _CHECKED: Final = Value(int, "select sum(greatest(entries, checked_to))::bigint from books_checks")
@@ -84,8 +85,8 @@ async def gauges(app: App) -> dict[str, float]:
     async with app.db.connection() as tx:
         waiting, oldest_ms = await webhook_jobs.waiting(tx, now)
         return replica | {
-            "opentill_attempts_due": await _DUE_ATTEMPTS.get(tx, now) or 0,
-            "opentill_refunds_due": await _DUE_REFUNDS.get(tx, now) or 0,
+            "opentill_attempts_due": await _DUE_ATTEMPTS.get(tx, now=now) or 0,
+            "opentill_refunds_due": await _DUE_REFUNDS.get(tx, now=now) or 0,
             "opentill_orders_stuck": await order_jobs.count_stuck(tx, now),
             "opentill_disputes_unmatched": await disputes.count_unmatched(tx),
             "opentill_webhook_deliveries_waiting": waiting,

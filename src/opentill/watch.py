@@ -11,9 +11,9 @@ import structlog
 
 from opentill import checks
 from opentill.core.clock import now_ms
-from opentill.core.db import Db, Query, Tx, Value
+from opentill.core.db import Db, Tx
+from opentill.core.query import Query, Value
 from opentill.ledger import Violation, walk
-from opentill.orders import STEPS
 
 ROUND_MS: Final = 3_600_000  # a balance that was checked rests so long
 _BALANCES: Final = 50  # of one run of the job
@@ -23,28 +23,30 @@ _log: Final = structlog.get_logger()
 # Whether a balance is the merchant's first: the rules about the merchant are checked with that one.
 _FIRST: Final = Value(
     bool,
-    "select not exists (select from balances where merchant_id = $1 and currency < $2)",
+    """
+    select not exists (select from balances
+    where merchant_id = :merchant_id and currency < :currency)
+    """,
 )
 
 
-def _of_merchant(rule: Query[Violation], place: int) -> Query[Violation]:
+def _of_merchant(rule: Query[Violation]) -> Query[Violation]:
     """Limit a rule to one merchant; PostgreSQL takes the condition down into it where it can."""
-    sql = f"select * from ({rule.sql}) as found where merchant_id = ${place}"  # noqa: S608 - ours
+    sql = f"select * from ({rule.text}) as found where merchant_id = :merchant_id"  # noqa: S608 - ours
     return Query(Violation, sql)
 
 
-RULES: Final = tuple(_of_merchant(rule, 1) for rule in checks.RULES)
-HISTORY: Final = _of_merchant(checks.HISTORY, 4)
+RULES: Final = tuple(map(_of_merchant, checks.RULES))
+HISTORY: Final = _of_merchant(checks.HISTORY)
 
 
 async def check_merchant(tx: Tx, merchant_id: str) -> list[Violation]:
     """Check that a merchant's orders, refunds and so on explain its entries."""
     violations: list[Violation] = []
     for rule in RULES:
-        violations += await rule.all(tx, merchant_id)
-    steps = ((step.source, step.event, step.target) for step in STEPS)
-    columns = [list(column) for column in zip(*steps, strict=True)]
-    return violations + await HISTORY.all(tx, *columns, merchant_id)
+        violations += await rule.all(tx, merchant_id=merchant_id)
+    steps = checks.known_steps()
+    return violations + await HISTORY.all(tx, **steps, merchant_id=merchant_id)
 
 
 async def check_some(db: Db, limit: int = walk.RANGE) -> int:
@@ -57,12 +59,14 @@ async def check_some(db: Db, limit: int = walk.RANGE) -> int:
     for _ in range(_BALANCES):
         now = now_ms()
         async with db.snapshot() as tx:
-            before = await walk.NEXT.first(tx, now - ROUND_MS)
+            before = await walk.NEXT.first(tx, until=now - ROUND_MS)
             if before is None:
                 break
             made = await walk.step(tx, before, left)
             wrong = list(made.violations)
-            if made.finished and await _FIRST.get(tx, before.merchant_id, before.currency):
+            if made.finished and await _FIRST.get(
+                tx, merchant_id=before.merchant_id, currency=before.currency
+            ):
                 wrong += await check_merchant(tx, before.merchant_id)
         found = before.found + len(wrong)
         counted = await db.run(partial(walk.save, before=before, made=made, found=found, now=now))

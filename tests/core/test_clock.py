@@ -14,7 +14,7 @@ DAY = 86_400_000
 
 async def _ahead(db: Db, by_ms: int) -> int:
     async with db.transaction() as tx:
-        return await clock.ADVANCE.run(tx, by_ms, clock.FURTHEST_MS)
+        return await clock.ADVANCE.run(tx, step_ms=by_ms, furthest_ms=clock.FURTHEST_MS)
 
 
 def _near(moment: int, ahead_ms: int) -> bool:

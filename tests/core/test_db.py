@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from opentill.core import connection
-from opentill.core.db import Db, Query, patiently
+from opentill.core.db import Db, patiently
 from opentill.core.errors import Unavailable
 from opentill.core.pool import Pool
+from opentill.core.query import Query
 
 
 @pytest.fixture

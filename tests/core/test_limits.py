@@ -23,7 +23,7 @@ async def test_a_window_is_one_minute_either_way(tx: Tx, offset: int, counts: bo
     await limits.hit(tx, "ip", "192.0.2.1", 1, NOW + offset)
     await limits.hit(tx, "ip", "192.0.2.2", 1, NOW)  # of somebody else
     await limits.hit(tx, "merchant", "192.0.2.1", 1, NOW)
-    look = await limits.LOOK.first(tx, "ip", "192.0.2.1", NOW)
+    look = await limits.LOOK.first(tx, scope="ip", subject="192.0.2.1", now=NOW)
     assert look == limits.Window(int(counts), NOW + offset if counts else NOW)
     refused = await limits.hit(tx, "ip", "192.0.2.1", 1, NOW) is None
     assert refused == counts
@@ -32,7 +32,9 @@ async def test_a_window_is_one_minute_either_way(tx: Tx, offset: int, counts: bo
 @pytest.mark.parametrize(("offset", "counts"), HITS)
 async def test_who_enters_is_counted_in_the_same_window(tx: Tx, offset: int, counts: bool) -> None:
     await limits.hit(tx, "ip", "192.0.2.1", 1, NOW + offset)
-    entered = await queries.ENTER_LIMITED.first(tx, "ip", "192.0.2.1", 1, NOW, b"")
+    entered = await queries.ENTER_LIMITED.first(
+        tx, scope="ip", subject="192.0.2.1", limit=1, now=NOW, key_sha256=b""
+    )
     assert entered is not None
     assert (entered.allowed, entered.merchant_id) == (not counts, None)
 

@@ -13,7 +13,8 @@ from api import SECRETS, TEA, Till, serving
 from money import world
 from money.hammer import hammered
 from opentill.core import connection
-from opentill.core.db import Command, Db, Tx, Value
+from opentill.core.db import Db, Tx
+from opentill.core.query import Command, Value
 from opentill.core.settings import Settings
 
 

@@ -222,8 +222,12 @@ def test_ten_thousand_notices_of_one_merchant_hold_up_nobody_elses(stall: Stall)
     stall.till.tx(crowd)
     other.paid()
     now = stall.till.app.clock()
-    values = (now, now + MINUTE_MS, 9, 8, [], [])
-    claimed = stall.till.tx(lambda tx: queries.CLAIM_NOTICES.all(tx, *values))
+    claimed = stall.till.tx(
+        lambda tx: queries.CLAIM_NOTICES.all(
+            tx, now=now, lease_until=now + MINUTE_MS, limit=9, per_merchant=8, merchant_id=[],
+            notices=[],
+        )
+    )  # fmt: skip
     assert sorted(notice.merchant_id for notice in claimed).count(other.id) == 1
     assert len(claimed) == 9
     stall.till.sql("delete from order_notices where order_id like 'order_crowd%'")
@@ -235,10 +239,24 @@ def test_who_has_none_on_the_way_comes_before_who_has(stall: Stall) -> None:
         stall.paid()
     other.paid()
     now = stall.till.app.clock()
-    values = (now, now + MINUTE_MS, 1, 8, [stall.id], [7])
-    (first,) = stall.till.tx(lambda tx: queries.CLAIM_NOTICES.all(tx, *values))
+    (first,) = stall.till.tx(
+        lambda tx: queries.CLAIM_NOTICES.all(
+            tx, now=now, lease_until=now + MINUTE_MS, limit=1, per_merchant=8,
+            merchant_id=[stall.id], notices=[7],
+        )
+    )  # fmt: skip
     assert first.merchant_id == other.id
-    rest = stall.till.tx(lambda tx: queries.CLAIM_NOTICES.all(tx, now, now, 9, 8, [stall.id], [7]))
+    rest = stall.till.tx(
+        lambda tx: queries.CLAIM_NOTICES.all(
+            tx,
+            now=now,
+            lease_until=now,
+            limit=9,
+            per_merchant=8,
+            merchant_id=[stall.id],
+            notices=[7],
+        )
+    )
     assert len(rest) == 1  # the eighth
 
 

@@ -155,7 +155,9 @@ async def test_no_order_is_forgotten(db: Db, status: str | None, after: str) -> 
     assert await jobs.find_forgotten(db, late) == 0
     async with db.connection() as tx:
         assert (await world.orders.find(tx, order.merchant_id, order.id)).status == after
-        due = await queries.CLAIM_ATTEMPTS.all(tx, late, late + 1, 10, None, True)
+        due = await queries.CLAIM_ATTEMPTS.all(
+            tx, now=late, lease_until=late + 1, limit=10, gateways=None, included=True
+        )
         assert len(due) == (after == "CREATING")
 
 
@@ -167,7 +169,15 @@ async def test_another_amount_is_asked_about_again(db: Db) -> None:
     assert await jobs.find_forgotten(db, world.NOW + jobs.STUCK_MS) == 1
     async with db.connection() as tx:
         assert (
-            await queries.CLAIM_ATTEMPTS.all(tx, world.NOW + jobs.STUCK_MS, 0, 10, None, True) != []
+            await queries.CLAIM_ATTEMPTS.all(
+                tx,
+                now=world.NOW + jobs.STUCK_MS,
+                lease_until=0,
+                limit=10,
+                gateways=None,
+                included=True,
+            )
+            != []
         )
 
 
@@ -180,8 +190,8 @@ async def test_the_gauges_count_what_is_due_and_nothing_else(db: Db) -> None:
             column, key = ("check_at", "order_id") if table == "attempts" else ("try_at", "id")
             for row, at in zip(rows, (world.NOW, world.NOW + 1), strict=True):
                 await tx.execute(f"update {table} set {column} = $2 where {key} = $1", row.id, at)
-        assert await health._DUE_ATTEMPTS.get(tx, world.NOW) == 1
-        assert await health._DUE_REFUNDS.get(tx, world.NOW) == 1
+        assert await health._DUE_ATTEMPTS.get(tx, now=world.NOW) == 1
+        assert await health._DUE_REFUNDS.get(tx, now=world.NOW) == 1
     await watch.check_some(db, 2)  # a part of what there is
     half = (await _gauges(db))[1]
     assert half == 2

@@ -178,7 +178,7 @@ async def balances(tx: Tx, order: Order) -> tuple[int, int, int, int]:
 
 async def history(tx: Tx, order: Order) -> list[Line]:
     """Return the order's history."""
-    return await queries.HISTORY.all(tx, order.merchant_id, order.id)
+    return await queries.HISTORY.all(tx, merchant_id=order.merchant_id, order_id=order.id)
 
 
 async def entries(tx: Tx, merchant_id: str) -> list[tuple[str, str, str, int]]:
@@ -193,7 +193,7 @@ async def entries(tx: Tx, merchant_id: str) -> list[tuple[str, str, str, int]]:
 
 async def attempts(tx: Tx, order: Order) -> list[Attempt]:
     """Return the order's attempts, oldest first."""
-    return await queries.ATTEMPTS.all(tx, order.merchant_id, order.id)
+    return await queries.ATTEMPTS.all(tx, merchant_id=order.merchant_id, order_id=order.id)
 
 
 async def dump(tx: Tx) -> dict[str, list[str]]:

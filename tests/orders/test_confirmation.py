@@ -288,7 +288,7 @@ async def test_a_batch_s_impatience_ends_with_it(database_url: str) -> None:
         await Together(db).take_in(news(made[0][1]))
         async with db.connection() as tx:
             assert await tx.fetchval("show lock_timeout") == before
-            await queries.ATTEMPTS_OF_GATEWAYS.all(tx, ["sandbox"], [made[1][1].id])
+            await queries.ATTEMPTS_OF_GATEWAYS.all(tx, gateway=["sandbox"], id=[made[1][1].id])
             assert await tx.fetchval("show lock_timeout") == before
 
         async def spoiled(tx: Tx) -> None:

@@ -88,11 +88,12 @@ async def _build(tx: Tx, plans: Sequence[Plan]) -> list[Attempt]:
         body = SessionBody(product_id=mug.id)
         opened = await checkouts.open_session(tx, shop.id, body, NOW, plan.source)
         if plan.source == "EPAY":
-            asked = ("alipay", "A mug", CURRENCIES[plan.currency], plan.currency)
-            ids = (fresh(), opened.order_id, opened.id)
             await INSERT_ORDER.run(
-                tx, shop.id, *ids, *asked, "https://a.example/", "", "", NOW, None
-            )
+                tx, merchant_id=shop.id, out_trade_no=fresh(), order_id=opened.order_id,
+                checkout_id=opened.id, type="alipay", name="A mug", requested_type=None,
+                money=CURRENCIES[plan.currency], money_type=plan.currency,
+                notify_url="https://a.example/", return_url="", param="", now=NOW,
+            )  # fmt: skip
         for number, word in enumerate(plan.words):
             order = await orders.find(tx, shop.id, opened.order_id)
             if order.status != "PENDING":

@@ -52,10 +52,18 @@ def test_lines_are_those_of_python(
                 """,
                 order.id, email, name, metadata, amount, currency, rate, at, refunded // 10 * 10,
             )  # fmt: skip
-            found = await queries.BY_ID.first(tx, order.merchant_id, order.id)
+            found = await queries.BY_ID.first(tx, merchant_id=order.merchant_id, id=order.id)
             assert found is not None
             expected = csvfile.line(export.row(found))
-            made = await export_queries.EXPORT.get(tx, order.merchant_id, 0, "", 2**62, "", True)
+            made = await export_queries.EXPORT.get(
+                tx,
+                merchant_id=order.merchant_id,
+                after_at=0,
+                after_id="",
+                until_at=2**62,
+                until_id="",
+                livemode=True,
+            )
             assert made is not None
             assert made == expected
 

@@ -48,7 +48,7 @@ async def _duplicate(db: Db) -> Attempt:
 
 async def _now(db: Db, attempt: Attempt) -> Attempt:
     async with db.connection() as tx:
-        found = await queries.ATTEMPT.first(tx, attempt.merchant_id, attempt.id)
+        found = await queries.ATTEMPT.first(tx, merchant_id=attempt.merchant_id, id=attempt.id)
     assert found is not None
     return found
 
@@ -88,9 +88,9 @@ async def test_what_was_given_back_meanwhile_stays_as_it_is(
     assert await _give_back(db, provider, attempt) == done
     assert [request.repeated for request in provider.asked] == [False, True]
     async with db.connection() as tx:
-        ids = (attempt.merchant_id, attempt.id)
-        assert await queries.GIVING_BACK.run(tx, *ids) == 0
-        assert await queries.NOT_GIVEN_BACK.run(tx, *ids) == 0
+        key = {"merchant_id": attempt.merchant_id, "id": attempt.id}
+        assert await queries.GIVING_BACK.run(tx, **key) == 0
+        assert await queries.NOT_GIVEN_BACK.run(tx, **key) == 0
     assert await _now(db, attempt) == done
 
 

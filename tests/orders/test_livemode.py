@@ -67,8 +67,10 @@ async def test_play_money_is_told_from_real_money(
     shown = await orders.with_livemode(tx, order, deployment=deployment)
     assert OrderDetail.of(shown).livemode is expected
     assert OrderOut.of(shown).livemode is expected
-    whole = (order.merchant_id, 0, "", 2**62, "", deployment)
-    line = await export_queries.EXPORT.get(tx, *whole)
+    line = await export_queries.EXPORT.get(
+        tx, merchant_id=order.merchant_id, after_at=0, after_id="", until_at=2**62, until_id="",
+        livemode=deployment,
+    )  # fmt: skip
     assert line == csvfile.line(export.row(shown))
     assert line.endswith(b",true\r\n" if expected else b",false\r\n")
     assert export.COLUMNS[-1] == "livemode"

@@ -15,7 +15,12 @@ async def waiting(tx: Tx) -> tuple[Order, Attempt]:
     order = await opened(tx)
     attempt = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
     await queries.ASK_AGAIN.run(
-        tx, order.merchant_id, attempt.id, attempt.status, LATER + HOUR, attempt.check_at
+        tx,
+        merchant_id=order.merchant_id,
+        id=attempt.id,
+        status=attempt.status,
+        check_at=LATER + HOUR,
+        claimed_until=attempt.check_at,
     )
     return order, attempt
 
@@ -70,9 +75,13 @@ async def test_a_page_is_seen_to_at_once_when_its_order_is_over(tx: Tx, happens,
 async def test_what_became_due_while_it_was_asked_about_stays_due(tx: Tx) -> None:
     order, _ = await waiting(tx)
     lease = LATER + 3 * HOUR
-    (claimed,) = await queries.CLAIM_ATTEMPTS.all(tx, LATER + 2 * HOUR, lease, 50, None, True)
+    (claimed,) = await queries.CLAIM_ATTEMPTS.all(
+        tx, now=LATER + 2 * HOUR, lease_until=lease, limit=50, gateways=None, included=True
+    )
     await time_is_over(tx, order)  # while the gateway is asked
-    again = (order.merchant_id, claimed.id, claimed.status, LATER + 9 * HOUR, claimed.check_at)
-    await queries.ASK_AGAIN.run(tx, *again)
+    await queries.ASK_AGAIN.run(
+        tx, merchant_id=order.merchant_id, id=claimed.id, status=claimed.status,
+        check_at=LATER + 9 * HOUR, claimed_until=claimed.check_at,
+    )  # fmt: skip
     (after,) = await attempts(tx, order)
     assert after.check_at == LATER

@@ -54,7 +54,14 @@ async def test_what_was_never_sent_is_sent_as_the_first_once_its_gateway_is_back
     await send(db, {}, 1)
     async with db.connection() as tx:
         then = NOW + DAY // 4
-        assert len(await queries.CLAIM.all(tx, then, then + 1, 50, None, True)) == 1
+        assert (
+            len(
+                await queries.CLAIM.all(
+                    tx, now=then, lease_until=then + 1, limit=50, gateways=None, included=True
+                )
+            )
+            == 1
+        )
     provider = Provider()
     await send(db, {"sandbox": provider}, 12)
     assert [(one.refund_id, one.repeated) for one in provider.sent] == [(refund.id, False)]

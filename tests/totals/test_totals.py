@@ -65,7 +65,8 @@ class OneConnection(Db):
 def lists_of(order: Order, product: str | None, status: str | None) -> tuple[Any, ...]:
     """Return which list, its statements and its values."""
     which = Which(order.merchant_id, "orders", product or "", status)
-    values = [value for value in (product, status) if value is not None]
+    both = {"product_id": product, "status": status}
+    values = {name: value for name, value in both.items() if value is not None}
     return which, FILTERS[product is not None, status is not None], values
 
 
@@ -100,7 +101,7 @@ async def apply(tx: Tx, order: Order, lives: list[Any], products: list[str]) -> 
             await tx.execute("delete from orders where id = $1", one)
             there.remove(one)
         else:
-            await service.queries.ROLL.get(tx, order.merchant_id, number)
+            await service.queries.ROLL.get(tx, merchant_id=order.merchant_id, limit=number)
 
 
 lives = st.lists(
@@ -187,14 +188,17 @@ async def test_totals_are_exact_while_many_write(own_book: str) -> None:
                         for within in ((0, FOREVER), (START + 12345, START + DAY_MS + 54321)):
                             which, lists, values = lists_of(order, order.product_id, status)
                             found = await total(tx, which, lists, values, within)
-                            there = await lists.counted.get(tx, order.merchant_id, *within, *values)
+                            there = await lists.counted.get(
+                                tx, merchant_id=order.merchant_id, since=within[0],
+                                until=within[1], **values,
+                            )  # fmt: skip
                             assert found == there
                     entries = Which(order.merchant_id, "entries", kind="PAYMENT")
                     there = await tx.fetchval(
                         "select count(*) from entries where merchant_id = $1 and type = 'PAYMENT'",
                         order.merchant_id,
                     )
-                    assert await total(tx, entries, queries.LIST, ["PAYMENT"]) == there
+                    assert await total(tx, entries, queries.LIST, {"type": "PAYMENT"}) == there
                 looks += 1
             return looks
 
@@ -256,7 +260,7 @@ async def test_copies_are_books_that_add_up(tx: Tx) -> None:
 async def test_the_check_of_the_books_sees_a_wrong_total(book: str, statement: str) -> None:
     async with rolled_back(book) as tx:
         order = await world.in_status(tx, "PAID")
-        await service.queries.ROLL.get(tx, order.merchant_id, 1)
+        await service.queries.ROLL.get(tx, merchant_id=order.merchant_id, limit=1)
         await world.assert_books(tx)
         await tx.execute(statement)
         with pytest.raises(AssertionError, match="totals of lists"):
@@ -286,7 +290,7 @@ async def test_what_was_there_before_is_counted(empty_database_url: str) -> None
 async def test_each_merchant_whose_lists_changed_is_named_once(tx: Tx) -> None:
     shops = sorted([(await world.in_status(tx, "PAID")).merchant_id for _ in range(3)])
     before = min(shops[0], "mer_0")
-    everybody = await totals_queries.CHANGED.all(tx, before, 100, 1000)
+    everybody = await totals_queries.CHANGED.all(tx, after=before, limit=100, most=1000)
     named = [one.merchant_id for one in everybody]
     assert [name for name in named if name in shops] == shops
     assert named == sorted(set(named))
@@ -294,6 +298,6 @@ async def test_each_merchant_whose_lists_changed_is_named_once(tx: Tx) -> None:
     assert {one.merchant_id: one.changes for one in everybody} == {
         name: count for name, count in counted if name > before
     }
-    after_first = await totals_queries.CHANGED.all(tx, shops[0], 1, 2)
+    after_first = await totals_queries.CHANGED.all(tx, after=shops[0], limit=1, most=2)
     assert [(one.merchant_id, one.changes) for one in after_first] == [(shops[1], 2)]
-    assert await totals_queries.CHANGED.all(tx, max(named), 100, 1000) == []
+    assert await totals_queries.CHANGED.all(tx, after=max(named), limit=100, most=1000) == []

@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple
 import asyncpg
 import pytest
 
-from opentill.core.db import Command, Query, Tx, Value
+from opentill.core.db import Tx
+from opentill.core.query import Command, Query, Value
 from statements import EVERYWHERE, LOCKS, without_comments
 
 # Not a merchant's rows, or found by an id that nobody else can have.
@@ -86,6 +87,7 @@ class Examiner:
         with pytest.MonkeyPatch.context() as patch:
             for kind, method in (
                 (Query, "first"),
+                (Query, "one"),
                 (Query, "all"),
                 (Value, "get"),
                 (Command, "run"),
@@ -95,16 +97,18 @@ class Examiner:
             yield
 
     def _before(self, run: Any) -> Any:
-        async def examined(statement: Any, tx: Tx, *values: Any) -> Any:
-            await self._examine(statement, tx, values)
-            return await run(statement, tx, *values)
+        async def examined(statement: Any, tx: Tx, given: Any = None, /, **named: Any) -> Any:
+            await self._examine(statement, tx, tuple(statement.values(given, named)))
+            return await run(statement, tx, given, **named)
 
         return examined
 
     def _before_each(self, run: Any) -> Any:
-        async def examined(statement: Any, tx: Tx, *values: Any) -> AsyncIterator[Any]:
-            await self._examine(statement, tx, values)
-            async for row in run(statement, tx, *values):
+        async def examined(
+            statement: Any, tx: Tx, given: Any = None, /, **named: Any
+        ) -> AsyncIterator[Any]:
+            await self._examine(statement, tx, tuple(statement.values(given, named)))
+            async for row in run(statement, tx, given, **named):
                 yield row
 
         return examined
@@ -323,8 +327,7 @@ FROM_ELSEWHERE: Final = frozenset({"merchants.queries.KEYS"})
 ABOUT_MERCHANT: Final = frozenset({
     "merchants.queries.BY_ID", "merchants.queries.LOCKED", "merchants.queries.EXISTS",
     "ledger.queries.CURRENCY", "refunds.queries.OVERDRAFT", "checkouts.queries.MERCHANT_NAME",
-    "operator.queries.LOCK_MERCHANT", "payouts.queries.LOCK_MERCHANT",
-    "webhooks.queries.LOCK_MERCHANT", "watch._FIRST",
+    "merchants.queries.LOCK", "watch._FIRST",
 })  # fmt: skip
 
 

@@ -70,7 +70,7 @@ class Place:
         """Move business time, for dispatchers in other processes too."""
         self.ahead_ms += by_ms
         async with self.db.connection() as tx:
-            await clock.ADVANCE.run(tx, by_ms, clock.FURTHEST_MS)
+            await clock.ADVANCE.run(tx, step_ms=by_ms, furthest_ms=clock.FURTHEST_MS)
 
     @contextlib.asynccontextmanager
     async def dispatching(self, **changes: Any) -> AsyncIterator[Dispatcher]:

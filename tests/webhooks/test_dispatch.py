@@ -265,7 +265,15 @@ async def test_endpoints_that_fare_well_come_first_and_failing_ones_leave_them_r
     async def take(now: int, room: int, of_failing: int) -> set[str]:
         async with here.db.connection() as tx:
             lanes = await queries.TAKE_LANES.all(
-                tx, here.now(), now, "me", now + 1, room, of_failing, [], LANES
+                tx,
+                now=here.now(),
+                real_now=now,
+                owner="me",
+                until=now + 1,
+                limit=room,
+                failing_limit=of_failing,
+                full_hosts=[],
+                per_host=LANES,
             )
         return {lane.endpoint_id for lane in lanes}
 

@@ -83,16 +83,32 @@ async def test_a_lane_s_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_
     endpoint, _ = await here.endpoint(owner, "http://127.0.0.9:9009/")
     await here.emit(owner)
     async with here.db.connection() as tx:
-        (lane,) = await queries.TAKE_LANES.all(tx, here.now(), 1, "one", 100, 9, 9, [], LANES)
+        (lane,) = await queries.TAKE_LANES.all(
+            tx,
+            now=here.now(),
+            real_now=1,
+            owner="one",
+            until=100,
+            limit=9,
+            failing_limit=9,
+            full_hosts=[],
+            per_host=LANES,
+        )
         assert lane.host == "127.0.0.9"
 
         async def due() -> int:
-            ids = ([owner], [endpoint.id], [lane.host], [9])
-            return len(await queries.DUE.all(tx, *ids, here.now(), []))
+            found = await queries.DUE.all(
+                tx, merchant_id=[owner], endpoint_id=[endpoint.id], host=[lane.host], room=[9],
+                now=here.now(), sending=[],
+            )  # fmt: skip
+            return len(found)
 
         async def takes(who: str, now: int) -> list[str]:
-            values = (here.now(), now, who, now + 100, 9, 9, [], LANES)
-            return [one.host for one in await queries.TAKE_LANES.all(tx, *values)]
+            taken = await queries.TAKE_LANES.all(
+                tx, now=here.now(), real_now=now, owner=who, until=now + 100, limit=9,
+                failing_limit=9, full_hosts=[], per_host=LANES,
+            )  # fmt: skip
+            return [one.host for one in taken]
 
         assert await due() == 1
         other = await here.merchant()
@@ -103,7 +119,7 @@ async def test_a_lane_s_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_
         await webhooks.change(tx, owner, endpoint.id, wanted, vet, here.now())
         assert await due() == 0
         assert sorted(await takes("two", 101)) == ["127.0.0.8", "127.0.0.9"]
-        assert await queries.KEEP_HOSTS.all(tx, ["127.0.0.9"], [300], "one") == []
+        assert await queries.KEEP_HOSTS.all(tx, host=["127.0.0.9"], until=[300], owner="one") == []
 
 
 @pytest.mark.parametrize(("url", "host"), [

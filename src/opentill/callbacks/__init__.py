@@ -9,9 +9,10 @@ from opentill import disputes, orders, refunds
 from opentill.callbacks import reading
 from opentill.callbacks.confirmations import Confirmations
 from opentill.core import metrics
-from opentill.core.db import LOCK_TIMEOUT, Tx
+from opentill.core.db import Tx
 from opentill.core.errors import MethodNotAllowed, NotFound
 from opentill.core.http import App, failure, send_json, send_problem
+from opentill.core.query import LOCK_TIMEOUT
 from opentill.gateways.model import (
     DisputeNews,
     Gateway,
@@ -122,7 +123,7 @@ async def take_in(
 
     async def step(tx: Tx) -> None:
         if patience is not None:
-            await LOCK_TIMEOUT.get(tx, patience)
+            await LOCK_TIMEOUT.get(tx, patience=patience)
         attempt_id = news.attempt_id
         merchant_id = await orders.merchant_of(tx, attempt_id)
         match news:

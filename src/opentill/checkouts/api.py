@@ -25,7 +25,7 @@ async def create(call: Call[Nothing, SessionBody], tx: Tx) -> SessionCreated:
 async def read(call: Call[Nothing, Nothing]) -> SessionOut:
     """Return a session."""
     async with call.app.db.connection() as tx:
-        session = await queries.BY_ID.first(tx, call.merchant_id, call.path["id"])
+        session = await queries.BY_ID.first(tx, merchant_id=call.merchant_id, id=call.path["id"])
     if session is None:
         raise NotFound
     return SessionOut.of(session, call.app.settings.public_url)

@@ -28,17 +28,19 @@ async def expire_due(db: Db, now: int, batch: int = 200) -> int:
         except Invalid as refused:  # paid or submitted in between
             _log.info("session not expired", session=session.id, reason=refused.reason)
 
-    ended, after = 0, (0, "")
+    ended, after_expires_at, after_id = 0, 0, ""
     while True:
         async with db.connection() as tx:
-            due = await queries.DUE.all(tx, now, batch, *after)
+            due = await queries.DUE.all(
+                tx, now=now, limit=batch, after_expires_at=after_expires_at, after_id=after_id
+            )
         ended += await jobs.each(due, one, lambda session: session.id)
         if len(due) < batch:
             return ended
-        after = (due[-1].expires_at, due[-1].id)
+        after_expires_at, after_id = due[-1].expires_at, due[-1].id
 
 
 async def due_by(tx: Tx, time: int, most: int) -> tuple[int, list[str]]:
     """Count the sessions that ``expire_due`` would end at a time, and give the first of them."""
-    first = await queries.DUE.all(tx, time, most, 0, "")
-    return await queries.COUNT_DUE.get(tx, time) or 0, [session.id for session in first]
+    first = await queries.DUE.all(tx, now=time, limit=most, after_expires_at=0, after_id="")
+    return await queries.COUNT_DUE.get(tx, now=time) or 0, [session.id for session in first]

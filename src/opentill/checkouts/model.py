@@ -136,6 +136,44 @@ class Offer(msgspec.Struct, frozen=True):
     usd_exchange_rate: Decimal | None
 
 
+class NewSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session and its order, as ``queries.OPEN`` writes them."""
+
+    merchant_id: str
+    id: str
+    product_id: str
+    order_id: str
+    amount_minor: int
+    currency: str
+    success_url: str | None
+    cancel_url: str | None
+    customer_email: str
+    customer_name: str | None
+    display_merchant_name: str
+    expires_at: int
+    method: Method | None
+    product_name: str
+    product_description: str
+    product_image: str | None
+    source: str
+    platform_fee_rate: Decimal
+    platform_fee_minor: int
+    settled_currency: str
+    exchange_rate: Decimal
+    usd_exchange_rate: Decimal | None
+    gross_settled_minor: int
+    net_settled_minor: int
+    refund_fee_policy: str
+    reserve_rate: Decimal
+    reserve_days: int
+    metadata: str
+    terms_version: int
+    fees: str
+    settlement_delay_days: int
+    settlement_calendar: str
+    dispute_fee_minor: int
+
+
 class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The answer to opening a session (contract.md#session-fields): all but the order's id."""
 

@@ -1,15 +1,15 @@
 """All SQL about checkout sessions."""
 
 from opentill.checkouts.model import Offer, Session
-from opentill.core.db import Command, Query, Value
+from opentill.core.query import Command, Query, Value
 from opentill.rates import LOOKUP_SQL
 
 
 def _rate_to(quote: str) -> str:
-    return LOOKUP_SQL.format(base="product.currency", quote=quote, at="$3", oldest="$4")
+    return LOOKUP_SQL.format(base="product.currency", quote=quote, at=":now", oldest=":oldest")
 
 
-# $3 now, $4 the earliest valid_from of a rate that counts.
+# `:oldest` is the earliest valid_from of a rate that counts.
 OFFER = Query(
     Offer,
     f"""
@@ -20,7 +20,7 @@ OFFER = Query(
         {_rate_to("m.settlement_currency")} as exchange_rate,
         {_rate_to("'USD'")} as usd_exchange_rate
     from products product join merchants m on m.id = product.merchant_id
-    where product.merchant_id = $1 and product.id = $2
+    where product.merchant_id = :merchant_id and product.id = :product_id
     """,  # noqa: S608 - the quotes are constants of ours
 )
 # Session, order, first line of history and directory entry, in one statement.
@@ -28,12 +28,14 @@ OPEN = Query(
     Session,
     """
     with listed as (
-        insert into directory (id, merchant_id) values ($2, $1)
+        insert into directory (id, merchant_id) values (:id, :merchant_id)
     ), session as (
         insert into checkouts (merchant_id, id, product_id, order_id, amount_minor, currency,
             status, success_url, cancel_url, customer_email, customer_name, display_merchant_name,
             expires_at, created_at, updated_at, method)
-        values ($1, $2, $3, $4, $5, $6, 'OPEN', $7, $8, $9, $10, $11, $12, $13, $13, $34)
+        values (:merchant_id, :id, :product_id, :order_id, :amount_minor, :currency, 'OPEN',
+            :success_url, :cancel_url, :customer_email, :customer_name, :display_merchant_name,
+            :expires_at, :now, :now, :method)
         returning *
     ), placed as (
         insert into orders (merchant_id, id, checkout_id, product_id, product_name,
@@ -44,23 +46,27 @@ OPEN = Query(
             refund_debit_minor, reserve_rate, reserve_minor, reserve_status, metadata, created_at,
             updated_at, terms_version, fees, settlement_delay_days, settlement_calendar,
             reserve_days, dispute_fee_minor)
-        values ($1, $4, $2, $3, $14, $15, $16, $17, 'PENDING', 1, $6, $5, $18, $19, $20, $21, $22,
-            $23, $24, $25, $9, $10, '', 0, 0, 0, $26, 0, 'NONE', $27, $13, $13, $28,
-            $29, $30, $31, $32, $33)
+        values (:merchant_id, :order_id, :id, :product_id, :product_name, :product_description,
+            :product_image, :source, 'PENDING', 1, :currency, :amount_minor, :platform_fee_rate,
+            :platform_fee_minor, :settled_currency, :exchange_rate, :usd_exchange_rate,
+            :gross_settled_minor, :net_settled_minor, :refund_fee_policy, :customer_email,
+            :customer_name, '', 0, 0, 0, :reserve_rate, 0, 'NONE', :metadata, :now, :now,
+            :terms_version, :fees, :settlement_delay_days, :settlement_calendar, :reserve_days,
+            :dispute_fee_minor)
     ), noted as (
         insert into order_history (merchant_id, order_id, number, at, event, to_status, cause)
-        values ($1, $4, 1, $13, 'opened', 'PENDING', $2)
+        values (:merchant_id, :order_id, 1, :now, 'opened', 'PENDING', :id)
     )
     select * from session
     """,
 )
-BY_ID = Query(Session, "select * from checkouts where merchant_id = $1 and id = $2")
+BY_ID = Query(Session, "select * from checkouts where merchant_id = :merchant_id and id = :id")
 BY_PUBLIC_ID = Query(
     Session,
     """
     select c.* from directory d
     join checkouts c on c.merchant_id = d.merchant_id and c.id = d.id
-    where d.id = $1
+    where d.id = :id
     """,
 )
 DUE = Query(
@@ -68,9 +74,9 @@ DUE = Query(
     """
     select c.* from checkouts c
     join orders o on o.merchant_id = c.merchant_id and o.id = c.order_id
-    where c.status = 'OPEN' and c.expires_at <= $1 and o.status = 'PENDING'
-        and (c.expires_at, c.id) > ($3, $4)
-    order by c.expires_at, c.id limit $2
+    where c.status = 'OPEN' and c.expires_at <= :now and o.status = 'PENDING'
+        and (c.expires_at, c.id) > (:after_expires_at, :after_id)
+    order by c.expires_at, c.id limit :limit
     """,
 )
 COUNT_DUE = Value(
@@ -78,12 +84,19 @@ COUNT_DUE = Value(
     """
     select count(*) from checkouts c
     join orders o on o.merchant_id = c.merchant_id and o.id = c.order_id
-    where c.status = 'OPEN' and c.expires_at <= $1 and o.status = 'PENDING'
+    where c.status = 'OPEN' and c.expires_at <= :now and o.status = 'PENDING'
     """,
 )
 TOUCH_EXPIRED = Command(
-    "update checkouts set expires_at = least(expires_at, $3) where merchant_id = $1 and id = $2",
+    """
+    update checkouts set expires_at = least(expires_at, :now)
+    where merchant_id = :merchant_id and id = :id
+    """,
 )
-SET_METHOD = Command("update checkouts set method = $3 where merchant_id = $1 and id = $2")
-ATTEMPTS = Value(int, "select count(*) from attempts where merchant_id = $1 and order_id = $2")
-MERCHANT_NAME = Value(str, "select name from merchants where id = $1")
+SET_METHOD = Command(
+    "update checkouts set method = :method where merchant_id = :merchant_id and id = :id"
+)
+ATTEMPTS = Value(
+    int, "select count(*) from attempts where merchant_id = :merchant_id and order_id = :order_id"
+)
+MERCHANT_NAME = Value(str, "select name from merchants where id = :merchant_id")

@@ -16,6 +16,7 @@ from opentill.checkouts.model import (
     MAX_DISPLAY_NAME,
     AmountOutOfBounds,
     Item,
+    NewSession,
     Offer,
     Session,
     SessionBody,
@@ -110,82 +111,90 @@ async def open_session(  # noqa: PLR0913 - what a session is opened with
     that of the default rate as long as nobody knows the payment method. Rates that are older than
     ``rates_max_age_days`` do not count (0: all do). A currency settles in itself without any.
     """
+    oldest = rates.oldest_valid_from(now, rates_max_age_days)
+    offer = await _offer(tx, merchant_id, body.product_id, item, now, oldest)
+    terms = _terms(offer)
+    shown_name = _shown_name(body, offer)
+    email = inputs.email("customerEmail", body.customer_email) if body.customer_email else ""
+    new = NewSession(
+        merchant_id=merchant_id,
+        id=new_session_id(),
+        product_id=body.product_id,
+        order_id=new_id("order") if item is None else item.order_id,
+        amount_minor=offer.price_minor,
+        currency=offer.currency,
+        success_url=inputs.web_address("successUrl", body.success_url),
+        cancel_url=inputs.web_address("cancelUrl", body.cancel_url),
+        customer_email=email,
+        customer_name=(body.customer_name or "").strip() or None,
+        display_merchant_name=shown_name,
+        expires_at=now + LIFETIME_MS,
+        method=method,
+        product_name=offer.name,
+        product_description=offer.description,
+        product_image=offer.image,
+        source=source,
+        platform_fee_rate=offer.platform_fee_rate,
+        platform_fee_minor=terms.priced.fee_minor,
+        settled_currency=offer.settlement_currency,
+        exchange_rate=terms.exchange_rate,
+        usd_exchange_rate=terms.usd_exchange_rate,
+        gross_settled_minor=terms.priced.gross_settled_minor,
+        net_settled_minor=terms.priced.net_settled_minor,
+        refund_fee_policy=offer.refund_fee_policy,
+        reserve_rate=offer.reserve_rate,
+        reserve_days=offer.reserve_days,
+        metadata=inputs.metadata(body.metadata) if item is None else item.metadata,
+        terms_version=offer.terms_version,
+        fees=offer.fees,
+        settlement_delay_days=offer.settlement_delay_days,
+        settlement_calendar=offer.settlement_calendar,
+        dispute_fee_minor=offer.dispute_fee_minor,
+    )
+    return await queries.OPEN.one(tx, new, now=now)
+
+
+async def _offer(
+    tx: Tx, merchant_id: str, product_id: str, item: Item | None, now: int, oldest: int
+) -> Offer:
+    """Return what is sold; ``oldest`` is the first moment of rates that count. Raises Invalid."""
     offer = None
-    if is_id(body.product_id):
-        oldest = rates.oldest_valid_from(now, rates_max_age_days)
-        offer = await queries.OFFER.first(tx, merchant_id, body.product_id, now, oldest)
+    if is_id(product_id):
+        offer = await queries.OFFER.first(
+            tx, merchant_id=merchant_id, product_id=product_id, now=now, oldest=oldest
+        )
     if offer is not None and item is not None:
-        offer = msgspec.structs.replace(
+        return msgspec.structs.replace(
             offer, name=item.name, price_minor=item.amount_minor, status="ACTIVE",
             description="", image=None,
         )  # fmt: skip
     if offer is None or offer.status != "ACTIVE":
         reason = (
             "productId is required: the id of one of your active products"
-            if not body.product_id
+            if not product_id
             else "productId must be the id of one of your active products"
         )
         raise Invalid("productId", reason)
-    terms = _terms(offer)
-    shown_name = body.display_merchant_name
-    name_field = "displayMerchantName"
-    if shown_name is None:
-        shown_name, name_field = body.display_merchant_name_too, "display_merchant_name"
-    if shown_name is None:
-        shown_name = offer.merchant_name
-    else:
-        shown_name = inputs.name(name_field, shown_name, MAX_DISPLAY_NAME)
-    email = inputs.email("customerEmail", body.customer_email) if body.customer_email else ""
-    session = await queries.OPEN.first(
-        tx,
-        merchant_id,
-        new_session_id(),
-        body.product_id,
-        new_id("order") if item is None else item.order_id,
-        offer.price_minor,
-        offer.currency,
-        inputs.web_address("successUrl", body.success_url),
-        inputs.web_address("cancelUrl", body.cancel_url),
-        email,
-        (body.customer_name or "").strip() or None,
-        shown_name,
-        now + LIFETIME_MS,
-        now,
-        offer.name,
-        offer.description,
-        offer.image,
-        source,
-        offer.platform_fee_rate,
-        terms.priced.fee_minor,
-        offer.settlement_currency,
-        terms.exchange_rate,
-        terms.usd_exchange_rate,
-        terms.priced.gross_settled_minor,
-        terms.priced.net_settled_minor,
-        offer.refund_fee_policy,
-        offer.reserve_rate,
-        inputs.metadata(body.metadata) if item is None else item.metadata,
-        offer.terms_version,
-        offer.fees,
-        offer.settlement_delay_days,
-        offer.settlement_calendar,
-        offer.reserve_days,
-        offer.dispute_fee_minor,
-        method,
-    )
-    if session is None:
-        raise AssertionError  # an insert always returns its row
-    return session
+    return offer
+
+
+def _shown_name(body: SessionBody, offer: Offer) -> str:
+    if body.display_merchant_name is not None:
+        return inputs.name("displayMerchantName", body.display_merchant_name, MAX_DISPLAY_NAME)
+    other = body.display_merchant_name_too
+    if other is not None:
+        return inputs.name("display_merchant_name", other, MAX_DISPLAY_NAME)
+    return offer.merchant_name
 
 
 async def set_method(tx: Tx, merchant_id: str, session_id: str, method: Method | None) -> None:
     """Say by which method alone a session can be paid; None: the customer chooses."""
-    await queries.SET_METHOD.run(tx, merchant_id, session_id, method)
+    await queries.SET_METHOD.run(tx, merchant_id=merchant_id, id=session_id, method=method)
 
 
 async def find(tx: Tx, merchant_id: str, session_id: str) -> Session:
     """Return a session. Raises NotFound."""
-    session = await queries.BY_ID.first(tx, merchant_id, session_id)
+    session = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=session_id)
     if session is None:
         raise NotFound
     return session
@@ -196,7 +205,7 @@ async def page_view(db: Db, session_id: str) -> PageView | None:
     if not is_id(session_id):
         return None
     async with db.connection() as tx:
-        session = await queries.BY_PUBLIC_ID.first(tx, session_id)
+        session = await queries.BY_PUBLIC_ID.first(tx, id=session_id)
         if session is None:
             return None
         order = await orders.find(tx, session.merchant_id, session.order_id)
@@ -220,7 +229,7 @@ async def expire(tx: Tx, merchant_id: str, session_id: str, cause: str, now: int
     if order.status == "CREATING":
         raise Invalid("id", "id must be a session without a payment on its way: try again shortly")
     await orders.step(tx, order, "expired", cause, now)
-    await queries.TOUCH_EXPIRED.run(tx, merchant_id, session_id, now)
+    await queries.TOUCH_EXPIRED.run(tx, merchant_id=merchant_id, id=session_id, now=now)
     return await find(tx, merchant_id, session_id)
 
 
@@ -288,7 +297,8 @@ async def check_attempts(tx: Tx, merchant_id: str, order_id: str) -> None:
 
     Two forms at the same moment start one attempt, so this need not hold the order's lock.
     """
-    if (await queries.ATTEMPTS.get(tx, merchant_id, order_id) or 0) >= MAX_ATTEMPTS:
+    attempts = await queries.ATTEMPTS.get(tx, merchant_id=merchant_id, order_id=order_id) or 0
+    if attempts >= MAX_ATTEMPTS:
         reason = f"attempts must be at most {MAX_ATTEMPTS} for one order: open another session"
         raise Invalid("attempts", reason)
 

@@ -95,7 +95,7 @@ def advance(
     step_ms = duration(by)
 
     async def step(tx: "Tx") -> dict[str, Any]:
-        if not await clock.ADVANCE.run(tx, step_ms, clock.FURTHEST_MS):
+        if not await clock.ADVANCE.run(tx, step_ms=step_ms, furthest_ms=clock.FURTHEST_MS):
             raise Invalid("by", "by must not lead further than twenty years ahead in all")
         return await _state(tx)
 

@@ -13,15 +13,19 @@ from typing import Final
 
 import structlog
 
-from opentill.core.db import Command, Db, Tx, Value, patiently
+from opentill.core.db import Db, Tx, patiently
 from opentill.core.errors import Unavailable
+from opentill.core.query import Command, Value
 
 FOLLOW_S: Final = 0.5
 FURTHEST_MS: Final = 20 * 366 * 86_400_000  # later, the four digits of years are still enough
 
 AHEAD: Final = Value(int, "select ahead_ms from business_clock")
 ADVANCE: Final = Command(
-    "update business_clock set ahead_ms = ahead_ms + $1 where ahead_ms + $1 <= $2"
+    """
+    update business_clock set ahead_ms = ahead_ms + :step_ms
+    where ahead_ms + :step_ms <= :furthest_ms
+    """,
 )
 RESET: Final = Command("update business_clock set ahead_ms = 0")
 _log: Final = structlog.get_logger()

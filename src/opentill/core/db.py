@@ -1,4 +1,4 @@
-"""PostgreSQL through asyncpg: the pool, transactions that retry, and statements that know a struct.
+"""PostgreSQL through asyncpg: the pool, and transactions that retry. Statements: see query.py.
 
 The first parameter of a function is its permit. ``tx`` is a step inside somebody's transaction: it
 never commits. ``db`` owns its transactions and may call the outside between them, never inside one.
@@ -6,14 +6,12 @@ never commits. ``db`` owns its transactions and may call the outside between the
 
 import asyncio
 import functools
-import operator
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar, cast
+from typing import Final, Self, TypeVar
 
 import asyncpg
-import msgspec
 
 from opentill.core import connection as connections
 from opentill.core.connection import COLLIDED, Tries
@@ -22,8 +20,6 @@ from opentill.core.pool import Pool
 
 Tx = asyncpg.Connection
 T = TypeVar("T")
-S = TypeVar("S", bound=msgspec.Struct)
-V = TypeVar("V")
 
 START_PATIENCE_S: Final = 30.0
 _AGAIN_S: Final = 0.2
@@ -244,81 +240,3 @@ class Db:
 
 def _why(error: BaseException) -> str:
     return f"the database is away ({type(error).__name__})"
-
-
-def _picker(names: tuple[str, ...]) -> Callable[[asyncpg.Record], tuple[Any, ...]]:
-    """Return what takes these columns out of a row."""
-    if len(names) == 1:  # of one name, itemgetter returns no tuple
-        return lambda record: (record[names[0]],)
-    return cast("Callable[[asyncpg.Record], tuple[Any, ...]]", operator.itemgetter(*names))
-
-
-class Query(Generic[S]):
-    """A statement whose rows are structs: every column is a field of the same name.
-
-    A struct without keyword-only fields is made twice as fast: so are those of the busiest rows.
-    Columns that this version does not know are left out: while versions change, the next one
-    migrates ahead of those that still serve.
-    """
-
-    def __init__(self, struct: type[S], sql: str) -> None:
-        """``sql`` takes ``$1 …`` parameters and returns exactly the struct's fields."""
-        self.struct = struct
-        self.sql = sql
-        self._names = struct.__struct_fields__
-        self._values = _picker(self._names)
-        self._by_place = struct.__match_args__ == self._names  # no field is keyword-only
-
-    def _made(self, record: asyncpg.Record) -> S:
-        values = self._values(record)
-        if self._by_place:
-            return self.struct(*values)
-        return self.struct(**dict(zip(self._names, values, strict=True)))
-
-    async def first(self, tx: Tx, *values: Any) -> S | None:
-        """Return the first row, or None."""
-        record = await tx.fetchrow(self.sql, *values)
-        return None if record is None else self._made(record)
-
-    async def all(self, tx: Tx, *values: Any) -> list[S]:
-        """Return every row."""
-        return [self._made(record) for record in await tx.fetch(self.sql, *values)]
-
-    async def each(self, tx: Tx, *values: Any) -> AsyncIterator[S]:
-        """Yield every row in constant memory; ``tx`` must be inside a transaction."""
-        async for record in tx.cursor(self.sql, *values, prefetch=500):
-            yield self._made(record)
-
-
-class Value(Generic[V]):
-    """A statement that returns one value of type ``V``, or None where there is no row."""
-
-    def __init__(self, kind: type[V], sql: str) -> None:
-        """``sql`` takes ``$1 …`` parameters and returns one column."""
-        self.kind = kind
-        self.sql = sql
-
-    async def get(self, tx: Tx, *values: Any) -> V | None:
-        """Return the first row's value."""
-        value: V | None = await tx.fetchval(self.sql, *values)
-        return value
-
-
-class Command:
-    """A statement that changes rows and returns none."""
-
-    def __init__(self, sql: str) -> None:
-        """``sql`` takes ``$1 …`` parameters."""
-        self.sql = sql
-
-    async def run(self, tx: Tx, *values: Any) -> int:
-        """Run it and return how many rows it changed."""
-        tag: str = await tx.execute(self.sql, *values)
-        count = tag.rpartition(" ")[2]
-        return int(count) if count.isdigit() else 0
-
-
-# How long a transaction waits for a lock, until its end.
-LOCK_TIMEOUT: Final = Value(str, "select set_config('lock_timeout', $1, true)")
-# What names the moment that a transaction sees, for others to see the same.
-MOMENT: Final = Value(str, "select pg_export_snapshot()")

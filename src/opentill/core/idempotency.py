@@ -13,8 +13,9 @@ from typing import Final
 import asyncpg
 import msgspec
 
-from opentill.core.db import Command, Query, Tx, Value
+from opentill.core.db import Tx
 from opentill.core.errors import Conflict, Invalid, KeyReused
+from opentill.core.query import Command, Query, Value
 
 KEEP_MS: Final = 7 * 24 * 3600 * 1000
 _PRINTABLE: Final = re.compile(r"[\x20-\x7e]{1,255}", re.ASCII)
@@ -33,27 +34,31 @@ _CLAIM: Final = Value(
     bool,
     """
     insert into idempotency_keys as k (merchant_id, key, fingerprint, created_at)
-    values ($1, $2, $3, $4)
+    values (:merchant_id, :key, :fingerprint, :now)
     on conflict (merchant_id, key) do update
         set fingerprint = excluded.fingerprint, status = null, body = null,
             created_at = excluded.created_at
-        where k.created_at < $4 - 604800000
+        where k.created_at < :now - 604800000
     returning true
     """,
 )
 _KEPT: Final = Query(
     Kept,
     """
-    select fingerprint, status, body from idempotency_keys where merchant_id = $1 and key = $2
+    select fingerprint, status, body from idempotency_keys
+    where merchant_id = :merchant_id and key = :key
     """,
 )
 _KEEP: Final = Command(
-    "update idempotency_keys set status = $3, body = $4 where merchant_id = $1 and key = $2",
+    """
+    update idempotency_keys set status = :status, body = :body
+    where merchant_id = :merchant_id and key = :key
+    """,
 )
 _PRUNE: Final = Command(
     """
     delete from idempotency_keys where (merchant_id, key) in (
-        select merchant_id, key from idempotency_keys where created_at < $1
+        select merchant_id, key from idempotency_keys where created_at < :before
         order by created_at limit 1000 for update skip locked)
     """,
 )
@@ -78,12 +83,12 @@ async def claim(tx: Tx, merchant_id: str, key: str, print_: bytes, now: int) -> 
     """
     await _PATIENCE.run(tx)
     try:
-        mine = await _CLAIM.get(tx, merchant_id, key, print_, now)
+        mine = await _CLAIM.get(tx, merchant_id=merchant_id, key=key, fingerprint=print_, now=now)
     except asyncpg.LockNotAvailableError:
         raise Conflict from None
     if mine:
         return None
-    kept = await _KEPT.first(tx, merchant_id, key)
+    kept = await _KEPT.first(tx, merchant_id=merchant_id, key=key)
     if kept is None:  # its owner rolled back, and another took it in between
         raise Conflict
     if kept.fingerprint != print_:
@@ -93,9 +98,9 @@ async def claim(tx: Tx, merchant_id: str, key: str, print_: bytes, now: int) -> 
 
 async def keep(tx: Tx, merchant_id: str, key: str, status: int, body: bytes) -> None:
     """Keep the answer under the claimed key, in the transaction of its effect."""
-    await _KEEP.run(tx, merchant_id, key, status, body)
+    await _KEEP.run(tx, merchant_id=merchant_id, key=key, status=status, body=body)
 
 
 async def prune(tx: Tx, now: int) -> int:
     """Delete a batch of keys that are older than seven days and return how many."""
-    return await _PRUNE.run(tx, now - KEEP_MS)
+    return await _PRUNE.run(tx, before=now - KEEP_MS)

@@ -12,21 +12,22 @@ from typing import Final, Literal
 
 import msgspec
 
-from opentill.core.db import Command, Db, Query, Tx
+from opentill.core.db import Db, Tx
 from opentill.core.errors import TooManyRequests
+from opentill.core.query import Command, Query
 from opentill.core.settings import Settings
 
 WINDOW_MS: Final = 60_000
 OfMerchant = Literal["checkouts", "resends"]  # what a merchant may do so many times a minute
 
-# $1 scope, $2 subject, $3 limit, $4 now. Also a part of the statement that authenticates.
-_TIME: Final = "case when $3::bigint > 1000 then ($4::bigint / 1000 + 1) * 1000 else $4 end"
+# Also a part of the statement that authenticates.
+_TIME: Final = "case when :limit::bigint > 1000 then (:now::bigint / 1000 + 1) * 1000 else :now end"
 # Clocks of servers differ a little; a time further ahead is from before the clock was set back.
 _LIVE: Final = """unnest(w.hits, w.counts) as live (hit, count)
-    where hit > $4 - 60000 and hit <= $4 + 60000"""
+    where hit > :now - 60000 and hit <= :now + 60000"""
 HIT_SQL: Final = f"""
     insert into rate_windows as w (scope, subject, hits, counts, last_at)
-    values ($1::text, $2::text, array[{_TIME}], array[1], $4::bigint)
+    values (:scope::text, :subject::text, array[{_TIME}], array[1], :now::bigint)
     on conflict (scope, subject) do update
         set (hits, counts) = (
                 select array_agg(hit order by hit), array_agg(count order by hit) from (
@@ -34,8 +35,8 @@ HIT_SQL: Final = f"""
                         select hit, count from {_LIVE} union all select {_TIME}, 1
                     ) as one group by hit
                 ) as summed),
-            last_at = $4::bigint
-        where (select coalesce(sum(count), 0) from {_LIVE}) < $3
+            last_at = :now::bigint
+        where (select coalesce(sum(count), 0) from {_LIVE}) < :limit
     returning (select sum(count)::bigint from unnest(counts) count) as used, hits[1] as oldest
 """  # noqa: S608 - put together from constants of ours
 
@@ -51,16 +52,16 @@ HIT: Final = Query(Window, HIT_SQL)
 LOOK: Final = Query(
     Window,
     """
-    select coalesce(sum(count), 0)::bigint as used, coalesce(min(hit), $3::bigint) as oldest
+    select coalesce(sum(count), 0)::bigint as used, coalesce(min(hit), :now::bigint) as oldest
     from rate_windows w, unnest(w.hits, w.counts) as live (hit, count)
-    where w.scope = $1 and w.subject = $2
-        and hit > $3::bigint - 60000 and hit <= $3::bigint + 60000
+    where w.scope = :scope and w.subject = :subject
+        and hit > :now::bigint - 60000 and hit <= :now::bigint + 60000
     """,
 )
 PRUNE: Final = Command(
     """
     delete from rate_windows where (scope, subject) in (
-        select scope, subject from rate_windows where last_at < $1 or last_at > $2
+        select scope, subject from rate_windows where last_at < :before or last_at > :after
         limit 1000 for update skip locked)
     """
 )
@@ -69,7 +70,7 @@ FORGET: Final = Command("delete from rate_windows")
 
 async def hit(tx: Tx, scope: str, subject: str, limit: int, now: int) -> Window | None:
     """Count a request. Returns the window, or None if the limit (per minute) is used up."""
-    return await HIT.first(tx, scope, subject, limit, now)
+    return await HIT.first(tx, scope=scope, subject=subject, limit=limit, now=now)
 
 
 async def hit_merchant(
@@ -89,14 +90,14 @@ async def hit_merchant(
 
 async def retry_after_s(tx: Tx, scope: str, subject: str, now: int) -> int:
     """Return after how many whole seconds the oldest request leaves the window."""
-    window = await LOOK.first(tx, scope, subject, now)
+    window = await LOOK.first(tx, scope=scope, subject=subject, now=now)
     oldest = now if window is None else window.oldest
     return min(max(1, -(-(oldest + WINDOW_MS - now) // 1000)), WINDOW_MS // 1000 + 1)
 
 
 async def prune(tx: Tx, now: int) -> int:
     """Delete a batch of windows that nobody used for two minutes, and return how many."""
-    return await PRUNE.run(tx, now - 2 * WINDOW_MS, now + 2 * WINDOW_MS)
+    return await PRUNE.run(tx, before=now - 2 * WINDOW_MS, after=now + 2 * WINDOW_MS)
 
 
 async def forget(tx: Tx) -> None:

@@ -17,6 +17,7 @@ import msgspec
 from opentill.core import connection as connections
 from opentill.core.db import Tx
 from opentill.core.operator import OperatorError
+from opentill.core.query import Command
 
 _PACKAGED: Final = Path(__file__).parents[1] / "migrations"
 _CHECKOUT: Final = Path(__file__).parents[3] / "migrations"
@@ -37,9 +38,12 @@ _COLLIDED: Final = (
 # Not "access exclusive": /readyz of a running server reads the table meanwhile.
 LOCK: Final = "lock table schema_migrations in exclusive mode"
 APPLIED: Final = "select version, name, sha256 from schema_migrations order by version"
-RECORD: Final = """
-insert into schema_migrations (version, name, sha256, applied_at) values ($1, $2, $3, $4)
-"""
+RECORD: Final = Command(
+    """
+    insert into schema_migrations (version, name, sha256, applied_at)
+    values (:version, :name, :sha256, :now)
+    """
+)
 
 
 class SchemaMismatch(OperatorError):
@@ -138,7 +142,13 @@ async def _apply(connection: Tx, migration: Migration, known: list[Migration]) -
             message = f"migration {migration.name} failed and was taken back: {error}"
             raise SchemaMismatch(message) from error
         now = time.time_ns() // 1_000_000
-        await connection.execute(RECORD, migration.version, migration.name, migration.sha256, now)
+        await RECORD.run(
+            connection,
+            version=migration.version,
+            name=migration.name,
+            sha256=migration.sha256,
+            now=now,
+        )
     return True
 
 

@@ -14,9 +14,10 @@ from typing import Final, Self, TypeVar
 import asyncpg
 import structlog
 
-from opentill.core.db import Db, Tx, Value
+from opentill.core.db import Db, Tx
 from opentill.core.errors import Problem, Unavailable
 from opentill.core.http import App
+from opentill.core.query import Value
 from opentill.core.settings import Settings
 
 T = TypeVar("T")

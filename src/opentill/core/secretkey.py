@@ -17,13 +17,13 @@ Opens = Callable[[Tx, str], Awaitable[bool]]
 """Tells whether what is sealed opens with a key."""
 
 REMEMBER: Final = Command(
-    "insert into secret_key (fingerprint) values ($1) on conflict (only_one) do nothing"
+    "insert into secret_key (fingerprint) values (:fingerprint) on conflict (only_one) do nothing"
 )
 REPLACE: Final = Command(
     """
-    insert into secret_key (fingerprint) values ($1)
-    on conflict (only_one) do update set fingerprint = $1
-    where secret_key.fingerprint <> $1
+    insert into secret_key (fingerprint) values (:fingerprint)
+    on conflict (only_one) do update set fingerprint = :fingerprint
+    where secret_key.fingerprint <> :fingerprint
     """
 )
 FINGERPRINT: Final = Value(bytes, "select fingerprint from secret_key")
@@ -47,7 +47,7 @@ async def check(tx: Tx, secret_key: str, given_by: str, opens: Opens) -> None:
     ours = fingerprint(secret_key)
     known = await FINGERPRINT.get(tx)
     if known is None and await opens(tx, secret_key):
-        await REMEMBER.run(tx, ours)
+        await REMEMBER.run(tx, fingerprint=ours)
         known = await FINGERPRINT.get(tx)  # somebody may have been faster
     if known != ours:
         message = (
@@ -60,4 +60,4 @@ async def check(tx: Tx, secret_key: str, given_by: str, opens: Opens) -> None:
 
 async def replace(tx: Tx, secret_key: str) -> bool:
     """Make the key the database's from now on; ``False`` if it is already."""
-    return await REPLACE.run(tx, fingerprint(secret_key)) > 0
+    return await REPLACE.run(tx, fingerprint=fingerprint(secret_key)) > 0

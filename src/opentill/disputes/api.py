@@ -26,13 +26,12 @@ class ListQuery(msgspec.Struct, frozen=True, rename="camel"):
 async def list_disputes(call: Call[ListQuery, Nothing]) -> Listing[DisputeOut]:
     """List disputes, newest first."""
     query, merchant_id = call.query, call.merchant_id
-    which = (query.status, query.order_id)
+    which = {"merchant_id": merchant_id, "status": query.status, "order_id": query.order_id}
 
     async def page(tx: Tx) -> tuple[list[Dispute], int | None]:
-        found = await queries.LIST.all(
-            tx, merchant_id, query.size, (query.page - 1) * query.size, *which
-        )
-        return found, await queries.COUNT.get(tx, merchant_id, *which)
+        offset = (query.page - 1) * query.size
+        found = await queries.LIST.all(tx, **which, limit=query.size, offset=offset)
+        return found, await queries.COUNT.get(tx, **which)
 
     found, total = await call.app.replica.read(page)
     return listing([DisputeOut.of(item) for item in found], query.page, query.size, total or 0)

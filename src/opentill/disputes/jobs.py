@@ -14,7 +14,7 @@ async def match(db: Db, now: int, batch: int = 50) -> int:
     Such as a second dispute, once the first one is won.
     """
     async with db.connection() as tx:
-        due = await queries.CLAIM_UNMATCHED.all(tx, now, batch)
+        due = await queries.CLAIM_UNMATCHED.all(tx, now=now, limit=batch)
 
     async def one(kept: Unmatched) -> None:
         news = DisputeNews(
@@ -32,4 +32,4 @@ async def match(db: Db, now: int, batch: int = 50) -> int:
 
 async def wake(tx: Tx, now: int) -> None:
     """Try at once what waits for later: the clock has gone back."""
-    await queries.WAKE.run(tx, now)
+    await queries.WAKE.run(tx, now=now)

@@ -26,7 +26,7 @@ _LISTED: Final = 500
 
 async def find(tx: Tx, merchant_id: str, dispute_id: str) -> Dispute:
     """Return a dispute. Raises NotFound."""
-    dispute = await queries.BY_ID.first(tx, merchant_id, dispute_id)
+    dispute = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=dispute_id)
     if dispute is None:
         raise NotFound
     return dispute
@@ -34,7 +34,7 @@ async def find(tx: Tx, merchant_id: str, dispute_id: str) -> Dispute:
 
 async def find_anywhere(tx: Tx, dispute_id: str) -> Dispute:
     """Return a dispute of whichever merchant, for the operator. Raises NotFound."""
-    dispute = await queries.ANYWHERE.first(tx, dispute_id)
+    dispute = await queries.ANYWHERE.first(tx, id=dispute_id)
     if dispute is None:
         raise NotFound(reason=f"there is no dispute {dispute_id}")
     return dispute
@@ -42,12 +42,12 @@ async def find_anywhere(tx: Tx, dispute_id: str) -> Dispute:
 
 async def search(tx: Tx, merchant_id: str | None, status: Status | None) -> list[Dispute]:
     """Return the latest disputes for the operator, newest first."""
-    return await queries.SEARCH.all(tx, merchant_id, status, _LISTED)
+    return await queries.SEARCH.all(tx, merchant_id=merchant_id, status=status, limit=_LISTED)
 
 
 async def notes(tx: Tx, dispute: Dispute) -> list[Note]:
     """Return a dispute's notes, oldest first."""
-    return await queries.NOTES.all(tx, dispute.merchant_id, dispute.id)
+    return await queries.NOTES.all(tx, merchant_id=dispute.merchant_id, dispute_id=dispute.id)
 
 
 async def add_note(
@@ -57,8 +57,11 @@ async def add_note(
     text = text.strip()
     if not 1 <= len(text) <= MAX_NOTE:
         raise Invalid("note", f"note must be text of 1 to {MAX_NOTE} characters")
-    await queries.LOCKED.first(tx, merchant_id, dispute_id)  # numbers its notes one by one
-    note = await queries.ADD_NOTE.first(tx, merchant_id, dispute_id, now, who, text)
+    # The lock numbers its notes one by one.
+    await queries.LOCKED.first(tx, merchant_id=merchant_id, id=dispute_id)
+    note = await queries.ADD_NOTE.first(
+        tx, merchant_id=merchant_id, dispute_id=dispute_id, now=now, who=who, note=text
+    )
     if note is None:
         raise NotFound
     return note
@@ -122,7 +125,9 @@ async def hear(
     attempt = await orders.attempt_of(tx, gateway, merchant_id, news.attempt_id)
     order = await orders.lock(tx, merchant_id, attempt.order_id)
     ref = news.dispute_ref or attempt.id
-    dispute = await queries.BY_REF.first(tx, merchant_id, attempt.gateway, ref)
+    dispute = await queries.BY_REF.first(
+        tx, merchant_id=merchant_id, gateway=attempt.gateway, gateway_ref=ref
+    )
     target = WORDS[news.status]
     refusal = _refusal(order, attempt) if dispute is None else None
     if dispute is not None and dispute.order_id != order.id:
@@ -194,25 +199,23 @@ async def _open(
     if named_minor is not None:  # in whole hundredths, as everything that is shown
         named_minor = money.times(named_minor, Decimal(1), order.currency, order.currency)
         amount = max(0, min(named_minor, left))
-    dispute = await queries.INSERT.first(
+    dispute = await queries.INSERT.one(
         tx,
-        order.merchant_id,
-        new_id("dp"),
-        order.id,
-        attempt.id,
-        attempt.gateway,
-        ref,
-        amount,
-        order.currency,
-        model.debit(order, amount),
-        order.dispute_fee_minor,
-        order.settled_currency,
-        order.status,
-        why[0],
-        now,
+        merchant_id=order.merchant_id,
+        id=new_id("dp"),
+        order_id=order.id,
+        attempt_id=attempt.id,
+        gateway=attempt.gateway,
+        gateway_ref=ref,
+        amount_minor=amount,
+        currency=order.currency,
+        debit_minor=model.debit(order, amount),
+        fee_minor=order.dispute_fee_minor,
+        debit_currency=order.settled_currency,
+        disputed_from=order.status,
+        reason=why[0],
+        now=now,
     )
-    if dispute is None:
-        raise AssertionError  # an insert always returns its row
     cause = f"{dispute.id} by {why[1]}: {why[0]}"
     noted = await orders.with_noted_livemode(tx, order)
     await webhooks.emit(tx, [events.told(noted, dispute, BY_EVENT[None, "opened"], now)])
@@ -227,11 +230,15 @@ async def _take(
     offset = dispute.offset_minor
     if step.event == "lost" and order.reserve_status == "HELD":
         offset = min(order.reserve_minor, dispute.loss_minor)
-    after = await queries.STEP.first(
-        tx, dispute.merchant_id, dispute.id, dispute.status, step.target, now, offset
+    after = await queries.STEP.one(
+        tx,
+        merchant_id=dispute.merchant_id,
+        id=dispute.id,
+        source=dispute.status,
+        target=step.target,
+        now=now,
+        offset_minor=offset,
     )
-    if after is None:
-        raise AssertionError  # its order is locked and it had the status
     noted = await orders.with_noted_livemode(tx, order)
     await webhooks.emit(tx, [events.told(noted, after, step, now)])
     match step.event:
@@ -254,17 +261,29 @@ async def _lose(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int) ->
     offset = dispute.offset_minor
     released = order.reserve_minor - offset if offset else 0
     reserve = "OFFSET" if offset else order.reserve_status
-    ids = (order.merchant_id, order.id)
-    await queries.LOSE_ORDER.run(tx, *ids, dispute.loss_minor, reserve, now)
+    await queries.LOSE_ORDER.run(
+        tx,
+        merchant_id=order.merchant_id,
+        order_id=order.id,
+        loss_minor=dispute.loss_minor,
+        reserve_status=reserve,
+        now=now,
+    )
     posted = model.lost(dispute, offset, released)
     return await orders.step(tx, order, "dispute_lost", cause, now, posted=posted)
 
 
 async def _recover(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int) -> Order:
     """The bank gave back what it had taken. The order is settled by it, wherever it stood."""
-    ids = (order.merchant_id, order.id)
     if order.settle_at is not None:  # what it left in pending goes along
-        await orders.settle_one(tx, *ids, now, dispute.id)
-    await queries.RECOVER_ORDER.run(tx, *ids, dispute.loss_minor, now, dispute.offset_minor)
+        await orders.settle_one(tx, order.merchant_id, order.id, now, dispute.id)
+    await queries.RECOVER_ORDER.run(
+        tx,
+        merchant_id=order.merchant_id,
+        order_id=order.id,
+        loss_minor=dispute.loss_minor,
+        reserve_minor=dispute.offset_minor,
+        now=now,
+    )
     posted = model.recovered(dispute)
     return await orders.step(tx, order, "recovered", cause, now, posted=posted)

@@ -34,17 +34,19 @@ async def keep(
     The order is locked. Where the books know nothing of the dispute (``known``), and it is won, or
     recovered before anybody saw to its loss, nothing has moved in the end and nobody is needed.
     """
-    ids = (attempt.merchant_id, attempt.gateway, ref)
-    before = await queries.UNMATCHED.first(tx, *ids)
+    key = {"merchant_id": attempt.merchant_id, "gateway": attempt.gateway, "gateway_ref": ref}
+    before = await queries.UNMATCHED.first(tx, **key)
     if before is not None and not _is_new(before, news):
         return
     await queries.KEEP_UNMATCHED.run(
-        tx, *ids, attempt.order_id, attempt.id, news.status, news.amount.minor,
-        news.amount.currency, news.reason[:500], refusal, now,
+        tx, **key, order_id=attempt.order_id, attempt_id=attempt.id, status=news.status,
+        amount_minor=news.amount.minor, currency=news.amount.currency, reason=news.reason[:500],
+        refusal=refusal, now=now,
     )  # fmt: skip
     undone = before is None or before.closed_at is None
     if known is None and (news.status == "WON" or (news.status == "RECOVERED" and undone)):
-        await queries.CLOSE_UNMATCHED.first(tx, *ids, now, f"{news.status.lower()} at the gateway")
+        closed_by = f"{news.status.lower()} at the gateway"
+        await queries.CLOSE_UNMATCHED.first(tx, **key, now=now, closed_by=closed_by)
     elif news.status in ATTENTION:
         _log.error(
             "dispute matches no order",
@@ -61,17 +63,25 @@ async def matched(tx: Tx, dispute: Dispute, now: int) -> None:
     """Close what is kept of a dispute, if the order has taken it after all."""
     if dispute.gateway_ref is None:
         return
-    ids = (dispute.merchant_id, dispute.gateway, dispute.gateway_ref)
-    kept = await queries.UNMATCHED.first(tx, *ids)
+    key = {
+        "merchant_id": dispute.merchant_id,
+        "gateway": dispute.gateway,
+        "gateway_ref": dispute.gateway_ref,
+    }
+    kept = await queries.UNMATCHED.first(tx, **key)
     if kept is not None and steps_to(WORDS[kept.status], dispute.status) == ():
-        await queries.CLOSE_UNMATCHED.first(tx, *ids, now, f"matched by {dispute.id}")
+        await queries.CLOSE_UNMATCHED.first(
+            tx, **key, now=now, closed_by=f"matched by {dispute.id}"
+        )
 
 
 async def dismiss(
     tx: Tx, merchant_id: str, gateway: str, ref: str, who: str, now: int
 ) -> Unmatched:
     """Say as the operator that what is kept has been seen to. Raises NotFound."""
-    closed = await queries.CLOSE_UNMATCHED.first(tx, merchant_id, gateway, ref, now, who)
+    closed = await queries.CLOSE_UNMATCHED.first(
+        tx, merchant_id=merchant_id, gateway=gateway, gateway_ref=ref, now=now, closed_by=who
+    )
     if closed is None:
         reason = f"there is no unmatched dispute {ref} of {gateway} at {merchant_id}"
         raise NotFound(reason=reason)
@@ -80,9 +90,9 @@ async def dismiss(
 
 async def unmatched(tx: Tx, merchant_id: str | None = None) -> list[Unmatched]:
     """Return the latest that is kept and not seen to, newest first."""
-    return await queries.SEARCH_UNMATCHED.all(tx, merchant_id, _LISTED)
+    return await queries.SEARCH_UNMATCHED.all(tx, merchant_id=merchant_id, limit=_LISTED)
 
 
 async def count_unmatched(tx: Tx) -> int:
     """Return how many disputes moved money at a gateway that the books know nothing of."""
-    return await queries.COUNT_UNMATCHED.get(tx, list(ATTENTION)) or 0
+    return await queries.COUNT_UNMATCHED.get(tx, statuses=list(ATTENTION)) or 0

@@ -76,19 +76,22 @@ async def enable(
     await merchants.find(tx, merchant_id)
     if not await opens(tx, settings.secret_key):
         raise OperatorError(WRONG_KEY)
-    there = await queries.LOCKED.first(tx, merchant_id)
+    there = await queries.LOCKED.first(tx, merchant_id=merchant_id)
     if there is not None:
-        back = await queries.SET_STATE.first(tx, merchant_id, "ENABLED", now) or there
+        back = (
+            await queries.SET_STATE.first(tx, merchant_id=merchant_id, state="ENABLED", now=now)
+            or there
+        )
         await _record(tx, actor, "epay enable", back, now)
         return _shown(back, unseal(there, settings.secret_key), settings)
     key, hidden = _new_key(settings, merchant_id)
     while True:
         pid = _FIRST_PID + secrets.randbelow(_PIDS)
-        if await queries.LIST_PID.run(tx, merchant_id, directory_id(str(pid))):
+        if await queries.LIST_PID.run(tx, merchant_id=merchant_id, id=directory_id(str(pid))):
             break
-    made = await queries.INSERT.first(tx, merchant_id, pid, hidden, now)
-    if made is None:
-        raise AssertionError  # an insert always returns its row
+    made = await queries.INSERT.one(
+        tx, merchant_id=merchant_id, pid=pid, sealed_key=hidden, now=now
+    )
     await _record(tx, actor, "epay enable", made, now)
     return _shown(made, key, settings)
 
@@ -106,7 +109,10 @@ async def rotate(
     """
     there = await find(tx, merchant_id)
     key, hidden = _new_key(settings, merchant_id)
-    new = await queries.SET_KEY.first(tx, merchant_id, hidden, now) or there
+    new = (
+        await queries.SET_KEY.first(tx, merchant_id=merchant_id, sealed_key=hidden, now=now)
+        or there
+    )
     await _record(tx, actor, "epay rotate", new, now)
     return _shown(new, key, settings)
 
@@ -116,7 +122,10 @@ async def disable(tx: Tx, merchant_id: str, now: int, *, actor: Actor = OPENTILL
     there = await find(tx, merchant_id)
     if there.state == "DISABLED":
         raise Invalid("merchant", "merchant must be one with the Epay door open: it is closed")
-    closed = await queries.SET_STATE.first(tx, merchant_id, "DISABLED", now) or there
+    closed = (
+        await queries.SET_STATE.first(tx, merchant_id=merchant_id, state="DISABLED", now=now)
+        or there
+    )
     await _record(tx, actor, "epay disable", closed, now)
     return closed
 
@@ -124,7 +133,7 @@ async def disable(tx: Tx, merchant_id: str, now: int, *, actor: Actor = OPENTILL
 async def find(tx: Tx, merchant_id: str) -> Credentials:
     """Return a merchant's credentials. Raises NotFound."""
     await merchants.find(tx, merchant_id)
-    found = await queries.OF_MERCHANT.first(tx, merchant_id)
+    found = await queries.OF_MERCHANT.first(tx, merchant_id=merchant_id)
     if found is None:
         reason = f"{merchant_id} has no Epay credentials: opentill epay enable {merchant_id}"
         raise NotFound(reason=reason)

@@ -57,9 +57,11 @@ class Notifier:
         if room <= 0:
             return 0
         busy = dict(self._busy)
-        values = (now, now + _LEASE_MS, room, OF_ONE_MERCHANT, list(busy), list(busy.values()))
         async with self._app.db.connection() as tx:
-            due = await queries.CLAIM_NOTICES.all(tx, *values)
+            due = await queries.CLAIM_NOTICES.all(
+                tx, now=now, lease_until=now + _LEASE_MS, limit=room,
+                per_merchant=OF_ONE_MERCHANT, merchant_id=list(busy), notices=list(busy.values()),
+            )  # fmt: skip
         for notice in due:
             self._busy[notice.merchant_id] += 1
             task = asyncio.create_task(self._one(notice, now))
@@ -92,10 +94,12 @@ class Notifier:
             self._busy += Counter()  # forget who has none
 
     async def _send(self, notice: Notice, now: int) -> None:
-        app, ids = self._app, (notice.merchant_id, notice.order_id)
+        app, merchant_id, order_id = self._app, notice.merchant_id, notice.order_id
         try:
             async with self._turns, app.db.connection() as tx:
-                kept, params = await notices.told(tx, *ids, app.settings.secret_key)
+                kept, params = await notices.told(
+                    tx, merchant_id, order_id, app.settings.secret_key
+                )
         except sealed.WrongKey:  # not a try: it goes out when the key is back
             self._cannot_sign()
             return
@@ -105,11 +109,16 @@ class Notifier:
             taken, answer = False, f"not sent: the order is {kept.status}"
         async with self._turns, app.db.connection() as tx:
             if taken:
-                await queries.DELIVERED.run(tx, *ids, answer, now)
+                await queries.DELIVERED.run(
+                    tx, merchant_id=merchant_id, order_id=order_id, answer=answer, now=now
+                )
                 return
             wait = WAITS_MS[notice.tries] if notice.tries < len(WAITS_MS) else None
             due_at = None if wait is None else now + wait
-            await queries.TRIED.run(tx, *ids, notice.tries, answer, now, due_at)
+            await queries.TRIED.run(
+                tx, merchant_id=merchant_id, order_id=order_id, tries=notice.tries, answer=answer,
+                now=now, due_at=due_at,
+            )  # fmt: skip
         _log.warning(
             "notice not taken", order=notice.order_id, tries=notice.tries + 1, answer=answer,
             last=due_at is None,
@@ -156,9 +165,9 @@ def _short(text: str) -> str:
 
 async def prune(tx: Tx, now: int) -> int:
     """Delete a batch of what was kept of refunds by their request, and return how many."""
-    return await queries.PRUNE_REQUESTS.run(tx, now - refunding.SAME_FOR_MS)
+    return await queries.PRUNE_REQUESTS.run(tx, until=now - refunding.SAME_FOR_MS)
 
 
 async def wake(tx: Tx, now: int) -> None:
     """Try at once what waits for later: the clock has gone back."""
-    await queries.WAKE_NOTICES.run(tx, now)
+    await queries.WAKE_NOTICES.run(tx, now=now)

@@ -68,10 +68,8 @@ async def told(
     tx: Tx, merchant_id: str, order_id: str, secret_key: str
 ) -> tuple[Kept, dict[str, str]]:
     """Return a paid order with its message under the key of this moment. Raises WrongKey."""
-    kept = await queries.BY_ORDER.first(tx, merchant_id, order_id)
-    found: Credentials | None = await queries.OF_MERCHANT.first(tx, merchant_id)
-    if kept is None or found is None:
-        raise AssertionError  # neither is ever deleted
+    kept = await queries.BY_ORDER.one(tx, merchant_id=merchant_id, order_id=order_id)
+    found: Credentials = await queries.OF_MERCHANT.one(tx, merchant_id=merchant_id)
     return kept, message(kept, found.pid, credentials.unseal(found, secret_key))
 
 
@@ -81,7 +79,7 @@ async def return_address(app: App, merchant_id: str, order_id: str) -> str | Non
     What the address holds is worth as much as the notice, so it is made only when it is shown.
     """
     async with app.db.connection() as tx:
-        kept = await queries.BY_ORDER.first(tx, merchant_id, order_id)
+        kept = await queries.BY_ORDER.first(tx, merchant_id=merchant_id, order_id=order_id)
         if kept is None or kept.status not in PAID or not kept.return_url:
             return None
         try:
@@ -97,10 +95,10 @@ async def resend(tx: Tx, merchant_id: str, order_id: str, now: int) -> Notice:
 
     Raises NotFound, and Invalid for an order that has nothing to be told of.
     """
-    kept = await queries.BY_ORDER.first(tx, merchant_id, order_id)
+    kept = await queries.BY_ORDER.first(tx, merchant_id=merchant_id, order_id=order_id)
     if kept is None:
         raise NotFound(reason=f"there is no Epay order {order_id}")
-    notice = await queries.RESEND.first(tx, merchant_id, order_id, now)
+    notice = await queries.RESEND.first(tx, merchant_id=merchant_id, order_id=order_id, now=now)
     if notice is None:
         reason = f"order must be one that was paid: this one is {kept.status}"
         raise Invalid("order", reason)
@@ -111,4 +109,4 @@ async def newest(
     tx: Tx, merchant_id: str, state: NoticeState | None = None, limit: int = 100
 ) -> list[Notice]:
     """Return a merchant's notices, newest first."""
-    return await queries.NEWEST_NOTICES.all(tx, merchant_id, state, limit)
+    return await queries.NEWEST_NOTICES.all(tx, merchant_id=merchant_id, state=state, limit=limit)

@@ -101,8 +101,9 @@ async def _earlier(tx: Tx, merchant_id: str, wanted: Wanted, now: int) -> refund
         if found is not None or _OWN_NUMBER.fullmatch(number) is None:
             return found
         return await refunds.look_for(tx, merchant_id, f"re_{number.removeprefix('re')}")
-    values = (merchant_id, wanted.request, now - SAME_FOR_MS)
-    refund_id = await queries.REFUND_OF_REQUEST.get(tx, *values)
+    refund_id = await queries.REFUND_OF_REQUEST.get(
+        tx, merchant_id=merchant_id, request=wanted.request, after=now - SAME_FOR_MS
+    )
     return None if refund_id is None else await refunds.find(tx, merchant_id, refund_id)
 
 
@@ -150,6 +151,13 @@ async def _keep(tx: Tx, made: refunds.Refund, wanted: Wanted, now: int) -> None:
     """Write down which refund the request was for, unless its number says so."""
     if wanted.refund_no:
         return
-    values = (made.merchant_id, wanted.request, made.id, now, now - SAME_FOR_MS)
-    if await queries.KEEP_REQUEST.get(tx, *values) is None:
+    kept = await queries.KEEP_REQUEST.get(
+        tx,
+        merchant_id=made.merchant_id,
+        request=wanted.request,
+        refund_id=made.id,
+        now=now,
+        stale_until=now - SAME_FOR_MS,
+    )
+    if kept is None:
         raise AssertionError  # the order's lock keeps others away that ask for the same

@@ -59,9 +59,9 @@ async def merchant(app: App, known: Known, request: Request, now: int) -> dict[s
     async with app.db.connection() as tx:
         balance = await ledger.balance(tx, caller.merchant_id, caller.settlement_currency)
         total = await _total(tx, caller.merchant_id)
-        counts = await queries.COUNTS.first(tx, caller.merchant_id, yesterday, today)
-    if counts is None:
-        raise AssertionError  # counting always gives a row
+        counts = await queries.COUNTS.one(
+            tx, merchant_id=caller.merchant_id, yesterday=yesterday, today=today
+        )
     available = 0 if balance is None else balance.available
     return {
         "code": SUCCESS,
@@ -84,7 +84,7 @@ async def merchant(app: App, known: Known, request: Request, now: int) -> dict[s
 async def _total(tx: Tx, merchant_id: str) -> int:
     """Count all Epay orders: they have products of their own, which nothing else is sold by."""
     found = 0
-    for product in await queries.PRODUCTS.all(tx, merchant_id):
+    for product in await queries.PRODUCTS.all(tx, merchant_id=merchant_id):
         which = totals.Which(merchant_id, "orders", part=product.product_id)
         found += await totals.of_all_time(tx, which)
     return found
@@ -142,9 +142,11 @@ async def orders(app: App, known: Known, request: Request) -> dict[str, Any]:
 
 async def _orders(tx: Tx, merchant_id: str, status: str, limit: int, offset: int) -> list[Kept]:
     if not status:
-        return await queries.LIST.all(tx, merchant_id, limit, offset)
+        return await queries.LIST.all(tx, merchant_id=merchant_id, limit=limit, offset=offset)
     names = [name for name, standing in STANDINGS.items() if str(standing.number) == status]
-    return await queries.LIST_BY_STATUS.all(tx, merchant_id, limit, offset, names)
+    return await queries.LIST_BY_STATUS.all(
+        tx, merchant_id=merchant_id, limit=limit, offset=offset, statuses=names
+    )
 
 
 def _row(kept: Kept, known: Known, app: App) -> dict[str, Any]:

@@ -96,7 +96,7 @@ async def who_calls(app: App, request: Request, *, by_key: bool, by_server: bool
     found = None
     if request.get("pid").isascii() and request.get("pid").isdigit():
         async with app.db.connection() as tx:
-            found = await queries.CALLER.first(tx, credentials.directory_id(request.get("pid")))
+            found = await queries.CALLER.first(tx, id=credentials.directory_id(request.get("pid")))
     try:
         key = credentials.unseal(
             found or _NOBODY, app.settings.secret_key if found else _NOBODY_KEY
@@ -175,7 +175,9 @@ def _offered(app: App, currency: str) -> list[str]:
 async def _place(tx: Tx, caller: Caller, wanted: Submission, oldest_days: int, now: int) -> Placed:
     merchant_id = caller.merchant_id
     shown = wanted.shown_name or caller.name
-    before = await queries.BY_NUMBER.first(tx, merchant_id, wanted.out_trade_no)
+    before = await queries.BY_NUMBER.first(
+        tx, merchant_id=merchant_id, out_trade_no=wanted.out_trade_no
+    )
     if before is not None:
         await _again(tx, before, wanted, now)
         return Placed(order_id=before.order_id, checkout_id=before.checkout_id, merchant_name=shown)
@@ -203,19 +205,19 @@ async def _place(tx: Tx, caller: Caller, wanted: Submission, oldest_days: int, n
     )
     await queries.INSERT_ORDER.run(
         tx,
-        merchant_id,
-        wanted.out_trade_no,
-        session.order_id,
-        session.id,
-        wanted.known_type,
-        wanted.name,
-        wanted.money,
-        wanted.money_type,
-        wanted.notify_url,
-        wanted.return_url,
-        wanted.param,
-        now,
-        wanted.other_type,
+        merchant_id=merchant_id,
+        out_trade_no=wanted.out_trade_no,
+        order_id=session.order_id,
+        checkout_id=session.id,
+        type=wanted.known_type,
+        name=wanted.name,
+        money=wanted.money,
+        money_type=wanted.money_type,
+        notify_url=wanted.notify_url,
+        return_url=wanted.return_url,
+        param=wanted.param,
+        now=now,
+        requested_type=wanted.other_type,
     )
     return Placed(order_id=session.order_id, checkout_id=session.id, merchant_name=shown)
 
@@ -239,18 +241,23 @@ async def _again(tx: Tx, before: Kept, wanted: Submission, now: int) -> None:
         raise Refused(BUSINESS, "该订单已过期，请换一个 out_trade_no")
     if before.asked_type != wanted.type:
         await orders.lock(tx, before.merchant_id, before.order_id)
-        ids = (before.merchant_id, before.out_trade_no)
-        await queries.SET_TYPE.run(tx, *ids, wanted.known_type, wanted.other_type)
+        await queries.SET_TYPE.run(
+            tx,
+            merchant_id=before.merchant_id,
+            out_trade_no=before.out_trade_no,
+            type=wanted.known_type,
+            requested_type=wanted.other_type,
+        )
         await checkouts.set_method(tx, before.merchant_id, before.checkout_id, wanted.method)
 
 
 async def _product(tx: Tx, merchant_id: str, currency: str, now: int) -> str:
     """Return the product that orders in the currency stand on, made with the first of them."""
-    product_id = await queries.PRODUCT.get(tx, merchant_id, currency)
+    product_id = await queries.PRODUCT.get(tx, merchant_id=merchant_id, currency=currency)
     if product_id is not None:
         return product_id
-    await queries.LOCKED.first(tx, merchant_id)  # one after the other
-    product_id = await queries.PRODUCT.get(tx, merchant_id, currency)
+    await queries.LOCKED.first(tx, merchant_id=merchant_id)  # one after the other
+    product_id = await queries.PRODUCT.get(tx, merchant_id=merchant_id, currency=currency)
     if product_id is not None:
         return product_id
     body = products.ProductBody(
@@ -262,7 +269,9 @@ async def _product(tx: Tx, merchant_id: str, currency: str, now: int) -> str:
     )
     product = await products.create(tx, merchant_id, body, now)
     await products.archive(tx, merchant_id, product.id, now)
-    await queries.INSERT_PRODUCT.run(tx, merchant_id, currency, product.id)
+    await queries.INSERT_PRODUCT.run(
+        tx, merchant_id=merchant_id, currency=currency, product_id=product.id
+    )
     return product.id
 
 
@@ -312,9 +321,13 @@ async def find(tx: Tx, merchant_id: str, request: Request) -> Kept:
     """
     number = request.get("trade_no")
     if number:
-        found = await queries.BY_ORDER.first(tx, merchant_id, order_id_of(number))
+        found = await queries.BY_ORDER.first(
+            tx, merchant_id=merchant_id, order_id=order_id_of(number)
+        )
     elif request.get("out_trade_no"):
-        found = await queries.BY_NUMBER.first(tx, merchant_id, request.get("out_trade_no"))
+        found = await queries.BY_NUMBER.first(
+            tx, merchant_id=merchant_id, out_trade_no=request.get("out_trade_no")
+        )
     else:
         raise Refused(MISSING, "缺少参数：trade_no 或 out_trade_no")
     if found is None:

@@ -37,7 +37,7 @@ async def list_transactions(call: Call[ListQuery, Nothing]) -> Listing[Transacti
     query = call.query
     lists = queries.LIST if query.type is None else queries.LIST_BY_TYPE
     which = totals.Which(call.merchant_id, "entries", kind=query.type)
-    values = [] if query.type is None else [query.type]
+    values = {} if query.type is None else {"type": query.type}
     rows = totals.Rows(call.app.replica.reading(), which, lists, values)
     entries, total = await rows.page(query.page, query.size)
     return listing([Transaction.of(entry) for entry in entries], query.page, query.size, total)
@@ -46,8 +46,8 @@ async def list_transactions(call: Call[ListQuery, Nothing]) -> Listing[Transacti
 async def read_balance(call: Call[Nothing, Nothing]) -> BalanceOut:
     """Return the balance in the merchant's settlement currency."""
     async with call.app.db.connection() as tx:
-        currency = await queries.CURRENCY.get(tx, call.merchant_id) or "USD"
-        found = await queries.BALANCE.first(tx, call.merchant_id, currency)
+        currency = await queries.CURRENCY.get(tx, merchant_id=call.merchant_id) or "USD"
+        found = await queries.BALANCE.first(tx, merchant_id=call.merchant_id, currency=currency)
     return BalanceOut.of(found, currency)
 
 

@@ -1,6 +1,6 @@
 """All SQL about entries and balances."""
 
-from opentill.core.db import Command, Query, Value
+from opentill.core.query import Command, Query, Value
 from opentill.ledger.model import Balance, Entry, Violation
 from opentill.totals import lists
 
@@ -8,31 +8,32 @@ from opentill.totals import lists
 # merchant and currency; running balances are window sums over the movements.
 # An entry's id is made of its time, its number and random characters, so that entries of the same
 # millisecond sort in the order of their numbers too.
-# $1 now, then arrays: $2 merchants, $3 currencies, $4 random characters, $5 types, $6 sources,
-# $7 targets, $8 amounts, $9 shown amounts, $10 cause types, $11 cause ids, $12 descriptions.
+# The movements are `ledger.service.Row`s.
 POST = Query(
     Balance,
     """
     with move as (
         select m.*,
-            (case target when 'pending' then amount else 0 end
-             - case source when 'pending' then amount else 0 end) as pending,
-            (case target when 'available' then amount else 0 end
-             - case source when 'available' then amount else 0 end) as available,
-            (case target when 'frozen' then amount else 0 end
-             - case source when 'frozen' then amount else 0 end) as frozen,
-            (case target when 'reserve' then amount else 0 end
-             - case source when 'reserve' then amount else 0 end) as reserve,
-            (case target when 'gateway' then amount else 0 end
-             - case source when 'gateway' then amount else 0 end) as gateway,
-            (case target when 'bank' then amount else 0 end
-             - case source when 'bank' then amount else 0 end) as bank,
-            (case target when 'platform' then amount else 0 end
-             - case source when 'platform' then amount else 0 end) as platform
-        from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-                    $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[])
-            with ordinality as m (merchant_id, currency, random, type, source, target, amount,
-                shown, cause_type, cause_id, description, n)
+            (case target when 'pending' then amount_minor else 0 end
+             - case source when 'pending' then amount_minor else 0 end) as pending,
+            (case target when 'available' then amount_minor else 0 end
+             - case source when 'available' then amount_minor else 0 end) as available,
+            (case target when 'frozen' then amount_minor else 0 end
+             - case source when 'frozen' then amount_minor else 0 end) as frozen,
+            (case target when 'reserve' then amount_minor else 0 end
+             - case source when 'reserve' then amount_minor else 0 end) as reserve,
+            (case target when 'gateway' then amount_minor else 0 end
+             - case source when 'gateway' then amount_minor else 0 end) as gateway,
+            (case target when 'bank' then amount_minor else 0 end
+             - case source when 'bank' then amount_minor else 0 end) as bank,
+            (case target when 'platform' then amount_minor else 0 end
+             - case source when 'platform' then amount_minor else 0 end) as platform
+        from unnest(:merchant_id::text[], :currency::text[], :random::text[], :type::text[],
+                    :source::text[], :target::text[], :amount_minor::bigint[],
+                    :shown_minor::bigint[], :cause_type::text[], :cause_id::text[],
+                    :description::text[])
+            with ordinality as m (merchant_id, currency, random, type, source, target,
+                amount_minor, shown_minor, cause_type, cause_id, description, n)
     ), change as (
         select merchant_id, currency, sum(pending) as pending, sum(available) as available,
             sum(frozen) as frozen, sum(reserve) as reserve, sum(gateway) as gateway,
@@ -48,7 +49,7 @@ POST = Query(
             bank = b.bank + change.bank,
             platform = b.platform + change.platform,
             entries = b.entries + change.entries,
-            last_at = greatest(b.last_at, $1::bigint)
+            last_at = greatest(b.last_at, :now::bigint)
         from change
         where b.merchant_id = change.merchant_id and b.currency = change.currency
         returning b.*
@@ -59,7 +60,7 @@ POST = Query(
         select m.merchant_id, m.currency, a.entries - m.later,
             'txn_' || lpad(to_hex(a.last_at), 12, '0')
                 || lpad(to_hex(a.entries - m.later), 10, '0') || m.random,
-            m.type, m.source, m.target, m.amount, m.shown,
+            m.type, m.source, m.target, m.amount_minor, m.shown_minor,
             a.pending - m.later_pending, a.available - m.later_available,
             a.frozen - m.later_frozen, a.reserve - m.later_reserve,
             m.cause_type, m.cause_id, m.description, a.last_at
@@ -77,11 +78,12 @@ POST = Query(
     select * from after
     """,
 )
-# Balances of $1 merchants in $2 currencies, locked in the order in which everybody locks them.
+# Balances of merchants in currencies, locked in the order in which everybody locks them.
 LOCK_MANY = Query(
     Balance,
     """
-    select b.* from unnest($1::text[], $2::text[]) as wanted (merchant_id, currency)
+    select b.* from unnest(:merchant_id::text[], :currency::text[])
+        as wanted (merchant_id, currency)
     join balances b on b.merchant_id = wanted.merchant_id and b.currency = wanted.currency
     order by b.merchant_id, b.currency for update of b
     """,
@@ -92,30 +94,37 @@ OPEN = Command(
     """
     insert into balances (merchant_id, currency, pending, available, frozen, reserve, gateway, bank,
         platform, entries, last_at)
-    values ($1, $2, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    values (:merchant_id, :currency, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     on conflict (merchant_id, currency) do nothing
     """,
 )
-BALANCE = Query(Balance, "select * from balances where merchant_id = $1 and currency = $2")
-BALANCES = Query(Balance, "select * from balances where merchant_id = $1 order by currency")
+BALANCE = Query(
+    Balance, "select * from balances where merchant_id = :merchant_id and currency = :currency"
+)
+BALANCES = Query(
+    Balance, "select * from balances where merchant_id = :merchant_id order by currency"
+)
 # The last entry before a time: ids sort by number within a millisecond (decision 0011).
 LAST_BEFORE = Query(
     Entry,
     """
-    select * from entries where merchant_id = $1 and currency = $2 and created_at < $3
+    select * from entries
+    where merchant_id = :merchant_id and currency = :currency and created_at < :before
     order by created_at desc, id desc limit 1
     """,
 )
 BETWEEN = Query(
     Entry,
     """
-    select * from entries where merchant_id = $1 and currency = $2 and number > $3 and number <= $4
-    order by number limit $5
+    select * from entries
+    where merchant_id = :merchant_id and currency = :currency
+        and number > :after and number <= :last
+    order by number limit :limit
     """,
 )
 LIST = lists(Entry, "entries")
 LIST_BY_TYPE = lists(Entry, "entries", "type")
-CURRENCY = Value(str, "select settlement_currency from merchants where id = $1")
+CURRENCY = Value(str, "select settlement_currency from merchants where id = :merchant_id")
 ENTRIES = Value(int, "select count(*) from entries")
 
 # What `opentill ledger check` looks for; each returns the places where its rule does not hold.
@@ -196,14 +205,14 @@ RULES = (
         """,
     ),
 )
-# $1 types, $2 sources, $3 targets, $4 signs of the movements that there are.
+# The values are the columns of the table of movements; `:shown` are their signs.
 UNKNOWN_MOVES = Query(
     Violation,
     """
     select 'every entry is a movement of the table' as rule, merchant_id, id as subject,
         type || ' from ' || from_account || ' to ' || to_account as detail
     from entries e where not exists (
-        select from unnest($1::text[], $2::text[], $3::text[], $4::int[])
+        select from unnest(:type::text[], :source::text[], :target::text[], :shown::int[])
             as p (type, source, target, shown)
         where (p.type, p.source, p.target, p.shown * e.amount_minor)
             = (e.type, e.from_account, e.to_account, e.shown_minor))

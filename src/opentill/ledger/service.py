@@ -4,10 +4,29 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opentill.core.db import Query, Tx
+import msgspec
+
+from opentill.core.db import Tx
+from opentill.core.query import Query, columns
 from opentill.ledger import queries
 from opentill.ledger.model import Balance, Movement, Violation
 from opentill.ledger.postings import POSTINGS
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A movement as ``queries.POST`` takes it; ``random`` is the end of its entry's id."""
+
+    merchant_id: str
+    currency: str
+    random: str
+    type: str
+    source: str
+    target: str
+    amount_minor: int
+    shown_minor: int
+    cause_type: str
+    cause_id: str
+    description: str
 
 
 async def post(
@@ -19,13 +38,11 @@ async def post(
     or the time of the entry before where that is later. Raises ValueError for a movement that is
     not in the table or not positive: a defect of ours.
     """
-    values = (now, *_columns({(merchant_id, currency): movements}))
-    balance = await queries.POST.first(tx, *values)
+    values = {**_columns({(merchant_id, currency): movements}), "now": now}
+    balance = await queries.POST.first(tx, **values)
     if balance is None:  # the first movement in this currency
-        await queries.OPEN.run(tx, merchant_id, currency)
-        balance = await queries.POST.first(tx, *values)
-    if balance is None:
-        raise AssertionError  # the row is there now
+        await queries.OPEN.run(tx, merchant_id=merchant_id, currency=currency)
+        balance = await queries.POST.one(tx, **values)
     return balance
 
 
@@ -38,32 +55,35 @@ async def post_many(tx: Tx, books: Mapping[tuple[str, str], Sequence[Movement]],
     wanted = sorted(books)
     if not wanted:
         return
-    columns = list(map(list, zip(*wanted, strict=True)))
-    locked = await queries.LOCK_MANY.all(tx, *columns)
+    keys = {
+        "merchant_id": [merchant_id for merchant_id, _ in wanted],
+        "currency": [currency for _, currency in wanted],
+    }
+    locked = await queries.LOCK_MANY.all(tx, **keys)
     if len(locked) < len(wanted):  # the first movement of some
         for merchant_id, currency in wanted:
-            await queries.OPEN.run(tx, merchant_id, currency)
-        await queries.LOCK_MANY.all(tx, *columns)
-    after = await queries.POST.all(tx, now, *_columns(books))
+            await queries.OPEN.run(tx, merchant_id=merchant_id, currency=currency)
+        await queries.LOCK_MANY.all(tx, **keys)
+    after = await queries.POST.all(tx, **_columns(books), now=now)
     if len(after) != len(wanted):
         raise AssertionError  # the rows are there and locked
 
 
-def _columns(books: Mapping[tuple[str, str], Sequence[Movement]]) -> list[list[Any]]:
-    """Return the arrays of ``queries.POST``. Raises ValueError for what cannot be posted."""
+def _columns(books: Mapping[tuple[str, str], Sequence[Movement]]) -> dict[str, list[Any]]:
+    """Return the columns of ``queries.POST``. Raises ValueError for what cannot be posted."""
     rows = [
-        (
-            merchant_id,
-            currency,
-            secrets.token_hex(4),
-            movement.type,
-            movement.source,
-            movement.target,
-            movement.amount_minor,
-            movement.shown_minor,
-            movement.cause_type,
-            movement.cause_id,
-            movement.description,
+        Row(
+            merchant_id=merchant_id,
+            currency=currency,
+            random=secrets.token_hex(4),
+            type=movement.type,
+            source=movement.source,
+            target=movement.target,
+            amount_minor=movement.amount_minor,
+            shown_minor=movement.shown_minor,
+            cause_type=movement.cause_type,
+            cause_id=movement.cause_id,
+            description=movement.description,
         )
         for (merchant_id, currency), movements in books.items()
         for movement in movements
@@ -76,19 +96,28 @@ def _columns(books: Mapping[tuple[str, str], Sequence[Movement]]) -> list[list[A
             if movement.amount_minor <= 0:
                 msg = f"a posting moves a positive amount: {movement}"
                 raise ValueError(msg)
-    return list(map(list, zip(*rows, strict=True)))
+    return columns(Row, rows)
 
 
 async def balance(tx: Tx, merchant_id: str, currency: str) -> Balance | None:
     """Return a balance, None before the first movement."""
-    return await queries.BALANCE.first(tx, merchant_id, currency)
+    return await queries.BALANCE.first(tx, merchant_id=merchant_id, currency=currency)
 
 
-def rules() -> Sequence[tuple[Query[Violation], Sequence[Any]]]:
+def rules() -> Sequence[tuple[Query[Violation], Mapping[str, Any]]]:
     """Return every rule of the ledger itself, with its values."""
-    table = zip(*((p.type, p.source, p.target, p.shown) for p in POSTINGS), strict=True)
-    moves = list(map(list, table))
-    return [*((rule, ()) for rule in queries.RULES), (queries.UNKNOWN_MOVES, moves)]
+    found: list[tuple[Query[Violation], Mapping[str, Any]]] = [(rule, {}) for rule in queries.RULES]
+    return [*found, (queries.UNKNOWN_MOVES, known_moves())]
+
+
+def known_moves() -> dict[str, list[Any]]:
+    """Return the table of movements by its columns, for rules that look for others."""
+    return {
+        "type": [posting.type for posting in POSTINGS],
+        "source": [posting.source for posting in POSTINGS],
+        "target": [posting.target for posting in POSTINGS],
+        "shown": [posting.shown for posting in POSTINGS],
+    }
 
 
 async def check(tx: Tx) -> tuple[int, list[Violation]]:
@@ -98,7 +127,7 @@ async def check(tx: Tx) -> tuple[int, list[Violation]]:
     """
     violations: list[Violation] = []
     for rule, values in rules():
-        violations += await rule.all(tx, *values)
+        violations += await rule.all(tx, **values)
     return await count(tx), violations
 
 

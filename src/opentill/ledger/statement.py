@@ -192,15 +192,18 @@ class _Span(msgspec.Struct, frozen=True):
 
 
 async def _span(tx: Tx, balance: Balance, start: int | None, end: int | None) -> _Span:
-    key = (balance.merchant_id, balance.currency)
-    first = None if start is None else await queries.LAST_BEFORE.first(tx, *key, start)
+    key = {"merchant_id": balance.merchant_id, "currency": balance.currency}
+    first = None if start is None else await queries.LAST_BEFORE.first(tx, **key, before=start)
     until = 2**62 if end is None else end + 1
-    last = await queries.LAST_BEFORE.first(tx, *key, until)
+    last = await queries.LAST_BEFORE.first(tx, **key, before=until)
     return _Span(balance, first, last, until > balance.last_at)
 
 
 async def _batch(tx: Tx, key: tuple[str, str], after: int, last: int) -> list[Entry]:
-    return await queries.BETWEEN.all(tx, *key, after, last, _BATCH)
+    merchant_id, currency = key
+    return await queries.BETWEEN.all(
+        tx, merchant_id=merchant_id, currency=currency, after=after, last=last, limit=_BATCH
+    )
 
 
 async def _section(db: Db, span: _Span, start: int | None, end: int | None) -> AsyncIterator[Line]:
@@ -229,7 +232,7 @@ async def lines(
     batches that hold no connection meanwhile. Raises StatementError where the books do not add up.
     """
     async with db.snapshot() as tx:
-        balances = await queries.BALANCES.all(tx, merchant_id)
+        balances = await queries.BALANCES.all(tx, merchant_id=merchant_id)
         spans = [await _span(tx, balance, start, end) for balance in balances]
     for span in spans:
         async for line in _section(db, span, start, end):

@@ -4,14 +4,16 @@ Each range begins with the entry that the one before ended with, and carries the
 accounts on, so that the ranges together check what ``ledger.check`` does in one go.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from opentill.core.db import Command, Query, Tx
+from opentill.core.db import Tx
+from opentill.core.query import Command, Query
 from opentill.ledger import queries
 from opentill.ledger.model import Violation
-from opentill.ledger.postings import ACCOUNTS, POSTINGS
+from opentill.ledger.postings import ACCOUNTS
+from opentill.ledger.service import known_moves
 
 RANGE: Final = 50_000
 
@@ -49,7 +51,7 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # The balance that waits longest; one that is half checked comes first, one that was finished after
-# $1 (real time, Unix ms) not yet.
+# `:until` (real time, Unix ms) not yet.
 NEXT = Query(
     Progress,
     """
@@ -62,7 +64,7 @@ NEXT = Query(
     from merchants m left join balances b on b.merchant_id = m.id
     left join books_checks c on c.merchant_id = m.id
         and c.currency = coalesce(b.currency, m.settlement_currency)
-    where c.checked_at is null or c.checked_to > 0 or c.checked_at <= $1
+    where c.checked_at is null or c.checked_to > 0 or c.checked_at <= :until
     order by c.checked_to > 0 desc nulls last, c.checked_at nulls first limit 1
     """,
 )
@@ -74,11 +76,12 @@ _SUMS: Final = ", ".join(
 SUMS = Query(
     Range,
     f"""
-    select count(*) as entries, coalesce(max(number), $3) as last,
+    select count(*) as entries, coalesce(max(number), :after) as last,
         coalesce(max(created_at), 0) as last_at, {_SUMS}
     from (
-        select * from entries where merchant_id = $1 and currency = $2 and number > $3
-        order by number limit $4
+        select * from entries
+        where merchant_id = :merchant_id and currency = :currency and number > :after
+        order by number limit :limit
     ) as range
     """,  # noqa: S608 - the account names are constants of ours
 )
@@ -92,14 +95,16 @@ WRONG = Query(
     Violation,
     f"""
     select 'each balance after is the one before plus this entry, numbered 1, 2, 3 …' as rule,
-        $1::text as merchant_id, id as subject, 'entry ' || number || ' of ' || $2 as detail
+        :merchant_id::text as merchant_id, id as subject,
+        'entry ' || number || ' of ' || :currency as detail
     from (
         select id, number, ({_FOLLOWS}) and number = lag(number, 1, 0::bigint) over following + 1
             and created_at >= lag(created_at, 1, 0::bigint) over following as follows
         from entries
-        where merchant_id = $1 and currency = $2 and number >= $3 and number <= $4
+        where merchant_id = :merchant_id and currency = :currency
+            and number >= :after and number <= :last
         window following as (order by number)
-    ) as checked where not follows and number > $3 order by number limit 1000
+    ) as checked where not follows and number > :after order by number limit 1000
     """,  # noqa: S608 - the account names are constants of ours
 )
 UNKNOWN = Query(
@@ -108,27 +113,30 @@ UNKNOWN = Query(
     select 'every entry is a movement of the table' as rule, merchant_id, id as subject,
         type || ' from ' || from_account || ' to ' || to_account as detail
     from entries e
-    where merchant_id = $1 and currency = $2 and number > $3 and number <= $4 and not exists (
-        select from unnest($5::text[], $6::text[], $7::text[], $8::int[])
+    where merchant_id = :merchant_id and currency = :currency
+        and number > :after and number <= :last and not exists (
+        select from unnest(:type::text[], :source::text[], :target::text[], :shown::int[])
             as p (type, source, target, shown)
         where (p.type, p.source, p.target, p.shown * e.amount_minor)
             = (e.type, e.from_account, e.to_account, e.shown_minor))
     order by number limit 1000
     """,
 )
-# $3 where the range began: nothing is written if another worker was faster. $4 where it ended, 0
-# at the end of a round; $5 to $11 sums, $12 last time, $13 found, $14 entries if finished, $15 real
-# time.
+# Nothing is written if another worker was faster: the round is not at `:checked_from` any more.
+# `:checked_to` is 0 at the end of a round, `:entries` null before it; `:checked_at` is real time.
 SAVE = Command(
     """
     insert into books_checks as c (merchant_id, currency, checked_to, pending, available, frozen,
         reserve, gateway, bank, platform, last_at, found, violations, entries, checked_at)
-    values ($1, $2, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, coalesce($14, 0), $15)
-    on conflict (merchant_id, currency) do update set checked_to = $4, pending = $5,
-        available = $6, frozen = $7, reserve = $8, gateway = $9, bank = $10, platform = $11,
-        last_at = $12, found = $13, checked_at = $15, entries = coalesce($14, c.entries),
-        violations = case when $14::bigint is null then greatest(c.violations, $13) else $13 end
-    where c.checked_to = $3
+    values (:merchant_id, :currency, :checked_to, :pending, :available, :frozen, :reserve, :gateway,
+        :bank, :platform, :last_at, :found, :found, coalesce(:entries, 0), :checked_at)
+    on conflict (merchant_id, currency) do update set checked_to = :checked_to, pending = :pending,
+        available = :available, frozen = :frozen, reserve = :reserve, gateway = :gateway,
+        bank = :bank, platform = :platform, last_at = :last_at, found = :found,
+        checked_at = :checked_at, entries = coalesce(:entries, c.entries),
+        violations = case when :entries::bigint is null then greatest(c.violations, :found)
+            else :found end
+    where c.checked_to = :checked_from
     """,
 )
 
@@ -144,15 +152,11 @@ class Step(msgspec.Struct, frozen=True):
 
 async def step(tx: Tx, before: Progress, limit: int = RANGE) -> Step:
     """Check the next range of a balance; ``tx`` is a snapshot, so that it sees one moment."""
-    key = (before.merchant_id, before.currency)
-    found = await SUMS.first(tx, *key, before.checked_to, limit)
-    balance = await queries.BALANCE.first(tx, *key)
-    if found is None:
-        raise AssertionError  # an aggregate always has a row
-    span = (*key, before.checked_to, found.last)
-    table = [list(column) for column in zip(*((p.type, p.source, p.target, p.shown)
-             for p in POSTINGS), strict=True)]  # fmt: skip
-    wrong = [*await WRONG.all(tx, *span), *await UNKNOWN.all(tx, *span, *table)]
+    key = {"merchant_id": before.merchant_id, "currency": before.currency}
+    found = await SUMS.one(tx, **key, after=before.checked_to, limit=limit)
+    balance = await queries.BALANCE.first(tx, **key)
+    span: dict[str, Any] = {**key, "after": before.checked_to, "last": found.last}
+    wrong = [*await WRONG.all(tx, **span), *await UNKNOWN.all(tx, **span, **known_moves())]
     sums = {name: getattr(before, name) + getattr(found, name) for name in ACCOUNTS}
     last_at = max(before.last_at, found.last_at)
     finished = found.entries < limit
@@ -162,7 +166,7 @@ async def step(tx: Tx, before: Progress, limit: int = RANGE) -> Step:
         if expected != sums or there != (found.last, last_at):
             rule = "the balance equals the sum of its entries"
             detail = "the balance row and its entries differ"
-            wrong.append(Violation(rule, *key, detail))
+            wrong.append(Violation(rule, before.merchant_id, before.currency, detail))
     after = msgspec.structs.replace(
         before, checked_to=found.last, last_at=last_at, found=before.found + len(wrong), **sums
     )
@@ -174,27 +178,12 @@ async def save(tx: Tx, before: Progress, made: Step, found: int, now: int) -> bo
 
     At the end the next round begins at the first entry. ``now`` is real time, Unix ms.
     """
-    after = made.progress
+    after = msgspec.structs.replace(made.progress, found=found)
+    entries = None
     if made.finished:
-        sums, last_at, to = [0] * len(ACCOUNTS), 0, 0
-    else:
-        sums, last_at, to = (
-            [getattr(after, name) for name in ACCOUNTS],
-            after.last_at,
-            after.checked_to,
-        )
-    entries = after.checked_to if made.finished else None
+        entries = after.checked_to
+        start = dict.fromkeys(ACCOUNTS, 0)
+        after = msgspec.structs.replace(after, checked_to=0, last_at=0, **start)
     return bool(
-        await SAVE.run(
-            tx,
-            before.merchant_id,
-            before.currency,
-            before.checked_to,
-            to,
-            *sums,
-            last_at,
-            found,
-            entries,
-            now,
-        )
+        await SAVE.run(tx, after, checked_from=before.checked_to, entries=entries, checked_at=now)
     )

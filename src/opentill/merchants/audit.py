@@ -14,9 +14,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from opentill.core.db import Command, Query, Tx
+from opentill.core.db import Tx
 from opentill.core.errors import Invalid
 from opentill.core.ids import new_id
+from opentill.core.query import Command, Query
 
 Finding = Literal["altered", "removed", "inserted"]
 _FIRST: Final = hashlib.sha256(b"opentill audit log").hexdigest()
@@ -79,9 +80,9 @@ LOCK_HEAD: Final = Query(
 )
 INSERT: Final = Command(
     """
-    with headed as (update audit_head set number = $1, hash = decode($9, 'hex'))
+    with headed as (update audit_head set number = :number, hash = decode(:hash, 'hex'))
     insert into audit_log (number, id, at, who, action, merchant_id, subject, reason, hash)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, decode($9, 'hex'))
+    values (:number, :id, :at, :who, :action, :merchant_id, :subject, :reason, decode(:hash, 'hex'))
     """,
 )
 CHAIN: Final = Query(
@@ -91,8 +92,9 @@ CHAIN: Final = Query(
 NEWEST: Final = Query(
     AuditRow,
     f"""
-    select {_COLUMNS} from audit_log where ($1::text is null or merchant_id = $1)
-    order by number desc nulls first limit $2
+    select {_COLUMNS} from audit_log
+    where (:merchant_id::text is null or merchant_id = :merchant_id)
+    order by number desc nulls first limit :limit
     """,  # noqa: S608 - a constant of ours
 )
 
@@ -119,9 +121,7 @@ async def record(
     """
     if not reason.strip():
         raise Invalid("reason", "reason must say why, in a few words")
-    head = await LOCK_HEAD.first(tx)
-    if head is None:
-        raise AssertionError  # the migration made it
+    head = await LOCK_HEAD.one(tx)
     row = AuditRow(
         number=head.number + 1,
         id=new_id("aud"),
@@ -133,8 +133,7 @@ async def record(
         reason=reason.strip(),
         hash=None,
     )
-    values = msgspec.structs.astuple(row)[:-1]
-    await INSERT.run(tx, *values, link(head.hash, row))
+    await INSERT.run(tx, msgspec.structs.replace(row, hash=link(head.hash, row)))
 
 
 async def record_by(
@@ -154,7 +153,7 @@ async def record_by(
 
 async def newest(tx: Tx, merchant_id: str | None = None, limit: int = 100) -> list[AuditRow]:
     """Return the latest rows, newest first; of one merchant if given."""
-    return await NEWEST.all(tx, merchant_id, limit)
+    return await NEWEST.all(tx, merchant_id=merchant_id, limit=limit)
 
 
 async def verify(tx: Tx, expected: AuditHead | None = None) -> Verdict:

@@ -20,10 +20,19 @@ _PATIENCE_S: Final = 1.8  # every request begins here: a database that hangs is 
 
 async def find(tx: Tx, merchant_id: str) -> Merchant:
     """Return a merchant. Raises NotFound."""
-    merchant = await queries.BY_ID.first(tx, merchant_id)
+    merchant = await queries.BY_ID.first(tx, merchant_id=merchant_id)
     if merchant is None:
         raise NotFound(reason=f"there is no merchant {merchant_id}")
     return merchant
+
+
+async def lock(tx: Tx, merchant_id: str) -> None:
+    """Keep others who lock a merchant waiting until the end of ``tx``. Raises NotFound.
+
+    Payments go on.
+    """
+    if await queries.LOCK.get(tx, merchant_id=merchant_id) is None:
+        raise NotFound(reason=f"there is no merchant {merchant_id}")
 
 
 async def all_merchants(tx: Tx) -> list[Merchant]:
@@ -51,7 +60,7 @@ async def create_key(
 async def _create_key(
     tx: Tx, merchant_id: str, environment: Environment, now: int, expires_at: int | None
 ) -> NewKey:
-    if not await queries.EXISTS.get(tx, merchant_id):
+    if not await queries.EXISTS.get(tx, merchant_id=merchant_id):
         raise NotFound(reason=f"there is no merchant {merchant_id}")
     if expires_at is not None and expires_at <= now:
         raise Invalid("expires_at", "expires_at must be in the future")
@@ -59,7 +68,14 @@ async def _create_key(
     new = NewKey(id=new_id("key"), merchant_id=merchant_id, key=key, expires_at=expires_at)
     digest, hint = model.digest(key), model.hint(key)
     await queries.INSERT_KEY.run(
-        tx, new.id, merchant_id, digest, hint, environment, now, expires_at
+        tx,
+        id=new.id,
+        merchant_id=merchant_id,
+        key_sha256=digest,
+        hint=hint,
+        environment=environment,
+        now=now,
+        expires_at=expires_at,
     )
     return new
 
@@ -73,7 +89,7 @@ async def revoke_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTILL) 
 
 
 async def _revoke_key(tx: Tx, key_id: str, now: int) -> Key:
-    key = await queries.REVOKE_KEY.first(tx, key_id, now)
+    key = await queries.REVOKE_KEY.first(tx, id=key_id, now=now)
     if key is None:
         raise NotFound(reason=f"there is no valid key {key_id}")
     return key
@@ -92,7 +108,7 @@ async def regenerate_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTI
 
 async def keys(tx: Tx, merchant_id: str) -> list[Key]:
     """Return a merchant's keys, oldest first."""
-    return await queries.KEYS.all(tx, merchant_id)
+    return await queries.KEYS.all(tx, merchant_id=merchant_id)
 
 
 def _inside(address: str, networks: list[str]) -> bool:
@@ -125,12 +141,14 @@ async def enter(
     async with db.connection(_PATIENCE_S) as tx:
         if limit:
             subject = limit_subject(address)
-            found = await queries.ENTER_LIMITED.first(tx, "ip", subject, limit, now, digest)
+            found = await queries.ENTER_LIMITED.first(
+                tx, scope="ip", subject=subject, limit=limit, now=now, key_sha256=digest
+            )
             if found is None or not found.allowed:
                 wait = await limits.retry_after_s(tx, "ip", subject, now)
                 raise TooManyRequests(limit, wait)
         else:
-            found = await queries.ENTER.first(tx, digest, now)
+            found = await queries.ENTER.first(tx, key_sha256=digest, now=now)
     if found is None or found.merchant_id is None or found.environment != settings.environment:
         return None
     if not may_call(address, found.ip_allowlist):

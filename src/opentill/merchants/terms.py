@@ -98,15 +98,7 @@ async def create(  # noqa: PLR0913 - a merchant's terms
     )
     schedule = fees.changed(merchant.fees, fee_changes, settlement_currency)
     merchant = msgspec.structs.replace(merchant, fees=schedule)
-    await queries.INSERT.run(
-        tx,
-        merchant.id,
-        merchant.name,
-        merchant.settlement_currency,
-        now,
-        merchant.terms_version,
-        *_values(merchant),
-    )
+    await queries.INSERT.run(tx, merchant)
     await _keep(tx, merchant, who, reason, now)
     subject = f"{merchant.name}, settled in {merchant.settlement_currency}"
     actor = Actor(who, reason)
@@ -131,15 +123,23 @@ async def change(
     """
     if not reason.strip():
         raise Invalid("reason", "reason must say why, in a few words")
-    old = await queries.LOCKED.first(tx, merchant_id)
+    old = await queries.LOCKED.first(tx, merchant_id=merchant_id)
     if old is None:
         raise NotFound(reason=f"there is no merchant {merchant_id}")
     schedule = fees.changed(old.fees, fee_changes, old.settlement_currency)
     new = _checked(msgspec.structs.replace(old, **terms, fees=schedule, updated_at=now))
-    fresh = _values(new) != _values(old)
+    terms_of_new = _terms(new)
+    fresh = terms_of_new != _terms(old)
     if fresh:
         new = msgspec.structs.replace(new, terms_version=old.terms_version + 1)
-    await queries.UPDATE.run(tx, new.id, new.name, now, new.terms_version, *_values(new))
+    await queries.UPDATE.run(
+        tx,
+        terms_of_new,
+        id=new.id,
+        name=new.name,
+        updated_at=now,
+        terms_version=new.terms_version,
+    )
     if fresh:
         await _keep(tx, new, who, reason.strip(), now)
     given = {**terms, **({"fee_changes": fee_changes} if fee_changes else {})}
@@ -157,24 +157,30 @@ def _text(value: object) -> str:
 
 
 async def _keep(tx: Tx, merchant: Merchant, who: str, reason: str, now: int) -> None:
-    version = merchant.terms_version
-    values = (*_values(merchant), who, reason)
-    await queries.INSERT_TERMS.run(tx, merchant.id, version, now, *values)
+    await queries.INSERT_TERMS.run(
+        tx,
+        _terms(merchant),
+        merchant_id=merchant.id,
+        version=merchant.terms_version,
+        created_at=now,
+        who=who,
+        reason=reason,
+    )
 
 
-def _values(terms: Terms) -> tuple[Any, ...]:
-    """Return the terms alone, in the order of ``Terms``."""
-    return tuple(getattr(terms, field) for field in Terms.__struct_fields__)
+def _terms(terms: Terms) -> Terms:
+    """Return the terms alone, of a merchant or a version."""
+    return Terms(**{field: getattr(terms, field) for field in Terms.__struct_fields__})
 
 
 async def history(tx: Tx, merchant_id: str) -> list[TermsVersion]:
     """Return every version of a merchant's terms, oldest first. Raises NotFound."""
-    if not await queries.EXISTS.get(tx, merchant_id):
+    if not await queries.EXISTS.get(tx, merchant_id=merchant_id):
         raise NotFound(reason=f"there is no merchant {merchant_id}")
-    return await queries.TERMS.all(tx, merchant_id)
+    return await queries.TERMS.all(tx, merchant_id=merchant_id)
 
 
 def differences(old: Terms, new: Terms) -> dict[str, tuple[Any, Any]]:
     """Return what changed between two versions: field, before, after."""
-    pairs = zip(Terms.__struct_fields__, _values(old), _values(new), strict=True)
-    return {field: (before, after) for field, before, after in pairs if before != after}
+    pairs = {field: (getattr(old, field), getattr(new, field)) for field in Terms.__struct_fields__}
+    return {field: pair for field, pair in pairs.items() if pair[0] != pair[1]}

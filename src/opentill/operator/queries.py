@@ -1,14 +1,14 @@
 """All SQL about movements by hand."""
 
-from opentill.core.db import Query, Value
+from opentill.core.query import Query, Value
 from opentill.operator.model import ByHand
 
-# Operators act on a merchant one after the other, so that a reference is looked up for sure. Not
-# "for update": payments go on.
-LOCK_MERCHANT = Value(str, "select id from merchants where id = $1 for no key update")
-BY_ID = Query(ByHand, "select * from operator_movements where merchant_id = $1 and id = $2")
+BY_ID = Query(
+    ByHand, "select * from operator_movements where merchant_id = :merchant_id and id = :id"
+)
 BY_REFERENCE = Query(
-    ByHand, "select * from operator_movements where merchant_id = $1 and reference = $2"
+    ByHand,
+    "select * from operator_movements where merchant_id = :merchant_id and reference = :reference",
 )
 # For the operator, who has only the movement's id: one look into the index for each merchant.
 ANYWHERE = Query(
@@ -16,7 +16,7 @@ ANYWHERE = Query(
     """
     select o.* from merchants m
     cross join lateral (
-        select * from operator_movements where merchant_id = m.id and id = $1
+        select * from operator_movements where merchant_id = m.id and id = :id
     ) o
     """,
 )
@@ -25,17 +25,17 @@ INSERT = Query(
     """
     insert into operator_movements (merchant_id, id, kind, status, amount_minor, currency, account,
         order_id, reference, reason, asked_by, created_at, decided_at)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-        case $4 when 'DONE' then $12::bigint end)
+    values (:merchant_id, :id, :kind, :status, :amount_minor, :currency, :account, :order_id,
+        :reference, :reason, :asked_by, :now, case :status when 'DONE' then :now::bigint end)
     returning *
     """,
 )
 DECIDE = Query(
     ByHand,
     """
-    update operator_movements set status = $3, decided_by = $4,
-        decided_at = greatest(created_at, $5::bigint)
-    where merchant_id = $1 and id = $2 and status = 'WAITING'
+    update operator_movements set status = :status, decided_by = :decided_by,
+        decided_at = greatest(created_at, :now::bigint)
+    where merchant_id = :merchant_id and id = :id and status = 'WAITING'
     returning *
     """,
 )
@@ -43,7 +43,7 @@ WAITING = Query(
     ByHand,
     """
     select * from operator_movements
-    where status = 'WAITING' and ($1::text is null or merchant_id = $1)
+    where status = 'WAITING' and (:merchant_id::text is null or merchant_id = :merchant_id)
     order by created_at, id
     """,
 )
@@ -54,7 +54,7 @@ FROZEN = Value(
     select coalesce(sum(
         case kind when 'freeze' then amount_minor else -amount_minor end), 0)::bigint
     from operator_movements
-    where merchant_id = $1 and currency = $2 and status = 'DONE' and kind in ('freeze', 'unfreeze')
+    where merchant_id = :merchant_id and currency = :currency and status = 'DONE'
+        and kind in ('freeze', 'unfreeze')
     """,
 )
-EXISTS_ORDER = Value(bool, "select exists (select from orders where merchant_id = $1 and id = $2)")

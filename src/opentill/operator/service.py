@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from opentill import ledger, merchants
+from opentill import ledger, merchants, orders
 from opentill.core import byhand, money
 from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
@@ -18,12 +18,11 @@ async def ask(tx: Tx, merchant_id: str, asked: Ask, above: Decimal | None, now: 
 
     The same reference with the same movement returns the first one. Raises NotFound and Invalid.
     """
-    if await queries.LOCK_MERCHANT.get(tx, merchant_id) is None:
-        raise NotFound(reason=f"there is no merchant {merchant_id}")
+    await merchants.lock(tx, merchant_id)
     merchant = await merchants.find(tx, merchant_id)
     currency, movement_id = merchant.settlement_currency, new_id("mov")
     reference = byhand.reference(asked.reference)
-    first = await queries.BY_REFERENCE.first(tx, merchant_id, reference)
+    first = await queries.BY_REFERENCE.first(tx, merchant_id=merchant_id, reference=reference)
     if first is not None:
         return _same(first, asked)
     by, reason = byhand.words("by", asked.by), byhand.words("reason", asked.reason)
@@ -37,12 +36,11 @@ async def ask(tx: Tx, merchant_id: str, asked: Ask, above: Decimal | None, now: 
         tx, who=by, action=f"balance {asked.kind}", merchant_id=merchant_id, subject=text,
         reason=reason, now=now,
     )  # fmt: skip
-    made = await queries.INSERT.first(
-        tx, merchant_id, movement_id, asked.kind, status, asked.amount_minor, currency,
-        asked.account, asked.order_id, reference, reason, by, now,
+    made = await queries.INSERT.one(
+        tx, merchant_id=merchant_id, id=movement_id, kind=asked.kind, status=status,
+        amount_minor=asked.amount_minor, currency=currency, account=asked.account,
+        order_id=asked.order_id, reference=reference, reason=reason, asked_by=by, now=now,
     )  # fmt: skip
-    if made is None:
-        raise AssertionError  # an insert always returns its row
     if status == "DONE":
         await _post(tx, merchant, made, now)
     return made
@@ -67,7 +65,7 @@ async def _check(tx: Tx, merchant: Merchant, asked: Ask) -> None:
         raise Invalid("order", "order must be the order that the correction is about")
     if not correction and asked.order_id is not None:
         raise Invalid("order", f"order must not be given for a {asked.kind}")
-    if correction and not await queries.EXISTS_ORDER.get(tx, merchant.id, asked.order_id):
+    if asked.order_id is not None and not await orders.exists(tx, merchant.id, asked.order_id):
         raise Invalid("order", f"order must be an order of {merchant.id}")
 
 
@@ -113,9 +111,9 @@ async def _decide(
     tx: Tx, movement_id: str, decision: Decision, by: str, reason: str | None, now: int
 ) -> ByHand:
     seen = await find_anywhere(tx, movement_id)
-    await queries.LOCK_MERCHANT.get(tx, seen.merchant_id)
+    await merchants.lock(tx, seen.merchant_id)
     merchant = await merchants.find(tx, seen.merchant_id)
-    seen = await queries.BY_ID.first(tx, seen.merchant_id, seen.id) or seen
+    seen = await queries.BY_ID.first(tx, merchant_id=seen.merchant_id, id=seen.id) or seen
     target = DECISIONS.get((seen.status, decision))
     if target is None:
         raise Invalid("movement", f"movement must be WAITING: this one is {seen.status}")
@@ -126,9 +124,9 @@ async def _decide(
         tx, who=who, action=f"balance {decision}", merchant_id=seen.merchant_id,
         subject=f"{seen.id}: {shown}, asked for by {seen.asked_by}", reason=why, now=now,
     )  # fmt: skip
-    made = await queries.DECIDE.first(tx, seen.merchant_id, seen.id, target, who, now)
-    if made is None:
-        raise AssertionError  # the merchant is locked
+    made = await queries.DECIDE.one(
+        tx, merchant_id=seen.merchant_id, id=seen.id, status=target, decided_by=who, now=now
+    )
     if target == "DONE":
         await _post(tx, merchant, made, now)
     return made
@@ -136,7 +134,7 @@ async def _decide(
 
 async def find_anywhere(tx: Tx, movement_id: str) -> ByHand:
     """Return a movement of whichever merchant. Raises NotFound."""
-    made = await queries.ANYWHERE.first(tx, movement_id)
+    made = await queries.ANYWHERE.first(tx, id=movement_id)
     if made is None:
         raise NotFound(reason=f"there is no movement {movement_id}")
     return made
@@ -146,9 +144,9 @@ async def waiting(tx: Tx, merchant_id: str | None = None) -> list[ByHand]:
     """Return what waits for a second operator, oldest first. Raises NotFound."""
     if merchant_id is not None:
         await merchants.find(tx, merchant_id)
-    return await queries.WAITING.all(tx, merchant_id)
+    return await queries.WAITING.all(tx, merchant_id=merchant_id)
 
 
 async def frozen_by_hand(tx: Tx, merchant_id: str, currency: str) -> int:
     """Return what operators froze and did not unfreeze yet, in minor units."""
-    return await queries.FROZEN.get(tx, merchant_id, currency) or 0
+    return await queries.FROZEN.get(tx, merchant_id=merchant_id, currency=currency) or 0

@@ -45,14 +45,18 @@ def _range(query: ListQuery | ExportQuery) -> tuple[int, int]:
 
 
 async def _has_product(merchant_id: str, product_id: str, tx: Tx) -> bool:
-    return bool(await queries.HAS_PRODUCT.get(tx, merchant_id, product_id))
+    return bool(await queries.HAS_PRODUCT.get(tx, merchant_id=merchant_id, product_id=product_id))
 
 
 async def list_orders(call: Call[ListQuery, Nothing]) -> Listing[OrderOut]:
     """List orders, newest first."""
     query, merchant_id = call.query, call.merchant_id
     within = _range(query)
-    values = [value for value in (query.product_id, query.status) if value is not None]
+    values: dict[str, str] = {}
+    if query.product_id is not None:
+        values["product_id"] = query.product_id
+    if query.status is not None:
+        values["status"] = query.status
     match query.product_id, query.status:
         case None, None:
             lists = queries.LIST

@@ -2,27 +2,29 @@
 
 from typing import Final
 
-from opentill.core.db import Command, Db
+from opentill.core.db import Db
+from opentill.core.query import Command
 from opentill.orders.model import Attempt
 
 EVERY_MS: Final = 2_000
 
-# Take the right to ask an attempt's gateway about it: $3 now, $4 for how long nobody else gets it.
-# A time further ahead than that is from before the clock was set back.
+# Take the right to ask an attempt's gateway about it, which nobody else gets for so long. A time
+# further ahead than that is from before the clock was set back.
 ASKING: Final = Command(
     """
-    update attempts set asked_at = $3::bigint
-    where merchant_id = $1 and id = $2
-        and (asked_at is null or abs($3::bigint - asked_at) >= $4::bigint)
+    update attempts set asked_at = :now::bigint
+    where merchant_id = :merchant_id and id = :id
+        and (asked_at is null or abs(:now::bigint - asked_at) >= :every_ms::bigint)
     """,
 )
-# Have the worker ask as soon as that may be, $3 after the last time: something may have happened
+# Have the worker ask as soon as that may be after the last time: something may have happened
 # since. Not about what nobody is to ask about any more. (Found by its id: the coalesce keeps
 # PostgreSQL from the index of all that is due.)
 SOON: Final = Command(
     """
-    update attempts set check_at = asked_at + $3::bigint
-    where merchant_id = $1 and id = $2 and coalesce(check_at, 0) - asked_at > $3::bigint
+    update attempts set check_at = asked_at + :every_ms::bigint
+    where merchant_id = :merchant_id and id = :id
+        and coalesce(check_at, 0) - asked_at > :every_ms::bigint
     """,
 )
 
@@ -32,9 +34,10 @@ async def may_ask(db: Db, attempt: Attempt, now: int) -> bool:
 
     Where somebody else has it, the worker asks when those are over.
     """
-    ids = (attempt.merchant_id, attempt.id)
     async with db.connection() as tx:
-        if await ASKING.run(tx, *ids, now, EVERY_MS):
+        if await ASKING.run(
+            tx, merchant_id=attempt.merchant_id, id=attempt.id, now=now, every_ms=EVERY_MS
+        ):
             return True
-        await SOON.run(tx, *ids, EVERY_MS)
+        await SOON.run(tx, merchant_id=attempt.merchant_id, id=attempt.id, every_ms=EVERY_MS)
     return False

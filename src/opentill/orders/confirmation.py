@@ -7,18 +7,29 @@ batches of several processes wait for each other and never in a ring.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from decimal import Decimal
+from typing import Final
 
 import msgspec
 
 from opentill import ledger, webhooks
 from opentill.core.db import Tx
+from opentill.core.query import columns
 from opentill.gateways.model import Method, PaymentNews
 from opentill.ledger import Movement
 from opentill.orders import events, queries
 from opentill.orders.fees import with_fee_of
 from opentill.orders.livemode import of_gateway
-from opentill.orders.model import BY_EVENT, UNDECIDED, Attempt, Order, Status, due_at, received
+from opentill.orders.model import (
+    BY_EVENT,
+    UNDECIDED,
+    Attempt,
+    AttemptStatus,
+    Order,
+    Status,
+    due_at,
+    received,
+)
 
 MOST: Final = 64  # of one transaction
 
@@ -54,18 +65,46 @@ class _Usual(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self.order, status="PAID", paid_at=now, livemode=livemode)
 
 
+class Paid(msgspec.Struct, frozen=True, kw_only=True):
+    """An order that is paid, as ``queries.CONFIRM`` takes it."""
+
+    merchant_id: str
+    order_id: str
+    before: Status
+    session: str | None  # its new status; None: it stays as it is
+    attempt_id: str
+    attempt_before: AttemptStatus
+    provider_ref: str
+    reason: str
+    method: Method
+    payer_ip: str
+    due_at: int
+    fee_rate: Decimal  # the fee may depend on the method
+    fee_minor: int
+    net_minor: int
+    cause: str
+    livemode: bool | None
+
+
 async def confirm_many(tx: Tx, heard: Sequence[Report], now: int) -> set[tuple[str, str]]:
     """Take in that payments succeeded; return the keys of the reports that are done.
 
     The others are untouched, and to be heard alone, such as what a gateway says of another's.
     """
-    columns = zip(*(report.key for report in heard), strict=True)
-    found = await queries.ATTEMPTS_OF_GATEWAYS.all(tx, *map(list, columns))
+    found = await queries.ATTEMPTS_OF_GATEWAYS.all(
+        tx,
+        gateway=[report.gateway for report in heard],
+        id=[report.news.attempt_id for report in heard],
+    )
     attempts = {(attempt.gateway, attempt.id): attempt for attempt in found}
     wanted = sorted({(attempt.merchant_id, attempt.order_id) for attempt in found})
     if not wanted:
         return set()
-    locked = await queries.LOCK_MANY.all(tx, *map(list, zip(*wanted, strict=True)))
+    locked = await queries.LOCK_MANY.all(
+        tx,
+        merchant_id=[merchant_id for merchant_id, _ in wanted],
+        id=[order_id for _, order_id in wanted],
+    )
     orders = {(order.merchant_id, order.id): order for order in locked}
     usual: dict[tuple[str, str], _Usual] = {}
     for report in heard:
@@ -75,12 +114,12 @@ async def confirm_many(tx: Tx, heard: Sequence[Report], now: int) -> set[tuple[s
         key = (attempt.merchant_id, attempt.order_id)
         order = orders.get(key)
         if order is not None and key not in usual and _is_usual(news, attempt, order):
-            paid = with_fee_of(order, news.outcome.method or attempt.method)
-            usual[key] = _Usual(news, attempt, order.status, paid)
+            priced = with_fee_of(order, news.outcome.method or attempt.method)
+            usual[key] = _Usual(news, attempt, order.status, priced)
     if not usual:
         return set()
-    rows = zip(*(_row(one, now) for one in usual.values()), strict=True)
-    done = await queries.CONFIRM.all(tx, now, *map(list, rows))
+    paid = columns(Paid, (_paid(one, now) for one in usual.values()))
+    done = await queries.CONFIRM.all(tx, **paid, now=now)
     moved = [usual[order.merchant_id, order.id] for order in done]
     await webhooks.emit(
         tx,
@@ -112,24 +151,23 @@ def _is_usual(news: PaymentNews, attempt: Attempt, order: Order) -> bool:
     )
 
 
-def _row(one: _Usual, now: int) -> tuple[Any, ...]:
-    """Return the parameters of ``queries.CONFIRM`` for one order."""
+def _paid(one: _Usual, now: int) -> Paid:
     order, attempt, outcome = one.order, one.attempt, one.news.outcome
-    return (
-        order.merchant_id,
-        order.id,
-        one.before,
-        BY_EVENT[one.before, "confirmed"].session,
-        attempt.id,
-        attempt.status,
-        outcome.provider_ref,
-        outcome.reason,
-        one.method,
-        attempt.payer_ip,
-        due_at(now, order.settlement_delay_days, order.settlement_calendar),
-        order.platform_fee_rate,
-        order.platform_fee_minor,
-        order.net_settled_minor,
-        f"{attempt.id} confirmed by {attempt.gateway}",
-        of_gateway(attempt.gateway),
+    return Paid(
+        merchant_id=order.merchant_id,
+        order_id=order.id,
+        before=one.before,
+        session=BY_EVENT[one.before, "confirmed"].session,
+        attempt_id=attempt.id,
+        attempt_before=attempt.status,
+        provider_ref=outcome.provider_ref,
+        reason=outcome.reason,
+        method=one.method,
+        payer_ip=attempt.payer_ip,
+        due_at=due_at(now, order.settlement_delay_days, order.settlement_calendar),
+        fee_rate=order.platform_fee_rate,
+        fee_minor=order.platform_fee_minor,
+        net_minor=order.net_settled_minor,
+        cause=f"{attempt.id} confirmed by {attempt.gateway}",
+        livemode=of_gateway(attempt.gateway),
     )

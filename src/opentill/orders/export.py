@@ -62,9 +62,18 @@ async def chunks(
     """
 
     async def read(after: Edge, until: Edge) -> bytes:
-        values = (merchant_id, after.created_at, after.id, until.created_at, until.id)
         async with readers:
-            lines = await db.read(lambda tx: export_queries.EXPORT.get(tx, *values, livemode))
+            lines = await db.read(
+                lambda tx: export_queries.EXPORT.get(
+                    tx,
+                    merchant_id=merchant_id,
+                    after_at=after.created_at,
+                    after_id=after.id,
+                    until_at=until.created_at,
+                    until_id=until.id,
+                    livemode=livemode,
+                )
+            )
         return lines or b""
 
     yield csvfile.line(COLUMNS)
@@ -106,9 +115,18 @@ async def _stretches(
     """Yield stretches of the list of orders: after one order, until another or the end."""
 
     async def edges(after: Edge) -> list[Edge]:
-        values = (merchant_id, after.created_at, after.id, end, _STRETCH, _LOOKED_UP)
         async with readers:
-            return await db.read(lambda tx: export_queries.EXPORT_EDGES.all(tx, *values))
+            return await db.read(
+                lambda tx: export_queries.EXPORT_EDGES.all(
+                    tx,
+                    merchant_id=merchant_id,
+                    after_at=after.created_at,
+                    after_id=after.id,
+                    until=end,
+                    bytes=_STRETCH,
+                    limit=_LOOKED_UP,
+                )
+            )
 
     last = Edge(start, "")
     found = await edges(last)

@@ -1,13 +1,12 @@
 """The SQL of the CSV export: where its stretches end, and the lines of one."""
 
-from opentill.core.db import Query, Value
+from opentill.core.query import Query, Value
 from opentill.core.settings import SANDBOX
 from opentill.orders import csvsql
 from opentill.orders.model import OPERATOR, Edge
 
-# Where stretches of a list of orders end that are about $5 bytes long as CSV, each by its last
-# order: after $2 and $3 (time and id), until $4, among the next $6 orders. The sizes of long texts
-# are known without reading them.
+# Where stretches of a list of orders end that are about so many bytes long as CSV, each by its last
+# order. The sizes of long texts are known without reading them.
 EXPORT_EDGES = Query(
     Edge,
     """
@@ -18,18 +17,19 @@ EXPORT_EDGES = Query(
             select created_at, id, 350 + octet_length(metadata) + octet_length(customer_email)
                 + coalesce(octet_length(customer_name), 0) as size
             from orders
-            where merchant_id = $1 and (created_at, id) > ($2::bigint, $3::text)
-                and created_at <= $4
-            order by created_at, id limit $6
+            where merchant_id = :merchant_id
+                and (created_at, id) > (:after_at::bigint, :after_id::text)
+                and created_at <= :until
+            order by created_at, id limit :limit
         ) sized
     ) summed
-    where bytes / $5::bigint > (bytes - size) / $5::bigint
+    where bytes / :bytes::bigint > (bytes - size) / :bytes::bigint
     order by created_at, id
     """,
 )
-# The lines of a stretch of orders as CSV: what export.row makes of each, byte for byte. From after
-# $2 and $3 (time and id) until $4 and $5; $6 whether real money can be paid in this deployment
-# (livemode.known). An amount of three decimals ends in a zero (money.show).
+# The lines of a stretch of orders as CSV: what export.row makes of each, byte for byte. `:livemode`
+# is whether real money can be paid in this deployment (livemode.known). An amount of three decimals
+# ends in a zero (money.show).
 EXPORT = Value(
     bytes,
     f"""
@@ -48,10 +48,11 @@ EXPORT = Value(
                 then 'FULL,' || round(refunded_minor * unit, 2)
                 else 'PARTIAL,' || round(refunded_minor * unit, 2) end,
             {csvsql.utc("created_at")}, coalesce({csvsql.utc("paid_at")}, ''),
-            (case when livemode is not null then livemode when paid_attempt_id is null then $6
+            (case when livemode is not null then livemode
+                when paid_attempt_id is null then :livemode
                 else coalesce((
                     select nullif(gateway, '{OPERATOR}') <> '{SANDBOX}' from attempts a
-                    where a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id), $6)
+                    where a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id), :livemode)
                 end)::text
         ) || e'\\r\\n' as line
         from (
@@ -60,8 +61,9 @@ EXPORT = Value(
                 {csvsql.inert("customer_email")} as email, {csvsql.inert("customer_name")} as name,
                 {csvsql.inert_json("metadata")} as shown_metadata
             from orders
-            where merchant_id = $1 and (created_at, id) > ($2::bigint, $3::text)
-                and (created_at, id) <= ($4::bigint, $5::text)
+            where merchant_id = :merchant_id
+                and (created_at, id) > (:after_at::bigint, :after_id::text)
+                and (created_at, id) <= (:until_at::bigint, :until_id::text)
             offset 0 -- or what it computes would be computed wherever it is used
         ) o
     ) as stretch

@@ -37,7 +37,12 @@ async def check_attempts(
     """Ask about a batch of attempts that are due and return how many there were."""
     async with db.connection() as tx:
         due = await queries.CLAIM_ATTEMPTS.all(
-            tx, now, now + _LEASE_MS, batch, whose.names, whose.included
+            tx,
+            now=now,
+            lease_until=now + _LEASE_MS,
+            limit=batch,
+            gateways=whose.names,
+            included=whose.included,
         )
 
     async def one(attempt: Attempt) -> None:
@@ -52,7 +57,12 @@ async def check_attempts(
             again = payments.next_check(attempt, now)
             async with db.connection() as tx:
                 await queries.ASK_AGAIN.run(
-                    tx, attempt.merchant_id, attempt.id, attempt.status, again, attempt.check_at
+                    tx,
+                    merchant_id=attempt.merchant_id,
+                    id=attempt.id,
+                    status=attempt.status,
+                    check_at=again,
+                    claimed_until=attempt.check_at,
                 )
 
     await jobs.each(due, one, lambda attempt: attempt.id)
@@ -66,7 +76,7 @@ async def find_forgotten(db: Db, now: int, batch: int = 100) -> int:
     (`orders confirm` or `revoke`); any other is a defect, and is put right here all the same.
     """
     async with db.connection() as tx:
-        forgotten = await queries.FORGOTTEN.all(tx, now - STUCK_MS, batch)
+        forgotten = await queries.FORGOTTEN.all(tx, since=now - STUCK_MS, limit=batch)
 
     async def one(found: Forgotten) -> None:
         await db.run(lambda tx: _remember(tx, found, now))
@@ -76,13 +86,13 @@ async def find_forgotten(db: Db, now: int, batch: int = 100) -> int:
 
 async def _remember(tx: Tx, found: Forgotten, now: int) -> None:
     order = await service.lock(tx, found.merchant_id, found.id)
-    attempts = await queries.ATTEMPTS.all(tx, found.merchant_id, found.id)
+    attempts = await queries.ATTEMPTS.all(tx, merchant_id=found.merchant_id, order_id=found.id)
     if order.status != "CREATING" or any(attempt.check_at is not None for attempt in attempts):
         return  # somebody was faster
     last = attempts[-1] if attempts else None
     _log.warning("order forgotten", order=order.id, attempt=last.id if last else None)
     if last is not None and last.status in UNDECIDED:
-        await queries.ASK_NOW.run(tx, last.merchant_id, last.id, now)
+        await queries.ASK_NOW.run(tx, merchant_id=last.merchant_id, id=last.id, now=now)
     elif event := _MISSED.get(last.status) if last else "declined":
         await service.step(tx, order, event, "nothing is on its way any more", now)
 
@@ -97,16 +107,16 @@ async def prune_history(db: Db, days: int, now: int, batch: int = 200) -> int:
 
     async def step(tx: Tx) -> int:
         await queries.PRUNES_HISTORY.run(tx)
-        return await queries.PRUNE_HISTORY.run(tx, now - days * DAY_MS, batch)
+        return await queries.PRUNE_HISTORY.run(tx, before=now - days * DAY_MS, limit=batch)
 
     return await db.run(step)
 
 
 async def wake(tx: Tx, now: int) -> None:
     """Have gateways asked at once about what waits for later: the clock has gone back."""
-    await queries.WAKE.run(tx, now)
+    await queries.WAKE.run(tx, now=now)
 
 
 async def count_stuck(tx: Tx, now: int) -> int:
     """Return how many orders, up to 10,000, are CREATING for too long."""
-    return await queries.STUCK.get(tx, now - STUCK_MS) or 0
+    return await queries.STUCK.get(tx, since=now - STUCK_MS) or 0

@@ -32,8 +32,10 @@ async def noted(read: Read, found: Sequence[Order]) -> list[Order]:
     asked = [order for order in found if order.livemode is None and order.paid_attempt_id]
     if not asked:
         return list(found)
-    values = (asked[0].merchant_id, [order.paid_attempt_id for order in asked])
-    rows = await read(lambda tx: queries.PAID_THROUGH.all(tx, *values))
+    ids = [order.paid_attempt_id for order in asked]
+    rows = await read(
+        lambda tx: queries.PAID_THROUGH.all(tx, merchant_id=asked[0].merchant_id, ids=ids)
+    )
     gateways = {row.id: row.gateway for row in rows}
 
     def filled(order: Order) -> Order:

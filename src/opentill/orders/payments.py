@@ -112,7 +112,9 @@ class _Way(msgspec.Struct, frozen=True):
     async def begin(self, tx: Tx, now: int) -> tuple[Order, Attempt | None, bool]:
         """Write the intent of the first attempt down, unless one is there; say if it is new."""
         order = await service.lock(tx, self.merchant_id, self.order_id)
-        last = await queries.LAST_ATTEMPT.first(tx, self.merchant_id, self.order_id)
+        last = await queries.LAST_ATTEMPT.first(
+            tx, merchant_id=self.merchant_id, order_id=self.order_id
+        )
         if order.status != "PENDING":
             return order, last, False
         waiting = last is not None and (
@@ -120,8 +122,13 @@ class _Way(msgspec.Struct, frozen=True):
             or (last.status == "ACTION_REQUIRED" and last.method == self.method)
         )
         if waiting:
-            customer = (self.payer.email, self.payer.name or self.payer.prefilled)
-            await queries.SET_CUSTOMER.run(tx, self.merchant_id, self.order_id, *customer)
+            await queries.SET_CUSTOMER.run(
+                tx,
+                merchant_id=self.merchant_id,
+                id=self.order_id,
+                customer_email=self.payer.email,
+                customer_name=self.payer.name or self.payer.prefilled,
+            )
             return order, last, False
         able = candidates(self.gateways, self.method, order.currency)
         if not able:
@@ -139,7 +146,9 @@ class _Way(msgspec.Struct, frozen=True):
             tx, self.merchant_id, before.id, outcome, now, gateway=before.gateway
         )
         order = await service.lock(tx, self.merchant_id, self.order_id)
-        last = await queries.LAST_ATTEMPT.first(tx, self.merchant_id, self.order_id)
+        last = await queries.LAST_ATTEMPT.first(
+            tx, merchant_id=self.merchant_id, order_id=self.order_id
+        )
         overtaken = last is None or last.id != ended.id or order.status != "PENDING"
         able = candidates(self.gateways, self.method, order.currency)
         others = [name for name in able if name not in tried]
@@ -240,8 +249,10 @@ async def give_back(
     if gateway is None:
         _log.error("gateway gone", attempt=attempt.id, gateway=attempt.gateway)
         return
-    ids = (attempt.merchant_id, attempt.id)
-    first = bool(await db.run(lambda tx: queries.GIVING_BACK.run(tx, *ids)))
+    merchant_id, id_ = attempt.merchant_id, attempt.id
+    first = bool(
+        await db.run(lambda tx: queries.GIVING_BACK.run(tx, merchant_id=merchant_id, id=id_))
+    )
     outcome = await gateway.refund(
         RefundRequest(
             refund_id=attempt.id,
@@ -254,7 +265,7 @@ async def give_back(
         ),
     )
     if first and outcome.status == "UNREACHABLE":
-        await db.run(lambda tx: queries.NOT_GIVEN_BACK.run(tx, *ids))
+        await db.run(lambda tx: queries.NOT_GIVEN_BACK.run(tx, merchant_id=merchant_id, id=id_))
     await db.run(lambda tx: service.given_back(tx, attempt, outcome, now))
 
 

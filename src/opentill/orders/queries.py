@@ -1,6 +1,6 @@
 """All SQL about orders, their history and their attempts."""
 
-from opentill.core.db import Command, Query, Value
+from opentill.core.query import Command, Query, Value
 from opentill.orders.model import (
     Attempt,
     Confirmed,
@@ -12,15 +12,17 @@ from opentill.orders.model import (
 )
 from opentill.totals import lists
 
-MERCHANT_OF = Value(str, "select merchant_id from directory where id = $1")
-BY_ID = Query(Order, "select * from orders where merchant_id = $1 and id = $2")
-LOCKED = Query(Order, "select * from orders where merchant_id = $1 and id = $2 for update")
+MERCHANT_OF = Value(str, "select merchant_id from directory where id = :id")
+BY_ID = Query(Order, "select * from orders where merchant_id = :merchant_id and id = :id")
+LOCKED = Query(
+    Order, "select * from orders where merchant_id = :merchant_id and id = :id for update"
+)
 
-# Many orders, in the order in which everybody locks them: $1 merchants, $2 ids.
+# Many orders, in the order in which everybody locks them.
 LOCK_MANY = Query(
     Order,
     """
-    select o.* from unnest($1::text[], $2::text[]) as wanted (merchant_id, id)
+    select o.* from unnest(:merchant_id::text[], :id::text[]) as wanted (merchant_id, id)
     join orders o on o.merchant_id = wanted.merchant_id and o.id = wanted.id
     order by o.merchant_id, o.id for update of o
     """,
@@ -30,91 +32,88 @@ ANYWHERE = Query(
     Order,
     """
     select o.* from merchants m
-    cross join lateral (select * from orders where merchant_id = m.id and id = $1) o
+    cross join lateral (select * from orders where merchant_id = m.id and id = :id) o
     """,
 )
 
-# Take a step: $3 from, $4 to, $5 now, $6 event, $7 cause, $8 the session's new status or null;
-# then what becomes known with it, null where nothing: $9 paid_at, $10 method, $11 paid attempt,
-# $12 e-mail, $13 customer name ('': none), $14 payer address, $15 when it is due to settle; the
-# fee, which may depend on the method: $16 rate, $17 fee, $18 net; $19 the rate to HKD or null; $20
-# whether the money is real. A disputed order does not settle; one that came back, or lost what was
-# not settled yet, is seen to when it is due.
+# Take a step: from the status `:source` to `:target`; `:session_status` is null where the session
+# stays as it is, and so is what becomes known with the step where nothing does; a `:customer_name`
+# of '' is none. A disputed order does not settle; one that came back, or lost what was not settled
+# yet, is seen to when it is due.
 STEP = Query(
     Order,
     """
     with moved as (
-        update orders set status = $4, steps = steps + 1, updated_at = greatest(updated_at, $5),
-            paid_at = coalesce($9, paid_at), payment_method = coalesce($10, payment_method),
-            paid_attempt_id = coalesce($11, paid_attempt_id),
-            customer_email = coalesce($12, customer_email),
-            customer_name = nullif(coalesce($13, customer_name), ''),
-            payer_ip = coalesce($14, payer_ip),
-            due_at = coalesce($15, due_at), platform_fee_rate = coalesce($16, platform_fee_rate),
-            platform_fee_minor = coalesce($17, platform_fee_minor),
-            net_settled_minor = coalesce($18, net_settled_minor),
-            hkd_exchange_rate = coalesce($19, hkd_exchange_rate),
-            livemode = coalesce($20, livemode),
+        update orders set status = :target, steps = steps + 1,
+            updated_at = greatest(updated_at, :now), paid_at = coalesce(:paid_at, paid_at),
+            payment_method = coalesce(:payment_method, payment_method),
+            paid_attempt_id = coalesce(:paid_attempt_id, paid_attempt_id),
+            customer_email = coalesce(:customer_email, customer_email),
+            customer_name = nullif(coalesce(:customer_name, customer_name), ''),
+            payer_ip = coalesce(:payer_ip, payer_ip), due_at = coalesce(:due_at, due_at),
+            platform_fee_rate = coalesce(:platform_fee_rate, platform_fee_rate),
+            platform_fee_minor = coalesce(:platform_fee_minor, platform_fee_minor),
+            net_settled_minor = coalesce(:net_settled_minor, net_settled_minor),
+            hkd_exchange_rate = coalesce(:hkd_exchange_rate, hkd_exchange_rate),
+            livemode = coalesce(:livemode, livemode),
             settle_at = case
-                when $4 = 'DISPUTED' then null
-                when $4 in ('PAID', 'CHARGEBACK') and settled_at is null
-                    then coalesce($15::bigint, due_at)
+                when :target = 'DISPUTED' then null
+                when :target in ('PAID', 'CHARGEBACK') and settled_at is null
+                    then coalesce(:due_at::bigint, due_at)
                 else settle_at end
-        where merchant_id = $1 and id = $2 and status = $3
+        where merchant_id = :merchant_id and id = :id and status = :source
         returning *
     ), noted as (
         insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
             cause)
-        select $1, $2, steps, updated_at, $6, $3, $4, $7 from moved
+        select :merchant_id, :id, steps, updated_at, :event, :source, :target, :cause from moved
     ), followed as (
         -- A join would read all sessions of the merchant while the statistics are of a small table.
-        update checkouts set status = $8::text, updated_at = $5::bigint
-        where merchant_id = $1 and id = (select checkout_id from moved) and status = 'OPEN'
-            and $8::text is not null
+        update checkouts set status = :session_status::text, updated_at = :now::bigint
+        where merchant_id = :merchant_id and id = (select checkout_id from moved)
+            and status = 'OPEN' and :session_status::text is not null
     ), notified as (
         -- Who placed it through the Epay door is told, see epay/jobs.py.
         insert into order_notices (merchant_id, order_id, state, due_at, tries, answer, created_at,
             updated_at)
-        select merchant_id, id, 'WAITING', $5, 0, '', $5, $5 from moved
-        where source = 'EPAY' and $6 = 'confirmed'
+        select merchant_id, id, 'WAITING', :now, 0, '', :now, :now from moved
+        where source = 'EPAY' and :event = 'confirmed'
     ), released as (
         -- Nobody is to pay it elsewhere any more: gateways hear that at once.
-        update attempts set check_at = $5::bigint, checks = 0
-        where merchant_id = $1 and order_id = $2 and status = 'ACTION_REQUIRED'
-            and check_at > $5::bigint and $3 in ('CREATING', 'PENDING')
-            and $4 not in ('CREATING', 'PENDING')
+        update attempts set check_at = :now::bigint, checks = 0
+        where merchant_id = :merchant_id and order_id = :id and status = 'ACTION_REQUIRED'
+            and check_at > :now::bigint and :source in ('CREATING', 'PENDING')
+            and :target not in ('CREATING', 'PENDING')
     )
     select * from moved
     """,
 )
-# Confirm many orders that are locked: $1 now, then arrays: $2 merchants, $3 orders, $4 the status
-# each has, $5 its session's new status or null, $6 the attempts that paid, $7 the status each has,
-# $8 the provider's names, $9 reasons, $10 methods, $11 payer addresses, $12 when each settles; the
-# fee, which may depend on the method: $13 rates, $14 fees, $15 nets; $16 causes; $17 whether its
-# money is real. Returns those
-# whose attempt had that status. What belongs to an order is carried along, not joined again.
+# Confirm many orders that are locked, each a `confirmation.Paid`. Returns those whose order and
+# attempt had the status that they say. What belongs to an order is carried along, not joined again.
 CONFIRM = Query(
     Confirmed,
     """
     with paid as (
-        select * from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-            $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::numeric[],
-            $14::bigint[], $15::bigint[], $16::text[], $17::boolean[])
+        select * from unnest(:merchant_id::text[], :order_id::text[], :before::text[],
+            :session::text[], :attempt_id::text[], :attempt_before::text[], :provider_ref::text[],
+            :reason::text[], :method::text[], :payer_ip::text[], :due_at::bigint[],
+            :fee_rate::numeric[], :fee_minor::bigint[], :net_minor::bigint[], :cause::text[],
+            :livemode::boolean[])
             as p (merchant_id, order_id, before, session, attempt_id, attempt_before, provider_ref,
-                reason, method, payer_ip, due_at, fee_rate, fee, net, cause, livemode)
+                reason, method, payer_ip, due_at, fee_rate, fee_minor, net_minor, cause, livemode)
     ), taken as (
         update attempts a set status = 'SUCCEEDED', reason = p.reason, check_at = null,
             provider_ref = case p.provider_ref when '' then a.provider_ref else p.provider_ref end,
-            updated_at = greatest(a.updated_at, $1::bigint)
+            updated_at = greatest(a.updated_at, :now::bigint)
         from paid p
         where a.merchant_id = p.merchant_id and a.id = p.attempt_id and a.status = p.attempt_before
         returning p.*
     ), moved as (
-        update orders o set status = 'PAID', steps = o.steps + 1, paid_at = $1::bigint,
-            updated_at = greatest(o.updated_at, $1::bigint), payment_method = p.method,
+        update orders o set status = 'PAID', steps = o.steps + 1, paid_at = :now::bigint,
+            updated_at = greatest(o.updated_at, :now::bigint), payment_method = p.method,
             paid_attempt_id = p.attempt_id, payer_ip = p.payer_ip, due_at = p.due_at,
-            settle_at = p.due_at, platform_fee_rate = p.fee_rate, platform_fee_minor = p.fee,
-            net_settled_minor = p.net, livemode = coalesce(p.livemode, o.livemode)
+            settle_at = p.due_at, platform_fee_rate = p.fee_rate, platform_fee_minor = p.fee_minor,
+            net_settled_minor = p.net_minor, livemode = coalesce(p.livemode, o.livemode)
         from taken p
         where o.merchant_id = p.merchant_id and o.id = p.order_id and o.status = p.before
         returning o.merchant_id, o.id, o.steps, o.updated_at, o.source, o.checkout_id, p.before,
@@ -124,7 +123,7 @@ CONFIRM = Query(
             cause)
         select merchant_id, id, steps, updated_at, 'confirmed', before, 'PAID', cause from moved
     ), followed as (
-        update checkouts c set status = m.session, updated_at = $1::bigint
+        update checkouts c set status = m.session, updated_at = :now::bigint
         from moved m
         where c.merchant_id = m.merchant_id and c.id = m.checkout_id and c.status = 'OPEN'
             and m.session is not null
@@ -132,113 +131,114 @@ CONFIRM = Query(
         -- Who placed them through the Epay door is told, see epay/jobs.py.
         insert into order_notices (merchant_id, order_id, state, due_at, tries, answer, created_at,
             updated_at)
-        select merchant_id, id, 'WAITING', $1::bigint, 0, '', $1::bigint, $1::bigint from moved
-        where source = 'EPAY'
+        select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
+        from moved where source = 'EPAY'
     ), released as (
         -- Nobody is to pay them elsewhere any more: gateways hear that at once.
-        update attempts a set check_at = $1::bigint, checks = 0
+        update attempts a set check_at = :now::bigint, checks = 0
         from moved m
         where a.merchant_id = m.merchant_id and a.order_id = m.id and a.id <> m.attempt_id
-            and a.status = 'ACTION_REQUIRED' and a.check_at > $1::bigint
+            and a.status = 'ACTION_REQUIRED' and a.check_at > :now::bigint
             and m.before in ('CREATING', 'PENDING')
     )
     select merchant_id, id from moved
     """,
 )
-# Settle many orders of one merchant that are locked: $2 now, then arrays: $3 ids, $4 the status
-# each has, $5 the one it gets, $6 reserves, $7 when each is released or null, $8 events;
-# $9 the cause.
+# Settle many orders of one merchant that are locked, each a `settlement.Settling`.
 SETTLE = Command(
     """
     with settled as (
         update orders o set status = m.after, steps = o.steps + 1, settle_at = null,
-            settled_at = case m.event when 'settled' then $2::bigint else o.settled_at end,
-            reserve_minor = case when m.reserve > 0 then m.reserve else o.reserve_minor end,
-            reserve_status = case when m.reserve > 0 then 'HELD' else o.reserve_status end,
+            settled_at = case m.event when 'settled' then :now::bigint else o.settled_at end,
+            reserve_minor = case when m.reserve_minor > 0 then m.reserve_minor
+                else o.reserve_minor end,
+            reserve_status = case when m.reserve_minor > 0 then 'HELD' else o.reserve_status end,
             reserve_release_at = coalesce(m.release_at, o.reserve_release_at),
-            updated_at = greatest(o.updated_at, $2::bigint)
-        from unnest($3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::text[])
-            as m (id, before, after, reserve, release_at, event)
-        where o.merchant_id = $1 and o.id = m.id and o.status = m.before
+            updated_at = greatest(o.updated_at, :now::bigint)
+        from unnest(:id::text[], :before::text[], :after::text[], :reserve_minor::bigint[],
+            :release_at::bigint[], :event::text[])
+            as m (id, before, after, reserve_minor, release_at, event)
+        where o.merchant_id = :merchant_id and o.id = m.id and o.status = m.before
         returning o.id, o.steps, o.updated_at, m.event, m.before, m.after
     )
     insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
         cause)
-    select $1, id, steps, updated_at, event, before, after, $9 from settled
+    select :merchant_id, id, steps, updated_at, event, before, after, :cause from settled
     """,
 )
 DUE_MERCHANTS = Query(
     DueMerchant,
     """
     select merchant_id, count(*) as orders from orders
-    where settle_at <= $1 and ($2::text is null or merchant_id = $2)
+    where settle_at <= :now and (:merchant_id::text is null or merchant_id = :merchant_id)
     group by merchant_id order by merchant_id
     """,
 )
 LOCK_DUE = Query(
     Order,
     """
-    select * from orders where merchant_id = $1 and settle_at <= $2
-    order by settle_at limit $3 for update skip locked
+    select * from orders where merchant_id = :merchant_id and settle_at <= :until
+    order by settle_at limit :limit for update skip locked
     """,
 )
-# What is there to settle until $1: of all merchants or one ($2), all orders or one ($3).
+# What there is to settle, of all merchants or one, all orders or one.
 SETTLEABLE = Query(
     Order,
     """
     select * from orders
-    where settle_at <= $1 and ($2::text is null or merchant_id = $2)
-        and ($3::text is null or id = $3)
+    where settle_at <= :until and (:merchant_id::text is null or merchant_id = :merchant_id)
+        and (:order_id::text is null or id = :order_id)
     order by merchant_id, settle_at, id
     """,
 )
 LOCK_SETTLEABLE = Query(
     Order,
     """
-    select * from orders where merchant_id = $1 and id = $2 and settle_at is not null for update
+    select * from orders
+    where merchant_id = :merchant_id and id = :id and settle_at is not null for update
     """,
 )
 RESERVES_DUE = Query(
     Order,
     """
     select * from orders
-    where reserve_status = 'HELD' and status <> 'DISPUTED' and reserve_release_at <= $1
-    order by reserve_release_at limit $2
+    where reserve_status = 'HELD' and status <> 'DISPUTED' and reserve_release_at <= :now
+    order by reserve_release_at limit :limit
     """,
 )
 SET_RESERVE = Query(
     Order,
     """
-    update orders set reserve_status = $3, updated_at = greatest(updated_at, $4)
-    where merchant_id = $1 and id = $2
+    update orders set reserve_status = :reserve_status, updated_at = greatest(updated_at, :now)
+    where merchant_id = :merchant_id and id = :id
     returning *
     """,
 )
-# Note something that happened without a step. $3 now, $4 event, $5 cause.
+# Note something that happened without a step.
 NOTE = Command(
     """
     with noted as (
-        update orders set steps = steps + 1, updated_at = greatest(updated_at, $3)
-        where merchant_id = $1 and id = $2
+        update orders set steps = steps + 1, updated_at = greatest(updated_at, :now)
+        where merchant_id = :merchant_id and id = :id
         returning steps, status, updated_at
     )
     insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
         cause)
-    select $1, $2, steps, updated_at, $4, status, status, $5 from noted
+    select :merchant_id, :id, steps, updated_at, :event, status, status, :cause from noted
     """,
 )
 SET_CUSTOMER = Command(
     """
-    update orders set customer_email = case $3 when '' then customer_email else $3 end,
-        customer_name = $4
-    where merchant_id = $1 and id = $2
+    update orders set customer_name = :customer_name,
+        customer_email = case :customer_email when '' then customer_email else :customer_email end
+    where merchant_id = :merchant_id and id = :id
     """,
 )
 HISTORY = Query(
     Line,
     """
     select number, at, event, from_status, to_status, cause from order_history
-    where merchant_id = $1 and order_id = $2 order by number
+    where merchant_id = :merchant_id and order_id = :order_id order by number
     """,
 )
 
@@ -246,32 +246,40 @@ LIST = lists(Order, "orders")
 LIST_BY_STATUS = lists(Order, "orders", "status")
 LIST_BY_PRODUCT = lists(Order, "orders", "product_id")
 LIST_BY_BOTH = lists(Order, "orders", "product_id", "status")
-HAS_PRODUCT = Value(bool, "select exists (select from products where merchant_id = $1 and id = $2)")
+EXISTS = Value(
+    bool, "select exists (select from orders where merchant_id = :merchant_id and id = :id)"
+)
+HAS_PRODUCT = Value(
+    bool,
+    "select exists (select from products where merchant_id = :merchant_id and id = :product_id)",
+)
 
 INSERT_ATTEMPT = Query(
     Attempt,
     """
-    with listed as (insert into directory (id, merchant_id) values ($2, $1))
+    with listed as (insert into directory (id, merchant_id) values (:id, :merchant_id))
     insert into attempts (merchant_id, id, order_id, gateway, method, status, amount_minor,
         currency, provider_ref, action_url, qr_text, reason, locale, payer_ip, check_at, checks,
         created_at, updated_at)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, '', '', '', '', $9, $10, $11, 0, $12, $12)
+    values (:merchant_id, :id, :order_id, :gateway, :method, :status, :amount_minor, :currency, '',
+        '', '', '', :locale, :payer_ip, :check_at, 0, :now, :now)
     returning *
     """,
 )
-# Through which gateways attempts of a merchant went: $2 their ids.
+# Through which gateways attempts of a merchant went.
 PAID_THROUGH = Query(
     PaidThrough,
-    "select id, gateway from attempts where merchant_id = $1 and id = any ($2::text[])",
+    "select id, gateway from attempts where merchant_id = :merchant_id and id = any (:ids::text[])",
 )
-ATTEMPT = Query(Attempt, "select * from attempts where merchant_id = $1 and id = $2")
-# Attempts of any merchants, each if it went through the gateway that speaks of it: $1 gateways, $2
-# ids. The transaction then waits half a second for a lock, lest one merchant's hold up the others'.
+ATTEMPT = Query(Attempt, "select * from attempts where merchant_id = :merchant_id and id = :id")
+# Attempts of any merchants, each if it went through the gateway that speaks of it. The
+# transaction then waits half a second for a lock, lest one merchant's hold up the others'.
 ATTEMPTS_OF_GATEWAYS = Query(
     Attempt,
     """
     with patience as materialized (select set_config('lock_timeout', '500ms', true))
-    select a.* from patience cross join unnest($1::text[], $2::text[]) as wanted (gateway, id)
+    select a.* from patience
+    cross join unnest(:gateway::text[], :id::text[]) as wanted (gateway, id)
     join directory d on d.id = wanted.id
     join attempts a on a.merchant_id = d.merchant_id and a.id = d.id and a.gateway = wanted.gateway
     """,
@@ -279,45 +287,49 @@ ATTEMPTS_OF_GATEWAYS = Query(
 LAST_ATTEMPT = Query(
     Attempt,
     """
-    select * from attempts where merchant_id = $1 and order_id = $2
+    select * from attempts where merchant_id = :merchant_id and order_id = :order_id
     order by created_at desc, id desc limit 1
     """,
 )
 ATTEMPTS = Query(
     Attempt,
-    "select * from attempts where merchant_id = $1 and order_id = $2 order by created_at, id",
+    """
+    select * from attempts
+    where merchant_id = :merchant_id and order_id = :order_id order by created_at, id
+    """,
 )
 # What waits for the operator to see the money: the latest one by the gateway that is a person.
 BY_HAND = Query(
     Attempt,
     """
-    select * from attempts where merchant_id = $1 and order_id = $2 and gateway = 'manual'
-        and status in ('SUBMITTED', 'ACTION_REQUIRED', 'PENDING')
+    select * from attempts where merchant_id = :merchant_id and order_id = :order_id
+        and gateway = 'manual' and status in ('SUBMITTED', 'ACTION_REQUIRED', 'PENDING')
     order by created_at desc, id desc limit 1
     """,
 )
 UPDATE_ATTEMPT = Query(
     Attempt,
     """
-    update attempts set status = $3,
-        provider_ref = case $4 when '' then provider_ref else $4 end,
-        action_url = case $5 when '' then action_url else $5 end,
-        qr_text = case $6 when '' then qr_text else $6 end,
-        reason = $7, check_at = $8, updated_at = greatest(updated_at, $9)
-    where merchant_id = $1 and id = $2
+    update attempts set status = :status,
+        provider_ref = case :provider_ref when '' then provider_ref else :provider_ref end,
+        action_url = case :action_url when '' then action_url else :action_url end,
+        qr_text = case :qr_text when '' then qr_text else :qr_text end,
+        reason = :reason, check_at = :check_at, updated_at = greatest(updated_at, :now)
+    where merchant_id = :merchant_id and id = :id
     returning *
     """,
 )
-# Claim attempts whose gateway is to be asked: whoever claims has them until the time in $2. With $4
-# only those of these gateways, or, if $5 is false, of all others.
+# Claim attempts whose gateway is to be asked: whoever claims has them until `:lease_until`. With
+# `:gateways` only those of these, or, if they are not `:included`, of all others.
 CLAIM_ATTEMPTS = Query(
     Attempt,
     """
-    update attempts a set check_at = $2, checks = checks + 1
+    update attempts a set check_at = :lease_until, checks = checks + 1
     from (
         select merchant_id, id from attempts
-        where check_at <= $1 and ($4::text[] is null or (gateway = any($4)) = $5::boolean)
-        order by check_at limit $3 for update skip locked
+        where check_at <= :now and (:gateways::text[] is null
+            or (gateway = any(:gateways)) = :included::boolean)
+        order by check_at limit :limit for update skip locked
     ) due
     where a.merchant_id = due.merchant_id and a.id = due.id
     returning a.*
@@ -328,61 +340,65 @@ CLAIM_ATTEMPTS = Query(
 GIVING_BACK = Command(
     """
     update attempts set reason = 'giving_back'
-    where merchant_id = $1 and id = $2 and status = 'DUPLICATE' and reason <> 'giving_back'
+    where merchant_id = :merchant_id and id = :id and status = 'DUPLICATE'
+        and reason <> 'giving_back'
     """,
 )
 NOT_GIVEN_BACK = Command(
-    "update attempts set reason = '' where merchant_id = $1 and id = $2 and status = 'DUPLICATE'",
+    """
+    update attempts set reason = ''
+    where merchant_id = :merchant_id and id = :id and status = 'DUPLICATE'
+    """,
 )
-# Not if it became something else, or another time was set, since it was claimed until $5.
+# Not if it became something else, or another time was set, since it was claimed.
 ASK_AGAIN = Command(
     """
-    update attempts set check_at = $4
-    where merchant_id = $1 and id = $2 and status = $3 and check_at = $5
+    update attempts set check_at = :check_at
+    where merchant_id = :merchant_id and id = :id and status = :status and check_at = :claimed_until
     """,
 )
 STOP_GIVING_BACK = Command(
     """
-    update attempts set check_at = null, reason = $3, updated_at = greatest(updated_at, $4)
-    where merchant_id = $1 and id = $2
+    update attempts set check_at = null, reason = :reason, updated_at = greatest(updated_at, :now)
+    where merchant_id = :merchant_id and id = :id
     """,
 )
-# Orders that are CREATING since $1 or before while no gateway will be asked about any attempt.
+# Orders that are CREATING for so long while no gateway will be asked about any attempt.
 FORGOTTEN = Query(
     Forgotten,
     """
     select o.merchant_id, o.id from orders o
-    where o.status = 'CREATING' and o.updated_at <= $1 and not exists (
+    where o.status = 'CREATING' and o.updated_at <= :since and not exists (
         select from attempts a where a.merchant_id = o.merchant_id and a.order_id = o.id
-            and (a.check_at is not null or a.updated_at > $1))
-    order by o.updated_at limit $2
+            and (a.check_at is not null or a.updated_at > :since))
+    order by o.updated_at limit :limit
     """,
 )
 STUCK = Value(
     int,
     """
     select count(*) from (
-        select from orders where status = 'CREATING' and updated_at <= $1 limit 10000) stuck
+        select from orders where status = 'CREATING' and updated_at <= :since limit 10000) stuck
     """,
 )
 ASK_NOW = Command(
     """
-    update attempts set check_at = $3, updated_at = greatest(updated_at, $3)
-    where merchant_id = $1 and id = $2 and check_at is null
+    update attempts set check_at = :now, updated_at = greatest(updated_at, :now)
+    where merchant_id = :merchant_id and id = :id and check_at is null
     """,
 )
-WAKE = Command("update attempts set check_at = $1 where check_at > $1")
+WAKE = Command("update attempts set check_at = :now where check_at > :now")
 
 # Retention, see jobs.prune_history: the trigger of the table asks for the word.
 PRUNES_HISTORY = Command("set local opentill.prunes_history = 'yes'")
 PRUNE_HISTORY = Command(
     """
     with limits as (  -- business time may be ahead of what the trigger goes by
-        select least($1, extract(epoch from now())::bigint * 1000 - 365 * 86400000::bigint)
+        select least(:before, extract(epoch from now())::bigint * 1000 - 365 * 86400000::bigint)
             as before
     ), old as (
         select merchant_id, order_id from order_history, limits where number = 1 and at < before
-        order by at limit $2
+        order by at limit :limit
     )
     delete from order_history h using old, orders o, limits
     where h.merchant_id = old.merchant_id and h.order_id = old.order_id and h.at < before

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -40,15 +40,20 @@ PENDING_CHECK_MS: Final = 2_000
 
 async def find(tx: Tx, merchant_id: str, order_id: str) -> Order:
     """Return an order. Raises NotFound."""
-    order = await queries.BY_ID.first(tx, merchant_id, order_id)
+    order = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=order_id)
     if order is None:
         raise NotFound
     return order
 
 
+async def exists(tx: Tx, merchant_id: str, order_id: str) -> bool:
+    """Tell whether a merchant has an order."""
+    return bool(await queries.EXISTS.get(tx, merchant_id=merchant_id, id=order_id))
+
+
 async def find_anywhere(tx: Tx, order_id: str) -> Order:
     """Return an order of whichever merchant, for the operator. Raises NotFound."""
-    order = await queries.ANYWHERE.first(tx, order_id)
+    order = await queries.ANYWHERE.first(tx, id=order_id)
     if order is None:
         raise NotFound(reason=f"there is no order {order_id}")
     return order
@@ -56,17 +61,17 @@ async def find_anywhere(tx: Tx, order_id: str) -> Order:
 
 async def history(tx: Tx, merchant_id: str, order_id: str) -> list[Line]:
     """Return all that happened to an order, oldest first."""
-    return await queries.HISTORY.all(tx, merchant_id, order_id)
+    return await queries.HISTORY.all(tx, merchant_id=merchant_id, order_id=order_id)
 
 
 async def last_attempt(tx: Tx, merchant_id: str, order_id: str) -> Attempt | None:
     """Return the latest attempt to pay an order, None if nobody tried."""
-    return await queries.LAST_ATTEMPT.first(tx, merchant_id, order_id)
+    return await queries.LAST_ATTEMPT.first(tx, merchant_id=merchant_id, order_id=order_id)
 
 
 async def find_attempt(tx: Tx, merchant_id: str, attempt_id: str) -> Attempt:
     """Return an attempt. Raises NotFound."""
-    attempt = await queries.ATTEMPT.first(tx, merchant_id, attempt_id)
+    attempt = await queries.ATTEMPT.first(tx, merchant_id=merchant_id, id=attempt_id)
     if attempt is None:
         raise NotFound
     return attempt
@@ -86,7 +91,7 @@ async def attempt_of(tx: Tx, gateway: str, merchant_id: str, attempt_id: str) ->
 
 async def lock(tx: Tx, merchant_id: str, order_id: str) -> Order:
     """Return an order and keep everyone else from changing it until the end of ``tx``."""
-    order = await queries.LOCKED.first(tx, merchant_id, order_id)
+    order = await queries.LOCKED.first(tx, merchant_id=merchant_id, id=order_id)
     if order is None:
         raise NotFound
     return order
@@ -117,8 +122,7 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
     the table. ``back_to`` is where a dispute that is won puts the order. Once it is known by which
     ``method`` an order was paid, its fee is that method's. ``reason`` is what the merchant is told
     of an order's end, the cause where it is not given; ``livemode`` whether the money is real, as
-    far as it is known. Raises Invalid on ``orderId`` for a step
-    that is not in the table.
+    far as it is known. Raises Invalid on ``orderId`` for a step that is not in the table.
     """
     row = BACK.get(back_to) if back_to else BY_EVENT.get((order.status, event))
     if row is None or (row.source, row.event) != (order.status, event):
@@ -130,31 +134,30 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
     if any(move.type not in row.postings for move in moves):
         msg = f"{event} cannot post {[move.type for move in moves]}"
         raise ValueError(msg)
-    moved = await queries.STEP.first(
+    due = due_at(now, order.settlement_delay_days, order.settlement_calendar) if paid else None
+    moved = await queries.STEP.one(
         tx,
-        order.merchant_id,
-        order.id,
-        row.source,
-        row.target,
-        now,
-        event,
-        cause,
-        row.session,
-        now if paid else None,
-        method,
-        attempt.id if paid and attempt else None,
-        email,
-        name,
-        payer_ip,
-        due_at(now, order.settlement_delay_days, order.settlement_calendar) if paid else None,
-        order.platform_fee_rate if paid else None,
-        order.platform_fee_minor if paid else None,
-        order.net_settled_minor if paid else None,
-        hkd_rate,
-        livemode,
+        merchant_id=order.merchant_id,
+        id=order.id,
+        source=row.source,
+        target=row.target,
+        now=now,
+        event=event,
+        cause=cause,
+        session_status=row.session,
+        paid_at=now if paid else None,
+        payment_method=method,
+        paid_attempt_id=attempt.id if paid and attempt else None,
+        customer_email=email,
+        customer_name=name,
+        payer_ip=payer_ip,
+        due_at=due,
+        platform_fee_rate=order.platform_fee_rate if paid else None,
+        platform_fee_minor=order.platform_fee_minor if paid else None,
+        net_settled_minor=order.net_settled_minor if paid else None,
+        hkd_exchange_rate=hkd_rate,
+        livemode=livemode,
     )
-    if moved is None:
-        raise AssertionError  # the row is locked and had the status
     told = [
         events.told(moved, type_, cause if reason is None else reason, now)
         for type_ in row.emits
@@ -173,12 +176,14 @@ def can(order: Order, event: Event) -> bool:
 
 async def note(tx: Tx, order: Order, event: str, cause: str, now: int) -> None:
     """Write something that happened to an order, without a step, into its history."""
-    await queries.NOTE.run(tx, order.merchant_id, order.id, now, event, cause)
+    await queries.NOTE.run(
+        tx, merchant_id=order.merchant_id, id=order.id, now=now, event=event, cause=cause
+    )
 
 
 async def merchant_of(tx: Tx, public_id: str) -> str:
     """Return whose a session or attempt is. Raises NotFound."""
-    merchant_id = await queries.MERCHANT_OF.get(tx, public_id)
+    merchant_id = await queries.MERCHANT_OF.get(tx, id=public_id)
     if merchant_id is None:
         raise NotFound
     return merchant_id
@@ -201,23 +206,21 @@ async def start_attempt(  # noqa: PLR0913 - what an attempt is
     To be committed before the call: whatever happens then, the worker asks the gateway by the
     attempt's id until it knows.
     """
-    attempt = await queries.INSERT_ATTEMPT.first(
+    attempt = await queries.INSERT_ATTEMPT.one(
         tx,
-        order.merchant_id,
-        new_id("att"),
-        order.id,
-        gateway,
-        method,
-        "SUBMITTED",
-        order.amount_minor,
-        order.currency,
-        locale,
-        payer_ip,
-        now + FIRST_CHECK_MS,
-        now,
+        merchant_id=order.merchant_id,
+        id=new_id("att"),
+        order_id=order.id,
+        gateway=gateway,
+        method=method,
+        status="SUBMITTED",
+        amount_minor=order.amount_minor,
+        currency=order.currency,
+        locale=locale,
+        payer_ip=payer_ip,
+        check_at=now + FIRST_CHECK_MS,
+        now=now,
     )
-    if attempt is None:
-        raise AssertionError  # an insert always returns its row
     cause = f"{attempt.id} by {method} through {gateway}"
     await step(tx, order, "submitted", cause, now, email=email, name=name or "", payer_ip=payer_ip)
     return attempt
@@ -233,7 +236,7 @@ async def hear(  # noqa: PLR0911 - a row for each answer
     """
     seen = await attempt_of(tx, gateway, merchant_id, attempt_id)
     order = await lock(tx, merchant_id, seen.order_id)
-    attempt = await queries.ATTEMPT.first(tx, merchant_id, attempt_id) or seen
+    attempt = await queries.ATTEMPT.first(tx, merchant_id=merchant_id, id=attempt_id) or seen
     match outcome.status:
         case "SUCCEEDED":
             return await _received(tx, order, attempt, outcome, now)
@@ -267,15 +270,15 @@ async def _write(
 ) -> Attempt:
     written = await queries.UPDATE_ATTEMPT.first(
         tx,
-        attempt.merchant_id,
-        attempt.id,
-        status,
-        outcome.provider_ref,
-        outcome.action_url,
-        outcome.qr_text,
-        outcome.reason,
-        check_at,
-        now,
+        merchant_id=attempt.merchant_id,
+        id=attempt.id,
+        status=status,
+        provider_ref=outcome.provider_ref,
+        action_url=outcome.action_url,
+        qr_text=outcome.qr_text,
+        reason=outcome.reason,
+        check_at=check_at,
+        now=now,
     )
     return written or attempt
 
@@ -377,7 +380,7 @@ async def given_back(tx: Tx, attempt: Attempt, outcome: RefundOutcome, now: int)
     If it refuses for good it is not asked again: an operator finds it in the order's history.
     """
     order = await lock(tx, attempt.merchant_id, attempt.order_id)
-    current = await queries.ATTEMPT.first(tx, attempt.merchant_id, attempt.id)
+    current = await queries.ATTEMPT.first(tx, merchant_id=attempt.merchant_id, id=attempt.id)
     if current is None or current.status != "DUPLICATE":
         return
     if outcome.status == "SUCCEEDED":
@@ -387,9 +390,11 @@ async def given_back(tx: Tx, attempt: Attempt, outcome: RefundOutcome, now: int)
         await note(tx, order, "payment_given_back", cause, now)
     elif outcome.status == "REFUSED" and current.check_at is not None:
         _log.error("duplicate not given back", attempt=attempt.id, reason=outcome.reason)
-        ids = (attempt.merchant_id, attempt.id)
-        await queries.STOP_GIVING_BACK.run(tx, *ids, outcome.reason or "refused", now)
-        cause = f"{attempt.id}: {outcome.reason or 'refused'}"
+        reason = outcome.reason or "refused"
+        await queries.STOP_GIVING_BACK.run(
+            tx, merchant_id=attempt.merchant_id, id=attempt.id, reason=reason, now=now
+        )
+        cause = f"{attempt.id}: {reason}"
         await note(tx, order, "payment_not_given_back", cause, now)
 
 
@@ -410,16 +415,26 @@ async def confirm_by_hand(
     order = await lock(tx, merchant_id, order_id)
     if (order.status, "confirmed") not in BY_EVENT:
         raise Invalid("orderId", f"an order that is {order.status} cannot be confirmed")
-    waiting = await queries.BY_HAND.first(tx, merchant_id, order.id)
+    waiting = await queries.BY_HAND.first(tx, merchant_id=merchant_id, order_id=order.id)
     if waiting is not None:
         come = PaymentOutcome(status="SUCCEEDED")
         attempt: Attempt | None = await _write(tx, waiting, "SUCCEEDED", come, None, now)
     else:
-        values: tuple[Any, ...] = (
-            merchant_id, new_id("att"), order.id, "manual", "BANK_TRANSFER", "SUCCEEDED",
-            order.amount_minor, order.currency, "en", order.payer_ip, None, now,
-        )  # fmt: skip
-        attempt = await queries.INSERT_ATTEMPT.first(tx, *values)
+        attempt = await queries.INSERT_ATTEMPT.one(
+            tx,
+            merchant_id=merchant_id,
+            id=new_id("att"),
+            order_id=order.id,
+            gateway="manual",
+            method="BANK_TRANSFER",
+            status="SUCCEEDED",
+            amount_minor=order.amount_minor,
+            currency=order.currency,
+            locale="en",
+            payer_ip=order.payer_ip,
+            check_at=None,
+            now=now,
+        )
     cause = f"confirmed by {who}: {reason}"
     return await step(
         tx, order, "confirmed", cause, now,

@@ -6,7 +6,7 @@ of orders that are yet to settle, and nothing else.
 """
 
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,6 +14,7 @@ from opentill import ledger, webhooks
 from opentill.core import jobs, money
 from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
+from opentill.core.query import columns
 from opentill.ledger import Movement
 from opentill.orders import events as order_events
 from opentill.orders import livemode, queries
@@ -47,7 +48,7 @@ class Settled(msgspec.Struct, frozen=True, rename="camel"):
 async def settle_due(db: Db, now: int, merchant_id: str | None = None) -> int:
     """Settle every order that is due, and return how many. Safe beside other workers."""
     async with db.connection() as tx:
-        due = await queries.DUE_MERCHANTS.all(tx, now, merchant_id)
+        due = await queries.DUE_MERCHANTS.all(tx, now=now, merchant_id=merchant_id)
     done = 0
 
     async def lane(merchant_id: str) -> None:
@@ -69,7 +70,9 @@ async def settle_batch(
     tx: Tx, merchant_id: str, now: int, cause: str = "due", *, early: bool = False
 ) -> list[Settled]:
     """Settle up to a batch of a merchant's orders: those that are due, or all with ``early``."""
-    due = await queries.LOCK_DUE.all(tx, merchant_id, _EVER if early else now, BATCH)
+    due = await queries.LOCK_DUE.all(
+        tx, merchant_id=merchant_id, until=_EVER if early else now, limit=BATCH
+    )
     return await _settle(tx, due, now, cause)
 
 
@@ -78,7 +81,9 @@ async def settleable(
 ) -> list[Settled]:
     """Say what settling would do now, and change nothing; ``early``: whether it is due or not."""
     until = _EVER if early else now
-    found = await queries.SETTLEABLE.all(tx, until, merchant_id, order_id)
+    found = await queries.SETTLEABLE.all(
+        tx, until=until, merchant_id=merchant_id, order_id=order_id
+    )
     return [plan(order) for order in found]
 
 
@@ -86,7 +91,7 @@ async def settle_one(
     tx: Tx, merchant_id: str, order_id: str, now: int, cause: str
 ) -> list[Settled]:
     """Settle one order, perhaps before its time. Raises Invalid for one that cannot settle."""
-    found = await queries.LOCK_SETTLEABLE.all(tx, merchant_id, order_id)
+    found = await queries.LOCK_SETTLEABLE.all(tx, merchant_id=merchant_id, id=order_id)
     if not found:
         reason = "orderId must be an order that is PAID and not settled yet"
         raise Invalid("orderId", reason)
@@ -104,30 +109,41 @@ def plan(order: Order) -> Settled:
     return Settled(order.merchant_id, order.id, status, left, reserve, currency)
 
 
+class Settling(msgspec.Struct, frozen=True, kw_only=True):
+    """An order that settles, as ``queries.SETTLE`` takes it."""
+
+    id: str
+    before: Status
+    after: Status
+    reserve_minor: int
+    release_at: int | None  # the reserve; None without one
+    event: Event | Literal["carried_over"]
+
+
+def _settling(order: Order, planned: Settled, now: int) -> Settling:
+    return Settling(
+        id=order.id,
+        before=order.status,
+        after=planned.status,
+        reserve_minor=planned.reserve_minor,
+        release_at=now + order.reserve_days * DAY_MS if planned.reserve_minor else None,
+        event="settled" if order.status == "PAID" else "carried_over",
+    )
+
+
 async def _settle(tx: Tx, orders: list[Order], now: int, cause: str) -> list[Settled]:
     plans = [plan(order) for order in orders]
     if not plans:
         return []
     merchant_id = orders[0].merchant_id
     moves: dict[str, list[Movement]] = {}
-    events: list[Event | str] = []
-    releases: list[int | None] = []
+    settling: list[Settling] = []
     for order, planned in zip(orders, plans, strict=True):
         posted = settlement(order, planned.reserve_minor)
         moves.setdefault(order.settled_currency, []).extend(posted)
-        events.append("settled" if order.status == "PAID" else "carried_over")
-        releases.append(now + order.reserve_days * DAY_MS if planned.reserve_minor else None)
+        settling.append(_settling(order, planned, now))
     moved = await queries.SETTLE.run(
-        tx,
-        merchant_id,
-        now,
-        [order.id for order in orders],
-        [order.status for order in orders],
-        [planned.status for planned in plans],
-        [planned.reserve_minor for planned in plans],
-        releases,
-        events,
-        cause,
+        tx, **columns(Settling, settling), merchant_id=merchant_id, now=now, cause=cause
     )
     if moved != len(orders):  # they are locked: what is posted next is of exactly these
         msg = f"{len(orders)} orders of {merchant_id} were to settle, and {moved} did"
@@ -151,15 +167,24 @@ async def _settle(tx: Tx, orders: list[Order], now: int, cause: str) -> list[Set
 async def release_reserves(db: Db, now: int, batch: int = 200) -> int:
     """Give back the reserves whose time is over, each in its own transaction; return how many."""
     async with db.connection() as tx:
-        due = await queries.RESERVES_DUE.all(tx, now, batch)
+        due = await queries.RESERVES_DUE.all(tx, now=now, limit=batch)
 
     async def release(tx: Tx, seen: Order) -> None:
-        order = await queries.LOCKED.first(tx, seen.merchant_id, seen.id)
+        order = await queries.LOCKED.first(tx, merchant_id=seen.merchant_id, id=seen.id)
         ready = order is not None and order.reserve_status == "HELD" and order.status != "DISPUTED"
         if order is None or not ready:
             return
-        await queries.SET_RESERVE.first(tx, order.merchant_id, order.id, "RELEASED", now)
-        await queries.NOTE.run(tx, order.merchant_id, order.id, now, "reserve_released", "due")
+        await queries.SET_RESERVE.first(
+            tx, merchant_id=order.merchant_id, id=order.id, reserve_status="RELEASED", now=now
+        )
+        await queries.NOTE.run(
+            tx,
+            merchant_id=order.merchant_id,
+            id=order.id,
+            now=now,
+            event="reserve_released",
+            cause="due",
+        )
         move = Movement(
             "ROLLING_RESERVE_RELEASE",
             "reserve",

@@ -23,10 +23,14 @@ class ListQuery(msgspec.Struct, frozen=True):
 async def _page(tx: Tx, merchant_id: str, query: ListQuery) -> tuple[list[Payout], int]:
     offset = (query.page - 1) * query.size
     if query.status is None:
-        items = await queries.LIST.all(tx, merchant_id, query.size, offset)
-        return items, await queries.COUNT.get(tx, merchant_id) or 0
-    items = await queries.LIST_BY_STATUS.all(tx, merchant_id, query.size, offset, query.status)
-    return items, await queries.COUNT_BY_STATUS.get(tx, merchant_id, query.status) or 0
+        items = await queries.LIST.all(tx, merchant_id=merchant_id, limit=query.size, offset=offset)
+        return items, await queries.COUNT.get(tx, merchant_id=merchant_id) or 0
+    items = await queries.LIST_BY_STATUS.all(
+        tx, merchant_id=merchant_id, limit=query.size, offset=offset, status=query.status
+    )
+    return items, await queries.COUNT_BY_STATUS.get(
+        tx, merchant_id=merchant_id, status=query.status
+    ) or 0
 
 
 async def list_payouts(call: Call[ListQuery, Nothing]) -> Listing[PayoutOut]:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from opentill.core.db import Query
+from opentill.core.query import Query
 from opentill.ledger import Violation
 
 RULES: Final = (

@@ -33,12 +33,11 @@ async def create(
     The same reference with the same amount and fee returns the first payout. ``above`` is the limit
     over which a second operator must have approved. Raises NotFound and Invalid.
     """
-    if await queries.LOCK_MERCHANT.get(tx, merchant_id) is None:
-        raise NotFound(reason=f"there is no merchant {merchant_id}")
+    await merchants.lock(tx, merchant_id)
     merchant = await merchants.find(tx, merchant_id)
     payout_id = new_id("po")
     reference = byhand.reference(wanted.reference)
-    first = await queries.BY_REFERENCE.first(tx, merchant_id, reference)
+    first = await queries.BY_REFERENCE.first(tx, merchant_id=merchant_id, reference=reference)
     if first is not None:
         return _same(first, wanted)
     by, reason = byhand.words("by", wanted.by), byhand.words("reason", wanted.reason)
@@ -56,12 +55,11 @@ async def create(
         refusal = f"approved-by must name a second operator for more than {above:f} {currency}"
         raise Invalid("approved-by", refusal)
     step = BY_EVENT[None, "created"]
-    payout = await queries.INSERT.first(
-        tx, merchant_id, payout_id, step.target, amount, fee, currency, reference,
-        reason, by, approved_by, now,
+    payout = await queries.INSERT.one(
+        tx, merchant_id=merchant_id, id=payout_id, status=step.target, amount_minor=amount,
+        fee_minor=fee, currency=currency, reference=reference, reason=reason, created_by=by,
+        approved_by=approved_by, now=now,
     )  # fmt: skip
-    if payout is None:
-        raise AssertionError  # an insert always returns its row
     # The balance after the postings is read under its lock: what others take meanwhile is in it.
     after = await ledger.post(tx, merchant_id, currency, posted(payout, "created"), now)
     if after.available < 0:
@@ -96,7 +94,9 @@ async def _amount(tx: Tx, merchant: Merchant, wanted_minor: int | None, fee: int
     """Return what is paid out; everything available is read, and stays, under its lock."""
     currency, amount = merchant.settlement_currency, wanted_minor
     if amount is None:
-        available = await queries.LOCK_AVAILABLE.get(tx, merchant.id, currency) or 0
+        available = (
+            await queries.LOCK_AVAILABLE.get(tx, merchant_id=merchant.id, currency=currency) or 0
+        )
         amount = min(available - fee, byhand.MOST_MINOR)
         if amount <= 0:
             raise _too_much(merchant, available, fee)
@@ -146,7 +146,7 @@ async def _step(  # noqa: PLR0913 - the one function that takes a step
 ) -> Payout:
     seen = await find_anywhere(tx, payout_id)
     merchant_id = seen.merchant_id
-    await queries.LOCK_MERCHANT.get(tx, merchant_id)
+    await merchants.lock(tx, merchant_id)
     seen = await find(tx, merchant_id, payout_id)
     step = BY_EVENT.get((seen.status, event))
     if step is None:
@@ -156,11 +156,16 @@ async def _step(  # noqa: PLR0913 - the one function that takes a step
         tx, who=byhand.words("by", by), action=f"payouts {event}", merchant_id=merchant_id,
         subject=f"{payout_id} {bank_reference}".strip(), reason=reason, now=now,
     )  # fmt: skip
-    payout = await queries.STEP.first(
-        tx, merchant_id, payout_id, step.source, step.target, now, bank_reference, failure_reason
+    payout = await queries.STEP.one(
+        tx,
+        merchant_id=merchant_id,
+        id=payout_id,
+        source=step.source,
+        target=step.target,
+        now=now,
+        bank_reference=bank_reference,
+        failure_reason=failure_reason,
     )
-    if payout is None:
-        raise AssertionError  # the merchant is locked
     if step.emits:
         await webhooks.emit(tx, [told(payout, step.emits, now)])
     if moves := posted(payout, event):
@@ -170,7 +175,7 @@ async def _step(  # noqa: PLR0913 - the one function that takes a step
 
 async def find(tx: Tx, merchant_id: str, payout_id: str) -> Payout:
     """Return a payout. Raises NotFound."""
-    payout = await queries.BY_ID.first(tx, merchant_id, payout_id)
+    payout = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=payout_id)
     if payout is None:
         raise NotFound
     return payout
@@ -178,7 +183,7 @@ async def find(tx: Tx, merchant_id: str, payout_id: str) -> Payout:
 
 async def find_anywhere(tx: Tx, payout_id: str) -> Payout:
     """Return a payout of whichever merchant, for the operator. Raises NotFound."""
-    payout = await queries.ANYWHERE.first(tx, payout_id)
+    payout = await queries.ANYWHERE.first(tx, id=payout_id)
     if payout is None:
         raise NotFound(reason=f"there is no payout {payout_id}")
     return payout
@@ -190,9 +195,9 @@ async def search(
     """Return payouts of one merchant or all, newest first. Raises NotFound for an unknown one."""
     if merchant_id is not None:
         await merchants.find(tx, merchant_id)
-    return await queries.SEARCH.all(tx, merchant_id, status, limit)
+    return await queries.SEARCH.all(tx, merchant_id=merchant_id, status=status, limit=limit)
 
 
 async def newest(tx: Tx, merchant_id: str, limit: int, offset: int) -> list[Payout]:
     """Return a merchant's payouts, newest first."""
-    return await queries.LIST.all(tx, merchant_id, limit, offset)
+    return await queries.LIST.all(tx, merchant_id=merchant_id, limit=limit, offset=offset)

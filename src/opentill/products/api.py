@@ -29,7 +29,7 @@ async def create(call: Call[Nothing, ProductBody], tx: Tx) -> ProductOut:
 async def read(call: Call[Nothing, Nothing]) -> ProductOut:
     """Return a product, archived ones too."""
     async with call.app.db.connection() as tx:
-        product = await queries.BY_ID.first(tx, call.merchant_id, call.path["id"])
+        product = await queries.BY_ID.first(tx, merchant_id=call.merchant_id, id=call.path["id"])
     if product is None:
         raise NotFound
     return ProductOut.of(product)
@@ -42,12 +42,16 @@ async def list_products(call: Call[ListQuery, Nothing]) -> Listing[ProductOut]:
 
     async def page(tx: Tx) -> tuple[list[Product], int | None]:
         if query.status is None:
-            items = await queries.LIST.all(tx, call.merchant_id, query.size, offset)
-            return items, await queries.COUNT.get(tx, call.merchant_id)
+            items = await queries.LIST.all(
+                tx, merchant_id=call.merchant_id, limit=query.size, offset=offset
+            )
+            return items, await queries.COUNT.get(tx, merchant_id=call.merchant_id)
         items = await queries.LIST_BY_STATUS.all(
-            tx, call.merchant_id, query.size, offset, query.status
+            tx, merchant_id=call.merchant_id, limit=query.size, offset=offset, status=query.status
         )
-        return items, await queries.COUNT_BY_STATUS.get(tx, call.merchant_id, query.status)
+        return items, await queries.COUNT_BY_STATUS.get(
+            tx, merchant_id=call.merchant_id, status=query.status
+        )
 
     items, total = await call.app.replica.read(page)
     return listing([ProductOut.of(item) for item in items], query.page, query.size, total or 0)

@@ -1,6 +1,6 @@
 """All SQL about products."""
 
-from opentill.core.db import Command, Query, Value
+from opentill.core.query import Command, Query, Value
 from opentill.products.model import Product, Saved
 
 # The currencies that there is no rate to, of those that a product's sessions and refunds need.
@@ -8,7 +8,8 @@ _UNRATED = """
     array(
         select wanted.quote
         from (
-            select settlement_currency as quote from merchants where id = $1 union select 'USD'
+            select settlement_currency as quote from merchants where id = :merchant_id
+            union select 'USD'
         ) wanted
         where wanted.quote <> products.currency and not exists (
             select from rates where base = products.currency and rates.quote = wanted.quote
@@ -23,18 +24,21 @@ INSERT = Query(
     f"""
     insert into products (merchant_id, id, name, description, image, price_minor, currency, status,
         metadata, created_at, updated_at)
-    values ($1, $2, $3, $4, $5, $6, $7, 'ACTIVE', $8, $9, $9)
+    values (:merchant_id, :id, :name, :description, :image, :price_minor, :currency, 'ACTIVE',
+        :metadata, :now, :now)
     returning *, {_UNRATED}
     """,  # noqa: S608 - a part that is a constant of ours
 )
-BY_ID = Query(Product, "select * from products where merchant_id = $1 and id = $2")
-LOCKED = Query(Product, "select * from products where merchant_id = $1 and id = $2 for update")
+BY_ID = Query(Product, "select * from products where merchant_id = :merchant_id and id = :id")
+LOCKED = Query(
+    Product, "select * from products where merchant_id = :merchant_id and id = :id for update"
+)
 UPDATE = Query(
     Saved,
     f"""
-    update products set name = $3, description = $4, image = $5, price_minor = $6, currency = $7,
-        metadata = $8, updated_at = $9
-    where merchant_id = $1 and id = $2
+    update products set name = :name, description = :description, image = :image,
+        price_minor = :price_minor, currency = :currency, metadata = :metadata, updated_at = :now
+    where merchant_id = :merchant_id and id = :id
     returning *, {_UNRATED}
     """,  # noqa: S608 - a part that is a constant of ours
 )
@@ -42,23 +46,25 @@ ARCHIVE = Command(
     """
     update products
     set status = 'ARCHIVED',
-        updated_at = case status when 'ACTIVE' then $3::bigint else updated_at end
-    where merchant_id = $1 and id = $2
+        updated_at = case status when 'ACTIVE' then :now::bigint else updated_at end
+    where merchant_id = :merchant_id and id = :id
     """,
 )
 LIST = Query(
     Product,
     """
-    select * from products where merchant_id = $1
-    order by created_at desc, id desc limit $2 offset $3
+    select * from products where merchant_id = :merchant_id
+    order by created_at desc, id desc limit :limit offset :offset
     """,
 )
 LIST_BY_STATUS = Query(
     Product,
     """
-    select * from products where merchant_id = $1 and status = $4
-    order by created_at desc, id desc limit $2 offset $3
+    select * from products where merchant_id = :merchant_id and status = :status
+    order by created_at desc, id desc limit :limit offset :offset
     """,
 )
-COUNT = Value(int, "select count(*) from products where merchant_id = $1")
-COUNT_BY_STATUS = Value(int, "select count(*) from products where merchant_id = $1 and status = $2")
+COUNT = Value(int, "select count(*) from products where merchant_id = :merchant_id")
+COUNT_BY_STATUS = Value(
+    int, "select count(*) from products where merchant_id = :merchant_id and status = :status"
+)

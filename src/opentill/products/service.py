@@ -30,20 +30,18 @@ def price_minor(price: str, currency: str) -> int:
 
 async def create(tx: Tx, merchant_id: str, body: ProductBody, now: int) -> Product:
     """Make an active product. Raises Invalid."""
-    product = await queries.INSERT.first(
+    product = await queries.INSERT.one(
         tx,
-        merchant_id,
-        new_id("prod"),
-        inputs.name("name", body.name, 200),
-        body.description or "",
-        inputs.web_address("image", body.image),
-        price_minor(body.price, body.currency),
-        body.currency,
-        inputs.metadata(body.metadata),
-        now,
+        merchant_id=merchant_id,
+        id=new_id("prod"),
+        name=inputs.name("name", body.name, 200),
+        description=body.description or "",
+        image=inputs.web_address("image", body.image),
+        price_minor=price_minor(body.price, body.currency),
+        currency=body.currency,
+        metadata=inputs.metadata(body.metadata),
+        now=now,
     )
-    if product is None:
-        raise AssertionError  # an insert always returns its row
     _warn(product)
     return product
 
@@ -64,30 +62,28 @@ async def change(
     tx: Tx, merchant_id: str, product_id: str, body: ProductChange, now: int
 ) -> Product:
     """Change what was sent; open sessions keep what they were opened with. Raises Invalid."""
-    old = await queries.LOCKED.first(tx, merchant_id, product_id)
+    old = await queries.LOCKED.first(tx, merchant_id=merchant_id, id=product_id)
     if old is None:
         raise NotFound
     currency = old.currency if body.currency is UNSET else body.currency
     price = money.show(old.price_minor, old.currency) if body.price is UNSET else body.price
-    new = await queries.UPDATE.first(
+    new = await queries.UPDATE.one(
         tx,
-        merchant_id,
-        product_id,
-        old.name if body.name is UNSET else inputs.name("name", body.name, 200),
-        old.description if body.description is UNSET else body.description or "",
-        old.image if body.image is UNSET else inputs.web_address("image", body.image),
-        price_minor(price, currency),
-        currency,
-        old.metadata if not bytes(body.metadata) else inputs.metadata(body.metadata),
-        now,
+        merchant_id=merchant_id,
+        id=product_id,
+        name=old.name if body.name is UNSET else inputs.name("name", body.name, 200),
+        description=old.description if body.description is UNSET else body.description or "",
+        image=old.image if body.image is UNSET else inputs.web_address("image", body.image),
+        price_minor=price_minor(price, currency),
+        currency=currency,
+        metadata=old.metadata if not bytes(body.metadata) else inputs.metadata(body.metadata),
+        now=now,
     )
-    if new is None:
-        raise AssertionError  # the row is locked by us
     _warn(new)
     return new
 
 
 async def archive(tx: Tx, merchant_id: str, product_id: str, now: int) -> None:
     """Archive a product; archiving twice is fine. Raises NotFound."""
-    if not await queries.ARCHIVE.run(tx, merchant_id, product_id, now):
+    if not await queries.ARCHIVE.run(tx, merchant_id=merchant_id, id=product_id, now=now):
         raise NotFound

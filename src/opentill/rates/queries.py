@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import Final
 
-from opentill.core.db import Command, Query, Value
+from opentill.core.query import Command, Query, Value
 from opentill.rates.model import Lacking, Rate
 
 # The newest rate that counts at a time, read in the direction that is there, given before turned
@@ -33,39 +33,39 @@ LOOKUP_SQL: Final = f"""
 LATEST = Query(
     Rate,
     _NEWEST.replace(
-        "<shown>", f"$1::text as base, $2::text as quote, valid_from, {_RATE} as rate"
-    ).format(base="$1::text", quote="$2::text", at="$3", oldest="0"),
+        "<shown>", f":base::text as base, :quote::text as quote, valid_from, {_RATE} as rate"
+    ).format(base=":base::text", quote=":quote::text", at=":at", oldest="0"),
 )
 FIND = Value(
     Decimal,
-    "select " + LOOKUP_SQL.format(base="$1::text", quote="$2::text", at="$3", oldest="$4"),
+    "select "
+    + LOOKUP_SQL.format(base=":base::text", quote=":quote::text", at=":at", oldest=":oldest"),
 )
 PUT = Command(
     """
-    insert into rates (base, quote, valid_from, rate) values ($1, $2, $3, $4)
+    insert into rates (base, quote, valid_from, rate) values (:base, :quote, :valid_from, :rate)
     on conflict (base, quote, valid_from) do update set rate = excluded.rate
     """,
 )
-# $1 bases, $2 quotes, $3 times, $4 rates.
 PUT_MANY = Command(
     """
     insert into rates (base, quote, valid_from, rate)
-    select * from unnest($1::text[], $2::text[], $3::bigint[], $4::numeric[])
+    select * from unnest(:base::text[], :quote::text[], :valid_from::bigint[], :rate::numeric[])
     on conflict (base, quote, valid_from) do update set rate = excluded.rate
     """,
 )
-# The one of each pair that holds at the time $1.
+# The one of each pair that holds at a time.
 NEWEST = Query(
     Rate,
     """
     select distinct on (base, quote) base, quote, valid_from, rate from rates
-    where valid_from <= $1 and ($2::text is null or base = $2)
-        and ($3::text is null or quote = $3)
+    where valid_from <= :at and (:base::text is null or base = :base)
+        and (:quote::text is null or quote = :quote)
     order by base, quote, valid_from desc
     """,
 )
-# What the merchants there are would need at the time $1 and do not have: to open a session, no
-# older than $2, and to show a refund in USD, of any age.
+# What the merchants there are would need at a time and do not have: to open a session, no older
+# than `:oldest`, and to show a refund in USD, of any age.
 LACKING = Query(
     Lacking,
     """
@@ -81,11 +81,11 @@ LACKING = Query(
     where base <> quote and not exists (
         select from rates
         where rates.base = wanted.base and rates.quote = wanted.quote
-            and valid_from between case when opening then $2::bigint else 0 end and $1
+            and valid_from between case when opening then :oldest::bigint else 0 end and :at
     ) and not exists (
         select from rates
         where rates.base = wanted.quote and rates.quote = wanted.base
-            and valid_from between case when opening then $2::bigint else 0 end and $1
+            and valid_from between case when opening then :oldest::bigint else 0 end and :at
     )
     group by base, quote order by base, quote
     """,

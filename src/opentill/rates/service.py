@@ -29,7 +29,7 @@ async def put(tx: Tx, base: str, quote: str, rate: Decimal, valid_from: int) -> 
     if not rate.is_finite() or not 0 < rate < 10**9 or len(rate.as_tuple().digits) > MAX_DIGITS:
         reason = f"rate must be a positive decimal number of at most {MAX_DIGITS} digits"
         raise Invalid("rate", reason)
-    await queries.PUT.run(tx, base, quote, valid_from, rate)
+    await queries.PUT.run(tx, base=base, quote=quote, valid_from=valid_from, rate=rate)
     return Rate(base=base, quote=quote, valid_from=valid_from, rate=rate)
 
 
@@ -43,12 +43,12 @@ async def find(tx: Tx, base: str, quote: str, at: int, oldest: int = 0) -> Decim
 
     ``oldest`` is the earliest ``valid_from`` that counts.
     """
-    return await queries.FIND.get(tx, base, quote, at, oldest)
+    return await queries.FIND.get(tx, base=base, quote=quote, at=at, oldest=oldest)
 
 
 async def latest(tx: Tx, base: str, quote: str, at: int) -> Rate | None:
     """Return the rate that ``find`` would, of whatever age, with the time that it is from."""
-    return await queries.LATEST.first(tx, base, quote, at)
+    return await queries.LATEST.first(tx, base=base, quote=quote, at=at)
 
 
 async def lacking(tx: Tx, at: int, oldest: int = 0) -> list[Lacking]:
@@ -56,7 +56,7 @@ async def lacking(tx: Tx, at: int, oldest: int = 0) -> list[Lacking]:
 
     ``oldest`` is the earliest ``valid_from`` that counts for opening a session.
     """
-    return await queries.LACKING.all(tx, at, oldest)
+    return await queries.LACKING.all(tx, at=at, oldest=oldest)
 
 
 async def newest(tx: Tx, at: int, base: str | None = None, quote: str | None = None) -> list[Rate]:
@@ -67,7 +67,7 @@ async def newest(tx: Tx, at: int, base: str | None = None, quote: str | None = N
     for field, code in (("base", base), ("quote", quote)):
         if code is not None:
             _check_currency(field, code)
-    return await queries.NEWEST.all(tx, at, base, quote)
+    return await queries.NEWEST.all(tx, at=at, base=base, quote=quote)
 
 
 async def bring_in(
@@ -109,8 +109,8 @@ async def bring_in(
 async def _put_many(tx: Tx, rates: list[Rate]) -> None:
     await queries.PUT_MANY.run(
         tx,
-        [rate.base for rate in rates],
-        [rate.quote for rate in rates],
-        [rate.valid_from for rate in rates],
-        [rate.rate for rate in rates],
+        base=[rate.base for rate in rates],
+        quote=[rate.quote for rate in rates],
+        valid_from=[rate.valid_from for rate in rates],
+        rate=[rate.rate for rate in rates],
     )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from opentill.core.db import Query, Value
+from opentill.core.query import Query, Value
 from opentill.reconciliation.model import Item
 
 # Everything through a gateway that is or may become money. A duplicate that was given back is a
@@ -12,39 +12,39 @@ _ITEMS: Final = """
         a.currency, a.status,
         case when a.id = o.paid_attempt_id then o.paid_at else a.updated_at end as at
     from attempts a join orders o on o.merchant_id = a.merchant_id and o.id = a.order_id
-    where a.gateway = $1
+    where a.gateway = :gateway
     union all
     select 'refund', a.merchant_id, a.id, '', '', a.amount_minor, a.currency, a.status, a.updated_at
-    from attempts a where a.gateway = $1 and a.status in ('DUPLICATE', 'GIVEN_BACK')
+    from attempts a where a.gateway = :gateway and a.status in ('DUPLICATE', 'GIVEN_BACK')
     union all
     select 'refund', r.merchant_id, r.id, r.provider_ref, '', r.amount_minor, r.currency, r.status,
         coalesce(r.succeeded_at, r.updated_at)
     from refunds r join attempts a on a.merchant_id = r.merchant_id and a.id = r.attempt_id
-    where a.gateway = $1
+    where a.gateway = :gateway
     union all
     select 'chargeback', d.merchant_id, d.id, coalesce(d.gateway_ref, ''), d.attempt_id,
         d.amount_minor, d.currency, d.status, coalesce(d.closed_at, d.updated_at)
-    from disputes d where d.gateway = $1
+    from disputes d where d.gateway = :gateway
     union all
     select 'recovery', d.merchant_id, d.id, coalesce(d.gateway_ref, ''), d.attempt_id,
         d.amount_minor, d.currency, d.status, d.updated_at
-    from disputes d where d.gateway = $1 and d.status in ('LOST', 'RECOVERED')
+    from disputes d where d.gateway = :gateway and d.status in ('LOST', 'RECOVERED')
 """
-# $2 and $3 times, then what counts as settled, in two arrays: $4 kinds, $5 states.
+# `:kind` and `:status` are the pairs that count as settled.
 BETWEEN = Query(
     Item,
     f"""
     select * from ({_ITEMS}) as item
-    where at between $2 and $3
-        and (kind, status) in (select * from unnest($4::text[], $5::text[]))
+    where at between :since and :until
+        and (kind, status) in (select * from unnest(:kind::text[], :status::text[]))
     """,  # noqa: S608 - a constant of ours
 )
-# $2 names that a report gave.
+# By names that a report gave.
 NAMED = Query(
     Item,
     f"""
     select * from ({_ITEMS}) as item
-    where id = any($2) or provider_ref = any($2) or payment = any($2)
+    where id = any(:names) or provider_ref = any(:names) or payment = any(:names)
     """,  # noqa: S608 - a constant of ours
 )
-KNOWN = Value(bool, "select exists (select from attempts where gateway = $1)")
+KNOWN = Value(bool, "select exists (select from attempts where gateway = :gateway)")

@@ -63,7 +63,7 @@ def _amount(thing: Item | Row) -> str:
 
 async def is_known(tx: Tx, gateway: str) -> bool:
     """Tell whether a gateway ever took payments of ours."""
-    return bool(await queries.KNOWN.get(tx, gateway))
+    return bool(await queries.KNOWN.get(tx, gateway=gateway))
 
 
 async def reconcile(
@@ -107,8 +107,16 @@ async def _ours(
     tx: Tx, gateway: str, stage: Stage, times: tuple[int, int], findings: _Findings
 ) -> None:
     settled = [(kind, status) for kind, statuses in SETTLED.items() for status in statuses]
-    kinds, statuses = [list(column) for column in zip(*settled, strict=True)]
-    async for item in queries.BETWEEN.each(tx, gateway, *times, kinds, statuses):
+    since, until = times
+    ours = queries.BETWEEN.each(
+        tx,
+        gateway=gateway,
+        since=since,
+        until=until,
+        kind=[kind for kind, _ in settled],
+        status=[status for _, status in settled],
+    )
+    async for item in ours:
         findings.items += 1
         if rows := stage.take(item.kind, item.references):
             findings.compare(item, rows)
@@ -124,7 +132,9 @@ async def _theirs(
     while batch := stage.rest(*times, line):
         line = batch[-1].line
         named: dict[tuple[str, str], Item] = {}
-        for item in await queries.NAMED.all(tx, gateway, [row.reference for row in batch]):
+        for item in await queries.NAMED.all(
+            tx, gateway=gateway, names=[row.reference for row in batch]
+        ):
             for reference in item.references:
                 before = named.get((item.kind, reference))
                 if before is None or before.status not in SETTLED[item.kind]:

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
+from opentill import orders
 from opentill.core.db import Tx
 from opentill.core.errors import NotFound
 from opentill.core.http import Call, Nothing, Operation
@@ -33,13 +34,15 @@ async def read(call: Call[Nothing, Nothing]) -> RefundOut:
 
 async def list_refunds(call: Call[ListQuery, Nothing]) -> Listing[RefundOut]:
     """List an order's refunds, newest first."""
-    query, order = call.query, (call.merchant_id, call.path["id"])
+    query = call.query
+    order = {"merchant_id": call.merchant_id, "order_id": call.path["id"]}
 
     async def page(tx: Tx) -> tuple[list[Refund], int | None]:
-        if not await queries.EXISTS_ORDER.get(tx, *order):
+        if not await orders.exists(tx, **order):
             raise NotFound
-        items = await queries.OF_ORDER.all(tx, *order, query.size, (query.page - 1) * query.size)
-        return items, await queries.COUNT_OF_ORDER.get(tx, *order)
+        offset = (query.page - 1) * query.size
+        items = await queries.OF_ORDER.all(tx, **order, limit=query.size, offset=offset)
+        return items, await queries.COUNT_OF_ORDER.get(tx, **order)
 
     items, total = await call.app.replica.read(page)
     return listing([RefundOut.of(item) for item in items], query.page, query.size, total or 0)

@@ -33,7 +33,14 @@ async def send_due(
     such keys the request says that it may have been done.
     """
     async with db.connection() as tx:
-        due = await queries.CLAIM.all(tx, now, now + _LEASE_MS, batch, whose.names, whose.included)
+        due = await queries.CLAIM.all(
+            tx,
+            now=now,
+            lease_until=now + _LEASE_MS,
+            limit=batch,
+            gateways=whose.names,
+            included=whose.included,
+        )
 
     async def one(refund: Refund) -> None:
         async with db.connection() as tx:
@@ -49,7 +56,9 @@ async def send_due(
         if after is not None and after.status == "PROCESSING":
             wait = min(2_000 << min(refund.tries, 12), _LONGEST_WAIT_MS)
             async with db.connection() as tx:
-                await queries.TRY_AGAIN.run(tx, refund.merchant_id, refund.id, now + wait)
+                await queries.TRY_AGAIN.run(
+                    tx, merchant_id=refund.merchant_id, id=refund.id, try_at=now + wait
+                )
 
     await jobs.each(due, one, lambda refund: refund.id)
     return len(due)
@@ -62,9 +71,9 @@ async def _send(
 
     Whoever ended it, a callback or the operator, its money is where it belongs.
     """
-    ids = (refund.merchant_id, refund.id)
+    key = {"merchant_id": refund.merchant_id, "id": refund.id}
     async with db.connection() as tx:
-        sent_before = await queries.SENDING.get(tx, *ids)
+        sent_before = await queries.SENDING.get(tx, **key)
     if sent_before is None:
         return None
     outcome = await gateway.refund(
@@ -80,10 +89,14 @@ async def _send(
     )
     if outcome.status == "UNREACHABLE" and not sent_before:
         async with db.connection() as tx:
-            await queries.NOT_SENT.run(tx, *ids)
-    return await db.run(lambda tx: service.hear(tx, *ids, outcome, now, gateway=attempt.gateway))
+            await queries.NOT_SENT.run(tx, **key)
+    return await db.run(
+        lambda tx: service.hear(
+            tx, refund.merchant_id, refund.id, outcome, now, gateway=attempt.gateway
+        )
+    )
 
 
 async def wake(tx: Tx, now: int) -> None:
     """Send at once what waits for later: the clock has gone back."""
-    await queries.WAKE.run(tx, now)
+    await queries.WAKE.run(tx, now=now)

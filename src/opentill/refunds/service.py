@@ -49,34 +49,32 @@ async def create(
     """
     order = await orders.lock(tx, merchant_id, order_id)
     if body.refund_no is not None:
-        first = await queries.BY_NUMBER.first(tx, merchant_id, body.refund_no)
+        first = await queries.BY_NUMBER.first(tx, merchant_id=merchant_id, refund_no=body.refund_no)
         if first is not None:
             return _same(first, order, body)
     amount = _amount(order, body, source)
     share = _share(await _with_usd_rate(tx, order, now), amount)
     held_from: Held = order.stands_in
     try:
-        refund = await queries.INSERT.first(
+        refund = await queries.INSERT.one(
             tx,
-            merchant_id,
-            new_id("re"),
-            order.id,
-            order.paid_attempt_id,
-            amount,
-            order.currency,
-            share.debit_minor,
-            order.settled_currency,
-            held_from,
-            share.user_usd_minor,
-            share.debit_usd_minor,
-            body.reason or "",
-            body.refund_no,
-            now,
+            merchant_id=merchant_id,
+            id=new_id("re"),
+            order_id=order.id,
+            attempt_id=order.paid_attempt_id,
+            amount_minor=amount,
+            currency=order.currency,
+            debit_minor=share.debit_minor,
+            debit_currency=order.settled_currency,
+            held_from=held_from,
+            user_refund_usd_minor=share.user_usd_minor,
+            merchant_debit_usd_minor=share.debit_usd_minor,
+            reason=body.reason or "",
+            refund_no=body.refund_no,
+            now=now,
         )
     except asyncpg.UniqueViolationError:  # another order's refund took the number just now
         raise _number_taken() from None
-    if refund is None:
-        raise AssertionError  # an insert always returns its row
     text = f"Refund of {money.show(amount, order.currency)} {order.currency}"
     await orders.note(tx, order, "refund_created", f"{refund.id}: {text}", now)
     if share.debit_minor:
@@ -181,7 +179,7 @@ def _share(order: Order, amount: int) -> _Share:
 
 
 async def _freeze(tx: Tx, refund: Refund, text: str, now: int) -> None:
-    overdraft = await queries.OVERDRAFT.get(tx, refund.merchant_id) or 0
+    overdraft = await queries.OVERDRAFT.get(tx, merchant_id=refund.merchant_id) or 0
     balance = await ledger.post(
         tx,
         refund.merchant_id,
@@ -218,7 +216,7 @@ async def hear(
     ``gateway`` is whose word it is, ``attempt_id`` the payment that it names along with the refund.
     Raises NotFound for a refund that is not there, or not of that payment, and OfAnotherGateway.
     """
-    seen = await queries.BY_ID.first(tx, merchant_id, refund_id)
+    seen = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=refund_id)
     if seen is None:
         raise NotFound
     await orders.attempt_of(tx, gateway, merchant_id, seen.attempt_id)
@@ -234,10 +232,16 @@ async def hear(
     order = await orders.lock(tx, merchant_id, seen.order_id)
     error = None if status == "SUCCEEDED" else outcome.reason or "refused by the bank"
     refund = await queries.FINISH.first(
-        tx, merchant_id, refund_id, status, now, error, outcome.provider_ref
+        tx,
+        merchant_id=merchant_id,
+        id=refund_id,
+        status=status,
+        now=now,
+        error_message=error,
+        provider_ref=outcome.provider_ref,
     )
     if refund is None:  # it ended before: late and repeated news change nothing
-        ended = await queries.BY_ID.first(tx, merchant_id, refund_id) or seen
+        ended = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=refund_id) or seen
         if ended.status != status:  # the books and the gateway differ: for the operator
             _log.error(
                 "refund ended otherwise",
@@ -255,7 +259,13 @@ async def hear(
 
 async def _succeeded(tx: Tx, order: Order, refund: Refund, now: int) -> None:
     ids = (refund.merchant_id, order.id)
-    await queries.SUCCEED_ORDER.run(tx, *ids, refund.amount_minor, now)
+    await queries.SUCCEED_ORDER.run(
+        tx,
+        merchant_id=refund.merchant_id,
+        order_id=order.id,
+        amount_minor=refund.amount_minor,
+        now=now,
+    )
     await orders.note(tx, order, "refund_succeeded", refund.id, now)
     if order.refunded_minor + refund.amount_minor == order.amount_minor:
         fresh = await orders.lock(tx, *ids)
@@ -271,7 +281,12 @@ async def _succeeded(tx: Tx, order: Order, refund: Refund, now: int) -> None:
 
 async def _failed(tx: Tx, order: Order, refund: Refund, now: int) -> None:
     await queries.RELEASE_ORDER.run(
-        tx, refund.merchant_id, order.id, refund.amount_minor, refund.debit_minor, now
+        tx,
+        merchant_id=refund.merchant_id,
+        order_id=order.id,
+        amount_minor=refund.amount_minor,
+        debit_minor=refund.debit_minor,
+        now=now,
     )
     await orders.note(tx, order, "refund_failed", f"{refund.id}: {refund.error_message}", now)
     if refund.debit_minor:
@@ -284,7 +299,7 @@ async def _failed(tx: Tx, order: Order, refund: Refund, now: int) -> None:
 
 async def find(tx: Tx, merchant_id: str, refund_id: str) -> Refund:
     """Return a refund. Raises NotFound."""
-    refund = await queries.BY_ID.first(tx, merchant_id, refund_id)
+    refund = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=refund_id)
     if refund is None:
         raise NotFound
     return refund
@@ -292,17 +307,17 @@ async def find(tx: Tx, merchant_id: str, refund_id: str) -> Refund:
 
 async def look_for(tx: Tx, merchant_id: str, refund_id: str) -> Refund | None:
     """Return a refund, None if the merchant has none of this id."""
-    return await queries.BY_ID.first(tx, merchant_id, refund_id)
+    return await queries.BY_ID.first(tx, merchant_id=merchant_id, id=refund_id)
 
 
 async def find_by_number(tx: Tx, merchant_id: str, refund_no: str) -> Refund | None:
     """Return the refund that has the merchant's number, None if there is none."""
-    return await queries.BY_NUMBER.first(tx, merchant_id, refund_no)
+    return await queries.BY_NUMBER.first(tx, merchant_id=merchant_id, refund_no=refund_no)
 
 
 async def find_anywhere(tx: Tx, refund_id: str) -> Refund:
     """Return a refund of whichever merchant, for the operator. Raises NotFound."""
-    refund = await queries.ANYWHERE.first(tx, refund_id)
+    refund = await queries.ANYWHERE.first(tx, id=refund_id)
     if refund is None:
         raise NotFound(reason=f"there is no refund {refund_id}")
     return refund

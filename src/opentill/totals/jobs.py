@@ -15,7 +15,7 @@ async def roll_up(db: Db, at_least: int = WORTH_IT) -> int:
     last = ""
     while True:
         async with db.connection() as tx:
-            seen = await queries.CHANGED.all(tx, last, _MERCHANTS, at_least)
+            seen = await queries.CHANGED.all(tx, after=last, limit=_MERCHANTS, most=at_least)
         for merchant in seen:
             if merchant.changes >= at_least:
                 done += await service.roll_up(db, merchant.merchant_id)

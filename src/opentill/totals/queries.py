@@ -4,7 +4,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from opentill.core.db import Query, Value
+from opentill.core.query import Query, Value
 from opentill.totals.model import Busy
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -13,8 +13,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 class Lists(NamedTuple, Generic[S]):
     """How to read a list of a merchant's rows by certain columns, for which it has an index.
 
-    $1 is the merchant, $2 and $3 the first and last time (inclusive), then the columns' values;
-    last, where rows are read, how many of them after how many others.
+    Their values are ``merchant_id``, ``since`` and ``until`` (inclusive) and the columns' own;
+    where rows are read, ``limit`` and ``offset`` too.
     """
 
     newest: Query[S]
@@ -24,11 +24,10 @@ class Lists(NamedTuple, Generic[S]):
 
 def lists(struct: type[S], table: str, *columns: str) -> Lists[S]:
     """Make the statements of one kind of list. The names are constants of ours."""
-    where = "merchant_id = $1 and created_at between $2 and $3" + "".join(
-        f" and {column} = ${number}" for number, column in enumerate(columns, 4)
+    where = "merchant_id = :merchant_id and created_at between :since and :until" + "".join(
+        f" and {column} = :{column}" for column in columns
     )
-    number = 4 + len(columns)
-    some = f"limit ${number} offset ${number + 1}"
+    some = "limit :limit offset :offset"
     rows = f"select * from {table} where {where}"  # noqa: S608 - constants of ours
     return Lists(
         Query(struct, f"{rows} order by created_at desc, id desc {some}"),
@@ -37,54 +36,56 @@ def lists(struct: type[S], table: str, *columns: str) -> Lists[S]:
     )
 
 
-# The rows of a list of all time. $1 merchant, $2 list, $3 part or "", $4 kind or null.
+# The rows of a list of all time. The part may be "", the kind null.
 TOTAL = Value(
     int,
     """
     select (
         coalesce((
             select sum(rows) from list_counts
-            where merchant_id = $1 and list = $2 and part = $3 and span = 'all' and since = 0
-                and ($4::text is null or kind = $4)), 0)
+            where merchant_id = :merchant_id and list = :list and part = :part
+                and span = 'all' and since = 0 and (:kind::text is null or kind = :kind)), 0)
         + coalesce((
-            select sum(case when kind is not null and ($4::text is null or kind = $4)
+            select sum(case when kind is not null and (:kind::text is null or kind = :kind)
                     then rows else 0 end
-                - case when was is not null and ($4::text is null or was = $4)
+                - case when was is not null and (:kind::text is null or was = :kind)
                     then rows else 0 end)
             from list_changes
-            where merchant_id = $1 and list = $2 and ($3 = '' or part = $3)), 0)
+            where merchant_id = :merchant_id and list = :list and (:part = '' or part = :part)), 0)
     )::bigint
     """,
 )
-# The rows whose time is in whole hours: from $5 until before $6, which are the sum of the counts of
-# spans $7 from $8 until before $9 (arrays).
+# The rows whose time is in whole hours: from `:start` until before `:end`, which are the sum of the
+# counts of spans, each from `since` until before `before`.
 TOTAL_IN_HOURS = Value(
     int,
     """
     select (
         coalesce((
             select sum(c.rows)
-            from unnest($7::text[], $8::bigint[], $9::bigint[]) as piece (span, since, before)
-            join list_counts c on c.merchant_id = $1 and c.list = $2 and c.part = $3
+            from unnest(:span::text[], :since::bigint[], :before::bigint[])
+                as piece (span, since, before)
+            join list_counts c on c.merchant_id = :merchant_id and c.list = :list and c.part = :part
                 and c.span = piece.span and c.since >= piece.since and c.since < piece.before
-            where $4::text is null or c.kind = $4), 0)
+            where :kind::text is null or c.kind = :kind), 0)
         + coalesce((
-            select sum(case when kind is not null and ($4::text is null or kind = $4)
+            select sum(case when kind is not null and (:kind::text is null or kind = :kind)
                     then rows else 0 end
-                - case when was is not null and ($4::text is null or was = $4)
+                - case when was is not null and (:kind::text is null or was = :kind)
                     then rows else 0 end)
             from list_changes
-            where merchant_id = $1 and list = $2 and ($3 = '' or part = $3)
-                and at >= $5 and at < $6), 0)
+            where merchant_id = :merchant_id and list = :list and (:part = '' or part = :part)
+                and at >= :start and at < :end), 0)
     )::bigint
     """,
 )
-# The next $2 merchants after $1 whose lists changed, and how many changes wait, up to $3.
+# The next merchants after one whose lists changed, and how many changes wait, up to `:most`.
 CHANGED = Query(
     Busy,
     """
     with recursive merchant (id) as (
-        (select merchant_id from list_changes where merchant_id > $1 order by merchant_id limit 1)
+        (select merchant_id from list_changes where merchant_id > :after
+            order by merchant_id limit 1)
         union all
         select (select c.merchant_id from list_changes c where c.merchant_id > merchant.id
             order by c.merchant_id limit 1)
@@ -92,21 +93,23 @@ CHANGED = Query(
     )
     select id as merchant_id, (
         select count(*) from (
-            select from list_changes c where c.merchant_id = merchant.id limit $3
+            select from list_changes c where c.merchant_id = merchant.id limit :most
         ) few
     ) as changes
-    from merchant where id is not null limit $2
+    from merchant where id is not null limit :limit
     """,
 )
-# Move up to $2 changes of a merchant into the counts and return how many. What comes and goes
+# Move changes of a merchant into the counts and return how many. What comes and goes
 # within them is not written. In the order of the keys, so that two who do it wait for each other.
 ROLL = Value(
     int,
     """
     with few as materialized (
-        select ctid from list_changes where merchant_id = $1 limit $2 for update skip locked
+        select ctid from list_changes where merchant_id = :merchant_id
+        limit :limit for update skip locked
     ), taken as (
-        delete from list_changes where merchant_id = $1 and ctid = any (array(select ctid from few))
+        delete from list_changes
+        where merchant_id = :merchant_id and ctid = any (array(select ctid from few))
         returning *
     ), change as (
         select list, part, at, kind, rows from taken where kind is not null
@@ -114,7 +117,7 @@ ROLL = Value(
         select list, part, at, was, -rows from taken where was is not null
     ), counted as (
         insert into list_counts (merchant_id, list, part, span, since, kind, rows)
-        select $1, c.list, p.part, s.span, s.since, c.kind, sum(c.rows) as rows
+        select :merchant_id, c.list, p.part, s.span, s.since, c.kind, sum(c.rows) as rows
         from change c
         cross join lateral (select c.part union select '') as p (part)
         cross join lateral (

@@ -4,14 +4,15 @@ The counts and the changes that they do not hold yet are read in one statement, 
 number of rows in that statement's snapshot, whoever writes meanwhile.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from opentill.core.db import Db, Tx
+from opentill.core.query import Query, columns
 from opentill.totals import queries
-from opentill.totals.model import FOREVER, HOUR_MS, LATEST, Which, stretch
+from opentill.totals.model import FOREVER, HOUR_MS, LATEST, Piece, Which, stretch
 from opentill.totals.queries import Lists
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -22,12 +23,11 @@ NEAR: Final = 1000  # rows that are skipped by reading them: some milliseconds
 
 async def of_all_time(tx: Tx, which: Which) -> int:
     """Return how many rows a list has, exact in the snapshot of one statement."""
-    key = (which.merchant_id, which.list, which.part, which.kind)
-    return await queries.TOTAL.get(tx, *key) or 0
+    return await queries.TOTAL.get(tx, which) or 0
 
 
 async def total(
-    tx: Tx, which: Which, lists: Lists[S], values: Sequence[Any], within: Range = EVER
+    tx: Tx, which: Which, lists: Lists[S], values: Mapping[str, Any], within: Range = EVER
 ) -> int:
     """Return how many rows a list has in a range of time; ``values`` are of the lists' columns.
 
@@ -36,18 +36,15 @@ async def total(
     """
     if within == EVER:
         return await of_all_time(tx, which)
-    key = (which.merchant_id, which.list, which.part, which.kind)
     cut = stretch(*within)
     found = 0
     if cut.pieces:
-        columns = [
-            [piece.span for piece in cut.pieces],
-            [piece.since for piece in cut.pieces],
-            [piece.before for piece in cut.pieces],
-        ]
-        found = await queries.TOTAL_IN_HOURS.get(tx, *key, cut.since, cut.before, *columns) or 0
-    for edge in cut.edges:
-        found += await lists.counted.get(tx, which.merchant_id, *edge, *values) or 0
+        pieces = columns(Piece, cut.pieces)
+        whole = {"start": cut.since, "end": cut.before}
+        found = await queries.TOTAL_IN_HOURS.get(tx, which, **whole, **pieces) or 0
+    for since, until in cut.edges:
+        edge = {"merchant_id": which.merchant_id, "since": since, "until": until}
+        found += await lists.counted.get(tx, **edge, **values) or 0
     return found
 
 
@@ -55,7 +52,7 @@ class Rows(Generic[S]):
     """The rows of a list, to be read by pages."""
 
     def __init__(
-        self, db: Db, which: Which, lists: Lists[S], values: Sequence[Any], *, near: int = NEAR
+        self, db: Db, which: Which, lists: Lists[S], values: Mapping[str, Any], *, near: int = NEAR
     ) -> None:
         """``values`` are those of the lists' columns, and say the same as ``which``.
 
@@ -88,15 +85,22 @@ class Rows(Generic[S]):
                 return await self._newest(tx, within, size, offset), found
             after = found - offset - size
             if after <= self._near:
-                some = (*within, *self._values, size, after)
-                rows = await self._lists.oldest.all(tx, self._which.merchant_id, *some)
+                rows = await self._some(self._lists.oldest, tx, within, size, after)
                 return rows[::-1], found
             end, newer = await self._seek(tx, within, offset)
             return await self._newest(tx, (within[0], end), size, offset - newer), found
 
     async def _newest(self, tx: Tx, within: Range, size: int, offset: int) -> list[S]:
-        some = (*within, *self._values, size, offset)
-        return await self._lists.newest.all(tx, self._which.merchant_id, *some)
+        return await self._some(self._lists.newest, tx, within, size, offset)
+
+    async def _some(
+        self, query: Query[S], tx: Tx, within: Range, size: int, offset: int
+    ) -> list[S]:
+        since, until = within
+        return await query.all(
+            tx, merchant_id=self._which.merchant_id, since=since, until=until, **self._values,
+            limit=size, offset=offset,
+        )  # fmt: skip
 
     async def _total(self, tx: Tx, within: Range) -> int:
         return await total(tx, self._which, self._lists, self._values, within)
@@ -124,7 +128,9 @@ async def roll_up(db: Db, merchant_id: str, batch: int = 5000) -> int:
     """Move the changes of a merchant's lists into the counts, and return how many there were."""
     done = 0
     while True:
-        moved = await db.run(lambda tx: queries.ROLL.get(tx, merchant_id, batch)) or 0
+        moved = (
+            await db.run(lambda tx: queries.ROLL.get(tx, merchant_id=merchant_id, limit=batch)) or 0
+        )
         done += moved
         if moved < batch:
             return done

@@ -86,9 +86,9 @@ async def list_endpoints(call: Call[ListQuery, Nothing]) -> Listing[EndpointOut]
     query = call.query
     async with call.app.db.connection() as tx:
         found = await queries.ENDPOINTS.all(
-            tx, call.merchant_id, query.size, (query.page - 1) * query.size
+            tx, merchant_id=call.merchant_id, limit=query.size, offset=(query.page - 1) * query.size
         )
-        total = await queries.COUNT_ENDPOINTS.get(tx, call.merchant_id)
+        total = await queries.COUNT_ENDPOINTS.get(tx, merchant_id=call.merchant_id)
     return listing([EndpointOut.of(one) for one in found], query.page, query.size, total or 0)
 
 
@@ -123,13 +123,14 @@ async def rotate(call: Call[Nothing, Nothing], tx: Tx) -> EndpointWithSecret:
 async def deliveries(call: Call[DeliveryQuery, Nothing]) -> Listing[DeliveryOut]:
     """List deliveries, those of the newest events first."""
     query, ids = call.query, (call.merchant_id, call.path["id"])
-    which = (query.status, query.type, query.event_id)
+    own = {"merchant_id": ids[0], "endpoint_id": ids[1]}
+    which = {"status": query.status, "type": query.type, "event_id": query.event_id}
     async with call.app.db.connection() as tx:
         await service.find(tx, *ids)
         offset = (query.page - 1) * query.size
-        found = await queries.DELIVERIES.all(tx, *ids, *which, query.size, offset)
-        attempts = await queries.ATTEMPTS.all(tx, *ids, [one.event_id for one in found])
-        total = await queries.COUNT_DELIVERIES.get(tx, *ids, *which)
+        found = await queries.DELIVERIES.all(tx, **own, **which, limit=query.size, offset=offset)
+        attempts = await queries.ATTEMPTS.all(tx, **own, event_ids=[one.event_id for one in found])
+        total = await queries.COUNT_DELIVERIES.get(tx, **own, **which)
     shown = [DeliveryOut.of(one, attempts) for one in found]
     return listing(shown, query.page, query.size, total or 0)
 
@@ -168,7 +169,7 @@ async def list_events(call: Call[EventQuery, Nothing]) -> EventsOut:
 async def read_event(call: Call[Nothing, Nothing]) -> msgspec.Raw:
     """Return an event."""
     async with call.app.db.connection() as tx:
-        body = await queries.EVENT.get(tx, call.merchant_id, call.path["id"])
+        body = await queries.EVENT.get(tx, merchant_id=call.merchant_id, id=call.path["id"])
     if body is None:
         raise NotFound
     return msgspec.Raw(body.encode())

@@ -39,26 +39,28 @@ async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: 
     """Return up to ``limit`` events after a cursor, oldest first. Raises Invalid."""
     async with db.connection() as tx:
         # In this order: what another reader numbers in between is below the head then.
-        waiting = await queries.HAS_UNNUMBERED.get(tx, merchant_id)
-        head = await queries.HEAD.get(tx, merchant_id) or 0
+        waiting = await queries.HAS_UNNUMBERED.get(tx, merchant_id=merchant_id)
+        head = await queries.HEAD.get(tx, merchant_id=merchant_id) or 0
     if waiting and head < after + _LOOKED_AT:
         head = await db.run(lambda tx: number(tx, merchant_id))
         async with db.connection() as tx:
-            waiting = await queries.HAS_UNNUMBERED.get(tx, merchant_id)
+            waiting = await queries.HAS_UNNUMBERED.get(tx, merchant_id=merchant_id)
     if after > head:
         raise Invalid("cursor", "cursor must be the cursor of an answer before, or absent")
     last = min(head, after + _LOOKED_AT)
     async with db.connection() as tx:
-        found = await queries.EVENTS.all(tx, merchant_id, after, last, type_, limit)
+        found = await queries.EVENTS.all(
+            tx, merchant_id=merchant_id, after=after, last=last, type=type_, limit=limit
+        )
     cursor = found[-1].number if len(found) == limit else last
     return Read(found, cursor, cursor < head or bool(waiting))
 
 
 async def number(tx: Tx, merchant_id: str, most: int = _BATCH) -> int:
     """Give numbers to a merchant's events that have none, and return the last number."""
-    await queries.OPEN_HEAD.run(tx, merchant_id)
-    await queries.LOCK_HEAD.get(tx, merchant_id)
-    return await queries.NUMBER.get(tx, merchant_id, most) or 0
+    await queries.OPEN_HEAD.run(tx, merchant_id=merchant_id)
+    await queries.LOCK_HEAD.get(tx, merchant_id=merchant_id)
+    return await queries.NUMBER.get(tx, merchant_id=merchant_id, limit=most) or 0
 
 
 async def end(db: Db, merchant_id: str) -> int:
@@ -66,5 +68,5 @@ async def end(db: Db, merchant_id: str) -> int:
     while True:
         head = await db.run(lambda tx: number(tx, merchant_id))
         async with db.connection() as tx:
-            if not await queries.HAS_UNNUMBERED.get(tx, merchant_id):
+            if not await queries.HAS_UNNUMBERED.get(tx, merchant_id=merchant_id):
                 return head

@@ -145,9 +145,11 @@ class Dispatcher:
         failing = min(room, max(0, _FAILING - self._failing_lanes()))
         now = self._clock()
         full = [name for name, count in self._lanes_at().items() if count >= LANES]
-        values = (now, now_ms(), self._owner, self._lease_end(), room, failing, full, LANES)
         async with self._db.connection() as tx:
-            taken = await queries.TAKE_LANES.all(tx, *values)
+            taken = await queries.TAKE_LANES.all(
+                tx, now=now, real_now=now_ms(), owner=self._owner, until=self._lease_end(),
+                limit=room, failing_limit=failing, full_hosts=full, per_host=LANES,
+            )  # fmt: skip
         for lane in taken:
             host = self._hosts.setdefault(lane.host, OpenHost(lane.host, self._host_limit))
             opened = OpenLane(lane, host, now_s, now)
@@ -183,16 +185,19 @@ class Dispatcher:
         until = self._lease_end()
         ends = [until if name in used else 0 for name in self._hosts]
         async with self._db.connection() as tx:
-            kept = await queries.KEEP_HOSTS.all(tx, list(self._hosts), ends, self._owner)
+            kept = await queries.KEEP_HOSTS.all(
+                tx, host=list(self._hosts), until=ends, owner=self._owner
+            )
         return {one.host for one in kept}
 
     async def _keep(self, lanes: dict[OpenLane, int]) -> None:
         """Renew leases until when is said; lanes that somebody else has by now are forgotten."""
         if not lanes:
             return
-        values = (*_columns(list(lanes)), self._owner, list(lanes.values()))
         async with self._db.connection() as tx:
-            kept = await queries.KEEP_LANES.all(tx, *values)
+            kept = await queries.KEEP_LANES.all(
+                tx, **_columns(list(lanes)), until=list(lanes.values()), owner=self._owner
+            )
         ours = {(lane.merchant_id, lane.endpoint_id) for lane in kept}
         for lane in lanes:
             if lane.key not in ours:
@@ -239,7 +244,9 @@ class Dispatcher:
         busy = [lane.key[1] + event for lane in hungry for event in lane.events]
         hosts = [lane.host.name for lane in hungry]
         async with self._db.connection() as tx:
-            found = await queries.DUE.all(tx, *_columns(hungry), hosts, rooms, self._clock(), busy)
+            found = await queries.DUE.all(
+                tx, **_columns(hungry), host=hosts, room=rooms, now=self._clock(), sending=busy
+            )
         for due in found:
             lane = self._lanes.get((due.merchant_id, due.endpoint_id))
             if lane is None:
@@ -347,9 +354,9 @@ class Dispatcher:
         since = [lane.failing_since for lane in failing]
 
         async def step(tx: Tx) -> None:
-            await queries.RECORD.run(tx, *rows(results))
+            await queries.RECORD.run(tx, **rows(results))
             if failing:
-                await queries.SET_FAILING.run(tx, *_columns(failing), since)
+                await queries.SET_FAILING.run(tx, **_columns(failing), since=since)
 
         await self._db.run(step)
         del self._results[: len(results)]
@@ -403,7 +410,11 @@ def _disabling(
     merchant_id, endpoint_id = key
 
     async def step(tx: Tx) -> None:
-        if not await queries.DISABLE.run(tx, *key, reason, now, attempted_at):
+        disabled = await queries.DISABLE.run(
+            tx, merchant_id=merchant_id, id=endpoint_id, disabled_reason=reason, now=now,
+            attempted_at=attempted_at,
+        )  # fmt: skip
+        if not disabled:
             return
         await merchants.record_audit(
             tx, who="opentill", action="webhooks disable", merchant_id=merchant_id,
@@ -415,5 +426,8 @@ def _disabling(
     return step
 
 
-def _columns(lanes: list[OpenLane]) -> tuple[list[str], list[str]]:
-    return [lane.key[0] for lane in lanes], [lane.key[1] for lane in lanes]
+def _columns(lanes: list[OpenLane]) -> dict[str, list[str]]:
+    return {
+        "merchant_id": [lane.key[0] for lane in lanes],
+        "endpoint_id": [lane.key[1] for lane in lanes],
+    }

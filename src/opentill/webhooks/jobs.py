@@ -1,6 +1,6 @@
 """What the worker does for webhooks beside sending: removes what is old."""
 
-from typing import Final
+from typing import Any, Final
 
 from opentill.core.db import Db, Tx
 from opentill.core.ids import first_id
@@ -22,26 +22,28 @@ async def prune(db: Db, now: int) -> int:
     removed = 0
     since = now - KEEP_DELIVERIES_MS
     deliveries, events = first_id("evt", since), first_id("evt", now - KEEP_EVENTS_MS)
-    old = (deliveries, _BATCH, since, events)
+    old: dict[str, Any] = {
+        "keep_from": deliveries, "kept_since": since, "first_event": events, "limit": _BATCH,
+    }  # fmt: skip
     for statement, values in (
         (queries.PRUNE_ATTEMPTS, old),
         (queries.PRUNE_DELIVERIES, old),
-        (queries.PRUNE_EVENTS, (events, _BATCH)),
-        (queries.PRUNE_ENDPOINTS, (now - _DELETED_MS,)),
-        (queries.PRUNE_HOSTS, (now - _DELETED_MS,)),
+        (queries.PRUNE_EVENTS, {"keep_from": events, "limit": _BATCH}),
+        (queries.PRUNE_ENDPOINTS, {"before": now - _DELETED_MS}),
+        (queries.PRUNE_HOSTS, {"before": now - _DELETED_MS}),
     ):
         async with db.connection() as tx:
-            removed += await statement.run(tx, *values)
+            removed += await statement.run(tx, **values)
     return removed
 
 
 async def wake(tx: Tx, now: int) -> None:
     """Send at once what waits for later: the clock has gone back."""
-    await queries.WAKE.run(tx, now)
+    await queries.WAKE.run(tx, now=now)
 
 
 async def waiting(tx: Tx, now: int) -> tuple[int, int]:
     """Return how many deliveries wait, up to 10,000, and for how long the oldest is due, in ms."""
-    oldest = await queries.OLDEST.get(tx, now)
+    oldest = await queries.OLDEST.get(tx, now=now)
     count = await queries.WAITING.get(tx) or 0
     return count, 0 if oldest is None else now - oldest

@@ -28,9 +28,9 @@ async def emit(tx: Tx, events: Sequence[Event]) -> None:
     ]
     await queries.EMIT.run(
         tx,
-        [event.merchant_id for event in events],
-        ids,
-        [event.type for event in events],
-        bodies,
-        [event.at for event in events],
+        merchant_id=[event.merchant_id for event in events],
+        id=ids,
+        type=[event.type for event in events],
+        body=bodies,
+        created_at=[event.at for event in events],
     )

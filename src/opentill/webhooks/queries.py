@@ -7,7 +7,7 @@ and a delivery needs no claim of its own. A worker that dies loses its lanes whe
 
 from typing import Final
 
-from opentill.core.db import Command, Query, Value
+from opentill.core.query import Command, Query, Value
 from opentill.webhooks.model import (
     Attempt,
     Delivery,
@@ -20,13 +20,13 @@ from opentill.webhooks.model import (
     Taken,
 )
 
-# Write events, and a delivery of each for every endpoint that wants it. Arrays: $1 merchants,
-# $2 ids, $3 types, $4 bodies, $5 times.
+# Write events, and a delivery of each for every endpoint that wants it.
 EMIT = Command(
     """
     with event as (
         insert into events (merchant_id, id, type, body, created_at)
-        select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[])
+        select * from unnest(:merchant_id::text[], :id::text[], :type::text[], :body::text[],
+            :created_at::bigint[])
         returning merchant_id, id, type, created_at
     )
     insert into webhook_deliveries (merchant_id, endpoint_id, event_id, type, status, attempts,
@@ -45,58 +45,59 @@ EMIT = Command(
 
 OPEN_HEAD = Command(
     """
-    insert into event_heads (merchant_id, number) values ($1, 0)
+    insert into event_heads (merchant_id, number) values (:merchant_id, 0)
     on conflict (merchant_id) do nothing
     """,
 )
-LOCK_HEAD = Value(int, "select number from event_heads where merchant_id = $1 for update")
-# In a statement after the one that locks, so that it sees what was numbered before. $2 at most.
+LOCK_HEAD = Value(int, "select number from event_heads where merchant_id = :merchant_id for update")
+# In a statement after the one that locks, so that it sees what was numbered before.
 NUMBER = Value(
     int,
     """
     with fresh as (
         select id, row_number() over (order by id) as place from (
-            select id from events where merchant_id = $1 and number is null order by id limit $2
+            select id from events where merchant_id = :merchant_id and number is null
+            order by id limit :limit
         ) waiting
     ), numbered as (
         update events e set number = h.number + fresh.place
         from fresh, event_heads h
-        where e.merchant_id = $1 and e.id = fresh.id and h.merchant_id = $1
+        where e.merchant_id = :merchant_id and e.id = fresh.id and h.merchant_id = :merchant_id
     )
     update event_heads h set number = h.number + (select count(*) from fresh)
-    where merchant_id = $1
+    where merchant_id = :merchant_id
     returning number
     """,
 )
 HAS_UNNUMBERED = Value(
-    bool, "select exists (select from events where merchant_id = $1 and number is null)"
+    bool, "select exists (select from events where merchant_id = :merchant_id and number is null)"
 )
-HEAD = Value(int, "select number from event_heads where merchant_id = $1")
-# $2 after which number, $3 up to which, $4 a type or null, $5 how many.
+HEAD = Value(int, "select number from event_heads where merchant_id = :merchant_id")
+# With a number after `:after` and up to `:last`; of one type if given.
 EVENTS = Query(
     NumberedEvent,
     """
     select id, number, body from events
-    where merchant_id = $1 and number > $2 and number <= $3 and ($4::text is null or type = $4)
-    order by number limit $5
+    where merchant_id = :merchant_id and number > :after and number <= :last
+        and (:type::text is null or type = :type)
+    order by number limit :limit
     """,
 )
-EVENT = Value(str, "select body from events where merchant_id = $1 and id = $2")
+EVENT = Value(str, "select body from events where merchant_id = :merchant_id and id = :id")
 
 # ── endpoints ──────────────────────────────────────────────────────────────────────────────────
 
-LOCK_MERCHANT = Value(str, "select id from merchants where id = $1 for no key update")
-COUNT_ENDPOINTS = Value(
-    int, "select count(*) from webhook_endpoints where merchant_id = $1 and status <> 'DELETED'"
+_ENDPOINTS: Final = (
+    "from webhook_endpoints where merchant_id = :merchant_id and status <> 'DELETED'"
 )
-# $7: now.
+COUNT_ENDPOINTS = Value(int, f"select count(*) {_ENDPOINTS}")
 INSERT_ENDPOINT = Query(
     Endpoint,
     """
     with endpoint as (
         insert into webhook_endpoints (merchant_id, id, url, description, types, status,
             disabled_reason, secret, created_at, updated_at)
-        values ($1, $2, $3, $4, $5, 'ENABLED', '', $6, $7, $7)
+        values (:merchant_id, :id, :url, :description, :types, 'ENABLED', '', :secret, :now, :now)
         returning *
     ), lane as (
         insert into webhook_lanes (merchant_id, endpoint_id, owner, until)
@@ -105,70 +106,66 @@ INSERT_ENDPOINT = Query(
     select * from endpoint
     """,
 )
-ENDPOINT = Query(
-    Endpoint,
-    "select * from webhook_endpoints where merchant_id = $1 and id = $2 and status <> 'DELETED'",
-)
-LOCKED = Query(
-    Endpoint,
-    """
-    select * from webhook_endpoints where merchant_id = $1 and id = $2 and status <> 'DELETED'
-    for update
-    """,
-)
+_ENDPOINT: Final = """
+    select * from webhook_endpoints
+    where merchant_id = :merchant_id and id = :id and status <> 'DELETED'
+"""
+ENDPOINT = Query(Endpoint, _ENDPOINT)
+LOCKED = Query(Endpoint, f"{_ENDPOINT} for update")
 # For the operator, who has only the endpoint's id: one look into the index for each merchant.
 ANYWHERE = Query(
     Endpoint,
     """
     select w.* from merchants m cross join lateral (
         select * from webhook_endpoints
-        where merchant_id = m.id and id = $1 and status <> 'DELETED') w
+        where merchant_id = m.id and id = :id and status <> 'DELETED') w
     """,
 )
 ENDPOINTS = Query(
     Endpoint,
-    """
-    select * from webhook_endpoints where merchant_id = $1 and status <> 'DELETED'
-    order by created_at desc, id desc limit $2 offset $3
-    """,
+    f"select * {_ENDPOINTS} order by created_at desc, id desc limit :limit offset :offset",
 )
 SEARCH = Query(
     Endpoint,
     """
     select * from webhook_endpoints
-    where ($1::text is null or merchant_id = $1) and status <> 'DELETED'
-    order by created_at desc, id desc limit $2
+    where (:merchant_id::text is null or merchant_id = :merchant_id) and status <> 'DELETED'
+    order by created_at desc, id desc limit :limit
     """,
 )
-# $3 url, $4 description, $5 types, $6 status, $7 why it is disabled, $8 now.
 UPDATE = Query(
     Endpoint,
     """
-    update webhook_endpoints set url = $3, description = $4, types = $5, status = $6,
-        disabled_reason = $7, updated_at = greatest(updated_at, $8)
-    where merchant_id = $1 and id = $2
+    update webhook_endpoints set url = :url, description = :description, types = :types,
+        status = :status, disabled_reason = :disabled_reason,
+        updated_at = greatest(updated_at, :now)
+    where merchant_id = :merchant_id and id = :id
     returning *
     """,
 )
 FORGIVE = Command(
-    "update webhook_lanes set failing_since = null where merchant_id = $1 and endpoint_id = $2"
+    """
+    update webhook_lanes set failing_since = null
+    where merchant_id = :merchant_id and endpoint_id = :endpoint_id
+    """,
 )
-# $3 the new secret, $4 until when the old ones sign along, $5 now, $6 the old ones.
+# The old secrets sign along until `:old_secret_until`.
 ROTATE = Query(
     Endpoint,
     """
-    update webhook_endpoints set old_secret = $6, old_secret_until = $4, secret = $3,
-        updated_at = greatest(updated_at, $5)
-    where merchant_id = $1 and id = $2
+    update webhook_endpoints set old_secret = :old_secret, old_secret_until = :old_secret_until,
+        secret = :secret, updated_at = greatest(updated_at, :now)
+    where merchant_id = :merchant_id and id = :id
     returning *
     """,
 )
-# $3 why, $4 now, $5 when the attempt began: older than the last change it says nothing any more.
+# An attempt that began before the last change of the endpoint says nothing any more.
 DISABLE = Command(
     """
-    update webhook_endpoints set status = 'DISABLED', disabled_reason = $3,
-        updated_at = greatest(updated_at, $4)
-    where merchant_id = $1 and id = $2 and status = 'ENABLED' and updated_at <= $5
+    update webhook_endpoints set status = 'DISABLED', disabled_reason = :disabled_reason,
+        updated_at = greatest(updated_at, :now)
+    where merchant_id = :merchant_id and id = :id and status = 'ENABLED'
+        and updated_at <= :attempted_at
     """,
 )
 
@@ -189,12 +186,11 @@ _WAITING_LANES: Final = """with recursive waiting as (
     )"""
 # The host of an endpoint (addresses are vetted to be in plain form): in lower case, without port.
 _HOST: Final = r"lower(substring(e.url from '://(\[[^]]*\]|[^/:?#]*)'))"
-_LEASED: Final = "between $2::bigint + 1 and $2::bigint + 600000"
+_LEASED: Final = "between :real_now::bigint + 1 and :real_now::bigint + 600000"
 # Take the lanes of endpoints with deliveries that are due, those that do not fail before those that
-# do, the longest waiting first, and their hosts: nobody else sends there then. $1 business time, $2
-# real time, $3 who, $4 until when, $5 how many, $6 how many of them may be failing, $7 hosts with
-# lanes enough, $8 how many lanes of a host. A lease ten minutes ahead is from before the clock was
-# set back, of a worker that is no more: those that are renew theirs.
+# do, the longest waiting first, and their hosts: nobody else sends there then. Deliveries are due
+# by `:now`, business time; leases end by `:real_now`. A lease ten minutes ahead is from before the
+# clock was set back, of a worker that is no more: those that are renew theirs.
 TAKE_LANES = Query(
     Taken,
     f"""
@@ -208,81 +204,82 @@ TAKE_LANES = Query(
         join webhook_lanes l on l.merchant_id = w.merchant_id and l.endpoint_id = w.endpoint_id
         cross join lateral (select {_HOST} as host) at
         left join webhook_hosts h on h.host = at.host
-        where w.try_at <= $1 and e.status = 'ENABLED' and l.until not {_LEASED}
-            and (h.host is null or h.owner = $3 or h.until not {_LEASED}) and at.host <> all ($7)
+        where w.try_at <= :now and e.status = 'ENABLED' and l.until not {_LEASED}
+            and (h.host is null or h.owner = :owner or h.until not {_LEASED})
+            and at.host <> all (:full_hosts)
     ), picked as (
-        select * from ranked where (not failing or place <= $6::int) and there <= $8::int
-        order by failing, place limit $5
+        select * from ranked
+        where (not failing or place <= :failing_limit::int) and there <= :per_host::int
+        order by failing, place limit :limit
     ), hosts as (
         insert into webhook_hosts as h (host, owner, until)
-        select distinct host, $3, $4::bigint from picked order by host
-        on conflict (host) do update set owner = $3, until = $4
-            where h.owner = $3 or h.until not {_LEASED} returning h.host
+        select distinct host, :owner, :until::bigint from picked order by host
+        on conflict (host) do update set owner = :owner, until = :until
+            where h.owner = :owner or h.until not {_LEASED} returning h.host
     ), free as (
         select l.merchant_id, l.endpoint_id, p.host from picked p
         join hosts on hosts.host = p.host
         join webhook_lanes l on l.merchant_id = p.merchant_id and l.endpoint_id = p.endpoint_id
         where l.until not {_LEASED} for update of l skip locked
     )
-    update webhook_lanes l set owner = $3, until = $4 from free f
+    update webhook_lanes l set owner = :owner, until = :until from free f
     where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id
     returning l.merchant_id, l.endpoint_id, l.failing_since, f.host
     """,  # noqa: S608 - constants of ours
 )
-# Keep hosts, as lanes are kept. Arrays: $1 hosts, $2 until when; $3 who.
+# Keep hosts, as lanes are kept.
 KEEP_HOSTS = Query(
     Host,
     """
     update webhook_hosts h set until = mine.until
-    from unnest($1::text[], $2::bigint[]) as mine (host, until)
-    where h.host = mine.host and h.owner = $3
+    from unnest(:host::text[], :until::bigint[]) as mine (host, until)
+    where h.host = mine.host and h.owner = :owner
     returning h.host
     """,
 )
-# Keep lanes, and say which are still ours. Arrays: $1 merchants, $2 endpoints, $4 until when; $3
-# who. A time that is over gives them back.
+# Keep lanes, and say which are still ours. A time that is over gives them back.
 KEEP_LANES = Query(
     Lane,
     """
     update webhook_lanes l set until = mine.until
-    from unnest($1::text[], $2::text[], $4::bigint[]) as mine (merchant_id, endpoint_id, until)
-    where l.merchant_id = mine.merchant_id and l.endpoint_id = mine.endpoint_id and l.owner = $3
+    from unnest(:merchant_id::text[], :endpoint_id::text[], :until::bigint[])
+        as mine (merchant_id, endpoint_id, until)
+    where l.merchant_id = mine.merchant_id and l.endpoint_id = mine.endpoint_id and l.owner = :owner
     returning l.merchant_id, l.endpoint_id, l.failing_since
     """,
 )
-# What is due on lanes that are ours. Arrays: $1 merchants, $2 endpoints, $3 their hosts, $4 how
-# many; $5 business time, $6 what is being sent, as endpoint and event in one word. Not of an
-# endpoint that has moved to another host.
+# What is due on lanes that are ours: of each as many as it has room for, and none that is being
+# sent, which `:sending` names by endpoint and event in one word. Not of an endpoint that has moved
+# to another host.
 DUE = Query(
     Due,
     f"""
     select d.merchant_id, d.endpoint_id, d.event_id, d.attempts, d.step, v.body, e.url, e.secret,
         e.old_secret, e.old_secret_until, l.failing_since
-    from unnest($1::text[], $2::text[], $3::text[], $4::int[]) lane (merchant_id, endpoint_id, host,
-        room)
+    from unnest(:merchant_id::text[], :endpoint_id::text[], :host::text[], :room::int[])
+        as lane (merchant_id, endpoint_id, host, room)
     join webhook_endpoints e on e.merchant_id = lane.merchant_id and e.id = lane.endpoint_id
         and {_HOST} = lane.host
     join webhook_lanes l on l.merchant_id = e.merchant_id and l.endpoint_id = e.id
     cross join lateral (
         select * from webhook_deliveries d
         where d.merchant_id = lane.merchant_id and d.endpoint_id = lane.endpoint_id
-            and d.try_at <= $5 and not (d.endpoint_id || d.event_id = any ($6::text[]))
+            and d.try_at <= :now and not (d.endpoint_id || d.event_id = any (:sending::text[]))
         order by d.try_at, d.event_id limit lane.room
     ) d
     join events v on v.merchant_id = d.merchant_id and v.id = d.event_id
     where e.status = 'ENABLED'
     """,  # noqa: S608 - constants of ours
 )
-# What became of attempts. Arrays: $1 merchants, $2 endpoints, $3 events, $4 numbers, $5 steps,
-# $6 statuses, $7 next tries or null, $8 times, $9 durations, $10 outcomes, $11 HTTP statuses or
-# null, $12 requests, $13 answers, $14 errors. An attempt that somebody else made meanwhile, because
-# our lease was over, stays as it is.
+# What became of attempts. An attempt that somebody else made meanwhile, because our lease was over,
+# stays as it is.
 RECORD = Command(
     """
     with result as (
-        select * from unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::int[], $6::text[],
-                $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::int[], $12::text[],
-                $13::text[], $14::text[])
+        select * from unnest(:merchant_id::text[], :endpoint_id::text[], :event_id::text[],
+                :number::int[], :step::int[], :status::text[], :try_at::bigint[], :at::bigint[],
+                :duration_ms::bigint[], :outcome::text[], :http_status::int[], :request::text[],
+                :answer::text[], :error::text[])
             as r (merchant_id, endpoint_id, event_id, number, step, status, try_at, at, duration_ms,
                 outcome, http_status, request, answer, error)
     ), moved as (
@@ -301,96 +298,93 @@ RECORD = Command(
         and m.endpoint_id = r.endpoint_id and m.event_id = r.event_id
     """,
 )
-# Whether endpoints fail. Arrays: $1 merchants, $2 endpoints, $3 since when or null.
+# Since when endpoints fail, null where they do not.
 SET_FAILING = Command(
     """
     update webhook_lanes l set failing_since = f.since
-    from unnest($1::text[], $2::text[], $3::bigint[]) as f (merchant_id, endpoint_id, since)
+    from unnest(:merchant_id::text[], :endpoint_id::text[], :since::bigint[])
+        as f (merchant_id, endpoint_id, since)
     where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id
     """,
 )
 
 # ── deliveries ─────────────────────────────────────────────────────────────────────────────────
 
-# Newest first: event ids sort by time. $3 status, $4 type, $5 event: null for any.
+# Status, type and event are null for any.
+_LISTED: Final = """
+    from webhook_deliveries where merchant_id = :merchant_id and endpoint_id = :endpoint_id
+        and (:status::text is null or status = :status) and (:type::text is null or type = :type)
+        and (:event_id::text is null or event_id = :event_id)
+"""
+# Newest first: event ids sort by time.
 DELIVERIES = Query(
     Delivery,
-    """
-    select * from webhook_deliveries
-    where merchant_id = $1 and endpoint_id = $2 and ($3::text is null or status = $3)
-        and ($4::text is null or type = $4) and ($5::text is null or event_id = $5)
-    order by event_id desc limit $6 offset $7
-    """,
+    f"select * {_LISTED} order by event_id desc limit :limit offset :offset",
 )
-COUNT_DELIVERIES = Value(
-    int,
-    """
-    select count(*) from webhook_deliveries
-    where merchant_id = $1 and endpoint_id = $2 and ($3::text is null or status = $3)
-        and ($4::text is null or type = $4) and ($5::text is null or event_id = $5)
-    """,
-)
+COUNT_DELIVERIES = Value(int, f"select count(*) {_LISTED}")
 ATTEMPTS = Query(
     Attempt,
     """
     select * from webhook_attempts
-    where merchant_id = $1 and endpoint_id = $2 and event_id = any ($3::text[])
+    where merchant_id = :merchant_id and endpoint_id = :endpoint_id
+        and event_id = any (:event_ids::text[])
     order by event_id, number
     """,
 )
-# Send an event again, or for the first time, whatever became of it. $3 event, $4 now.
+# Send an event again, or for the first time, whatever became of it.
 RESEND = Query(
     Delivery,
     """
     insert into webhook_deliveries as d (merchant_id, endpoint_id, event_id, type, status, attempts,
         step, try_at, created_at, updated_at)
-    select merchant_id, $2, id, type, 'PENDING', 0, 0, $4, $4, $4 from events
-    where merchant_id = $1 and id = $3
+    select merchant_id, :endpoint_id, id, type, 'PENDING', 0, 0, :now, :now, :now from events
+    where merchant_id = :merchant_id and id = :event_id
     on conflict (merchant_id, endpoint_id, event_id) do update
-        set status = 'PENDING', step = 0, try_at = $4, updated_at = greatest(d.updated_at, $4)
+        set status = 'PENDING', step = 0, try_at = :now, updated_at = greatest(d.updated_at, :now)
     returning d.*
     """,
 )
-# Send a batch of a range again, in the order of events: $3 after which event, $4 since and $5 until
-# when they happened, $6 types (none: all), $7 only what has failed, $8 how many, $9 now. Those that
-# wait anyway only lose their wait.
+# Send a batch of a range again, in the order of events, after one event; no types mean all. Those
+# that wait anyway only lose their wait.
 RESEND_RANGE = Query(
     Resent,
     """
     with chosen as (
         select v.id, v.type from events v
-        left join webhook_deliveries d on d.merchant_id = v.merchant_id and d.endpoint_id = $2
-            and d.event_id = v.id
-        where v.merchant_id = $1 and v.id > $3 and v.created_at between $4 and $5
-            and ($6::text[] = '{}' or v.type = any ($6::text[]))
-            and (not $7::bool or d.status = 'FAILED')
-        order by v.id limit $8
+        left join webhook_deliveries d on d.merchant_id = v.merchant_id
+            and d.endpoint_id = :endpoint_id and d.event_id = v.id
+        where v.merchant_id = :merchant_id and v.id > :after
+            and v.created_at between :since and :until
+            and (:types::text[] = '{}' or v.type = any (:types::text[]))
+            and (not :failed_only::bool or d.status = 'FAILED')
+        order by v.id limit :limit
     ), sent as (
         insert into webhook_deliveries as d (merchant_id, endpoint_id, event_id, type, status,
             attempts, step, try_at, created_at, updated_at)
-        select $1, $2, id, type, 'PENDING', 0, 0, $9, $9, $9 from chosen
+        select :merchant_id, :endpoint_id, id, type, 'PENDING', 0, 0, :now, :now, :now from chosen
         on conflict (merchant_id, endpoint_id, event_id) do update
-            set status = 'PENDING', step = 0, try_at = $9,
-                updated_at = greatest(d.updated_at, $9)
+            set status = 'PENDING', step = 0, try_at = :now,
+                updated_at = greatest(d.updated_at, :now)
     )
     select count(*) as count, max(id) as last from chosen
     """,
 )
-WAKE = Command("update webhook_deliveries set try_at = $1 where try_at > $1")
+WAKE = Command("update webhook_deliveries set try_at = :now where try_at > :now")
 
 # ── keeping ────────────────────────────────────────────────────────────────────────────────────
 
-# Batches of what is old, by ids, which begin with their time: $1 the first id to keep, $2 how many
-# of each merchant. Of deliveries $3 since when one that was touched is kept all the same, such as
-# one sent again, and $4 the first event that is there. Deliveries of deleted endpoints go at once.
+# Batches of what is old, so many of each merchant, by ids, which begin with their time. A delivery
+# that was touched since `:kept_since`, such as one sent again, is kept all the same, unless its
+# event is gone, which is before `:first_event`. Deliveries of deleted endpoints go at once.
 PRUNE_ATTEMPTS = Command(
     """
     delete from webhook_attempts where (merchant_id, endpoint_id, event_id, number) in (
         select a.* from webhook_endpoints e cross join lateral (
             select merchant_id, endpoint_id, event_id, number from webhook_attempts
             where merchant_id = e.merchant_id and endpoint_id = e.id
-                and (event_id < $1 and (at < $3 or event_id < $4) or e.status = 'DELETED')
-            order by event_id limit $2
+                and (event_id < :keep_from and (at < :kept_since or event_id < :first_event)
+                    or e.status = 'DELETED')
+            order by event_id limit :limit
         ) a)
     """,
 )
@@ -400,17 +394,18 @@ PRUNE_DELIVERIES = Command(
         select d.* from webhook_endpoints e cross join lateral (
             select merchant_id, endpoint_id, event_id from webhook_deliveries
             where merchant_id = e.merchant_id and endpoint_id = e.id
-                and (event_id < $1 and (updated_at < $3 or event_id < $4) or e.status = 'DELETED')
-            order by event_id limit $2
+                and (event_id < :keep_from and (updated_at < :kept_since or event_id < :first_event)
+                    or e.status = 'DELETED')
+            order by event_id limit :limit
         ) d)
     """,
 )
-# Deleted endpoints of which nothing is left, with their sealed secrets. $1: deleted before when.
+# Deleted endpoints of which nothing is left, with their sealed secrets.
 PRUNE_ENDPOINTS = Command(
     """
     with gone as (
         select merchant_id, id from webhook_endpoints e
-        where status = 'DELETED' and updated_at < $1
+        where status = 'DELETED' and updated_at < :before
             and not exists (select from webhook_deliveries
                 where merchant_id = e.merchant_id and endpoint_id = e.id)
             and not exists (select from webhook_attempts
@@ -423,18 +418,18 @@ PRUNE_ENDPOINTS = Command(
     where e.merchant_id = g.merchant_id and e.id = g.id
     """,
 )
-PRUNE_HOSTS = Command("delete from webhook_hosts where until < $1")
+PRUNE_HOSTS = Command("delete from webhook_hosts where until < :before")
 PRUNE_EVENTS = Command(
     """
     delete from events where (merchant_id, id) in (
         select v.* from merchants m cross join lateral (
             select merchant_id, id from events
-            where merchant_id = m.id and id < $1 order by id limit $2
+            where merchant_id = m.id and id < :keep_from order by id limit :limit
         ) v)
     """,
 )
 # For metrics: how many wait, up to 10,000, and since when the longest of those that are due to an
-# endpoint that is enabled. $1 business time.
+# endpoint that is enabled.
 WAITING = Value(
     int,
     "select count(*) from (select from webhook_deliveries where try_at is not null limit 10000) w",
@@ -445,6 +440,6 @@ OLDEST = Value(
     {_WAITING_LANES}
     select min(w.try_at) from waiting w
     join webhook_endpoints e on e.merchant_id = w.merchant_id and e.id = w.endpoint_id
-    where w.try_at <= $1 and e.status = 'ENABLED'
+    where w.try_at <= :now and e.status = 'ENABLED'
     """,  # noqa: S608 - a constant of ours
 )

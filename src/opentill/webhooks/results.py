@@ -1,7 +1,10 @@
 """What is written of attempts, many at a time."""
 
+from typing import Any
+
 import msgspec
 
+from opentill.core.query import columns
 from opentill.webhooks import schedule
 from opentill.webhooks.model import Attempt, Due
 
@@ -23,25 +26,11 @@ def result_of(due: Due, made: Attempt, now: int) -> Result:
     return Result(made, due.step + 1, "FAILED" if again is None else "PENDING", again)
 
 
-def rows(results: list[Result]) -> list[list[object]]:
+def rows(results: list[Result]) -> dict[str, list[Any]]:
     """Return the columns of ``queries.RECORD``."""
-    made = (
-        (
-            result.attempt.merchant_id,
-            result.attempt.endpoint_id,
-            result.attempt.event_id,
-            result.attempt.number,
-            result.step,
-            result.status,
-            result.try_at,
-            result.attempt.at,
-            result.attempt.duration_ms,
-            result.attempt.outcome,
-            result.attempt.http_status,
-            result.attempt.request,
-            result.attempt.answer,
-            result.attempt.error,
-        )
-        for result in results
-    )
-    return [list(column) for column in zip(*made, strict=True)]
+    return {
+        **columns(Attempt, (result.attempt for result in results)),
+        "step": [result.step for result in results],
+        "status": [result.status for result in results],
+        "try_at": [result.try_at for result in results],
+    }

@@ -81,24 +81,21 @@ async def create(
     """Make an endpoint; returns it and its secret, which is not shown again. Raises Invalid."""
     if wanted.url is UNSET:
         raise Invalid("url", "url is required: where events are to be sent")
-    if await queries.LOCK_MERCHANT.get(tx, merchant_id) is None:
-        raise NotFound(reason=f"there is no merchant {merchant_id}")
-    if (await queries.COUNT_ENDPOINTS.get(tx, merchant_id) or 0) >= MOST_ENDPOINTS:
+    await merchants.lock(tx, merchant_id)
+    if (await queries.COUNT_ENDPOINTS.get(tx, merchant_id=merchant_id) or 0) >= MOST_ENDPOINTS:
         reason = f"url must be one of at most {MOST_ENDPOINTS} endpoints: delete another first"
         raise Invalid("url", reason)
     endpoint_id, secret = new_id("whe"), signing.new_secret()
-    endpoint = await queries.INSERT_ENDPOINT.first(
+    endpoint = await queries.INSERT_ENDPOINT.one(
         tx,
-        merchant_id,
-        endpoint_id,
-        vet(wanted.url),
-        _description("" if wanted.description is UNSET else wanted.description),
-        _types([] if wanted.types is UNSET else wanted.types),
-        seal(secret_key, purpose(merchant_id, endpoint_id), secret),
-        now,
+        merchant_id=merchant_id,
+        id=endpoint_id,
+        url=vet(wanted.url),
+        description=_description("" if wanted.description is UNSET else wanted.description),
+        types=_types([] if wanted.types is UNSET else wanted.types),
+        secret=seal(secret_key, purpose(merchant_id, endpoint_id), secret),
+        now=now,
     )
-    if endpoint is None:
-        raise AssertionError  # an insert always returns its row
     await _record(tx, actor, "webhooks add", endpoint, _site(endpoint.url), now)
     return endpoint, secret
 
@@ -144,7 +141,7 @@ def _types(wanted: Sequence[str]) -> list[str]:
 
 async def find(tx: Tx, merchant_id: str, endpoint_id: str) -> Endpoint:
     """Return an endpoint. Raises NotFound."""
-    endpoint = await queries.ENDPOINT.first(tx, merchant_id, endpoint_id)
+    endpoint = await queries.ENDPOINT.first(tx, merchant_id=merchant_id, id=endpoint_id)
     if endpoint is None:
         raise NotFound
     return endpoint
@@ -152,14 +149,14 @@ async def find(tx: Tx, merchant_id: str, endpoint_id: str) -> Endpoint:
 
 async def find_anywhere(tx: Tx, endpoint_id: str) -> Endpoint:
     """Return an endpoint of whichever merchant, for the operator. Raises NotFound."""
-    endpoint = await queries.ANYWHERE.first(tx, endpoint_id)
+    endpoint = await queries.ANYWHERE.first(tx, id=endpoint_id)
     if endpoint is None:
         raise NotFound(reason=f"there is no webhook endpoint {endpoint_id}")
     return endpoint
 
 
 async def _lock(tx: Tx, merchant_id: str, endpoint_id: str) -> Endpoint:
-    endpoint = await queries.LOCKED.first(tx, merchant_id, endpoint_id)
+    endpoint = await queries.LOCKED.first(tx, merchant_id=merchant_id, id=endpoint_id)
     if endpoint is None:
         raise NotFound
     return endpoint
@@ -185,21 +182,21 @@ async def change(
     if status == "DELETED":
         raise Invalid("status", "status must be ENABLED or DISABLED")
     why = old.disabled_reason if status == old.status else PAUSED
-    new = await queries.UPDATE.first(
+    new = await queries.UPDATE.one(
         tx,
-        merchant_id,
-        endpoint_id,
-        old.url if wanted.url is UNSET else vet(wanted.url),
-        old.description if wanted.description is UNSET else _description(wanted.description),
-        old.types if wanted.types is UNSET else _types(wanted.types),
-        status,
-        why if status == "DISABLED" else "",
-        now,
+        merchant_id=merchant_id,
+        id=endpoint_id,
+        url=old.url if wanted.url is UNSET else vet(wanted.url),
+        description=old.description
+        if wanted.description is UNSET
+        else _description(wanted.description),
+        types=old.types if wanted.types is UNSET else _types(wanted.types),
+        status=status,
+        disabled_reason=why if status == "DISABLED" else "",
+        now=now,
     )
-    if new is None:
-        raise AssertionError  # the row is locked by us
     if status == "ENABLED" and old.status != "ENABLED":
-        await queries.FORGIVE.run(tx, merchant_id, endpoint_id)
+        await queries.FORGIVE.run(tx, merchant_id=merchant_id, endpoint_id=endpoint_id)
     if changes := _changes(old, new):
         await _record(tx, actor, "webhooks set", new, changes, now)
     return new
@@ -213,8 +210,10 @@ async def delete(
     Its row stays until the worker has removed its deliveries, and is shown to nobody.
     """
     old = await _lock(tx, merchant_id, endpoint_id)
-    values = (old.url, old.description, old.types, "DELETED", "", now)
-    await queries.UPDATE.first(tx, merchant_id, endpoint_id, *values)
+    await queries.UPDATE.one(
+        tx, merchant_id=merchant_id, id=endpoint_id, url=old.url, description=old.description,
+        types=old.types, status="DELETED", disabled_reason="", now=now,
+    )  # fmt: skip
     await _record(tx, actor, "webhooks remove", old, _site(old.url), now)
 
 
@@ -241,11 +240,15 @@ async def rotate(
             along += open_old(secret_key, own, old.old_secret, now)
     except WrongKey:
         until = until if along else now
-    values = (seal(secret_key, own, secret), until, now)
-    kept = seal_old(secret_key, own, along[:_MOST_OLD])
-    new = await queries.ROTATE.first(tx, merchant_id, endpoint_id, *values, kept)
-    if new is None:
-        raise AssertionError  # the row is locked by us
+    new = await queries.ROTATE.one(
+        tx,
+        merchant_id=merchant_id,
+        id=endpoint_id,
+        secret=seal(secret_key, own, secret),
+        old_secret_until=until,
+        old_secret=seal_old(secret_key, own, along[:_MOST_OLD]),
+        now=now,
+    )
     await _record(tx, actor, "webhooks rotate", new, "", now)
     return new, secret
 
@@ -256,7 +259,9 @@ async def resend(tx: Tx, merchant_id: str, endpoint_id: str, event_id: str, now:
     _check_sends(endpoint)
     delivery = None
     if is_id(event_id):
-        delivery = await queries.RESEND.first(tx, merchant_id, endpoint_id, event_id, now)
+        delivery = await queries.RESEND.first(
+            tx, merchant_id=merchant_id, endpoint_id=endpoint_id, event_id=event_id, now=now
+        )
     if delivery is None:
         raise Invalid("eventId", "eventId must be the id of one of your events")
     return delivery
@@ -272,12 +277,11 @@ async def resend_range(
     endpoint = await find(tx, merchant_id, endpoint_id)
     _check_sends(endpoint)
     types = [which.type] if which.type else endpoint.types
-    sent = await queries.RESEND_RANGE.first(
-        tx, merchant_id, endpoint_id, which.after, which.since, which.until, types,
-        which.failed_only, MOST_RESENT, now,
+    sent = await queries.RESEND_RANGE.one(
+        tx, merchant_id=merchant_id, endpoint_id=endpoint_id, after=which.after,
+        since=which.since, until=which.until, types=types, failed_only=which.failed_only,
+        limit=MOST_RESENT, now=now,
     )  # fmt: skip
-    if sent is None:
-        raise AssertionError  # it counts
     return sent if sent.count == MOST_RESENT else Resent(sent.count, None)
 
 
@@ -309,9 +313,17 @@ async def deliveries(
     tx: Tx, endpoint: Endpoint, status: str | None, limit: int
 ) -> tuple[list[Delivery], list[Attempt]]:
     """Return an endpoint's latest deliveries, newest first, and all their attempts."""
-    ids = (endpoint.merchant_id, endpoint.id)
-    found = await queries.DELIVERIES.all(tx, *ids, status, None, None, limit, 0)
-    return found, await queries.ATTEMPTS.all(tx, *ids, [one.event_id for one in found])
+    merchant_id, endpoint_id = endpoint.merchant_id, endpoint.id
+    found = await queries.DELIVERIES.all(
+        tx, merchant_id=merchant_id, endpoint_id=endpoint_id, status=status, type=None,
+        event_id=None, limit=limit, offset=0,
+    )  # fmt: skip
+    return found, await queries.ATTEMPTS.all(
+        tx,
+        merchant_id=merchant_id,
+        endpoint_id=endpoint_id,
+        event_ids=[one.event_id for one in found],
+    )
 
 
 def _check_sends(endpoint: Endpoint) -> None:
@@ -321,4 +333,4 @@ def _check_sends(endpoint: Endpoint) -> None:
 
 async def search(tx: Tx, merchant_id: str | None, limit: int = 500) -> list[Endpoint]:
     """Return endpoints of one merchant or all, newest first."""
-    return await queries.SEARCH.all(tx, merchant_id, limit)
+    return await queries.SEARCH.all(tx, merchant_id=merchant_id, limit=limit)
