@@ -9,8 +9,9 @@ import hmac
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from opentill.core.db import Command, Tx, Value
+from opentill.core.db import Tx
 from opentill.core.operator import OperatorError
+from opentill.core.query import Command, Value
 from opentill.core.settings import KEY_IS_LOST
 
 Opens = Callable[[Tx, str], Awaitable[bool]]
