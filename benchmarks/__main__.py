@@ -16,7 +16,7 @@ from benchmarks.deployment import machine
 from benchmarks.driver import Driver
 from benchmarks.report import Report, charts, text
 from benchmarks.run import Run, say
-from opentill.core.embedded import EmbeddedPostgres
+from opentill.server.embedded.postgres import EmbeddedPostgres
 
 PARTS: Final = {
     "workers": "several server processes, beside pgbench with a plain payment",

@@ -15,10 +15,10 @@ import asyncpg
 import msgspec
 
 from benchmarks.recording import Joined, Role, Statement, events_of
-from opentill.core import server
 from opentill.core.ids import new_id, new_session_id
-from opentill.core.pool import Pool
 from opentill.core.settings import Settings
+from opentill.db.pool import Pool
+from opentill.server import http_server
 
 Traces = Mapping[str, list[Statement]]  # by operation: create, read, pay
 Row = Mapping[str, Any]
@@ -217,4 +217,4 @@ def bare_server(
     url: str, traces: Traces, pool_size: int, settings: Settings, listener: socket.socket
 ) -> None:
     """Serve until terminated, in a process of its own."""
-    server.serve(lambda: Bare(url, traces, pool_size), settings, [listener])
+    http_server.serve(lambda: Bare(url, traces, pool_size), settings, [listener])

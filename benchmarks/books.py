@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from benchmarks.seed import SQL_IDS, Seed
-from opentill.core.db import Tx
-from opentill.core.http import now_ms
+from opentill.db.clock import now_ms
+from opentill.db.database import Tx
 
 OF_20: Final = {"SETTLED": 6, "PAID": 2, "CLOSED": 8, "REVOKED": 2, "PENDING": 2}
 APART_MS: Final = 15_000  # between one order and the next

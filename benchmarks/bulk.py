@@ -11,7 +11,7 @@ import msgspec
 
 from benchmarks.deployment import Serving, environment, free_port, resident_mb
 from benchmarks.run import Apart, Run
-from opentill.core.clock import now_ms
+from opentill.db.clock import now_ms
 from opentill.orders import settlement as settling
 
 _SAMPLE_S = 0.05

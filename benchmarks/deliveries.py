@@ -15,7 +15,7 @@ import uvloop
 
 from benchmarks.deployment import Beside, environment, free_port
 from benchmarks.run import Apart, Run
-from opentill.core.clock import now_ms
+from opentill.db.clock import now_ms
 from opentill.webhooks import service
 from opentill.webhooks.service import Vet, Wanted
 

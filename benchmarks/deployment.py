@@ -16,9 +16,9 @@ from typing import Any, Final
 import asyncpg
 import psutil
 
-from opentill.core import server
-from opentill.core.embedded import find_programs
 from opentill.core.settings import Settings
+from opentill.server import http_server
+from opentill.server.embedded.postgres import find_programs
 
 READY_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.005
@@ -177,7 +177,7 @@ class Beside:
 
     def __init__(self, target: Callable[..., None], *arguments: Any) -> None:
         """Start it; the listener is made here, so that requests wait until it serves."""
-        (listener,) = server.bind("127.0.0.1", 0, "")
+        (listener,) = http_server.bind("127.0.0.1", 0, "")
         self.port: int = listener.getsockname()[1]
         process = _spawn.Process(target=target, args=(*arguments, listener), daemon=True)
         process.start()

@@ -9,7 +9,7 @@ balance, write the entries; one commit for each payment.
 from typing import Final
 
 from benchmarks.seed import SQL_IDS
-from opentill.core.db import Tx
+from opentill.db.database import Tx
 
 SCHEMA: Final = "plain"
 _LIKE: Final = (

@@ -30,8 +30,8 @@ from benchmarks.report import OURS, PEER
 from benchmarks.run import Run, say
 from benchmarks.seed import MERCHANTS, first_payments, plant, record
 from opentill.checks import check_books
-from opentill.core import migrate
-from opentill.core.db import Db
+from opentill.db import migrations
+from opentill.db.database import Db
 
 _PROCESSES = (1, 2, 3)
 _OF_WORKERS = ("create-many", "read-many", "pay-many", "pay-hot")
@@ -94,7 +94,7 @@ async def workers(run: Run) -> None:
 
 async def _prepare(run: Run) -> tuple[Db, Work]:
     """Seed the database if it is empty, and let it settle."""
-    await migrate.migrate(run.url)
+    await migrations.migrate(run.url)
     db = await Db.connect(run.url, 4)
     if run.work is None:
         say("seeding")

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 import asyncpg
 import msgspec
 
-from opentill.core.db import Db
-from opentill.core.pool import Pool
+from opentill.db.database import Db
+from opentill.db.pool import Pool
 
 How = Literal["fetchrow", "fetch", "execute", "begin", "commit"]
 _FRESH: Final = re.compile(r"^(evt)_[0-9a-z]{26}$")  # ids that a request makes by itself

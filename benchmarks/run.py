@@ -14,9 +14,9 @@ from benchmarks.deployment import postmaster, settings
 from benchmarks.driver import Driver
 from benchmarks.report import Report
 from benchmarks.seed import Seed, plant
-from opentill.core import migrate
-from opentill.core.db import Db
 from opentill.core.settings import Settings
+from opentill.db import migrations
+from opentill.db.database import Db
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -51,7 +51,7 @@ class Run(msgspec.Struct, kw_only=True):
         try:
             await connection.execute(f"create database {name}")
             url = self.url.replace("/opentill?", f"/{name}?", 1)
-            await migrate.migrate(url)
+            await migrations.migrate(url)
             chosen = settings(self.data_dir, database_url=url)
             db = await Db.connect(url, 4)
             try:

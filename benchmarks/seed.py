@@ -17,13 +17,15 @@ from benchmarks.recording import Heard, Statement, recording, trace
 from opentill import callbacks, checkouts, merchants, orders
 from opentill.checkouts import api as checkouts_api
 from opentill.checkouts.model import SessionBody
-from opentill.core.db import Db, Tx
-from opentill.core.http import App, Call, Nothing, now_ms
-from opentill.core.outgoing import to_merchants
+from opentill.context import App
 from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
+from opentill.db.database import Db, Tx
 from opentill.gateways.model import PaymentNews, PaymentOutcome
+from opentill.http.operations import Call, Nothing
 from opentill.orders import api as orders_api
 from opentill.orders import service as orders_service
+from opentill.outgoing.client import to_merchants
 from opentill.products import service as products_service
 from opentill.products.model import ProductBody
 

@@ -6,7 +6,7 @@ import time
 
 from benchmarks.deployment import Serving, environment, free_port
 from benchmarks.run import Run
-from opentill.core.embedded import EmbeddedPostgres
+from opentill.server.embedded.postgres import EmbeddedPostgres
 
 STARTS = 3
 

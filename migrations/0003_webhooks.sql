@@ -33,7 +33,7 @@ create table webhook_endpoints (
     types            text[] not null,         -- empty: all, also those to come
     status           text not null check (status in ('ENABLED', 'DISABLED', 'DELETED')),
     disabled_reason  text not null,           -- "" unless it is DISABLED
-    secret           bytea not null,          -- sealed, see core/sealed.py
+    secret           bytea not null,          -- sealed, see core/encryption.py
     old_secret       bytea,                   -- signs along until old_secret_until
     old_secret_until bigint,
     created_at       bigint not null,

@@ -5,7 +5,7 @@
 create table epay_credentials (
     merchant_id text primary key references merchants (id),
     pid         bigint not null check (pid between 100000000 and 999999999),
-    sealed_key  bytea not null,              -- see core/sealed.py: MD5 needs the key itself
+    sealed_key  bytea not null,              -- see core/encryption.py: MD5 needs the key itself
     state       text not null check (state in ('ENABLED', 'DISABLED')),
     created_at  bigint not null,
     rotated_at  bigint,

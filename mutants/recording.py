@@ -15,7 +15,7 @@ import pytest
 from mutants.model import Recording, Seen
 from mutants.python import MODULES
 from mutants.sql import digest
-from opentill.core import query
+from opentill.db import query
 
 # They hold every statement against the schema or the rules of the house, whatever it does.
 _LEFT_OUT: Final = ("tests/test_queries.py", "tests/test_tidy.py", "tests/bench/")

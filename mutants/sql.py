@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import opentill
 from mutants.model import Mutant
-from opentill.core.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value
 
 _TOKEN: Final = re.compile(
     r"""(?P<comment>--[^\n]*)|(?P<text>\be?'(?:[^']|'')*'|'(?:[^']|'')*')|(?P<param>\$\d+)

@@ -26,12 +26,13 @@ import uvloop
 from money.world import fresh
 from opentill import disputes, ledger, merchants, operator, orders, payouts, rates, refunds
 from opentill.app import create_app
-from opentill.core import server
-from opentill.core.db import Db, Tx
-from opentill.core.http import App, now_ms
+from opentill.context import App
 from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
+from opentill.db.database import Db, Tx
 from opentill.gateways.model import RefundOutcome
 from opentill.payouts.service import Wanted
+from opentill.server import http_server
 
 T = TypeVar("T")
 _numbers: Final = itertools.count(1)
@@ -272,11 +273,11 @@ def refused(answer: httpx2.Response, field: str) -> str:
 @contextlib.contextmanager
 def serving(settings: Settings, **changes: Any) -> Iterator[Till]:
     """Run the real application under the real protocol on a free port while the block runs."""
-    listener = server.bind("127.0.0.1", 0, "OPENTILL_PORT")[0]
+    listener = http_server.bind("127.0.0.1", 0, "OPENTILL_PORT")[0]
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     settings = msgspec.structs.replace(settings, public_url=url, **changes)
     app = create_app(settings, run_worker=False)
-    running = server.make(app, settings)
+    running = http_server.make(app, settings)
     started: Future[asyncio.AbstractEventLoop] = Future()
 
     async def main() -> None:

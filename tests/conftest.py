@@ -24,9 +24,10 @@ import pooler
 from api import clock, shop, till
 from databases import Databases
 from money.fixtures import book, db, kept_book, own_book, tx
-from opentill.core import connection, embedded, migrate
-from opentill.core.embedded import EmbeddedPostgres, find_programs
 from opentill.core.settings import Settings
+from opentill.db import connection, migrations
+from opentill.server.embedded import postgres
+from opentill.server.embedded.postgres import EmbeddedPostgres, find_programs
 from pooler import POOLED
 from sandbox.fixtures import bank_url
 
@@ -64,8 +65,8 @@ structlog.configure(
     ]
 )
 
-embedded.SETTINGS = dict(  # type: ignore[misc] # of every server that a test starts in its process
-    embedded.SETTINGS, default_transaction_isolation=ISOLATION
+postgres.SETTINGS = dict(  # type: ignore[misc] # of every server that a test starts in its process
+    postgres.SETTINGS, default_transaction_isolation=ISOLATION
 )
 if POOLED:
     _options = connection.options
@@ -132,7 +133,7 @@ def template(postgres_url: str) -> str:
     """Name of a migrated database that nobody connects to."""
     _sql(postgres_url, f"create database {TEMPLATE}")
     # In a thread: a browser test may have left a running event loop in this one.
-    _in_thread(lambda: asyncio.run(migrate.migrate(_named(postgres_url, TEMPLATE))))
+    _in_thread(lambda: asyncio.run(migrations.migrate(_named(postgres_url, TEMPLATE))))
     return TEMPLATE
 
 

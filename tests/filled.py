@@ -8,7 +8,7 @@ left them: `ledger check` finds nothing.
 from typing import Final
 
 from money import world
-from opentill.core.db import Tx
+from opentill.db.database import Tx
 from opentill.orders import Order
 
 HOUR: Final = 3_600_000

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from opentill.core import sysuser
+from opentill.server.embedded import sysuser
 
 POOLED: Final = os.environ.get("OPENTILL_TEST_PGBOUNCER") == "1"  # a whole run through one
 PROGRAM: Final = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 import opentill
-from opentill.core.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value
 
 # A clause that locks rows; comments of SQL are no part of it.
 LOCKS: Final = re.compile(

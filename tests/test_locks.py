@@ -18,8 +18,8 @@ import opentill
 from api import database
 from money import world
 from opentill import webhooks
-from opentill.core.db import Db, Tx
-from opentill.core.query import Statement
+from opentill.db.database import Db, Tx
+from opentill.db.query import Statement
 from opentill.webhooks import queries as webhook_queries
 from statements import LOCKING, LOCKS, without_comments
 

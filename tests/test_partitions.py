@@ -11,9 +11,9 @@ import asyncpg
 import pytest
 
 from api import SECRETS, Till, serving
-from opentill.core import connection
 from opentill.core.ids import new_id
 from opentill.core.settings import Settings
+from opentill.db import connection
 
 DAY_S: Final = 86_400
 # By the time in an id that is part of every unique key; all else by a hash of the merchant.

@@ -11,7 +11,7 @@ import pytest
 
 import filled
 from money.fixtures import _made
-from opentill.core.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value
 from opentill.totals.queries import ROLL
 from test_queries import EVERYWHERE, STATEMENTS
 

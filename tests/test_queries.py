@@ -15,16 +15,16 @@ import msgspec
 import pytest
 
 import opentill
-from opentill.core.query import Command, Query, Statement, Value
+from opentill.db.query import Command, Query, Statement, Value
 from statements import EVERYWHERE as EVERY_STATEMENT
 
 # Where statements may stand beside the features' `queries` modules.
 ALSO: Final = (
     "opentill.checks",
-    "opentill.core.clock",
-    "opentill.core.idempotency",
-    "opentill.core.limits",
-    "opentill.core.secretkey",
+    "opentill.db.clock",
+    "opentill.http.idempotency",
+    "opentill.db.rate_limits",
+    "opentill.db.secret_key",
     "opentill.epay.checks",
     "opentill.health",
     "opentill.ledger.service",

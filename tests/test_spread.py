@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from opentill.core import connection
+from opentill.db import connection
 from test_queries import STATEMENTS
 
 RECIPE: Final = Path(__file__).parents[1] / "docs" / "recipes" / "go-past-one-machine.md"

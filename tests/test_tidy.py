@@ -70,8 +70,8 @@ ENVIRONMENT: Final = {
     "cli/exposure.py": "PGSSLMODE, which the database's library reads",
     "cli/running.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
     "core/metrics.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
-    "core/supervisor.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
-    "core/embedded.py": "what PostgreSQL's own programs get",
+    "server/supervisor.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
+    "server/embedded/postgres.py": "what PostgreSQL's own programs get",
 }
 
 
@@ -106,12 +106,12 @@ DIVIDES: Final = {"refunds/service.py": "one Decimal rate by another"}
 
 # SQL stands in `queries` modules; elsewhere only where it is the module's very business.
 SQL_ELSEWHERE: Final = {
-    "core/limits.py": "its one table",
-    "core/idempotency.py": "its one table",
-    "core/clock.py": "its one table",
-    "core/secretkey.py": "its one table",
-    "core/migrate.py": "its one table",
-    "core/embedded.py": "makes the database",
+    "db/rate_limits.py": "its one table",
+    "http/idempotency.py": "its one table",
+    "db/clock.py": "its one table",
+    "db/secret_key.py": "its one table",
+    "db/migrations.py": "its one table",
+    "server/embedded/postgres.py": "makes the database",
     "orders/asking.py": "its two statements",
     "ledger/service.py": "the check against the table of postings",
     "ledger/walk.py": "the check in steps",
@@ -167,10 +167,10 @@ def test_a_feature_is_used_through_its_name_and_never_through_its_queries(path: 
 
 # Times come from outside, so that a test can set them.
 CLOCKS: Final = {
-    "core/http.py": "now_ms, the one clock",
+    "http/operations.py": "now_ms, the one clock",
     "core/ids.py": "ids carry their own time",
-    "core/edge.py": "how long a request took",
-    "core/migrate.py": "when a file was applied",
+    "http/middleware.py": "how long a request took",
+    "db/migrations.py": "when a file was applied",
     "callbacks/reading.py": "the age of a signature, which another machine dated: real time",
     "client/series.py": "a Retry-After that is a date: real time, on a merchant's machine",
     "client/signatures.py": "the age of a signature: real time, on a merchant's machine",

@@ -6,8 +6,8 @@ import pytest
 
 from money import world
 from money.fixtures import rolled_back
-from opentill.core.db import Tx
-from opentill.core.query import Command
+from opentill.db.database import Tx
+from opentill.db.query import Command
 from statements import EVERYWHERE
 from test_locks import fill
 

@@ -18,20 +18,22 @@ from litestar.response import Response
 from opentill import agreement, callbacks, epay, gateways, health, merchants, worker
 from opentill.agreement import api as agreement_api
 from opentill.checkouts import api as checkouts_api
-from opentill.core import http, openapi, replica, schemas
-from opentill.core.caller import Caller
-from opentill.core.clock import Clock
-from opentill.core.db import Db, patiently
-from opentill.core.edge import Edge
+from opentill.context import App
 from opentill.core.errors import Internal, Invalid, MethodNotAllowed, NotFound, Problem
-from opentill.core.http import App, Operation
-from opentill.core.incoming import MAX_BODY
-from opentill.core.outgoing import to_merchants
 from opentill.core.settings import SANDBOX, Settings
+from opentill.db import replica
+from opentill.db.clock import Clock
+from opentill.db.database import Db, patiently
 from opentill.disputes import api as disputes_api
 from opentill.epay import api as epay_api
+from opentill.http import openapi, operations, schemas
+from opentill.http.caller import Caller
+from opentill.http.incoming import MAX_BODY
+from opentill.http.middleware import Edge
+from opentill.http.operations import Operation
 from opentill.ledger import api as ledger_api
 from opentill.orders import api as orders_api
+from opentill.outgoing.client import to_merchants
 from opentill.pages import api as pages_api
 from opentill.pages import refusal
 from opentill.payouts import api as payouts_api
@@ -131,9 +133,9 @@ def _refused(_request: Request[Any, Any, Any], error: Exception) -> Response[byt
     elif isinstance(error, HTTPException) and error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
         problem = Invalid("request", "request must be as the documentation at /docs says")
     else:
-        http.log_defect(error)
+        operations.log_defect(error)
         problem = Internal()
-    status, body, own = http.failure(problem)
+    status, body, own = operations.failure(problem)
     headers = {name.decode(): value.decode() for name, value in own}
     if isinstance(error, HTTPException) and "allow" in (error.headers or {}):
         headers["allow"] = (error.headers or {})["allow"]  # RFC 9110 §15.5.6
@@ -173,7 +175,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         stop = asyncio.Event()
         working = asyncio.create_task(worker.work(app, stop)) if run_worker else None
         try:
-            async with clock.following(), replica.beside(app):
+            async with clock.following(), replica.beside(app.db, settings) as app.read_from:
                 yield
         finally:
             stop.set()
@@ -202,7 +204,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
     litestar.state.draining = False
     litestar.state.settings = settings
     litestar.state.openapi = document(settings)
-    litestar.state.openapi_encoded = http.encode(litestar.state.openapi)
+    litestar.state.openapi_encoded = operations.encode(litestar.state.openapi)
     digest = hashlib.sha256(litestar.state.openapi_encoded).hexdigest()
     litestar.state.openapi_tag = f'"{digest[:32]}"'
 
@@ -211,7 +213,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         return await merchants.enter(app.db, settings, key, address, app.clock())
 
     direct = {
-        "v1": http.serve(OPERATIONS),
+        "v1": operations.serve(OPERATIONS),
         "gateways": callbacks.callback,
         "epay": epay_api.door,
         **dict.fromkeys(epay_api.AT_THE_ROOT, epay_api.door),

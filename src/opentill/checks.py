@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from opentill import ledger
-from opentill.core.db import Db, Tx
-from opentill.core.jobs import together
-from opentill.core.query import MOMENT, Query
+from opentill.db.database import Db, Tx
+from opentill.db.jobs import together
+from opentill.db.query import MOMENT, Query
 from opentill.epay.checks import RULES as EPAY_RULES
 from opentill.ledger import Violation
 from opentill.operator.checks import RULES as OPERATOR_RULES

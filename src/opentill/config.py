@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from opentill.core import datadir, secretfiles
+from opentill.core import secretfiles
 from opentill.core import settingvalues as kinds
 from opentill.core.settings import KEY_IS_LOST, SANDBOX, SettingError, Settings
+from opentill.server.embedded import datadir
 
 PREFIX: Final = "OPENTILL_"
 GATEWAY_PREFIX: Final = "OPENTILL_GATEWAY_"
@@ -202,7 +203,7 @@ def with_keys(settings: Settings, *, anew: bool = False) -> Settings:
     """Fill the secrets that were not given from the data directory, where they are made if absent.
 
     The one that encrypts what a database there holds is not made again, unless ``anew``. Raises
-    ``opentill.core.datadir.DataDirError``.
+    ``opentill.server.embedded.datadir.DataDirError``.
     """
     if not settings.secret_key:
         lost = "" if anew else _LOST_KEY

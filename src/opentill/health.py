@@ -8,13 +8,13 @@ from litestar import MediaType, Request, get
 from litestar.response import Response
 
 from opentill import disputes
+from opentill.context import App
 from opentill.core import metrics
-from opentill.core.db import Db
 from opentill.core.errors import NotFound, Problem, Unauthorized
-from opentill.core.http import App
-from opentill.core.migrate import SchemaMismatch, check
-from opentill.core.query import Value
-from opentill.core.replica import Replica
+from opentill.db.database import Db
+from opentill.db.migrations import SchemaMismatch, check
+from opentill.db.query import Value
+from opentill.db.replica import Replica
 from opentill.orders import jobs as order_jobs
 from opentill.webhooks import jobs as webhook_jobs
 

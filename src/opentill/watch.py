@@ -10,9 +10,9 @@ from typing import Final
 import structlog
 
 from opentill import checks
-from opentill.core.clock import now_ms
-from opentill.core.db import Db, Tx
-from opentill.core.query import Query, Value
+from opentill.db.clock import now_ms
+from opentill.db.database import Db, Tx
+from opentill.db.query import Query, Value
 from opentill.ledger import Violation, walk
 
 ROUND_MS: Final = 3_600_000  # a balance that was checked rests so long

@@ -15,18 +15,20 @@ import structlog
 
 from opentill import gateways, watch
 from opentill.checkouts import jobs as checkout_jobs
-from opentill.core import idempotency, limits, metrics
-from opentill.core.clock import Clock, now_ms
-from opentill.core.db import Db
+from opentill.context import App
+from opentill.core import metrics
 from opentill.core.errors import Unavailable
-from opentill.core.http import App
-from opentill.core.jobs import Whose
-from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
+from opentill.db import rate_limits
+from opentill.db.clock import Clock, now_ms
+from opentill.db.database import Db
+from opentill.db.jobs import Whose
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import jobs as epay_jobs
+from opentill.http import idempotency
 from opentill.orders import jobs as order_jobs
 from opentill.orders import settlement
+from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
 from opentill.totals import jobs as total_jobs
 from opentill.webhooks import jobs as webhook_jobs
@@ -104,7 +106,7 @@ async def _roll_up(app: App) -> int:
 
 async def _prune(app: App) -> int:
     async with app.db.connection() as tx:
-        windows = await limits.prune(tx, app.clock())
+        windows = await rate_limits.prune(tx, app.clock())
         keys = await idempotency.prune(tx, app.clock())
         requests = await epay_jobs.prune(tx, app.clock())
     return (

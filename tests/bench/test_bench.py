@@ -14,9 +14,9 @@ from benchmarks.seed import plant
 from benchmarks.targets import TARGETS, Target, line, verdict
 
 from opentill.checks import check_books
-from opentill.core.clock import now_ms
-from opentill.core.db import Db
 from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
+from opentill.db.database import Db
 from opentill.orders import settlement
 
 ROOT = Path(__file__).parents[2]

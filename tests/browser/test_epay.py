@@ -8,7 +8,7 @@ from playwright.async_api import Browser, Request, Route, expect
 
 from opentill import app, epay, merchants
 from opentill.core import epaysign
-from opentill.core.http import now_ms
+from opentill.db.clock import now_ms
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

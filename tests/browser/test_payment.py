@@ -9,7 +9,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from opentill import app, checkouts, ledger, orders, rates
-from opentill.core.http import now_ms
+from opentill.db.clock import now_ms
 from pages.deployment import Open
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]

@@ -9,8 +9,8 @@ from playwright.async_api import Browser, expect
 
 from api import SECRETS, database
 from opentill import app, orders
-from opentill.core.http import now_ms
 from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
 from pages.deployment import opening, running
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]

@@ -7,7 +7,7 @@ import pytest
 
 from cli.commands import Commands, opentill
 from money.world import in_status
-from opentill.core.db import Db
+from opentill.db.database import Db
 
 __all__ = ["opentill"]
 

@@ -11,7 +11,8 @@ import pytest
 from cli.commands import REFUSED, Commands, opentill
 from opentill import config
 from opentill.cli import exposure
-from opentill.core import edge, log
+from opentill.core import log
+from opentill.http import middleware
 
 __all__ = ["opentill"]
 
@@ -110,18 +111,18 @@ async def test_a_proxy_that_is_not_trusted_is_logged_once_a_minute(
     lines = io.StringIO()
     log.configure("warning", stream=lines)
     now = 1000.0
-    monkeypatch.setattr(edge.time, "monotonic", lambda: now)
+    monkeypatch.setattr(middleware.time, "monotonic", lambda: now)
 
     async def nothing(*_: object) -> None:
         return
 
     trusted = config.load({"OPENTILL_TRUSTED_PROXIES": "10.0.0.7"}).trusted_proxies
-    middleware = edge.Edge(nothing, nothing, trusted)
+    edge = middleware.Edge(nothing, nothing, trusted)
     headers = [] if forwarded is None else [(b"x-forwarded-for", forwarded.encode())]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": headers, "client": (peer, 1)}
     for seconds in (0, 1, 58, 2, 30, 20):
         now += seconds
-        await middleware(dict(scope), nothing, nothing)
+        await edge(dict(scope), nothing, nothing)
     found = [json.loads(line) for line in lines.getvalue().splitlines()]
     assert [line["peer"] for line in found] == ([peer] * 2 if told else [])
     assert all("OPENTILL_TRUSTED_PROXIES" in line["hint"] for line in found)

@@ -13,7 +13,7 @@ import pytest
 import pooler
 from cli.commands import Commands, opentill
 from money import world
-from opentill.core.db import Db
+from opentill.db.database import Db
 
 __all__ = ["opentill"]
 

@@ -12,8 +12,8 @@ from opentill.app import OPERATIONS
 from opentill.client import AsyncClient, Client, asynchronous, blocking
 from opentill.client.calls import Call, File
 from opentill.client.model import Page
-from opentill.core.http import Download, Operation
-from opentill.core.paging import Listing
+from opentill.http.operations import Download, Operation
+from opentill.http.paging import Listing
 
 ID: Final = "order_01m7y0m0jzefzv5n8efcf1hqw1"
 # Fields of the API that the client leaves out, and why.

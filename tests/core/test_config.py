@@ -10,7 +10,7 @@ from asyncpg.connect_utils import _parse_connect_dsn_and_args
 
 from opentill import config, gateways
 from opentill.config import SETTINGS, SettingError, load
-from opentill.core.operator import OperatorError
+from opentill.core.configuration import OperatorError
 from opentill.core.settings import Settings
 
 KEY = "k" * 32

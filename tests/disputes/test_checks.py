@@ -4,7 +4,7 @@ import pytest
 
 from money.world import dispute_said, in_status
 from opentill.checks import check_books
-from opentill.core.db import Tx
+from opentill.db.database import Tx
 
 DISPUTE = "a dispute has the entries of its status, and an entry its dispute"
 ORDER = "an order is DISPUTED by one open dispute, and a CHARGEBACK by one that was lost"

@@ -13,8 +13,8 @@ import pooler
 from money.world import assert_books, in_status
 from opentill import orders
 from opentill.cli import build
-from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid, NotFound
+from opentill.db.database import Db, Tx
 
 Run = Callable[..., Any]
 WHY = ("--reason", "a letter", "--by", "ann")

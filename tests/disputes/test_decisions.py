@@ -25,8 +25,8 @@ from money.world import (
     submitted,
 )
 from opentill import disputes, orders, rates
-from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid, NotFound
+from opentill.db.database import Db, Tx
 from opentill.orders import Order, settlement
 
 LATER = NOW + 5_000

@@ -18,8 +18,8 @@ from money.world import (
     settled,
 )
 from opentill import disputes, orders
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid
+from opentill.db.database import Tx
 from opentill.disputes.model import STATUSES, STEPS, steps_to
 from opentill.orders import Order, settlement
 

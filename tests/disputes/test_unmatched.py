@@ -4,9 +4,9 @@ import pytest
 
 from money.world import NOW, attempts, balances, dispute_said, history, in_status, said, settled
 from opentill import disputes, orders
-from opentill.core.db import Db, Tx
 from opentill.core.errors import NotFound
 from opentill.core.money import Money
+from opentill.db.database import Db, Tx
 from opentill.disputes import jobs
 from opentill.gateways import DisputeNews
 from opentill.orders import Order

@@ -7,7 +7,7 @@ import pytest
 from api import Till
 from epay.stall import Stall
 from opentill.checks import check_books
-from opentill.core.db import Tx
+from opentill.db.database import Tx
 from opentill.ledger import Violation
 
 TOLD = "who placed an Epay order is told of it exactly when it was paid"

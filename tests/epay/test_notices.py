@@ -12,10 +12,10 @@ from api import Till
 from epay.stall import Inbox, Stall
 from opentill import epay, orders
 from opentill.core import epaysign
-from opentill.core.db import Tx
-from opentill.core.outgoing import Answer
+from opentill.db.database import Tx
 from opentill.epay import jobs, notices, queries
 from opentill.gateways.model import PaymentOutcome
+from opentill.outgoing.client import Answer
 
 MINUTE_MS = 60_000
 

@@ -12,8 +12,8 @@ import structlog
 from api import Till
 from epay.stall import Stall
 from opentill.core import log
-from opentill.core.db import Db
 from opentill.core.errors import Unavailable
+from opentill.db.database import Db
 
 CANARY = "canaryquerytext"
 CARD = "4242424242424242"

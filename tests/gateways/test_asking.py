@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from gateways.several import Several
 from gateways.test_authority import epay_notice, waiting
-from opentill.core.http import now_ms
+from opentill.db.clock import now_ms
 from opentill.orders import jobs
 from sandbox.running import wait_until
 

@@ -21,8 +21,8 @@ from gateways.several import NAMES, Several
 from money import world
 from opentill import callbacks, orders, refunds
 from opentill.core import metrics
-from opentill.core.db import Tx
 from opentill.core.ids import new_id
+from opentill.db.database import Tx
 from opentill.gateways import Method, PaymentNews, PaymentOutcome
 from opentill.orders import Attempt, Order
 from opentill.reconciliation.service import reconcile

@@ -11,13 +11,13 @@ import pytest_asyncio
 from gateways import epay_server
 from gateways.epay_server import KEY, PID, EpayServer
 from opentill.core import epaysign
+from opentill.core.configuration import OperatorError
 from opentill.core.errors import Unavailable
 from opentill.core.money import Money
-from opentill.core.operator import OperatorError
-from opentill.core.outgoing import Outgoing, Policy
 from opentill.gateways import BadCallback, Notified, PaymentRequest, RefundRequest
 from opentill.gateways.epay import opening, wire
 from opentill.gateways.epay.client import EpayGateway
+from opentill.outgoing.client import Outgoing, Policy
 
 ATTEMPT: Final = "att_01m7y0m0jzefzv5n8efcf1hqw1"
 REQUEST: Final = PaymentRequest(

@@ -16,8 +16,8 @@ from gateways import epay_server
 from gateways.epay_server import KEY, PID, EpayServer
 from opentill import app, checkouts, ledger, merchants, orders, rates, refunds
 from opentill.checkouts.model import SessionBody
-from opentill.core.http import now_ms
 from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
 from opentill.orders import jobs as order_jobs
 from opentill.products import service as products
 from opentill.products.model import ProductBody

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opentill.core.operator import OperatorError
+from opentill.core.configuration import OperatorError
 from opentill.core.settings import Settings
 from opentill.gateways import BadGateways, Gateway, find_for, load, offered
 from opentill.gateways.sandbox import SandboxGateway

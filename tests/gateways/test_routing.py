@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from opentill import config
-from opentill.core.operator import OperatorError
+from opentill.core.configuration import OperatorError
 from opentill.core.settings import Settings
 from opentill.gateways import Gateways, candidates, load, offered
 from opentill.gateways.manual import ManualGateway, instructions

@@ -10,7 +10,6 @@ import pytest
 from gateways.stripe_server import KEY, SECRET, StripeServer
 from opentill.core.ids import new_id
 from opentill.core.money import EXPONENTS, Money
-from opentill.core.outgoing import Outgoing, Policy
 from opentill.gateways import (
     BadCallback,
     DisputeNews,
@@ -24,6 +23,7 @@ from opentill.gateways import (
 )
 from opentill.gateways.routing import methods_of, routed
 from opentill.gateways.stripe.client import StripeGateway
+from opentill.outgoing.client import Outgoing, Policy
 from sandbox.running import free_socket, url_of
 
 NOW = int(time.time() * 1000)

@@ -16,9 +16,9 @@ import pytest
 
 from opentill.core.ids import new_id
 from opentill.core.money import Money
-from opentill.core.outgoing import Outgoing, Policy
 from opentill.gateways import PaymentNews, PaymentOutcome, PaymentRequest, RefundRequest
 from opentill.gateways.stripe.client import StripeGateway
+from opentill.outgoing.client import Outgoing, Policy
 from ports import free_port
 from sandbox.running import Receiver, wait_until
 

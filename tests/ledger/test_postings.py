@@ -11,7 +11,7 @@ import pytest
 from money.fixtures import rolled_back
 from money.world import NOW, dump, entries, in_status, merchant
 from opentill import ledger
-from opentill.core.db import Tx
+from opentill.db.database import Tx
 from opentill.ledger import BY_MOVE, POSTINGS, Movement
 from opentill.ledger.postings import ACCOUNTS, Type
 

@@ -12,8 +12,8 @@ import pytest
 from api import database, serving
 from money import world
 from money.world import DAY, NOW
-from opentill.core.db import Db
 from opentill.core.settings import Settings
+from opentill.db.database import Db
 from opentill.ledger import statement
 from opentill.ledger.statement import Line, StatementError
 

@@ -6,13 +6,13 @@ import pytest
 
 from money import world
 from opentill import health, watch
-from opentill.core.db import Db, Tx
-from opentill.core.http import App
-from opentill.core.outgoing import to_merchants
+from opentill.context import App
 from opentill.core.settings import Settings
+from opentill.db.database import Db, Tx
 from opentill.ledger import walk
 from opentill.ledger.postings import ACCOUNTS
 from opentill.orders import jobs, queries
+from opentill.outgoing.client import to_merchants
 
 
 async def _business(db: Db) -> str:

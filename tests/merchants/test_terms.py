@@ -7,8 +7,8 @@ import pytest
 
 from money.world import NOW, merchant
 from opentill import merchants
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
+from opentill.db.database import Tx
 from opentill.merchants import fees
 
 CHANGES = (

@@ -9,9 +9,9 @@ import asyncpg
 import pytest
 
 from money import world
-from opentill.core import connection as connections
-from opentill.core.db import Db, Tx
-from opentill.core.embedded import find_programs
+from opentill.db import connection as connections
+from opentill.db.database import Db, Tx
+from opentill.server.embedded.postgres import find_programs
 
 _numbers = itertools.count(1)
 

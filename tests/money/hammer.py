@@ -15,15 +15,15 @@ import pytest
 from money import world
 from money.world import fresh
 from opentill import callbacks, checkouts, disputes, merchants, operator, orders, payouts, worker
-from opentill.core.db import Db, Tx
+from opentill.context import App
 from opentill.core.errors import Invalid
-from opentill.core.http import App
 from opentill.core.money import Money
-from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
+from opentill.db.database import Db, Tx
 from opentill.gateways.model import PaymentNews, PaymentOutcome, RefundOutcome
 from opentill.operator import Ask
 from opentill.orders import settlement
+from opentill.outgoing.client import to_merchants
 from opentill.payouts.service import Wanted
 
 CONNECTIONS: Final = 16

@@ -18,8 +18,8 @@ import httpx2
 import opentill
 import pooler
 from opentill import merchants
-from opentill.core.db import Db, Tx
-from opentill.core.http import now_ms
+from opentill.db.clock import now_ms
+from opentill.db.database import Db, Tx
 from opentill.products import service as products
 from opentill.products.model import ProductBody
 from ports import free_port

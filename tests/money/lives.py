@@ -23,9 +23,9 @@ from money import model, world
 from money.world import fresh
 from opentill import checkouts, disputes, merchants, operator, orders, payouts, rates
 from opentill.checkouts.jobs import expire_due
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
+from opentill.db.database import Tx
 from opentill.gateways.model import RefundOutcome
 from opentill.operator import Ask
 from opentill.orders import Attempt, settlement

@@ -27,10 +27,10 @@ from money.house import (
     wait_for,
 )
 from money.world import assert_books
-from opentill.core import migrate
-from opentill.core.db import Db, Tx
-from opentill.core.embedded import EmbeddedPostgres
 from opentill.core.errors import Unavailable
+from opentill.db import migrations
+from opentill.db.database import Db, Tx
+from opentill.server.embedded.postgres import EmbeddedPostgres
 
 CARDS: Final = (CARD, CARD, CARD, REFUNDS_FAIL, DECLINED, "4000000000000119")
 FINE: Final = {200, 201, 303, 400, 503}
@@ -221,7 +221,7 @@ async def standing(servers: int = 2) -> AsyncIterator[Storm]:
     with tempfile.TemporaryDirectory(prefix="opentill-storm-") as name:
         folder = Path(name)
         postgres = await asyncio.to_thread(EmbeddedPostgres.start, folder)
-        await migrate.migrate(postgres.url)
+        await migrations.migrate(postgres.url)
         house = House(folder, postgres.url, servers=servers)
         storm = None
         try:

@@ -16,8 +16,8 @@ from money.world import (
     submitted,
 )
 from opentill import checkouts, orders
-from opentill.core.db import Tx
 from opentill.core.money import Money
+from opentill.db.database import Tx
 from opentill.gateways.model import RefundOutcome
 
 THEN = NOW + LATE  # the worker asks

@@ -12,8 +12,8 @@ import pytest
 from money.house import CARD, DECLINED, REFUNDS_FAIL, Client, House, eventually, make_shop
 from money.world import assert_books
 from opentill import merchants
-from opentill.core.db import Db
-from opentill.core.http import now_ms
+from opentill.db.clock import now_ms
+from opentill.db.database import Db
 
 # One deployment for the whole file: the fixtures of the database are made for single tests.
 

@@ -11,15 +11,15 @@ import pytest
 from money.world import DAY, NOW, attempts, history, merchant, opened, refunded
 from opentill import checkouts, orders, worker
 from opentill.checkouts import jobs as checkout_jobs
-from opentill.core.db import Db
-from opentill.core.http import App
+from opentill.context import App
 from opentill.core.money import Money
-from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
+from opentill.db.database import Db
 from opentill.gateways import Gateway, Gateways, PaymentOutcome, PaymentRequest, RefundOutcome
 from opentill.gateways.manual import ManualGateway
 from opentill.orders import Attempt, Order, payments
 from opentill.orders import jobs as order_jobs
+from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
 
 PUBLIC = "http://127.0.0.1:9"

@@ -16,14 +16,14 @@ from money.house import CARD, DECLINED, REFUNDS_FAIL, SECRET, House, eventually,
 from money.world import NOW, assert_books, merchant, product, refunded, session
 from opentill import callbacks, checkouts, orders
 from opentill.checkouts import jobs as checkout_jobs
-from opentill.core.db import Db
-from opentill.core.http import App
-from opentill.core.outgoing import to_merchants
+from opentill.context import App
 from opentill.core.settings import Settings
+from opentill.db.database import Db
 from opentill.gateways.model import News, PaymentNews
 from opentill.gateways.sandbox import SandboxGateway
 from opentill.orders import Attempt, Order
 from opentill.orders import jobs as order_jobs
+from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
 
 PUBLIC = "http://127.0.0.1:9"  # where callbacks of the bank never arrive: tests hand them in

@@ -1,7 +1,7 @@
 """Everything at once on one merchant, from many connections, with the worker's jobs running."""
 
 from money.hammer import hammered
-from opentill.core.db import Db
+from opentill.db.database import Db
 
 
 async def test_everything_at_once_leaves_the_books_right(db: Db, database_url: str) -> None:

@@ -8,7 +8,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 import pooler
 from money.lives import Lives
-from opentill.core import connection
+from opentill.db import connection
 
 # What deep lives must have seen: every event of every table, and where there is one its refusal.
 _BOTH = (

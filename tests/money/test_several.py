@@ -11,7 +11,7 @@ import pytest
 
 from money.house import Client, House, Process, eventually, make_shop
 from money.world import assert_books
-from opentill.core.db import Db
+from opentill.db.database import Db
 from ports import free_port
 
 DAY_MS = 86_400_000

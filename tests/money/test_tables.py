@@ -27,8 +27,8 @@ from money.world import (
     settled,
 )
 from opentill import disputes, ledger, operator, orders, payouts
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid
+from opentill.db.database import Tx
 from opentill.ledger.postings import ACCOUNTS, BY_MOVE, Type
 from opentill.operator import Ask
 from opentill.orders import Order, settlement

@@ -14,8 +14,8 @@ from opentill import checkouts, disputes, ledger, merchants, orders, refunds
 from opentill.checkouts import Session
 from opentill.checkouts.model import SessionBody
 from opentill.checks import check_books
-from opentill.core.db import Tx
 from opentill.core.money import Money
+from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from opentill.gateways.model import DisputeNews, PaymentOutcome, RefundOutcome
 from opentill.merchants import Merchant

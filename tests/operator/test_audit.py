@@ -5,8 +5,8 @@ import pytest
 
 from money.world import NOW
 from opentill import merchants
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid
+from opentill.db.database import Tx
 from opentill.merchants.audit import AuditHead, link
 
 ROWS = 6

@@ -7,8 +7,8 @@ import pytest
 
 from money.world import NOW, dump, entries, fresh, in_status, merchant, refunded
 from opentill import ledger, merchants, operator
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
+from opentill.db.database import Tx
 from opentill.operator import Ask, ByHand
 from opentill.operator.model import BY_KIND, KINDS, MOVES
 from opentill.orders import Order

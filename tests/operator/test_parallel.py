@@ -5,8 +5,8 @@ from decimal import Decimal
 
 from money.world import NOW, fresh, merchant
 from opentill import ledger, merchants, operator, payouts
-from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
+from opentill.db.database import Db, Tx
 from opentill.operator import Ask, Kind
 from opentill.payouts.service import Wanted
 

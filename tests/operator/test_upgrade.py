@@ -4,7 +4,7 @@ import asyncpg
 
 from money.world import NOW
 from opentill import merchants
-from opentill.core import migrate
+from opentill.db import migrations
 
 OLD = (
     "insert into audit_log (id, at, who, action, merchant_id, subject, reason)"
@@ -13,7 +13,7 @@ OLD = (
 
 
 async def test_older_rows_are_chained_by_the_migration(empty_database_url: str) -> None:
-    first, *_ = files = migrate.migrations()
+    first, *_ = files = migrations.migrations()
     connection = await asyncpg.connect(empty_database_url)
     try:
         await connection.execute(first.sql)

@@ -18,14 +18,14 @@ from money.world import (
     submitted,
 )  # fmt: skip
 from opentill import callbacks, checkouts, orders
-from opentill.core.db import Db, Tx
+from opentill.context import App
 from opentill.core.errors import Contended, NotFound, Unavailable
-from opentill.core.http import App
 from opentill.core.money import Money
-from opentill.core.outgoing import to_merchants
 from opentill.core.settings import Settings
+from opentill.db.database import Db, Tx
 from opentill.gateways import PaymentNews, PaymentOutcome
 from opentill.orders import Attempt, Order, queries
+from opentill.outgoing.client import to_merchants
 
 LATER = NOW + 5_000
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from money.world import DAY, NOW, assert_books, dump, fresh, merchant, product, said, submitted
 from opentill import checkouts, orders, rates
 from opentill.checkouts.model import SessionBody
-from opentill.core import connection as connections
-from opentill.core.db import Tx
 from opentill.core.money import Money
+from opentill.db import connection as connections
+from opentill.db.database import Tx
 from opentill.epay.queries import INSERT_ORDER
 from opentill.gateways import PaymentNews, PaymentOutcome
 from opentill.orders import Attempt

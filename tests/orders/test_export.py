@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 import filled
 from money import world
 from money.fixtures import rolled_back
-from opentill.core import csvfile
-from opentill.core.db import Db
 from opentill.core.errors import TooManyAtOnce
-from opentill.core.exports import EXPORTS_EACH, STATEMENTS_EACH, Exports
+from opentill.db.database import Db
+from opentill.db.export_limits import EXPORTS_EACH, STATEMENTS_EACH, Exports
+from opentill.http import csvfile
 from opentill.orders import export, export_queries, queries
 
 texts = st.one_of(

@@ -24,9 +24,9 @@ from money.world import (
 from opentill import checkouts, merchants, orders, rates
 from opentill.checkouts.model import SessionBody
 from opentill.core import money
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid
 from opentill.core.money import EXPONENTS
+from opentill.db.database import Tx
 from opentill.merchants import fees
 from opentill.orders import Order, service
 from opentill.orders.fees import price

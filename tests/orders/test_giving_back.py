@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from money import world
-from opentill.core.db import Db
+from opentill.db.database import Db
 from opentill.gateways.model import RefundOutcome, RefundRequest
 from opentill.orders import Attempt, payments, queries
 

@@ -6,10 +6,10 @@ import pytest
 
 from money import world
 from opentill import orders
-from opentill.core import csvfile
-from opentill.core.db import Tx
 from opentill.core.money import Money
+from opentill.db.database import Tx
 from opentill.gateways import PaymentNews, PaymentOutcome
+from opentill.http import csvfile
 from opentill.orders import OrderDetail, OrderOut, export, export_queries
 from opentill.orders.model import Order
 

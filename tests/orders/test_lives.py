@@ -18,8 +18,8 @@ from money.world import (
     submitted,
 )
 from opentill import checkouts, orders
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid
+from opentill.db.database import Tx
 from opentill.orders import service
 from opentill.orders.model import EVENTS, STATUSES, STEPS
 

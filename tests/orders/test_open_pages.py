@@ -4,7 +4,7 @@ import pytest
 
 from money.world import HOUR, NOW, attempts, opened, said, submitted
 from opentill import orders
-from opentill.core.db import Tx
+from opentill.db.database import Tx
 from opentill.orders import Attempt, Order, queries
 
 LATER = NOW + HOUR

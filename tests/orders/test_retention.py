@@ -6,9 +6,10 @@ import asyncpg
 import pytest
 
 from money import world
-from opentill.core import idempotency, limits
-from opentill.core.clock import now_ms
-from opentill.core.db import Db, Tx
+from opentill.db import rate_limits
+from opentill.db.clock import now_ms
+from opentill.db.database import Db, Tx
+from opentill.http import idempotency
 from opentill.orders import jobs
 
 YEAR_MS = 365 * 86_400_000
@@ -103,7 +104,7 @@ async def test_keys_and_windows_go_in_batches(db: Db) -> None:
             " select 'm', n::text, '', $1 from generate_series(1, 1500) n",
             now - idempotency.KEEP_MS - 1,
         )
-        assert [await limits.prune(tx, now) for _ in range(3)] == [1000, 500, 0]
+        assert [await rate_limits.prune(tx, now) for _ in range(3)] == [1000, 500, 0]
         assert [await idempotency.prune(tx, now) for _ in range(3)] == [1000, 500, 0]
 
 
@@ -112,12 +113,12 @@ async def test_a_window_of_a_time_to_come_neither_blocks_nor_stays(db: Db) -> No
     now = int(time.time() * 1000)
     async with db.connection() as tx:
         for _ in range(5):
-            await limits.hit(tx, "ip", "a", 5, now + 9 * 86_400_000)
-        assert await limits.retry_after_s(tx, "ip", "a", now) <= 61
-        assert await limits.hit(tx, "ip", "a", 5, now) is not None
-        await limits.hit(tx, "ip", "b", 5, now + 9 * 86_400_000)
-        assert await limits.prune(tx, now) == 1
+            await rate_limits.hit(tx, "ip", "a", 5, now + 9 * 86_400_000)
+        assert await rate_limits.retry_after_s(tx, "ip", "a", now) <= 61
+        assert await rate_limits.hit(tx, "ip", "a", 5, now) is not None
+        await rate_limits.hit(tx, "ip", "b", 5, now + 9 * 86_400_000)
+        assert await rate_limits.prune(tx, now) == 1
         for _ in range(4):  # clocks that differ by seconds are counted as one
-            await limits.hit(tx, "ip", "a", 5, now + 3000)
-        assert await limits.hit(tx, "ip", "a", 5, now) is None
-        assert 1 <= await limits.retry_after_s(tx, "ip", "a", now) <= 61
+            await rate_limits.hit(tx, "ip", "a", 5, now + 3000)
+        assert await rate_limits.hit(tx, "ip", "a", 5, now) is None
+        assert 1 <= await rate_limits.retry_after_s(tx, "ip", "a", now) <= 61

@@ -25,8 +25,8 @@ from money.world import (
     settled,
 )
 from opentill import orders
-from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
+from opentill.db.database import Db, Tx
 from opentill.orders import Order, settlement
 from opentill.orders.model import due_at
 

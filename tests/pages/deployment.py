@@ -14,8 +14,8 @@ import uvicorn
 
 from opentill import app, checkouts, merchants, sandbox
 from opentill.checkouts.model import SessionBody
-from opentill.core.http import now_ms
 from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
 from opentill.products import service as products
 from opentill.products.model import ProductBody
 

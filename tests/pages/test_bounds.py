@@ -10,8 +10,8 @@ import pytest
 from money.world import said, submitted
 from opentill import app, checkouts, orders
 from opentill.checkouts.model import MAX_ATTEMPTS
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid
+from opentill.db.database import Tx
 from pages.deployment import Open
 
 FORM = {"email": "maria@example.com", "name": "", "method": "CREDIT_CARD"}

@@ -9,7 +9,7 @@ import pytest
 
 from opentill import app, checkouts, orders
 from opentill.checkouts.model import SessionBody
-from opentill.core.http import now_ms
+from opentill.db.clock import now_ms
 from opentill.gateways.model import PaymentOutcome
 from opentill.pages import prefill
 from pages.deployment import Open

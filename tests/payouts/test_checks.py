@@ -6,7 +6,7 @@ import pytest
 from money.world import NOW, fresh, merchant
 from opentill import operator, payouts
 from opentill.checks import check_books
-from opentill.core.db import Tx
+from opentill.db.database import Tx
 from opentill.operator.checks import RULES as OPERATOR_RULES
 from opentill.payouts.checks import RULES as PAYOUT_RULES
 from opentill.payouts.service import Wanted

@@ -7,8 +7,8 @@ import pytest
 
 from money.world import NOW, dump, entries, fresh, merchant, product, session
 from opentill import ledger, merchants, operator, payouts
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
+from opentill.db.database import Tx
 from opentill.merchants import Merchant
 from opentill.payouts import Payout
 from opentill.payouts.model import EVENTS, STATUSES, STEPS

@@ -6,8 +6,8 @@ import msgspec
 
 from money.world import NOW, fresh, merchant
 from opentill import ledger, operator, payouts
-from opentill.core.db import Db
 from opentill.core.errors import Invalid
+from opentill.db.database import Db
 from opentill.payouts import Payout
 from opentill.payouts.service import Wanted
 

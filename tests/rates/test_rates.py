@@ -7,8 +7,8 @@ import pytest
 from money.world import DAY, NOW, entries, merchant, paid, product, session
 from opentill import checkouts, orders, rates
 from opentill.checkouts.model import SessionBody
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid
+from opentill.db.database import Tx
 
 CSV = b"Date,USD,JPY,HKD,\n2025-06-13,1.25,160,8.5,\n2025-06-12,1.2,150,8.4,\n"
 JUNE_13 = 1_749_772_800_000

@@ -9,8 +9,8 @@ import structlog
 from money.world import DAY, NOW, assert_books, merchant, opened, paid, product, refunded, session
 from opentill import checkouts, orders, rates
 from opentill.checkouts.model import SessionBody
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid
+from opentill.db.database import Tx
 from opentill.products import service as products
 from opentill.products.model import ProductBody, ProductChange
 from opentill.refunds.model import Refund

@@ -6,7 +6,7 @@ import pytest
 
 from money import world
 from money.world import DAY, NOW
-from opentill.core.db import Db
+from opentill.db.database import Db
 from opentill.reconciliation import Result, reconcile
 
 HEAD = "kind,reference,amount,currency,settled_at"

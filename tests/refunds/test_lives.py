@@ -16,8 +16,8 @@ from money.world import (
     session,
 )
 from opentill import orders, refunds
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid
+from opentill.db.database import Tx
 from opentill.refunds.model import RefundBody
 
 LATER = NOW + 5_000

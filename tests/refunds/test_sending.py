@@ -6,8 +6,8 @@ from typing import Any
 
 from money.world import DAY, NOW, opened, paid, refunded
 from opentill import refunds
-from opentill.core.db import Db, Tx
-from opentill.core.jobs import AT_ONCE
+from opentill.db.database import Db, Tx
+from opentill.db.jobs import AT_ONCE
 from opentill.gateways import RefundOutcome, RefundRequest
 from opentill.refunds import Refund, jobs, queries
 

@@ -24,9 +24,9 @@ import pytest
 import filled
 from api import SECRETS
 from opentill import merchants, orders
-from opentill.core.clock import now_ms
-from opentill.core.db import Db
-from opentill.core.exports import EXPORTS_EACH
+from opentill.db.clock import now_ms
+from opentill.db.database import Db
+from opentill.db.export_limits import EXPORTS_EACH
 from ports import free_port
 
 WAIT_S = 5.0  # contract.md#promise-robustness: 1 s; it takes 0.1 s, a machine may be under load

@@ -22,10 +22,10 @@ from money.world import (
     submitted,
 )
 from opentill import orders, rates
-from opentill.core.db import Db, Tx
-from opentill.core.edge import Edge
 from opentill.core.money import Money
+from opentill.db.database import Db, Tx
 from opentill.disputes import DisputeOut
+from opentill.http.middleware import Edge
 from opentill.orders import Order, settlement
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from api import TEA, Shop, Till, error_of, refused, serving
 from opentill.app import OPERATIONS
-from opentill.core.http import Operation
+from opentill.http.operations import Operation
 
 _JSON: Final = {"content-type": "application/json"}
 AGREEMENT: Final = "/v1/config/legal/merchant-services-agreement"

@@ -16,8 +16,8 @@ from schemathesis.specs.openapi import definitions
 
 from api import Shop, Till
 from opentill.app import OPERATIONS, create_app, document
-from opentill.core.http import Operation
 from opentill.core.settings import Settings
+from opentill.http.operations import Operation
 
 DOCUMENT: Final = document(Settings())
 # Of each operation and mode, in every run and in `make stress`.

@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 
 from opentill.app import OPERATIONS, document
-from opentill.core import schemas
 from opentill.core.settings import Settings
+from opentill.http import schemas
 
 DOCUMENT: Final = document(Settings())
 METHODS: Final = {

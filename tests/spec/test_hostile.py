@@ -14,7 +14,7 @@ import pytest
 
 from api import TEA, Shop, error_of, raw
 from opentill.app import OPERATIONS
-from opentill.core.http import Nothing, Operation
+from opentill.http.operations import Nothing, Operation
 from spec.line import kept
 
 ID: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from api import TEA, Shop, Till, refused, serving
-from opentill.core import idempotency
-from opentill.core.db import Tx
+from opentill.db.database import Tx
+from opentill.http import idempotency
 
 DAY_MS: Final = 24 * 3600 * 1000
 

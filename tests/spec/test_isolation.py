@@ -10,7 +10,7 @@ import pytest
 
 from api import Shop, Till, refused
 from opentill.app import OPERATIONS
-from opentill.core.http import Operation
+from opentill.http.operations import Operation
 
 
 class Things(msgspec.Struct):

@@ -8,7 +8,7 @@ import pytest
 from api import Shop, Till, serving
 from opentill import merchants
 from opentill.app import OPERATIONS
-from opentill.core.http import Operation
+from opentill.http.operations import Operation
 
 _UNAUTHORIZED: Final = (401, {"code": 401, "message": "Unauthorized"})
 

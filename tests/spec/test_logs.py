@@ -10,7 +10,7 @@ import structlog
 
 from api import TEA, Shop, Till
 from opentill.core import log
-from opentill.core.db import Db
+from opentill.db.database import Db
 
 CARD: Final = "4242424242424242"
 EMAIL: Final = "canary.ada@secret-mail.example"

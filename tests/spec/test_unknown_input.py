@@ -7,7 +7,7 @@ import pytest
 
 from api import TEA, Shop, Till, refused
 from opentill.app import OPERATIONS
-from opentill.core.http import Operation
+from opentill.http.operations import Operation
 
 IGNORED: Final = "opentill-ignored-fields"
 NOBODYS: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"

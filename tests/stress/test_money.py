@@ -8,7 +8,7 @@ import pytest
 from money.hammer import hammered
 from money.storm import standing
 from money.test_lives import EVENTS, live
-from opentill.core.db import Db
+from opentill.db.database import Db
 
 pytestmark = pytest.mark.stress
 MINUTES = float(os.environ.get("STRESS_MINUTES", "5"))

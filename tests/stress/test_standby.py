@@ -12,9 +12,9 @@ import pytest
 
 from money.house import Client, House, make_shop
 from money.storm import Storm
-from opentill.core import migrate
-from opentill.core.db import Db
-from opentill.core.embedded import EmbeddedPostgres
+from opentill.db import migrations
+from opentill.db.database import Db
+from opentill.server.embedded.postgres import EmbeddedPostgres
 from standby import following
 
 pytestmark = pytest.mark.stress
@@ -34,7 +34,7 @@ async def test_a_standby_that_is_promoted_has_everything_that_was_acknowledged()
     with tempfile.TemporaryDirectory(prefix="opentill-failover-") as name:
         folder = Path(name)
         postgres = await asyncio.to_thread(EmbeddedPostgres.start, folder)
-        await migrate.migrate(postgres.url)
+        await migrations.migrate(postgres.url)
         with contextlib.ExitStack() as stack:
             stack.callback(postgres.release)
             standby = await asyncio.to_thread(stack.enter_context, following(postgres.url))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import filled
 from money import world
 from money.fixtures import rolled_back
-from opentill.core.db import Db, Tx
+from opentill.db.database import Db, Tx
 from opentill.orders import Order, queries
 from opentill.totals import FOREVER, Rows, Which, service, total
 from opentill.totals import queries as totals_queries

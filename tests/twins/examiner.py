@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 import asyncpg
 import pytest
 
-from opentill.core.db import Tx
-from opentill.core.query import Command, Query, Value
+from opentill.db.database import Tx
+from opentill.db.query import Command, Query, Value
 from statements import EVERYWHERE, LOCKS, without_comments
 
 # Not a merchant's rows, or found by an id that nobody else can have.

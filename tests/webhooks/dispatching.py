@@ -6,9 +6,9 @@ import sys
 import uvloop
 
 import pooler
-from opentill.core.clock import Clock
-from opentill.core.db import Db
-from opentill.core.outgoing import Outgoing
+from opentill.db.clock import Clock
+from opentill.db.database import Db
+from opentill.outgoing.client import Outgoing
 from opentill.webhooks.dispatch import Dispatcher
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from opentill import merchants, webhooks
-from opentill.core import clock
-from opentill.core.db import Db
-from opentill.core.outgoing import Outgoing, Policy
+from opentill.db import clock
+from opentill.db.database import Db
+from opentill.outgoing.client import Outgoing, Policy
 from opentill.webhooks import Endpoint, Event, Vet, Wanted
 from opentill.webhooks.dispatch import Dispatcher
 

@@ -10,8 +10,8 @@ from standardwebhooks.webhooks import Webhook
 
 from opentill import webhooks
 from opentill.client import WebhookInvalid, verify_webhook
-from opentill.core.clock import now_ms
-from opentill.core.sealed import seal
+from opentill.core.encryption import seal
+from opentill.db.clock import now_ms
 from opentill.webhooks import queries, signing
 from opentill.webhooks.hosts import LANES, HostLimit, OpenHost
 from opentill.webhooks.lanes import OpenLane
@@ -200,7 +200,7 @@ async def test_a_deployment_signs_under_the_names_that_its_merchants_know(here: 
 async def test_an_address_that_the_deployment_forbids_now_is_never_connected_to(
     here: Place, database_url: str
 ) -> None:
-    from opentill.core.outgoing import Outgoing, Policy
+    from opentill.outgoing.client import Outgoing, Policy
 
     async with receiving() as receiver:
         merchant_id = await here.merchant()

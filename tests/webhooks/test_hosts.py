@@ -7,9 +7,9 @@ import pytest
 
 from api import Shop, Till, error_of, serving
 from opentill import webhooks, worker
-from opentill.core.clock import now_ms
-from opentill.core.http import App
+from opentill.context import App
 from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
 from opentill.webhooks import queries
 from opentill.webhooks.hosts import LANES, HostLimit, OpenHost
 from webhooks.place import SECRET_KEY, Place, until

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from opentill.core.db import Tx
+from opentill.db.database import Tx
 
 _UNTOLD: Final = """
     with told as (

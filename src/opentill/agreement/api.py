@@ -4,7 +4,7 @@ from typing import Final
 
 from opentill.agreement import service
 from opentill.agreement.model import Agreement
-from opentill.core.http import Call, Nothing, Operation
+from opentill.http.operations import Call, Nothing, Operation
 
 
 async def read(call: Call[Nothing, Nothing]) -> Agreement:

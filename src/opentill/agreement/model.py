@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from opentill.core.operator import OperatorError
+from opentill.core.configuration import OperatorError
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

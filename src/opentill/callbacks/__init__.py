@@ -8,11 +8,11 @@ import structlog
 from opentill import disputes, orders, refunds
 from opentill.callbacks import reading
 from opentill.callbacks.confirmations import Confirmations
+from opentill.context import App
 from opentill.core import metrics
-from opentill.core.db import Tx
 from opentill.core.errors import MethodNotAllowed, NotFound
-from opentill.core.http import App, failure, send_json, send_problem
-from opentill.core.query import LOCK_TIMEOUT
+from opentill.db.database import Tx
+from opentill.db.query import LOCK_TIMEOUT
 from opentill.gateways.model import (
     DisputeNews,
     Gateway,
@@ -22,6 +22,7 @@ from opentill.gateways.model import (
     PaymentNews,
     RefundNews,
 )
+from opentill.http.operations import failure, send_json, send_problem
 from opentill.orders import Report
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from opentill import orders
-from opentill.core.db import Db
 from opentill.core.errors import Contended, Unavailable
-from opentill.core.together import Together
+from opentill.db.batcher import Together
+from opentill.db.database import Db
 from opentill.gateways.model import PaymentNews
 from opentill.orders import Report
 

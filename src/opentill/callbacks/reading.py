@@ -5,10 +5,10 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from opentill.core.clock import now_ms
 from opentill.core.errors import Invalid, Unavailable
-from opentill.core.incoming import read_body
+from opentill.db.clock import now_ms
 from opentill.gateways.model import BadCallback, DisputeNews, Gateway, News, Notified, Traces
+from opentill.http.incoming import read_body
 
 if TYPE_CHECKING:
     from litestar.types import Receive

@@ -4,9 +4,9 @@ from typing import Any, Final
 
 from opentill.checkouts import queries, service
 from opentill.checkouts.model import SessionBody, SessionCreated, SessionOut
-from opentill.core.db import Tx
 from opentill.core.errors import NotFound
-from opentill.core.http import Call, Nothing, Operation
+from opentill.db.database import Tx
+from opentill.http.operations import Call, Nothing, Operation
 
 
 async def create(call: Call[Nothing, SessionBody], tx: Tx) -> SessionCreated:

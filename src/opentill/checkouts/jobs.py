@@ -4,9 +4,9 @@ import structlog
 
 from opentill.checkouts import queries, service
 from opentill.checkouts.model import Session
-from opentill.core import jobs
-from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
+from opentill.db import jobs
+from opentill.db.database import Db, Tx
 
 _log = structlog.get_logger()
 

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Final, Literal, Self
 import msgspec
 from msgspec import Meta
 
-from opentill.core import money, schemas
+from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.core.methods import Method
+from opentill.http import schemas
 
 Status = Literal["OPEN", "COMPLETE", "EXPIRED"]
 LIFETIME_MS: Final = 24 * 3600 * 1000

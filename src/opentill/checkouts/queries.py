@@ -1,7 +1,7 @@
 """All SQL about checkout sessions."""
 
 from opentill.checkouts.model import Offer, Session
-from opentill.core.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value
 from opentill.rates import LOOKUP_SQL
 
 

@@ -22,9 +22,9 @@ from opentill.checkouts.model import (
     SessionBody,
 )
 from opentill.core import inputs, money
-from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id, new_id, new_session_id
+from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway, Method
 from opentill.orders import Attempt, Order, Payer
 from opentill.orders.fees import Priced, price

@@ -10,7 +10,7 @@ from opentill.cli.output import Json
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from opentill.core.db import Tx
+    from opentill.db.database import Tx
     from opentill.operator import ByHand, Kind
 
 _Amount = Annotated[str, typer.Argument(help="Decimal, in the merchant's currency: 25.00.")]
@@ -40,7 +40,7 @@ def show(merchant_id: str, *, as_json: Json = False) -> None:
     """Show a merchant's accounts."""
     from opentill import ledger, merchants, operator
     from opentill.core import money
-    from opentill.core.db import Tx
+    from opentill.db.database import Tx
 
     async def accounts(tx: Tx) -> dict[str, Any]:
         merchant = await merchants.find(tx, merchant_id)

@@ -9,7 +9,7 @@ from opentill.cli import output, session
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
-    from opentill.core.db import Tx
+    from opentill.db.database import Tx
 
 _MOST_NAMED: Final = 10
 _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
@@ -40,8 +40,8 @@ def duration(text: str) -> int:
 
 def _movable() -> None:
     """Raise OperatorError where real money could be concerned."""
-    from opentill.core import clock
-    from opentill.core.operator import OperatorError
+    from opentill.core.configuration import OperatorError
+    from opentill.db import clock
 
     found = session.settings()
     gateways = found.gateways
@@ -56,8 +56,8 @@ def _movable() -> None:
 
 
 async def _state(tx: "Tx") -> dict[str, Any]:
-    from opentill.core import clock
-    from opentill.core.csvfile import utc
+    from opentill.db import clock
+    from opentill.http.csvfile import utc
 
     ahead, real = await clock.AHEAD.get(tx) or 0, clock.now_ms()
     return {
@@ -88,8 +88,8 @@ def advance(
 
     Open checkout sessions whose time is over by then are ended by it, and named first.
     """
-    from opentill.core import clock
     from opentill.core.errors import Invalid
+    from opentill.db import clock
 
     _movable()
     step_ms = duration(by)
@@ -126,7 +126,7 @@ def reset(*, as_json: Json = False) -> None:
     Gateways are asked at once about what waits for them, disputes that no order could take are
     tried at once, and rate limits begin anew.
     """
-    from opentill.core import clock, limits
+    from opentill.db import clock, rate_limits
     from opentill.disputes import jobs as dispute_jobs
     from opentill.epay import jobs as epay_jobs
     from opentill.orders import jobs as order_jobs
@@ -143,7 +143,7 @@ def reset(*, as_json: Json = False) -> None:
         await dispute_jobs.wake(tx, now)
         await epay_jobs.wake(tx, now)
         await webhook_jobs.wake(tx, now)
-        await limits.forget(tx)
+        await rate_limits.forget(tx)
         return await _state(tx)
 
     async def work() -> None:

@@ -41,8 +41,8 @@ def demo(
 ) -> None:
     """Serve, with a merchant, a product and a session to pay. The quickest way to a paid order."""
     from opentill.cli.running import Deployment
-    from opentill.core.datadir import lock_serve
-    from opentill.core.operator import OperatorError
+    from opentill.core.configuration import OperatorError
+    from opentill.server.embedded.datadir import lock_serve
 
     found = session.settings(creates=True)
     if found.database_url is None:
@@ -85,8 +85,8 @@ def _kept(path: Path) -> Demo | None:
 
 async def _make_merchant(settings: Settings) -> Demo:
     from opentill import merchants
-    from opentill.core.datadir import write_private
-    from opentill.core.db import Db, Tx
+    from opentill.db.database import Db, Tx
+    from opentill.server.embedded.datadir import write_private
 
     db = await Db.connect(settings.database_url or "", 1, prepared=settings.db_prepared)
     try:
@@ -111,7 +111,7 @@ async def _make_merchant(settings: Settings) -> Demo:
 
 
 def _with_product(settings: Settings, kept: Demo) -> Demo:
-    from opentill.core.datadir import write_private
+    from opentill.server.embedded.datadir import write_private
 
     product = {
         "name": "A cup of tea",
@@ -130,7 +130,7 @@ def _post(settings: Settings, key: str, path: str, body: dict[str, str]) -> dict
     import httpx2
 
     from opentill import config
-    from opentill.core.operator import OperatorError
+    from opentill.core.configuration import OperatorError
 
     # Straight to the server: the public address may lead through what is not there yet.
     url = config.address(settings.host, settings.port) + path
@@ -151,7 +151,7 @@ def _post(settings: Settings, key: str, path: str, body: dict[str, str]) -> dict
 def _write_environment(settings: Settings, kept: Demo) -> Path:
     """Write what the README's examples need, for a shell to read; gives the absolute path."""
     from opentill import config
-    from opentill.core.datadir import write_private
+    from opentill.server.embedded.datadir import write_private
 
     data_dir = settings.data_dir.absolute()
     values = {

@@ -8,7 +8,7 @@ from opentill.cli import inputs, output, session
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
-    from opentill.core.db import Tx
+    from opentill.db.database import Tx
     from opentill.disputes import Dispute
     from opentill.disputes.model import Event
 

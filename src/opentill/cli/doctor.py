@@ -17,9 +17,9 @@ from opentill.cli import exposure, output, session
 from opentill.cli.exposure import Finding
 from opentill.cli.output import Json
 from opentill.core import terminal
-from opentill.core.datadir import NoDatabase, prepare
-from opentill.core.operator import OperatorError
+from opentill.core.configuration import OperatorError
 from opentill.core.settings import Settings
+from opentill.server.embedded.datadir import NoDatabase, prepare
 
 if TYPE_CHECKING:
     from opentill.rates import Lacking
@@ -136,7 +136,7 @@ def _database(settings: Settings) -> Iterator[Finding]:
 
 
 def _business_time(settings: Settings, ahead_ms: int) -> Finding:
-    from opentill.core.clock import movable
+    from opentill.db.clock import movable
 
     if not ahead_ms:
         return Finding("time", "ok", "business time is real time")
@@ -172,8 +172,8 @@ class _Asked(msgspec.Struct, frozen=True):
 
 async def _ask(settings: Settings) -> _Asked:
     from opentill import epay, rates
-    from opentill.core import clock
-    from opentill.core import connection as connections
+    from opentill.db import clock
+    from opentill.db import connection as connections
     from opentill.orders import jobs
 
     connection = await connections.connect(
@@ -271,7 +271,7 @@ def _listening(
     subject: str, host: str, port: int, ours: Callable[[], bool], variable: str
 ) -> Finding:
     """A port is well if it is free, or if what listens there is ours."""
-    from opentill.core.server import ServeError, bind
+    from opentill.server.http_server import ServeError, bind
 
     try:
         for listener in bind(host, port, variable):

@@ -8,8 +8,8 @@ from opentill.cli import inputs, output, session
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
-    from opentill.core.db import Tx
     from opentill.core.settings import Settings
+    from opentill.db.database import Tx
     from opentill.epay import Credentials, Notice
 
 _COLUMNS = ("merchantId", "pid", "state", "createdAt", "rotatedAt")

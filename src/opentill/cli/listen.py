@@ -9,7 +9,7 @@ import typer
 from opentill.cli import session
 
 if TYPE_CHECKING:
-    from opentill.core.db import Db
+    from opentill.db.database import Db
     from opentill.webhooks import NumberedEvent
 
 _POLL_S: Final = 0.3
@@ -105,7 +105,7 @@ class _Forward:
     def __init__(self, url: str, header_prefix: str) -> None:
         from opentill.cli import output
         from opentill.core import inputs
-        from opentill.core.outgoing import Outgoing, Policy
+        from opentill.outgoing.client import Outgoing, Policy
         from opentill.webhooks import signing
 
         inputs.web_address("forward-to", url)
@@ -118,8 +118,8 @@ class _Forward:
     async def send(self, event: "NumberedEvent") -> None:
         """Send one event and say what was sent and what came back."""
         from opentill.cli import output
-        from opentill.core.clock import now_ms
-        from opentill.core.outgoing import Forbidden, NoAnswer, Unreachable
+        from opentill.db.clock import now_ms
+        from opentill.outgoing.client import Forbidden, NoAnswer, Unreachable
         from opentill.webhooks import signing
 
         body = event.body.encode()

@@ -210,8 +210,8 @@ def set_(  # noqa: PLR0913 - a merchant's terms
 ) -> None:
     """Change a merchant's terms, for sessions opened from now on."""
     from opentill import merchants
-    from opentill.core.db import Tx
     from opentill.core.errors import Invalid
+    from opentill.db.database import Tx
 
     given = {
         "fee_rate": fee_rate,

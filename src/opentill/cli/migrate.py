@@ -21,9 +21,9 @@ def migrate(*, as_json: Json = False) -> None:
     import asyncpg
 
     from opentill import config
-    from opentill.core import migrate as migrations
-    from opentill.core.embedded import EmbeddedPostgres
-    from opentill.core.operator import OperatorError
+    from opentill.core.configuration import OperatorError
+    from opentill.db import migrations
+    from opentill.server.embedded.postgres import EmbeddedPostgres
 
     found = session.settings(creates=True, keys=False)
     signal.signal(signal.SIGTERM, session.leave)  # else the first process of a container has none

@@ -11,7 +11,7 @@ from opentill.cli.output import Json
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from opentill.core.db import Tx
+    from opentill.db.database import Tx
     from opentill.gateways.model import RefundOutcome
     from opentill.orders import Order
 

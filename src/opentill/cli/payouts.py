@@ -10,7 +10,7 @@ from opentill.cli.output import Json
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from opentill.core.db import Tx
+    from opentill.db.database import Tx
     from opentill.payouts import Payout
 
 _COLUMNS = ("id", "merchantId", "status", "amount", "fee", "currency", "bankReference", "createdAt")

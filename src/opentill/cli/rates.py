@@ -40,7 +40,7 @@ def set_(
     """Say what one BASE is worth in QUOTE: opentill rates set EUR USD 1.08."""
     from opentill import merchants, rates
     from opentill.core import money
-    from opentill.core.db import Tx
+    from opentill.db.database import Tx
 
     value = inputs.rate("rate", rate)
     valid_from = inputs.moment("from", since)
@@ -119,7 +119,7 @@ def import_(
 ) -> None:
     """Bring in the ECB's reference rates (CSV or XML; - reads standard input), and all crosses."""
     from opentill import merchants, rates
-    from opentill.core.db import Tx
+    from opentill.db.database import Tx
 
     start = inputs.moment("from", since) or 0
     sheet = rates.read_file(_read(file))

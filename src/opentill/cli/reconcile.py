@@ -13,8 +13,8 @@ from opentill.cli import inputs, output, session
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
-    from opentill.core.db import Db
     from opentill.core.settings import Settings
+    from opentill.db.database import Db
     from opentill.reconciliation import Result
 
 
@@ -96,9 +96,9 @@ async def _fetched(
     """Fetch the sandbox bank's report and compare it: all of it, if no times are given."""
     from opentill import reconciliation
     from opentill.config import with_sandbox_key
-    from opentill.core.clock import now_ms
+    from opentill.core.configuration import OperatorError
     from opentill.core.errors import Invalid
-    from opentill.core.operator import OperatorError
+    from opentill.db.clock import now_ms
     from opentill.gateways.sandbox import SandboxGateway
 
     if gateway != "sandbox":

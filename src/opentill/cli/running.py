@@ -22,10 +22,11 @@ import typer
 
 from opentill import __version__, gateways
 from opentill.cli import exposure, session
-from opentill.core import log, metrics, server
-from opentill.core.datadir import DataDirError, Lock, lock_serve, prepare
+from opentill.core import log, metrics
 from opentill.core.settings import Settings
-from opentill.core.supervisor import Child, Supervisor
+from opentill.server import http_server
+from opentill.server.embedded.datadir import DataDirError, Lock, lock_serve, prepare
+from opentill.server.supervisor import Child, Supervisor
 
 FINISH_GRACE_S = 5.0
 _log: Final = structlog.get_logger()
@@ -61,7 +62,9 @@ class Deployment:
         with contextlib.ExitStack() as cleanup:
             if _data_dir(settings) is not None:
                 cleanup.callback(lock_serve(settings.data_dir).release)
-            sockets = server.bind(settings.host, settings.port, "OPENTILL_PORT or OPENTILL_HOST")
+            sockets = http_server.bind(
+                settings.host, settings.port, "OPENTILL_PORT or OPENTILL_HOST"
+            )
             for listener in sockets:
                 cleanup.callback(listener.close)
             beside: list[Child] = []
@@ -97,12 +100,12 @@ class Deployment:
             self._announce()
 
         with _tending(supervisor):
-            return server.serve(
+            return http_server.serve(
                 lambda: create_app(settings, run_worker=with_worker),
                 settings,
                 sockets,
                 on_ready=ready,
-                on_drain=server.set_draining,
+                on_drain=http_server.set_draining,
             )
 
     def _run_many(self, supervisor: Supervisor, sockets: Sequence[socket.socket]) -> int:
@@ -132,12 +135,12 @@ def api_process(
     from opentill.app import create_app
 
     log.configure(settings.log_level)
-    code = server.serve(
+    code = http_server.serve(
         lambda: create_app(settings, run_worker=False),
         settings,
         sockets,
         on_ready=ready,
-        on_drain=server.set_draining,
+        on_drain=http_server.set_draining,
         child=True,
     )
     sys.exit(code)
@@ -168,7 +171,7 @@ def run_worker(
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, stop.set)
         loop.add_signal_handler(signal.SIGINT, (lambda: None) if child else stop.set)
-        watch = loop.create_task(server.watch_parent(stop.set)) if child else None
+        watch = loop.create_task(http_server.watch_parent(stop.set)) if child else None
         if ready is not None:
             ready()
         await worker.run(settings, stop)
@@ -188,7 +191,7 @@ def run_sandbox(
     """Serve the sandbox bank until a signal comes; the exit code."""
     from opentill import sandbox
 
-    return server.serve(
+    return http_server.serve(
         lambda: sandbox.create_app(
             data_dir=settings.data_dir,
             secret=settings.sandbox_secret,
@@ -203,7 +206,7 @@ def run_sandbox(
 
 def bind_sandbox(settings: Settings) -> list[socket.socket]:
     """Listen where the sandbox bank is to be reached; raises ``ServeError``."""
-    return server.bind(settings.sandbox_host, settings.sandbox_port, "OPENTILL_SANDBOX_PORT")
+    return http_server.bind(settings.sandbox_host, settings.sandbox_port, "OPENTILL_SANDBOX_PORT")
 
 
 def lock_sandbox(settings: Settings) -> Lock:

@@ -8,7 +8,7 @@ from opentill.cli import inputs, output, session
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
-    from opentill.core.db import Tx
+    from opentill.db.database import Tx
 
 _THEN: Final = (
     "What was encrypted with the key before cannot be read any more. Make anew each Epay key"
@@ -32,12 +32,12 @@ def replace(*, reason: inputs.Reason, by: inputs.By = "", as_json: Json = False)
     What is encrypted with the key before cannot be read from then on, unless that one comes back.
     """
     from opentill import merchants
-    from opentill.core import secretkey
+    from opentill.db import secret_key
 
     found = session.settings(new_key=True)
 
     async def step(tx: "Tx") -> dict[str, Any]:
-        replaced = await secretkey.replace(tx, found.secret_key)
+        replaced = await secret_key.replace(tx, found.secret_key)
         if replaced:
             await merchants.record_audit(
                 tx, who=inputs.who(by), action="secret-key replace", merchant_id="",

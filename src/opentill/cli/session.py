@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from opentill.core.operator import OperatorError
+from opentill.core.configuration import OperatorError
 from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
-    from opentill.core.db import Db, Tx
+    from opentill.db.database import Db, Tx
 
 T = TypeVar("T")
 LONGEST_PAUSE_S: Final = 5.0
@@ -33,7 +33,8 @@ def settings(
     made, whatever was encrypted with it. Raises ``OperatorError``.
     """
     from opentill import config
-    from opentill.core import datadir, log
+    from opentill.core import log
+    from opentill.server.embedded import datadir
 
     found = config.load(os.environ)
     if found.database_url is None and not creates:
@@ -75,17 +76,17 @@ def running_database(
     """
     import msgspec
 
-    from opentill.core import migrate
+    from opentill.db import migrations
 
     if found.database_url is not None:
         key = None if any_key else found
         wait_for(found.database_url, prepared=found.db_prepared, patient=patient, key=key)
         yield found
         return
-    from opentill.core.embedded import EmbeddedPostgres
+    from opentill.server.embedded.postgres import EmbeddedPostgres
 
     with EmbeddedPostgres.start(found.data_dir, creates=creates) as server:
-        run(migrate.migrate(server.url))
+        run(migrations.migrate(server.url))
         if not any_key:
             run(_look_at(server.url, prepared=False, migrated=True, key=found))
         yield msgspec.structs.replace(found, database_url=server.url)
@@ -120,7 +121,7 @@ async def database(found: Settings | None = None, *, any_key: bool = False) -> "
     ``any_key``: its secrets may be encrypted with another key. Raises ``OperatorError``
     or ``Unavailable``.
     """
-    from opentill.core.db import Db
+    from opentill.db.database import Db
 
     found = found or settings()
     context = running_database(found, any_key=any_key)
@@ -141,8 +142,8 @@ async def now(place: "Db | Tx") -> int:
     Raises ``Unavailable``.
     """
     from opentill import config
-    from opentill.core import clock
-    from opentill.core.db import Db
+    from opentill.db import clock
+    from opentill.db.database import Db
 
     gateways = config.load(os.environ).gateways
     if not isinstance(place, Db):
@@ -152,21 +153,21 @@ async def now(place: "Db | Tx") -> int:
 
 
 async def _check_key(tx: "Tx", found: Settings) -> None:
-    from opentill.core import secretkey
+    from opentill.db import secret_key
 
     async def opens(tx: "Tx", secret_key: str) -> bool:
         from opentill import epay  # which takes a moment, once in the life of a database
 
         return await epay.opens(tx, secret_key)
 
-    await secretkey.check(tx, found.secret_key, found.secret_key_from, opens)
+    await secret_key.check(tx, found.secret_key, found.secret_key_from, opens)
 
 
 async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | None) -> None:
     import asyncpg
 
-    from opentill.core import connection as connections
-    from opentill.core import migrate
+    from opentill.db import connection as connections
+    from opentill.db import migrations
 
     away = (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
     try:
@@ -182,7 +183,7 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
         if forgets:
             raise OperatorError(connections.POOLER_HINT)
         if migrated:
-            await migrate.check(connection)
+            await migrations.check(connection)
         if key is not None:
             await _check_key(connection, key)
     finally:

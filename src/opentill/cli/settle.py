@@ -9,7 +9,7 @@ from opentill.cli import inputs, output, session
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
-    from opentill.core.db import Db, Tx
+    from opentill.db.database import Db, Tx
     from opentill.orders import Settled
 
 _COLUMNS = ("merchantId", "orderId", "status", "settled", "reserve", "currency")

@@ -11,7 +11,7 @@ import typer
 from opentill.cli import inputs, session
 
 if TYPE_CHECKING:
-    from opentill.core.db import Db
+    from opentill.db.database import Db
     from opentill.ledger.statement import LineOut
 
 
@@ -64,8 +64,8 @@ def statement(
 ) -> None:
     """Write a merchant's statement: opening balances, every movement, closing balances."""
     from opentill import merchants
+    from opentill.core.configuration import OperatorError
     from opentill.core.errors import Invalid
-    from opentill.core.operator import OperatorError
     from opentill.ledger.statement import StatementError
 
     start = inputs.moment("from", since)

@@ -10,7 +10,7 @@ from opentill.cli.output import Json
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from opentill.core.db import Tx
+    from opentill.db.database import Tx
     from opentill.webhooks import Endpoint, Vet
 
 _COLUMNS = ("id", "merchantId", "status", "url", "events", "description", "disabledReason")
@@ -67,7 +67,7 @@ def _do(step: "Callable[[Tx, int], Awaitable[dict[str, Any]]]", *, as_json: bool
 
 
 def _vet() -> "Vet":
-    from opentill.core.outgoing import to_merchants
+    from opentill.outgoing.client import to_merchants
     from opentill.webhooks import Vet
 
     return Vet(to_merchants(session.settings()).check)

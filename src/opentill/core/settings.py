@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from opentill.core.operator import OperatorError
+from opentill.core.configuration import OperatorError
 
 Environment = Literal["production", "staging"]
 LogLevel = Literal["debug", "info", "warning", "error"]

@@ -5,11 +5,11 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from opentill.core.db import Tx
-from opentill.core.http import Call, Nothing, Operation
-from opentill.core.paging import Listing, Page, Size, listing
+from opentill.db.database import Tx
 from opentill.disputes import queries, service
 from opentill.disputes.model import Dispute, DisputeDetail, DisputeOut, Status
+from opentill.http.operations import Call, Nothing, Operation
+from opentill.http.paging import Listing, Page, Size, listing
 
 
 class ListQuery(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,8 +1,8 @@
 """What the worker does for disputes: tries again what their orders could not take."""
 
-from opentill.core import jobs
-from opentill.core.db import Db, Tx
 from opentill.core.money import Money
+from opentill.db import jobs
+from opentill.db.database import Db, Tx
 from opentill.disputes import queries, service
 from opentill.disputes.model import Unmatched
 from opentill.gateways.model import DisputeNews

@@ -1,6 +1,6 @@
 """All SQL about disputes and their notes. Their order is locked by whoever changes one."""
 
-from opentill.core.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value
 from opentill.disputes.model import Dispute, Note, Unmatched
 
 BY_ID = Query(Dispute, "select * from disputes where merchant_id = :merchant_id and id = :id")

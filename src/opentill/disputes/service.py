@@ -10,9 +10,9 @@ import structlog
 
 from opentill import orders, webhooks
 from opentill.core import money
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
+from opentill.db.database import Tx
 from opentill.disputes import events, model, queries
 from opentill.disputes.model import BY_EVENT, WORDS, Dispute, Event, Note, Status, Step, steps_to
 from opentill.disputes.unmatched import keep, matched

@@ -8,8 +8,8 @@ from typing import Final
 
 import structlog
 
-from opentill.core.db import Tx
 from opentill.core.errors import NotFound
+from opentill.db.database import Tx
 from opentill.disputes import queries
 from opentill.disputes.model import ATTENTION, WORDS, Dispute, Unmatched, steps_to
 from opentill.gateways.model import DisputeNews

@@ -10,12 +10,13 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from opentill.context import App
 from opentill.core.errors import Unavailable
-from opentill.core.http import App, encode, log_defect, send_json
 from opentill.epay import forms, refunding, reports, service, wire
 from opentill.epay.model import BUSINESS, SUCCESS, UNKNOWN_ACT, Refused, trade_no
 from opentill.epay.service import Known
 from opentill.epay.wire import Request
+from opentill.http.operations import encode, log_defect, send_json
 
 if TYPE_CHECKING:
     from litestar.types import Receive, Scope, Send

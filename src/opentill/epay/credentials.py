@@ -12,11 +12,11 @@ from typing import Final
 import structlog
 
 from opentill import merchants
-from opentill.core import sealed
-from opentill.core.db import Tx
+from opentill.core import encryption
+from opentill.core.configuration import OperatorError
 from opentill.core.errors import Invalid, NotFound
-from opentill.core.operator import OperatorError
 from opentill.core.settings import Settings
+from opentill.db.database import Tx
 from opentill.epay import queries
 from opentill.epay.model import Credentials, NewCredentials
 from opentill.merchants import OPENTILL, Actor
@@ -43,8 +43,8 @@ def directory_id(pid: str) -> str:
 def unseal(credentials: Credentials, secret_key: str) -> str:
     """Return the Epay key. Raises ``core.sealed.WrongKey``."""
     if not secret_key:
-        raise sealed.WrongKey
-    return sealed.unseal(secret_key, _purpose(credentials.merchant_id), credentials.sealed_key)
+        raise encryption.WrongKey
+    return encryption.unseal(secret_key, _purpose(credentials.merchant_id), credentials.sealed_key)
 
 
 def _new_key(settings: Settings, merchant_id: str) -> tuple[str, bytes]:
@@ -52,7 +52,7 @@ def _new_key(settings: Settings, merchant_id: str) -> tuple[str, bytes]:
         message = "OPENTILL_SECRET_KEY must be set: Epay keys are sealed with it"
         raise OperatorError(message)
     key = "".join(secrets.choice(_LETTERS) for _ in range(_KEY_LENGTH))
-    return key, sealed.seal(settings.secret_key, _purpose(merchant_id), key)
+    return key, encryption.seal(settings.secret_key, _purpose(merchant_id), key)
 
 
 def _shown(credentials: Credentials, key: str, settings: Settings) -> NewCredentials:
@@ -150,7 +150,7 @@ async def opens(tx: Tx, secret_key: str) -> bool:
     there = await queries.ANY.first(tx)
     try:
         return there is None or bool(unseal(there, secret_key))
-    except sealed.WrongKey:
+    except encryption.WrongKey:
         return False
 
 

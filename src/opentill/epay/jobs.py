@@ -12,13 +12,13 @@ from typing import Final
 
 import structlog
 
-from opentill.core import log, sealed
-from opentill.core.db import Tx
+from opentill.context import App
+from opentill.core import encryption, log
 from opentill.core.errors import Unavailable
-from opentill.core.http import App
-from opentill.core.outgoing import Answer, Forbidden, NoAnswer, Unreachable
+from opentill.db.database import Tx
 from opentill.epay import credentials, notices, queries, refunding
 from opentill.epay.model import PAID, Notice
+from opentill.outgoing.client import Answer, Forbidden, NoAnswer, Unreachable
 
 _log: Final = structlog.get_logger()
 TIMEOUT_S: Final = 5.0
@@ -100,7 +100,7 @@ class Notifier:
                 kept, params = await notices.told(
                     tx, merchant_id, order_id, app.settings.secret_key
                 )
-        except sealed.WrongKey:  # not a try: it goes out when the key is back
+        except encryption.WrongKey:  # not a try: it goes out when the key is back
             self._cannot_sign()
             return
         if kept.status in PAID:

@@ -5,15 +5,15 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import structlog
 
-from opentill.core import epaysign, sealed
-from opentill.core.db import Tx
+from opentill.context import App
+from opentill.core import encryption, epaysign
 from opentill.core.errors import Invalid, NotFound
-from opentill.core.http import App
+from opentill.db.database import Tx
 from opentill.epay import credentials, queries
 from opentill.epay.model import PAID, Credentials, Kept, Notice, NoticeState, Submission
 
 _log: Final = structlog.get_logger()
-MAX_ADDRESS: Final = 2048  # as long as core/addresses.py lets one be
+MAX_ADDRESS: Final = 2048  # as long as outgoing/addresses.py lets one be
 _AS_IT_IS: Final = "%/:?&=@!$'()*+,;-._~[]"
 
 
@@ -84,7 +84,7 @@ async def return_address(app: App, merchant_id: str, order_id: str) -> str | Non
             return None
         try:
             kept, params = await told(tx, merchant_id, order_id, app.settings.secret_key)
-        except sealed.WrongKey:
+        except encryption.WrongKey:
             _log.error("no signed return", reason=credentials.WRONG_KEY)
             return None
     return address(kept.return_url, params)

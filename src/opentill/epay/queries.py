@@ -1,6 +1,6 @@
 """All SQL about Epay credentials, orders and notices."""
 
-from opentill.core.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value
 from opentill.epay.model import Caller, Counts, Credentials, Kept, Notice, StandIn
 
 # Which merchant has a pid; the id is pid_<number>.

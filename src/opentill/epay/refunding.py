@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from opentill import orders, refunds
+from opentill.context import App
 from opentill.core import epaysign, money
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid
-from opentill.core.http import App
+from opentill.db.database import Tx
 from opentill.epay import queries, service
 from opentill.epay.model import BUSINESS, MISSING, PAID, PAYABLE, Kept, Refused, trade_no
 from opentill.epay.wire import Request, without_zeros

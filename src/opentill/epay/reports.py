@@ -9,10 +9,10 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from opentill import ledger, payouts, totals
+from opentill.context import App
 from opentill.core import money
-from opentill.core.db import Tx
-from opentill.core.http import App
 from opentill.core.ids import number_of
+from opentill.db.database import Tx
 from opentill.epay import queries, service
 from opentill.epay.model import PAYABLE, STANDINGS, SUCCESS, Kept
 from opentill.epay.service import Known

@@ -10,12 +10,13 @@ import msgspec
 import structlog
 
 from opentill import checkouts, gateways, merchants, orders, products
-from opentill.core import epaysign, limits, sealed
-from opentill.core.db import Tx
+from opentill.context import App
+from opentill.core import encryption, epaysign
 from opentill.core.errors import Invalid
-from opentill.core.http import App
 from opentill.core.ids import new_id
 from opentill.core.money import exponent, parse, show
+from opentill.db import rate_limits
+from opentill.db.database import Tx
 from opentill.epay import credentials, notices, queries
 from opentill.epay.model import (
     BUSINESS,
@@ -51,7 +52,7 @@ _NOBODY_KEY: Final = secrets.token_hex(32)
 _NOBODY: Final = Caller(
     merchant_id="",
     pid=0,
-    sealed_key=sealed.seal(_NOBODY_KEY, "epay key ", secrets.token_hex(16)),
+    sealed_key=encryption.seal(_NOBODY_KEY, "epay key ", secrets.token_hex(16)),
     state="DISABLED",
     created_at=0,
     rotated_at=None,
@@ -78,7 +79,7 @@ async def count(app: App, address: str, now: int) -> None:
 
 async def _hit(app: App, scope: str, subject: str, limit: int, now: int) -> None:
     async with app.db.connection() as tx:
-        if await limits.hit(tx, scope, subject, limit, now) is None:
+        if await rate_limits.hit(tx, scope, subject, limit, now) is None:
             raise Refused(BUSINESS, TOO_MANY)
 
 
@@ -101,7 +102,7 @@ async def who_calls(app: App, request: Request, *, by_key: bool, by_server: bool
         key = credentials.unseal(
             found or _NOBODY, app.settings.secret_key if found else _NOBODY_KEY
         )
-    except sealed.WrongKey:
+    except encryption.WrongKey:
         _log.error("the Epay door stays shut", reason=credentials.WRONG_KEY)
         raise Refused(BUSINESS, SHUT) from None
     genuine = _has_key(request, key) if proof == "key" else _is_signed(request, key, by_key)

@@ -15,8 +15,8 @@ import multipart  # type: ignore[import-untyped]  # it does not say that it brin
 
 from opentill.core import epaysign
 from opentill.core.errors import Invalid, PayloadTooLarge
-from opentill.core.incoming import MAX_BODY, read_body
 from opentill.epay.model import BUSINESS, Refused
+from opentill.http.incoming import MAX_BODY, read_body
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope, Receive, Scope

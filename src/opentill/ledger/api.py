@@ -6,10 +6,10 @@ import msgspec
 from msgspec import Meta
 
 from opentill import totals
-from opentill.core import csvfile
 from opentill.core.errors import Invalid
-from opentill.core.http import Call, Download, Nothing, Operation
-from opentill.core.paging import Listing, Millis, Page, Size, listing
+from opentill.http import csvfile
+from opentill.http.operations import Call, Download, Nothing, Operation
+from opentill.http.paging import Listing, Millis, Page, Size, listing
 from opentill.ledger import queries, statement
 from opentill.ledger.model import BalanceOut, Transaction
 from opentill.ledger.postings import Type

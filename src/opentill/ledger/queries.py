@@ -1,6 +1,6 @@
 """All SQL about entries and balances."""
 
-from opentill.core.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value
 from opentill.ledger.model import Balance, Entry, Violation
 from opentill.totals import lists
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from opentill.core.db import Tx
-from opentill.core.query import Query, columns
+from opentill.db.database import Tx
+from opentill.db.query import Query, columns
 from opentill.ledger import queries
 from opentill.ledger.model import Balance, Movement, Violation
 from opentill.ledger.postings import POSTINGS

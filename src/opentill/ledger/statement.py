@@ -10,9 +10,10 @@ from typing import Final, Literal, Self
 
 import msgspec
 
-from opentill.core import csvfile, money
-from opentill.core.csvfile import cell, utc
-from opentill.core.db import Db, Tx
+from opentill.core import money
+from opentill.db.database import Db, Tx
+from opentill.http import csvfile
+from opentill.http.csvfile import cell, utc
 from opentill.ledger import queries
 from opentill.ledger.model import Balance, Entry
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from opentill.core.db import Tx
-from opentill.core.query import Command, Query
+from opentill.db.database import Tx
+from opentill.db.query import Command, Query
 from opentill.ledger import queries
 from opentill.ledger.model import Violation
 from opentill.ledger.postings import ACCOUNTS

@@ -1,6 +1,6 @@
 """Merchants, their API keys, and who is calling."""
 
-from opentill.core.clients import limit_subject
+from opentill.core.client_address import limit_subject
 from opentill.merchants.audit import OPENTILL, Actor, AuditHead, AuditRow, Verdict
 from opentill.merchants.audit import newest as audit_log
 from opentill.merchants.audit import record as record_audit

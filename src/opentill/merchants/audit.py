@@ -14,10 +14,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid
 from opentill.core.ids import new_id
-from opentill.core.query import Command, Query
+from opentill.db.database import Tx
+from opentill.db.query import Command, Query
 
 Finding = Literal["altered", "removed", "inserted"]
 _FIRST: Final = hashlib.sha256(b"opentill audit log").hexdigest()

@@ -1,7 +1,7 @@
 """All SQL about merchants and keys."""
 
-from opentill.core.limits import HIT_SQL
-from opentill.core.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value
+from opentill.db.rate_limits import HIT_SQL
 from opentill.merchants.model import Entered, Key, Merchant, TermsVersion
 
 _KEY_COLUMNS = "id, merchant_id, hint, environment, created_at, expires_at, revoked_at"

@@ -3,14 +3,14 @@
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
-from opentill.core import limits
-from opentill.core.caller import Caller
-from opentill.core.clients import limit_subject
-from opentill.core.csvfile import utc
-from opentill.core.db import Db, Tx
+from opentill.core.client_address import limit_subject
 from opentill.core.errors import Invalid, NotFound, TooManyRequests
 from opentill.core.ids import new_id
 from opentill.core.settings import Environment, Settings
+from opentill.db import rate_limits
+from opentill.db.database import Db, Tx
+from opentill.http.caller import Caller
+from opentill.http.csvfile import utc
 from opentill.merchants import audit, model, queries
 from opentill.merchants.audit import OPENTILL, Actor
 from opentill.merchants.model import Key, Merchant, NewKey
@@ -145,7 +145,7 @@ async def enter(
                 tx, scope="ip", subject=subject, limit=limit, now=now, key_sha256=digest
             )
             if found is None or not found.allowed:
-                wait = await limits.retry_after_s(tx, "ip", subject, now)
+                wait = await rate_limits.retry_after_s(tx, "ip", subject, now)
                 raise TooManyRequests(limit, wait)
         else:
             found = await queries.ENTER.first(tx, key_sha256=digest, now=now)

@@ -8,9 +8,9 @@ from typing import Any, Final, cast
 import msgspec
 
 from opentill.core import money
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
+from opentill.db.database import Tx
 from opentill.merchants import audit, fees, queries
 from opentill.merchants.audit import Actor
 from opentill.merchants.model import Calendar, FeePolicy, Merchant, Terms, TermsVersion

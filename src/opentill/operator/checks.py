@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from opentill.core.query import Query
+from opentill.db.query import Query
 from opentill.ledger import Violation
 from opentill.operator.model import MOVES
 

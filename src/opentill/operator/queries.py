@@ -1,6 +1,6 @@
 """All SQL about movements by hand."""
 
-from opentill.core.query import Query, Value
+from opentill.db.query import Query, Value
 from opentill.operator.model import ByHand
 
 BY_ID = Query(

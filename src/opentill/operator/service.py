@@ -4,9 +4,9 @@ from decimal import Decimal
 
 from opentill import ledger, merchants, orders
 from opentill.core import byhand, money
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
+from opentill.db.database import Tx
 from opentill.ledger import Balance
 from opentill.merchants import Merchant
 from opentill.operator import queries

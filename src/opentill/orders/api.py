@@ -7,11 +7,11 @@ import msgspec
 from msgspec import Meta
 
 from opentill import totals
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid
-from opentill.core.http import Call, Download, Nothing, Operation
 from opentill.core.ids import is_id
-from opentill.core.paging import Listing, Millis, Page, Size, listing
+from opentill.db.database import Tx
+from opentill.http.operations import Call, Download, Nothing, Operation
+from opentill.http.paging import Listing, Millis, Page, Size, listing
 from opentill.orders import export, livemode, queries, service
 from opentill.orders.model import OrderDetail, OrderOut, Status, named
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from opentill.core.db import Db
-from opentill.core.query import Command
+from opentill.db.database import Db
+from opentill.db.query import Command
 from opentill.orders.model import Attempt
 
 EVERY_MS: Final = 2_000

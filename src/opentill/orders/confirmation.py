@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from opentill import ledger, webhooks
-from opentill.core.db import Tx
-from opentill.core.query import columns
+from opentill.db.database import Tx
+from opentill.db.query import columns
 from opentill.gateways.model import Method, PaymentNews
 from opentill.ledger import Movement
 from opentill.orders import events, queries

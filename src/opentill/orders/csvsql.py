@@ -1,10 +1,10 @@
-"""SQL that writes cells of a CSV file as ``core/csvfile.py`` does, byte for byte.
+"""SQL that writes cells of a CSV file as ``http/csvfile.py`` does, byte for byte.
 
 Names of columns go in; all of them are constants of ours.
 """
 
-from opentill.core import csvfile
 from opentill.core.money import EXPONENTS
+from opentill.http import csvfile
 
 
 def quoted(text: str) -> str:

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from opentill.core import csvfile, money
-from opentill.core.csvfile import cell, utc
-from opentill.core.db import Db
-from opentill.core.exports import Exports, Readers
+from opentill.core import money
+from opentill.db.database import Db
+from opentill.db.export_limits import Exports, Readers
+from opentill.http import csvfile
+from opentill.http.csvfile import cell, utc
 from opentill.orders import export_queries
 from opentill.orders.model import Edge, Order, OrderOut
 

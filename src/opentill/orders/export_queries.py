@@ -1,7 +1,7 @@
 """The SQL of the CSV export: where its stretches end, and the lines of one."""
 
-from opentill.core.query import Query, Value
 from opentill.core.settings import SANDBOX
+from opentill.db.query import Query, Value
 from opentill.orders import csvsql
 from opentill.orders.model import OPERATOR, Edge
 

@@ -9,8 +9,8 @@ from typing import Final
 
 import structlog
 
-from opentill.core import jobs
-from opentill.core.db import Db, Tx
+from opentill.db import jobs
+from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway
 from opentill.orders import payments, queries, service
 from opentill.orders.model import DAY_MS, UNDECIDED, Attempt, AttemptStatus, Event, Forgotten

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from opentill.core.db import Tx
 from opentill.core.settings import SANDBOX
+from opentill.db.database import Tx
 from opentill.orders import queries
 from opentill.orders.model import OPERATOR, Order, PaidThrough
 

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
+from opentill.db.database import Db, Tx
 from opentill.gateways import Gateways, candidates
 from opentill.gateways.model import (
     Expires,

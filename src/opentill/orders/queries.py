@@ -1,6 +1,6 @@
 """All SQL about orders, their history and their attempts."""
 
-from opentill.core.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value
 from opentill.orders.model import (
     Attempt,
     Confirmed,

@@ -7,10 +7,10 @@ from typing import Final
 import structlog
 
 from opentill import ledger, rates, webhooks
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.core.money import Money
+from opentill.db.database import Tx
 from opentill.gateways.model import Method, OfAnotherGateway, PaymentOutcome, RefundOutcome
 from opentill.ledger import Movement
 from opentill.orders import events, queries

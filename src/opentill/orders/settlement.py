@@ -11,10 +11,11 @@ from typing import Final, Literal
 import msgspec
 
 from opentill import ledger, webhooks
-from opentill.core import jobs, money
-from opentill.core.db import Db, Tx
+from opentill.core import money
 from opentill.core.errors import Invalid
-from opentill.core.query import columns
+from opentill.db import jobs
+from opentill.db.database import Db, Tx
+from opentill.db.query import columns
 from opentill.ledger import Movement
 from opentill.orders import events as order_events
 from opentill.orders import livemode, queries

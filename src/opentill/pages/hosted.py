@@ -18,10 +18,10 @@ import structlog
 from litestar import asgi
 
 from opentill import checkouts, gateways, merchants, orders
-from opentill.core import limits
+from opentill.context import App
 from opentill.core.errors import Invalid, MethodNotAllowed, NotFound, TooManyRequests
-from opentill.core.http import App
 from opentill.core.money import Money
+from opentill.db import rate_limits
 from opentill.pages import answers, forms, language, model, prefill, render
 from opentill.pages.answers import Answer
 from opentill.pages.catalogue import Language
@@ -207,8 +207,8 @@ async def _count(request: Request) -> None:
         return
     subject = merchants.limit_subject(request.client_ip)
     async with request.app.db.connection() as tx:
-        if await limits.hit(tx, "pay", subject, limit, request.now) is None:
-            wait = await limits.retry_after_s(tx, "pay", subject, request.now)
+        if await rate_limits.hit(tx, "pay", subject, limit, request.now) is None:
+            wait = await rate_limits.retry_after_s(tx, "pay", subject, request.now)
             raise TooManyRequests(limit, wait)
 
 

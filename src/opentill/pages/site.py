@@ -9,8 +9,9 @@ import msgspec
 from litestar import asgi
 
 from opentill import agreement
+from opentill.context import App
 from opentill.core.errors import MethodNotAllowed, NotFound
-from opentill.core.http import App, send_problem
+from opentill.http.operations import send_problem
 from opentill.pages import assets, docs
 from opentill.pages.answers import POLICY, Answer
 from opentill.pages.catalogue import SENTENCES

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from opentill.core.db import Tx
-from opentill.core.http import Call, Nothing, Operation
-from opentill.core.paging import Listing, Page, Size, listing
+from opentill.db.database import Tx
+from opentill.http.operations import Call, Nothing, Operation
+from opentill.http.paging import Listing, Page, Size, listing
 from opentill.payouts import queries, service
 from opentill.payouts.model import Payout, PayoutOut, Status
 

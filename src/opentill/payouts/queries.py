@@ -1,6 +1,6 @@
 """All SQL about payouts."""
 
-from opentill.core.query import Query, Value
+from opentill.db.query import Query, Value
 from opentill.payouts.model import Payout
 
 # The audit log's head is locked before it, see merchants/audit.py.

@@ -6,9 +6,9 @@ import msgspec
 
 from opentill import ledger, merchants, webhooks
 from opentill.core import byhand, money
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
+from opentill.db.database import Tx
 from opentill.merchants import Merchant
 from opentill.payouts import queries
 from opentill.payouts.model import BY_EVENT, Event, Payout, Status, posted, told

@@ -1,6 +1,6 @@
 """All SQL about products."""
 
-from opentill.core.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value
 from opentill.products.model import Product, Saved
 
 # The currencies that there is no rate to, of those that a product's sessions and refunds need.

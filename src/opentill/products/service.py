@@ -6,9 +6,9 @@ import structlog
 from msgspec import UNSET
 
 from opentill.core import inputs, money
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
+from opentill.db.database import Tx
 from opentill.products import queries
 from opentill.products.model import Product, ProductBody, ProductChange, Saved
 

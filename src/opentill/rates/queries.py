@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import Final
 
-from opentill.core.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value
 from opentill.rates.model import Lacking, Rate
 
 # The newest rate that counts at a time, read in the direction that is there, given before turned

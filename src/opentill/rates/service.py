@@ -5,8 +5,8 @@ from decimal import Decimal
 from typing import Final
 
 from opentill.core import money
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid
+from opentill.db.database import Tx
 from opentill.rates import queries
 from opentill.rates.model import DAY_MS, MAX_DIGITS, Imported, Lacking, Rate, Sheet, crosses
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from opentill.core.query import Query, Value
+from opentill.db.query import Query, Value
 from opentill.reconciliation.model import Item
 
 # Everything through a gateway that is or may become money. A duplicate that was given back is a

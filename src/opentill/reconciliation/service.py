@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final
 
-from opentill.core.db import Db, Tx
 from opentill.core.money import exponent
+from opentill.db.database import Db, Tx
 from opentill.reconciliation import queries
 from opentill.reconciliation.model import SETTLED, Difference, Item, Result, Row, What
 from opentill.reconciliation.report import Stage, read

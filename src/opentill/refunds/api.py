@@ -5,10 +5,10 @@ from typing import Any, Final
 import msgspec
 
 from opentill import orders
-from opentill.core.db import Tx
 from opentill.core.errors import NotFound
-from opentill.core.http import Call, Nothing, Operation
-from opentill.core.paging import Listing, Page, Size, listing
+from opentill.db.database import Tx
+from opentill.http.operations import Call, Nothing, Operation
+from opentill.http.paging import Listing, Page, Size, listing
 from opentill.refunds import queries, service
 from opentill.refunds.model import Refund, RefundBody, RefundOut
 

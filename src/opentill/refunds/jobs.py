@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import structlog
 
 from opentill import orders
-from opentill.core import jobs
-from opentill.core.db import Db, Tx
 from opentill.core.money import Money
+from opentill.db import jobs
+from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway, RefundRequest
 from opentill.orders import Attempt
 from opentill.refunds import queries, service

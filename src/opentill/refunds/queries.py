@@ -1,6 +1,6 @@
 """All SQL about refunds."""
 
-from opentill.core.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value
 from opentill.refunds.model import Refund
 
 BY_ID = Query(Refund, "select * from refunds where merchant_id = :merchant_id and id = :id")

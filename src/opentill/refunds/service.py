@@ -9,9 +9,9 @@ import structlog
 
 from opentill import ledger, orders, rates, webhooks
 from opentill.core import money
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
+from opentill.db.database import Tx
 from opentill.gateways.model import RefundOutcome
 from opentill.ledger import Held, Movement
 from opentill.orders import Order

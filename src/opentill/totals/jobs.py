@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from opentill.core.db import Db
+from opentill.db.database import Db
 from opentill.totals import queries, service
 
 WORTH_IT: Final = 200  # changes; fewer cost a reader less than writing counts would

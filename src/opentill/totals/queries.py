@@ -4,7 +4,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from opentill.core.query import Query, Value
+from opentill.db.query import Query, Value
 from opentill.totals.model import Busy
 
 S = TypeVar("S", bound=msgspec.Struct)

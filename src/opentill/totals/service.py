@@ -9,8 +9,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from opentill.core.db import Db, Tx
-from opentill.core.query import Query, columns
+from opentill.db.database import Db, Tx
+from opentill.db.query import Query, columns
 from opentill.totals import queries
 from opentill.totals.model import FOREVER, HOUR_MS, LATEST, Piece, Which, stretch
 from opentill.totals.queries import Lists

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from opentill.core.db import Tx
 from opentill.core.errors import Invalid, NotFound
-from opentill.core.http import Call, Nothing, Operation
-from opentill.core.paging import Listing, Page, Size, listing
+from opentill.db.database import Tx
+from opentill.http.operations import Call, Nothing, Operation
+from opentill.http.paging import Listing, Page, Size, listing
 from opentill.merchants import Actor
 from opentill.webhooks import catchup, queries, service
 from opentill.webhooks.model import DeliveryStatus, EventBody, Type

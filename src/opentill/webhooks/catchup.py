@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from opentill.core.db import Db, Tx
 from opentill.core.errors import Invalid
+from opentill.db.database import Db, Tx
 from opentill.webhooks import queries
 from opentill.webhooks.model import NumberedEvent, Type
 

@@ -17,11 +17,11 @@ import structlog
 
 from opentill import merchants
 from opentill.core import metrics
-from opentill.core.clock import now_ms
-from opentill.core.db import Db, Tx
+from opentill.core.encryption import WrongKey
 from opentill.core.errors import Unavailable
-from opentill.core.outgoing import Outgoing
-from opentill.core.sealed import WrongKey
+from opentill.db.clock import now_ms
+from opentill.db.database import Db, Tx
+from opentill.outgoing.client import Outgoing
 from opentill.webhooks import queries, schedule, sending, signing
 from opentill.webhooks.hosts import LANES, TURN_S, USUAL, HostLimit, OpenHost
 from opentill.webhooks.lanes import Key, OpenLane

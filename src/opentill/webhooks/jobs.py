@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from opentill.core.db import Db, Tx
 from opentill.core.ids import first_id
+from opentill.db.database import Db, Tx
 from opentill.webhooks import queries
 
 KEEP_DELIVERIES_MS: Final = 30 * 86_400_000

@@ -5,8 +5,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from opentill.core.db import Tx
 from opentill.core.ids import new_id
+from opentill.db.database import Tx
 from opentill.webhooks import queries
 from opentill.webhooks.model import Event, EventBody
 

@@ -7,7 +7,7 @@ and a delivery needs no claim of its own. A worker that dies loses its lanes whe
 
 from typing import Final
 
-from opentill.core.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value
 from opentill.webhooks.model import (
     Attempt,
     Delivery,

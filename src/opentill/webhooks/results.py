@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from opentill.core.query import columns
+from opentill.db.query import columns
 from opentill.webhooks import schedule
 from opentill.webhooks.model import Attempt, Due
 

@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from opentill.core.clock import now_ms
-from opentill.core.outgoing import Answer, Forbidden, NoAnswer, Outgoing, Unreachable
-from opentill.core.sealed import seal, unseal
+from opentill.core.encryption import seal, unseal
+from opentill.db.clock import now_ms
+from opentill.outgoing.client import Answer, Forbidden, NoAnswer, Outgoing, Unreachable
 from opentill.webhooks import signing
 from opentill.webhooks.model import Attempt, Due, Outcome
 

@@ -10,12 +10,12 @@ from msgspec import UNSET, UnsetType
 
 from opentill import merchants
 from opentill.core import inputs
-from opentill.core.db import Db, Tx
+from opentill.core.encryption import WrongKey, seal, unseal
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id, new_id
-from opentill.core.outgoing import Forbidden
-from opentill.core.sealed import WrongKey, seal, unseal
+from opentill.db.database import Db, Tx
 from opentill.merchants import OPENTILL, Actor
+from opentill.outgoing.client import Forbidden
 from opentill.webhooks import queries, signing
 from opentill.webhooks.model import TYPES, Attempt, Delivery, Endpoint, Resent, Status, Type
 from opentill.webhooks.sending import OldSecret, open_old, purpose, seal_old

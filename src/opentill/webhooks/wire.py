@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal, Self
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from opentill.core.paging import Millis
+from opentill.http.paging import Millis
 from opentill.webhooks.model import (
     TYPES,
     Attempt,

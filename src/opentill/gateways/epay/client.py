@@ -17,7 +17,6 @@ import msgspec
 from opentill.core import epaysign
 from opentill.core.errors import Unavailable
 from opentill.core.ids import is_id
-from opentill.core.outgoing import Answer, Forbidden, NoAnswer, Unreachable
 from opentill.gateways.epay import wire
 from opentill.gateways.epay.wire import Reply
 from opentill.gateways.model import (
@@ -30,6 +29,7 @@ from opentill.gateways.model import (
     RefundOutcome,
     RefundRequest,
 )
+from opentill.outgoing.client import Answer, Forbidden, NoAnswer, Unreachable
 
 _TIMEOUT_S: Final = 10.0  # below the time after which an attempt without an answer is asked about
 _LATELY_S: Final = 2.0

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from opentill.core import settingvalues
+from opentill.core.configuration import OperatorError
 from opentill.core.methods import METHODS, Method
 from opentill.core.money import EXPONENTS
-from opentill.core.operator import OperatorError
-from opentill.core.outgoing import Outgoing, Policy
 from opentill.gateways.epay.client import EpayGateway, Options
 from opentill.gateways.epay.wire import DEFAULT_CURRENCY, TYPES
+from opentill.outgoing.client import Outgoing, Policy
 
 _PREFIX: Final = "OPENTILL_GATEWAY_EPAY_"
 _USUAL: Final = "ALIPAY,WECHAT_PAY"

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from opentill.core.configuration import OperatorError
 from opentill.core.money import EXPONENTS
-from opentill.core.operator import OperatorError
 from opentill.gateways.model import (
     BadCallback,
     Method,

@@ -15,9 +15,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from opentill.core.configuration import OperatorError
 from opentill.core.money import EXPONENTS
-from opentill.core.operator import OperatorError
-from opentill.core.outgoing import Answer, Forbidden, NoAnswer, Outgoing, Policy, Unreachable
 from opentill.gateways.model import (
     BadCallback,
     Method,
@@ -28,6 +27,7 @@ from opentill.gateways.model import (
     RefundRequest,
 )
 from opentill.gateways.sandbox import wire
+from opentill.outgoing.client import Answer, Forbidden, NoAnswer, Outgoing, Policy, Unreachable
 
 T = TypeVar("T")
 

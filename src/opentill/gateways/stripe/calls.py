@@ -8,7 +8,7 @@ import msgspec
 import stripe
 import structlog
 
-from opentill.core.outgoing import Forbidden, NoAnswer, Unreachable
+from opentill.outgoing.client import Forbidden, NoAnswer, Unreachable
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from typing import Final, NoReturn
 
 import stripe
 
-from opentill.core.operator import OperatorError
-from opentill.core.outgoing import Forbidden, Outgoing, Policy
+from opentill.core.configuration import OperatorError
 from opentill.gateways.stripe.client import StripeGateway
+from opentill.outgoing.client import Forbidden, Outgoing, Policy
 
 _KEYS: Final = ("sk_", "rk_")  # secret and restricted
 

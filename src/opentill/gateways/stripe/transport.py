@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 import msgspec
 import stripe
 
-from opentill.core.outgoing import Answer, NoAnswer
+from opentill.outgoing.client import Answer, NoAnswer
 
 TIMEOUT_S: Final = 10.0  # below the time after which an attempt without an answer is asked about
 MAX_BYTES: Final = 4 * 1024 * 1024  # a page of a hundred sessions

@@ -1,0 +1,1 @@
+"""PostgreSQL: connections, transactions, statements, migrations, rate limits, the clock."""

@@ -1,0 +1,159 @@
+"""One connection to PostgreSQL, perhaps with a pooler in between, and what makes it try again.
+
+A statement outside a transaction is a transaction of its own: where PostgreSQL says that it
+collided with another (40001, 40P01), it had no effect, and it is run again here. Inside a
+transaction only the whole can be run again, see ``Db.run``.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+import asyncpg
+
+from opentill.core.errors import Contended, Unavailable
+
+T = TypeVar("T")
+COLLIDED: Final = (
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.InvalidCachedStatementError,  # a migration of a later version ran meanwhile
+)
+# What a prepared statement meets behind a pooler that hands out connections for a transaction.
+_POOLED: Final = (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError)
+_LOOK_S: Final = 3.0
+_PATIENCE_S: Final = 10.0
+_LONGEST_PAUSE_S: Final = 0.2
+POOLER_HINT: Final = (
+    "the database is behind a pooler that keeps no prepared statements;"
+    " set OPENTILL_DB_PREPARED=no, or max_prepared_statements in PgBouncer 1.21 or newer"
+)
+
+# Where asyncpg's fetch…, and execute with parameters, come to: overriding this one alone is one
+# frame for each statement. tests/db/test_serializable.py sees that they still come here.
+_plain: Final[Callable[..., Awaitable[Any]]] = vars(asyncpg.Connection)["_execute"]
+
+
+class Tries:
+    """How often and for how long something that collided is tried again."""
+
+    def __init__(self) -> None:
+        """Begin now."""
+        self._end = time.monotonic() + _PATIENCE_S
+        self._number = 0
+
+    async def pause(self, error: Exception) -> None:
+        """Wait a moment, longer each time and never the same as others that collided with us.
+
+        Raises Contended where it has taken too long.
+        """
+        if time.monotonic() > self._end:
+            raise Contended(reason="too many collisions, try again") from error
+        longest = min(_LONGEST_PAUSE_S, 0.004 * 2**self._number)
+        self._number += 1
+        await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - no secret
+
+
+class Connection(asyncpg.Connection):
+    """asyncpg's connection whose single statements try again after a collision."""
+
+    async def execute(self, query: str, *args: Any, **options: Any) -> str:
+        """Run a statement; without parameters it may be several, and is not prepared."""
+        run = partial(super().execute, query, *args, **options)
+        if args or self.is_in_transaction():
+            return await run()
+        return await _again(run)
+
+    async def _execute(self, *statement: Any, **options: Any) -> Any:
+        """Run a statement with parameters, or one that returns rows."""
+        alone = not self.is_in_transaction()
+        try:
+            return await _plain(self, *statement, **options)
+        except (*COLLIDED, *_POOLED) as error:
+            if not alone:
+                raise
+            return await _again(partial(_plain, self, *statement, **options), error)
+
+
+class Unprepared(Connection):
+    """A connection through a pooler in transaction mode: nothing outlives a transaction.
+
+    asyncpg parses a statement and runs it in two messages, between which such a pooler may change
+    the connection behind; inside a transaction it may not.
+    """
+
+    async def _execute(self, *statement: Any, **options: Any) -> Any:
+        """Run a statement that stands by itself in a transaction of its own."""
+        if self.is_in_transaction():
+            return await _plain(self, *statement, **options)
+        return await _again(partial(self._in_transaction, *statement, **options))
+
+    async def _in_transaction(self, *statement: Any, **options: Any) -> Any:
+        async with self.transaction():
+            return await _plain(self, *statement, **options)
+
+    def _get_unique_id(self, prefix: str) -> str:
+        """Name cursors and savepoints, on a connection that other processes named theirs on."""
+        return f"opentill_{prefix}_{uuid4().hex}"
+
+
+async def _again(run: Callable[[], Awaitable[T]], error: Exception | None = None) -> T:
+    """Run a statement that is its own transaction until it does not collide.
+
+    ``error`` is what it raised when it ran already.
+    """
+    tries = Tries()
+    while True:
+        if isinstance(error, _POOLED):
+            raise Unavailable(reason=POOLER_HINT) from error
+        if error is not None:
+            await tries.pause(error)
+        try:
+            return await run()
+        except (*COLLIDED, *_POOLED) as found:
+            error = found
+
+
+def options(*, prepared: bool = True) -> dict[str, Any]:
+    """Return what ``asyncpg.connect`` and ``create_pool`` take for either kind."""
+    kind = Connection if prepared else Unprepared
+    return {"connection_class": kind} | ({} if prepared else {"statement_cache_size": 0})
+
+
+async def connect(url: str, *, prepared: bool = True, timeout_s: float = 10) -> asyncpg.Connection:
+    """Open a connection by itself. Raises what asyncpg raises."""
+    return await asyncpg.connect(url, timeout=timeout_s, **options(prepared=prepared))
+
+
+async def loses_statements(url: str) -> bool:
+    """Tell whether a pooler stands there that forgets prepared statements between transactions.
+
+    Two connections that are open at once and talk to one session of PostgreSQL show a pooler in
+    transaction mode; one of 1.21 or newer may all the same keep statements. A busy pooler can hide
+    it from us: then it shows later, in an error that gives the same advice.
+    """
+    first = await connect(url, prepared=False)
+    try:
+        second = await connect(url, prepared=False)
+    except BaseException:
+        await first.close()
+        raise
+    try:
+        statement = await first.prepare("select pg_backend_pid()", name=f"opentill_{uuid4().hex}")
+        async with first.transaction():
+            here = await first.fetchval("select pg_backend_pid()")
+        async with second.transaction():
+            if await second.fetchval("select pg_backend_pid()") != here:
+                return False
+            # The second holds that session: the first is given another one now.
+            await statement.fetchval(timeout=_LOOK_S)
+    except (*_POOLED, TimeoutError):
+        return True
+    finally:
+        await first.close()
+        await second.close()
+    return False

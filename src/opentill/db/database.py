@@ -1,0 +1,242 @@
+"""PostgreSQL through asyncpg: the pool, and transactions that retry. Statements: see query.py.
+
+The first parameter of a function is its permit. ``tx`` is a step inside somebody's transaction: it
+never commits. ``db`` owns its transactions and may call the outside between them, never inside one.
+"""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import asyncpg
+
+from opentill.core.errors import Contended, Unavailable
+from opentill.db import connection as connections
+from opentill.db.connection import COLLIDED, Tries
+from opentill.db.pool import Pool
+
+Tx = asyncpg.Connection
+T = TypeVar("T")
+
+START_PATIENCE_S: Final = 30.0
+_AGAIN_S: Final = 0.2
+_PATIENCE_S: Final = 10.0  # for a free connection, while the database is alive
+# What means that the database is away or going away, and not that we asked for something wrong.
+_AWAY: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InternalClientError,  # the server said good-bye on the connection, which ends soon
+    asyncpg.ReadOnlySQLTransactionError,
+)
+# After these a connection is of no use: the answer it waits for may never come, or it leads to a
+# server that was the primary once.
+_HOPELESS: Final = (
+    TimeoutError,
+    asyncio.CancelledError,
+    asyncpg.InternalClientError,
+    asyncpg.ReadOnlySQLTransactionError,
+)
+
+
+class Lent:
+    """A connection on loan: ``async with db.connection() as tx``."""
+
+    __slots__ = ("_alarm", "_connection", "_db", "_within_s")
+
+    def __init__(self, db: "Db", within_s: float | None) -> None:
+        """Nothing is taken before the block begins."""
+        self._db = db
+        self._within_s = within_s
+        self._alarm: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Tx:
+        """Take a connection. Raises Unavailable."""
+        loop = asyncio.get_running_loop()
+        end = None if self._within_s is None else loop.time() + self._within_s
+        try:
+            self._connection = await self._db.borrow(end)
+        except _AWAY as error:
+            raise Unavailable(reason=_why(error)) from error
+        if end is not None:
+            # What waits for an answer on a connection that is cut is told so at once. This is a
+            # sixth of the cost of asyncio.timeout.
+            self._alarm = loop.call_at(end, self._connection.terminate)
+        return self._connection
+
+    async def __aexit__(
+        self,
+        _type: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        """Give it back, fit for the next. Raises Unavailable if the database is away."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        away = isinstance(error, _AWAY) or _ended(self._connection, error)
+        if isinstance(error, _HOPELESS):
+            self._connection.terminate()
+        self._db.give_back(self._connection)
+        if away and error is not None:
+            raise Unavailable(reason=_why(error)) from error
+
+
+def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
+    """Tell whether asyncpg refused something because the connection is gone.
+
+    It has one class of errors for that and for defects of ours, such as a parameter too few.
+    """
+    return isinstance(error, asyncpg.InterfaceError) and connection.is_closed()
+
+
+async def patiently(step: Callable[[], Awaitable[T]], patience_s: float = START_PATIENCE_S) -> T:
+    """Run a step of a start again while the database is away, for so long; raises Unavailable.
+
+    A request is refused after two seconds; a server that starts beside a busy disk is to come up.
+    """
+    end = asyncio.get_running_loop().time() + patience_s
+    while True:
+        try:
+            return await step()
+        except Unavailable:
+            if asyncio.get_running_loop().time() >= end:
+                raise
+            await asyncio.sleep(_AGAIN_S)
+
+
+class Db:
+    """A pool of connections to one PostgreSQL."""
+
+    def __init__(self, pool: Pool, acquire_timeout_s: float) -> None:
+        """Use ``connect``; this only keeps what it is given."""
+        self._pool = pool
+        self._acquire_timeout_s = acquire_timeout_s
+        self._alive_at = 0.0  # when somebody got a connection last, on the loop's clock
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str,
+        size: int = 10,
+        *,
+        acquire_timeout_s: float = 2.0,
+        prepared: bool = True,
+        eager: bool = True,
+    ) -> Self:
+        """Open the pool. Raises Unavailable if the database does not answer and it is ``eager``.
+
+        ``prepared``: statements stay prepared on their connection, unless a pooler stands between.
+        """
+        session = {"application_name": "opentill", "timezone": "UTC"}
+        if not eager and prepared:  # a replica cannot be serializable, whatever the primary is
+            session["default_transaction_isolation"] = "read committed"
+        open_ = functools.partial(
+            asyncpg.connect,
+            url,
+            timeout=acquire_timeout_s,
+            command_timeout=30,
+            server_settings=session,
+            **connections.options(prepared=prepared),
+        )
+        db = cls(Pool(open_, size), acquire_timeout_s)
+        if eager:
+            try:
+                db.give_back(await db.borrow())
+            except (*_AWAY, asyncpg.InterfaceError) as error:  # the latter: a strange address
+                raise Unavailable(reason=f"the database does not answer: {error}") from error
+        return db
+
+    async def close(self) -> None:
+        """Close all connections, waiting a moment for those in use."""
+        await self._pool.close(5)
+
+    def connection(self, within_s: float | None = None) -> AbstractAsyncContextManager[Tx]:
+        """Lend a connection on which each statement is a transaction of its own.
+
+        Raises Unavailable if the database is away, or if all of it takes longer than ``within_s``.
+        """
+        return Lent(self, within_s)
+
+    async def borrow(self, until: float | None = None) -> asyncpg.Connection:
+        """Take a connection, in a crowd with some patience; to be given back.
+
+        A database that is away and one whose connections are all at work look the same from here:
+        nothing comes. As long as others get their work done, waiting is worth it, but no longer
+        than ``until`` on the loop's clock.
+        """
+        connection = self._pool.take_now()
+        clock = asyncio.get_running_loop().time
+        if connection is None:
+            end = clock() + _PATIENCE_S if until is None else until
+            while connection is None:
+                wait = min(self._acquire_timeout_s, end - clock())
+                try:
+                    connection = await self._pool.take(wait)
+                except TimeoutError:
+                    now = clock()
+                    if now - self._alive_at > self._acquire_timeout_s or now >= end:
+                        raise
+        self._alive_at = clock()
+        return connection
+
+    def give_back(self, connection: asyncpg.Connection) -> None:
+        """Take a borrowed connection back."""
+        self._pool.give_back(connection)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Tx]:
+        """Lend a connection inside a transaction, committed unless the block raises."""
+        async with self.connection() as connection, connection.transaction():
+            yield connection
+
+    @asynccontextmanager
+    async def snapshot(self, moment: str | None = None) -> AsyncIterator[Tx]:
+        """Lend a connection that sees the database of one moment, and cannot change it.
+
+        ``moment``: that of another snapshot which is still open (``MOMENT``), instead of now.
+        """
+        async with (
+            self.connection() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            if moment is not None:
+                # It takes no parameter, and it must be the first statement.
+                await connection.execute(f"set transaction snapshot '{moment}'")
+            yield connection
+
+    async def run(self, step: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run ``step`` in a transaction, again if PostgreSQL says that it collided with another.
+
+        40001, 40P01 and a plan that a migration outdated are retried with a short growing pause,
+        since nothing was committed. A lost connection is not: whether the commit arrived is
+        unknown, and the caller is told 503.
+        """
+        tries = Tries()
+        while True:
+            try:
+                async with self.transaction() as tx:
+                    return await step(tx)
+            except COLLIDED as error:
+                await tries.pause(error)
+            except asyncpg.LockNotAvailableError as error:
+                raise Contended(reason="somebody keeps a row locked, try again") from error
+
+    async def read(self, step: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run statements each for itself: such as only read, or whose last one alone writes."""
+        async with self.connection() as tx:
+            return await step(tx)
+
+    def reading(self) -> "Db":
+        """Return where one list or export is read from beginning to end: here."""
+        return self
+
+
+def _why(error: BaseException) -> str:
+    return f"the database is away ({type(error).__name__})"

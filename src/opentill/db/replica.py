@@ -1,0 +1,188 @@
+"""Reading from a replica: lists and exports, which may be a little behind; never anything else.
+
+A replica that is away, or further behind than the deployment allows, is left alone: what was to be
+read there is read from the primary. Nobody is told 503 because of a replica.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final, Self, TypeVar
+
+import asyncpg
+import structlog
+
+from opentill.core.errors import Problem, Unavailable
+from opentill.core.settings import Settings
+from opentill.db.database import Db, Tx
+from opentill.db.query import Value
+
+T = TypeVar("T")
+FOLLOW_S: Final = 1.0
+_LOOK_S: Final = 2.0  # for an answer about where a server stands
+_KEPT: Final = 4000  # looks at the primary: over an hour
+
+# Positions in the write-ahead log, in bytes.
+WRITTEN: Final = Value(int, "select (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint")
+REPLAYED: Final = Value(int, "select (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint")
+# Away, another password, a schema that is not there yet: whatever it is, the primary does it.
+_TROUBLE: Final = (Unavailable, asyncpg.PostgresError)
+_log: Final = structlog.get_logger()
+
+
+class Replica(Db):
+    """A pool of connections to a replica, and the primary for when it is no good."""
+
+    primary: Db
+    most_lag_s: float
+    seen: deque[tuple[float, int]]  # when the primary was at which position
+    lag_s: float | None = None  # None: it does not answer, or is no replica of this primary
+
+    @classmethod
+    async def open(cls, primary: Db, settings: Settings) -> Self:
+        """Open the pool; the replica need not be there yet. It is used once it was looked at."""
+        made = await cls.connect(
+            settings.database_read_url or "",
+            settings.db_pool_size,
+            acquire_timeout_s=1.0,
+            prepared=settings.db_prepared,
+            eager=False,
+        )
+        made.primary = primary
+        made.most_lag_s = settings.read_lag_s
+        made.seen = deque(maxlen=_KEPT)
+        return made
+
+    @property
+    def usable(self) -> bool:
+        """Whether it answers and is not too far behind."""
+        return self.lag_s is not None and self.lag_s <= self.most_lag_s
+
+    @property
+    def state(self) -> str:
+        """Say it in a word for ``/readyz``."""
+        if self.lag_s is None:
+            return "away"
+        return "used" if self.usable else "behind"
+
+    def reading(self) -> Db:
+        """Return where one list or export is read from beginning to end."""
+        return _Reading(self)
+
+    async def read(self, step: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run statements that only read, on the primary if the replica is no good."""
+        return await self.reading().read(step)
+
+    async def look(self) -> None:
+        """Find out how far behind it is, by when the primary was where the replica is now.
+
+        Raises Unavailable if the primary does not answer: then nothing is known.
+        """
+        async with self.primary.connection(_LOOK_S) as tx:
+            written = await WRITTEN.get(tx) or 0
+        now = time.monotonic()
+        self.seen.append((now, written))
+        try:
+            async with self.connection(_LOOK_S) as tx:
+                replayed = await REPLAYED.get(tx)
+        except _TROUBLE:
+            replayed = None
+        before, self.lag_s = self.usable, self._behind_s(now, replayed)
+        if before != self.usable:
+            _log.warning("replica", usable=self.usable, lag_s=self.lag_s)
+
+    def _behind_s(self, now: float, replayed: int | None) -> float | None:
+        """Return the seconds since the primary went past ``replayed``, as far as was looked."""
+        if replayed is None:
+            return None
+        passed = [at for at, written in self.seen if written > replayed]
+        return now - passed[0] if passed else 0.0
+
+    @asynccontextmanager
+    async def following(self) -> AsyncIterator[None]:
+        """Look again and again while the block runs."""
+        with suppress(Unavailable):
+            await self.look()
+        task = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(FOLLOW_S)
+            try:
+                await self.look()
+            except Unavailable:
+                continue  # without the primary nothing is listed: nobody gets past the door
+            except Exception:  # noqa: BLE001 - such as a replica that is none; the primary does
+                self.lag_s = None
+                _log.exception("the replica cannot be looked at")
+
+
+@asynccontextmanager
+async def beside(primary: Db, settings: Settings) -> AsyncIterator[Replica | None]:
+    """Lend the replica that the settings name, None if they name none, while the block runs."""
+    if settings.database_read_url is None:
+        yield None
+        return
+    replica = await Replica.open(primary, settings)
+    try:
+        async with replica.following():
+            yield replica
+    finally:
+        await replica.close()
+
+
+class _Reading(Db):
+    """One list or export: from the replica, and from its first trouble on from the primary.
+
+    Never the other way: what an export has read of the primary, the replica may not have yet.
+    """
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._here = replica.usable
+
+    @asynccontextmanager
+    async def connection(self, within_s: float | None = None) -> AsyncIterator[Tx]:
+        """Lend a connection of the replica if it has one, otherwise one of the primary."""
+        lent = False
+        if self._here:
+            try:
+                async with self._replica.connection(within_s) as tx:
+                    lent = True
+                    yield tx
+                    return
+            except Unavailable:
+                self._leave()
+                if lent:
+                    raise
+        async with self._replica.primary.connection(within_s) as tx:
+            yield tx
+
+    async def read(self, step: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run statements that only read; whatever the replica refuses, the primary decides.
+
+        It may not know the product yet that a list is asked for.
+        """
+        if self._here:
+            try:
+                async with self._replica.connection() as tx:
+                    return await step(tx)
+            except _TROUBLE:
+                self._leave()
+            except Problem:
+                self._here = False
+        async with self._replica.primary.connection() as tx:
+            return await step(tx)
+
+    def _leave(self) -> None:
+        """Send no others there before the next look."""
+        self._here = False
+        self._replica.lag_s = None

@@ -1,0 +1,106 @@
+"""Idempotency keys: the first answer to a POST is kept and given again, byte for byte.
+
+The key's row is inserted at the start of the very transaction that has the effect and gets the
+answer before its commit. So a crash leaves neither key nor effect, and of requests with one key
+that run at once, one has the effect while the others wait for its commit and get its answer; who
+waits too long is told 409 (draft-ietf-httpapi-idempotency-key-header §2.6).
+"""
+
+import hashlib
+import re
+from typing import Final
+
+import asyncpg
+import msgspec
+
+from opentill.core.errors import Conflict, Invalid, KeyReused
+from opentill.db.database import Tx
+from opentill.db.query import Command, Query, Value
+
+KEEP_MS: Final = 7 * 24 * 3600 * 1000
+_PRINTABLE: Final = re.compile(r"[\x20-\x7e]{1,255}", re.ASCII)
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A kept answer: HTTP status and body bytes of the request with this fingerprint."""
+
+    fingerprint: bytes
+    status: int
+    body: bytes
+
+
+_PATIENCE: Final = Command("set local lock_timeout = '5s'")
+_CLAIM: Final = Value(
+    bool,
+    """
+    insert into idempotency_keys as k (merchant_id, key, fingerprint, created_at)
+    values (:merchant_id, :key, :fingerprint, :now)
+    on conflict (merchant_id, key) do update
+        set fingerprint = excluded.fingerprint, status = null, body = null,
+            created_at = excluded.created_at
+        where k.created_at < :now - 604800000
+    returning true
+    """,
+)
+_KEPT: Final = Query(
+    Kept,
+    """
+    select fingerprint, status, body from idempotency_keys
+    where merchant_id = :merchant_id and key = :key
+    """,
+)
+_KEEP: Final = Command(
+    """
+    update idempotency_keys set status = :status, body = :body
+    where merchant_id = :merchant_id and key = :key
+    """,
+)
+_PRUNE: Final = Command(
+    """
+    delete from idempotency_keys where (merchant_id, key) in (
+        select merchant_id, key from idempotency_keys where created_at < :before
+        order by created_at limit 1000 for update skip locked)
+    """,
+)
+
+
+def check_key(key: str) -> None:
+    """Refuse a key that is not 1 to 255 printable ASCII characters. Raises Invalid."""
+    if _PRINTABLE.fullmatch(key) is None:
+        raise Invalid("Idempotency-Key", "Idempotency-Key must be 1 to 255 printable characters")
+
+
+def fingerprint(method: str, path: str, body: bytes) -> bytes:
+    """Return what makes two requests the same: SHA-256 of method, path and body."""
+    return hashlib.sha256(b"\0".join((method.encode(), path.encode(), body))).digest()
+
+
+async def claim(tx: Tx, merchant_id: str, key: str, print_: bytes, now: int) -> Kept | None:
+    """Take the key for this transaction, or return the answer that is kept under it.
+
+    Raises KeyReused if the kept answer was to another request, and Conflict if the first request
+    still runs after five seconds.
+    """
+    await _PATIENCE.run(tx)
+    try:
+        mine = await _CLAIM.get(tx, merchant_id=merchant_id, key=key, fingerprint=print_, now=now)
+    except asyncpg.LockNotAvailableError:
+        raise Conflict from None
+    if mine:
+        return None
+    kept = await _KEPT.first(tx, merchant_id=merchant_id, key=key)
+    if kept is None:  # its owner rolled back, and another took it in between
+        raise Conflict
+    if kept.fingerprint != print_:
+        raise KeyReused
+    return kept
+
+
+async def keep(tx: Tx, merchant_id: str, key: str, status: int, body: bytes) -> None:
+    """Keep the answer under the claimed key, in the transaction of its effect."""
+    await _KEEP.run(tx, merchant_id=merchant_id, key=key, status=status, body=body)
+
+
+async def prune(tx: Tx, now: int) -> int:
+    """Delete a batch of keys that are older than seven days and return how many."""
+    return await _PRUNE.run(tx, before=now - KEEP_MS)

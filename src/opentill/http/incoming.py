@@ -1,0 +1,61 @@
+"""What came with a request, as it came: its headers, each once where two would differ, its body."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from opentill.core.errors import Invalid, PayloadTooLarge
+from opentill.http import idempotency
+
+if TYPE_CHECKING:
+    from litestar.types import Receive
+
+MAX_BODY: Final = 64 * 1024
+# Whoever stands before us may have read the other one. A doubled x-api-key is none: see the edge.
+_ONCE: Final = {b"idempotency-key": "Idempotency-Key", b"content-type": "Content-Type"}
+
+
+def read_headers(lines: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Return headers by name. Raises Invalid for one that stands twice and must not."""
+    headers = dict(lines)
+    if len(headers) != len(lines):
+        names = [name for name, _ in lines]
+        for name, shown in _ONCE.items():
+            if names.count(name) > 1:
+                raise Invalid(shown, f"{shown} must stand only once")
+    return headers
+
+
+def idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:
+    """Return a request's Idempotency-Key, None without one. Raises Invalid."""
+    value = headers.get(b"idempotency-key")
+    if value is None:
+        return None
+    key = value.decode("latin-1")
+    idempotency.check_key(key)
+    return key
+
+
+def is_json(headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a request's body is said to be JSON."""
+    media_type = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+    return media_type == b"application/json"
+
+
+async def read_body(headers: Mapping[bytes, bytes], receive: "Receive") -> bytes:
+    """Return a request's raw body. Raises PayloadTooLarge over 64 KiB, Invalid for half a body."""
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit() or int(length) > MAX_BODY:
+        raise PayloadTooLarge
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Invalid("body", "body must arrive whole")
+        if message["type"] == "http.request":
+            parts.append(message["body"])
+            size += len(message["body"])
+            if size > MAX_BODY:
+                raise PayloadTooLarge
+            if not message["more_body"]:
+                return b"".join(parts)

@@ -1,0 +1,175 @@
+"""The outermost layer of the server: request ids, the client's address, the log, the last resort.
+
+Everything that happens to a request is inside: it numbers it, turns whatever escapes into the one
+error body, and writes the one log line. For the API it also counts the request and finds out who
+calls, before any routing (contract.md#order-of-checks).
+"""
+
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import structlog
+from litestar.enums import ScopeType
+
+from opentill.core import log, metrics
+from opentill.core.client_address import inside
+from opentill.core.ids import new_id
+from opentill.http.caller import Caller
+from opentill.http.operations import send_problem
+
+if TYPE_CHECKING:
+    from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+Door = Callable[[str | None, str], Awaitable[Caller | None]]  # API key and address to who calls
+_log: Final = structlog.get_logger()
+_HOP: Final = re.compile(
+    r"\[(?P<six>[0-9a-fA-F:.]+)\](:[0-9]{1,5})?|(?P<four>[0-9.]+):[0-9]{1,5}|[0-9a-fA-F:.]+",
+    re.ASCII,
+)
+_ASKED_ALL_THE_TIME: Final = ("/healthz", "/readyz")  # by engines and balancers
+_ALWAYS: Final = ((b"x-content-type-options", b"nosniff"),)
+# RFC 6797 §6.1: browsers come back by https only, for a year. Nothing about names below ours.
+_BY_HTTPS: Final = (b"strict-transport-security", b"max-age=31536000")
+# Payments of this deployment may go through the sandbox bank, whose money is not real.
+_TEST_MODE: Final = (b"opentill-test-mode", b"sandbox")
+NOTICE_S: Final = 60.0  # a proxy that is not trusted is told of once in so many seconds
+
+
+def client_address(
+    peer: str, forwarded: str | None, trusted: Sequence[IPv4Network | IPv6Network]
+) -> str:
+    """Return the client's address: the socket's, unless that is a trusted proxy's.
+
+    Then the last address of ``X-Forwarded-For`` that is not a trusted proxy itself; what stands
+    before it is whatever the client wrote.
+    """
+    if not forwarded or not inside(peer, trusted):
+        return peer
+    for hop in reversed([part.strip() for part in forwarded.split(",")]):
+        address = _bare(hop)
+        if address is None:
+            return peer
+        if not inside(address, trusted):
+            return address
+        peer = address
+    return peer
+
+
+def _bare(hop: str) -> str | None:
+    """Return the address of ``1.2.3.4``, ``1.2.3.4:5``, ``::1``, ``[::1]`` or ``[::1]:5``."""
+    found = _HOP.fullmatch(hop)
+    if found is None:
+        return None
+    address: str = found["six"] or found["four"] or hop
+    try:
+        ip_address(address)
+    except ValueError:
+        return None
+    return address
+
+
+class Edge:
+    """ASGI middleware around the whole application."""
+
+    def __init__(
+        self,
+        app: "ASGIApp",
+        door: Door,
+        trusted: Sequence[IPv4Network | IPv6Network],
+        *,
+        https: bool = False,
+        test_mode: bool = False,
+    ) -> None:
+        """``door`` counts a request and says who calls; it raises what is to be answered.
+
+        ``https``: the public address is. ``test_mode``: the sandbox bank is among the gateways, and
+        every answer of the API says so.
+        """
+        self._app = app
+        self._door = door
+        self._trusted = trusted
+        self._of_pages = (*_ALWAYS, _BY_HTTPS) if https else _ALWAYS
+        self._of_api = (*self._of_pages, _TEST_MODE) if test_mode else self._of_pages
+        self._noticed_at = -NOTICE_S
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Pass a request through."""
+        if scope["type"] != ScopeType.HTTP:
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        request_id = new_id("req")
+        status = int(HTTPStatus.INTERNAL_SERVER_ERROR)  # until it begins
+        begun = False
+        api = scope["path"].startswith("/v1/") or scope["path"] == "/v1"
+        always = self._of_api if api else self._of_pages
+
+        async def numbered(message: "Message") -> None:
+            nonlocal status, begun
+            if message["type"] == "http.response.start":
+                begun = True
+                status = message["status"]
+                own = [(b"x-request-id", request_id.encode()), *always]
+                message["headers"] = [*message["headers"], *own]
+            await send(message)
+
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        extra = cast("dict[str, Any]", scope)  # where we add what we find out
+        try:
+            key: str | None = None
+            lines: list[bytes] = []
+            for name, value in scope["headers"]:
+                if name == b"x-api-key":  # one that stands twice is none: there is no telling which
+                    key = value.decode("latin-1") if key is None else ""
+                elif name == b"x-forwarded-for":
+                    lines.append(value)
+            address = extra["opentill_address"] = self._address(extra.get("client"), lines)
+            extra["opentill_merchant"] = None
+            if api and (caller := await self._door(key, address)) is not None:
+                extra["opentill_merchant"] = caller.merchant_id
+                extra["opentill_key"] = caller.key_id
+            await self._app(scope, receive, numbered)
+        except Exception as error:  # the last resort
+            if begun:  # too late for an answer: the client sees the connection end
+                _log.exception("answer broken off")
+                raise
+            await send_problem(numbered, error)
+        finally:
+            seconds = time.perf_counter() - started
+            route = extra.get("opentill_route") or extra.get("path_template") or "other"
+            metrics.count_request(route, scope["method"], status, seconds)
+            log.request(
+                request_id, scope["method"], route, status, round(seconds * 1000, 1),
+                quiet=status < HTTPStatus.BAD_REQUEST and route in _ASKED_ALL_THE_TIME,
+            )  # fmt: skip
+            structlog.contextvars.unbind_contextvars("request_id")
+
+    def _address(self, client: tuple[str, int] | None, lines: list[bytes]) -> str:
+        """Return the client's address by the socket's and the lines of ``X-Forwarded-For``."""
+        peer = client[0] if client else ""
+        if not lines:
+            return peer
+        forwarded = b",".join(lines).decode("latin-1")  # one list, however many lines
+        if not inside(peer, self._trusted):
+            self._notice(peer)
+        return client_address(peer, forwarded, self._trusted)
+
+    def _notice(self, peer: str) -> None:
+        """Log, once in a while, that somebody who is not trusted says for whom it asks.
+
+        It may be a client that tries; it may be a proxy, and then all its clients count as one.
+        """
+        now = time.monotonic()
+        if now - self._noticed_at < NOTICE_S:
+            return
+        self._noticed_at = now
+        _log.warning(
+            "X-Forwarded-For of a peer that is not trusted is ignored",
+            peer=peer,
+            hint="if that is your proxy, all its clients share one rate limit: name its address in"
+            " OPENTILL_TRUSTED_PROXIES",
+        )

@@ -1,0 +1,278 @@
+"""The OpenAPI 3.1 document, made from the table of operations and the structs on the wire."""
+
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from opentill import __version__
+from opentill.core import errors
+from opentill.http import schemas
+from opentill.http.operations import Done, Download, Failure, Nothing, Operation, failure
+
+_PARAMETER: Final = re.compile(r"\{(\w+)\}")
+_COMMON: Final[tuple[errors.Problem, ...]] = (
+    errors.TooManyRequests(100, 12),
+    errors.Internal(),
+    errors.Unavailable(),
+)
+_HEADERS: Final = {
+    "x-request-id": {
+        "description": "Finds the request in the log of the operator.",
+        "schema": {"type": "string"},
+    },
+    "opentill-test-mode": {
+        "description": "`sandbox` where the sandbox bank, whose money is not real, is among the "
+        "gateways; otherwise not there.",
+        "schema": {"type": "string"},
+    },
+    "cache-control": {
+        "description": "No answer is kept by a cache.",
+        "schema": {"const": "no-store"},
+    },
+}
+
+
+_IGNORED: Final = {
+    "description": "The fields of the body that are none of this operation's, if there are any: "
+    "percent-encoded names with commas between them, and `+7` for seven more.",
+    "schema": {"type": "string"},
+}
+
+
+def document(
+    operations: Sequence[Operation], public_url: str, contact: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the document as plain data. ``contact``: of the operator, as OpenAPI has it."""
+    structs: list[Any] = [Failure, Done]
+    for operation in operations:
+        structs += [operation.query, operation.body, operation.answer]
+    kinds = tuple(kind for kind in structs if kind not in (Nothing, Download, None))
+    by_kind, components = schemas.of(kinds)
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
+            operation, by_kind, components
+        )
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "OpenTill Merchant Payments API",
+            "version": "1.0.0",
+            "summary": "Products, checkout sessions, orders, refunds and the balance.",
+            "description": _INTRODUCTION,
+            "contact": dict(contact),
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            "x-service-version": __version__,
+        },
+        "servers": [{"url": public_url}],
+        "tags": [
+            {"name": tag, "description": _TAGS[tag]}
+            for tag in dict.fromkeys(operation.tag for operation in operations)
+        ],
+        "security": [{"apiKey": []}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "apiKey": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "x-api-key",
+                    "description": "A secret key of the merchant: `svc_live_…`, or `svc_stg_…` in "
+                    "a staging deployment. Never put it in a page or in version control.",
+                },
+            },
+        },
+    }
+
+
+_INTRODUCTION: Final = """\
+Amounts are decimal text with two decimals, times are Unix milliseconds, ids are text.
+
+Every answer is an envelope: `code` 0, `message` `success` and `data`. A refusal has a business \
+`code`, a `message` and, where an input is to blame, `error.field` and `error.reason`.
+
+Send an `Idempotency-Key` with a POST to be able to repeat it safely: the first answer is kept for \
+seven days and given again.
+
+Take fields that you do not know, and values of a list that you do not know: later versions add \
+some.
+"""
+
+# A tag without a description is a KeyError at the start.
+_TAGS: Final = {
+    "Config": "What anyone may read, without a key.",
+    "Products": "What is sold: a name, a price and a currency. A product is archived, never "
+    "removed, so that its orders stay whole.",
+    "Checkouts": "Sessions: for each purchase open one, and send the customer to its `url`.",
+    "Orders": "What was bought. An order exists as soon as its session does; deliver when its "
+    "`status` is PAID or SETTLED.",
+    "Refunds": "Money given back to customers, in full or in parts.",
+    "Disputes": "Payments that customers took back through their banks.",
+    "Payouts": "What the operator sends to the merchant's bank.",
+    "Balance": "What is pending, available and frozen, with every movement and statements.",
+    "Webhooks": "Events as they happen: the endpoints they are sent to, and reading them later.",
+}
+
+
+def _operation(
+    operation: Operation, by_kind: dict[Any, Any], components: dict[str, Any]
+) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "operationId": _operation_id(operation),
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "parameters": _parameters(operation, by_kind, components),
+        "responses": _responses(operation, by_kind, components),
+    }
+    if operation.description:
+        made["description"] = operation.description
+    if not operation.auth:
+        made["security"] = []
+    if operation.body is not Nothing:
+        fields = msgspec.structs.fields(operation.body)
+        content: dict[str, Any] = {"schema": by_kind[operation.body]}
+        if operation.example is not None:
+            content["example"] = operation.example
+        made["requestBody"] = {
+            "required": any(field.required for field in fields),
+            "content": {"application/json": content},
+        }
+    return made
+
+
+def _operation_id(operation: Operation) -> str:
+    words = re.sub(r"[^a-z ]", "", operation.summary.lower().replace("'s", "")).split()
+    kept = [word for word in words if word not in ("a", "an", "the", "as")]
+    return kept[0] + "".join(word.capitalize() for word in kept[1:])
+
+
+def _parameters(
+    operation: Operation, by_kind: dict[Any, Any], components: dict[str, Any]
+) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string"},
+            "description": "The resource's id.",
+        }
+        for name in _PARAMETER.findall(operation.path)
+    ]
+    if operation.query is not Nothing:
+        name = schemas.name_of(by_kind[operation.query])
+        for field, schema in components.pop(name)["properties"].items():
+            shown = schemas.without_null(schema)
+            description = shown.pop("description", "")
+            found.append(
+                {
+                    "name": field,
+                    "in": "query",
+                    "required": False,
+                    "schema": shown,
+                    "description": description,
+                },
+            )
+    if operation.method == "POST":
+        found.append(
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "required": False,
+                "schema": {
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": 255,
+                    "pattern": "^[ -~]+$",
+                },
+                "description": "Makes the request safe to repeat.",
+            },
+        )
+    return found
+
+
+def _refusals(operation: Operation) -> list[errors.Problem]:
+    problems: list[errors.Problem] = []
+    takes_input = operation.query is not Nothing or operation.write is not None
+    if takes_input or operation.path.count("{"):
+        field = next(iter(msgspec.structs.fields(operation.body)), None)
+        name = field.encode_name if field else "page"
+        problems.append(errors.Invalid(name, f"{name} must be …"))
+    if operation.auth:
+        problems.append(errors.Unauthorized())
+    if "{" in operation.path:
+        problems.append(errors.NotFound())
+    if operation.write is not None and operation.method == "POST":
+        problems += [errors.Conflict(), errors.KeyReused()]
+    if operation.write is not None:
+        problems.append(errors.PayloadTooLarge())
+    if operation.body is not Nothing:
+        problems.append(errors.UnsupportedMediaType())
+    return [*problems, *_COMMON]
+
+
+def _responses(
+    operation: Operation, by_kind: dict[Any, Any], components: dict[str, Any]
+) -> dict[str, Any]:
+    responses: dict[str, Any] = {str(operation.status): _success(operation, by_kind, components)}
+    for problem in sorted(_refusals(operation), key=lambda found: found.status):
+        _, body, headers = failure(problem)
+        description = f"{problem.message} (code {problem.code})."
+        if problem.status == HTTPStatus.BAD_REQUEST and operation.refusals:
+            description += " Refused too: " + "; ".join(operation.refusals) + "."
+        shown = dict(_HEADERS)
+        for name, _ in headers:
+            shown[name.decode()] = {"schema": {"type": "string"}}
+        responses[str(problem.status)] = {
+            "description": description,
+            "headers": shown,
+            "content": {
+                "application/json": {
+                    "schema": by_kind[Failure],
+                    "example": msgspec.json.decode(body),
+                },
+            },
+        }
+    return responses
+
+
+def _success(
+    operation: Operation, by_kind: dict[Any, Any], components: dict[str, Any]
+) -> dict[str, Any]:
+    if operation.answer is Download:
+        return {
+            "description": "The file.",
+            "headers": _HEADERS | {"content-disposition": {"schema": {"type": "string"}}},
+            "content": {"text/csv": {"schema": {"type": "string"}}},
+        }
+    if operation.answer is None:
+        schema = by_kind[Done]
+        example: dict[str, Any] = {"code": 0, "message": "success"}
+    else:
+        schema = _envelope(by_kind[operation.answer], components)
+        example = {"code": 0, "message": "success", "data": operation.answer_example}
+    headers: dict[str, Any] = dict(_HEADERS)
+    if operation.body is not Nothing:
+        headers["opentill-ignored-fields"] = _IGNORED
+    return {
+        "description": "Done." if operation.status == HTTPStatus.OK else "Created.",
+        "headers": headers,
+        "content": {"application/json": {"schema": schema, "example": example}},
+    }
+
+
+def _envelope(data: schemas.Schema, components: dict[str, Any]) -> schemas.Schema:
+    """Return the schema of an answer with this ``data``: a component, so that it has a name."""
+    inner = schemas.name_of(data)
+    name = f"{inner}Response"
+    done = components[Done.__name__]
+    components[name] = done | {
+        "description": f"The envelope of an answer whose `data` is `{inner}`.",
+        "properties": done["properties"] | {"data": data},
+        "required": [*done["required"], "data"],
+    }
+    return schemas.reference(name)

@@ -1,0 +1,264 @@
+"""The one HTTP client for everything that leaves: webhooks, Epay notices, gateways.
+
+It resolves a name itself, vets what the name stands for and connects to a vetted address, with
+Host, SNI and certificate check of the name. It follows no redirect, knows no proxy and no cookie,
+unpacks nothing, and bounds time and size. Its three errors tell what may have happened over there:
+``Forbidden`` and ``Unreachable``: surely nothing; ``NoAnswer``: perhaps something.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any, BinaryIO, Final
+
+import aiohttp
+import msgspec
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from opentill import __version__
+from opentill.core.settings import Settings
+from opentill.outgoing.addresses import Forbidden as Forbidden  # noqa: PLC0414 - one of the three
+from opentill.outgoing.addresses import Policy as Policy  # noqa: PLC0414 - what a caller needs
+from opentill.outgoing.addresses import read_ip
+
+# From a name to its addresses as text; raises OSError.
+Resolve = Callable[[str], Awaitable[Sequence[str]]]
+
+_CONNECT_S: Final = 5.0
+# Shorter than what servers commonly keep (5 s and more), so that a request seldom meets the end of
+# its connection; and for so long at most a name stays where it was.
+_IDLE_S: Final = 4.0
+_CONNECTIONS: Final = 512
+_LOOKUPS: Final = _CONNECTIONS  # at once: names whose servers do not answer hold up no others
+_CHUNK: Final = 64 * 1024
+_HEADERS: Final = {"User-Agent": f"OpenTill/{__version__}", "Accept-Encoding": "identity"}
+
+
+def to_merchants(settings: Settings) -> "Outgoing":
+    """Return the client for addresses that merchants gave, with the deployment's policy."""
+    return Outgoing(
+        Policy(allow_http=settings.outgoing_http, allowed_networks=settings.outgoing_allow)
+    )
+
+
+class Unreachable(Exception):
+    """Surely nothing reached the other side: no address, refused, no connection, no TLS."""
+
+
+class NoAnswer(Exception):
+    """Something may have been sent, and no usable answer came: timeout, reset, malformed."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """An answer of whatever status. Names of headers are in lower case."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes  # cut off at ``max_bytes``
+    cut: bool = False  # the body was longer
+
+
+class Outgoing:
+    """Sends requests to where the policy allows it; connections are kept for a while.
+
+    ``resolve`` replaces the system's resolver.
+    """
+
+    def __init__(self, policy: Policy, resolve: Resolve | None = None) -> None:
+        """Open nothing yet; needs no running loop."""
+        self.policy = policy
+        self._resolver = _VettingResolver(policy, resolve)
+        self._session: aiohttp.ClientSession | None = None
+
+    def check(self, url: str) -> None:
+        """Raise Forbidden for an address that its form alone refuses: no name is looked up."""
+        self.policy.target(url)
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] = {},
+        body: bytes = b"",
+        timeout_s: float,
+        max_bytes: int = 65536,
+    ) -> Answer:
+        """Send a request and return its answer, whatever its status.
+
+        The time is for all of it, from the look-up of the name to the end of the body. Raises
+        Forbidden, Unreachable or NoAnswer.
+        """
+        async with self._ask(method, url, headers, body, timeout_s) as response:
+            read = bytearray()
+            async for chunk in response.content.iter_chunked(_CHUNK):
+                read += chunk
+                if len(read) > max_bytes:
+                    response.close()
+                    break
+            return _answer(response, bytes(read[:max_bytes]), cut=len(read) > max_bytes)
+
+    async def download(
+        self,
+        url: str,
+        target: BinaryIO,
+        *,
+        headers: Mapping[str, str] = {},
+        timeout_s: float,
+        max_bytes: int,
+    ) -> Answer:
+        """Get a file and write it to ``target`` if the status is 200; the answer has no body.
+
+        Raises Forbidden, Unreachable or NoAnswer, which it is too if the file is longer.
+        """
+        async with self._ask("GET", url, headers, b"", timeout_s) as response:
+            size = 0
+            if response.status == 200:  # noqa: PLR2004 - OK
+                async for chunk in response.content.iter_chunked(_CHUNK):
+                    size += len(chunk)
+                    if size > max_bytes:
+                        msg = f"the file is longer than {max_bytes} bytes"
+                        raise NoAnswer(msg)
+                    target.write(chunk)
+            return _answer(response, b"", cut=False)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+        self._resolver.stop()
+
+    @contextlib.asynccontextmanager
+    async def _ask(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send, and turn every failure, that of the block too, into one of the three."""
+        target = self.policy.target(url)
+        session = self._connected()  # the first call reads all certificates: not in its time
+        way = SimpleNamespace(open=False)
+        try:
+            async with (
+                asyncio.timeout(timeout_s),
+                session.request(
+                    method,
+                    URL(target.origin + target.rest, encoded=True),
+                    headers=_HEADERS | dict(headers),
+                    data=body or None,
+                    allow_redirects=False,
+                    trace_request_ctx=way,
+                ) as response,
+            ):
+                yield response
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            reason = _said(error)
+            raise (NoAnswer(reason) if way.open else Unreachable(reason)) from error
+
+    def _connected(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            trace = aiohttp.TraceConfig()
+            # From here on something may have been sent; up to here certainly nothing was.
+            trace.on_connection_create_end.append(_opened)
+            trace.on_connection_reuseconn.append(_opened)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    resolver=self._resolver,
+                    use_dns_cache=False,
+                    socket_factory=self._socket,
+                    ssl=ssl.create_default_context(),
+                    limit=_CONNECTIONS,
+                    keepalive_timeout=_IDLE_S,
+                ),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+                trace_configs=[trace],
+            )
+        return self._session
+
+    def _socket(self, info: Any) -> socket.socket:
+        """Make the socket of a connection: the last look at where it goes."""
+        family, kind, proto, _, address = info
+        self.policy.vet(address[0], (read_ip(address[0]),))
+        return socket.socket(family, kind, proto)
+
+
+class _VettingResolver(AbstractResolver):
+    """Looks names up and hands on what may be connected to; asks once for those who ask at once."""
+
+    def __init__(self, policy: Policy, resolve: Resolve | None) -> None:
+        self._policy = policy
+        self._resolve = resolve or self._system
+        self._asked: dict[str, asyncio.Task[Sequence[str]]] = {}
+        self._threads = ThreadPoolExecutor(_LOOKUPS, "resolver") if resolve is None else None
+
+    async def resolve(
+        self,
+        host: str,
+        port: int = 0,
+        family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002 - always both
+    ) -> list[ResolveResult]:
+        """Return the vetted addresses. Raises Forbidden if there is none, OSError."""
+        found = [read_ip(text) for text in await self._together(host)]
+        if not found:
+            msg = f"{host} has no address"
+            raise OSError(msg)
+        return [
+            ResolveResult(
+                hostname=host, host=str(address), port=port, proto=0,
+                family=socket.AF_INET6 if address.version == 6 else socket.AF_INET,  # noqa: PLR2004 - IPv6
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for address in self._policy.vet(host, found)
+        ]  # fmt: skip
+
+    async def _together(self, host: str) -> Sequence[str]:
+        task = self._asked.get(host)
+        if task is None:
+            task = self._asked[host] = asyncio.ensure_future(self._resolve(host))
+            task.add_done_callback(lambda done: self._forget(host, done))
+        return await asyncio.shield(task)
+
+    def _forget(self, host: str, task: asyncio.Task[Sequence[str]]) -> None:
+        self._asked.pop(host, None)
+        if not task.cancelled():
+            task.exception()  # whoever asked may have given up: nobody else looks at it
+
+    async def _system(self, host: str) -> Sequence[str]:
+        """Ask the system, in threads of our own: the loop's few serve everything else too."""
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(
+            self._threads,
+            lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM),
+        )
+        return [str(info[4][0]) for info in found]
+
+    async def close(self) -> None:
+        """Nothing: the session's end is not the resolver's."""
+
+    def stop(self) -> None:
+        """End the threads; a look-up that is on its way is left to itself."""
+        for task in list(self._asked.values()):
+            task.cancel()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def _opened(_session: Any, context: Any, _params: Any) -> None:
+    context.trace_request_ctx.open = True
+
+
+def _answer(response: aiohttp.ClientResponse, body: bytes, *, cut: bool) -> Answer:
+    headers = tuple((name.lower(), value) for name, value in response.headers.items())
+    return Answer(response.status, headers, body, cut)
+
+
+def _said(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__

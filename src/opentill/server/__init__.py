@@ -1,0 +1,1 @@
+"""The process that serves: uvicorn with a stricter protocol, connection limits, the supervisor."""

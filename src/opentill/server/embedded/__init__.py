@@ -1,0 +1,1 @@
+"""A PostgreSQL of our own in the data directory, for whoever has none."""

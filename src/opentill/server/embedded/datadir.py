@@ -1,0 +1,239 @@
+"""The data directory of a deployment: its secrets, its locks, and one clear line when it is unfit.
+
+Locks are ``flock``: the kernel drops them however a process dies, so none is ever stale.
+"""
+
+import contextlib
+import fcntl
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import IO, Final
+
+from opentill.core.configuration import OperatorError
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+# What stands in a data directory begins so; what else is there is not ours to close.
+_OURS: Final = ("postgres", "sandbox.", "secret.key", "serve.lock", "demo.json", "metrics")
+_OF_FILE_SYSTEMS: Final = {"lost+found"}
+_READ_OR_WRITTEN: Final = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
+
+
+class DataDirError(OperatorError):
+    """The data directory cannot be used; the text is one line that says what to do."""
+
+
+def prepare(data_dir: Path) -> Path:
+    """Make the directory if it is not there and give its absolute path.
+
+    It and what is in it are closed to other users (0700, 0600), whoever made it and however: what
+    is ours is put right. Raises ``DataDirError`` if it cannot be made or written, or is somebody
+    else's and open to everybody.
+    """
+    path = data_dir.expanduser().absolute()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        message = f"{path} is not a directory; set OPENTILL_DATA_DIR to one that can be written"
+        raise DataDirError(message) from None
+    except OSError as error:
+        raise DataDirError(_unwritable(path, error)) from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise DataDirError(_unwritable(path, PermissionError(13, "Permission denied")))
+    path = path.resolve()
+    _close(path)
+    return path
+
+
+def _close(data_dir: Path) -> None:
+    """Take the rights of other users away from the data directory and from our files in it."""
+    if data_dir.stat().st_mode & stat.S_ISVTX:
+        message = (
+            f"{data_dir} is a directory that several users share; set OPENTILL_DATA_DIR to one for"
+            " OpenTill alone"
+        )
+        raise DataDirError(message)
+    try:
+        _check_is_ours(data_dir)
+        _close_one(data_dir)
+        paths = list(data_dir.iterdir())
+    except PermissionError as error:
+        raise DataDirError(_unwritable(data_dir, error)) from None
+    for path in paths:
+        if path.name.startswith(_OURS):
+            with contextlib.suppress(FileNotFoundError):  # it was only there for a moment
+                _close_one(path)
+
+
+def _check_is_ours(data_dir: Path) -> None:
+    """Refuse an open directory that nothing of ours is in, but other things: others may need it."""
+    if not data_dir.stat().st_mode & _READ_OR_WRITTEN:
+        return
+    names = {path.name for path in data_dir.iterdir()} - _OF_FILE_SYSTEMS
+    if names and not any(name.startswith(_OURS) for name in names):
+        message = (
+            f"{data_dir} is open to other users and holds other things than OpenTill's; set"
+            f" OPENTILL_DATA_DIR to a directory for OpenTill alone, or chmod 700 {data_dir}"
+        )
+        raise DataDirError(message)
+
+
+def _close_one(path: Path) -> None:
+    status = path.lstat()
+    mode = stat.S_IMODE(status.st_mode)
+    open_to = mode & (_OTHERS if stat.S_ISDIR(status.st_mode) else _OTHERS | stat.S_IXUSR)
+    if stat.S_ISLNK(status.st_mode) or not open_to:
+        return
+    if os.geteuid() in {0, status.st_uid}:
+        # Searching alone is what root's PostgreSQL, which runs as another user, is let through by
+        # (server/embedded/sysuser.py): it shows as a right of the group or of others.
+        let_through = os.geteuid() == 0 and not mode & _READ_OR_WRITTEN
+        if not (let_through and stat.S_ISDIR(status.st_mode)):
+            path.chmod(mode & ~open_to)
+    elif open_to & stat.S_IRWXO:
+        message = (
+            f"{path} is open to every user (mode {mode:04o}) and belongs to another one, who must"
+            f" close it: chmod o-rwx {path}; or set OPENTILL_DATA_DIR to a directory of your own"
+        )
+        raise DataDirError(message)
+
+
+def _unwritable(path: Path, error: OSError) -> str:
+    return (
+        f"{path} cannot be written ({error.strerror}); set OPENTILL_DATA_DIR to a directory of your"
+        " own, or run as the user who owns this one"
+    )
+
+
+def key(data_dir: Path, name: str, *, lost: str = "") -> str:
+    """Read the secret in the file ``name``, made on first use: 64 hexadecimal digits, mode 0600.
+
+    Several processes may ask at once: all get the same. With ``lost`` none is made beside a
+    database, which was made after its key: it says what cannot be done without the one that is
+    missing. Raises ``DataDirError``.
+    """
+    path = prepare(data_dir) / name
+    # In this order: who begins a deployment beside us makes the key first, and then the database.
+    if lost and _has_database(data_dir) and not path.exists():
+        message = f"{path} is missing, and there is a database beside it: {lost}"
+        raise DataDirError(message)
+    fresh = path.with_name(f"{name}.{secrets.token_hex(8)}")
+    try:
+        if not path.exists():
+            _write_private(fresh, secrets.token_hex(32) + "\n")
+            try:
+                os.link(fresh, path)  # fails if somebody was faster, and never shows half a file
+            except FileExistsError:
+                pass
+            finally:
+                fresh.unlink()
+        text = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{path} cannot be read or made: {error}"
+        raise DataDirError(message) from None
+    if len(text) < 32:  # noqa: PLR2004 - 32 characters is also what OPENTILL_SECRET_KEY needs
+        message = f"{path} does not hold a key; restore it from a backup, stored secrets need it"
+        raise DataDirError(message)
+    return text
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, whole or not at all."""
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    _write_private(fresh, text)
+    fresh.replace(path)
+
+
+def _write_private(path: Path, text: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class Lock:
+    """A file lock, held by this process until ``release`` or its end, however it comes."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file ``path``, made if it is not there; nothing is locked yet."""
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise DataDirError(_unwritable(path, error)) from None
+        self._file: IO[str] = os.fdopen(descriptor, "r+")
+
+    def take(self, *, shared: bool = False, wait: bool = True) -> bool:
+        """Lock, alone or shared with others; ``False`` if ``wait`` is off and it is held."""
+        flags = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+        try:
+            fcntl.flock(self._file, flags)
+        except BlockingIOError:
+            return False
+        return True
+
+    def note(self, text: str) -> None:
+        """Leave a word for whoever finds the lock held."""
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.write(text)
+        self._file.flush()
+
+    def read_note(self) -> str:
+        """The word that the holder left."""
+        self._file.seek(0)
+        return self._file.read().strip()
+
+    def release(self) -> None:
+        """Unlock; more than once does no harm."""
+        self._file.close()
+
+
+def lock_serve(data_dir: Path) -> Lock:
+    """Be the only ``opentill serve`` of this data directory until the lock is released.
+
+    Raises ``DataDirError`` if another one runs.
+    """
+    path = prepare(data_dir)
+    lock = Lock(path / "serve.lock")
+    if not lock.take(wait=False):
+        holder = lock.read_note()
+        lock.release()
+        message = (
+            f"another `opentill serve` (process {holder or 'unknown'}) uses {path};"
+            " stop it, or set OPENTILL_DATA_DIR and OPENTILL_PORT for a second one"
+        )
+        raise DataDirError(message)
+    lock.note(str(os.getpid()))
+    return lock
+
+
+class NoDatabase(DataDirError):
+    """A database was looked for and there is none; the text says where, and how to point at one."""
+
+
+def check_exists(data_dir: Path) -> None:
+    """Raise ``NoDatabase`` if no database was made in ``data_dir``; nothing is touched."""
+    if _has_database(data_dir):
+        return  # what is wrong with it is said when it is started
+    message = (
+        f"there is no OpenTill database in {_database(data_dir)}: set OPENTILL_DATA_DIR to the data"
+        " directory of the deployment that is meant, or OPENTILL_DATABASE_URL to its database, or"
+        " run this in the directory where it is served; `opentill serve`, `demo` and `migrate` make"
+        " a new one"
+    )
+    raise NoDatabase(message)
+
+
+def _database(data_dir: Path) -> Path:
+    return data_dir.expanduser().absolute() / "postgres"
+
+
+def _has_database(data_dir: Path) -> bool:
+    path = _database(data_dir)
+    try:
+        return (path / "PG_VERSION").exists() or (path.exists() and any(path.iterdir()))
+    except PermissionError:  # it is there, and somebody else's
+        return True
+    except OSError:
+        return False

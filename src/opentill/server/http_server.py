@@ -1,0 +1,242 @@
+"""Serves an ASGI application with uvicorn until it is told to stop, and stops without losing any.
+
+One process calls ``serve``. Several share sockets that were bound once, and each calls ``serve``.
+On SIGTERM or SIGINT: ``on_drain`` (so that ``/readyz`` says 503), after ``drain_delay_s`` no more
+connections are accepted, running requests are answered with ``connection: close``, and then the
+application's lifespan ends. A second SIGINT does not wait. A server that still starts ends at once.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import multiprocessing
+import os
+import resource
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Final
+
+import structlog
+import uvicorn
+import uvloop
+
+from opentill.core import log
+from opentill.core.configuration import OperatorError
+from opentill.core.settings import Settings
+from opentill.server.connection_limits import RESERVE, Admission
+from opentill.server.protocol import LimitedConfig, Limits, Protocol, sweep
+
+Asgi = Callable[[Any, Any, Any], Awaitable[None]]
+"""An ASGI 3 application, whatever its framework calls the types of its parameters."""
+
+BACKLOG: Final = 2048
+OTHER_FILES: Final = 512  # beside the connections of clients: to databases, banks, receivers
+PARENT_CHECK_S: Final = 0.5
+_log: Final = structlog.get_logger()
+
+
+class ServeError(OperatorError):
+    """The server cannot start; the text is one line that says what to do."""
+
+
+def bind(host: str, port: int, variable: str) -> list[socket.socket]:
+    """Bind and listen on every address of ``host``; raises ``ServeError`` naming ``variable``."""
+    bound: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG
+        )
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            listener = socket.socket(family, kind, protocol)
+            bound.append(listener)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
+            listener.bind(address)
+            listener.listen(BACKLOG)
+            listener.setblocking(False)  # noqa: FBT003 - no name in the library
+    except OSError as error:
+        for listener in bound:
+            listener.close()
+        message = f"cannot listen on {host} port {port} ({error.strerror}); set {variable}"
+        raise ServeError(message) from None
+    return bound
+
+
+def limits(settings: Settings) -> Limits:
+    """How long clients may take, by the settings."""
+    return Limits(
+        header_timeout_s=settings.header_timeout_s,
+        body_timeout_s=settings.body_timeout_s,
+        idle_timeout_s=settings.idle_timeout_s,
+        write_timeout_s=settings.request_timeout_s,
+    )
+
+
+def serve(
+    factory: Callable[[], Asgi],
+    settings: Settings,
+    sockets: Sequence[socket.socket],
+    *,
+    on_ready: Callable[[], None] | None = None,
+    on_drain: Callable[[Asgi], None] | None = None,
+    child: bool = False,
+) -> int:
+    """Serve until a signal comes; the exit code: 0, or 1 if the application could not start.
+
+    ``sockets`` listen already and are closed at the end. ``child``: SIGINT is the supervisor's
+    business, and the end of the parent process means to stop.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(factory(), settings, sockets, on_ready, on_drain, child=child))
+
+
+def make(app: Asgi, settings: Settings) -> "Server":
+    """Make the server of an application; it does not listen to signals itself."""
+    config = LimitedConfig(
+        app,
+        http=Protocol,
+        ws="none",
+        loop="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=settings.drain_timeout_s,  # type: ignore[arg-type] # seconds
+    )
+    config.limits = limits(settings)
+    config.admission = Admission(
+        settings.connection_limit, settings.connection_limit_per_address, settings.trusted_proxies
+    )
+    return Server(config)
+
+
+def allow_files(count: int) -> None:
+    """Have so many files and connections open if the system lets us: many give 1024 at first."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+async def _serve(
+    app: Asgi,
+    settings: Settings,
+    sockets: Sequence[socket.socket],
+    on_ready: Callable[[], None] | None,
+    on_drain: Callable[[Asgi], None] | None,
+    *,
+    child: bool,
+) -> int:
+    server = make(app, settings)
+    allow_files(settings.connection_limit + RESERVE + OTHER_FILES)
+
+    def stop(number: int) -> None:
+        if server.draining and number == signal.SIGINT:
+            server.force_exit = True
+        server.drain(settings.drain_delay_s if number == signal.SIGTERM else 0.0)
+
+    if on_drain is not None:
+        server.on_drain = lambda: on_drain(app)
+    server.on_ready = on_ready
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop, signal.SIGTERM)
+    if child:
+        loop.add_signal_handler(signal.SIGINT, lambda: None)
+    else:
+        loop.add_signal_handler(signal.SIGINT, stop, signal.SIGINT)
+    watch = loop.create_task(watch_parent(lambda: server.drain(0.0))) if child else None
+    serving = loop.create_task(_exit_code(server, sockets))
+    early = loop.create_task(server.stopped_early.wait())
+    try:
+        await asyncio.wait({serving, early}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            return serving.result()
+        # Nothing was accepted yet. What the start waits for is cut off, which is no error.
+        logging.getLogger("uvicorn.error").disabled = True
+        _log.info("stopped before it was ready")
+        return 0
+    finally:
+        early.cancel()
+        if watch is not None:
+            watch.cancel()
+        log.flush()
+
+
+async def _exit_code(server: "Server", sockets: Sequence[socket.socket]) -> int:
+    try:
+        await server.serve(sockets=list(sockets))
+    except SystemExit:  # uvicorn's way to say that the lifespan failed, which it has logged
+        return 1
+    return 0
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server with our signals, which says when it is ready and when it drains."""
+
+    on_ready: Callable[[], None] | None = None
+    on_drain: Callable[[], None] | None = None
+    draining = False
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        """Take the configuration; it does not run yet."""
+        super().__init__(config)
+        self.stopped_early = asyncio.Event()  # told to stop while it still starts
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to us: uvicorn would raise them again after a clean end."""
+        yield
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until ``should_exit``, cutting off slow clients all along."""
+        sweeping = asyncio.create_task(sweep(self.server_state))
+        try:
+            await super().serve(sockets)
+        finally:
+            sweeping.cancel()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then say so."""
+        await super().startup(sockets)
+        # The headers that every answer carries come with the first tick, requests may come before.
+        await self.on_tick(0)
+        # What is there by now stays: the collector need not look through it again and again, for
+        # which all requests wait some 50 ms.
+        gc.collect()
+        gc.freeze()
+        if self.on_ready is not None:
+            self.on_ready()
+
+    def drain(self, delay_s: float) -> None:
+        """Say that we are going away, then stop accepting after ``delay_s``."""
+        if self.draining:
+            return
+        self.draining = True
+        if not self.started:
+            self.stopped_early.set()
+        if self.on_drain is not None:
+            self.on_drain()
+        asyncio.get_running_loop().call_later(delay_s, self._stop_accepting)
+
+    def _stop_accepting(self) -> None:
+        self.should_exit = True
+
+
+async def watch_parent(stop: Callable[[], None]) -> None:
+    """Call ``stop`` when the supervisor was killed: nobody else would ever tell us."""
+    supervisor = multiprocessing.parent_process()
+    parent = supervisor.pid if supervisor else os.getppid()
+    while os.getppid() == parent:  # noqa: ASYNC110 - nothing tells when a parent dies
+        await asyncio.sleep(PARENT_CHECK_S)
+    _log.warning("the supervisor is gone, stopping")
+    stop()
+
+
+def set_draining(app: Any) -> None:
+    """Let ``/readyz`` of an application say 503: the usual ``on_drain``."""
+    if (state := getattr(app, "state", None)) is not None:
+        state.draining = True

@@ -1,0 +1,241 @@
+"""Keeps child processes running: server processes on shared sockets, the worker, the sandbox bank.
+
+Children are spawned, never forked: no lock or connection of ours is copied half-way into them. One
+that dies is started again, after a pause that doubles while it keeps dying young. SIGHUP replaces
+them one after the other, each new one ready before the old one is told to finish, so that no
+request fails; SIGTERM and SIGINT finish all of them.
+"""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any, Final
+
+import structlog
+
+from opentill.server.http_server import ServeError
+
+READY_TIMEOUT_S: Final = 60.0
+POLL_S: Final = 0.05
+YOUNG_S: Final = 10.0
+PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_log: Final = structlog.get_logger()
+_spawn: Final = multiprocessing.get_context("spawn")
+
+Target = Callable[..., None]
+"""``target(*arguments, ready=…)`` at the top of a module; it calls ``ready()`` once it serves."""
+
+
+class Child:
+    """One place for a process: its current process, and how often it died young."""
+
+    def __init__(
+        self,
+        name: str,
+        target: Target,
+        *arguments: Any,
+        overlaps: bool = True,
+    ) -> None:
+        """``arguments`` are pickled into the new process; sockets may be among them.
+
+        ``overlaps``: its successor may start while it runs, so it is replaced on SIGHUP.
+        """
+        self.name = name
+        self.overlaps = overlaps
+        self._target = target
+        self._arguments = arguments
+        self._process: SpawnProcess | None = None
+        self._ready: Connection | None = None
+        self.is_ready = False
+        self._started_at = 0.0
+        self._deaths = 0
+        self._not_before = 0.0
+
+    def start(self) -> None:
+        """Start a process; ``is_ready`` turns true once it said so."""
+        self._ready, theirs = _spawn.Pipe(duplex=False)
+        self.is_ready = False
+        self._started_at = time.monotonic()
+        self._process = _spawn.Process(
+            target=_run, args=(self._target, self._arguments, theirs), name=self.name
+        )
+        # Ctrl-C reaches the whole process group, and is for us: the child is told with SIGTERM.
+        # Blocked from its first moment, it ignores it once its own code runs.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, if one was started."""
+        return self._process.pid if self._process else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.is_alive()
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended, minus the signal's number if one did it."""
+        return self._process.exitcode if self._process else None
+
+    def tend(self) -> None:
+        """Note that it is ready, or start it again if it died."""
+        if self.alive:
+            self.see_ready()
+        elif self._not_before == 0.0:
+            young = time.monotonic() - self._started_at < YOUNG_S
+            self._deaths = self._deaths + 1 if young else 1
+            pause = PAUSES_S[min(self._deaths, len(PAUSES_S)) - 1]
+            self._not_before = time.monotonic() + pause
+            _log.error(
+                "process ended, starting it again",
+                name=self.name,
+                exit=self.exit_code,
+                pause_s=pause,
+            )
+        elif time.monotonic() >= self._not_before:
+            self._not_before = 0.0
+            self.start()
+
+    def see_ready(self) -> bool:
+        """Look whether it has said that it is ready."""
+        if not self.is_ready and self._ready is not None and self._ready.poll():
+            try:
+                self._ready.recv_bytes()
+                self.is_ready = True
+            except EOFError:
+                pass
+            self._ready.close()
+            self._ready = None
+        return self.is_ready
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal, if it runs."""
+        if self._process is not None and self._process.is_alive() and self._process.pid:
+            os.kill(self._process.pid, number)
+
+    def end(self, timeout_s: float) -> None:
+        """Wait for the end; kill it after ``timeout_s``."""
+        if self._process is not None:
+            self._process.join(timeout_s)
+            if self._process.is_alive():
+                _log.error("process does not finish, killed", name=self.name)
+                self._process.kill()
+                self._process.join()
+
+    def successor(self) -> "Child":
+        """The same again, not started."""
+        return Child(self.name, self._target, *self._arguments, overlaps=self.overlaps)
+
+
+class Supervisor:
+    """Runs children: in the main thread (``run``), or beside a server in a thread (``tend``)."""
+
+    def __init__(self, children: Sequence[Child], *, finish_timeout_s: float) -> None:
+        """``finish_timeout_s``: how long a child may take to finish before it is killed."""
+        self.children = list(children)
+        self._finish_timeout_s = finish_timeout_s
+        self._stopping = False
+        self._replace = False
+
+    def wait_ready(self) -> None:
+        """Wait until each is ready; raises ``ServeError`` if one ends before."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not self._all_ready() and not self._stopping:
+            for child in self.children:
+                if not child.alive and not child.see_ready():
+                    message = f"the {child.name} process ended while starting, see the log above"
+                    raise ServeError(message)
+            if time.monotonic() > deadline:
+                message = f"not ready within {READY_TIMEOUT_S:.0f} s"
+                raise ServeError(message)
+            time.sleep(POLL_S / 5)
+
+    def run(self, on_ready: Callable[[], None]) -> int:
+        """Start, keep running, and finish on SIGTERM or SIGINT; the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_stop)
+        signal.signal(signal.SIGHUP, self._on_replace)
+        try:
+            for child in self.children:
+                if not child.alive:
+                    child.start()
+            self.wait_ready()
+            if not self._stopping:
+                on_ready()
+            while not self._stopping:
+                self.tend()
+                if self._replace:
+                    self._replace = False
+                    self._replace_all()
+                time.sleep(POLL_S)
+        finally:
+            self.finish()
+        return 0
+
+    def _all_ready(self) -> bool:
+        return sum(child.see_ready() for child in self.children) == len(self.children)
+
+    def tend(self) -> None:
+        """Start again what died."""
+        for child in self.children:
+            child.tend()
+
+    def finish(self) -> None:
+        """Tell all to finish and wait for them."""
+        for child in self.children:
+            child.tell(signal.SIGTERM)
+        deadline = time.monotonic() + self._finish_timeout_s
+        for child in self.children:
+            child.end(max(0.0, deadline - time.monotonic()))
+
+    def _on_stop(self, *_: object) -> None:
+        self._stopping = True
+
+    def _on_replace(self, *_: object) -> None:
+        self._replace = True
+
+    def _replace_all(self) -> None:
+        """Replace one after the other; an old one goes on if its successor does not come up."""
+        for place, old in enumerate(self.children):
+            if not old.overlaps:
+                continue
+            new = old.successor()
+            new.start()
+            deadline = time.monotonic() + READY_TIMEOUT_S
+            while new.alive and not new.see_ready() and time.monotonic() < deadline:
+                time.sleep(POLL_S)
+            if not new.is_ready:
+                _log.error(
+                    "the new process does not start, the old one goes on",
+                    name=old.name,
+                    exit=new.exit_code,
+                )
+                new.tell(signal.SIGKILL)
+                new.end(1.0)
+                return
+            self.children[place] = new
+            old.tell(signal.SIGTERM)
+            old.end(self._finish_timeout_s)
+        _log.info("all processes replaced")
+
+
+def _run(target: Target, arguments: tuple[Any, ...], ready: Connection) -> None:
+    """The first thing in the new process."""
+
+    def say() -> None:
+        ready.send_bytes(b"1")
+        ready.close()
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    target(*arguments, ready=say)

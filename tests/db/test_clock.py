@@ -1,0 +1,72 @@
+"""Business time: everybody follows it, and only where no real money can be."""
+
+import asyncio
+import time
+
+import pytest
+
+from opentill.db import clock
+from opentill.db.clock import Clock, now_ms
+from opentill.db.database import Db
+
+DAY = 86_400_000
+
+
+async def _ahead(db: Db, by_ms: int) -> int:
+    async with db.transaction() as tx:
+        return await clock.ADVANCE.run(tx, step_ms=by_ms, furthest_ms=clock.FURTHEST_MS)
+
+
+def _near(moment: int, ahead_ms: int) -> bool:
+    return abs(moment - now_ms() - ahead_ms) < 5000
+
+
+async def test_a_running_process_follows_within_a_second(db: Db) -> None:
+    one, other = Clock(db, ("sandbox",)), Clock(db, ("sandbox",))
+    async with one.following(), other.following():
+        assert _near(one.now(), 0)
+        await _ahead(db, 8 * DAY)
+        begin = time.monotonic()
+        while not (_near(one.now(), 8 * DAY) and _near(other.now(), 8 * DAY)):
+            assert time.monotonic() - begin < 100 * clock.FOLLOW_S  # the machine may be busy
+            await asyncio.sleep(0.05)
+
+
+async def test_the_first_time_is_right_at_once(db: Db) -> None:
+    await _ahead(db, DAY)
+    followed = Clock(db, ("sandbox",))
+    async with followed.following():
+        assert _near(followed.now(), DAY)
+
+
+@pytest.mark.parametrize("gateways", [("stripe",), ("sandbox", "stripe"), ("manual",), ()])
+async def test_another_gateway_means_real_time(db: Db, gateways: tuple[str, ...]) -> None:
+    await _ahead(db, DAY)
+    followed = Clock(db, gateways)
+    async with followed.following(), db.connection() as tx:
+        assert _near(followed.now(), 0)
+        assert _near(await clock.business_now(tx, gateways), 0)
+        assert _near(await clock.business_now(tx, ("sandbox",)), DAY)
+
+
+async def test_time_goes_on_while_the_database_is_away(
+    db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "FOLLOW_S", 0.05)
+    await _ahead(db, DAY)
+    own = await Db.connect(database_url, 2, acquire_timeout_s=2)
+    followed = Clock(own, ("sandbox",))
+    try:
+        async with followed.following():
+            own._pool.terminate()
+            before = followed.now()
+            await asyncio.sleep(0.3)
+            assert followed.now() > before
+            assert _near(followed.now(), DAY)
+    finally:
+        await own.close()
+
+
+async def test_it_cannot_run_away(db: Db) -> None:
+    assert await _ahead(db, clock.FURTHEST_MS) == 1
+    assert await _ahead(db, 1) == 0

@@ -1,0 +1,202 @@
+"""Connections on loan, those who wait for one, and rows as structs."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import asyncpg
+import msgspec
+import pytest
+
+from opentill.core.errors import Unavailable
+from opentill.db import connection
+from opentill.db.database import Db, patiently
+from opentill.db.pool import Pool
+from opentill.db.query import Query
+
+
+@pytest.fixture
+async def db(postgres_url: str) -> AsyncIterator[Db]:
+    db = await Db.connect(postgres_url, 1, acquire_timeout_s=10)
+    yield db
+    await db.close()
+
+
+@pytest.fixture
+async def pool(postgres_url: str) -> AsyncIterator[Pool]:
+    """A pool of one connection."""
+    pool = Pool(lambda: connection.connect(postgres_url), 1)
+    yield pool
+    pool.terminate()
+
+
+async def test_a_statement_that_hangs_ends_with_its_loan(db: Db) -> None:
+    started = time.monotonic()
+    with pytest.raises(Unavailable):
+        async with db.connection(0.2) as tx:
+            await tx.fetchval("select pg_sleep(60)")
+    assert time.monotonic() - started < 55
+    async with db.connection(30) as tx:  # the one place is free for a new connection
+        assert await tx.fetchval("select 1") == 1
+
+
+async def test_waiting_for_a_connection_counts_as_a_part_of_the_loan(db: Db) -> None:
+    async with db.connection():
+        started = time.monotonic()
+        with pytest.raises(Unavailable):
+            async with db.connection(0.2):
+                pass
+        assert time.monotonic() - started < 9  # and not as long as others may wait
+    async with db.connection(30) as tx:
+        assert await tx.fetchval("select 1") == 1
+
+
+async def test_a_loan_that_ends_in_time_harms_nobody_after_it(db: Db) -> None:
+    async with db.connection(30):
+        pass  # the connection is there
+    async with db.connection(0.6) as tx:
+        first = tx
+    async with db.connection() as tx:
+        assert tx is first
+        await asyncio.sleep(0.8)
+        assert await tx.fetchval("select 1") == 1
+
+
+async def test_a_loan_that_lasts_too_long_is_over_for_the_next_statement(db: Db) -> None:
+    with pytest.raises(Unavailable):
+        async with db.connection(0.05) as tx:
+            await asyncio.sleep(0.3)
+            await tx.fetchval("select 1")
+
+
+async def test_who_waits_in_vain_leaves_the_line(pool: Pool) -> None:
+    lent = await pool.take(10)
+    with pytest.raises(TimeoutError):
+        await pool.take(0.05)
+    behind = asyncio.create_task(pool.take(30))
+    await asyncio.sleep(0)
+    pool.give_back(lent)
+    assert await behind is lent
+
+
+async def test_a_connection_handed_to_one_who_is_cancelled_goes_to_the_next(pool: Pool) -> None:
+    lent = await pool.take(10)
+    first, second = (asyncio.create_task(pool.take(30)) for _ in range(2))
+    await asyncio.sleep(0)
+    pool.give_back(lent)  # to the first, who is cancelled before it can go on
+    first.cancel()
+    assert await second is lent
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_opening_a_connection_takes_no_longer_than_was_given() -> None:
+    async def never() -> asyncpg.Connection:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    with pytest.raises(TimeoutError):
+        await Pool(never, 1).take(0.05)
+
+
+class _Placed(msgspec.Struct, frozen=True):
+    a: int
+    b: str | None
+
+
+class _Named(msgspec.Struct, frozen=True, kw_only=True):
+    a: int
+    b: str | None
+
+
+class _Single(msgspec.Struct, frozen=True):
+    a: int
+
+
+@pytest.mark.parametrize(
+    ("struct", "sql", "made"),
+    [
+        (_Placed, "select 1 as a, 'x' as b", _Placed(1, "x")),
+        (_Placed, "select 'x' as b, 1 as a", _Placed(1, "x")),  # in whatever order
+        (_Placed, "select null as b, 2 as later, 1 as a", _Placed(1, None)),  # of the next version
+        (_Named, "select 'x' as b, 1 as a", _Named(a=1, b="x")),
+        (_Named, "select 'x' as b, 2 as later, 1 as a", _Named(a=1, b="x")),
+        (_Single, "select 1 as a", _Single(1)),
+        (_Single, "select 2 as later, 1 as a", _Single(1)),
+    ],
+)
+async def test_columns_become_fields_by_their_names(
+    db: Db, struct: type[msgspec.Struct], sql: str, made: msgspec.Struct
+) -> None:
+    async with db.connection() as tx:
+        assert await Query(struct, sql).first(tx) == made
+
+
+async def test_a_column_that_is_not_there_is_a_defect(db: Db) -> None:
+    async with db.connection() as tx:
+        with pytest.raises(KeyError):
+            await Query(_Placed, "select 1 as a, 2 as c").first(tx)
+
+
+async def test_a_connection_given_back_inside_a_transaction_is_not_lent_again(pool: Pool) -> None:
+    lent = await pool.take(10)
+    await lent.execute("begin")
+    await lent.execute("create temporary table half_done (n int)")
+    pool.give_back(lent)
+    assert lent.is_closed()
+    fresh = await pool.take(30)
+    assert fresh is not lent
+    assert not fresh.is_in_transaction()
+    assert await fresh.fetchval("select to_regclass('half_done')") is None
+
+
+async def test_a_closed_connection_makes_room_for_who_waits(pool: Pool) -> None:
+    lent = await pool.take(10)
+    waiting = asyncio.create_task(pool.take(30))
+    await asyncio.sleep(0)
+    await lent.execute("begin")
+    pool.give_back(lent)
+    assert await (await waiting).fetchval("select 1") == 1
+
+
+async def test_there_are_never_more_connections_than_there_may_be(postgres_url: str) -> None:
+    broken = True
+
+    async def open_() -> asyncpg.Connection:
+        if broken:
+            raise ConnectionRefusedError
+        return await connection.connect(postgres_url)
+
+    pool = Pool(open_, 2)
+    try:
+        for _ in range(3):
+            with pytest.raises(ConnectionRefusedError):
+                await pool.take(10)
+        broken = False
+        lent = [await pool.take(10), await pool.take(10)]
+        with pytest.raises(TimeoutError):
+            await pool.take(0.05)
+        assert len(set(lent)) == 2
+    finally:
+        pool.terminate()
+
+
+async def test_a_start_waits_for_a_database_that_is_busy_for_a_while(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """Its socket is not where it is looked for until a moment later."""
+    query = {name: values[0] for name, values in parse_qs(urlsplit(postgres_url).query).items()}
+    name = f".s.PGSQL.{query['port']}"
+    url = postgres_url.split("?", maxsplit=1)[0] + "?" + urlencode(query | {"host": str(tmp_path)})
+    with pytest.raises(Unavailable):
+        await patiently(lambda: Db.connect(url, 1), patience_s=0.3)
+    starting = asyncio.create_task(patiently(lambda: Db.connect(url, 1)))
+    await asyncio.sleep(0.3)
+    assert not starting.done()
+    (tmp_path / name).symlink_to(Path(query["host"]) / name)
+    db = await starting
+    async with db.connection(30) as tx:
+        assert await tx.fetchval("select 1") == 1
+    await db.close()

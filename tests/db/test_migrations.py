@@ -1,0 +1,131 @@
+"""Migrations: whole or not at all, once however many migrate, and clear about what does not fit."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from opentill.db.migrations import SchemaMismatch, check, folder, migrate, migrations
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Two small migrations."""
+    (tmp_path / "0001_first.sql").write_text("create table a (n int); insert into a values (1);")
+    (tmp_path / "0002_second.sql").write_text("-- a comment; and\ncreate table b (n int);")
+    return tmp_path
+
+
+async def _checked(url: str, files: Path | None = None, *, newer_ok: bool = False) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await check(connection, directory=files, newer_ok=newer_ok)
+    finally:
+        await connection.close()
+
+
+async def _value(url: str, statement: str) -> object:
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.fetchval(statement)
+    finally:
+        await connection.close()
+
+
+async def test_an_empty_database_gets_all_and_a_second_run_nothing(
+    empty_database_url: str, files: Path
+) -> None:
+    with pytest.raises(SchemaMismatch, match="lacks 0001_first, 0002_second; run `opentill mig"):
+        await _checked(empty_database_url, files)
+    assert await migrate(empty_database_url, files) == ["0001_first", "0002_second"]
+    assert await migrate(empty_database_url, files) == []
+    await _checked(empty_database_url, files)
+
+
+async def test_a_new_file_is_applied_to_what_is_there(empty_database_url: str, files: Path) -> None:
+    await migrate(empty_database_url, files)
+    (files / "0003_third.sql").write_text("alter table a add column m int")
+    with pytest.raises(SchemaMismatch, match="lacks 0003_third"):
+        await _checked(empty_database_url, files)
+    assert await migrate(empty_database_url, files) == ["0003_third"]
+
+
+async def test_many_at_once_apply_each_file_once(empty_database_url: str, files: Path) -> None:
+    applied = await asyncio.gather(*(migrate(empty_database_url, files) for _ in range(8)))
+    assert sorted(name for names in applied for name in names) == ["0001_first", "0002_second"]
+    assert await _value(empty_database_url, "select count(*) from a") == 1
+
+
+async def test_a_file_that_fails_is_taken_back_and_those_before_it_stay(
+    empty_database_url: str, files: Path
+) -> None:
+    (files / "0003_bad.sql").write_text("create table c (n int); select 1 / 0;")
+    with pytest.raises(SchemaMismatch, match="0003_bad failed and was taken back: division"):
+        await migrate(empty_database_url, files)
+    assert await _value(empty_database_url, "select to_regclass('c')") is None
+    assert await _value(empty_database_url, "select count(*) from schema_migrations") == 2
+
+
+async def test_an_altered_file_is_refused(empty_database_url: str, files: Path) -> None:
+    await migrate(empty_database_url, files)
+    (files / "0001_first.sql").write_text("create table a (n bigint)")
+    for attempt in (migrate, _checked):
+        with pytest.raises(SchemaMismatch, match="0001_first was altered .*new migration") as e:
+            await attempt(empty_database_url, files)
+        assert "\n" not in str(e.value)
+
+
+async def test_a_newer_database_is_refused_unless_a_server_runs_already(
+    empty_database_url: str, files: Path
+) -> None:
+    await migrate(empty_database_url, files)
+    (files / "0002_second.sql").unlink()
+    for attempt in (migrate, _checked):
+        with pytest.raises(SchemaMismatch, match="of a newer OpenTill .it has 0002_second"):
+            await attempt(empty_database_url, files)
+    await _checked(empty_database_url, files, newer_ok=True)
+
+
+async def test_readers_are_not_held_up_by_a_migration(empty_database_url: str, files: Path) -> None:
+    await migrate(empty_database_url, files)
+    (files / "0003_slow.sql").write_text("select pg_advisory_xact_lock(3)")
+    holder = await asyncpg.connect(empty_database_url)
+    try:
+        async with holder.transaction():
+            await holder.execute("select pg_advisory_xact_lock(3)")
+            task = asyncio.create_task(migrate(empty_database_url, files))
+            waiting = "select 1 from pg_locks where locktype = 'advisory' and not granted"
+            async with asyncio.timeout(60):
+                while not await holder.fetchval(waiting):
+                    await asyncio.sleep(0.01)
+            (files / "0003_slow.sql").rename(files / "later")
+            async with asyncio.timeout(60):
+                await _checked(empty_database_url, files)
+            assert not task.done()
+        assert await task == ["0003_slow"]
+    finally:
+        await holder.close()
+
+
+BAD_NUMBERS: list[tuple[str, list[str]]] = [
+    ("a gap", ["0001_a.sql", "0003_c.sql"]),
+    ("a number twice", ["0001_a.sql", "0001_b.sql"]),
+    ("none at all", []),
+]
+
+
+@pytest.mark.parametrize("names", [row[1] for row in BAD_NUMBERS], ids=[r[0] for r in BAD_NUMBERS])
+def test_the_numbers_leave_no_doubt(tmp_path: Path, names: list[str]) -> None:
+    for name in names:
+        (tmp_path / name).write_text("select 1")
+    with pytest.raises(SchemaMismatch, match="not numbered 1, 2, 3"):
+        migrations(tmp_path)
+
+
+async def test_the_shipped_files_are_what_the_tests_run_on(
+    make_database: Callable[[], str],
+) -> None:
+    assert (folder() / "0001_first.sql").exists()
+    assert await migrate(make_database()) == []

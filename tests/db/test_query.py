@@ -1,0 +1,204 @@
+"""Named parameters: how they are compiled, and what a statement takes."""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from opentill.db.database import Db
+from opentill.db.query import Command, NotOneRow, Query, Statement, Value, columns, compile_sql
+
+NAMES: Final = st.sampled_from(["id", "merchant_id", "now", "a", "_b", "limit", "text"])
+# Text that has colons and dollars in it and no parameter, with what must stand on either side.
+PLAIN: Final = st.one_of(
+    st.text("abc:$1'\n", max_size=8).map(lambda text: "'" + text.replace("'", "''") + "'"),
+    st.text("ab:$1'\"\\\n", max_size=8).map(
+        lambda text: "E'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    ),
+    st.text('abc:$1"', min_size=1, max_size=8).map(
+        lambda text: '"' + text.replace('"', '""') + '"'
+    ),
+    st.text("abc:$1'\"", max_size=8).map(lambda text: f"--{text}\n"),
+    st.text("abc:$1'\"", max_size=8).map(lambda text: f"/*{text}/* :inner */ :outer*/"),
+    st.text("abc:1'\"", max_size=8).map(lambda text: f"$body${text}$body$"),
+    st.text("abc:1'\"", max_size=8).map(lambda text: f"$${text}$$"),
+    st.sampled_from([
+        "x::text", "days[1:2]", "days[a:b]", "f(day := 1)", "dollars$1", "'a'::text", "(a)::int",
+        "array[1, 2]", ", ", " and ", "a <> b", "case when a then 1 end",
+    ]),
+)  # fmt: skip
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just(True), NAMES),  # a parameter
+            st.tuples(st.just(False), PLAIN),
+        )
+    )
+)
+@example([(True, "id"), (False, "x::text"), (True, "now"), (True, "id")])
+@example([(False, "E'\\\\'"), (True, "id"), (False, "E'\\''")])
+def test_exactly_the_parameters_are_replaced(parts: list[tuple[bool, str]]) -> None:
+    text = " ".join(f":{part}" if is_name else part for is_name, part in parts)
+    names = list(dict.fromkeys(part for is_name, part in parts if is_name))
+    wanted = " ".join(f"${names.index(part) + 1}" if is_name else part for is_name, part in parts)
+    assert compile_sql(text) == (wanted, tuple(names))
+
+
+@pytest.mark.parametrize(
+    ("text", "sql"),
+    [
+        ("a = :id and b = :now or a = :id", "a = $1 and b = $2 or a = $1"),
+        (":id::text", "$1::text"),
+        ("(:id,:now)", "($1,$2)"),
+        ("any(:ids::text[])", "any($1::text[])"),
+        ("f(a => :id, b := :now)", "f(a => $1, b := $2)"),
+        ("days[:first]", "days[$1]"),
+        ("days[1:last]", "days[1:last]"),  # a slice until a column; a parameter would be [1: :last]
+        ("days[1 : 2]", "days[1 : 2]"),
+        ("days[f(1):n]", "days[f(1):n]"),
+        ("a=:id", "a=$1"),
+        ("'it''s :id' || :id", "'it''s :id' || $1"),
+        ("e'\\' :id' || :id", "e'\\' :id' || $1"),
+        ("'\\' || :id", "'\\' || $1"),  # no escape without an E
+        ('select ":id" as "a"":b", :id', 'select ":id" as "a"":b", $1'),
+        ("select 1 -- :id\n, :id", "select 1 -- :id\n, $1"),
+        ("/* /* :id */ :id */ :id", "/* /* :id */ :id */ $1"),
+        ("$x$ $$ :id $x$ || :id", "$x$ $$ :id $x$ || $1"),
+        ("to_char(at, 'HH24:MI:SS') = :at", "to_char(at, 'HH24:MI:SS') = $1"),
+        ("array['a:b'] @> :tags", "array['a:b'] @> $1"),
+    ],
+)
+def test_what_looks_like_a_parameter_is_told_from_one(text: str, sql: str) -> None:
+    assert compile_sql(text).sql == sql
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select $1", "a = :id and b = $2", "select 'a", 'select "a', "select e'a\\'", "select 'a''",
+        "select $x$ a $y$", "select /* a", "select /* a /* b */",
+    ],
+)  # fmt: skip
+def test_a_position_and_what_has_no_end_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        Statement(text)
+
+
+# ── values ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """Two values."""
+
+    a: int
+    b: str | None
+
+
+class Single(msgspec.Struct, frozen=True):
+    """One value."""
+
+    a: int
+
+
+BOTH: Final = "select :b, :a, :b"
+MISSING: Final = "the statement takes b, a: "
+
+
+@pytest.mark.parametrize(
+    ("sql", "struct", "named", "values"),
+    [
+        ("select 1", None, {}, ()),
+        ("select :a", None, {"a": 1}, (1,)),
+        ("select :a", Single(1), {}, (1,)),
+        (BOTH, None, {"a": 1, "b": "x"}, ("x", 1)),
+        (BOTH, Pair(1, None), {}, (None, 1)),
+        (BOTH, Single(1), {"b": "x"}, ("x", 1)),
+    ],
+)
+def test_values_come_by_name_from_a_struct_and_from_the_call(
+    sql: str, struct: msgspec.Struct | None, named: dict[str, Any], values: tuple[Any, ...]
+) -> None:
+    assert tuple(Statement(sql).values(struct, named)) == values
+
+
+@pytest.mark.parametrize(
+    ("sql", "struct", "named", "why"),
+    [
+        ("select 1", None, {"a": 1}, "the statement takes nothing: a is none of them"),
+        ("select 1", Single(1), {}, "the statement takes nothing: a is none of them"),
+        (BOTH, None, {}, MISSING + "b is missing; a is missing"),
+        (BOTH, None, {"a": 1}, MISSING + "b is missing"),
+        (BOTH, Single(1), {}, MISSING + "b is missing"),
+        (BOTH, None, {"a": 1, "c": 2}, MISSING + "b is missing; c is none of them"),
+        (BOTH, None, {"a": 1, "b": 2, "c": 2}, MISSING + "c is none of them"),
+        (BOTH, Pair(1, "x"), {"c": 2}, MISSING + "c is none of them"),
+        (BOTH, Pair(1, "x"), {"a": 2}, MISSING + "a is given twice"),
+        (BOTH, Single(1), {"a": 2}, MISSING + "b is missing; a is given twice"),
+        ("select :c", Pair(1, "x"), {},
+         "the statement takes c: c is missing; a is none of them; b is none of them"),
+    ],
+)  # fmt: skip
+def test_a_name_too_few_or_too_many_is_refused(
+    sql: str, struct: msgspec.Struct | None, named: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(TypeError) as refused:
+        Statement(sql).values(struct, named)
+    assert str(refused.value) == why
+
+
+def test_rows_become_columns_by_their_fields() -> None:
+    rows = [Pair(1, "x"), Pair(2, None)]
+    assert columns(Pair, rows) == {"a": [1, 2], "b": ["x", None]}
+    assert columns(Pair, iter(rows)) == columns(Pair, rows)
+    assert columns(Single, [Single(1), Single(2)]) == {"a": [1, 2]}
+    assert columns(Pair, []) == {"a": [], "b": []}
+
+
+# ── running ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+async def db(postgres_url: str) -> AsyncIterator[Db]:
+    db = await Db.connect(postgres_url, 1, acquire_timeout_s=10)
+    yield db
+    await db.close()
+
+
+ROWS: Final = Query(
+    Pair,
+    """
+    select n as a, :word::text as b from generate_series(1, :count::int) n where n <> :but::int
+    order by n
+    """,
+)
+
+
+async def test_every_way_to_run_a_query_takes_names(db: Db) -> None:
+    both = [Pair(1, "x"), Pair(3, "x")]
+    async with db.transaction() as tx:
+        assert await ROWS.all(tx, word="x", count=3, but=2) == both
+        assert [row async for row in ROWS.each(tx, word="x", count=3, but=2)] == both
+        assert await ROWS.first(tx, word="x", count=3, but=2) == both[0]
+        assert await ROWS.first(tx, word="x", count=0, but=2) is None
+        assert await ROWS.one(tx, word="x", count=2, but=2) == both[0]
+        total = Value(int, "select :a::int + length(:b::text)")
+        assert await total.get(tx, Pair(1, "xy")) == 3
+        await tx.execute("create temporary table pairs (a int, b text) on commit drop")
+        insert = Command(
+            "insert into pairs select * from unnest(:a::int[], :b::text[]) as p (a, b)"
+        )
+        assert await insert.run(tx, **columns(Pair, both)) == 2
+        assert await Query(Pair, "select * from pairs order by a").all(tx) == both
+
+
+@pytest.mark.parametrize(("count", "found"), [(0, "0 rows"), (3, "2 rows")])
+async def test_one_row_is_neither_none_nor_several(db: Db, count: int, found: str) -> None:
+    async with db.connection() as tx:
+        with pytest.raises(NotOneRow, match=rf"{found} instead of one:\s+select n as a, :word"):
+            await ROWS.one(tx, word="x", count=count, but=2)

@@ -1,0 +1,150 @@
+"""Lists and exports from a streaming replica, and from the primary when that is no good."""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from api import SECRETS, Shop, Till, serving
+from opentill.core.settings import Settings
+from opentill.db import migrations, replica
+from opentill.db.database import Db
+from opentill.db.replica import Replica
+from opentill.server.embedded.postgres import EmbeddedPostgres
+from standby import Standby, following
+
+LAG_S = 30
+SOON_S = 0.5
+TOKEN = "a token for the metrics"
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[str, Standby]]:
+    """A primary with our schema, and what follows it."""
+    with (
+        tempfile.TemporaryDirectory(prefix="opentill-primary-") as name,
+        EmbeddedPostgres.start(Path(name), durable=False) as primary,
+    ):
+        asyncio.run(migrations.migrate(primary.url))
+        with following(primary.url) as standby:
+            yield primary.url, standby
+
+
+@pytest.fixture
+def till(
+    pair: tuple[str, Standby], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Till]:
+    """A server that reads from the replica, and looks at it often."""
+    monkeypatch.setattr(replica, "FOLLOW_S", 0.1)
+    settings = Settings(
+        database_url=pair[0], database_read_url=pair[1].url, data_dir=tmp_path, read_lag_s=LAG_S,
+        limit_ip_per_minute=0, metrics_token=TOKEN, **SECRETS,
+    )  # fmt: skip
+    with serving(settings) as running:
+        yield running
+        running.check_books()
+
+
+def _ids(shop: Shop) -> set[str]:
+    return {item["id"] for item in shop.data("GET", "/v1/products")["items"]}
+
+
+def _until(look: Callable[[], bool], seconds: float = 40) -> None:
+    end = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _state(till: Till) -> str:
+    state: str = till.http.get("/readyz").json()["replica"]
+    return state
+
+
+def test_lists_are_the_replicas_while_it_keeps_up(till: Till, pair: tuple[str, Standby]) -> None:
+    standby = pair[1]
+    _until(lambda: _state(till) == "used")
+    shop = till.shop()
+    old = shop.product()["id"]
+    _until(lambda: _ids(shop) == {old})
+    beside = till.app.read_from
+    assert isinstance(beside, Replica)
+    assert beside.most_lag_s == LAG_S
+    standby.sql(standby.url, "select pg_wal_replay_pause()")
+    try:
+        new = shop.product()["id"]
+        assert _ids(shop) == {old}  # behind, as far as that is allowed
+        assert (
+            shop.get(f"/v1/products/{new}").status_code == 200
+        )  # what is asked for by its id is new
+        order = shop.paid(new)
+        for path, query in (
+            ("/v1/orders", {"productId": new}),
+            ("/v1/disputes", {"orderId": order["id"]}),
+            (f"/v1/orders/{order['id']}/refunds", {}),
+        ):
+            answer = shop.get(path, **query)  # the replica knows neither: the primary decides
+            assert answer.status_code == 200, answer.text
+        beside.most_lag_s = SOON_S
+        _until(lambda: _state(till) == "behind")
+        assert _ids(shop) == {old, new}
+        assert order["id"] in shop.get("/v1/orders/export").text
+        assert order["id"] in shop.get("/v1/balance/statement.csv").text
+        metrics = till.http.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"}).text
+        assert "\nopentill_replica_usable 0\n" in metrics
+        assert float(metrics.split("\nopentill_replica_lag_seconds ")[1].split()[0]) > SOON_S
+    finally:
+        beside.most_lag_s = LAG_S
+        standby.sql(standby.url, "select pg_wal_replay_resume()")
+    _until(lambda: _state(till) == "used")
+    assert _ids(shop) == {old, new}
+
+
+def test_nothing_fails_without_the_replica(till: Till, pair: tuple[str, Standby]) -> None:
+    standby = pair[1]
+    _until(lambda: _state(till) == "used")
+    shop = till.shop()
+    order = shop.paid()
+    standby.stop()
+    try:
+        paths = ("/v1/products", "/v1/orders", "/v1/balance/transactions", "/v1/payouts")
+        for path in paths:
+            assert shop.data("GET", path)["pagination"]["total"] >= (path != "/v1/payouts")
+        assert order["id"] in shop.get("/v1/orders/export").text
+        _until(lambda: _state(till) == "away")
+        assert till.http.get("/readyz").status_code == 200
+    finally:
+        standby.start()
+    _until(lambda: _state(till) == "used")
+
+
+def test_a_server_starts_while_the_replica_is_away(
+    pair: tuple[str, Standby], tmp_path: Path
+) -> None:
+    settings = Settings(
+        database_url=pair[0], database_read_url="postgresql://opentill@127.0.0.1:1/opentill",
+        data_dir=tmp_path, limit_ip_per_minute=0, **SECRETS,
+    )  # fmt: skip
+    with serving(settings) as till:
+        assert _state(till) == "away"
+        assert len(_ids(till.shop())) == 0
+
+
+async def test_what_the_replica_cannot_do_the_primary_does(
+    database_url: str, empty_database_url: str
+) -> None:
+    db = await Db.connect(database_url, 2, acquire_timeout_s=20)
+    settings = Settings(database_url=database_url, database_read_url=empty_database_url)
+    other = await Replica.open(db, settings)  # without our tables, such as after a migration
+    try:
+        other.lag_s = 0.0
+        assert await other.read(lambda tx: tx.fetchval("select count(*) from orders")) == 0
+        assert not other.usable
+        await other.look()
+        assert other.state == "away"  # it replays nothing: it is no replica
+    finally:
+        await other.close()
+        await db.close()

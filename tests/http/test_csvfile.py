@@ -1,0 +1,61 @@
+"""Cells that are text of others, in whatever program the file is opened."""
+
+import json
+import re
+
+import msgspec
+import pytest
+
+from opentill.http import csvfile
+
+CELLS = [
+    # text, cell
+    ("Ada", "Ada"),
+    ("ada@example.com", "ada@example.com"),
+    ("a=b, c+d - e", "a=b, c+d - e"),
+    ("a; b", "a; b"),
+    ("=1+1", "'=1+1"),
+    ("  =1+1", "'  =1+1"),
+    ("-1", "'-1"),
+    ("＝1", "'＝1"),
+    ("\tx", "'\tx"),
+    (" \r\nx", "' \r\nx"),
+    ("\ufeff=1", "'\ufeff=1"),
+    ("\u200b=1", "'\u200b=1"),
+    ("\u2060\u200d+1", "'\u2060\u200d+1"),
+    ("\u202e@x", "'\u202e@x"),
+    ("\xa0=1", "'\xa0=1"),
+    ("\u3000＠x", "'\u3000＠x"),
+    ("\u00ad\ufe0f-1", "'\u00ad\ufe0f-1"),
+    ("\U000e0001=1", "'\U000e0001=1"),
+    ("\x01\x7f\x85=1", "'\x01\x7f\x85=1"),
+    ("x;=1", "x;'=1"),
+    ("x; \u200b=1;+2", "x;' \u200b=1;'+2"),
+    ("x\t=1", "x\t'=1"),
+    ("x\r=1", "x\r'=1"),
+    ("x\n@y", "x\n'@y"),
+    ('x"=1', "x\"'=1"),
+    ("=a;=b", "'=a;'=b"),
+]
+
+
+@pytest.mark.parametrize(("text", "cell"), CELLS)
+def test_nothing_of_others_begins_a_formula_wherever_the_line_is_split(
+    text: str, cell: str
+) -> None:
+    assert csvfile.cell(text) == cell
+    for part in re.split(r'[;\t\r\n"]', csvfile.cell(text)):
+        shown = "".join(char for char in part if char.isprintable() and not char.isspace())
+        assert not shown.lstrip("\ufe0f\u3164").startswith(tuple("=+-@＝＋－＠")), part
+
+
+METADATA = [{"a": "x;=1"}, {"a;=b": "; \u200b+c;d", "n": -1}, {"a": "=1"}, {}]
+
+
+@pytest.mark.parametrize("value", METADATA)
+def test_json_keeps_its_meaning(value: dict[str, object]) -> None:
+    text = json.dumps(value, ensure_ascii=False)
+    cell = csvfile.cell(msgspec.Raw(text.encode()))
+    assert json.loads(cell) == value
+    assert not re.search(r";[\s\u200b]*[=+@-]", cell)
+    assert cell == text or ";" in text

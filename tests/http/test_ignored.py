@@ -1,0 +1,78 @@
+"""The names of what nobody reads, in structs inside structs too."""
+
+import re
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Meta
+
+from opentill.http import ignored
+
+
+class Price(msgspec.Struct):
+    """Inside a line."""
+
+    amount: str = ""
+
+
+class Line(msgspec.Struct, rename="camel"):
+    """Inside a cart."""
+
+    unit_price: Price | None = None
+    tags: list[str] = []
+
+
+class Cart(msgspec.Struct, rename="camel"):
+    """A body."""
+
+    lines: Annotated[list[Line] | None, Meta(description="lines")] = None
+    metadata: msgspec.Raw = msgspec.Raw()
+
+
+@pytest.mark.parametrize(
+    ("tree", "shown"),
+    [
+        ({"lines": [{"unitPrice": {"amount": "1"}, "tags": ["x"]}], "metadata": {"a": 1}}, None),
+        ({"lines": [{"unit_price": {}}, {"sku": 1}, {"sku": 2}]}, "lines.unit_price,lines.sku"),
+        ({"lines": [{"unitPrice": {"cents": 1}}], "x": 1}, "lines.unitPrice.cents,x"),
+        ({"lines": {"sku": 1}}, "lines.sku"),
+        ({"lines": "x", "metadata": []}, None),
+        ([{"x": 1}], None),
+        (None, None),
+    ],
+)
+def test_what_is_inside_is_named_by_its_place(tree: Any, shown: str | None) -> None:
+    wanted = () if shown is None else ((b"opentill-ignored-fields", shown.encode()),)
+    assert ignored.header(tree, Cart) == wanted
+
+
+@given(st.dictionaries(st.text(max_size=200), st.none(), max_size=80))
+@settings(max_examples=300, deadline=None)
+def test_any_names_make_a_header_of_bounded_length_and_harmless_letters(tree: Any) -> None:
+    for _, value in ignored.header(tree, Cart):
+        assert 0 < len(value) <= ignored.MAX_BYTES
+        assert set(value.decode()) <= set(
+            'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~%,+"'
+        )
+        for name in value.decode().split(","):
+            unquote(name, errors="strict")  # also of what was cut: no half letters
+            assert not re.search("%(?![0-9A-F]{2})", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a" * 62 + "é", "a" * 62),
+        ("a" * 58 + "é", "a" * 58 + "%C3%A9"),
+        ("a" * 61 + "🙂", "a" * 61),
+        ("🙂" * 9, "%F0%9F%99%82" * 5),
+        ("%" * 40, "%25" * 21),
+        ("a" * 65, "a" * 64),
+    ],
+)
+def test_a_long_name_is_cut_between_letters(name: str, shown: str) -> None:
+    assert ignored.header({name: 1}, Cart) == ((b"opentill-ignored-fields", shown.encode()),)

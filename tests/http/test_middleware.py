@@ -1,0 +1,82 @@
+"""Whose address a request has."""
+
+from ipaddress import ip_network
+
+import pytest
+
+from opentill.http.middleware import client_address
+from opentill.merchants.service import _inside, limit_subject
+
+TRUSTED = tuple(map(ip_network, ("10.0.0.0/8", "2001:db8:ffff::/48", "127.0.0.1/32")))
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "address"),
+    [
+        ("192.0.2.1", None, "192.0.2.1"),
+        ("192.0.2.1", "", "192.0.2.1"),
+        ("192.0.2.1", "198.51.100.1", "192.0.2.1"),  # not a proxy of ours
+        ("10.0.0.1", None, "10.0.0.1"),
+        ("10.0.0.1", "198.51.100.1", "198.51.100.1"),
+        ("10.0.0.1", "203.0.113.9, 198.51.100.1", "198.51.100.1"),  # the first is hearsay
+        ("10.0.0.1", "198.51.100.1, 10.0.0.2", "198.51.100.1"),
+        ("10.0.0.1", "10.0.0.3, 10.0.0.2", "10.0.0.3"),
+        ("10.0.0.1", "198.51.100.1, nonsense", "10.0.0.1"),
+        ("10.0.0.1", "198.51.100.1, nonsense, 10.0.0.2", "10.0.0.2"),
+        ("10.0.0.1", "unknown", "10.0.0.1"),
+        ("10.0.0.1", "198.51.100.1:443", "198.51.100.1"),  # as Azure and some others write it
+        ("10.0.0.1", "[2001:db8::1]:443", "2001:db8::1"),
+        ("10.0.0.1", "203.0.113.9:1, 198.51.100.1:443, 10.0.0.2:80", "198.51.100.1"),
+        ("10.0.0.1", "2001:db8::1:443", "2001:db8::1:443"),  # without brackets there is no port
+        ("10.0.0.1", "198.51.100.1:", "10.0.0.1"),
+        ("10.0.0.1", "198.51.100.1:https", "10.0.0.1"),
+        ("10.0.0.1", "[198.51.100.1]:443", "198.51.100.1"),
+        ("10.0.0.1", "[]:443", "10.0.0.1"),
+        ("10.0.0.1", ",", "10.0.0.1"),
+        ("10.0.0.1", "2001:db8::1", "2001:db8::1"),
+        ("10.0.0.1", "[2001:db8::1]", "2001:db8::1"),
+        ("::ffff:10.0.0.1", "198.51.100.1", "198.51.100.1"),
+        ("2001:db8:ffff::1", "198.51.100.1", "198.51.100.1"),
+        ("", "198.51.100.1", ""),
+        ("unix", "198.51.100.1", "unix"),
+    ],
+)
+def test_an_address_is_the_peers_unless_it_is_a_trusted_proxy(
+    peer: str, forwarded: str | None, address: str
+) -> None:
+    assert client_address(peer, forwarded, TRUSTED) == address
+
+
+def test_without_trusted_proxies_nothing_is_believed() -> None:
+    assert client_address("127.0.0.1", "198.51.100.1", ()) == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("address", "subject"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::", "2001:db8:1:2::/64"),
+        ("2001:db8:1:3::", "2001:db8:1:3::/64"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("::1", "::/64"),
+        ("", ""),
+    ],
+)
+def test_ipv6_is_counted_by_its_64(address: str, subject: str) -> None:
+    assert limit_subject(address) == subject
+
+
+@pytest.mark.parametrize(
+    ("address", "networks", "inside"),
+    [
+        ("192.0.2.1", ["192.0.2.0/24"], True),
+        ("192.0.3.1", ["192.0.2.0/24"], False),
+        ("::ffff:192.0.2.1", ["192.0.2.0/24"], True),
+        ("2001:db8::1", ["192.0.2.0/24", "2001:db8::/32"], True),
+        ("192.0.2.1", ["::/0"], False),
+        ("", ["0.0.0.0/0", "::/0"], False),
+    ],
+)
+def test_an_allowlist_holds_networks(address: str, networks: list[str], inside: bool) -> None:
+    assert _inside(address, networks) == inside

@@ -1,0 +1,418 @@
+"""The client for everything that leaves, against servers that misbehave on real sockets."""
+
+import asyncio
+import contextlib
+import datetime as dt
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from io import BytesIO
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from opentill.outgoing.client import Forbidden, NoAnswer, Outgoing, Policy, Unreachable
+
+HOME = Policy(allow_http=True, allowed_networks=(ip_network("127.0.0.1/32"),))
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Listener:
+    """Counts connections and requests, and answers each request by a script."""
+
+    def __init__(self, script: Callable[[asyncio.StreamWriter], Awaitable[None]]) -> None:
+        self.script = script
+        self.connections = 0
+        self.heads: list[bytes] = []
+        self.port = 0
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.tasks.append(asyncio.ensure_future(self.serve(reader, writer)))
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                self.heads.append(head)
+                if b"content-length: 4\r\n" in head.lower():
+                    await reader.readexactly(4)
+                await self.script(writer)
+        writer.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    script: Callable[[asyncio.StreamWriter], Awaitable[None]],
+    host: str = "127.0.0.1",
+    tls: ssl.SSLContext | None = None,
+    port: int = 0,
+) -> AsyncIterator[Listener]:
+    """Run a listener."""
+    listener = Listener(script)
+    server = await asyncio.start_server(listener.accept, host, port, ssl=tls)
+    listener.port = server.sockets[0].getsockname()[1]
+    try:
+        yield listener
+    finally:
+        server.close()
+        for task in listener.tasks:
+            task.cancel()
+        await asyncio.gather(*listener.tasks)
+        await asyncio.sleep(0)
+
+
+def saying(*parts: bytes, pause_s: float = 0, end: str = "") -> Callable[..., Awaitable[None]]:
+    """Return a script that writes parts with pauses, and then closes or resets if told to."""
+
+    async def script(writer: asyncio.StreamWriter) -> None:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(pause_s)
+        if end == "reset":
+            writer.transport.abort()
+        elif end == "close":
+            writer.close()
+
+    return script
+
+
+@contextlib.asynccontextmanager
+async def client(policy: Policy = HOME, **names: Sequence[str]) -> AsyncIterator[Outgoing]:
+    """Make a client that knows some names (``_`` for a dot) and no others."""
+
+    async def resolve(host: str) -> Sequence[str]:
+        if host.replace(".", "_") not in names:
+            raise OSError(host)
+        return names[host.replace(".", "_")]
+
+    outgoing = Outgoing(policy, resolve)
+    try:
+        yield outgoing
+    finally:
+        await outgoing.close()
+
+
+async def test_a_request_arrives_as_it_was_given_and_its_answer_too() -> None:
+    answer = b"HTTP/1.1 418 x\r\nX-One: 1\r\nSet-Cookie: a=b\r\nContent-Length: 3\r\n\r\nno!"
+    async with listening(saying(answer)) as there, client(shop_example=["127.0.0.1"]) as outgoing:
+        url = f"http://Shop.Example:{there.port}/a%2Fb/../c?d=%20+&e"
+        for _ in range(3):
+            got = await outgoing.send(
+                "POST", url, headers={"X-Own": "yes"}, body=b"body", timeout_s=10
+            )
+    assert (got.status, got.body, got.cut) == (418, b"no!", False)
+    assert ("x-one", "1") in got.headers
+    assert there.connections == 1
+    head = there.heads[2].decode()
+    assert head.startswith("POST /a%2Fb/../c?d=%20+&e HTTP/1.1\r\n")
+    assert f"Host: shop.example:{there.port}\r\n" in head
+    assert "X-Own: yes\r\n" in head
+    assert "Content-Length: 4\r\n" in head
+    assert "cookie" not in head.lower()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_an_answer_and_is_not_followed(status: int) -> None:
+    async with listening(saying(OK)) as inside:
+        for where in (f"http://127.0.0.1:{inside.port}/", "//127.0.0.1/", "/again"):
+            redirect = f"HTTP/1.1 {status} x\r\nLocation: {where}\r\nContent-Length: 0\r\n\r\n"
+            async with listening(saying(redirect.encode())) as there, client() as outgoing:
+                url = f"http://127.0.0.1:{there.port}/"
+                assert (await outgoing.send("GET", url, timeout_s=10)).status == status
+                assert len(there.heads) == 1
+        assert inside.connections == 0
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [["127.0.0.2"], ["::1"], ["127.0.0.2", "::1"], ["::ffff:127.0.0.1"], ["169.254.169.254"]],
+)
+async def test_a_name_of_a_forbidden_address_gets_no_connection(addresses: list[str]) -> None:
+    async with (
+        listening(saying(OK), "127.0.0.2") as inside,
+        client(evil_example=addresses) as outgoing,
+    ):
+        url = f"http://evil.example:{inside.port}/"
+        outgoing.check(url)
+        with pytest.raises(Forbidden):
+            await outgoing.send("POST", url, timeout_s=10)
+    assert inside.connections == 0
+
+
+async def test_a_name_that_changes_between_check_and_connection_gains_nothing() -> None:
+    """Each look-up gives another address: the one that was vetted is the one connected to."""
+    turns = [["127.0.0.1"], ["127.0.0.2"]] * 5
+    looked_up = 0
+
+    async def resolve(_host: str) -> Sequence[str]:
+        nonlocal looked_up
+        looked_up += 1
+        return turns[looked_up - 1]
+
+    async with (
+        listening(saying(OK, end="close")) as outside,
+        listening(saying(OK), "127.0.0.2", port=outside.port) as inside,
+    ):
+        outgoing = Outgoing(HOME, resolve)
+        url = f"http://rebind.example:{outside.port}/"
+        results: list[object] = []
+        for _ in range(10):
+            outgoing.check(url)
+            try:
+                results.append((await outgoing.send("GET", url, timeout_s=10)).status)
+            except Forbidden:
+                results.append("forbidden")
+        await outgoing.close()
+    assert results == [200, "forbidden"] * 5
+    assert (outside.connections, inside.connections) == (5, 0)
+
+
+async def test_of_a_mixed_name_only_the_vetted_address_is_connected_to() -> None:
+    async with (
+        listening(saying(OK)) as outside,
+        listening(saying(OK), "127.0.0.2", port=outside.port) as inside,
+        client(mixed_example=["127.0.0.2", "127.0.0.1", "127.0.0.2"]) as outgoing,
+    ):
+        url = f"http://mixed.example:{outside.port}/"
+        assert (await outgoing.send("GET", url, timeout_s=10)).body == b"ok"
+    assert (outside.connections, inside.connections) == (1, 0)
+
+
+async def test_the_last_look_is_at_the_socket() -> None:
+    """Whatever the resolver hands on, no socket is made for a forbidden address."""
+    async with (
+        listening(saying(OK), "127.0.0.2") as inside,
+        client(a_example=["127.0.0.2"]) as outgoing,
+    ):
+        outgoing._resolver._policy = Policy(allowed_networks=(ip_network("127.0.0.0/8"),))
+        with pytest.raises(Forbidden):
+            await outgoing.send("GET", f"http://a.example:{inside.port}/", timeout_s=10)
+    assert inside.connections == 0
+
+
+async def test_the_system_resolves_localhost() -> None:
+    async with listening(saying(OK)) as there:
+        outgoing = Outgoing(HOME)
+        url = f"http://localhost:{there.port}/"
+        got = await asyncio.gather(*(outgoing.send("GET", url, timeout_s=10) for _ in range(9)))
+        await outgoing.close()
+    assert {answer.status for answer in got} == {200}
+
+
+BAD = [
+    saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", end="close"),
+    saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", end="reset"),
+    saying(b"", end="close"),
+    saying(b"", end="reset"),
+    saying(b"HTTP/1.1 200 OK\r\n", end="reset"),
+    saying(b"SSH-2.0-OpenSSH_9.6\r\n", end="close"),
+    saying(b"HTTP/9.9 abc\r\n\r\n", end="close"),
+    saying(b"\x16\x03\x01\x02\x00\x01\x00", end="close"),
+    saying(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", end="close"),
+    saying(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx"),
+    saying(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", end="close"),
+    saying(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\n\r\n", end="close"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("script", BAD, ids=map(str, range(len(BAD))))
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_bad_response_is_no_answer(
+    method: str, script: Callable[..., Awaitable[None]]
+) -> None:
+    async with listening(script) as there, client() as outgoing:
+        with pytest.raises(NoAnswer):
+            await outgoing.send(method, f"http://127.0.0.1:{there.port}/", timeout_s=30)
+
+
+HANG = 60.0
+LATE = [
+    saying(b"", pause_s=HANG),
+    saying(b"HTTP/1.1 200 OK\r\n", pause_s=HANG),
+    saying(b"HTTP/1.1 200 OK\r\n", *[b"X: y\r\n"] * 1200, pause_s=0.05),
+    saying(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", *[b"x"] * 900, pause_s=0.1),
+    saying(b"HTTP/1.1 100 Continue\r\n\r\n" * 5, pause_s=HANG),
+]
+
+
+@pytest.mark.parametrize("script", LATE, ids=map(str, range(len(LATE))))
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_response_that_is_not_complete_in_time_is_no_answer(
+    method: str, script: Callable[..., Awaitable[None]]
+) -> None:
+    """On a connection that is there already, so that the time is spent on waiting alone."""
+
+    async def first_quick_then_late(writer: asyncio.StreamWriter) -> None:
+        await (saying(OK) if len(there.heads) == 1 else script)(writer)
+
+    async with listening(first_quick_then_late) as there, client() as outgoing:
+        url = f"http://127.0.0.1:{there.port}/"
+        assert (await outgoing.send(method, url, timeout_s=30)).status == 200
+        with pytest.raises(NoAnswer):
+            await outgoing.send(method, url, timeout_s=0.3)
+        assert there.connections == 1
+
+
+async def test_a_kept_connection_that_is_cut_off_is_no_answer() -> None:
+    turn = 0
+
+    async def script(writer: asyncio.StreamWriter) -> None:
+        nonlocal turn
+        turn += 1
+        if turn == 1:
+            writer.write(OK)
+        else:
+            writer.transport.abort()
+
+    async with listening(script) as there, client() as outgoing:
+        url = f"http://127.0.0.1:{there.port}/"
+        assert (await outgoing.send("POST", url, timeout_s=10)).status == 200
+        with pytest.raises(NoAnswer):
+            await outgoing.send("POST", url, timeout_s=10)
+    assert turn == 2
+
+
+@pytest.mark.parametrize(("size", "cut"), [(99, False), (100, False), (101, True), (10**7, True)])
+async def test_a_long_body_is_cut_off(size: int, cut: bool) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size
+    async with listening(saying(head, b"x" * size)) as there, client() as outgoing:
+        url = f"http://127.0.0.1:{there.port}/"
+        got = await outgoing.send("GET", url, timeout_s=10, max_bytes=100)
+    assert (got.body, got.cut) == (b"x" * min(size, 100), cut)
+
+
+async def test_an_endless_body_is_cut_off() -> None:
+    async def script(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"400\r\n" + b"x" * 1024 + b"\r\n")
+            await writer.drain()
+
+    async with listening(script) as there, client() as outgoing:
+        got = await outgoing.send("GET", f"http://127.0.0.1:{there.port}/", timeout_s=10)
+    assert (len(got.body), got.cut) == (65536, True)
+
+
+async def test_what_is_packed_is_not_unpacked() -> None:
+    packed = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nbomb"
+    async with listening(saying(packed)) as there, client() as outgoing:
+        got = await outgoing.send("GET", f"http://127.0.0.1:{there.port}/", timeout_s=10)
+    assert got.body == b"bomb"
+    assert b"Accept-Encoding: identity\r\n" in there.heads[0]
+
+
+async def test_a_file_is_written_and_bounded() -> None:
+    text = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n1,2,3"
+    async with listening(saying(text)) as there, client() as outgoing:
+        url, target = f"http://127.0.0.1:{there.port}/", BytesIO()
+        got = await outgoing.download(url, target, timeout_s=10, max_bytes=5)
+        assert (got.status, target.getvalue()) == (200, b"1,2,3")
+        with pytest.raises(NoAnswer, match="longer than 4"):
+            await outgoing.download(url, BytesIO(), timeout_s=10, max_bytes=4)
+
+
+async def test_what_was_never_connected_to_is_unreachable() -> None:
+    async with listening(saying(OK)) as gone:
+        pass
+    slow = asyncio.Event()
+
+    async def resolve(host: str) -> Sequence[str]:
+        if host == "slow.example":
+            await slow.wait()
+        return [] if host == "empty.example" else ["127.0.0.1"]
+
+    outgoing = Outgoing(HOME, resolve)
+    for host in ("127.0.0.1", "gone.example", "slow.example", "empty.example"):
+        with pytest.raises(Unreachable):
+            await outgoing.send("POST", f"http://{host}:{gone.port}/", timeout_s=0.5)
+    await outgoing.close()
+
+
+async def test_a_name_that_hangs_is_asked_for_once() -> None:
+    asked: list[str] = []
+
+    async def resolve(host: str) -> Sequence[str]:
+        asked.append(host)
+        await asyncio.sleep(0.3)
+        return ["127.0.0.1"]
+
+    async with listening(saying(OK)) as there:
+        outgoing = Outgoing(HOME, resolve)
+        url = f"http://shop.example:{there.port}/"
+        got = await asyncio.gather(*(outgoing.send("GET", url, timeout_s=10) for _ in range(20)))
+        await outgoing.close()
+    assert {answer.status for answer in got} == {200}
+    assert asked == ["shop.example"]
+
+
+async def test_the_environments_proxies_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with listening(saying(OK)) as there, listening(saying(OK)) as proxy, client() as outgoing:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        await outgoing.send("GET", f"http://127.0.0.1:{there.port}/", timeout_s=10)
+    assert (there.connections, proxy.connections) == (1, 0)
+
+
+def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
+    """Make a certificate for a name that only its own file vouches for."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context, folder / "cert.pem"
+
+
+async def test_the_certificate_is_checked_against_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls, vouched = certificate(tmp_path, "shop.example")
+    asked: list[str | None] = []
+    tls.sni_callback = lambda _socket, name, _context: asked.append(name)
+    names = {"shop_example": ["127.0.0.1"], "other_example": ["127.0.0.1"]}
+    async with listening(saying(OK), tls=tls) as there:
+        async with client(**names) as outgoing:
+            with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+                await outgoing.send("POST", f"https://shop.example:{there.port}/", timeout_s=10)
+        monkeypatch.setenv("SSL_CERT_FILE", str(vouched))
+        async with client(**names) as outgoing:
+            url = f"https://shop.example:{there.port}/"
+            assert (await outgoing.send("POST", url, timeout_s=10)).status == 200
+            for host in ("other.example", "127.0.0.1"):
+                with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+                    await outgoing.send("POST", f"https://{host}:{there.port}/", timeout_s=10)
+    assert asked == ["shop.example", "shop.example", "other.example", None]
+    assert len(there.heads) == 1
+
+
+async def test_a_server_without_tls_is_unreachable_by_https() -> None:
+    async with listening(saying(OK)) as there, client() as outgoing:
+        with pytest.raises(Unreachable):
+            await outgoing.send("GET", f"https://127.0.0.1:{there.port}/", timeout_s=2)

@@ -1,0 +1,449 @@
+"""The embedded PostgreSQL: kept through kill -9, shared between processes, clear when unfit."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from opentill.server.embedded import datadir, postgres, sysuser
+from opentill.server.embedded.datadir import DataDirError, Lock, key, lock_serve, write_private
+from opentill.server.embedded.postgres import STOP_TIMEOUT_S, Cluster, EmbeddedPostgres
+
+PR_CAPBSET_DROP = 24  # linux/prctl.h
+CAP_SYS_PTRACE = 19  # linux/capability.h
+_PRCTL = ctypes.CDLL(None).prctl
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    """A directory of our own; pytest's are closed to other users, which PostgreSQL may be."""
+    with tempfile.TemporaryDirectory(prefix="opentill-test-") as name:
+        yield Path(name) / "data"
+
+
+async def _sql(url: str, statement: str) -> object:
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.fetchval(statement)
+    finally:
+        await connection.close()
+
+
+def _pid(data_dir: Path) -> int:
+    return int((data_dir / "postgres" / "postmaster.pid").read_text().splitlines()[0])
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _until_ended(pid: int) -> None:
+    """Wait for the end of a server that has removed its file, which is the last but one it does."""
+    deadline = time.monotonic() + 60
+    while _runs(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+async def test_what_was_committed_survives_kill_9_of_everything(data_dir: Path) -> None:
+    child = _start_and_hang(data_dir)
+    url = (data_dir / "url").read_text()
+    await _sql(url, "create table kept (n int)")
+    await _sql(url, "insert into kept values (7)")
+    pid = _pid(data_dir)
+    child.kill()
+    child.wait()
+    _kill_cluster(pid)
+    with EmbeddedPostgres.start(data_dir) as server:
+        assert await _sql(server.url, "select n from kept") == 7
+        assert _pid(data_dir) != pid
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_server_left_by_a_killed_process_is_adopted_and_stopped_at_the_end(
+    data_dir: Path, *, elsewhere: bool
+) -> None:
+    if elsewhere:  # on another disk, say
+        EmbeddedPostgres.start(data_dir, durable=False).release()
+        (data_dir / "postgres").rename(data_dir.with_name("moved"))
+        (data_dir / "postgres").symlink_to(data_dir.with_name("moved"))
+    child = _start_and_hang(data_dir)
+    pid = _pid(data_dir)
+    child.kill()
+    child.wait()
+    assert _runs(pid)
+    server = EmbeddedPostgres.start(data_dir)
+    assert _pid(data_dir) == pid
+    assert await _sql(server.url, "select 1") == 1
+    server.release()
+    _until_ended(pid)
+
+
+async def test_it_is_shared_and_the_last_one_stops_it(data_dir: Path) -> None:
+    child = _start_and_hang(data_dir)
+    pid = _pid(data_dir)
+    with EmbeddedPostgres.start(data_dir) as server:
+        assert _pid(data_dir) == pid
+        assert await _sql(server.url, "select 1") == 1
+    assert _runs(pid)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait() == 0
+    _until_ended(pid)
+
+
+async def test_it_is_durable_checked_and_reached_by_socket_only(data_dir: Path) -> None:
+    with EmbeddedPostgres.start(data_dir) as server:
+        for name, value in {
+            "fsync": "on",
+            "synchronous_commit": "on",
+            "full_page_writes": "on",
+            "data_checksums": "on",
+            "listen_addresses": "",
+            "max_connections": "100",
+            "server_encoding": "UTF8",
+            "log_min_error_statement": "panic",
+        }.items():
+            assert await _sql(server.url, f"show {name}") == value, name
+        socket_dir = Cluster(data_dir.resolve()).socket_dir
+        assert socket_dir.stat().st_mode & 0o077 == 0
+        server.release()
+        server.release()
+
+
+async def test_a_deep_data_directory_gets_a_short_socket(data_dir: Path) -> None:
+    deep = data_dir / ("d" * 100)
+    with EmbeddedPostgres.start(deep, durable=False) as server:
+        assert await _sql(server.url, "select 1") == 1
+        socket_dir = Cluster(deep.resolve()).socket_dir
+        assert socket_dir.stat().st_mode & 0o077 == 0
+    assert not socket_dir.exists()
+
+
+async def test_odd_characters_in_the_path(data_dir: Path) -> None:
+    odd = data_dir / "a b&c%d'é"
+    with EmbeddedPostgres.start(odd, durable=False) as server:
+        assert await _sql(server.url, "select 1") == 1
+
+
+async def test_the_process_id_of_somebody_else_in_its_file_does_no_harm(data_dir: Path) -> None:
+    with EmbeddedPostgres.start(data_dir, durable=False):
+        pid_file = data_dir / "postgres" / "postmaster.pid"
+        lines = pid_file.read_text().splitlines()
+        _kill_cluster(_pid(data_dir))
+    pid_file.write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
+    with EmbeddedPostgres.start(data_dir, durable=False) as server:
+        assert await _sql(server.url, "select 1") == 1
+    assert _runs(os.getpid())
+
+
+async def test_a_start_that_was_killed_half_way_leaves_nothing_in_the_way(data_dir: Path) -> None:
+    half = data_dir / "postgres.new-half"
+    half.mkdir(parents=True)
+    (half / "PG_VERSION").write_text("18\n")
+    with EmbeddedPostgres.start(data_dir, durable=False):
+        assert not half.exists()
+
+
+UNFIT = [
+    # name, what is in {data_dir}/postgres, what the line says
+    ("foreign content", {"notes.txt": "mine"}, "holds something else than a PostgreSQL"),
+    ("newer", {"PG_VERSION": "99\n"}, "made by PostgreSQL 99, this OpenTill brings 18"),
+    ("older", {"PG_VERSION": "15\n"}, "made by PostgreSQL 15, this OpenTill brings 18"),
+]
+
+
+@pytest.mark.parametrize(
+    ("files", "text"), [row[1:] for row in UNFIT], ids=[row[0] for row in UNFIT]
+)
+def test_an_unfit_directory_is_left_alone_with_one_line(
+    data_dir: Path, files: dict[str, str], text: str
+) -> None:
+    (data_dir / "postgres").mkdir(parents=True)
+    for name, content in files.items():
+        (data_dir / "postgres" / name).write_text(content)
+    with pytest.raises(DataDirError, match=text) as caught:
+        EmbeddedPostgres.start(data_dir)
+    assert "\n" not in str(caught.value)
+    assert {path.name for path in (data_dir / "postgres").iterdir()} == set(files)
+
+
+def test_a_file_in_the_place_of_the_data_directory_is_one_line(data_dir: Path) -> None:
+    data_dir.parent.joinpath("file").write_text("")
+    for path in (data_dir.parent / "file", data_dir.parent / "file" / "below"):
+        with pytest.raises(DataDirError, match="not a directory"):
+            datadir.prepare(path)
+
+
+def test_a_directory_that_cannot_be_written_is_one_line(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(DataDirError, match="cannot be written .*OPENTILL_DATA_DIR"):
+        datadir.prepare(data_dir)
+
+
+def test_a_platform_without_programs_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(DataDirError, match="set OPENTILL_DATABASE_URL"):
+        postgres.find_programs()
+
+
+def test_a_server_that_does_not_start_says_the_last_line_of_its_log(data_dir: Path) -> None:
+    with EmbeddedPostgres.start(data_dir, durable=False):
+        pass
+    (data_dir / "postgres" / "postgresql.conf").write_text("nonsense nonsense\n")
+    with pytest.raises(DataDirError, match="does not start: .*FATAL") as caught:
+        EmbeddedPostgres.start(data_dir, durable=False)
+    assert "\n" not in str(caught.value)
+
+
+def test_only_one_serve_uses_a_data_directory(data_dir: Path) -> None:
+    first = lock_serve(data_dir)
+    with pytest.raises(DataDirError, match=rf"another `opentill serve` \(process {os.getpid()}\)"):
+        lock_serve(data_dir)
+    first.release()
+    lock_serve(data_dir).release()
+
+
+def test_a_lock_ends_with_its_process(data_dir: Path) -> None:
+    data_dir.mkdir()
+    code = "import sys, time; from pathlib import Path\n"
+    code += "from opentill.server.embedded.datadir import Lock\n"
+    code += "lock = Lock(Path(sys.argv[1])); lock.take(); print(1, flush=True); time.sleep(60)"
+    path = data_dir / "a.lock"
+    with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        lock = Lock(path)
+        assert not lock.take(wait=False)
+        holder.kill()
+    assert lock.take()
+    lock.release()
+
+
+def test_a_key_is_made_once_and_only_its_owner_reads_it(data_dir: Path) -> None:
+    made = key(data_dir, "secret.key")
+    assert len(made) == 64
+    assert key(data_dir, "secret.key") == made
+    assert key(data_dir, "sandbox.key") != made
+    assert (data_dir / "secret.key").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in data_dir.glob("secret.key*")] == ["secret.key"]
+
+
+def test_a_key_that_was_cut_short_is_not_replaced(data_dir: Path) -> None:
+    data_dir.mkdir()
+    (data_dir / "secret.key").write_text("short\n")
+    with pytest.raises(DataDirError, match="does not hold a key"):
+        key(data_dir, "secret.key")
+
+
+def test_a_private_file_is_replaced_whole(data_dir: Path) -> None:
+    data_dir.mkdir()
+    write_private(data_dir / "a", "one")
+    write_private(data_dir / "a", "two")
+    assert (data_dir / "a").read_text() == "two"
+    assert (data_dir / "a").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+class TestAsRoot:
+    """PostgreSQL runs as another user, and nothing opens for anybody else."""
+
+    def test_only_that_user_gets_through_private_directories(self, data_dir: Path) -> None:
+        data_dir.parent.chmod(0o700)
+        with EmbeddedPostgres.start(data_dir, durable=False):
+            assert data_dir.parent.stat().st_mode & 0o007 == 0
+            owner = (data_dir / "postgres").stat().st_uid
+            assert owner != 0
+            assert Path(f"/proc/{_pid(data_dir)}").stat().st_uid == owner
+        other = subprocess.run(["ls", data_dir], user=65534, check=False, capture_output=True)
+        assert other.returncode != 0
+
+    def test_the_owner_of_existing_files_is_kept(self, data_dir: Path) -> None:
+        data_dir.mkdir()
+        os.chown(data_dir, 4711, 4712)
+        assert sysuser.ids(data_dir) == (4711, 4712)
+
+    def test_a_plain_user_runs_it_as_itself(self, data_dir: Path) -> None:
+        done = _as_user(65534, data_dir)
+        assert done.returncode == 0, done.stderr
+        assert (data_dir / "postgres").stat().st_uid == 65534
+
+    def test_a_user_id_without_a_name_runs_it_or_is_told_what_is_missing(
+        self, data_dir: Path
+    ) -> None:
+        done = _as_user(43210, data_dir)
+        if sysuser.nss_wrapper() is None:
+            assert "install libnss-wrapper" in done.stderr.splitlines()[-1]
+        else:
+            assert done.returncode == 0, done.stderr
+            assert (data_dir / "postgres").stat().st_uid == 43210
+        assert list(data_dir.glob("postgres.new-*")) == []
+
+    @pytest.mark.parametrize("adopted", [False, True], ids=["our own child", "adopted"])
+    def test_a_server_that_may_not_be_traced_is_stopped_whole_and_at_once(
+        self, data_dir: Path, adopted: bool
+    ) -> None:
+        """A container's root may not look into the processes of other users."""
+        if adopted:
+            child = _start_and_hang(data_dir, durable=False)
+            child.kill()
+            child.wait()
+        code = "import sys, time; from pathlib import Path\n"
+        code += "from opentill.server.embedded.postgres import EmbeddedPostgres\n"
+        code += "server = EmbeddedPostgres.start(Path(sys.argv[1]), durable=False)\n"
+        code += "begin = time.monotonic(); server.release(); print(time.monotonic() - begin)"
+        done = subprocess.run(
+            [sys.executable, "-c", code, data_dir],
+            preexec_fn=lambda: _PRCTL(PR_CAPBSET_DROP, CAP_SYS_PTRACE, 0, 0, 0),
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert float(done.stdout) < STOP_TIMEOUT_S / 10
+        assert not (data_dir / "postgres" / "postmaster.pid").exists()
+        assert "database system is shut down" in (data_dir / "postgres.log").read_text()
+
+
+def test_a_user_id_without_a_name_and_without_the_library_is_one_line(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sysuser, "nss_wrapper", lambda: None)
+    monkeypatch.setattr(sysuser.pwd, "getpwuid", lambda uid: {}[uid])
+    with pytest.raises(DataDirError, match="has no name on this system.*libnss-wrapper") as caught:
+        EmbeddedPostgres.start(data_dir, durable=False)
+    assert "\n" not in str(caught.value)
+
+
+def _as_user(uid: int, data_dir: Path) -> subprocess.CompletedProcess[str]:
+    """Start and stop the server of a data directory of that user's own."""
+    data_dir.mkdir()
+    os.chown(data_dir.parent, uid, uid)
+    os.chown(data_dir, uid, uid)
+    code = "import sys; from pathlib import Path\n"
+    code += "from opentill.server.embedded.postgres import EmbeddedPostgres\n"
+    code += "with EmbeddedPostgres.start(Path(sys.argv[1]), durable=False): pass"
+    packages = [path for path in sys.path if path.endswith(("/src", "site-packages"))]
+    try:
+        return subprocess.run(
+            ["/usr/bin/python3", "-c", code, data_dir],
+            user=uid,
+            group=uid,
+            extra_groups=[],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PYTHONPATH": os.pathsep.join(packages), "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+    except OSError:
+        pytest.skip("no interpreter that another user can run")
+
+
+def _start_and_hang(data_dir: Path, *, durable: bool = True) -> subprocess.Popen[bytes]:
+    """Start the server in a process that keeps using it until SIGTERM; its address in "url"."""
+    code = """if True:
+        import signal, sys, time
+        from pathlib import Path
+        from opentill.server.embedded.postgres import EmbeddedPostgres
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        with EmbeddedPostgres.start(Path(sys.argv[1]), durable=sys.argv[2] == "True") as server:
+            Path(sys.argv[1], "url").write_text(server.url)
+            time.sleep(60)
+    """
+    child = subprocess.Popen([sys.executable, "-c", code, data_dir, str(durable)])
+    deadline = time.monotonic() + 120
+    while not (data_dir / "url").exists():
+        assert child.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return child
+
+
+def _kill_cluster(pid: int) -> None:
+    """Kill -9 of a postmaster and all its children at once, as a power cut does."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    os.kill(pid, signal.SIGKILL)
+    for process in map(int, children):
+        with contextlib.suppress(ProcessLookupError):  # it had done its work
+            os.kill(process, signal.SIGKILL)
+
+
+WIDE = [
+    # what is there already, its mode before, its mode after
+    ("", 0o755, 0o700),
+    ("", 0o2775, 0o2700),
+    ("secret.key", 0o644, 0o600),
+    ("sandbox.sqlite3-wal", 0o666, 0o600),
+    ("demo.json", 0o640, 0o600),
+    ("postgres.log", 0o755, 0o600),
+    ("metrics/", 0o755, 0o700),
+    ("postgres/", 0o750, 0o700),
+    ("somebody-elses.sh", 0o755, 0o755),
+]
+
+
+@pytest.mark.parametrize(("name", "before", "after"), WIDE)
+def test_what_was_open_to_others_is_closed(
+    data_dir: Path, name: str, before: int, after: int
+) -> None:
+    data_dir.mkdir(mode=0o700)
+    path = data_dir / name
+    if name.endswith("/"):
+        path.mkdir()
+    elif name:
+        path.write_text("x" * 64)
+    (data_dir / "serve.lock").touch(0o600)  # it was ours before
+    path.chmod(before)
+    datadir.prepare(data_dir)
+    assert path.stat().st_mode & 0o7777 == after
+
+
+def test_an_open_directory_of_other_things_is_not_closed_to_their_users(data_dir: Path) -> None:
+    """Such as the root of the file system, or of a web site."""
+    data_dir.mkdir()
+    data_dir.chmod(0o755)
+    (data_dir / "lost+found").mkdir()
+    (data_dir / "index.html").touch()
+    with pytest.raises(DataDirError, match="holds other things"):
+        datadir.prepare(data_dir)
+    assert data_dir.stat().st_mode & 0o7777 == 0o755
+    (data_dir / "index.html").unlink()
+    datadir.prepare(data_dir)
+    assert data_dir.stat().st_mode & 0o7777 == 0o700
+
+
+def test_a_directory_that_users_share_is_refused(data_dir: Path) -> None:
+    data_dir.mkdir()
+    data_dir.chmod(0o1777)
+    with pytest.raises(DataDirError, match="several users share"):
+        datadir.prepare(data_dir)
+    assert data_dir.stat().st_mode & 0o7777 == 0o1777
+
+
+def test_somebody_elses_open_directory_is_refused(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data_dir.mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: data_dir.stat().st_uid + 1)
+    data_dir.chmod(0o770)  # as a container's volume is for the users of its group
+    datadir.prepare(data_dir)
+    data_dir.chmod(0o777)
+    with pytest.raises(DataDirError, match="open to every user .*chmod o-rwx"):
+        datadir.prepare(data_dir)
+
+
+def test_a_database_is_made_only_where_one_is_meant_to_begin(data_dir: Path) -> None:
+    with pytest.raises(datadir.NoDatabase, match=f"no OpenTill database in {data_dir}/postgres"):
+        EmbeddedPostgres.start(data_dir, durable=False, creates=False)
+    assert not data_dir.exists()

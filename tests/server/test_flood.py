@@ -1,0 +1,372 @@
+"""Clients that ask for more than their share: what they are answered, and that others are."""
+
+import asyncio
+import json
+import resource
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from ipaddress import ip_network
+
+import msgspec
+import pytest
+from core.test_server import GET, PATIENT, POST, parse, serving, talk
+
+from opentill.core.settings import Settings
+from opentill.server.connection_limits import LATE_S, RESERVE, Admission
+from opentill.server.http_server import Server
+from opentill.server.protocol import Protocol
+from opentill.server.refusals import MAX_QUEUED, full, too_many
+
+Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+SLOW = GET.replace(b"echo", b"slow")
+
+
+async def until(true: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(20):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+def statuses(answers: bytes) -> list[int]:
+    return [int(part[:3]) for part in answers.split(b"HTTP/1.1 ")[1:]]
+
+
+def body(size: int) -> bytes:
+    return POST + b"Content-Length: %d\r\n\r\n" % size + b"a" * size
+
+
+PIPELINED = [
+    # what comes at once, statuses of the answers
+    (GET * (1 + MAX_QUEUED), [200] * (1 + MAX_QUEUED)),
+    (GET * (2 + MAX_QUEUED), [200] * (1 + MAX_QUEUED) + [429]),
+    (GET * 20_000, [200] * (1 + MAX_QUEUED) + [429]),
+    (body(1) * 20_000, [200] * (1 + MAX_QUEUED) + [429]),
+    (body(60_000) * 5 + b"nonsense\r\n\r\n", [200] * 5 + [400]),
+    (GET + b"\r\n" * 20_000, [200, 400]),
+    (body(60_000) * 3 + GET[:20], [200] * 3),
+]
+
+
+HALF_ENDS = msgspec.structs.replace(PATIENT, header_timeout_s=2.0)
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"), PIPELINED, ids=[f"{len(row[0])} bytes" for row in PIPELINED]
+)
+async def test_so_many_requests_wait_on_a_connection_and_no_more(
+    sent: bytes, expected: list[int]
+) -> None:
+    async with serving(HALF_ENDS) as (running, port):
+        answers = await talk(port, sent)
+        await until(lambda: not running.server_state.connections)
+    assert statuses(answers) == expected
+    if 429 in expected:
+        status, headers, told = parse(answers[answers.index(b"HTTP/1.1 429") :])
+        assert json.loads(told)["code"] == 42901
+        assert (status, headers[b"connection"], headers[b"retry-after"]) == (429, b"close", b"1")
+
+
+async def test_nothing_is_read_while_requests_wait() -> None:
+    """The kernel keeps the rest from being sent: neither of us holds it."""
+    async with serving(Settings(drain_timeout_s=0.1)) as (running, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            SLOW + GET + b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 65000\r\n\r\n"
+        )
+        await until(lambda: any(c.pipeline for c in running.server_state.connections))
+        (connection,) = running.server_state.connections
+        assert connection.flow.read_paused
+        writer.write(b"a" * 65_000)
+        await asyncio.sleep(0.1)
+        assert not connection.cycle.body
+        for expected in (b"0", b"0", b"65000"):
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+            assert head.startswith(b"HTTP/1.1 200")
+            assert await reader.readexactly(len(expected)) == expected
+        writer.close()
+
+
+async def test_the_wait_for_an_answer_is_not_held_against_the_request_behind_it() -> None:
+    """Its deadline, 0.4 s, would be over before the answer that it waits for, 0.5 s."""
+    begun = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na"
+    async with serving() as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(SLOW + begun)
+        assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
+        writer.write(b"bc")
+        assert (await asyncio.wait_for(reader.read(), 10)).endswith(b"3")
+        writer.close()
+
+
+async def test_a_request_whose_client_left_with_others_behind_it_is_told() -> None:
+    async with serving(Settings(drain_timeout_s=0.1)) as (running, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET.replace(b"echo", b"long") + GET * 3)
+        await until(lambda: any(c.pipeline for c in running.server_state.connections))
+        (connection,) = running.server_state.connections
+        assert isinstance(connection, Protocol)
+        working = connection._working
+        writer.transport.abort()
+        await until(lambda: not running.server_state.connections)
+        assert working is not None
+        assert working.response_complete or working.disconnected
+        assert not connection.pipeline
+        await until(lambda: not running.server_state.tasks)
+
+
+async def test_a_long_input_is_parsed_a_slice_at_a_time() -> None:
+    """Chunks of one byte are the dearest input: others are served in between."""
+    chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 40_000 + b"0\r\n\r\n"
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with serving(Settings(drain_timeout_s=0.1)) as (running, port):
+        connection = None
+        counting = asyncio.create_task(count())
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await until(lambda: bool(running.server_state.connections))
+        (connection,) = running.server_state.connections
+        before = turns
+        connection.data_received(chunked)  # as one read of the socket brings it
+        assert connection.flow.read_paused
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+        assert head.startswith(b"HTTP/1.1 200")
+        assert await reader.readexactly(5) == b"40000"
+        assert turns - before >= len(chunked) // (16 * 1024)
+        assert not connection.flow.read_paused
+        counting.cancel()
+        writer.close()
+
+
+# Connections
+
+
+async def connect(stack: AsyncExitStack, port: int, sent: bytes = b"", source: str = "") -> Wire:
+    local = (source, 0) if source else None
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=local)
+    stack.callback(writer.close)
+    writer.write(sent)
+    return reader, writer
+
+
+def open_(running: Server) -> int:
+    return len(running.server_state.connections)
+
+
+ROOMY = Settings(
+    connection_limit=10, connection_limit_per_address=4, idle_timeout_s=60, drain_timeout_s=0.1
+)
+
+
+async def test_an_address_has_a_share_and_its_longest_idle_connection_makes_room() -> None:
+    async with serving(ROOMY) as (running, port), AsyncExitStack() as stack:
+        kept: list[Wire] = []
+        for _ in range(4):
+            kept.append(await connect(stack, port, GET))
+            await kept[-1][0].readuntil(b"\r\n\r\n0")
+        kept[0][1].write(GET)  # the second one is now the one that waits longest
+        await kept[0][0].readuntil(b"\r\n\r\n0")
+        another = await connect(stack, port, GET)
+        await asyncio.wait_for(another[0].readuntil(b"\r\n\r\n0"), 10)
+        assert await asyncio.wait_for(kept[1][0].read(), 10) == b""
+        assert open_(running) == 4
+        for reader, writer in (kept[0], kept[2], kept[3], another):
+            writer.write(GET)
+            await asyncio.wait_for(reader.readuntil(b"\r\n\r\n0"), 10)
+
+
+async def test_when_all_places_are_taken_the_longest_idle_of_any_address_makes_room() -> None:
+    async with serving(ROOMY) as (running, port), AsyncExitStack() as stack:
+        kept: list[Wire] = []
+        for number in range(10):
+            kept.append(await connect(stack, port, source=f"127.0.0.{number // 4 + 1}"))
+            await until(lambda: open_(running) == len(kept))
+        reader, _ = await connect(stack, port, GET, "127.0.0.9")
+        assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
+        assert await asyncio.wait_for(kept[0][0].read(), 10) == b""
+        assert open_(running) == 10
+
+
+BUSY = GET.replace(b"echo", b"held")
+LATE_BODY = POST + b"Content-Length: 9\r\n\r\na"
+WANTED = [
+    # path, source of the ones that are at work, of the one that comes; its answer
+    (b"/echo", ["127.0.0.1"] * 4, "127.0.0.1", 429, 42901),
+    (b"/echo", ["127.0.0.1"] * 4, "127.0.0.2", 200, None),
+    (b"/readyz", ["127.0.0.1"] * 4, "127.0.0.1", 200, None),
+    (b"/healthz?a=b", [f"127.0.0.{1 + n // 4}" for n in range(10)], "127.0.0.9", 200, None),
+    (b"/echo", [f"127.0.0.{1 + n // 4}" for n in range(10)], "127.0.0.9", 503, 50301),
+]
+
+
+@pytest.mark.parametrize(("path", "sources", "source", "status", "code"), WANTED)
+async def test_when_all_are_at_work_only_questions_of_health_are_answered(
+    path: bytes, sources: list[str], source: str, status: int, code: int | None
+) -> None:
+    async with serving(ROOMY) as (running, port), AsyncExitStack() as stack:
+        for each in sources:
+            await connect(stack, port, BUSY, each)
+        await until(lambda: len(running.server_state.tasks) == len(sources))
+        reader, _ = await connect(stack, port, GET.replace(b"/echo", path), source)
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        told = await reader.read() if code else b""
+        assert statuses(answer) == [status]
+        assert (b"connection: close" in answer) == (status != 200 or path != b"/echo")
+        if code:
+            assert json.loads(told)["code"] == code
+
+
+FULL = msgspec.structs.replace(ROOMY, header_timeout_s=60.0, body_timeout_s=60.0)
+
+
+@pytest.mark.parametrize("begun", [GET[:9], LATE_BODY], ids=["headers", "body"])
+@pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.9"])
+async def test_whoever_keeps_a_full_server_waiting_for_a_request_makes_room(
+    begun: bytes, source: str
+) -> None:
+    """The address that has most connections gives one, not the one that has a few late ones."""
+    async with serving(FULL) as (running, port), AsyncExitStack() as stack:
+        few = [await connect(stack, port, begun, "127.0.0.2") for _ in range(3)]
+        many = [await connect(stack, port, begun, "127.0.0.1") for _ in range(4)]
+        busy = [await connect(stack, port, BUSY, "127.0.0.3") for _ in range(3)]
+        await until(lambda: open_(running) == 10)
+        at_once, _ = await connect(stack, port, GET, source)
+        assert (await asyncio.wait_for(at_once.readline(), 10))[9:12] in (b"429", b"503")
+        await asyncio.sleep(LATE_S + 0.2)
+        reader, _ = await connect(stack, port, GET, source)
+        assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
+        # Those that came in one tick of the loop's clock are late alike: any of the four may go.
+        reads = [asyncio.create_task(each.read()) for each, _ in (*many, *few, *busy)]
+        done, kept = await asyncio.wait(reads, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        for read in kept:
+            read.cancel()
+        assert [read.result() for read in done] == [b""]
+        assert done <= set(reads[:4])
+
+
+async def test_a_body_that_comes_on_and_a_request_behind_an_answer_are_not_late() -> None:
+    behind = BUSY + GET[:9]  # nobody is asked for the rest while we owe an answer
+    async with serving(FULL) as (running, port), AsyncExitStack() as stack:
+        held = [await connect(stack, port, behind, f"127.0.0.{2 + n // 4}") for n in range(9)]
+        slow = POST + b"Content-Length: 20\r\n\r\n"
+        reader, writer = await connect(stack, port, slow, "127.0.0.5")
+        await until(lambda: open_(running) == 10)
+        for _ in range(9):
+            writer.write(b"aa")
+            await asyncio.sleep((LATE_S + 0.5) / 9)
+            other, _ = await connect(stack, port, GET, "127.0.0.9")
+            assert b" 503 " in await asyncio.wait_for(other.readline(), 10)
+        writer.write(b"aa")
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n20"), 10))[9:12] == b"200"
+        assert not any(kept.at_eof() for kept, _ in held)
+
+
+async def test_a_trusted_proxy_is_given_its_time() -> None:
+    settings = msgspec.structs.replace(FULL, trusted_proxies=(ip_network("127.0.0.1"),))
+    async with serving(settings) as (running, port), AsyncExitStack() as stack:
+        for _ in range(10):
+            await connect(stack, port, LATE_BODY)
+        await until(lambda: open_(running) == 10)
+        await asyncio.sleep(LATE_S + 0.2)
+        reader, _ = await connect(stack, port, GET, "127.0.0.9")
+        assert b" 503 " in await asyncio.wait_for(reader.readline(), 10)
+
+
+async def test_who_keeps_the_reserve_makes_room_in_it() -> None:
+    settings = Settings(connection_limit=1, drain_timeout_s=0.1)
+    async with serving(settings) as (running, port), AsyncExitStack() as stack:
+        await connect(stack, port, BUSY)
+        await until(lambda: len(running.server_state.tasks) == 1)
+        for _ in range(3 * RESERVE):
+            await connect(stack, port, GET[:9])
+        await until(lambda: open_(running) == 1 + RESERVE)
+        reader, _ = await connect(stack, port, GET.replace(b"echo", b"readyz"))
+        assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_question_of_health_that_is_being_answered_keeps_its_place_in_the_reserve() -> None:
+    settings = Settings(connection_limit=1, drain_timeout_s=0.1)
+    async with serving(settings) as (running, port), AsyncExitStack() as stack:
+        await connect(stack, port, BUSY)
+        await until(lambda: len(running.server_state.tasks) == 1)
+        reader, _ = await connect(stack, port, GET.replace(b"echo", b"readyz?slow"))
+        await until(lambda: len(running.server_state.tasks) == 2)
+        for _ in range(2 * RESERVE):
+            await connect(stack, port)
+        assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
+
+
+class Stub:
+    """A connection that says whether it may be evicted."""
+
+    def __init__(self, admission: Admission, *, idle: bool) -> None:
+        self.evicted = False
+        self.admission, self.idle = admission, idle
+
+    def enter(self, peer: str) -> str:
+        refusal = self.admission.enter(self, peer)
+        self.admission.idle[self] = len(self.admission.idle)
+        return "" if refusal is None else refusal.body.decode()
+
+    def may_be_evicted(self) -> bool:
+        return self.idle
+
+    def late_s(self) -> float:
+        return 0.0
+
+    def is_answered(self) -> bool:
+        return False
+
+    def evict(self) -> None:
+        self.evicted = True
+
+
+SHARES = [
+    # peers that are there, the newcomer, its refusal
+    (["192.0.2.1", "192.0.2.1"], "192.0.2.1", too_many()),
+    (["192.0.2.1", "::ffff:192.0.2.1"], "192.0.2.1", too_many()),
+    (["192.0.2.1", "192.0.2.1"], "192.0.2.2", None),
+    (["2001:db8::1", "2001:db8::2"], "2001:db8::3", too_many()),
+    (["2001:db8::1", "2001:db8::2"], "2001:db8:0:1::3", None),
+    (["10.0.0.1"] * 5, "10.0.0.1", None),  # a proxy of ours speaks for many
+    (["10.0.0.1"] * 6, "10.0.0.1", full()),
+    (["10.0.0.1"] * 6, "192.0.2.1", full()),
+]
+
+
+@pytest.mark.parametrize(("there", "peer", "refusal"), SHARES)
+def test_a_share_is_of_an_address_or_a_network_but_not_of_a_trusted_proxy(
+    there: list[str], peer: str, refusal: object
+) -> None:
+    admission = Admission(6, 2, [ip_network("10.0.0.0/8")])
+    guests = [Stub(admission, idle=False) for _ in there]
+    assert [guest.enter(each) for guest, each in zip(guests, there, strict=True)] == [""] * len(
+        there
+    )
+    newcomer = Stub(admission, idle=False)
+    assert newcomer.enter(peer) == ("" if refusal is None else refusal.body.decode())
+    for guest in [*guests, newcomer, newcomer]:
+        admission.leave(guest)
+    again = [Stub(admission, idle=False) for _ in range(2)]
+    assert [guest.enter("192.0.2.1") for guest in again] == ["", ""]
+
+
+async def test_a_thousand_idle_connections_of_one_address_leave_room_for_all() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    settings = Settings(drain_timeout_s=0.1)
+    async with serving(settings) as (running, port), AsyncExitStack() as stack:
+        for _ in range(1000):
+            await connect(stack, port)
+        await until(lambda: open_(running) <= settings.connection_limit_per_address)
+        for source in ("127.0.0.1", "127.0.0.2"):
+            for path in (b"/readyz", b"/echo"):
+                reader, _ = await connect(stack, port, GET.replace(b"/echo", path), source)
+                answer = await asyncio.wait_for(reader.readline(), 10)
+                assert answer.startswith(b"HTTP/1.1 200")
+        assert open_(running) <= settings.connection_limit_per_address + 4

@@ -1,0 +1,485 @@
+"""The HTTP edge against raw sockets: slow, oversized, malformed and ambiguous requests."""
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from opentill.core.settings import Settings
+from opentill.server import http_server
+from opentill.server.http_server import ServeError, Server, bind, make
+from opentill.server.protocol import Phase
+
+# Nothing that arrives is ever too late; whoever reads to the end has not to wait for long.
+PATIENT = Settings(
+    header_timeout_s=60.0,
+    body_timeout_s=60.0,
+    idle_timeout_s=0.4,
+    request_timeout_s=60.0,
+    drain_timeout_s=60.0,
+    connection_limit=20,
+)
+# For tests of the deadlines themselves.
+HASTY = Settings(
+    header_timeout_s=0.8,
+    body_timeout_s=0.8,
+    idle_timeout_s=0.8,
+    request_timeout_s=0.8,
+    drain_timeout_s=60.0,
+    connection_limit=20,
+)
+HOST = b"Host: x\r\n"
+POST = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+CLOSE = b"Connection: close\r\n"
+GET = b"GET /echo HTTP/1.1\r\n" + HOST + b"\r\n"
+
+
+async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Answer with the length of the body; some paths are slow, long or broken."""
+    if scope["type"] == "lifespan":
+        while (message := await receive())["type"] != "lifespan.shutdown":
+            await send({"type": message["type"] + ".complete"})
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    path = scope["path"]
+    if path == "/broken":
+        raise RuntimeError
+    if path in {"/early", "/page"}:
+        await _answer(send, b"early" if path == "/early" else b"x" * 20_000)
+        return
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        size, more = size + len(message["body"]), message["more_body"]
+    if path == "/held":
+        await receive()  # until the client leaves
+        return
+    if path == "/slow" or scope["query_string"] == b"slow":
+        await asyncio.sleep(0.5)
+    await _answer(send, b"x" * 50_000_000 if path == "/long" else b"%d" % size)
+
+
+async def _answer(send: Any, body: bytes) -> None:
+    headers = [(b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@asynccontextmanager
+async def serving(settings: Settings = PATIENT) -> AsyncIterator[tuple[Server, int]]:
+    """Run the server in this loop; yields it and its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    ready = asyncio.Event()
+    running = make(app, settings)
+    running.on_ready = ready.set
+    task = asyncio.create_task(running.serve([listener]))
+    await asyncio.wait_for(ready.wait(), 60)
+    try:
+        yield running, listener.getsockname()[1]
+    finally:
+        running.drain(0.0)
+        await asyncio.wait_for(task, 90)
+
+
+_STARTING = """if True:
+    import sys
+    from opentill.app import create_app
+    from opentill.core import server
+    from opentill.core.settings import Settings
+
+    settings = Settings(
+        database_url=sys.argv[1], secret_key="k" * 32, sandbox_secret="k" * 32, sandbox=True
+    )
+    made = create_app(settings)
+
+    async def app(scope, receive, send):
+        print("starts", flush=True)
+        await made(scope, receive, send)
+
+    sockets = http_server.bind("127.0.0.1", 0, "none")
+    sys.exit(http_server.serve(lambda: app, settings, sockets))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("silent", [True, False], ids=["silent", "refusing"])
+def test_a_server_that_waits_for_its_database_can_be_stopped(number: int, silent: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as database:
+        url = f"postgresql://u@127.0.0.1:{database.getsockname()[1]}/x"
+        if not silent:
+            database.close()
+        with subprocess.Popen(
+            [sys.executable, "-c", _STARTING, url],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            assert process.stdout.readline() == "starts\n"
+            time.sleep(0.5)
+            process.send_signal(number)
+            asked = time.monotonic()
+            _, said = process.communicate(timeout=60)
+            took = time.monotonic() - asked
+    assert process.returncode == 0, said
+    assert took < 2, said
+    assert "Traceback" not in said
+    assert "failed" not in said
+
+
+async def talk(port: int, *parts: bytes, pause_s: float = 0.0, timeout_s: float = 60.0) -> bytes:
+    """Send the parts with pauses between them; everything that comes until the end."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for number, part in enumerate(parts):
+            if number:
+                await asyncio.sleep(pause_s)
+            if writer.is_closing():  # cut off meanwhile
+                break
+            writer.write(part)
+            try:
+                await writer.drain()
+            except ConnectionError:
+                break
+        return await asyncio.wait_for(reader.read(), timeout_s)
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+def parse(answer: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
+    """Split one whole answer into status, headers and body."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *lines = head.split(b"\r\n")
+    headers = dict(line.lower().split(b": ", 1) for line in lines)
+    return int(status.split()[1]), headers, body
+
+
+MALFORMED = [
+    # name, request, field of the error
+    ("no HTTP at all", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "request"),
+    ("words", b"hello there\r\n\r\n", "request"),
+    ("unknown version", b"GET / HTTP/9.9\r\n" + HOST + b"\r\n", "request"),
+    ("space before the colon", b"GET / HTTP/1.1\r\nHost : x\r\n\r\n", "request"),
+    ("folded header", b"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", "request"),
+    ("NUL in a header", b"GET / HTTP/1.1\r\nHost: x\r\nA: b\x00c\r\n\r\n", "request"),
+    ("no host", b"GET / HTTP/1.1\r\n\r\n", "request"),
+    ("two hosts", b"GET / HTTP/1.1\r\n" + HOST + HOST + b"\r\n", "request"),
+    ("connect", b"CONNECT a:1 HTTP/1.1\r\n" + HOST + b"\r\n", "request"),
+    ("path beyond ASCII", b"GET /\xff HTTP/1.1\r\n" + HOST + b"\r\n", "request"),
+    ("long header", b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 17_000 + b"\r\n\r\n", "headers"),
+    ("endless header", b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 100_000, "headers"),
+    ("endless target", b"GET /" + b"a" * 100_000, "headers"),
+    (
+        "many headers",
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 4000 + b"\r\n",
+        "headers",
+    ),
+    (
+        "length and chunks",
+        POST + b"Content-Length: 5\r\n" + CHUNKED + b"\r\n0\r\n\r\n",
+        "request",
+    ),
+    (
+        "chunks and length",
+        POST + CHUNKED + b"Content-Length: 5\r\n\r\n0\r\n\r\n",
+        "request",
+    ),
+    (
+        "two lengths",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
+        "request",
+    ),
+    (
+        "two codings",
+        POST + CHUNKED + CHUNKED + b"\r\n0\r\n\r\n",
+        "request",
+    ),
+    (
+        "another coding",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "request",
+    ),
+    (
+        "chunks in HTTP/1.0",
+        b"POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "request",
+    ),
+    ("odd length", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\nabcde", "request"),
+    (
+        "odd chunk",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        "request",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"), [row[1:] for row in MALFORMED], ids=[row[0] for row in MALFORMED]
+)
+async def test_a_malformed_request_gets_the_error_body_and_a_closed_connection(
+    request_: bytes, field: str
+) -> None:
+    async with serving() as (_, port):
+        status, headers, body = parse(await talk(port, request_))
+    assert status == 400
+    assert headers[b"content-type"] == b"application/json"
+    assert headers[b"connection"] == b"close"
+    assert headers[b"cache-control"] == b"no-store"
+    assert len(headers[b"x-request-id"]) == 32
+    assert b"date" in headers
+    answer = json.loads(body)
+    assert (answer["code"], answer["message"]) == (40001, "Validation failed")
+    assert answer["error"]["field"] == field
+    assert len(answer["error"]["reason"]) > 10
+
+
+WELL_FORMED = [
+    ("a GET", GET, b"0"),
+    ("HTTP/1.0 without host", b"GET /echo HTTP/1.0\r\n\r\n", b"0"),
+    (
+        "chunks",
+        POST + CHUNKED + CLOSE + b"\r\n3\r\nabc\r\n2;ext=1\r\nde\r\n0\r\n\r\n",
+        b"5",
+    ),
+    (
+        "a length",
+        b"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\r\nabcd",
+        b"4",
+    ),
+    (
+        "another protocol offered",
+        b"GET /echo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+        b"0",
+    ),
+    ("headers just below the limit", GET[:-2] + b"A: " + b"a" * 16_000 + b"\r\n\r\n", b"0"),
+    ("a long body", b"", b"65536"),
+]
+LONG = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 65536\r\n\r\n" + b"a" * 65536
+
+
+@pytest.mark.parametrize(
+    ("request_", "body"), [row[1:] for row in WELL_FORMED], ids=[row[0] for row in WELL_FORMED]
+)
+async def test_a_well_formed_request_is_answered(request_: bytes, body: bytes) -> None:
+    async with serving() as (_, port):
+        answer = parse(await talk(port, request_ or LONG))
+    assert answer[0] == 200
+    assert answer[2] == body
+    assert b"server" not in answer[1]
+
+
+async def test_expect_100_is_answered_before_the_body() -> None:
+    async with serving() as (_, port):
+        head = (
+            b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n"
+            b"Connection: close\r\n\r\n"
+        )
+        answer = await talk(port, head, b"abc", pause_s=0.1)
+    assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200")
+    assert answer.endswith(b"3")
+
+
+SLOW = [
+    # name, parts, seconds between them, whether an answer comes
+    ("says nothing", [], 0.0, False),
+    ("headers byte by byte", [bytes([byte]) for byte in GET * 3][:40], 0.05, False),
+    (
+        "body byte by byte",
+        [b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n", *[b"a"] * 40],
+        0.05,
+        False,
+    ),
+    ("no body", [b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"], 0.0, False),
+    (
+        "no body after an early answer",
+        [b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"],
+        0.0,
+        True,
+    ),
+    ("keeps the connection and says no more", [GET], 0.0, True),
+    ("slow application, quick client", [GET.replace(b"echo", b"slow")], 0.0, True),
+]
+
+
+async def test_slow_clients_are_cut_off() -> None:
+    """All at the same time: most of it is waiting."""
+    async with serving(HASTY) as (running, port):
+        answers = await asyncio.gather(
+            *(talk(port, *parts, pause_s=pause_s) for _, parts, pause_s, _ in SLOW)
+        )
+        found = {
+            name: answer.startswith(b"HTTP/1.1 200")
+            for (name, *_), answer in zip(SLOW, answers, strict=True)
+        }
+        assert found == {name: answered for name, _, _, answered in SLOW}
+        # Those that were answered, and no others, came to the application.
+        assert running.server_state.total_requests == sum(found.values())
+
+
+async def test_a_client_that_does_not_read_its_answer_is_cut_off() -> None:
+    async with serving(HASTY) as (running, port):
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(client, ("127.0.0.1", port))
+            await loop.sock_sendall(client, GET.replace(b"echo", b"long"))
+            await _until(lambda: len(running.server_state.connections) == 1)
+            await _until(lambda: not running.server_state.connections)
+
+
+async def test_pipelined_requests_are_answered_in_order_and_the_bad_one_last() -> None:
+    first = b"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+    async with serving() as (_, port):
+        answer = await talk(port, first + GET + b"nonsense\r\n\r\n")
+    assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200", b"400"]
+    assert answer.index(b"\r\n\r\n3") < answer.index(b"\r\n\r\n0")
+
+
+async def test_a_broken_body_behind_a_running_request_is_refused_in_turn() -> None:
+    bad = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense"
+    async with serving() as (_, port):
+        answer = await talk(port, GET.replace(b"echo", b"slow") + bad)
+    assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
+
+
+async def test_an_answer_before_the_end_of_a_big_body_is_readable() -> None:
+    body = b"a" * 3_000_000
+    head = b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with serving() as (_, port):
+        answer = await talk(port, head + body)
+    assert parse(answer)[0] == 200
+
+
+async def test_a_client_that_half_closes_is_answered() -> None:
+    async with serving() as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET.replace(b"echo", b"slow"))
+        writer.write_eof()
+        assert parse(await asyncio.wait_for(reader.read(), 60))[0] == 200
+        writer.close()
+
+
+async def test_an_application_that_fails_is_answered_with_the_error_body() -> None:
+    async with serving() as (_, port):
+        status, headers, body = parse(await talk(port, GET.replace(b"echo", b"broken")))
+    assert status == 500
+    assert json.loads(body) == {"code": 50001, "message": "Internal error"}
+    assert headers[b"cache-control"] == b"no-store"
+    assert b"x-request-id" in headers
+
+
+async def test_too_many_connections_are_refused_and_the_others_go_on() -> None:
+    settings = Settings(connection_limit=3, header_timeout_s=60, drain_timeout_s=1)
+    async with serving(settings) as (running, port):
+        kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        for _, writer in kept:
+            writer.write(GET[:9])  # an idle one would make room
+        await _until(
+            lambda: (
+                all(c.phase is Phase.HEADERS for c in running.server_state.connections)
+                and len(running.server_state.connections) == 3
+            )
+        )
+        status, headers, body = parse(await talk(port, GET))
+        assert (status, json.loads(body)["code"]) == (503, 50301)
+        assert headers[b"retry-after"] == b"1"
+        reader, writer = kept[0]
+        writer.write(GET[9:])
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        for _, writer in kept:
+            writer.close()
+
+
+async def test_stopping_answers_running_requests_and_the_next_of_an_idle_client() -> None:
+    async with serving(Settings(drain_timeout_s=60.0, idle_timeout_s=60.0)) as (running, port):
+        idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
+        idle_writer.write(GET)
+        await idle_reader.readuntil(b"\r\n\r\n0")
+        task = asyncio.create_task(talk(port, GET.replace(b"echo", b"slow")))
+        await _until(lambda: Phase.RUNNING in [one.phase for one in _connections(running)])
+        drained: list[bool] = []
+        running.on_drain = lambda: drained.append(True)
+        running.drain(0.0)
+        await _until(lambda: all(one._draining for one in _connections(running)))
+        idle_writer.write(GET)
+        last = parse(await asyncio.wait_for(idle_reader.read(), 60))
+        running_answer = parse(await task)
+        idle_writer.close()
+    assert drained == [True]
+    assert last[0] == 200
+    assert last[1][b"connection"] == b"close"
+    assert running_answer[0] == 200
+    assert running_answer[1][b"connection"] == b"close"
+
+
+def test_a_taken_port_is_one_clear_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ServeError, match=f"127.0.0.1 port {port} .*set OPENTILL_PORT"):
+            bind("127.0.0.1", port, "OPENTILL_PORT")
+
+
+def test_bind_listens_on_all_addresses_of_a_name() -> None:
+    listeners = bind("localhost", 0, "OPENTILL_PORT")
+    assert listeners
+    for listener in listeners:
+        listener.close()
+
+
+FILES = [
+    # soft limit, hard limit, wanted, soft limit then
+    (256, 1024, 500, 500),
+    (256, 1024, 5000, 1024),
+    (256, 1024, 100, 256),
+]
+
+
+def test_as_many_files_may_be_open_as_the_system_lets_us() -> None:
+    script = f"""if True:
+        import os, resource as r
+        from opentill.server.http_server import allow_files
+        for soft, hard, wanted, _ in {FILES}:
+            if (child := os.fork()) == 0:  # a hard limit is never raised again
+                r.setrlimit(r.RLIMIT_NOFILE, (soft, hard))
+                allow_files(wanted)
+                print(*r.getrlimit(r.RLIMIT_NOFILE), flush=True)
+                os._exit(0)
+            os.waitpid(child, 0)
+    """
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    limits = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    assert limits == [(then, hard) for _, hard, _, then in FILES]
+
+
+def test_draining_reaches_the_state_of_the_application() -> None:
+    class App:
+        class state:  # noqa: N801 - as the framework calls it
+            draining = False
+
+    http_server.set_draining(App)
+    http_server.set_draining(object())
+    assert App.state.draining
+
+
+def _connections(running: Server) -> list[Any]:
+    return list(running.server_state.connections)
+
+
+async def _until(true: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(60):
+        while not true():
+            await asyncio.sleep(0.02)

@@ -1,0 +1,59 @@
+"""Clients that do not take their answers: they lose their place in time, however little is left."""
+
+import asyncio
+import contextlib
+import socket
+
+import pytest
+from core.test_flood import until
+from core.test_server import CLOSE, GET, HASTY, POST, serving
+
+from opentill.server.http_server import Server
+from opentill.server.protocol import Protocol
+
+PAGE = GET.replace(b"/echo", b"/page")
+LAST = [
+    # what the client sends last, before it stops reading
+    b"",  # the connection is kept, and idle at last
+    PAGE[:-2] + CLOSE + b"\r\n",
+    PAGE.replace(b"HTTP/1.1", b"HTTP/1.0"),
+    b"nonsense\r\n\r\n",
+    PAGE[:9],
+    POST.replace(b"/echo", b"/early") + b"Content-Length: 9\r\n\r\n",
+]
+
+
+async def test_who_leaves_the_end_of_an_answer_unread_is_cut_off() -> None:
+    """What is left is less than what makes the server pause, so that nothing else notices.
+
+    Each has a server of its own, and all are waited for together.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        left = {last: await _unread(stack, last) for last in LAST}
+        for last, running in left.items():
+            try:
+                await until(lambda running=running: not running.server_state.connections)
+            except TimeoutError:
+                pytest.fail(f"not cut off, after {last!r}")
+
+
+async def _unread(stack: contextlib.AsyncExitStack, last: bytes) -> Server:
+    """Leave the end of an answer unread, and return the server, which has no other client."""
+    loop = asyncio.get_running_loop()
+    running, port = await stack.enter_async_context(serving(HASTY))
+    client = stack.enter_context(socket.socket())
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.setblocking(False)
+    await loop.sock_connect(client, ("127.0.0.1", port))
+    await until(lambda: bool(running.server_state.connections))
+    (connection,) = running.server_state.connections
+    assert isinstance(connection, Protocol)
+    asked = 0
+    while not connection.transport.get_write_buffer_size():
+        await loop.sock_sendall(client, PAGE)
+        asked += 1
+        while running.server_state.total_requests < asked:
+            await asyncio.sleep(0)
+    assert not connection.flow.write_paused
+    await loop.sock_sendall(client, last)
+    return running
