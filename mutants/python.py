@@ -10,7 +10,7 @@ from mutants.model import Mutant
 
 # What decides about money, or about who else may decide at the same time.
 MODULES: Final = (
-    "checkouts.jobs", "checkouts.service", "core.idempotency", "core.money", "core.pool",
+    "checkouts.jobs", "checkouts.service", "core.money", "db.pool", "http.idempotency",
     "disputes.model", "disputes.service", "disputes.unmatched", "epay.service", "ledger.postings",
     "ledger.service", "ledger.statement", "ledger.walk", "merchants.fees", "operator.service",
     "orders.confirmation", "orders.fees", "orders.jobs", "orders.model", "orders.payments",

@@ -64,6 +64,7 @@ structlog.configure(
         ),
     ]
 )
+_LOG: Final = structlog.get_config()
 
 postgres.SETTINGS = dict(  # type: ignore[misc] # of every server that a test starts in its process
     postgres.SETTINGS, default_transaction_isolation=ISOLATION
@@ -90,6 +91,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Run asynchronous tests on the event loop of production."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """Take back what a test does to the log of its process."""
+    yield
+    structlog.configure(**_LOG)
 
 
 @pytest.fixture(scope="session")

@@ -130,10 +130,10 @@ CASES: Final = {
         "failing_since = coalesce(failing_since, 0) + 1",
         "failing_since",
     ),
-    "core.limits.PRUNE": Case(
+    "db.rate_limits.PRUNE": Case(
         "rate_windows", lambda _: {"before": LATE, "after": LATE}, "last_at = last_at + 1", None
     ),
-    "core.idempotency._PRUNE": Case(
+    "http.idempotency._PRUNE": Case(
         "idempotency_keys", lambda _: {"before": LATE}, "created_at = created_at + 1", None
     ),
 }  # fmt: skip

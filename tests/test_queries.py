@@ -98,7 +98,7 @@ def prepared(postgres_url: str, template: str) -> dict[str, list[tuple[str, str]
 def test_all_features_are_looked_at() -> None:
     assert len(STATEMENTS) > 60
     assert {name.split(".")[0] for name, _ in STATEMENTS} >= {
-        "products", "checkouts", "orders", "refunds", "ledger", "merchants", "core",
+        "products", "checkouts", "orders", "refunds", "ledger", "merchants", "db",
     }  # fmt: skip
 
 
@@ -178,7 +178,7 @@ def test_a_statement_about_a_tenant_names_merchant_id(name: str, statement: Any)
         "merchants.queries.REVOKE_KEY",
         "merchants.queries.ENTER",
         "merchants.queries.ENTER_LIMITED",
-        "core.idempotency._PRUNE",
+        "http.idempotency._PRUNE",
         "rates.queries.LACKING",
         # arrays: a batch may be of several merchants
         "webhooks.queries.EMIT",

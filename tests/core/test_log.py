@@ -27,7 +27,6 @@ def stream() -> Iterator[io.StringIO]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     stream = io.StringIO()
-    before = structlog.get_config()
     log.configure("info", stream=stream)
     # A bank that other tests of this process keep running writes its own lines.
     bank = logging.getLogger("opentill.sandbox")
@@ -36,7 +35,6 @@ def stream() -> Iterator[io.StringIO]:
     bank.setLevel(logging.NOTSET)
     root.handlers[:] = handlers
     root.setLevel(level)
-    structlog.configure(**before)
     structlog.contextvars.clear_contextvars()
 
 
@@ -277,8 +275,9 @@ def test_a_server_that_stops_loses_no_line() -> None:
 
 _STOPPING = """
 import os, signal
-from opentill.core import log, server
+from opentill.core import log
 from opentill.core.settings import Settings
+from opentill.server import http_server
 
 async def app(scope, receive, send):
     await receive()
@@ -289,7 +288,7 @@ async def app(scope, receive, send):
     log.request("req_last", "GET", "/", 200, 1.0)
 
 log.configure("info")
-os._exit(server.serve(lambda: app, Settings(drain_delay_s=0), []))  # as children of ours end
+os._exit(http_server.serve(lambda: app, Settings(drain_delay_s=0), []))  # as children of ours end
 """
 
 
@@ -301,13 +300,11 @@ def test_a_terminal_gets_readable_lines() -> None:
     terminal = Terminal()
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    before = structlog.get_config()
     log.configure("debug", stream=terminal)
     structlog.get_logger().debug("hello", email="ann@example.com")
     structlog.get_logger().debug("typed", name="Ada\u202e\x1b]0;x\x07")
     root.handlers[:] = handlers
     root.setLevel(level)
-    structlog.configure(**before)
     assert "hello" in terminal.getvalue()
     assert "ann@" not in terminal.getvalue()
     assert "Ada\\u202e\\u001b]0;x\\u0007" in terminal.getvalue()

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-import structlog
 from typer.testing import CliRunner
 
 import pooler
@@ -21,14 +20,12 @@ WHY = ("--reason", "a letter", "--by", "ann")
 
 
 @pytest.fixture
-def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command and return what it answers as JSON; what it refuses is raised."""
     monkeypatch.setenv("OPENTILL_DATABASE_URL", database_url)
     monkeypatch.setenv("OPENTILL_SANDBOX", "yes")
     monkeypatch.setenv("OPENTILL_DB_PREPARED", pooler.prepared_setting(database_url))
     monkeypatch.setenv("OPENTILL_SECRET_KEY", "test-secret-key-test-secret-key-0123")
-
-    before = structlog.get_config()
 
     def run(*words: str) -> Any:
         result = CliRunner().invoke(build(), [*words, "--json"])
@@ -36,8 +33,7 @@ def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
             raise result.exception
         return json.loads(result.stdout)
 
-    yield run
-    structlog.configure(**before)  # commands set the log up for their own standard error
+    return run
 
 
 @pytest.fixture

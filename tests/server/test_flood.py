@@ -9,13 +9,13 @@ from ipaddress import ip_network
 
 import msgspec
 import pytest
-from core.test_server import GET, PATIENT, POST, parse, serving, talk
 
 from opentill.core.settings import Settings
 from opentill.server.connection_limits import LATE_S, RESERVE, Admission
 from opentill.server.http_server import Server
 from opentill.server.protocol import Protocol
 from opentill.server.refusals import MAX_QUEUED, full, too_many
+from server.test_http_server import GET, PATIENT, POST, parse, serving, talk
 
 Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 SLOW = GET.replace(b"echo", b"slow")

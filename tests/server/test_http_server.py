@@ -96,8 +96,8 @@ async def serving(settings: Settings = PATIENT) -> AsyncIterator[tuple[Server, i
 _STARTING = """if True:
     import sys
     from opentill.app import create_app
-    from opentill.core import server
     from opentill.core.settings import Settings
+    from opentill.server import http_server
 
     settings = Settings(
         database_url=sys.argv[1], secret_key="k" * 32, sandbox_secret="k" * 32, sandbox=True

@@ -5,11 +5,11 @@ import contextlib
 import socket
 
 import pytest
-from core.test_flood import until
-from core.test_server import CLOSE, GET, HASTY, POST, serving
 
 from opentill.server.http_server import Server
 from opentill.server.protocol import Protocol
+from server.test_flood import until
+from server.test_http_server import CLOSE, GET, HASTY, POST, serving
 
 PAGE = GET.replace(b"/echo", b"/page")
 LAST = [

@@ -119,7 +119,11 @@ class Examiner:
             return
         own = _holds(values, self.merchant)
         lock = LOCKS.search(without_comments(statement.sql))
-        claims = lock is not None and lock.group(4) is not None and not name.startswith("core.")
+        claims = (
+            lock is not None
+            and lock.group(4) is not None
+            and not name.startswith(("core.", "db.", "http."))
+        )
         if not own and not claims:
             return
         if await tx.fetchval("select current_setting('transaction_read_only')") == "on":

@@ -59,7 +59,7 @@ EXPLAINED: Final = frozenset(
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
         "reconciliation.queries": "BETWEEN NAMED",
         "totals.queries": "CHANGED",
-        "core.idempotency": "_PRUNE",
+        "http.idempotency": "_PRUNE",
         "merchants.queries": "INSERT_KEY REVOKE_KEY ENTER_LIMITED ENTER",
         "merchants.audit": "INSERT CHAIN NEWEST",
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from opentill.context import App
-from opentill.core import encryption as sealed_text
+from opentill.core import encryption
 from opentill.core.errors import (
     Internal,
     Invalid,
@@ -345,7 +345,7 @@ async def _once(
         kept = await idempotency.claim(tx, merchant_id, key, print_, now)
         if kept is not None:
             sealed = operation.secret and kept.status == operation.status
-            told = sealed_text.unseal(*sealing, kept.body).encode() if sealed else kept.body
+            told = encryption.unseal(*sealing, kept.body).encode() if sealed else kept.body
             return kept.status, told, True
         try:
             call = _call(operation, scope, app, merchant_id, now, dict(scope["headers"]), body)
@@ -358,7 +358,7 @@ async def _once(
                 raise
             status, answer, _ = failure(problem)
         sealed = operation.secret and status == operation.status
-        kept_body = sealed_text.seal(*sealing, answer.decode()) if sealed else answer
+        kept_body = encryption.seal(*sealing, answer.decode()) if sealed else answer
         await idempotency.keep(tx, merchant_id, key, status, kept_body)
         return status, answer, False
 
