@@ -21,7 +21,7 @@ from opentill.context import App
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.db.database import Db, Tx
-from opentill.gateways.model import PaymentNews, PaymentOutcome
+from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
 from opentill.http.operations import Call, Nothing
 from opentill.orders import api as orders_api
 from opentill.orders import service as orders_service
@@ -209,7 +209,7 @@ async def _tenant(tx: Tx, settings: Settings, place: int, now: int) -> Tenant:
     )  # fmt: skip
     url = "http://127.0.0.1:8081/pay/1"
     waits = PaymentOutcome(status="ACTION_REQUIRED", provider_ref=attempt.id, action_url=url)
-    await orders.hear(tx, merchant.id, attempt.id, waits, now, gateway="sandbox")
+    await orders.apply_outcome(tx, merchant.id, attempt.id, waits, now, gateway="sandbox")
     await tx.execute(
         "update attempts set check_at = check_at + $2 where id = $1", attempt.id, _FAR_MS
     )
@@ -324,10 +324,10 @@ async def _traces(
     traces["create"] = trace(noted, {**known, **own})
 
     number = await seed.copy(1, 1)
-    news = [orders.Report("sandbox", _paid(attempt_id(number)))]
+    gateway_event = [orders.Report("sandbox", _paid(attempt_id(number)))]
     heard.clear()
-    done = await db.run(lambda tx: orders.confirm_many(tx, news, now))
-    assert done == {news[0].key}, "a payment as usual is confirmed by arrays"
+    done = await db.run(lambda tx: orders.confirm_many(tx, gateway_event, now))
+    assert done == {gateway_event[0].key}, "a payment as usual is confirmed by arrays"
     own = {
         "attempt": attempt_id(number),
         "order": order_id(number),
@@ -338,6 +338,6 @@ async def _traces(
     return traces
 
 
-def _paid(attempt: str) -> PaymentNews:
+def _paid(attempt: str) -> GatewayPaymentEvent:
     outcome = PaymentOutcome(status="SUCCEEDED", provider_ref=attempt, method="ALIPAY")
-    return PaymentNews(attempt_id=attempt, outcome=outcome)
+    return GatewayPaymentEvent(attempt_id=attempt, outcome=outcome)

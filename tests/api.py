@@ -121,7 +121,7 @@ class Shop:
         made: dict[str, Any] = self.data("POST", f"/v1/orders/{order_id}/refunds", json=body)
         return made
 
-    def hear_refund(self, refund_id: str, status: str = "SUCCEEDED", reason: str = "") -> None:
+    def end_refund(self, refund_id: str, status: str = "SUCCEEDED", reason: str = "") -> None:
         """Let the gateway say how a refund ended."""
         outcome = RefundOutcome(status=status, reason=reason)
         now = self.till.app.clock()
@@ -129,7 +129,9 @@ class Shop:
         async def step(tx: Tx) -> None:
             refund = await refunds.find(tx, self.id, refund_id)
             attempt = await orders.find_attempt(tx, self.id, refund.attempt_id)
-            await refunds.hear(tx, self.id, refund_id, outcome, now, gateway=attempt.gateway)
+            await refunds.apply_outcome(
+                tx, self.id, refund_id, outcome, now, gateway=attempt.gateway
+            )
 
         self.till.tx(step)
 

@@ -82,7 +82,7 @@ def test_transitions_of_orders() -> None:
         for source in _named(STATUSES, row[0])
         for target in _named(STATUSES, row[2])
     }
-    steps = {(step.source, step.target, *sorted(step.postings)) for step in orders.STEPS}
+    steps = {(step.source, step.target, *sorted(step.postings)) for step in orders.TRANSITIONS}
     assert told == steps
 
 
@@ -92,12 +92,12 @@ def test_statuses_of_orders() -> None:
 
 def test_transitions_of_refunds_and_payouts() -> None:
     ends = {row[2] for row in rows("refund-transitions") if row[0] != "–"}
-    assert ends == set(refunds.model.STEPS.values())
+    assert ends == set(refunds.model.TRANSITIONS.values())
     told = {
         (row[0] if row[0] != "–" else None, row[2], *_named(POSTING_TYPES, row[3]))
         for row in rows("payout-transitions")
     }
-    assert told == {(s.source, s.target, *s.postings) for s in payouts.model.STEPS}
+    assert told == {(s.source, s.target, *s.postings) for s in payouts.model.TRANSITIONS}
 
 
 def test_types_of_events_and_their_fields() -> None:

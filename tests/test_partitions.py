@@ -119,7 +119,7 @@ def _life(till: Till) -> None:
     again = shop.post(f"/v1/orders/{order['id']}/refunds", {"refundNo": "1"}, key="one")
     assert (first.status_code, first.content) == (201, again.content)
     assert again.headers["idempotent-replayed"] == "true"
-    shop.hear_refund(first.json()["data"]["id"])
+    shop.end_refund(first.json()["data"]["id"])
     shop.dispute(shop.paid()["id"])
     shop.payout()
     assert shop.data("GET", "/v1/orders")["pagination"]["total"] == 2

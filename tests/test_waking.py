@@ -13,11 +13,11 @@ from test_locks import fill
 
 # What is woken, and when it is due.
 PLACES = {
-    "orders.queries.WAKE": ("attempts", "check_at"),
-    "refunds.queries.WAKE": ("refunds", "try_at"),
-    "disputes.queries.WAKE": ("unmatched_disputes", "try_at"),
-    "webhooks.queries.WAKE": ("webhook_deliveries", "try_at"),
-    "epay.queries.WAKE_NOTICES": ("order_notices", "due_at"),
+    "orders.queries.MAKE_DUE": ("attempts", "check_at"),
+    "refunds.queries.MAKE_DUE": ("refunds", "try_at"),
+    "disputes.queries.MAKE_DUE": ("unmatched_disputes", "try_at"),
+    "webhooks.queries.MAKE_DUE": ("webhook_deliveries", "try_at"),
+    "epay.queries.MAKE_NOTICES_DUE": ("order_notices", "due_at"),
 }
 
 
@@ -29,7 +29,7 @@ async def tx(book: str) -> AsyncIterator[Tx]:
 
 
 def test_all_that_wakes_is_looked_at() -> None:
-    assert {name for name in EVERYWHERE if ".WAKE" in name} == set(PLACES)
+    assert {name for name in EVERYWHERE if ".MAKE_" in name} == set(PLACES)
 
 
 @pytest.mark.parametrize(("name", "place"), PLACES.items(), ids=str)

@@ -5,7 +5,7 @@ import sys
 
 def main() -> None:
     """Run the command line: exit code 0 done, 1 not as it should be, 2 refused, 130 Ctrl-C."""
-    from opentill.core.configuration import OperatorError
+    from opentill.core.configuration import ConfigurationError
     from opentill.core.errors import Problem
     from opentill.core.terminal import inert
 
@@ -17,7 +17,7 @@ def main() -> None:
         from opentill.cli import build
 
         build()(prog_name="opentill")
-    except (Problem, OperatorError) as error:
+    except (Problem, ConfigurationError) as error:
         sys.stderr.write(f"opentill: {inert(str(error))}\n")
         sys.exit(2)
     except KeyboardInterrupt:

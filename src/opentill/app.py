@@ -29,7 +29,7 @@ from opentill.epay import api as epay_api
 from opentill.http import openapi, operations, schemas
 from opentill.http.caller import Caller
 from opentill.http.incoming import MAX_BODY
-from opentill.http.middleware import Edge
+from opentill.http.middleware import RequestMiddleware
 from opentill.http.operations import Operation
 from opentill.ledger import api as ledger_api
 from opentill.orders import api as orders_api
@@ -150,8 +150,8 @@ async def _check_epay(db: Db, settings: Settings) -> None:
 def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
     """Make the server. ``settings.database_url`` must be there; ``run_worker`` works inside it.
 
-    Raises BrokenTemplate for an agreement template that cannot be filled in, and OperatorError for
-    a gateway that is not there or not set up.
+    Raises BrokenTemplate for an agreement template that cannot be filled in, and ConfigurationError
+    for a gateway that is not there or not set up.
     """
     agreement.current(settings)
     adapters = gateways.load(settings.gateways, settings)
@@ -210,7 +210,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
 
     async def door(key: str | None, address: str) -> Caller | None:
         app: App = litestar.state.app
-        return await merchants.enter(app.db, settings, key, address, app.clock())
+        return await merchants.authenticate(app.db, settings, key, address, app.clock())
 
     direct = {
         "v1": operations.serve(OPERATIONS),
@@ -219,7 +219,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Server:
         **dict.fromkeys(epay_api.AT_THE_ROOT, epay_api.door),
     }
     front = _Front(litestar, direct)
-    edge = Edge(
+    edge = RequestMiddleware(
         front,
         door,
         settings.trusted_proxies,

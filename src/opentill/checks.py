@@ -17,7 +17,7 @@ from opentill.db.query import MOMENT, Query
 from opentill.epay.checks import RULES as EPAY_RULES
 from opentill.ledger import Violation
 from opentill.operator.checks import RULES as OPERATOR_RULES
-from opentill.orders import STEPS
+from opentill.orders import TRANSITIONS
 from opentill.payouts.checks import RULES as PAYOUT_RULES
 
 _UNPAID: Final = "('CREATING', 'PENDING', 'FAILED', 'CLOSED', 'REVOKED')"
@@ -358,9 +358,9 @@ HISTORY: Final = Query(
 def known_steps() -> dict[str, list[Any]]:
     """Return the table of an order's steps by its columns, for ``HISTORY``."""
     return {
-        "source": [step.source for step in STEPS],
-        "event": [step.event for step in STEPS],
-        "target": [step.target for step in STEPS],
+        "source": [step.source for step in TRANSITIONS],
+        "event": [step.event for step in TRANSITIONS],
+        "target": [step.target for step in TRANSITIONS],
     }
 
 

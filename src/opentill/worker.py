@@ -22,7 +22,7 @@ from opentill.core.settings import Settings
 from opentill.db import rate_limits
 from opentill.db.clock import Clock, now_ms
 from opentill.db.database import Db
-from opentill.db.jobs import Whose
+from opentill.db.jobs import GatewayFilter
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import jobs as epay_jobs
 from opentill.http import idempotency
@@ -56,7 +56,10 @@ def _per_gateway(app: App) -> tuple[Job, ...]:
     names = tuple(app.gateways)
     return tuple(
         job
-        for whose in (*(Whose((name,)) for name in names), Whose(names, included=False))
+        for whose in (
+            *(GatewayFilter((name,)) for name in names),
+            GatewayFilter(names, included=False),
+        )
         for job in (
             Job("check_attempts", 0.5, partial(_check_attempts, whose)),
             Job("send_refunds", 0.25, partial(_send_refunds, whose)),
@@ -64,12 +67,12 @@ def _per_gateway(app: App) -> tuple[Job, ...]:
     )
 
 
-async def _check_attempts(whose: Whose, app: App) -> int:
+async def _check_attempts(whose: GatewayFilter, app: App) -> int:
     url = app.settings.public_url
     return await order_jobs.check_attempts(app.db, app.gateways, url, app.clock(), whose=whose)
 
 
-async def _send_refunds(whose: Whose, app: App) -> int:
+async def _send_refunds(whose: GatewayFilter, app: App) -> int:
     url = app.settings.public_url
     return await refund_jobs.send_due(app.db, app.gateways, url, app.clock(), whose=whose)
 

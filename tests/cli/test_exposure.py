@@ -117,7 +117,7 @@ async def test_a_proxy_that_is_not_trusted_is_logged_once_a_minute(
         return
 
     trusted = config.load({"OPENTILL_TRUSTED_PROXIES": "10.0.0.7"}).trusted_proxies
-    edge = middleware.Edge(nothing, nothing, trusted)
+    edge = middleware.RequestMiddleware(nothing, nothing, trusted)
     headers = [] if forwarded is None else [(b"x-forwarded-for", forwarded.encode())]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": headers, "client": (peer, 1)}
     for seconds in (0, 1, 58, 2, 30, 20):

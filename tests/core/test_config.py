@@ -10,7 +10,7 @@ from asyncpg.connect_utils import _parse_connect_dsn_and_args
 
 from opentill import config, gateways
 from opentill.config import SETTINGS, SettingError, load
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 from opentill.core.settings import Settings
 
 KEY = "k" * 32
@@ -405,7 +405,7 @@ def test_play_money_is_asked_for_by_name_where_real_money_is_expected(
     if not why:
         gateways.load(settings.gateways, settings)
         return
-    with pytest.raises(OperatorError, match="OPENTILL_SANDBOX=yes") as caught:
+    with pytest.raises(ConfigurationError, match="OPENTILL_SANDBOX=yes") as caught:
         gateways.load(settings.gateways, settings)
     assert why in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -32,7 +32,7 @@ async def test_a_window_is_one_minute_either_way(tx: Tx, offset: int, counts: bo
 @pytest.mark.parametrize(("offset", "counts"), HITS)
 async def test_who_enters_is_counted_in_the_same_window(tx: Tx, offset: int, counts: bool) -> None:
     await rate_limits.hit(tx, "ip", "192.0.2.1", 1, NOW + offset)
-    entered = await queries.ENTER_LIMITED.first(
+    entered = await queries.AUTHENTICATE_LIMITED.first(
         tx, scope="ip", subject="192.0.2.1", limit=1, now=NOW, key_sha256=b""
     )
     assert entered is not None

@@ -20,7 +20,7 @@ from money.world import (
 from opentill import disputes, orders
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
-from opentill.disputes.model import STATUSES, STEPS, steps_to
+from opentill.disputes.model import STATUSES, TRANSITIONS, transitions_to
 from opentill.orders import Order, settlement
 
 FEE, LOSS_FEE = 400, 1500  # of an order of 100.00: 4 percent, and what a lost dispute costs
@@ -146,7 +146,7 @@ async def test_every_cell_comes_out_to_the_cent(tx: Tx, case: tuple) -> None:
 
 
 def test_the_table_in_code_is_this_one() -> None:
-    assert [(s.source, s.event, s.target, s.order_event) for s in STEPS] == [
+    assert [(s.source, s.event, s.target, s.order_event) for s in TRANSITIONS] == [
         (None, "opened", "OPEN", "disputed"),
         ("OPEN", "won", "WON", "dispute_won"),
         ("OPEN", "lost", "LOST", "dispute_lost"),
@@ -168,7 +168,7 @@ HEARD = [
 
 @pytest.mark.parametrize(("heard", "stands", "taken"), HEARD)
 def test_what_was_overtaken_is_made_up_for(heard, stands, taken) -> None:
-    steps = steps_to(heard, stands)
+    steps = transitions_to(heard, stands)
     assert (None if steps is None else [step.event for step in steps]) == taken
 
 

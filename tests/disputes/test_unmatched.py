@@ -8,7 +8,7 @@ from opentill.core.errors import NotFound
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx
 from opentill.disputes import jobs
-from opentill.gateways import DisputeNews
+from opentill.gateways import GatewayDisputeEvent
 from opentill.orders import Order
 
 DAY = 86_400_000
@@ -53,10 +53,15 @@ async def test_a_dispute_before_its_payment_waits_for_it(db: Db) -> None:
         order = await in_status(tx, "CREATING")
         attempt = await orders.last_attempt(tx, order.merchant_id, order.id)
         assert attempt is not None
-        news = DisputeNews(
+        gateway_event = GatewayDisputeEvent(
             attempt_id=attempt.id, dispute_ref="early", status="LOST", amount=Money(999, "USD")
         )
-        assert await disputes.hear(tx, order.merchant_id, news, NOW, gateway="sandbox") is None
+        assert (
+            await disputes.apply_outcome(
+                tx, order.merchant_id, gateway_event, NOW, gateway="sandbox"
+            )
+            is None
+        )
         assert await open_rows(tx, order) == [("early", "LOST")]
         await said(tx, attempt, "SUCCEEDED")
         await retry(db)

@@ -178,7 +178,7 @@ def test_an_order_is_shown_from_the_start_to_its_refund(stall: Stall) -> None:
         "out_trade_no": placed["out_trade_no"],
         "money": "10.5",
     }
-    stall.shop.hear_refund("re_" + refund_no.removeprefix("re"))
+    stall.shop.end_refund("re_" + refund_no.removeprefix("re"))
     row = stall.act("order", trade_no=placed["trade_no"])
     assert (row["status"], row["trade_status"]) == (2, "TRADE_CLOSED")
 

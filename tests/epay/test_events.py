@@ -20,7 +20,7 @@ def test_events_carry_the_numbers_of_the_shop_and_param_only_when_set(
     answer = stall.act("refund", trade_no=placed["trade_no"], money="1.00")
     assert answer["code"] == 1, answer
     (refund,) = stall.shop.data("GET", f"/v1/orders/{stall.order_id(placed)}/refunds")["items"]
-    stall.shop.hear_refund(refund["id"])
+    stall.shop.end_refund(refund["id"])
     numbers = {"out_trade_no": "A-1", "trade_no": placed["trade_no"]}
     wanted = numbers | {"param": param} if param else numbers
     told = _events(stall)

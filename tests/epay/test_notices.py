@@ -304,7 +304,9 @@ def test_money_that_comes_late_is_told_too_and_a_duplicate_only_once(stall: Stal
     paid = PaymentOutcome(status="SUCCEEDED", provider_ref="UP1")
     for _ in range(2):
         stall.till.tx(
-            lambda tx: orders.hear(tx, stall.id, row["id"], paid, now, gateway=row["gateway"])
+            lambda tx: orders.apply_outcome(
+                tx, stall.id, row["id"], paid, now, gateway=row["gateway"]
+            )
         )
     assert stall.tell() == 1
     assert stall.act("order", trade_no=placed["trade_no"])["api_trade_no"] == "UP1"
@@ -313,7 +315,7 @@ def test_money_that_comes_late_is_told_too_and_a_duplicate_only_once(stall: Stal
 def test_what_is_given_back_before_it_could_be_told_is_not_told_as_paid(stall: Stall) -> None:
     placed = stall.paid()
     body = stall.act("refund", trade_no=placed["trade_no"], money="10.5")
-    stall.shop.hear_refund("re_" + body["refund_no"].removeprefix("re"))
+    stall.shop.end_refund("re_" + body["refund_no"].removeprefix("re"))
     stall.tell()
     assert stall.inbox.got == []
     assert stall.notice(placed)["answer"] == "not sent: the order is REFUNDED"

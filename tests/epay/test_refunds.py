@@ -164,7 +164,7 @@ def test_a_repeated_request_is_answered_when_nothing_is_left_and_when_it_is_over
     form = stall.signed(asked(stall, placed, money="10.5"))
     first = sent(stall, form)
     assert sent(stall, form) == first
-    stall.shop.hear_refund("re_" + first["refund_no"].removeprefix("re"))
+    stall.shop.end_refund("re_" + first["refund_no"].removeprefix("re"))
     assert stall.act("order", trade_no=placed["trade_no"])["status"] == 2
     assert sent(stall, form) == first
     other = sent(stall, stall.signed(asked(stall, placed, money="10.5", refund_no="again")))
@@ -177,7 +177,7 @@ def test_a_refund_that_failed_is_not_said_to_be_done(stall: Stall, number: str |
     placed = stall.paid()
     form = stall.signed(asked(stall, placed, refund_no=number))
     assert sent(stall, form)["code"] == 1
-    stall.shop.hear_refund(made(stall)[0]["id"], "REFUSED", "card closed")
+    stall.shop.end_refund(made(stall)[0]["id"], "REFUSED", "card closed")
     body = sent(stall, form)
     assert body["code"] == -1
     assert "失败" in body["msg"]

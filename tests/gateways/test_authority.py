@@ -23,7 +23,7 @@ from opentill import callbacks, orders, refunds
 from opentill.core import metrics
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
-from opentill.gateways import Method, PaymentNews, PaymentOutcome
+from opentill.gateways import GatewayPaymentEvent, Method, PaymentOutcome
 from opentill.orders import Attempt, Order
 from opentill.reconciliation.service import reconcile
 from opentill.sandbox.callbacks import sign
@@ -248,7 +248,7 @@ def _warnings(lines: Any) -> list[tuple[str, str, str]]:
 
 def _counted(reporter: str, owner: str) -> float:
     labels = f'{{gateway="{reporter}",owner="{owner}"}}'
-    wanted = f"opentill_foreign_gateway_news_total{labels} "
+    wanted = f"opentill_foreign_gateway_events_total{labels} "
     lines = metrics.render().decode().splitlines()
     return sum(float(line.removeprefix(wanted)) for line in lines if line.startswith(wanted))
 
@@ -295,9 +295,9 @@ def test_of_a_crowd_of_reports_the_foreign_ones_alone_are_left_out(reports: Repo
             owner = subject.attempt.gateway
             other = REPORTERS[(number + 1) % 3]
             outcome = PaymentOutcome(status="SUCCEEDED")
-            news = PaymentNews(attempt_id=subject.attempt.id, outcome=outcome)
+            gateway_event = GatewayPaymentEvent(attempt_id=subject.attempt.id, outcome=outcome)
             who = {0: [other], 1: [owner], 2: [other, owner], 3: [owner, other]}[number % 4]
-            told += [(name == owner, gathering.take_in(name, news)) for name in who]
+            told += [(name == owner, gathering.take_in(name, gateway_event)) for name in who]
         said = await asyncio.gather(*(work for _, work in told), return_exceptions=True)
         return [(own, result) for (own, _), result in zip(told, said, strict=True)]
 

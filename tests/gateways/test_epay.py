@@ -11,7 +11,7 @@ import pytest_asyncio
 from gateways import epay_server
 from gateways.epay_server import KEY, PID, EpayServer
 from opentill.core import epaysign
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 from opentill.core.errors import Unavailable
 from opentill.core.money import Money
 from opentill.gateways import BadCallback, Notified, PaymentRequest, RefundRequest
@@ -74,8 +74,8 @@ async def test_a_payment_from_its_placing_to_its_refund(
     assert server.orders[ATTEMPT]["name"] == "茶 ＆ Tea / 100 g"
     assert (await gateway.find_payment(ATTEMPT)).status == "ACTION_REQUIRED"
     notice = server.paid(ATTEMPT)
-    (news,) = await gateway.read_notice(notice)
-    assert news.attempt_id == ATTEMPT
+    (gateway_event,) = await gateway.read_notice(notice)
+    assert gateway_event.attempt_id == ATTEMPT
     found = await gateway.find_payment(ATTEMPT)
     assert (found.status, found.amount, found.method) == ("SUCCEEDED", Money(999, "CNY"), "ALIPAY")
     part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"), provider_ref="20260000000000")
@@ -278,7 +278,7 @@ WRONG: Final = [
 @pytest.mark.parametrize(("name", "text"), WRONG)
 def test_a_wrong_setting_is_named(name: str, text: str) -> None:
     given = {"epay_url": "https://pay.example.com", "epay_pid": PID, "epay_key": KEY}
-    with pytest.raises(OperatorError, match=f"OPENTILL_GATEWAY_EPAY_{name.upper()} must be"):
+    with pytest.raises(ConfigurationError, match=f"OPENTILL_GATEWAY_EPAY_{name.upper()} must be"):
         opening.read(given | {f"epay_{name}": text})
 
 

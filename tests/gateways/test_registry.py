@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 from opentill.core.settings import Settings
 from opentill.gateways import BadGateways, Gateway, find_for, load, offered
 from opentill.gateways.sandbox import SandboxGateway
@@ -78,7 +78,7 @@ def test_stripe_is_built_in() -> None:
 def test_stripe_without_what_it_needs_names_the_variable(
     options: dict[str, str], expected: str
 ) -> None:
-    with pytest.raises(OperatorError, match=expected):
+    with pytest.raises(ConfigurationError, match=expected):
         load(("stripe",), Settings(gateway_options=options))
 
 

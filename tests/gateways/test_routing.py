@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from opentill import config
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 from opentill.core.settings import Settings
 from opentill.gateways import Gateways, candidates, load, offered
 from opentill.gateways.manual import ManualGateway, instructions
@@ -74,7 +74,7 @@ def test_what_nobody_takes_is_not_offered() -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_configuration_is_named(environ: Mapping[str, str], expected: str) -> None:
-    with pytest.raises(OperatorError, match=expected):
+    with pytest.raises(ConfigurationError, match=expected):
         loaded(environ)
 
 
@@ -98,5 +98,5 @@ def test_who_is_away_comes_last_until_it_is_heard_again() -> None:
 
 
 def test_a_wrong_configuration_is_an_operators_error() -> None:
-    with pytest.raises(OperatorError):
+    with pytest.raises(ConfigurationError):
         load(("bank",), Settings())

@@ -12,10 +12,10 @@ import pytest
 from opentill.core.money import EXPONENTS, Money
 from opentill.gateways import (
     BadCallback,
-    DisputeNews,
-    PaymentNews,
+    GatewayDisputeEvent,
+    GatewayPaymentEvent,
+    GatewayRefundEvent,
     PaymentRequest,
-    RefundNews,
     RefundRequest,
 )
 from opentill.gateways.sandbox import SandboxGateway
@@ -260,13 +260,13 @@ async def test_genuine_callbacks_are_translated(shop: Shop, gateway: SandboxGate
     (payment,) = gateway.read_callback(*await arrived(shop, "payment.succeeded"), now)
     (refund,) = gateway.read_callback(*await arrived(shop, "refund.succeeded"), now)
     (opened,) = gateway.read_callback(*await arrived(shop, "dispute.opened"), now)
-    assert isinstance(payment, PaymentNews)
+    assert isinstance(payment, GatewayPaymentEvent)
     assert (payment.attempt_id, payment.outcome.status) == (payment_id, "SUCCEEDED")
     assert payment.outcome.amount == Money(999, "EUR")
-    assert isinstance(refund, RefundNews)
+    assert isinstance(refund, GatewayRefundEvent)
     assert (refund.attempt_id, refund.refund_id) == (payment_id, refund_id)
     assert refund.outcome.status == "SUCCEEDED"
-    assert opened == DisputeNews(
+    assert opened == GatewayDisputeEvent(
         attempt_id=payment_id,
         dispute_ref=dispute["id"],
         status="OPENED",

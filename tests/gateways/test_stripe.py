@@ -12,12 +12,12 @@ from opentill.core.ids import new_id
 from opentill.core.money import EXPONENTS, Money
 from opentill.gateways import (
     BadCallback,
-    DisputeNews,
     Expires,
-    PaymentNews,
+    GatewayDisputeEvent,
+    GatewayPaymentEvent,
+    GatewayRefundEvent,
     PaymentOutcome,
     PaymentRequest,
-    RefundNews,
     RefundRequest,
     Traces,
 )
@@ -399,29 +399,36 @@ async def test_genuine_callbacks_are_translated(gateway: StripeGateway, bank: St
     attempt_id = request.attempt_id
     intent = bank.pay(attempt_id, "processing")
     about = bank.sessions[session]
-    (news,) = heard("checkout.session.completed", about)
-    assert (news.attempt_id, news.outcome.status) == (attempt_id, "PENDING")
-    (news,) = heard("checkout.session.async_payment_failed", about)
-    assert (news.outcome.status, news.outcome.reason) == ("DECLINED", "async_payment_failed")
+    (gateway_event,) = heard("checkout.session.completed", about)
+    assert (gateway_event.attempt_id, gateway_event.outcome.status) == (attempt_id, "PENDING")
+    (gateway_event,) = heard("checkout.session.async_payment_failed", about)
+    assert (gateway_event.outcome.status, gateway_event.outcome.reason) == (
+        "DECLINED",
+        "async_payment_failed",
+    )
     bank.bank_says(intent, paid=True)
     done = PaymentOutcome(status="SUCCEEDED", provider_ref=intent, amount=Money(999, "EUR"))
-    expected = (PaymentNews(attempt_id=attempt_id, outcome=done),)
+    expected = (GatewayPaymentEvent(attempt_id=attempt_id, outcome=done),)
     assert heard("checkout.session.completed", about) == expected
     assert heard("checkout.session.async_payment_succeeded", about) == expected
     assert heard("payment_intent.succeeded", bank.intents[intent]) == expected
     assert heard("payment_intent.payment_failed", bank.intents[intent]) == ()
-    (news,) = heard("checkout.session.expired", about | {"status": "expired"} | {
+    (gateway_event,) = heard("checkout.session.expired", about | {"status": "expired"} | {
         "payment_status": "unpaid"})  # fmt: skip
-    assert (news.outcome.status, news.outcome.reason) == ("DECLINED", "expired")
+    assert (gateway_event.outcome.status, gateway_event.outcome.reason) == ("DECLINED", "expired")
 
     back = giving_back(attempt_id, intent, 400)
     refunded = await gateway.refund(back)
     made = bank.refunds[refunded.provider_ref]
     for kind in ("refund.created", "refund.updated", "charge.refund.updated"):
-        (news,) = heard(kind, made)
-        assert news == RefundNews(attempt_id=attempt_id, refund_id=back.refund_id, outcome=refunded)
-    (news,) = heard("refund.failed", made | {"status": "failed", "failure_reason": "declined"})
-    assert (news.outcome.status, news.outcome.reason) == ("REFUSED", "declined")
+        (gateway_event,) = heard(kind, made)
+        assert gateway_event == GatewayRefundEvent(
+            attempt_id=attempt_id, refund_id=back.refund_id, outcome=refunded
+        )
+    (gateway_event,) = heard(
+        "refund.failed", made | {"status": "failed", "failure_reason": "declined"}
+    )
+    assert (gateway_event.outcome.status, gateway_event.outcome.reason) == ("REFUSED", "declined")
 
 
 @pytest.mark.parametrize(("status", "moved", "ours"), [
@@ -443,10 +450,10 @@ async def test_each_status_of_a_dispute_is_translated(
 ) -> None:
     _, intent = await paid(gateway, bank)
     about = bank.dispute(intent, status, *moved)
-    news = gateway.read_callback(
+    gateway_event = gateway.read_callback(
         *bank.signed("charge.dispute.updated", about), int(time.time() * 1000)
     )
-    expected = ours and DisputeNews(
+    expected = ours and GatewayDisputeEvent(
         attempt_id="",
         payment_ref=intent,
         dispute_ref=about["id"],
@@ -454,7 +461,7 @@ async def test_each_status_of_a_dispute_is_translated(
         amount=Money(999, "EUR"),
         reason="fraudulent",
     )
-    assert news == ((expected,) if expected else ())
+    assert gateway_event == ((expected,) if expected else ())
 
 
 async def test_what_is_not_ours_concerns_nobody(gateway: StripeGateway, bank: StripeServer) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from opentill.core.ids import new_id
 from opentill.core.money import Money
-from opentill.gateways import PaymentNews, PaymentOutcome, PaymentRequest, RefundRequest
+from opentill.gateways import GatewayPaymentEvent, PaymentOutcome, PaymentRequest, RefundRequest
 from opentill.gateways.stripe.client import StripeGateway
 from opentill.outgoing.client import Outgoing, Policy
 from ports import free_port
@@ -119,8 +119,8 @@ async def test_its_signed_events_are_read(
         return [got for got in list(receiver.got) if intent.encode() in got[1]]
 
     headers, body = wait_until(arrived)[0]
-    (news,) = gateway.read_callback(headers, body, int(time.time() * 1000))
-    assert news == PaymentNews(
+    (gateway_event,) = gateway.read_callback(headers, body, int(time.time() * 1000))
+    assert gateway_event == GatewayPaymentEvent(
         attempt_id=attempt_id,
         outcome=PaymentOutcome(
             status="SUCCEEDED", provider_ref=intent, amount=Money(999, "USD")

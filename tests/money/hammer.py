@@ -20,7 +20,7 @@ from opentill.core.errors import Invalid
 from opentill.core.money import Money
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
-from opentill.gateways.model import PaymentNews, PaymentOutcome, RefundOutcome
+from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome, RefundOutcome
 from opentill.operator import Ask
 from opentill.orders import settlement
 from opentill.outgoing.client import to_merchants
@@ -125,7 +125,7 @@ class Hammer:
             *(
                 _random.choice(self.servers).take_in(
                     attempt.gateway,
-                    PaymentNews(
+                    GatewayPaymentEvent(
                         attempt_id=attempt.id,
                         outcome=PaymentOutcome(
                             status="SUCCEEDED",

@@ -19,7 +19,7 @@ from opentill.checkouts import jobs as checkout_jobs
 from opentill.context import App
 from opentill.core.settings import Settings
 from opentill.db.database import Db
-from opentill.gateways.model import News, PaymentNews
+from opentill.gateways.model import GatewayEvent, GatewayPaymentEvent
 from opentill.gateways.sandbox import SandboxGateway
 from opentill.orders import Attempt, Order
 from opentill.orders import jobs as order_jobs
@@ -113,8 +113,8 @@ class World:
             await refund_jobs.send_due(self.db, await self.asked(), PUBLIC, self.now)
             await checkout_jobs.expire_due(self.db, self.now)
 
-    async def hand_in(self, *news: News) -> None:
-        for piece in news:
+    async def hand_in(self, *gateway_event: GatewayEvent) -> None:
+        for piece in gateway_event:
             await callbacks.take_in(self.app, "sandbox", piece, self.now)
 
     async def refunds(self, order: Order) -> list[str]:
@@ -267,14 +267,14 @@ async def test_callbacks_in_any_order_and_number_come_to_the_same(world: World) 
     attempt = await world.pay(order)
     await world.type_card(attempt, DECLINED)
     declined = await world.gateways["sandbox"].find_payment(attempt.id)
-    early = PaymentNews(attempt_id=attempt.id, outcome=declined)
+    early = GatewayPaymentEvent(attempt_id=attempt.id, outcome=declined)
     await world.hand_in(early)
     second = await world.pay(order)
     await world.type_card(second)
     succeeded = await world.gateways["sandbox"].find_payment(second.id)
-    late = PaymentNews(attempt_id=second.id, outcome=succeeded)
+    late = GatewayPaymentEvent(attempt_id=second.id, outcome=succeeded)
     pending = msgspec.structs.replace(succeeded, status="PENDING")
-    stale = PaymentNews(attempt_id=second.id, outcome=pending)
+    stale = GatewayPaymentEvent(attempt_id=second.id, outcome=pending)
     await world.hand_in(late, early, stale, late, early, stale)
     assert (await world.look(order)).status == "PAID"
     await world.work()

@@ -17,7 +17,7 @@ from opentill.checks import check_books
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
-from opentill.gateways.model import DisputeNews, PaymentOutcome, RefundOutcome
+from opentill.gateways.model import GatewayDisputeEvent, PaymentOutcome, RefundOutcome
 from opentill.merchants import Merchant
 from opentill.orders import Attempt, Line, Order, queries, service
 from opentill.products import service as products
@@ -78,7 +78,7 @@ async def said(tx: Tx, attempt: Attempt, status: str, now: int = NOW, **what: An
     """Let the gateway say something of an attempt."""
     outcome = PaymentOutcome(status=status, **what)
     ids = (attempt.merchant_id, attempt.id)
-    return await orders.hear(tx, *ids, outcome, now, gateway=attempt.gateway)
+    return await orders.apply_outcome(tx, *ids, outcome, now, gateway=attempt.gateway)
 
 
 async def paid(tx: Tx, order: Order, now: int = NOW) -> Order:
@@ -130,7 +130,7 @@ async def refund_said(tx: Tx, refund: Refund, status: str, now: int = NOW, **wha
     outcome = RefundOutcome(status=status, **what)
     attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
     ids = (refund.merchant_id, refund.id)
-    return await refunds.hear(tx, *ids, outcome, now, gateway=attempt.gateway)
+    return await refunds.apply_outcome(tx, *ids, outcome, now, gateway=attempt.gateway)
 
 
 async def settled(tx: Tx, order: Order, now: int = NOW) -> Order:
@@ -158,15 +158,17 @@ async def dispute_said(
         ref,
     ):
         left = known["amount_minor"]
-    news = DisputeNews(
+    gateway_event = GatewayDisputeEvent(
         attempt_id=attempt_id or fresh.paid_attempt_id or "",
         dispute_ref=ref,
         status=status,
         amount=Money(left if minor is None else minor, order.currency),
         reason="fraudulent",
     )
-    attempt = await orders.find_attempt(tx, order.merchant_id, news.attempt_id)
-    return await disputes.hear(tx, order.merchant_id, news, now, gateway=attempt.gateway)
+    attempt = await orders.find_attempt(tx, order.merchant_id, gateway_event.attempt_id)
+    return await disputes.apply_outcome(
+        tx, order.merchant_id, gateway_event, now, gateway=attempt.gateway
+    )
 
 
 async def balances(tx: Tx, order: Order) -> tuple[int, int, int, int]:

@@ -23,19 +23,19 @@ from opentill.core.errors import Contended, NotFound, Unavailable
 from opentill.core.money import Money
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
-from opentill.gateways import PaymentNews, PaymentOutcome
+from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
 from opentill.orders import Attempt, Order, queries
 from opentill.outgoing.client import to_merchants
 
 LATER = NOW + 5_000
 
 
-def news(attempt: Attempt | str, **what: object) -> PaymentNews:
+def gateway_event(attempt: Attempt | str, **what: object) -> GatewayPaymentEvent:
     id_ = attempt if isinstance(attempt, str) else attempt.id
-    return PaymentNews(attempt_id=id_, outcome=PaymentOutcome(status="SUCCEEDED", **what))
+    return GatewayPaymentEvent(attempt_id=id_, outcome=PaymentOutcome(status="SUCCEEDED", **what))
 
 
-async def confirmed(tx: Tx, told: list[PaymentNews]) -> set[str]:
+async def confirmed(tx: Tx, told: list[GatewayPaymentEvent]) -> set[str]:
     """Take news in together; the attempts that were confirmed."""
     reports = [orders.Report("sandbox", one) for one in told]
     return {attempt_id for _, attempt_id in await orders.confirm_many(tx, reports, LATER)}
@@ -76,10 +76,10 @@ async def facts(tx: Tx, order: Order) -> tuple[object, ...]:
 async def test_together_is_as_alone(tx: Tx, status, what) -> None:
     terms = {"fee_changes": ("ALIPAY=0.1+0.30",)}
     alone, attempt = await waiting(tx, status, **terms)
-    outcome = news(attempt, **what).outcome
-    await orders.hear(tx, alone.merchant_id, attempt.id, outcome, LATER, gateway="sandbox")
+    outcome = gateway_event(attempt, **what).outcome
+    await orders.apply_outcome(tx, alone.merchant_id, attempt.id, outcome, LATER, gateway="sandbox")
     both = [await waiting(tx, status, **terms) for _ in range(2)]
-    done = await confirmed(tx, [news(a, **what) for _, a in both])
+    done = await confirmed(tx, [gateway_event(a, **what) for _, a in both])
     assert done == {a.id for _, a in both}
     for order, _ in both:
         assert await facts(tx, order) == await facts(tx, alone)
@@ -88,7 +88,7 @@ async def test_together_is_as_alone(tx: Tx, status, what) -> None:
 async def test_late_money_is_taken_too(tx: Tx) -> None:
     order, attempt = await waiting(tx, "PENDING")
     await checkouts.expire(tx, order.merchant_id, order.checkout_id, "time is over", NOW)
-    assert await confirmed(tx, [news(attempt)]) == {attempt.id}
+    assert await confirmed(tx, [gateway_event(attempt)]) == {attempt.id}
     assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
 
 
@@ -103,14 +103,14 @@ async def test_what_is_not_usual_is_left_as_it_was(tx: Tx) -> None:
     done = await confirmed(
         tx,
         [
-            news(short, amount=Money(998, "USD")),
-            news(foreign, amount=Money(999, "EUR")),
-            news(cleared, clearing_currency="HKD"),
-            news(again),
-            news("att_nobody"),
-            news(usual),
-            news(usual),
-            PaymentNews(attempt_id=short.id, outcome=PaymentOutcome(status="DECLINED")),
+            gateway_event(short, amount=Money(998, "USD")),
+            gateway_event(foreign, amount=Money(999, "EUR")),
+            gateway_event(cleared, clearing_currency="HKD"),
+            gateway_event(again),
+            gateway_event("att_nobody"),
+            gateway_event(usual),
+            gateway_event(usual),
+            GatewayPaymentEvent(attempt_id=short.id, outcome=PaymentOutcome(status="DECLINED")),
         ],
     )
     assert done == {usual.id}
@@ -123,7 +123,7 @@ async def test_what_is_not_usual_is_left_as_it_was(tx: Tx) -> None:
 async def test_two_attempts_of_one_order_pay_it_once(tx: Tx) -> None:
     order, first = await waiting(tx, "PENDING")
     second = await submitted(tx, await orders.find(tx, order.merchant_id, order.id))
-    done = await confirmed(tx, [news(first), news(second)])
+    done = await confirmed(tx, [gateway_event(first), gateway_event(second)])
     assert done == {first.id}
 
 
@@ -146,7 +146,7 @@ class Together:
 
         self.confirmations._alone = counted
 
-    async def take_in(self, one: PaymentNews) -> None:
+    async def take_in(self, one: GatewayPaymentEvent) -> None:
         """Take news in as of the gateway that they are of."""
         await self.confirmations.take_in("sandbox", one)
 
@@ -168,8 +168,12 @@ async def _shop(db: Db, count: int) -> list[tuple[Order, Attempt]]:
 async def test_each_caller_gets_its_own_answer(db: Db) -> None:
     made = [one for _ in range(3) for one in await _shop(db, 20)]
     together = Together(db)
-    told = [news(attempt) for _, attempt in made]
-    told += [news("att_nobody"), *told[:5], news(made[0][1], amount=Money(1, "USD"))]
+    told = [gateway_event(attempt) for _, attempt in made]
+    told += [
+        gateway_event("att_nobody"),
+        *told[:5],
+        gateway_event(made[0][1], amount=Money(1, "USD")),
+    ]
     results = await asyncio.gather(*map(together.take_in, told), return_exceptions=True)
     assert [type(r) for r in results if r is not None] == [NotFound]
     assert results[60] is not None
@@ -186,7 +190,7 @@ async def test_several_processes_confirm_the_same_hot_merchants(db: Db, database
     try:
         servers = [Together(pool) for pool in pools]
         jobs = [
-            servers[(n + again) % 3].take_in(news(attempt))
+            servers[(n + again) % 3].take_in(gateway_event(attempt))
             for again in range(2)
             for n, (_, attempt) in enumerate(made)
         ]
@@ -208,19 +212,19 @@ async def test_a_merchant_whose_balance_is_locked_holds_up_nobody_else(
     together = Together(server)
     try:
         for one in (stuck.pop(), free.pop()):
-            await together.take_in(news(one[1]))
+            await together.take_in(gateway_event(one[1]))
         async with db.transaction() as tx:
             await tx.fetch(
                 "select from balances where merchant_id = $1 for update", stuck[0][0].merchant_id
             )
-            waits = [asyncio.create_task(together.take_in(news(a))) for _, a in stuck]
+            waits = [asyncio.create_task(together.take_in(gateway_event(a))) for _, a in stuck]
             await asyncio.sleep(1.5)  # all of them have gone on alone
             for _, attempt in free:
-                await asyncio.wait_for(together.take_in(news(attempt)), 20)
+                await asyncio.wait_for(together.take_in(gateway_event(attempt)), 20)
         told = await asyncio.gather(*waits, return_exceptions=True)
         assert {type(one) for one in told} <= {type(None), Contended}
         for _, attempt in stuck:  # gateways repeat what was not answered 200
-            await together.take_in(news(attempt))
+            await together.take_in(gateway_event(attempt))
     finally:
         await server.close()
 
@@ -228,14 +232,14 @@ async def test_a_merchant_whose_balance_is_locked_holds_up_nobody_else(
 async def test_a_caller_that_went_away_spoils_nothing_for_the_others(db: Db) -> None:
     made = await _shop(db, 12)
     together = Together(db)
-    calls = [asyncio.create_task(together.take_in(news(a))) for _, a in made]
+    calls = [asyncio.create_task(together.take_in(gateway_event(a))) for _, a in made]
     await asyncio.sleep(0.01)  # the first is on its way, the others wait for it
     for call in calls[::3]:
         call.cancel()
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert {type(r) for r in results[::3]} <= {asyncio.CancelledError, type(None)}
     assert [r for n, r in enumerate(results) if n % 3] == [None] * 8
-    await together.take_in(news(made[0][1]))  # the gathering goes on
+    await together.take_in(gateway_event(made[0][1]))  # the gathering goes on
     async with db.connection() as tx:
         for order, _ in made:
             assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
@@ -250,7 +254,7 @@ async def test_a_connection_that_dies_in_the_middle_of_a_batch_is_told_to_each(
     try:
         async with db.transaction() as holder:
             await orders.lock(holder, made[-1][0].merchant_id, made[-1][0].id)
-            calls = [asyncio.create_task(together.take_in(news(a))) for _, a in made]
+            calls = [asyncio.create_task(together.take_in(gateway_event(a))) for _, a in made]
             async with db.connection() as other:
                 waits = (
                     "select pid from pg_stat_activity where datname = current_database()"
@@ -271,7 +275,7 @@ async def test_a_connection_that_dies_in_the_middle_of_a_batch_is_told_to_each(
                     ("PAID", "SUCCEEDED") if paid else ("CREATING", "SUBMITTED")
                 )
         for _, attempt in made:  # a gateway repeats what was not answered 200
-            await together.take_in(news(attempt))
+            await together.take_in(gateway_event(attempt))
         async with db.connection() as tx:
             assert await tx.fetchval("select count(*) from entries where type = 'PAYMENT'") == 8
     finally:
@@ -285,14 +289,14 @@ async def test_a_batch_s_impatience_ends_with_it(database_url: str) -> None:
         made = await _shop(db, 2)
         async with db.connection() as tx:
             before = await tx.fetchval("show lock_timeout")
-        await Together(db).take_in(news(made[0][1]))
+        await Together(db).take_in(gateway_event(made[0][1]))
         async with db.connection() as tx:
             assert await tx.fetchval("show lock_timeout") == before
             await queries.ATTEMPTS_OF_GATEWAYS.all(tx, gateway=["sandbox"], id=[made[1][1].id])
             assert await tx.fetchval("show lock_timeout") == before
 
         async def spoiled(tx: Tx) -> None:
-            await confirmed(tx, [news(made[1][1])])
+            await confirmed(tx, [gateway_event(made[1][1])])
             assert await tx.fetchval("show lock_timeout") == "500ms"
             raise NotFound
 

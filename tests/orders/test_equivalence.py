@@ -17,7 +17,7 @@ from opentill.core.money import Money
 from opentill.db import connection as connections
 from opentill.db.database import Tx
 from opentill.epay.queries import INSERT_ORDER
-from opentill.gateways import PaymentNews, PaymentOutcome
+from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
 from opentill.orders import Attempt
 from opentill.orders.model import UNDECIDED
 
@@ -108,17 +108,19 @@ async def _build(tx: Tx, plans: Sequence[Plan]) -> list[Attempt]:
     return made
 
 
-def _news(attempt: Attempt, what: dict[str, Any]) -> PaymentNews:
+def _gateway_event(attempt: Attempt, what: dict[str, Any]) -> GatewayPaymentEvent:
     said = {"status": "SUCCEEDED", **what}
     if (right := said.pop("right", None)) is not None:
         minor = attempt.amount_minor + right
         said["amount"] = Money(minor, attempt.currency)
-    return PaymentNews(attempt_id=attempt.id, outcome=PaymentOutcome(**said))
+    return GatewayPaymentEvent(attempt_id=attempt.id, outcome=PaymentOutcome(**said))
 
 
-async def _hear(tx: Tx, one: PaymentNews) -> None:
+async def _hear(tx: Tx, one: GatewayPaymentEvent) -> None:
     merchant_id = await orders.merchant_of(tx, one.attempt_id)
-    await orders.hear(tx, merchant_id, one.attempt_id, one.outcome, LATER, gateway="sandbox")
+    await orders.apply_outcome(
+        tx, merchant_id, one.attempt_id, one.outcome, LATER, gateway="sandbox"
+    )
 
 
 async def _picture(tx: Tx) -> dict[str, list[str]]:
@@ -131,12 +133,14 @@ async def _picture(tx: Tx) -> dict[str, list[str]]:
 
 async def _compare(tx: Tx, plans: Sequence[Plan], wanted: Sequence[tuple[int, Any]]) -> None:
     attempts = await _build(tx, plans)
-    news = [_news(attempts[which % len(attempts)], what) for which, what in wanted]
+    gateway_event = [
+        _gateway_event(attempts[which % len(attempts)], what) for which, what in wanted
+    ]
     note(f"attempts {[(a.id, a.order_id) for a in attempts]}")
 
     together = tx.transaction()
     await together.start()
-    reports = [orders.Report("sandbox", one) for one in news]
+    reports = [orders.Report("sandbox", one) for one in gateway_event]
     done = {attempt_id for _, attempt_id in await orders.confirm_many(tx, reports, LATER)}
     paying = await tx.fetch(
         "select o.paid_attempt_id from entries e join orders o"
@@ -145,7 +149,7 @@ async def _compare(tx: Tx, plans: Sequence[Plan], wanted: Sequence[tuple[int, An
         " order by e.merchant_id, e.currency, e.number",
         LATER,
     )
-    for one in news:
+    for one in gateway_event:
         if one.attempt_id not in done:
             await _hear(tx, one)
     first = await _picture(tx)
@@ -156,10 +160,10 @@ async def _compare(tx: Tx, plans: Sequence[Plan], wanted: Sequence[tuple[int, An
     order = [row[0] for row in paying]
     assert set(order) == done
     assert {before[id_].status for id_ in order} <= {*UNDECIDED}
-    heard = [next(one for one in news if _pays(one, before[id_], id_)) for id_ in order]
+    heard = [next(one for one in gateway_event if _pays(one, before[id_], id_)) for id_ in order]
     alone = tx.transaction()
     await alone.start()
-    for one in [*heard, *(one for one in news if one not in heard)]:
+    for one in [*heard, *(one for one in gateway_event if one not in heard)]:
         await _hear(tx, one)
     second = await _picture(tx)
     await alone.rollback()
@@ -168,7 +172,7 @@ async def _compare(tx: Tx, plans: Sequence[Plan], wanted: Sequence[tuple[int, An
         assert first[table] == second[table], table
 
 
-def _pays(one: PaymentNews, attempt: Attempt, id_: str) -> bool:
+def _pays(one: GatewayPaymentEvent, attempt: Attempt, id_: str) -> bool:
     """Tell whether this is what paid: the first that is usual."""
     outcome, asked = one.outcome, Money(attempt.amount_minor, attempt.currency)
     return (

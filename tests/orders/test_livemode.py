@@ -8,7 +8,7 @@ from money import world
 from opentill import orders
 from opentill.core.money import Money
 from opentill.db.database import Tx
-from opentill.gateways import PaymentNews, PaymentOutcome
+from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
 from opentill.http import csvfile
 from opentill.orders import OrderDetail, OrderOut, export, export_queries
 from opentill.orders.model import Order
@@ -43,8 +43,8 @@ async def made(tx: Tx, how: str) -> Order:
         amount = Money(order.amount_minor, order.currency)
         if how.endswith("+"):
             outcome = PaymentOutcome(status="SUCCEEDED", amount=amount)
-            news = PaymentNews(attempt_id=attempt.id, outcome=outcome)
-            report = orders.Report(attempt.gateway, news)
+            gateway_event = GatewayPaymentEvent(attempt_id=attempt.id, outcome=outcome)
+            report = orders.Report(attempt.gateway, gateway_event)
             assert await orders.confirm_many(tx, [report], world.NOW) == {report.key}
         else:
             await world.said(tx, attempt, "SUCCEEDED", amount=amount)

@@ -21,7 +21,7 @@ from opentill import checkouts, orders
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.orders import service
-from opentill.orders.model import EVENTS, STATUSES, STEPS
+from opentill.orders.model import EVENTS, STATUSES, TRANSITIONS
 
 LATER = NOW + 5_000
 PAID = [("PAYMENT", "gateway", "pending", 999), ("FEE", "pending", "platform", 40)]
@@ -106,10 +106,10 @@ async def test_a_step_of_the_table(tx: Tx, source, event, target, posts, ends) -
 def test_the_table_in_code_is_this_one() -> None:
     table = {(source, event): {target} for source, event, target, _, _ in TABLE} | AFTER
     in_code: dict[tuple[str, str], set[str]] = {}
-    for step in STEPS:
+    for step in TRANSITIONS:
         in_code.setdefault((step.source, step.event), set()).add(step.target)
     assert in_code == table
-    assert len(STEPS) == sum(map(len, table.values()))
+    assert len(TRANSITIONS) == sum(map(len, table.values()))
     assert set(STATUSES) == set(REACHED)
 
 

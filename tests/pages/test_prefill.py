@@ -25,7 +25,9 @@ async def _declined(till: app.Server, session: checkouts.Session) -> None:
         last = await orders.last_attempt(tx, session.merchant_id, session.order_id)
         assert last is not None
         outcome = PaymentOutcome(status="DECLINED", reason="insufficient_funds")
-        await orders.hear(tx, session.merchant_id, last.id, outcome, now_ms(), gateway=last.gateway)
+        await orders.apply_outcome(
+            tx, session.merchant_id, last.id, outcome, now_ms(), gateway=last.gateway
+        )
 
     await till.state.app.db.run(step)
 

@@ -11,7 +11,7 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.merchants import Merchant
 from opentill.payouts import Payout
-from opentill.payouts.model import EVENTS, STATUSES, STEPS
+from opentill.payouts.model import EVENTS, STATUSES, TRANSITIONS
 from opentill.payouts.service import Wanted
 
 LATER = NOW + 5_000
@@ -103,7 +103,7 @@ async def test_a_step_of_the_table(tx: Tx, source, event, target, posts, left) -
 
 def test_the_table_in_code_is_this_one() -> None:
     table = {(row[0], row[1]): row[2] for row in TABLE} | {(None, "created"): "PENDING"}
-    assert {(step.source, step.event): step.target for step in STEPS} == table
+    assert {(step.source, step.event): step.target for step in TRANSITIONS} == table
 
 
 @pytest.mark.parametrize("event", EVENTS[1:])

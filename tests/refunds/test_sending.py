@@ -93,7 +93,9 @@ async def test_a_refund_that_ended_while_it_waited_for_its_turn_is_not_sent(db: 
             by_hand = RefundOutcome(status="REFUSED", reason="by hand")
             refund = made[left]
             ids = (refund.merchant_id, refund.id)
-            await db.run(lambda tx: refunds.hear(tx, *ids, by_hand, NOW + 1, gateway="sandbox"))
+            await db.run(
+                lambda tx: refunds.apply_outcome(tx, *ids, by_hand, NOW + 1, gateway="sandbox")
+            )
             ended.set()
         await ended.wait()
         return RefundOutcome(status="SUCCEEDED")

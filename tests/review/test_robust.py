@@ -25,7 +25,7 @@ from opentill import orders, rates
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx
 from opentill.disputes import DisputeOut
-from opentill.http.middleware import Edge
+from opentill.http.middleware import RequestMiddleware
 from opentill.orders import Order, settlement
 
 
@@ -106,7 +106,7 @@ async def test_the_lines_of_a_forwarded_header_are_one_list() -> None:
     async def app(scope: dict, *_: object) -> None:
         seen.append(scope["opentill_address"])
 
-    edge = Edge(app, None, [ip_network("10.0.0.0/8")])  # type: ignore[arg-type]
+    edge = RequestMiddleware(app, None, [ip_network("10.0.0.0/8")])  # type: ignore[arg-type]
     lines = [(b"x-forwarded-for", text) for text in (b"192.0.2.9", b"198.51.100.7", b"10.0.0.2")]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": lines}
     await edge(scope | {"client": ("10.0.0.1", 1)}, None, None)  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ TYPES: Final = (
 def test_a_payment_and_a_refund_read_like_a_statement(shop: Shop) -> None:
     order = shop.paid()
     refund = shop.refund(order["id"], amount="2.00")
-    shop.hear_refund(refund["id"])
+    shop.end_refund(refund["id"])
     shown = [
         (t["type"], t["amount"], t["pendingAfter"], t["availableAfter"], t["frozenAfter"])
         for t in shop.data("GET", "/v1/balance/transactions")["items"]

@@ -211,7 +211,7 @@ def test_hostile_text_is_shown_inert_everywhere(shop: Shop, text: str) -> None:
     shop.confirm(order_id)
     refund = shop.refund(order_id, reason=hostile, refundNo=short, amount="1")
     assert (refund["reason"], refund["refundNo"]) == (hostile, short)
-    shop.hear_refund(refund["id"], "REFUSED", hostile)
+    shop.end_refund(refund["id"], "REFUSED", hostile)
     assert shop.data("GET", f"/v1/refunds/{refund['id']}")["errorMessage"] == hostile
     assert shop.read_order(order_id)["metadata"] == {short: hostile}
     answer = shop.get("/v1/orders/export")

@@ -37,7 +37,7 @@ def _busy(shop: Shop, till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
     order = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
     shop.confirm(order)
     refund = shop.refund(order, amount="1", reason=f"{TEXT} {EMAIL} {CARD}", refundNo=TEXT)
-    shop.hear_refund(refund["id"], "REFUSED", f"card {CARD} of {EMAIL}")
+    shop.end_refund(refund["id"], "REFUSED", f"card {CARD} of {EMAIL}")
     shop.get("/v1/orders/export")
     for path in ("/v1/orders", "/v1/products", "/v1/nothing", "/checkout/x", "/docs", "/healthz"):
         shop.call("GET", path, params={QUERY: EMAIL, "status": TEXT}, headers={"user-agent": PHONE})

@@ -233,7 +233,7 @@ def test_a_row_is_the_order_oldest_first(shop: Shop, clock: Callable[[int], None
     order = shop.order(metadata={"a": 'quote " and, comma'}, customerName="Ada\nLovelace")
     clock(NOW + 61_007)
     shop.confirm(order["id"])
-    shop.hear_refund(shop.refund(order["id"], amount="2")["id"])
+    shop.end_refund(shop.refund(order["id"], amount="2")["id"])
     shop.order()
     listed = shop.data("GET", "/v1/orders")["items"]
     rows = _export(shop)

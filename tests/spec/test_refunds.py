@@ -99,7 +99,7 @@ def _revoked(shop: Shop) -> dict[str, Any]:
 
 def _refunded(shop: Shop) -> dict[str, Any]:
     order = shop.paid()
-    shop.hear_refund(shop.refund(order["id"])["id"])
+    shop.end_refund(shop.refund(order["id"])["id"])
     return order
 
 
@@ -125,7 +125,7 @@ def test_partial_refunds_go_on_to_the_full_one(shop: Shop) -> None:
     order = shop.paid()
     steps = (("2.00", "PARTIAL", "2.00", "PAID"), ("7.99", "FULL", "9.99", "REFUNDED"))
     for amount, state, refunded, status in steps:
-        shop.hear_refund(shop.refund(order["id"], amount=amount)["id"])
+        shop.end_refund(shop.refund(order["id"], amount=amount)["id"])
         seen = shop.read_order(order["id"])
         assert (seen["refundStatus"], seen["refundedAmount"], seen["status"]) == (
             state,
@@ -140,21 +140,21 @@ def test_a_failed_refund_gives_everything_back(shop: Shop) -> None:
     refund = shop.refund(order["id"], amount="3.00")
     held = shop.data("GET", "/v1/balance")
     assert (held["pending"], held["frozen"]) == ("6.59", "3.00")
-    shop.hear_refund(refund["id"], "REFUSED", "account closed")
+    shop.end_refund(refund["id"], "REFUSED", "account closed")
     failed = shop.data("GET", f"/v1/refunds/{refund['id']}")
     assert (failed["status"], failed["errorMessage"]) == ("FAILED", "account closed")
     assert failed["failedAt"]
     assert failed["succeededAt"] is None
     after = shop.data("GET", "/v1/balance")
     assert after | {"updatedAt": 0} == before | {"updatedAt": 0}
-    shop.hear_refund(refund["id"])  # late news change nothing
+    shop.end_refund(refund["id"])  # late news change nothing
     assert shop.data("GET", f"/v1/refunds/{refund['id']}") == failed
     assert shop.refund(order["id"])["amount"] == "9.99"
 
 
 def test_a_succeeded_refund_says_when(shop: Shop) -> None:
     refund = shop.refund(shop.paid()["id"], amount="3.00")
-    shop.hear_refund(refund["id"])
+    shop.end_refund(refund["id"])
     done = shop.data("GET", f"/v1/refunds/{refund['id']}")
     assert done["status"] == "SUCCEEDED"
     assert done["succeededAt"] >= done["createdAt"]
@@ -166,7 +166,7 @@ def test_the_same_number_for_the_same_refund_returns_the_first(shop: Shop) -> No
     first = shop.refund(order["id"], amount="2.00", refundNo="RMA-7")
     assert shop.refund(order["id"], amount="2", refundNo="RMA-7") == first
     assert shop.refund(order["id"], refundNo="RMA-7") == first
-    shop.hear_refund(first["id"])
+    shop.end_refund(first["id"])
     assert shop.refund(order["id"], amount="2.00", refundNo="RMA-7")["status"] == "SUCCEEDED"
     assert shop.data("GET", _path(order))["pagination"]["total"] == 1
 

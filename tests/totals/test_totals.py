@@ -18,7 +18,7 @@ from money import world
 from money.fixtures import rolled_back
 from opentill.db.database import Db, Tx
 from opentill.orders import Order, queries
-from opentill.totals import FOREVER, Rows, Which, service, total
+from opentill.totals import FOREVER, ListKey, Rows, service, total
 from opentill.totals import queries as totals_queries
 from opentill.totals.jobs import roll_up
 from opentill.totals.model import DAY_MS, HOUR_MS, stretch
@@ -64,7 +64,7 @@ class OneConnection(Db):
 
 def lists_of(order: Order, product: str | None, status: str | None) -> tuple[Any, ...]:
     """Return which list, its statements and its values."""
-    which = Which(order.merchant_id, "orders", product or "", status)
+    which = ListKey(order.merchant_id, "orders", product or "", status)
     both = {"product_id": product, "status": status}
     values = {name: value for name, value in both.items() if value is not None}
     return which, FILTERS[product is not None, status is not None], values
@@ -193,7 +193,7 @@ async def test_totals_are_exact_while_many_write(own_book: str) -> None:
                                 until=within[1], **values,
                             )  # fmt: skip
                             assert found == there
-                    entries = Which(order.merchant_id, "entries", kind="PAYMENT")
+                    entries = ListKey(order.merchant_id, "entries", kind="PAYMENT")
                     there = await tx.fetchval(
                         "select count(*) from entries where merchant_id = $1 and type = 'PAYMENT'",
                         order.merchant_id,

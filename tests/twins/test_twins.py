@@ -32,7 +32,7 @@ from opentill import (
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import credentials, notices
-from opentill.gateways.model import PaymentNews, PaymentOutcome
+from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
 from opentill.orders import confirmation, payments, settlement
 from opentill.orders import jobs as order_jobs
 from opentill.refunds import jobs as refund_jobs
@@ -195,8 +195,10 @@ class Business:
         self.till.tx(lambda tx: world.said(tx, page, "ACTION_REQUIRED", self.now))
         order = self.order()
         attempt = self.till.tx(lambda tx: world.submitted(tx, order, self.now))
-        news = PaymentNews(attempt_id=attempt.id, outcome=PaymentOutcome(status="SUCCEEDED"))
-        report = confirmation.Report(attempt.gateway, news)
+        gateway_event = GatewayPaymentEvent(
+            attempt_id=attempt.id, outcome=PaymentOutcome(status="SUCCEEDED")
+        )
+        report = confirmation.Report(attempt.gateway, gateway_event)
         done = self.till.tx(lambda tx: confirmation.confirm_many(tx, [report], self.now))
         assert done == {report.key}
 

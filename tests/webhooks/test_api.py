@@ -166,11 +166,11 @@ def test_the_events_of_an_order_are_as_the_product_says(till: Till) -> None:
     meta = {"cart": "17", "n": {"deep": [1, 2.5]}}
     order = shop.paid(metadata=meta, customerEmail="ada@example.com")
     refund = shop.refund(order["id"], amount="4.00", reason="broken")
-    shop.hear_refund(refund["id"])
+    shop.end_refund(refund["id"])
     failing = shop.refund(order["id"], amount="1.00")
-    shop.hear_refund(failing["id"], "REFUSED", "account closed")
+    shop.end_refund(failing["id"], "REFUSED", "account closed")
     last = shop.refund(order["id"])
-    shop.hear_refund(last["id"])
+    shop.end_refund(last["id"])
     revoked = shop.order(metadata=meta)
     shop.revoke(revoked["id"])
     items = shop.data("GET", "/v1/events", params={"size": 100})["items"]

@@ -10,7 +10,7 @@ from standardwebhooks.webhooks import Webhook
 
 from opentill import webhooks
 from opentill.client import WebhookInvalid, verify_webhook
-from opentill.core.encryption import seal
+from opentill.core.encryption import encrypt
 from opentill.db.clock import now_ms
 from opentill.webhooks import queries, signing
 from opentill.webhooks.hosts import LANES, HostLimit, OpenHost
@@ -224,7 +224,7 @@ async def test_one_secret_that_does_not_open_holds_up_no_other_endpoint(here: Pl
         async with here.db.connection() as tx:
             await tx.execute(
                 "update webhook_endpoints set secret = $1 where id = $2",
-                seal("another-key-0123456", "x", "whsec_x"),
+                encrypt("another-key-0123456", "x", "whsec_x"),
                 broken.id,
             )
         await here.emit(merchant_id, 5)
@@ -365,9 +365,9 @@ async def test_what_cannot_be_signed_is_tried_again_after_a_while(here: Place) -
         async with here.dispatching(secret_key="another-key-another-key-another-01", unsigned_s=1):
             await asyncio.sleep(0.5)
             purpose = f"webhook secret {merchant_id} {endpoint.id}"
-            sealed = seal("another-key-another-key-another-01", purpose, "whsec_" + "A" * 32)
+            encrypted = encrypt("another-key-another-key-another-01", purpose, "whsec_" + "A" * 32)
             async with here.db.connection() as tx:
-                await tx.execute("update webhook_endpoints set secret = $1", sealed)
+                await tx.execute("update webhook_endpoints set secret = $1", encrypted)
             await until(lambda: receiver.taken)
 
 

@@ -66,8 +66,8 @@ def test_the_headers_are_those_that_the_deployment_signs_by() -> None:
 def told(shop: Shop) -> dict[str, list[dict[str, Any]]]:
     """The events of a merchant to whom everything has happened."""
     order = shop.paid(metadata={"cart": 7})
-    shop.hear_refund(shop.refund(order["id"], amount="1.00")["id"])
-    shop.hear_refund(shop.refund(order["id"], amount="1.00")["id"], "REFUSED", "closed")
+    shop.end_refund(shop.refund(order["id"], amount="1.00")["id"])
+    shop.end_refund(shop.refund(order["id"], amount="1.00")["id"], "REFUSED", "closed")
     shop.revoke(shop.order()["id"])
     till, now = shop.till, shop.till.app.clock()
     dispute = shop.dispute(shop.paid()["id"])

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -29,7 +29,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     document_url: Annotated[str, Meta(extra_json_schema={"format": "uri"})]
 
 
-class BrokenTemplate(OperatorError):
+class BrokenTemplate(ConfigurationError):
     """A template that cannot be used; the text says which file and what would be accepted."""
 
     def __init__(self, path: Path, accepted: str) -> None:

@@ -14,13 +14,13 @@ from opentill.core.errors import MethodNotAllowed, NotFound
 from opentill.db.database import Tx
 from opentill.db.query import LOCK_TIMEOUT
 from opentill.gateways.model import (
-    DisputeNews,
     Gateway,
-    News,
+    GatewayDisputeEvent,
+    GatewayEvent,
+    GatewayPaymentEvent,
+    GatewayRefundEvent,
     Notified,
     OfAnotherGateway,
-    PaymentNews,
-    RefundNews,
 )
 from opentill.http.operations import failure, send_json, send_problem
 from opentill.orders import Report
@@ -55,10 +55,10 @@ async def callback(scope: "Scope", receive: "Receive", send: "Send") -> None:
         if gateway is None:
             raise NotFound  # noqa: TRY301 - likewise
         if notified:
-            news = await reading.notice(notified, extra, receive)
+            gateway_event = await reading.notice(notified, extra, receive)
         else:
-            news = await reading.signed(gateway, dict(extra["headers"]), receive)
-        for piece in news:
+            gateway_event = await reading.signed(gateway, dict(extra["headers"]), receive)
+        for piece in gateway_event:
             if ours := await reading.named(gateway, piece):
                 await _take_in_ours(state, found[1], ours)
         if notified:
@@ -75,26 +75,34 @@ async def _send_text(send: "Send", text: bytes) -> None:
     await send({"type": "http.response.body", "body": text, "more_body": False})
 
 
-async def _take_in_ours(state: Any, gateway: str, news: News) -> None:
-    """Apply news, unless they are about nothing that is here or nothing of that gateway's.
+async def _take_in_ours(state: Any, gateway: str, gateway_event: GatewayEvent) -> None:
+    """Apply a gateway event, unless it is about nothing that is here or nothing of that gateway's.
 
     Payments that succeeded are taken in together with those of other callers. An attempt is
-    committed before its gateway hears of it, so repeating news of an unknown one would not help:
-    they are for another deployment on the same account, or ours was restored from before.
+    committed before its gateway is called, so repeating an event about an unknown one would not
+    help: it is for another deployment on the same account, or ours was restored from before.
     """
     try:
-        if isinstance(news, PaymentNews) and news.outcome.status == "SUCCEEDED":
-            await state.confirmations.take_in(gateway, news)
+        if (
+            isinstance(gateway_event, GatewayPaymentEvent)
+            and gateway_event.outcome.status == "SUCCEEDED"
+        ):
+            await state.confirmations.take_in(gateway, gateway_event)
         else:
-            await take_in(state.app, gateway, news, state.app.clock())
+            await take_in(state.app, gateway, gateway_event, state.app.clock())
     except OfAnotherGateway as error:
-        metrics.count_foreign_news(gateway, error.owner)
+        metrics.count_foreign_gateway_event(gateway, error.owner)
         _log.warning(
-            "news of another gateway's payment",
-            gateway=gateway, owner=error.owner, attempt=news.attempt_id, kind=type(news).__name__,
-        )  # fmt: skip
+            "gateway event about another gateway's payment",
+            gateway=gateway,
+            owner=error.owner,
+            attempt=gateway_event.attempt_id,
+            kind=type(gateway_event).__name__,
+        )
     except NotFound:
-        _log.error("news of nothing here", gateway=gateway, attempt=news.attempt_id)
+        _log.error(
+            "gateway event about nothing here", gateway=gateway, attempt=gateway_event.attempt_id
+        )
 
 
 def notified(app: App) -> dict[str, Notified]:
@@ -106,39 +114,40 @@ def confirmations(app: App) -> Confirmations:
     """Make what a server gathers its confirmed payments with."""
 
     async def alone(report: Report) -> None:
-        await take_in(app, report.gateway, report.news, app.clock(), patience=_PATIENCE)
+        await take_in(app, report.gateway, report.gateway_event, app.clock(), patience=_PATIENCE)
 
     return Confirmations(app.db, app.clock, alone)
 
 
 async def take_in(
-    app: App, gateway: str, news: News, now: int, *, patience: str | None = None
+    app: App, gateway: str, gateway_event: GatewayEvent, now: int, *, patience: str | None = None
 ) -> None:
-    """Apply one piece of news to the order, refund or dispute that it is about.
+    """Apply one gateway event to the order, refund or dispute that it is about.
 
-    ``gateway`` is whose word it is. Raises NotFound where there is nothing to apply it to, and
-    OfAnotherGateway.
-    ``patience`` is how long it waits for a row that somebody keeps locked (``2s``), if not for as
-    long as it takes. Then it raises Contended.
+    ``gateway`` is the one that signed the event. ``patience`` is how long it waits for a row that
+    somebody keeps locked (``2s``), if not for as long as it takes; then it raises Contended. Raises
+    NotFound where there is nothing to apply it to, and OfAnotherGateway.
     """
 
     async def step(tx: Tx) -> None:
         if patience is not None:
             await LOCK_TIMEOUT.get(tx, patience=patience)
-        attempt_id = news.attempt_id
+        attempt_id = gateway_event.attempt_id
         merchant_id = await orders.merchant_of(tx, attempt_id)
-        match news:
-            case PaymentNews():
-                await orders.hear(tx, merchant_id, attempt_id, news.outcome, now, gateway=gateway)
-            case RefundNews(refund_id=refund_id) if refund_id == attempt_id:
+        match gateway_event:
+            case GatewayPaymentEvent():
+                await orders.apply_outcome(
+                    tx, merchant_id, attempt_id, gateway_event.outcome, now, gateway=gateway
+                )
+            case GatewayRefundEvent(refund_id=refund_id) if refund_id == attempt_id:
                 attempt = await orders.attempt_of(tx, gateway, merchant_id, attempt_id)
-                await orders.given_back(tx, attempt, news.outcome, now)
-            case RefundNews():
-                await refunds.hear(
-                    tx, merchant_id, news.refund_id, news.outcome, now,
+                await orders.given_back(tx, attempt, gateway_event.outcome, now)
+            case GatewayRefundEvent():
+                await refunds.apply_outcome(
+                    tx, merchant_id, gateway_event.refund_id, gateway_event.outcome, now,
                     gateway=gateway, attempt_id=attempt_id,
                 )  # fmt: skip
-            case DisputeNews():
-                await disputes.hear(tx, merchant_id, news, now, gateway=gateway)
+            case GatewayDisputeEvent():
+                await disputes.apply_outcome(tx, merchant_id, gateway_event, now, gateway=gateway)
 
     await app.db.run(step)

@@ -8,7 +8,7 @@ from opentill import orders
 from opentill.core.errors import Contended, Unavailable
 from opentill.db.batcher import Together
 from opentill.db.database import Db
-from opentill.gateways.model import PaymentNews
+from opentill.gateways.model import GatewayPaymentEvent
 from opentill.orders import Report
 
 Alone = Callable[[Report], Awaitable[None]]
@@ -22,21 +22,21 @@ class Confirmations:
     """Of one server process: takes in that payments succeeded, as many at once as wait."""
 
     def __init__(self, db: Db, clock: Callable[[], int], alone: Alone) -> None:
-        """``alone`` takes in one piece of news in a transaction of its own."""
+        """``alone`` takes in one gateway event in a transaction of its own."""
         self._db = db
         self._clock = clock
         self._alone = alone
         self._slots = asyncio.Semaphore(_ALONE_AT_ONCE)
         self._together = Together(self._batch, most=orders.CONFIRMED_TOGETHER, lanes=_LANES)
 
-    async def take_in(self, gateway: str, news: PaymentNews) -> None:
-        """Return once the payment is confirmed and committed. Raises what ``orders.hear`` does.
+    async def take_in(self, gateway: str, gateway_event: GatewayPaymentEvent) -> None:
+        """Return once the payment is confirmed and committed.
 
-        ``gateway`` is whose word it is.
+        ``gateway`` is the one that signed the event. Raises what ``orders.apply_outcome`` raises.
         What is not usual is taken in by itself, and so is everything of a batch that one of it
         spoiled; meanwhile the next batch goes on.
         """
-        report = Report(gateway, news)
+        report = Report(gateway, gateway_event)
         if not await self._together.do(report):
             async with self._slots:
                 await self._alone(report)

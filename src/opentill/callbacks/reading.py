@@ -7,7 +7,14 @@ import msgspec
 
 from opentill.core.errors import Invalid, Unavailable
 from opentill.db.clock import now_ms
-from opentill.gateways.model import BadCallback, DisputeNews, Gateway, News, Notified, Traces
+from opentill.gateways.model import (
+    BadCallback,
+    Gateway,
+    GatewayDisputeEvent,
+    GatewayEvent,
+    Notified,
+    Traces,
+)
 from opentill.http.incoming import read_body
 
 if TYPE_CHECKING:
@@ -18,7 +25,7 @@ _MOST_FIELDS: Final = 100
 
 async def signed(
     gateway: Gateway, headers: dict[bytes, bytes], receive: "Receive"
-) -> tuple[News, ...]:
+) -> tuple[GatewayEvent, ...]:
     """Read a report that is signed as a whole. Raises Invalid."""
     body = await read_body(headers, receive)
     texts = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers.items()}
@@ -28,7 +35,9 @@ async def signed(
         raise Invalid("signature", f"signature must be genuine and fresh: {error}") from None
 
 
-async def notice(gateway: Notified, scope: dict[str, Any], receive: "Receive") -> tuple[News, ...]:
+async def notice(
+    gateway: Notified, scope: dict[str, Any], receive: "Receive"
+) -> tuple[GatewayEvent, ...]:
     """Read the query of a GET, or the form of a POST. Raises Invalid.
 
     Whatever else comes along is left out: what is signed is one of both.
@@ -49,14 +58,18 @@ async def notice(gateway: Notified, scope: dict[str, Any], receive: "Receive") -
         raise Invalid("sign", f"sign must be that of a true notice: {error}") from None
 
 
-async def named(gateway: Gateway, news: News) -> News | None:
-    """Have news that name a payment by the provider's name only traced; None if it is not ours.
+async def named(gateway: Gateway, gateway_event: GatewayEvent) -> GatewayEvent | None:
+    """Have events that name a payment by the provider's name only traced; None if it is not ours.
 
     Raises Unavailable while the provider does not answer: it is to report again.
     """
-    if not isinstance(news, DisputeNews) or news.attempt_id or not isinstance(gateway, Traces):
-        return news
-    attempt_id = await gateway.trace(news.payment_ref)
+    if (
+        not isinstance(gateway_event, GatewayDisputeEvent)
+        or gateway_event.attempt_id
+        or not isinstance(gateway, Traces)
+    ):
+        return gateway_event
+    attempt_id = await gateway.trace(gateway_event.payment_ref)
     if attempt_id is None:
         raise Unavailable
-    return msgspec.structs.replace(news, attempt_id=attempt_id) if attempt_id else None
+    return msgspec.structs.replace(gateway_event, attempt_id=attempt_id) if attempt_id else None

@@ -39,20 +39,20 @@ def duration(text: str) -> int:
 
 
 def _movable() -> None:
-    """Raise OperatorError where real money could be concerned."""
-    from opentill.core.configuration import OperatorError
+    """Raise ConfigurationError where real money could be concerned."""
+    from opentill.core.configuration import ConfigurationError
     from opentill.db import clock
 
     found = session.settings()
     gateways = found.gateways
     if found.sandbox_refused:
-        raise OperatorError(found.sandbox_refused)
+        raise ConfigurationError(found.sandbox_refused)
     if not clock.movable(gateways):
         message = (
             "business time can be moved with the sandbox bank only;"
             f" OPENTILL_GATEWAYS has {','.join(gateways)}"
         )
-        raise OperatorError(message)
+        raise ConfigurationError(message)
 
 
 async def _state(tx: "Tx") -> dict[str, Any]:
@@ -138,11 +138,11 @@ def reset(*, as_json: Json = False) -> None:
     async def step(tx: "Tx") -> dict[str, Any]:
         await clock.RESET.run(tx)
         now = clock.now_ms()
-        await order_jobs.wake(tx, now)
-        await refund_jobs.wake(tx, now)
-        await dispute_jobs.wake(tx, now)
-        await epay_jobs.wake(tx, now)
-        await webhook_jobs.wake(tx, now)
+        await order_jobs.make_due(tx, now)
+        await refund_jobs.make_due(tx, now)
+        await dispute_jobs.make_due(tx, now)
+        await epay_jobs.make_due(tx, now)
+        await webhook_jobs.make_due(tx, now)
         await rate_limits.forget(tx)
         return await _state(tx)
 

@@ -41,14 +41,14 @@ def demo(
 ) -> None:
     """Serve, with a merchant, a product and a session to pay. The quickest way to a paid order."""
     from opentill.cli.running import Deployment
-    from opentill.core.configuration import OperatorError
+    from opentill.core.configuration import ConfigurationError
     from opentill.server.embedded.datadir import lock_serve
 
     found = session.settings(creates=True)
     if found.database_url is None:
         try:
             lock_serve(found.data_dir).release()
-        except OperatorError:  # it runs already: show what there is to see and leave it alone
+        except ConfigurationError:  # it runs already: show what there is to see and leave it alone
             with session.running_database(found) as ready:
                 _show(ready)
             return
@@ -126,11 +126,11 @@ def _with_product(settings: Settings, kept: Demo) -> Demo:
 
 
 def _post(settings: Settings, key: str, path: str, body: dict[str, str]) -> dict[str, object]:
-    """Call the API as a merchant's program would; raises ``OperatorError`` if it refuses."""
+    """Call the API as a merchant's program would; raises ``ConfigurationError`` if it refuses."""
     import httpx2
 
     from opentill import config
-    from opentill.core.configuration import OperatorError
+    from opentill.core.configuration import ConfigurationError
 
     # Straight to the server: the public address may lead through what is not there yet.
     url = config.address(settings.host, settings.port) + path
@@ -138,12 +138,12 @@ def _post(settings: Settings, key: str, path: str, body: dict[str, str]) -> dict
         answer = httpx2.post(url, json=body, headers={"x-api-key": key}, timeout=10)
     except httpx2.HTTPError as error:
         message = f"{url} does not answer ({str(error) or type(error).__name__})"
-        raise OperatorError(message) from None
+        raise ConfigurationError(message) from None
     if answer.status_code != HTTPStatus.CREATED:
         message = f"{path} answered {answer.status_code} {answer.text}"
         if answer.status_code == HTTPStatus.UNAUTHORIZED:  # not the key's database
             message += f"; remove {settings.data_dir / FILE} to begin anew"
-        raise OperatorError(message)
+        raise ConfigurationError(message)
     data: dict[str, object] = answer.json()["data"]
     return data
 

@@ -17,7 +17,7 @@ from opentill.cli import exposure, output, session
 from opentill.cli.exposure import Finding
 from opentill.cli.output import Json
 from opentill.core import terminal
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 from opentill.core.settings import Settings
 from opentill.server.embedded.datadir import NoDatabase, prepare
 
@@ -59,7 +59,7 @@ def examine() -> Iterator[Finding]:
             settings = session.settings()
         except NoDatabase as error:
             missing, settings = str(error), config.load(os.environ)
-    except OperatorError as error:
+    except ConfigurationError as error:
         yield Finding("settings", "fail", str(error))
         return
     yield Finding("settings", "ok", "readable and complete")
@@ -90,7 +90,7 @@ def _data_dir(settings: Settings) -> Finding:
         return Finding("data dir", "ok", "not used")
     try:
         prepare(path)  # what of it was open to others is closed by this
-    except OperatorError as error:
+    except ConfigurationError as error:
         return Finding("data dir", "fail", str(error))
     status = os.statvfs(path)
     free = status.f_bavail * status.f_frsize
@@ -107,7 +107,7 @@ def _database(settings: Settings) -> Iterator[Finding]:
     try:
         with session.running_database(settings) as ready:
             found = session.run(_ask(ready))
-    except OperatorError as error:
+    except ConfigurationError as error:
         yield Finding("database", "fail", str(error))
         return
     major = found.version // 10_000
@@ -229,7 +229,7 @@ def _gateways(settings: Settings) -> Iterator[Finding]:
 
     try:
         loaded = gateways.load(settings.gateways, settings)
-    except OperatorError as error:
+    except ConfigurationError as error:
         yield Finding("gateway", "fail", str(error))
         return
     for name in loaded:

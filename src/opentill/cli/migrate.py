@@ -21,7 +21,7 @@ def migrate(*, as_json: Json = False) -> None:
     import asyncpg
 
     from opentill import config
-    from opentill.core.configuration import OperatorError
+    from opentill.core.configuration import ConfigurationError
     from opentill.db import migrations
     from opentill.server.embedded.postgres import EmbeddedPostgres
 
@@ -37,7 +37,7 @@ def migrate(*, as_json: Json = False) -> None:
                 applied = session.run(migrations.migrate(server.url))
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         message = f"the database cannot be migrated: {str(error) or type(error).__name__}"
-        raise OperatorError(message) from None
+        raise ConfigurationError(message) from None
     if as_json:
         output.show({"applied": applied}, as_json=True)
     else:

@@ -150,7 +150,7 @@ def _end_refund(
             merchant_id=refund.merchant_id, subject=refund_id, reason=reason, now=now,
         )  # fmt: skip
         ids = (refund.merchant_id, refund_id)
-        return await refunds.hear(tx, *ids, outcome, now, gateway=attempt.gateway)
+        return await refunds.apply_outcome(tx, *ids, outcome, now, gateway=attempt.gateway)
 
     async def work() -> None:
         async with session.database() as db:

@@ -96,7 +96,7 @@ async def _fetched(
     """Fetch the sandbox bank's report and compare it: all of it, if no times are given."""
     from opentill import reconciliation
     from opentill.config import with_sandbox_key
-    from opentill.core.configuration import OperatorError
+    from opentill.core.configuration import ConfigurationError
     from opentill.core.errors import Invalid
     from opentill.db.clock import now_ms
     from opentill.gateways.sandbox import SandboxGateway
@@ -104,7 +104,7 @@ async def _fetched(
     if gateway != "sandbox":
         raise Invalid("file", "file must be given: only the sandbox bank's report can be fetched")
     if found.sandbox_refused:
-        raise OperatorError(found.sandbox_refused)
+        raise ConfigurationError(found.sandbox_refused)
     now = await session.now(db)
     if (start, end) != (None, None) and now - now_ms() > 1000:  # noqa: PLR2004 - a second
         reason = "from and to must be left out while business time is ahead of the bank's"

@@ -51,7 +51,7 @@ class Deployment:
         self._on_ready = on_ready
 
     def run(self) -> int:
-        """Serve until stopped; the exit code. Raises ``OperatorError``."""
+        """Serve until stopped; the exit code. Raises ``ConfigurationError``."""
         # Until the server has handlers of its own, and after: leave through every "finally".
         signal.signal(signal.SIGTERM, session.leave)
         os.umask(PRIVATE)

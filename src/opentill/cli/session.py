@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def settings(
     ``quiet``: a command's log shows warnings only. ``creates``: it may begin a new deployment in
     an empty data directory; everything else finds one there. Without ``keys`` none is read or made
     in the data directory, which need not be there. ``new_key``: a secret key that is missing is
-    made, whatever was encrypted with it. Raises ``OperatorError``.
+    made, whatever was encrypted with it. Raises ``ConfigurationError``.
     """
     from opentill import config
     from opentill.core import log
@@ -47,7 +47,7 @@ def settings(
     return found
 
 
-class DatabaseAway(OperatorError):
+class DatabaseAway(ConfigurationError):
     """The database cannot be reached, and may be there again in a moment."""
 
 
@@ -72,7 +72,7 @@ def running_database(
 
     An embedded database is started if need be and brought up to date, and made if ``creates``; one
     of the operator's is only looked at, and waited for if ``patient``. ``any_key``: its secrets may
-    be encrypted with another key. Blocks. Raises ``OperatorError``.
+    be encrypted with another key. Blocks. Raises ``ConfigurationError``.
     """
     import msgspec
 
@@ -98,7 +98,7 @@ def wait_for(
     """See that the operator's database is there, and of our schema if ``migrated``.
 
     ``key``: the settings whose secret key must be the one that it knows. A database that is away is
-    waited for if ``patient``, for ever. Blocks. Raises ``OperatorError``.
+    waited for if ``patient``, for ever. Blocks. Raises ``ConfigurationError``.
     """
     pause_s = 0.25
     while True:
@@ -118,7 +118,7 @@ def wait_for(
 async def database(found: Settings | None = None, *, any_key: bool = False) -> "AsyncIterator[Db]":
     """Connect to the database for a command: ``async with session.database() as db``.
 
-    ``any_key``: its secrets may be encrypted with another key. Raises ``OperatorError``
+    ``any_key``: its secrets may be encrypted with another key. Raises ``ConfigurationError``
     or ``Unavailable``.
     """
     from opentill.db.database import Db
@@ -178,10 +178,10 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
         message = f"the database of OPENTILL_DATABASE_URL cannot be reached: {why}"
         if isinstance(error, away):
             raise DatabaseAway(message) from None
-        raise OperatorError(message) from None
+        raise ConfigurationError(message) from None
     try:
         if forgets:
-            raise OperatorError(connections.POOLER_HINT)
+            raise ConfigurationError(connections.POOLER_HINT)
         if migrated:
             await migrations.check(connection)
         if key is not None:

@@ -64,7 +64,7 @@ def statement(
 ) -> None:
     """Write a merchant's statement: opening balances, every movement, closing balances."""
     from opentill import merchants
-    from opentill.core.configuration import OperatorError
+    from opentill.core.configuration import ConfigurationError
     from opentill.core.errors import Invalid
     from opentill.ledger.statement import StatementError
 
@@ -86,7 +86,7 @@ def statement(
         session.run(work())
     except StatementError as error:
         message = f"the statement does not add up: {error}; run `opentill ledger check`"
-        raise OperatorError(message) from None
+        raise ConfigurationError(message) from None
 
 
 async def _write(target: inputs.Target, pieces: AsyncIterator[bytes]) -> None:

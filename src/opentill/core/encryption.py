@@ -26,16 +26,16 @@ def _cipher(secret_key: str, purpose: str) -> AESGCM:
     return AESGCM(derive.derive(secret_key.encode()))
 
 
-def seal(secret_key: str, purpose: str, text: str) -> bytes:
+def encrypt(secret_key: str, purpose: str, text: str) -> bytes:
     """Encrypt a text for a purpose; the same text never looks the same."""
     nonce = os.urandom(_NONCE)
     hidden = _cipher(secret_key, purpose).encrypt(nonce, text.encode(), _VERSION)
     return _VERSION + nonce + hidden
 
 
-def unseal(secret_key: str, purpose: str, sealed: bytes) -> str:
+def decrypt(secret_key: str, purpose: str, encrypted: bytes) -> str:
     """Return the text that was sealed for the same purpose. Raises WrongKey."""
-    version, nonce, hidden = sealed[:1], sealed[1 : 1 + _NONCE], sealed[1 + _NONCE :]
+    version, nonce, hidden = encrypted[:1], encrypted[1 : 1 + _NONCE], encrypted[1 + _NONCE :]
     if version != _VERSION or len(nonce) != _NONCE:
         raise WrongKey
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -85,11 +85,11 @@ def _deliveries() -> "tuple[Counter, Histogram]":
 
 
 @functools.cache
-def _foreign_news() -> "Counter":
+def _foreign_gateway_event() -> "Counter":
     from prometheus_client import Counter
 
     return Counter(
-        "opentill_foreign_gateway_news",
+        "opentill_foreign_gateway_events",
         "What a gateway said of another gateway's payment, and what therefore did not count",
         ("gateway", "owner"),
         registry=_registry(),
@@ -123,9 +123,9 @@ def count_delivery(outcome: str, seconds: float) -> None:
     histogram.observe(seconds)
 
 
-def count_foreign_news(gateway: str, owner: str) -> None:
-    """Count news by ``gateway`` of a payment that went through ``owner``."""
-    _foreign_news().labels(gateway, owner).inc()
+def count_foreign_gateway_event(gateway: str, owner: str) -> None:
+    """Count an event of ``gateway`` about a payment that went through ``owner``."""
+    _foreign_gateway_event().labels(gateway, owner).inc()
 
 
 def render(gauges: Mapping[str, float] | None = None) -> bytes:
@@ -140,7 +140,7 @@ def render(gauges: Mapping[str, float] | None = None) -> bytes:
     _requests()
     _jobs()
     _deliveries()
-    _foreign_news()
+    _foreign_gateway_event()
     if values.ValueClass is not values.MutexValue:
         registry = prometheus.CollectorRegistry()
         multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # of theirs
@@ -154,7 +154,7 @@ def render(gauges: Mapping[str, float] | None = None) -> bytes:
 def listening(port: int) -> Iterator[None]:
     """Serve the figures to scrapers on this machine at ``127.0.0.1:port``, in a thread.
 
-    Raises ``OperatorError`` if the port is taken.
+    Raises ``ConfigurationError`` if the port is taken.
     """
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -174,7 +174,7 @@ def listening(port: int) -> Iterator[None]:
         httpd = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     except OSError as error:
         message = f"cannot listen on 127.0.0.1 port {port} ({error.strerror}); set {PORT_SETTING}"
-        raise OperatorError(message) from None
+        raise ConfigurationError(message) from None
     thread = threading.Thread(target=httpd.serve_forever, name="metrics", daemon=True)
     thread.start()
     try:

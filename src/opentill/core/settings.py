@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 
 Environment = Literal["production", "staging"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -19,7 +19,7 @@ KEY_IS_LOST: Final = (
 )
 
 
-class SettingError(OperatorError):
+class SettingError(ConfigurationError):
     """A setting is wrong; the text is one line that names it and says what is accepted."""
 
 

@@ -19,7 +19,7 @@ AT_ONCE: Final = 16  # leaves connections of the pool to the requests of the sam
 _log: Final = structlog.get_logger()
 
 
-class Whose(msgspec.Struct, frozen=True):
+class GatewayFilter(msgspec.Struct, frozen=True):
     """Which gateways' rows a batch is of: the named ones', or all others'; None: everybody's.
 
     Each gateway's rows are worked through by themselves, so that one that answers slowly, or not
@@ -30,7 +30,7 @@ class Whose(msgspec.Struct, frozen=True):
     included: bool = True
 
 
-EVERYBODY: Final = Whose()
+EVERYBODY: Final = GatewayFilter()
 
 
 async def each(

@@ -14,7 +14,7 @@ from typing import Final
 import asyncpg
 import msgspec
 
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 from opentill.db import connection as connections
 from opentill.db.database import Tx
 from opentill.db.query import Command
@@ -46,7 +46,7 @@ RECORD: Final = Command(
 )
 
 
-class SchemaMismatch(OperatorError):
+class SchemaMismatch(ConfigurationError):
     """The database and this OpenTill do not fit; the text is one line that says what to do."""
 
 

@@ -9,7 +9,7 @@ import hmac
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 from opentill.core.settings import KEY_IS_LOST
 from opentill.db.database import Tx
 from opentill.db.query import Command, Value
@@ -30,7 +30,7 @@ REPLACE: Final = Command(
 FINGERPRINT: Final = Value(bytes, "select fingerprint from secret_key")
 
 
-class WrongSecretKey(OperatorError):
+class WrongSecretKey(ConfigurationError):
     """The database's secrets were sealed with another key; the text says what to do."""
 
 

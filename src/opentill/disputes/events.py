@@ -2,12 +2,12 @@
 
 from opentill import orders
 from opentill.core import money
-from opentill.disputes.model import Dispute, Step
+from opentill.disputes.model import Dispute, Transition
 from opentill.orders import Order
 from opentill.webhooks import Event, payloads
 
 
-def told(order: Order, dispute: Dispute, step: Step, at: int) -> Event:
+def event_of(order: Order, dispute: Dispute, step: Transition, at: int) -> Event:
     """Return the event of a step that a dispute has taken.
 
     A dispute is closed by WON and by LOST, and once more where the loss is RECOVERED.

@@ -15,7 +15,7 @@ Event = Literal["opened", "won", "lost", "recovered"]
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 
 
-class Step(msgspec.Struct, frozen=True):
+class Transition(msgspec.Struct, frozen=True):
     """One allowed step of a dispute, the step of its order, and what the merchant is told."""
 
     source: Status | None
@@ -26,14 +26,14 @@ class Step(msgspec.Struct, frozen=True):
 
 
 # contract.md#dispute-transitions, contract.md#event-emitted. What is not here cannot happen.
-STEPS: Final = (
+TRANSITIONS: Final = (
     #    source  event        target       the order is    emits
-    Step(None, "opened", "OPEN", "disputed", "dispute.created"),
-    Step("OPEN", "won", "WON", "dispute_won", "dispute.closed"),
-    Step("OPEN", "lost", "LOST", "dispute_lost", "dispute.closed"),
-    Step("LOST", "recovered", "RECOVERED", "recovered", "dispute.closed"),
+    Transition(None, "opened", "OPEN", "disputed", "dispute.created"),
+    Transition("OPEN", "won", "WON", "dispute_won", "dispute.closed"),
+    Transition("OPEN", "lost", "LOST", "dispute_lost", "dispute.closed"),
+    Transition("LOST", "recovered", "RECOVERED", "recovered", "dispute.closed"),
 )
-BY_EVENT: Final = {(step.source, step.event): step for step in STEPS}
+BY_EVENT: Final = {(step.source, step.event): step for step in TRANSITIONS}
 # What a gateway's word makes of a dispute.
 WORDS: Final[dict[DisputeStatus, Status]] = {
     "OPENED": "OPEN",
@@ -43,20 +43,20 @@ WORDS: Final[dict[DisputeStatus, Status]] = {
 }
 
 
-def _way(target: Status) -> tuple[Step, ...]:
+def _way(target: Status) -> tuple[Transition, ...]:
     """Return the steps that lead from nothing to a status."""
-    last = next(step for step in STEPS if step.target == target)
+    last = next(step for step in TRANSITIONS if step.target == target)
     return (last,) if last.source is None else (*_way(last.source), last)
 
 
 WAYS: Final = {status: _way(status) for status in STATUSES}
 
 
-def steps_to(target: Status, current: Status | None) -> tuple[Step, ...] | None:
-    """Return the steps from where a dispute stands to what was heard of it.
+def transitions_to(target: Status, current: Status | None) -> tuple[Transition, ...] | None:
+    """Return the transitions from where a dispute stands to what its gateway says of it.
 
-    None of them for repeated and late news; those in between for news that overtook others. None
-    where the news contradicts what was heard before, such as a win after a loss.
+    None of them for repeated and late events; those in between for one that overtook others. None
+    where the event contradicts what was applied before, such as a win after a loss.
     """
     reached = [None, *(step.target for step in WAYS[target])]
     if current in reached:
@@ -99,7 +99,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
-    """News of a dispute that cannot be applied to its order, kept until it can be.
+    """A dispute event that cannot be applied to its order, kept until it can be.
 
     Money that the gateway took or gave back meanwhile is not in the books: see ``ATTENTION``.
     """
@@ -109,7 +109,7 @@ class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
     gateway_ref: str
     order_id: str
     attempt_id: str
-    status: DisputeStatus  # the last that was heard
+    status: DisputeStatus  # the last that the gateway reported
     amount_minor: int  # as the gateway names it, in its own currency
     currency: str
     reason: str
@@ -122,8 +122,8 @@ class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
     closed_by: str | None
 
 
-# Unmatched news by which money moved at the gateway: an operator has to correct the balance, unless
-# the order can take it after all.
+# Unmatched events by which money moved at the gateway: an operator has to correct the balance,
+# unless the order can take it after all.
 ATTENTION: Final[tuple[DisputeStatus, ...]] = ("WON", "LOST", "RECOVERED")
 
 
@@ -274,7 +274,7 @@ def _listed(dispute: Dispute) -> dict[str, Any]:
 
 
 class UnmatchedOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Unmatched news as the command line shows it; ``amount`` as the gateway names it."""
+    """An unmatched event as the command line shows it; ``amount`` as the gateway names it."""
 
     merchant_id: str
     gateway: str

@@ -123,7 +123,7 @@ UNMATCHED = Query(
     for update
     """,
 )
-# Keep news that cannot be applied, or what is heard of it later.
+# Keep an event that cannot be applied, or what the gateway says of it later.
 KEEP_UNMATCHED = Command(
     """
     insert into unmatched_disputes (merchant_id, gateway, gateway_ref, order_id, attempt_id, status,
@@ -147,8 +147,8 @@ CLOSE_UNMATCHED = Query(
     returning *
     """,
 )
-# News that is due to be tried again, ever more seldom, and at once when the order was paid since it
-# was tried last: then it had overtaken its payment. The minute is for clocks that differ.
+# Events that are due to be tried again, ever more seldom, and at once when the order was paid since
+# the last try: then the event had overtaken the payment. The minute is for clocks that differ.
 CLAIM_UNMATCHED = Query(
     Unmatched,
     """
@@ -168,7 +168,7 @@ CLAIM_UNMATCHED = Query(
     returning u.*
     """,
 )
-WAKE = Command(
+MAKE_DUE = Command(
     "update unmatched_disputes set try_at = :now where closed_at is null and try_at > :now"
 )
 SEARCH_UNMATCHED = Query(

@@ -14,9 +14,18 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.disputes import events, model, queries
-from opentill.disputes.model import BY_EVENT, WORDS, Dispute, Event, Note, Status, Step, steps_to
+from opentill.disputes.model import (
+    BY_EVENT,
+    WORDS,
+    Dispute,
+    Event,
+    Note,
+    Status,
+    Transition,
+    transitions_to,
+)
 from opentill.disputes.unmatched import keep, matched
-from opentill.gateways.model import DisputeNews
+from opentill.gateways.model import GatewayDisputeEvent
 from opentill.orders import Attempt, Order
 
 _log: Final = structlog.get_logger()
@@ -111,53 +120,58 @@ async def decide(
     return after
 
 
-async def hear(
-    tx: Tx, merchant_id: str, news: DisputeNews, now: int, *, gateway: str
+async def apply_outcome(
+    tx: Tx, merchant_id: str, gateway_event: GatewayDisputeEvent, now: int, *, gateway: str
 ) -> Dispute | None:
     """Take in what a gateway says of a dispute, however often and in whatever order.
 
     What cannot be is noted on the order's history, once, kept as unmatched, and changes nothing: a
-    dispute of an order that is not paid, is refunded or disputed already, and news against what was
-    heard before.
-    ``gateway`` is whose word it is. Returns the dispute, None if there is none. Raises NotFound for
-    an unknown attempt, and OfAnotherGateway.
+    dispute of an order that is not paid, is refunded or disputed already, and an event against what
+    was applied before. ``gateway`` is the one that signed it. Returns the dispute, None if there is
+    none. Raises NotFound for an unknown attempt, and OfAnotherGateway.
     """
-    attempt = await orders.attempt_of(tx, gateway, merchant_id, news.attempt_id)
+    attempt = await orders.attempt_of(tx, gateway, merchant_id, gateway_event.attempt_id)
     order = await orders.lock(tx, merchant_id, attempt.order_id)
-    ref = news.dispute_ref or attempt.id
+    ref = gateway_event.dispute_ref or attempt.id
     dispute = await queries.BY_REF.first(
         tx, merchant_id=merchant_id, gateway=attempt.gateway, gateway_ref=ref
     )
-    target = WORDS[news.status]
+    target = WORDS[gateway_event.status]
     refusal = _refusal(order, attempt) if dispute is None else None
     if dispute is not None and dispute.order_id != order.id:
         refusal = f"this is the name of {dispute.id}, of another order"
-    steps = steps_to(target, dispute.status if dispute else None)
+    steps = transitions_to(target, dispute.status if dispute else None)
     if dispute is not None and steps is None:
         refusal = f"{dispute.id} is {dispute.status}"
     if refusal is not None or steps is None:
         _log.warning("dispute unmatched", order=order.id, dispute=ref, refusal=refusal)
-        cause = f"{ref}: {refusal or 'against what was heard'}"
+        cause = f"{ref}: {refusal or 'against what was applied before'}"
         await _note_once(tx, order, f"dispute_{target.lower()}_unmatched", cause, now)
-        await keep(tx, attempt, ref, news, now, refusal=refusal or "", known=dispute)
+        await keep(tx, attempt, ref, gateway_event, now, refusal=refusal or "", known=dispute)
         return dispute
-    why = (news.reason[:500], f"{attempt.gateway} {ref}")
+    why = (gateway_event.reason[:500], f"{attempt.gateway} {ref}")
     for step in steps:
         if dispute is None:
-            named = news.amount.minor if news.amount.currency == order.currency else None
+            named = (
+                gateway_event.amount.minor
+                if gateway_event.amount.currency == order.currency
+                else None
+            )
             dispute, order = await _open(tx, order, attempt, ref, named, why, now)
         else:
             cause = f"{dispute.id} by {why[1]}"
             dispute, order = await _take(tx, order, dispute, step, cause, now)
     if steps and dispute is not None:
-        await _compare(tx, order, dispute, news, now)
+        await _compare(tx, order, dispute, gateway_event, now)
         await matched(tx, dispute, now)
     return dispute
 
 
-async def _compare(tx: Tx, order: Order, dispute: Dispute, news: DisputeNews, now: int) -> None:
+async def _compare(
+    tx: Tx, order: Order, dispute: Dispute, gateway_event: GatewayDisputeEvent, now: int
+) -> None:
     """Note where the gateway disputes another amount than what is left of the order."""
-    named = news.amount
+    named = gateway_event.amount
     if (named.minor, named.currency) == (dispute.amount_minor, dispute.currency):
         return
     shown = money.show(dispute.amount_minor, dispute.currency)
@@ -218,13 +232,13 @@ async def _open(
     )
     cause = f"{dispute.id} by {why[1]}: {why[0]}"
     noted = await orders.with_noted_livemode(tx, order)
-    await webhooks.emit(tx, [events.told(noted, dispute, BY_EVENT[None, "opened"], now)])
+    await webhooks.emit(tx, [events.event_of(noted, dispute, BY_EVENT[None, "opened"], now)])
     moved = await orders.step(tx, order, "disputed", cause, now, posted=model.opened(dispute))
     return dispute, moved
 
 
 async def _take(
-    tx: Tx, order: Order, dispute: Dispute, step: Step, cause: str, now: int
+    tx: Tx, order: Order, dispute: Dispute, step: Transition, cause: str, now: int
 ) -> tuple[Dispute, Order]:
     """Take a step of a dispute whose order is locked."""
     offset = dispute.offset_minor
@@ -240,7 +254,7 @@ async def _take(
         offset_minor=offset,
     )
     noted = await orders.with_noted_livemode(tx, order)
-    await webhooks.emit(tx, [events.told(noted, after, step, now)])
+    await webhooks.emit(tx, [events.event_of(noted, after, step, now)])
     match step.event:
         case "won":
             moved = await orders.step(

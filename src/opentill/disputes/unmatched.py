@@ -1,4 +1,4 @@
-"""News of disputes that cannot be applied to their order: kept, tried again, shown to the operator.
+"""Dispute events that cannot be applied to their order: kept, tried again, shown to the operator.
 
 A gateway may open a second dispute while one is open, or speak of a payment before it is confirmed.
 What it takes meanwhile must not be forgotten, though the order's table has no row for it.
@@ -11,8 +11,8 @@ import structlog
 from opentill.core.errors import NotFound
 from opentill.db.database import Tx
 from opentill.disputes import queries
-from opentill.disputes.model import ATTENTION, WORDS, Dispute, Unmatched, steps_to
-from opentill.gateways.model import DisputeNews
+from opentill.disputes.model import ATTENTION, WORDS, Dispute, Unmatched, transitions_to
+from opentill.gateways.model import GatewayDisputeEvent
 from opentill.orders import Attempt
 
 _log: Final = structlog.get_logger()
@@ -23,40 +23,52 @@ async def keep(
     tx: Tx,
     attempt: Attempt,
     ref: str,
-    news: DisputeNews,
+    gateway_event: GatewayDisputeEvent,
     now: int,
     *,
     refusal: str,
     known: Dispute | None,
 ) -> None:
-    """Keep news that was refused, once; ``ref`` is the provider's name of the dispute.
+    """Keep a gateway event that was refused, once; ``ref`` is the provider's name of the dispute.
 
     The order is locked. Where the books know nothing of the dispute (``known``), and it is won, or
     recovered before anybody saw to its loss, nothing has moved in the end and nobody is needed.
     """
     key = {"merchant_id": attempt.merchant_id, "gateway": attempt.gateway, "gateway_ref": ref}
     before = await queries.UNMATCHED.first(tx, **key)
-    if before is not None and not _is_new(before, news):
+    if before is not None and not _is_new(before, gateway_event):
         return
     await queries.KEEP_UNMATCHED.run(
-        tx, **key, order_id=attempt.order_id, attempt_id=attempt.id, status=news.status,
-        amount_minor=news.amount.minor, currency=news.amount.currency, reason=news.reason[:500],
-        refusal=refusal, now=now,
-    )  # fmt: skip
+        tx,
+        **key,
+        order_id=attempt.order_id,
+        attempt_id=attempt.id,
+        status=gateway_event.status,
+        amount_minor=gateway_event.amount.minor,
+        currency=gateway_event.amount.currency,
+        reason=gateway_event.reason[:500],
+        refusal=refusal,
+        now=now,
+    )
     undone = before is None or before.closed_at is None
-    if known is None and (news.status == "WON" or (news.status == "RECOVERED" and undone)):
-        closed_by = f"{news.status.lower()} at the gateway"
+    if known is None and (
+        gateway_event.status == "WON" or (gateway_event.status == "RECOVERED" and undone)
+    ):
+        closed_by = f"{gateway_event.status.lower()} at the gateway"
         await queries.CLOSE_UNMATCHED.first(tx, **key, now=now, closed_by=closed_by)
-    elif news.status in ATTENTION:
+    elif gateway_event.status in ATTENTION:
         _log.error(
             "dispute matches no order",
-            order=attempt.order_id, dispute=ref, status=news.status, refusal=refusal,
+            order=attempt.order_id, dispute=ref, status=gateway_event.status, refusal=refusal,
         )  # fmt: skip
 
 
-def _is_new(before: Unmatched, news: DisputeNews) -> bool:
-    """Tell whether news says more than what is kept: repeated and late news do not."""
-    return before.status != news.status and steps_to(WORDS[news.status], WORDS[before.status]) != ()
+def _is_new(before: Unmatched, gateway_event: GatewayDisputeEvent) -> bool:
+    """Tell whether an event says more than what is kept: repeated and late ones do not."""
+    return (
+        before.status != gateway_event.status
+        and transitions_to(WORDS[gateway_event.status], WORDS[before.status]) != ()
+    )
 
 
 async def matched(tx: Tx, dispute: Dispute, now: int) -> None:
@@ -69,7 +81,7 @@ async def matched(tx: Tx, dispute: Dispute, now: int) -> None:
         "gateway_ref": dispute.gateway_ref,
     }
     kept = await queries.UNMATCHED.first(tx, **key)
-    if kept is not None and steps_to(WORDS[kept.status], dispute.status) == ():
+    if kept is not None and transitions_to(WORDS[kept.status], dispute.status) == ():
         await queries.CLOSE_UNMATCHED.first(
             tx, **key, now=now, closed_by=f"matched by {dispute.id}"
         )

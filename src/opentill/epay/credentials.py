@@ -13,7 +13,7 @@ import structlog
 
 from opentill import merchants
 from opentill.core import encryption
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
@@ -40,19 +40,19 @@ def directory_id(pid: str) -> str:
     return f"pid_{pid}"
 
 
-def unseal(credentials: Credentials, secret_key: str) -> str:
+def decrypt(credentials: Credentials, secret_key: str) -> str:
     """Return the Epay key. Raises ``core.sealed.WrongKey``."""
     if not secret_key:
         raise encryption.WrongKey
-    return encryption.unseal(secret_key, _purpose(credentials.merchant_id), credentials.sealed_key)
+    return encryption.decrypt(secret_key, _purpose(credentials.merchant_id), credentials.sealed_key)
 
 
 def _new_key(settings: Settings, merchant_id: str) -> tuple[str, bytes]:
     if not settings.secret_key:
         message = "OPENTILL_SECRET_KEY must be set: Epay keys are sealed with it"
-        raise OperatorError(message)
+        raise ConfigurationError(message)
     key = "".join(secrets.choice(_LETTERS) for _ in range(_KEY_LENGTH))
-    return key, encryption.seal(settings.secret_key, _purpose(merchant_id), key)
+    return key, encryption.encrypt(settings.secret_key, _purpose(merchant_id), key)
 
 
 def _shown(credentials: Credentials, key: str, settings: Settings) -> NewCredentials:
@@ -71,11 +71,11 @@ async def enable(
     """Let a merchant take payments by Epay, and return its credentials with the key.
 
     One that was disabled gets back in with the same pid and key. Raises NotFound, and
-    OperatorError where the deployment's key does not open what is there.
+    ConfigurationError where the deployment's key does not open what is there.
     """
     await merchants.find(tx, merchant_id)
     if not await opens(tx, settings.secret_key):
-        raise OperatorError(WRONG_KEY)
+        raise ConfigurationError(WRONG_KEY)
     there = await queries.LOCKED.first(tx, merchant_id=merchant_id)
     if there is not None:
         back = (
@@ -83,7 +83,7 @@ async def enable(
             or there
         )
         await _record(tx, actor, "epay enable", back, now)
-        return _shown(back, unseal(there, settings.secret_key), settings)
+        return _shown(back, decrypt(there, settings.secret_key), settings)
     key, hidden = _new_key(settings, merchant_id)
     while True:
         pid = _FIRST_PID + secrets.randbelow(_PIDS)
@@ -149,7 +149,7 @@ async def opens(tx: Tx, secret_key: str) -> bool:
     """Tell whether the deployment's key is the one that the Epay keys were sealed with."""
     there = await queries.ANY.first(tx)
     try:
-        return there is None or bool(unseal(there, secret_key))
+        return there is None or bool(decrypt(there, secret_key))
     except encryption.WrongKey:
         return False
 

@@ -168,6 +168,6 @@ async def prune(tx: Tx, now: int) -> int:
     return await queries.PRUNE_REQUESTS.run(tx, until=now - refunding.SAME_FOR_MS)
 
 
-async def wake(tx: Tx, now: int) -> None:
+async def make_due(tx: Tx, now: int) -> None:
     """Try at once what waits for later: the clock has gone back."""
-    await queries.WAKE_NOTICES.run(tx, now=now)
+    await queries.MAKE_NOTICES_DUE.run(tx, now=now)

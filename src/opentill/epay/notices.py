@@ -70,7 +70,7 @@ async def told(
     """Return a paid order with its message under the key of this moment. Raises WrongKey."""
     kept = await queries.BY_ORDER.one(tx, merchant_id=merchant_id, order_id=order_id)
     found: Credentials = await queries.OF_MERCHANT.one(tx, merchant_id=merchant_id)
-    return kept, message(kept, found.pid, credentials.unseal(found, secret_key))
+    return kept, message(kept, found.pid, credentials.decrypt(found, secret_key))
 
 
 async def return_address(app: App, merchant_id: str, order_id: str) -> str | None:

@@ -222,4 +222,4 @@ NEWEST_NOTICES = Query(
     order by created_at desc, order_id desc limit :limit
     """,
 )
-WAKE_NOTICES = Command("update order_notices set due_at = :now where due_at > :now")
+MAKE_NOTICES_DUE = Command("update order_notices set due_at = :now where due_at > :now")

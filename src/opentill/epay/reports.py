@@ -85,7 +85,7 @@ async def _total(tx: Tx, merchant_id: str) -> int:
     """Count all Epay orders: they have products of their own, which nothing else is sold by."""
     found = 0
     for product in await queries.PRODUCTS.all(tx, merchant_id=merchant_id):
-        which = totals.Which(merchant_id, "orders", part=product.product_id)
+        which = totals.ListKey(merchant_id, "orders", part=product.product_id)
         found += await totals.of_all_time(tx, which)
     return found
 

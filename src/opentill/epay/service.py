@@ -52,7 +52,7 @@ _NOBODY_KEY: Final = secrets.token_hex(32)
 _NOBODY: Final = Caller(
     merchant_id="",
     pid=0,
-    sealed_key=encryption.seal(_NOBODY_KEY, "epay key ", secrets.token_hex(16)),
+    sealed_key=encryption.encrypt(_NOBODY_KEY, "epay key ", secrets.token_hex(16)),
     state="DISABLED",
     created_at=0,
     rotated_at=None,
@@ -99,7 +99,7 @@ async def who_calls(app: App, request: Request, *, by_key: bool, by_server: bool
         async with app.db.connection() as tx:
             found = await queries.CALLER.first(tx, id=credentials.directory_id(request.get("pid")))
     try:
-        key = credentials.unseal(
+        key = credentials.decrypt(
             found or _NOBODY, app.settings.secret_key if found else _NOBODY_KEY
         )
     except encryption.WrongKey:

@@ -78,7 +78,7 @@ def _storable(text: str) -> str:
     return text.replace("\x00", "").encode(errors="replace").decode()
 
 
-def _make_storable(outcome: "PaymentOutcome | RefundOutcome | DisputeNews") -> None:
+def _make_storable(outcome: "PaymentOutcome | RefundOutcome | GatewayDisputeEvent") -> None:
     for field in outcome.__struct_fields__:
         text = getattr(outcome, field)
         if isinstance(text, str) and (storable := _storable(text)) != text:
@@ -114,14 +114,14 @@ class RefundOutcome(msgspec.Struct, frozen=True, kw_only=True):
         _make_storable(self)
 
 
-class PaymentNews(msgspec.Struct, frozen=True, kw_only=True):
+class GatewayPaymentEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A callback about an attempt."""
 
     attempt_id: str
     outcome: PaymentOutcome
 
 
-class RefundNews(msgspec.Struct, frozen=True, kw_only=True):
+class GatewayRefundEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A callback about a refund of an attempt's payment."""
 
     attempt_id: str
@@ -129,7 +129,7 @@ class RefundNews(msgspec.Struct, frozen=True, kw_only=True):
     outcome: RefundOutcome
 
 
-class DisputeNews(msgspec.Struct, frozen=True, kw_only=True):
+class GatewayDisputeEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A callback about a dispute of an attempt's payment.
 
     A provider that does not carry our id along leaves ``attempt_id`` "" and gives its own name of
@@ -144,18 +144,18 @@ class DisputeNews(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
     def __post_init__(self) -> None:
-        """Drop from the texts what cannot be stored, so that no news is lost for its wording."""
+        """Drop from the texts what cannot be stored, so that no event is lost for its wording."""
         _make_storable(self)
 
 
-News = PaymentNews | RefundNews | DisputeNews
+GatewayEvent = GatewayPaymentEvent | GatewayRefundEvent | GatewayDisputeEvent
 
 
 class OfAnotherGateway(NotFound):
     """A gateway speaks of a payment that went through another one: its word does not count."""
 
     def __init__(self, gateway: str, owner: str) -> None:
-        """``gateway`` is whose word it is, ``owner`` the gateway of the payment."""
+        """``gateway`` signed the event, ``owner`` the gateway of the payment."""
         super().__init__(reason=f"{gateway} speaks of a payment of {owner}")
         self.gateway = gateway
         self.owner = owner
@@ -196,7 +196,9 @@ class Gateway(Protocol):
         """
         ...
 
-    def read_callback(self, headers: Mapping[str, str], body: bytes, now: int) -> tuple[News, ...]:
+    def read_callback(
+        self, headers: Mapping[str, str], body: bytes, now: int
+    ) -> tuple[GatewayEvent, ...]:
         """Verify and translate a callback (``now`` in Unix ms). Raises BadCallback.
 
         ``headers`` has lower-case names. A genuine callback about something that does not
@@ -213,13 +215,13 @@ class Gateway(Protocol):
 class Notified(Protocol):
     """What an adapter offers besides, if its provider reports by a query or a form.
 
-    A provider of this kind wants a certain text back, and nothing else counts as heard.
+    A provider of this kind wants a certain text back, and takes everything else for a failure.
     """
 
     acknowledgement: bytes
 
-    async def read_notice(self, params: Mapping[str, str]) -> tuple[News, ...]:
-        """Verify and translate a notice. Raises BadCallback, and Unavailable to hear it again.
+    async def read_notice(self, params: Mapping[str, str]) -> tuple[GatewayEvent, ...]:
+        """Verify and translate a notice. Raises BadCallback, and Unavailable to have it sent again.
 
         A genuine notice about something that does not concern us is an empty tuple.
         """
@@ -240,7 +242,7 @@ class Expires(Protocol):
 
 @runtime_checkable
 class Traces(Protocol):
-    """What an adapter offers besides, if its news can name a payment without our id."""
+    """What an adapter offers besides, if its events can name a payment without our id."""
 
     async def trace(self, payment_ref: str) -> str | None:
         """Return the attempt that a payment was made for; "" if none of ours, None if unknown."""

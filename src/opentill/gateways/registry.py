@@ -83,7 +83,7 @@ def _from_outside(entry: EntryPoint, settings: Settings) -> Gateway:
 def load(names: tuple[str, ...], settings: Settings) -> Gateways:
     """Make the named gateways, in the order of the names, with what the settings say of each.
 
-    Raises OperatorError with a sentence that names the variable, if something is wrong with it.
+    Raises ConfigurationError with a sentence that names the variable that something is wrong with.
     """
     if SANDBOX in names and settings.sandbox_refused:
         raise BadGateways(settings.sandbox_refused)

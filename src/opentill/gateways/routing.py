@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 from opentill.core.methods import by_method
 from opentill.core.money import EXPONENTS
 from opentill.gateways.model import Gateway, Method
@@ -16,7 +16,7 @@ from opentill.gateways.model import Gateway, Method
 _AWAY_S: Final = 30
 
 
-class BadGateways(OperatorError, ValueError):
+class BadGateways(ConfigurationError, ValueError):
     """The gateways' configuration is wrong; the text names the variable."""
 
 

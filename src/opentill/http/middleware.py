@@ -72,7 +72,7 @@ def _bare(hop: str) -> str | None:
     return address
 
 
-class Edge:
+class RequestMiddleware:
     """ASGI middleware around the whole application."""
 
     def __init__(

@@ -344,8 +344,8 @@ async def _once(
     async def step(tx: Tx) -> tuple[int, bytes, bool]:
         kept = await idempotency.claim(tx, merchant_id, key, print_, now)
         if kept is not None:
-            sealed = operation.secret and kept.status == operation.status
-            told = encryption.unseal(*sealing, kept.body).encode() if sealed else kept.body
+            encrypted = operation.secret and kept.status == operation.status
+            told = encryption.decrypt(*sealing, kept.body).encode() if encrypted else kept.body
             return kept.status, told, True
         try:
             call = _call(operation, scope, app, merchant_id, now, dict(scope["headers"]), body)
@@ -357,8 +357,8 @@ async def _once(
             ):
                 raise
             status, answer, _ = failure(problem)
-        sealed = operation.secret and status == operation.status
-        kept_body = encryption.seal(*sealing, answer.decode()) if sealed else answer
+        encrypted = operation.secret and status == operation.status
+        kept_body = encryption.encrypt(*sealing, answer.decode()) if encrypted else answer
         await idempotency.keep(tx, merchant_id, key, status, kept_body)
         return status, answer, False
 

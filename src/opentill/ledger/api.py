@@ -36,7 +36,7 @@ async def list_transactions(call: Call[ListQuery, Nothing]) -> Listing[Transacti
     """List movements, newest first."""
     query = call.query
     lists = queries.LIST if query.type is None else queries.LIST_BY_TYPE
-    which = totals.Which(call.merchant_id, "entries", kind=query.type)
+    which = totals.ListKey(call.merchant_id, "entries", kind=query.type)
     values = {} if query.type is None else {"type": query.type}
     rows = totals.Rows(call.app.replica.reading(), which, lists, values)
     entries, total = await rows.page(query.page, query.size)

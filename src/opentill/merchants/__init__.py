@@ -10,8 +10,8 @@ from opentill.merchants.fees import read as read_fees
 from opentill.merchants.model import FeePolicy, Key, Merchant, NewKey, Terms, TermsVersion
 from opentill.merchants.service import (
     all_merchants,
+    authenticate,
     create_key,
-    enter,
     find,
     keys,
     lock,
@@ -35,11 +35,11 @@ __all__ = [
     "Verdict",
     "all_merchants",
     "audit_log",
+    "authenticate",
     "change",
     "create",
     "create_key",
     "differences",
-    "enter",
     "find",
     "history",
     "keys",

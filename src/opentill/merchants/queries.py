@@ -77,7 +77,7 @@ _CALLER_SQL = """
     where k.key_sha256 = :key_sha256 and k.revoked_at is null
         and (k.expires_at is null or k.expires_at > :now)
 """
-ENTER_LIMITED = Query(
+AUTHENTICATE_LIMITED = Query(
     Entered,
     f"""
     with hit as ({HIT_SQL}), caller as ({_CALLER_SQL})
@@ -85,7 +85,7 @@ ENTER_LIMITED = Query(
     from (select) as always left join caller on true
     """,  # noqa: S608 - constants of ours
 )
-ENTER = Query(
+AUTHENTICATE = Query(
     Entered,
     f"select true as allowed, caller.* from ({_CALLER_SQL}) as caller",  # noqa: S608 - as above
 )

@@ -126,7 +126,7 @@ def may_call(address: str, allowlist: list[str] | None) -> bool:
     return not allowlist or _inside(address, allowlist)
 
 
-async def enter(
+async def authenticate(
     db: Db, settings: Settings, key: str | None, address: str, now: int
 ) -> Caller | None:
     """Count a request against its address and return who calls, None if unknown.
@@ -141,14 +141,14 @@ async def enter(
     async with db.connection(_PATIENCE_S) as tx:
         if limit:
             subject = limit_subject(address)
-            found = await queries.ENTER_LIMITED.first(
+            found = await queries.AUTHENTICATE_LIMITED.first(
                 tx, scope="ip", subject=subject, limit=limit, now=now, key_sha256=digest
             )
             if found is None or not found.allowed:
                 wait = await rate_limits.retry_after_s(tx, "ip", subject, now)
                 raise TooManyRequests(limit, wait)
         else:
-            found = await queries.ENTER.first(tx, key_sha256=digest, now=now)
+            found = await queries.AUTHENTICATE.first(tx, key_sha256=digest, now=now)
     if found is None or found.merchant_id is None or found.environment != settings.environment:
         return None
     if not may_call(address, found.ip_allowlist):

@@ -8,7 +8,7 @@ from opentill.orders.livemode import known as all_with_livemode
 from opentill.orders.livemode import known_one as with_livemode
 from opentill.orders.livemode import noted_one as with_noted_livemode
 from opentill.orders.model import (
-    STEPS,
+    TRANSITIONS,
     Attempt,
     Event,
     Line,
@@ -16,10 +16,11 @@ from opentill.orders.model import (
     OrderDetail,
     OrderOut,
     Status,
-    Step,
+    Transition,
 )
 from opentill.orders.payments import Payer, ask, callback_url, submit
 from opentill.orders.service import (
+    apply_outcome,
     attempt_of,
     can,
     confirm_by_hand,
@@ -28,7 +29,6 @@ from opentill.orders.service import (
     find_anywhere,
     find_attempt,
     given_back,
-    hear,
     history,
     last_attempt,
     lock,
@@ -41,7 +41,7 @@ from opentill.orders.settlement import Settled, settle_batch, settle_one, settle
 
 __all__ = [
     "CONFIRMED_TOGETHER",
-    "STEPS",
+    "TRANSITIONS",
     "Attempt",
     "Event",
     "Line",
@@ -52,8 +52,9 @@ __all__ = [
     "Report",
     "Settled",
     "Status",
-    "Step",
+    "Transition",
     "all_with_livemode",
+    "apply_outcome",
     "ask",
     "attempt_of",
     "callback_url",
@@ -66,7 +67,6 @@ __all__ = [
     "find_anywhere",
     "find_attempt",
     "given_back",
-    "hear",
     "history",
     "last_attempt",
     "livemode_of",

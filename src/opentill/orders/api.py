@@ -72,7 +72,7 @@ async def list_orders(call: Call[ListQuery, Nothing]) -> Listing[OrderOut]:
         and await here.read(functools.partial(_has_product, merchant_id, query.product_id))
     ):
         return listing([], query.page, query.size, 0)
-    which = totals.Which(merchant_id, "orders", query.product_id or "", query.status)
+    which = totals.ListKey(merchant_id, "orders", query.product_id or "", query.status)
     rows = totals.Rows(here, which, lists, values)
     found, total = await rows.page(query.page, query.size, within)
     deployment = call.app.settings.livemode

@@ -1,9 +1,9 @@
 """Confirming many payments in one transaction, for gateways that report many at once.
 
 What is usual goes by arrays: an attempt that waits, an order that can be paid, the amount that was
-asked for. Everything else (a second payment, another amount, money in HKD) is left to be heard
-alone, by ``service.hear``. Locks are taken in the order of ids, orders before balances, so that
-batches of several processes wait for each other and never in a ring.
+asked for. Everything else (a second payment, another amount, money in HKD) is applied in a
+transaction of its own, by ``service.apply_outcome``. Locks are taken in the order of ids, orders
+before balances, so that batches of several processes wait for each other and never in a ring.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ import msgspec
 from opentill import ledger, webhooks
 from opentill.db.database import Tx
 from opentill.db.query import columns
-from opentill.gateways.model import Method, PaymentNews
+from opentill.gateways.model import GatewayPaymentEvent, Method
 from opentill.ledger import Movement
 from opentill.orders import events, queries
 from opentill.orders.fees import with_fee_of
@@ -35,21 +35,21 @@ MOST: Final = 64  # of one transaction
 
 
 class Report(msgspec.Struct, frozen=True):
-    """News of a payment, and the gateway whose word they are."""
+    """A gateway's event about a payment, and the gateway that signed it."""
 
     gateway: str
-    news: PaymentNews
+    gateway_event: GatewayPaymentEvent
 
     @property
     def key(self) -> tuple[str, str]:
         """The gateway and the attempt."""
-        return self.gateway, self.news.attempt_id
+        return self.gateway, self.gateway_event.attempt_id
 
 
 class _Usual(msgspec.Struct, frozen=True):
-    """What was heard, the attempt it is about, and its locked order with the method's fee."""
+    """A gateway's report, the attempt it is about, and its locked order with the method's fee."""
 
-    news: PaymentNews
+    gateway_event: GatewayPaymentEvent
     attempt: Attempt
     before: Status
     order: Order
@@ -57,7 +57,7 @@ class _Usual(msgspec.Struct, frozen=True):
     @property
     def method(self) -> Method:
         """By which method it was paid."""
-        return self.news.outcome.method or self.attempt.method
+        return self.gateway_event.outcome.method or self.attempt.method
 
     def paid(self, now: int) -> Order:
         """Return the order as far as merchants are told of it once it is paid."""
@@ -86,15 +86,16 @@ class Paid(msgspec.Struct, frozen=True, kw_only=True):
     livemode: bool | None
 
 
-async def confirm_many(tx: Tx, heard: Sequence[Report], now: int) -> set[tuple[str, str]]:
+async def confirm_many(tx: Tx, reports: Sequence[Report], now: int) -> set[tuple[str, str]]:
     """Take in that payments succeeded; return the keys of the reports that are done.
 
-    The others are untouched, and to be heard alone, such as what a gateway says of another's.
+    The others are untouched and to be applied one by one, such as an event about the payment of
+    another gateway.
     """
     found = await queries.ATTEMPTS_OF_GATEWAYS.all(
         tx,
-        gateway=[report.gateway for report in heard],
-        id=[report.news.attempt_id for report in heard],
+        gateway=[report.gateway for report in reports],
+        id=[report.gateway_event.attempt_id for report in reports],
     )
     attempts = {(attempt.gateway, attempt.id): attempt for attempt in found}
     wanted = sorted({(attempt.merchant_id, attempt.order_id) for attempt in found})
@@ -107,15 +108,15 @@ async def confirm_many(tx: Tx, heard: Sequence[Report], now: int) -> set[tuple[s
     )
     orders = {(order.merchant_id, order.id): order for order in locked}
     usual: dict[tuple[str, str], _Usual] = {}
-    for report in heard:
-        news, attempt = report.news, attempts.get(report.key)
+    for report in reports:
+        gateway_event, attempt = report.gateway_event, attempts.get(report.key)
         if attempt is None:
             continue
         key = (attempt.merchant_id, attempt.order_id)
         order = orders.get(key)
-        if order is not None and key not in usual and _is_usual(news, attempt, order):
-            priced = with_fee_of(order, news.outcome.method or attempt.method)
-            usual[key] = _Usual(news, attempt, order.status, priced)
+        if order is not None and key not in usual and _is_usual(gateway_event, attempt, order):
+            priced = with_fee_of(order, gateway_event.outcome.method or attempt.method)
+            usual[key] = _Usual(gateway_event, attempt, order.status, priced)
     if not usual:
         return set()
     paid = columns(Paid, (_paid(one, now) for one in usual.values()))
@@ -124,7 +125,7 @@ async def confirm_many(tx: Tx, heard: Sequence[Report], now: int) -> set[tuple[s
     await webhooks.emit(
         tx,
         [
-            events.told(one.paid(now), type_, "", now)
+            events.event_of(one.paid(now), type_, "", now)
             for one in moved
             for type_ in BY_EVENT[one.before, "confirmed"].emits
         ],
@@ -137,8 +138,8 @@ async def confirm_many(tx: Tx, heard: Sequence[Report], now: int) -> set[tuple[s
     return {(one.attempt.gateway, one.attempt.id) for one in moved}
 
 
-def _is_usual(news: PaymentNews, attempt: Attempt, order: Order) -> bool:
-    outcome = news.outcome
+def _is_usual(gateway_event: GatewayPaymentEvent, attempt: Attempt, order: Order) -> bool:
+    outcome = gateway_event.outcome
     amount = outcome.amount
     asked = (attempt.amount_minor, attempt.currency)
     return (
@@ -152,7 +153,7 @@ def _is_usual(news: PaymentNews, attempt: Attempt, order: Order) -> bool:
 
 
 def _paid(one: _Usual, now: int) -> Paid:
-    order, attempt, outcome = one.order, one.attempt, one.news.outcome
+    order, attempt, outcome = one.order, one.attempt, one.gateway_event.outcome
     return Paid(
         merchant_id=order.merchant_id,
         order_id=order.id,

@@ -20,7 +20,7 @@ def livemode_of(order: Order) -> bool | msgspec.UnsetType:
     return msgspec.UNSET if order.livemode is None else order.livemode
 
 
-def told(order: Order, type_: Type, reason: str, at: int) -> Event:
+def event_of(order: Order, type_: Type, reason: str, at: int) -> Event:
     """Return the event of a step that an order has taken; ``reason`` is why it was closed."""
     return Event(order.merchant_id, type_, _data(order, type_, reason, at), at)
 

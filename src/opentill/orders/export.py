@@ -14,7 +14,7 @@ from opentill.db.export_limits import Exports, Readers
 from opentill.http import csvfile
 from opentill.http.csvfile import cell, utc
 from opentill.orders import export_queries
-from opentill.orders.model import Edge, Order, OrderOut
+from opentill.orders.model import ExportCursor, Order, OrderOut
 
 COLUMNS: Final = (
     *(name for name in OrderOut.__struct_encode_fields__ if name != "livemode"),
@@ -62,7 +62,7 @@ async def chunks(
     statement, ``livemode`` is whether real money can be paid in this deployment.
     """
 
-    async def read(after: Edge, until: Edge) -> bytes:
+    async def read(after: ExportCursor, until: ExportCursor) -> bytes:
         async with readers:
             lines = await db.read(
                 lambda tx: export_queries.EXPORT.get(
@@ -112,10 +112,10 @@ async def _stop(*tasks: asyncio.Task[Any]) -> None:
 
 async def _stretches(
     db: Db, merchant_id: str, start: int, end: int, readers: Readers
-) -> AsyncGenerator[tuple[Edge, Edge], None]:
+) -> AsyncGenerator[tuple[ExportCursor, ExportCursor], None]:
     """Yield stretches of the list of orders: after one order, until another or the end."""
 
-    async def edges(after: Edge) -> list[Edge]:
+    async def edges(after: ExportCursor) -> list[ExportCursor]:
         async with readers:
             return await db.read(
                 lambda tx: export_queries.EXPORT_EDGES.all(
@@ -129,7 +129,7 @@ async def _stretches(
                 )
             )
 
-    last = Edge(start, "")
+    last = ExportCursor(start, "")
     found = await edges(last)
     while found:
         ahead = asyncio.create_task(edges(found[-1]))
@@ -140,4 +140,4 @@ async def _stretches(
             found = await ahead
         finally:
             await _stop(ahead)
-    yield last, Edge(end + 1, "")
+    yield last, ExportCursor(end + 1, "")

@@ -3,12 +3,12 @@
 from opentill.core.settings import SANDBOX
 from opentill.db.query import Query, Value
 from opentill.orders import csvsql
-from opentill.orders.model import OPERATOR, Edge
+from opentill.orders.model import OPERATOR, ExportCursor
 
 # Where stretches of a list of orders end that are about so many bytes long as CSV, each by its last
 # order. The sizes of long texts are known without reading them.
 EXPORT_EDGES = Query(
-    Edge,
+    ExportCursor,
     """
     select created_at, id from (
         select created_at, id, size,

@@ -32,7 +32,7 @@ async def check_attempts(
     public_url: str,
     now: int,
     batch: int = 50,
-    whose: jobs.Whose = jobs.EVERYBODY,
+    whose: jobs.GatewayFilter = jobs.EVERYBODY,
 ) -> int:
     """Ask about a batch of attempts that are due and return how many there were."""
     async with db.connection() as tx:
@@ -112,9 +112,9 @@ async def prune_history(db: Db, days: int, now: int, batch: int = 200) -> int:
     return await db.run(step)
 
 
-async def wake(tx: Tx, now: int) -> None:
+async def make_due(tx: Tx, now: int) -> None:
     """Have gateways asked at once about what waits for later: the clock has gone back."""
-    await queries.WAKE.run(tx, now=now)
+    await queries.MAKE_DUE.run(tx, now=now)
 
 
 async def count_stuck(tx: Tx, now: int) -> int:

@@ -61,7 +61,7 @@ STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 EVENTS: Final[tuple[Event, ...]] = get_args(Event)
 
 
-class Step(msgspec.Struct, frozen=True):
+class Transition(msgspec.Struct, frozen=True):
     """One allowed step of an order; ``session`` is what an open session becomes by it.
 
     ``postings`` says what it may post; which of them depends on the order: no fee where there is
@@ -91,38 +91,38 @@ _CLOSED: Final = ("order.closed", "checkout.expired")
 _PAID: Final = ("order.paid", "checkout.completed")
 
 # contract.md#order-transitions, contract.md#event-emitted. What is not here cannot happen.
-STEPS: Final = (
+TRANSITIONS: Final = (
     #    source      event               target      postings   session     emits
-    Step("PENDING", "submitted", "CREATING"),
-    Step("CREATING", "accepted", "PENDING"),
-    Step("CREATING", "declined", "PENDING"),
-    Step("CREATING", "refused", "FAILED", (), "EXPIRED", _CLOSED),
-    Step("PENDING", "refused", "FAILED", (), "EXPIRED", _CLOSED),
-    Step("CREATING", "confirmed", "PAID", _RECEIVED, "COMPLETE", _PAID),
-    Step("PENDING", "confirmed", "PAID", _RECEIVED, "COMPLETE", _PAID),
-    Step("CREATING", "voided", "REVOKED", (), "EXPIRED", _CLOSED),
-    Step("PENDING", "voided", "REVOKED", (), "EXPIRED", _CLOSED),
-    Step("PENDING", "expired", "CLOSED", (), "EXPIRED", _CLOSED),
-    Step("CLOSED", "confirmed", "PAID", _RECEIVED, emits=("order.paid",)),
-    Step("FAILED", "confirmed", "PAID", _RECEIVED, emits=("order.paid",)),
-    Step("PAID", "settled", "SETTLED", _SETTLED, emits=("order.settled",)),
-    Step("PAID", "refunded_in_full", "REFUNDED"),
-    Step("SETTLED", "refunded_in_full", "REFUNDED"),
-    Step("PAID", "disputed", "DISPUTED"),
-    Step("SETTLED", "disputed", "DISPUTED", ("FREEZE",)),
-    Step("DISPUTED", "dispute_won", "PAID"),
-    Step("DISPUTED", "dispute_won", "SETTLED", ("UNFREEZE",)),
-    Step("DISPUTED", "dispute_lost", "CHARGEBACK", _LOST),
+    Transition("PENDING", "submitted", "CREATING"),
+    Transition("CREATING", "accepted", "PENDING"),
+    Transition("CREATING", "declined", "PENDING"),
+    Transition("CREATING", "refused", "FAILED", (), "EXPIRED", _CLOSED),
+    Transition("PENDING", "refused", "FAILED", (), "EXPIRED", _CLOSED),
+    Transition("CREATING", "confirmed", "PAID", _RECEIVED, "COMPLETE", _PAID),
+    Transition("PENDING", "confirmed", "PAID", _RECEIVED, "COMPLETE", _PAID),
+    Transition("CREATING", "voided", "REVOKED", (), "EXPIRED", _CLOSED),
+    Transition("PENDING", "voided", "REVOKED", (), "EXPIRED", _CLOSED),
+    Transition("PENDING", "expired", "CLOSED", (), "EXPIRED", _CLOSED),
+    Transition("CLOSED", "confirmed", "PAID", _RECEIVED, emits=("order.paid",)),
+    Transition("FAILED", "confirmed", "PAID", _RECEIVED, emits=("order.paid",)),
+    Transition("PAID", "settled", "SETTLED", _SETTLED, emits=("order.settled",)),
+    Transition("PAID", "refunded_in_full", "REFUNDED"),
+    Transition("SETTLED", "refunded_in_full", "REFUNDED"),
+    Transition("PAID", "disputed", "DISPUTED"),
+    Transition("SETTLED", "disputed", "DISPUTED", ("FREEZE",)),
+    Transition("DISPUTED", "dispute_won", "PAID"),
+    Transition("DISPUTED", "dispute_won", "SETTLED", ("UNFREEZE",)),
+    Transition("DISPUTED", "dispute_lost", "CHARGEBACK", _LOST),
     # It has settled before, or it does by this: it is told once.
-    Step("CHARGEBACK", "recovered", "SETTLED", _RECOVERED, emits=("order.settled",)),
+    Transition("CHARGEBACK", "recovered", "SETTLED", _RECOVERED, emits=("order.settled",)),
 )
-BY_EVENT: Final = {(step.source, step.event): step for step in STEPS}
+BY_EVENT: Final = {(step.source, step.event): step for step in TRANSITIONS}
 # A dispute that is won puts the order back to where it was: the one event with two targets.
-BACK: Final = {step.target: step for step in STEPS if step.event == "dispute_won"}
+BACK: Final = {step.target: step for step in TRANSITIONS if step.event == "dispute_won"}
 
-# What an attempt may become by what its gateway says, wherever that was heard: in the answer, a
+# What an attempt may become by what its gateway says, wherever it says so: in its response, a
 # callback or when asked. Money received counts from everywhere; everything else only as long as
-# nothing is decided, so that late and repeated news change nothing.
+# nothing is decided, so that late and repeated events change nothing.
 UNDECIDED: Final[tuple[AttemptStatus, ...]] = ("SUBMITTED", "ACTION_REQUIRED", "PENDING")
 FINAL: Final[tuple[AttemptStatus, ...]] = ("SUCCEEDED", "DUPLICATE", "GIVEN_BACK")
 
@@ -270,7 +270,7 @@ def named(text: str) -> str:
     return text if "_" in text else order_id_of(text)
 
 
-class Edge(msgspec.Struct, frozen=True):
+class ExportCursor(msgspec.Struct, frozen=True):
     """A place in the list of orders, oldest first: after an order, by its time (Unix ms) and id."""
 
     created_at: int

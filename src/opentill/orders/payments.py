@@ -77,7 +77,7 @@ async def submit(  # noqa: PLR0913 - a payment and its surroundings
     is not on offer.
     """
     started_ns = time.monotonic_ns()
-    way = _Way(gateways, merchant_id, order_id, payer, method)
+    way = _Submission(gateways, merchant_id, order_id, payer, method)
     order, attempt, fresh = await db.run(lambda tx: way.begin(tx, now))
     tried: tuple[str, ...] = ()
     while attempt is not None and fresh:
@@ -100,7 +100,7 @@ async def submit(  # noqa: PLR0913 - a payment and its surroundings
     return attempt
 
 
-class _Way(msgspec.Struct, frozen=True):
+class _Submission(msgspec.Struct, frozen=True):
     """The way of one form to a gateway: its transactions, each of which may run again."""
 
     gateways: Mapping[str, Gateway]
@@ -142,7 +142,7 @@ class _Way(msgspec.Struct, frozen=True):
 
         Not if the customer, in another tab, or a callback was faster.
         """
-        ended = await service.hear(
+        ended = await service.apply_outcome(
             tx, self.merchant_id, before.id, outcome, now, gateway=before.gateway
         )
         order = await service.lock(tx, self.merchant_id, self.order_id)
@@ -191,7 +191,7 @@ def _request(
 async def _take_in(db: Db, attempt: Attempt, outcome: PaymentOutcome, now: int) -> Attempt:
     """Take in what the attempt's own gateway said."""
     return await db.run(
-        lambda tx: service.hear(
+        lambda tx: service.apply_outcome(
             tx, attempt.merchant_id, attempt.id, outcome, now, gateway=attempt.gateway
         )
     )

@@ -79,7 +79,7 @@ STEP = Query(
         select merchant_id, id, 'WAITING', :now, 0, '', :now, :now from moved
         where source = 'EPAY' and :event = 'confirmed'
     ), released as (
-        -- Nobody is to pay it elsewhere any more: gateways hear that at once.
+        -- Nobody is to pay it elsewhere any more: gateways are told at once.
         update attempts set check_at = :now::bigint, checks = 0
         where merchant_id = :merchant_id and order_id = :id and status = 'ACTION_REQUIRED'
             and check_at > :now::bigint and :source in ('CREATING', 'PENDING')
@@ -134,7 +134,7 @@ CONFIRM = Query(
         select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
         from moved where source = 'EPAY'
     ), released as (
-        -- Nobody is to pay them elsewhere any more: gateways hear that at once.
+        -- Nobody is to pay them elsewhere any more: gateways are told at once.
         update attempts a set check_at = :now::bigint, checks = 0
         from moved m
         where a.merchant_id = m.merchant_id and a.order_id = m.id and a.id <> m.attempt_id
@@ -336,7 +336,7 @@ CLAIM_ATTEMPTS = Query(
     """,
 )
 # Duplicates: committed before the gateway is asked to give one back, so that it is known whether it
-# may have been; taken back only if it surely did not hear of it.
+# may have been; taken back only if the request surely did not reach it.
 GIVING_BACK = Command(
     """
     update attempts set reason = 'giving_back'
@@ -387,7 +387,7 @@ ASK_NOW = Command(
     where merchant_id = :merchant_id and id = :id and check_at is null
     """,
 )
-WAKE = Command("update attempts set check_at = :now where check_at > :now")
+MAKE_DUE = Command("update attempts set check_at = :now where check_at > :now")
 
 # Retention, see jobs.prune_history: the trigger of the table asks for the word.
 PRUNES_HISTORY = Command("set local opentill.prunes_history = 'yes'")

@@ -158,12 +158,12 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
         hkd_exchange_rate=hkd_rate,
         livemode=livemode,
     )
-    told = [
-        events.told(moved, type_, cause if reason is None else reason, now)
+    event_of = [
+        events.event_of(moved, type_, cause if reason is None else reason, now)
         for type_ in row.emits
         if type_ != "order.settled" or order.settled_at is None
     ]
-    await webhooks.emit(tx, told)
+    await webhooks.emit(tx, event_of)
     if moves:
         await ledger.post(tx, order.merchant_id, order.settled_currency, moves, now)
     return moved
@@ -226,12 +226,12 @@ async def start_attempt(  # noqa: PLR0913 - what an attempt is
     return attempt
 
 
-async def hear(  # noqa: PLR0911 - a row for each answer
+async def apply_outcome(  # noqa: PLR0911 - a row for each answer
     tx: Tx, merchant_id: str, attempt_id: str, outcome: PaymentOutcome, now: int, *, gateway: str
 ) -> Attempt:
-    """Take in what a gateway says of an attempt, wherever it was heard and however often.
+    """Apply what a gateway says of an attempt, wherever it says it and however often.
 
-    ``gateway`` is whose word it is. Raises NotFound for an attempt that is not there, and
+    ``gateway`` is the one that says it. Raises NotFound for an attempt that is not there, and
     OfAnotherGateway.
     """
     seen = await attempt_of(tx, gateway, merchant_id, attempt_id)

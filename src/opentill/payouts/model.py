@@ -15,7 +15,7 @@ STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 EVENTS: Final[tuple[Event, ...]] = get_args(Event)
 
 
-class Step(msgspec.Struct, frozen=True):
+class Transition(msgspec.Struct, frozen=True):
     """One allowed step of a payout, what it may post (no fee where there is none), and tells."""
 
     source: Status | None
@@ -26,13 +26,13 @@ class Step(msgspec.Struct, frozen=True):
 
 
 # contract.md#payout-transitions, contract.md#event-emitted. What is not here cannot happen.
-STEPS: Final = (
+TRANSITIONS: Final = (
     #    source     event      target     postings     emits
-    Step(None, "created", "PENDING", ("PAYOUT", "FEE")),
-    Step("PENDING", "paid", "PAID", (), "payout.paid"),
-    Step("PENDING", "failed", "FAILED", ("PAYOUT", "BALANCE_CORRECTION"), "payout.failed"),
+    Transition(None, "created", "PENDING", ("PAYOUT", "FEE")),
+    Transition("PENDING", "paid", "PAID", (), "payout.paid"),
+    Transition("PENDING", "failed", "FAILED", ("PAYOUT", "BALANCE_CORRECTION"), "payout.failed"),
 )
-BY_EVENT: Final = {(step.source, step.event): step for step in STEPS}
+BY_EVENT: Final = {(step.source, step.event): step for step in TRANSITIONS}
 
 
 class Payout(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ def posted(payout: Payout, event: Event) -> list[Movement]:
     return [move for move in moves if move.amount_minor]
 
 
-def told(payout: Payout, type_: webhooks.Type, at: int) -> webhooks.Event:
+def event_of(payout: Payout, type_: webhooks.Type, at: int) -> webhooks.Event:
     """Return the event of a payout that has ended."""
     base: dict[str, Any] = {
         "payout_id": payout.id,

@@ -11,7 +11,7 @@ from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.merchants import Merchant
 from opentill.payouts import queries
-from opentill.payouts.model import BY_EVENT, Event, Payout, Status, posted, told
+from opentill.payouts.model import BY_EVENT, Event, Payout, Status, event_of, posted
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,7 +167,7 @@ async def _step(  # noqa: PLR0913 - the one function that takes a step
         failure_reason=failure_reason,
     )
     if step.emits:
-        await webhooks.emit(tx, [told(payout, step.emits, now)])
+        await webhooks.emit(tx, [event_of(payout, step.emits, now)])
     if moves := posted(payout, event):
         await ledger.post(tx, merchant_id, payout.currency, moves, now)
     return payout

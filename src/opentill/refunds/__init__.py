@@ -2,11 +2,11 @@
 
 from opentill.refunds.model import Refund, RefundBody, RefundOut
 from opentill.refunds.service import (
+    apply_outcome,
     create,
     find,
     find_anywhere,
     find_by_number,
-    hear,
     look_for,
 )
 
@@ -14,10 +14,10 @@ __all__ = [
     "Refund",
     "RefundBody",
     "RefundOut",
+    "apply_outcome",
     "create",
     "find",
     "find_anywhere",
     "find_by_number",
-    "hear",
     "look_for",
 ]

@@ -11,7 +11,7 @@ from opentill.refunds.model import EMITS, Refund
 from opentill.webhooks import Event, payloads
 
 
-def told(order: Order, refund: Refund, at: int) -> Event:
+def event_of(order: Order, refund: Refund, at: int) -> Event:
     """Return the event of a refund that has ended; ``order`` is as it was before."""
     return Event(refund.merchant_id, EMITS[refund.status], _data(order, refund), at)
 

@@ -24,7 +24,7 @@ async def send_due(
     public_url: str,
     now: int,
     batch: int = 50,
-    whose: jobs.Whose = jobs.EVERYBODY,
+    whose: jobs.GatewayFilter = jobs.EVERYBODY,
 ) -> int:
     """Send a batch of refunds that are due and return how many there were.
 
@@ -91,12 +91,12 @@ async def _send(
         async with db.connection() as tx:
             await queries.NOT_SENT.run(tx, **key)
     return await db.run(
-        lambda tx: service.hear(
+        lambda tx: service.apply_outcome(
             tx, refund.merchant_id, refund.id, outcome, now, gateway=attempt.gateway
         )
     )
 
 
-async def wake(tx: Tx, now: int) -> None:
+async def make_due(tx: Tx, now: int) -> None:
     """Send at once what waits for later: the clock has gone back."""
-    await queries.WAKE.run(tx, now=now)
+    await queries.MAKE_DUE.run(tx, now=now)

@@ -14,7 +14,7 @@ Status = Literal["PROCESSING", "SUCCEEDED", "FAILED"]
 
 # What a gateway's word does to a PROCESSING refund (contract.md#refund-transitions). Everything
 # else it may say leaves the refund as it is, to be asked for again.
-STEPS: Final[dict[RefundStatus, Status]] = {"SUCCEEDED": "SUCCEEDED", "REFUSED": "FAILED"}
+TRANSITIONS: Final[dict[RefundStatus, Status]] = {"SUCCEEDED": "SUCCEEDED", "REFUSED": "FAILED"}
 # What the merchant is told when it ends.
 EMITS: Final[dict[Status, webhooks.Type]] = {
     "SUCCEEDED": "order.refunded",

@@ -119,4 +119,4 @@ NOT_SENT = Command(
     """,
 )
 OVERDRAFT = Value(int, "select overdraft_minor from merchants where id = :merchant_id")
-WAKE = Command("update refunds set try_at = :now where try_at > :now")
+MAKE_DUE = Command("update refunds set try_at = :now where try_at > :now")

@@ -17,7 +17,7 @@ from opentill.ledger import Held, Movement
 from opentill.orders import Order
 from opentill.orders.model import Source
 from opentill.refunds import events, queries
-from opentill.refunds.model import STEPS, Refund, RefundBody
+from opentill.refunds.model import TRANSITIONS, Refund, RefundBody
 
 _log: Final = structlog.get_logger()
 _REFUNDABLE: Final = ("PAID", "SETTLED")
@@ -201,7 +201,7 @@ async def _freeze(tx: Tx, refund: Refund, text: str, now: int) -> None:
         raise Invalid("amount", reason)
 
 
-async def hear(
+async def apply_outcome(
     tx: Tx,
     merchant_id: str,
     refund_id: str,
@@ -211,10 +211,11 @@ async def hear(
     gateway: str,
     attempt_id: str | None = None,
 ) -> Refund:
-    """Take in what a gateway says of a refund, wherever it was heard and however often.
+    """Apply what a gateway says of a refund, wherever it says it and however often.
 
-    ``gateway`` is whose word it is, ``attempt_id`` the payment that it names along with the refund.
-    Raises NotFound for a refund that is not there, or not of that payment, and OfAnotherGateway.
+    ``gateway`` is the one that says it, ``attempt_id`` the payment that it names along with the
+    refund. Raises NotFound for a refund that is not there, or not of that payment, and
+    OfAnotherGateway.
     """
     seen = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=refund_id)
     if seen is None:
@@ -222,7 +223,7 @@ async def hear(
     await orders.attempt_of(tx, gateway, merchant_id, seen.attempt_id)
     if attempt_id not in {None, seen.attempt_id}:
         raise NotFound
-    status = STEPS.get(outcome.status)
+    status = TRANSITIONS.get(outcome.status)
     if status is None:
         if outcome.status != "PENDING":
             _log.warning(
@@ -240,7 +241,7 @@ async def hear(
         error_message=error,
         provider_ref=outcome.provider_ref,
     )
-    if refund is None:  # it ended before: late and repeated news change nothing
+    if refund is None:  # it ended before: late and repeated events change nothing
         ended = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=refund_id) or seen
         if ended.status != status:  # the books and the gateway differ: for the operator
             _log.error(
@@ -249,7 +250,7 @@ async def hear(
             )  # fmt: skip
         return ended
     noted = await orders.with_noted_livemode(tx, order)
-    await webhooks.emit(tx, [events.told(noted, refund, now)])
+    await webhooks.emit(tx, [events.event_of(noted, refund, now)])
     if status == "SUCCEEDED":
         await _succeeded(tx, order, refund, now)
     else:

@@ -23,7 +23,7 @@ import uvicorn
 import uvloop
 
 from opentill.core import log
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 from opentill.core.settings import Settings
 from opentill.server.connection_limits import RESERVE, Admission
 from opentill.server.protocol import LimitedConfig, Limits, Protocol, sweep
@@ -37,7 +37,7 @@ PARENT_CHECK_S: Final = 0.5
 _log: Final = structlog.get_logger()
 
 
-class ServeError(OperatorError):
+class ServeError(ConfigurationError):
     """The server cannot start; the text is one line that says what to do."""
 
 

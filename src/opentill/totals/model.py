@@ -12,7 +12,7 @@ LATEST: Final = 253_402_300_799_999  # the last time that a request can name: th
 Span = Literal["day", "hour"]
 
 
-class Which(msgspec.Struct, frozen=True):
+class ListKey(msgspec.Struct, frozen=True):
     """A list of a merchant: all of it, or of one ``part`` (a product) or ``kind`` (a status)."""
 
     merchant_id: str

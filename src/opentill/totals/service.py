@@ -12,7 +12,7 @@ import msgspec
 from opentill.db.database import Db, Tx
 from opentill.db.query import Query, columns
 from opentill.totals import queries
-from opentill.totals.model import FOREVER, HOUR_MS, LATEST, Piece, Which, stretch
+from opentill.totals.model import FOREVER, HOUR_MS, LATEST, ListKey, Piece, stretch
 from opentill.totals.queries import Lists
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -21,13 +21,13 @@ EVER: Final[Range] = (0, FOREVER)
 NEAR: Final = 1000  # rows that are skipped by reading them: some milliseconds
 
 
-async def of_all_time(tx: Tx, which: Which) -> int:
+async def of_all_time(tx: Tx, which: ListKey) -> int:
     """Return how many rows a list has, exact in the snapshot of one statement."""
     return await queries.TOTAL.get(tx, which) or 0
 
 
 async def total(
-    tx: Tx, which: Which, lists: Lists[S], values: Mapping[str, Any], within: Range = EVER
+    tx: Tx, which: ListKey, lists: Lists[S], values: Mapping[str, Any], within: Range = EVER
 ) -> int:
     """Return how many rows a list has in a range of time; ``values`` are of the lists' columns.
 
@@ -52,7 +52,13 @@ class Rows(Generic[S]):
     """The rows of a list, to be read by pages."""
 
     def __init__(
-        self, db: Db, which: Which, lists: Lists[S], values: Mapping[str, Any], *, near: int = NEAR
+        self,
+        db: Db,
+        which: ListKey,
+        lists: Lists[S],
+        values: Mapping[str, Any],
+        *,
+        near: int = NEAR,
     ) -> None:
         """``values`` are those of the lists' columns, and say the same as ``which``.
 

@@ -81,7 +81,7 @@ class Dispatcher:
         self._lanes: dict[Key, OpenLane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._results: list[Result] = []
-        self._news = asyncio.Event()
+        self._gateway_event = asyncio.Event()
         self._crowded = False
         self._slow = 0
         self._sending = 0
@@ -90,7 +90,7 @@ class Dispatcher:
     async def run(self, stop: asyncio.Event) -> None:
         """Send until ``stop`` is set; what is being sent then is waited for a while."""
         stopped = asyncio.create_task(stop.wait())
-        stopped.add_done_callback(lambda _: self._news.set())
+        stopped.add_done_callback(lambda _: self._gateway_event.set())
         try:
             while not stop.is_set():
                 pause = await self._try_turn()
@@ -101,8 +101,8 @@ class Dispatcher:
 
     async def _rest(self, seconds: float, stop: asyncio.Event) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), seconds)
-        self._news.clear()
+            await asyncio.wait_for(self._gateway_event.wait(), seconds)
+        self._gateway_event.clear()
         if not stop.is_set():
             await asyncio.sleep(_GATHER_S)
 
@@ -323,13 +323,13 @@ class Dispatcher:
             lane.unwritten.add(due.event_id)
             self._results.append(result_of(due, made, self._clock()))
             metrics.count_delivery(made.outcome, made.duration_ms / 1000)
-            self._news.set()
+            self._gateway_event.set()
             due = self._next(lane)
 
     def _cannot_sign(self, lane: OpenLane) -> None:
         """Let a lane rest: that is no attempt, and the endpoint's owner cannot help it."""
         lane.rest(self._unsigned_s)
-        self._news.set()
+        self._gateway_event.set()
         now_s = time.monotonic()
         if now_s >= self._warned_at + self._unsigned_s or not self._warned_at:  # once for all lanes
             self._warned_at = now_s

@@ -37,9 +37,9 @@ async def prune(db: Db, now: int) -> int:
     return removed
 
 
-async def wake(tx: Tx, now: int) -> None:
+async def make_due(tx: Tx, now: int) -> None:
     """Send at once what waits for later: the clock has gone back."""
-    await queries.WAKE.run(tx, now=now)
+    await queries.MAKE_DUE.run(tx, now=now)
 
 
 async def waiting(tx: Tx, now: int) -> tuple[int, int]:

@@ -369,7 +369,7 @@ RESEND_RANGE = Query(
     select count(*) as count, max(id) as last from chosen
     """,
 )
-WAKE = Command("update webhook_deliveries set try_at = :now where try_at > :now")
+MAKE_DUE = Command("update webhook_deliveries set try_at = :now where try_at > :now")
 
 # ── keeping ────────────────────────────────────────────────────────────────────────────────────
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from opentill.core.encryption import seal, unseal
+from opentill.core.encryption import decrypt, encrypt
 from opentill.db.clock import now_ms
 from opentill.outgoing.client import Answer, Forbidden, NoAnswer, Outgoing, Unreachable
 from opentill.webhooks import signing
@@ -40,21 +40,21 @@ def purpose(merchant_id: str, endpoint_id: str) -> str:
 def open_secrets(secret_key: str, due: Due, now: int) -> list[str]:
     """Return the secrets that sign now, the newest first. Raises WrongKey."""
     own = purpose(due.merchant_id, due.endpoint_id)
-    keys = [unseal(secret_key, own, due.secret)]
+    keys = [decrypt(secret_key, own, due.secret)]
     if due.old_secret is not None and now < (due.old_secret_until or 0):
         keys += [old.secret for old in open_old(secret_key, own, due.old_secret, now)]
     return keys
 
 
-def open_old(secret_key: str, own: str, sealed: bytes, now: int) -> list[OldSecret]:
+def open_old(secret_key: str, own: str, encrypted: bytes, now: int) -> list[OldSecret]:
     """Return the old secrets that sign along now, the newest first. Raises WrongKey."""
-    kept = _read_old(unseal(secret_key, own, sealed))
+    kept = _read_old(decrypt(secret_key, own, encrypted))
     return [old for old in kept if now < old.until]
 
 
 def seal_old(secret_key: str, own: str, old: Sequence[OldSecret]) -> bytes:
     """Seal old secrets together."""
-    return seal(secret_key, own, msgspec.json.encode(old).decode())
+    return encrypt(secret_key, own, msgspec.json.encode(old).decode())
 
 
 async def attempt(

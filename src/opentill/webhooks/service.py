@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from opentill import merchants
 from opentill.core import inputs
-from opentill.core.encryption import WrongKey, seal, unseal
+from opentill.core.encryption import WrongKey, decrypt, encrypt
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id, new_id
 from opentill.db.database import Db, Tx
@@ -93,7 +93,7 @@ async def create(
         url=vet(wanted.url),
         description=_description("" if wanted.description is UNSET else wanted.description),
         types=_types([] if wanted.types is UNSET else wanted.types),
-        secret=seal(secret_key, purpose(merchant_id, endpoint_id), secret),
+        secret=encrypt(secret_key, purpose(merchant_id, endpoint_id), secret),
         now=now,
     )
     await _record(tx, actor, "webhooks add", endpoint, _site(endpoint.url), now)
@@ -235,7 +235,7 @@ async def rotate(
     own, secret = purpose(merchant_id, endpoint_id), signing.new_secret()
     until, along = now + OVERLAP_MS, list[OldSecret]()
     try:
-        along = [OldSecret(unseal(secret_key, own, old.secret), until)]
+        along = [OldSecret(decrypt(secret_key, own, old.secret), until)]
         if old.old_secret is not None:
             along += open_old(secret_key, own, old.old_secret, now)
     except WrongKey:
@@ -244,7 +244,7 @@ async def rotate(
         tx,
         merchant_id=merchant_id,
         id=endpoint_id,
-        secret=seal(secret_key, own, secret),
+        secret=encrypt(secret_key, own, secret),
         old_secret_until=until,
         old_secret=seal_old(secret_key, own, along[:_MOST_OLD]),
         now=now,

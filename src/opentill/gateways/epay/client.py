@@ -21,9 +21,9 @@ from opentill.gateways.epay import wire
 from opentill.gateways.epay.wire import Reply
 from opentill.gateways.model import (
     BadCallback,
+    GatewayEvent,
+    GatewayPaymentEvent,
     Method,
-    News,
-    PaymentNews,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -221,12 +221,17 @@ class EpayGateway:
         """Return UNKNOWN: Epay V1 knows no refund by an id of ours."""
         return RefundOutcome(status="UNKNOWN", reason=_LOST)
 
-    def read_callback(self, headers: Mapping[str, str], body: bytes, now: int) -> tuple[News, ...]:  # noqa: ARG002 - there is none
+    def read_callback(
+        self,
+        headers: Mapping[str, str],  # noqa: ARG002 - there is none
+        body: bytes,  # noqa: ARG002 - likewise
+        now: int,  # noqa: ARG002 - likewise
+    ) -> tuple[GatewayEvent, ...]:
         """Refuse: this convention sends notices (``read_notice``)."""
         msg = "Epay servers send forms, not JSON"
         raise BadCallback(msg)
 
-    async def read_notice(self, params: Mapping[str, str]) -> tuple[News, ...]:
+    async def read_notice(self, params: Mapping[str, str]) -> tuple[GatewayEvent, ...]:
         """Verify a notice and ask the server whether it is so.
 
         The sign is MD5 over text that is not escaped, and a notice can be replayed, by its customer
@@ -254,7 +259,7 @@ class EpayGateway:
         if outcome.status != "SUCCEEDED" or outcome.amount != paid:
             msg = "the server itself says otherwise"
             raise BadCallback(msg)
-        return (PaymentNews(attempt_id=attempt_id, outcome=outcome),)
+        return (GatewayPaymentEvent(attempt_id=attempt_id, outcome=outcome),)
 
     async def close(self) -> None:
         """Close connections."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from opentill.core import settingvalues
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 from opentill.core.methods import METHODS, Method
 from opentill.core.money import EXPONENTS
 from opentill.gateways.epay.client import EpayGateway, Options
@@ -20,15 +20,15 @@ _TYPE: Final = re.compile(r"[A-Za-z0-9_]{1,32}", re.ASCII)
 def make(options: Mapping[str, str]) -> EpayGateway:
     """Make the adapter. ``options`` are named in lower case: ``epay_url``.
 
-    It speaks to that one server only, wherever it is. Raises OperatorError that names the setting
-    and what is accepted.
+    It speaks to that one server only, wherever it is. Raises ConfigurationError that names the
+    setting and what is accepted.
     """
     chosen = read(options)
     return EpayGateway(chosen, Outgoing(Policy.only(chosen.url)))
 
 
 def read(options: Mapping[str, str]) -> Options:
-    """Read and check the settings. Raises OperatorError."""
+    """Read and check the settings. Raises ConfigurationError."""
     return Options(
         url=_address(options.get("epay_url", "")),
         pid=_matching(options, "pid", r"[0-9]{1,20}", "the number of your account there"),
@@ -40,8 +40,8 @@ def read(options: Mapping[str, str]) -> Options:
     )
 
 
-def _wrong(name: str, wanted: str) -> OperatorError:
-    return OperatorError(f"{_PREFIX}{name.upper()} must be {wanted}")
+def _wrong(name: str, wanted: str) -> ConfigurationError:
+    return ConfigurationError(f"{_PREFIX}{name.upper()} must be {wanted}")
 
 
 def _address(text: str) -> str:

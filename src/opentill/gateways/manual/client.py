@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 from opentill.core.money import EXPONENTS
 from opentill.gateways.model import (
     BadCallback,
+    GatewayEvent,
     Method,
-    News,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -25,7 +25,7 @@ _LONGEST: Final = 4000
 _EVERY: Final = ""
 
 
-class BadInstructions(OperatorError, ValueError):
+class BadInstructions(ConfigurationError, ValueError):
     """There are no usable instructions; the text names the variable."""
 
 
@@ -114,7 +114,9 @@ class ManualGateway:
         del refund_id, payment_ref
         return RefundOutcome(status="PENDING")
 
-    def read_callback(self, headers: Mapping[str, str], body: bytes, now: int) -> tuple[News, ...]:
+    def read_callback(
+        self, headers: Mapping[str, str], body: bytes, now: int
+    ) -> tuple[GatewayEvent, ...]:
         """Nobody reports here. Raises BadCallback."""
         del headers, body, now
         msg = "nobody reports to the manual gateway"

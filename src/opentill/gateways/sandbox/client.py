@@ -15,12 +15,12 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 from opentill.core.money import EXPONENTS
 from opentill.gateways.model import (
     BadCallback,
+    GatewayEvent,
     Method,
-    News,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -144,7 +144,7 @@ class SandboxGateway:
     ) -> None:
         """Write the bank's settlement report (CSV; Unix ms, inclusive) into a file.
 
-        For the operator's reconciliation. Raises OperatorError if it cannot be had.
+        For the operator's reconciliation. Raises ConfigurationError if it cannot be had.
         """
         times = {"from": since, "to": until}
         given = {name: str(time) for name, time in times.items() if time is not None}
@@ -159,12 +159,14 @@ class SandboxGateway:
             )
         except (Forbidden, Unreachable, NoAnswer) as error:
             message = f"{self._url} does not answer ({error})"
-            raise OperatorError(message) from None
+            raise ConfigurationError(message) from None
         if answer.status != HTTPStatus.OK:
             message = f"{url} answered {answer.status}"
-            raise OperatorError(message)
+            raise ConfigurationError(message)
 
-    def read_callback(self, headers: Mapping[str, str], body: bytes, now: int) -> tuple[News, ...]:
+    def read_callback(
+        self, headers: Mapping[str, str], body: bytes, now: int
+    ) -> tuple[GatewayEvent, ...]:
         """Verify and translate a callback (``now`` in Unix ms). Raises BadCallback.
 
         ``Sandbox-Signature: t=<Unix s>,v1=<hex HMAC-SHA256(secret, t + "." + body)>``, at most five
@@ -187,7 +189,7 @@ class SandboxGateway:
             kind = wire.CALLBACKS.get(msgspec.json.decode(body, type=wire.Kind).type)
             if kind is None:
                 return ()
-            return (msgspec.json.decode(body, type=kind).data.news,)
+            return (msgspec.json.decode(body, type=kind).data.gateway_event,)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             msg = f"the body is not in the bank's form: {error}"
             raise BadCallback(msg) from error

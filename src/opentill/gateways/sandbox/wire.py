@@ -10,14 +10,14 @@ import msgspec
 
 from opentill.core.money import Money
 from opentill.gateways.model import (
-    DisputeNews,
     DisputeStatus,
+    GatewayDisputeEvent,
+    GatewayEvent,
+    GatewayPaymentEvent,
+    GatewayRefundEvent,
     Method,
-    News,
-    PaymentNews,
     PaymentOutcome,
     PaymentStatus,
-    RefundNews,
     RefundOutcome,
     RefundStatus,
 )
@@ -155,9 +155,9 @@ class PaymentData(msgspec.Struct, frozen=True):
     payment: Payment
 
     @property
-    def news(self) -> News:
+    def gateway_event(self) -> GatewayEvent:
         """The callback in our language."""
-        return PaymentNews(attempt_id=self.payment.id, outcome=self.payment.outcome)
+        return GatewayPaymentEvent(attempt_id=self.payment.id, outcome=self.payment.outcome)
 
 
 class RefundData(msgspec.Struct, frozen=True):
@@ -166,10 +166,12 @@ class RefundData(msgspec.Struct, frozen=True):
     refund: Refund
 
     @property
-    def news(self) -> News:
+    def gateway_event(self) -> GatewayEvent:
         """The callback in our language."""
         refund = self.refund
-        return RefundNews(attempt_id=refund.payment_id, refund_id=refund.id, outcome=refund.outcome)
+        return GatewayRefundEvent(
+            attempt_id=refund.payment_id, refund_id=refund.id, outcome=refund.outcome
+        )
 
 
 class DisputeData(msgspec.Struct, frozen=True):
@@ -178,10 +180,10 @@ class DisputeData(msgspec.Struct, frozen=True):
     dispute: Dispute
 
     @property
-    def news(self) -> News:
+    def gateway_event(self) -> GatewayEvent:
         """The callback in our language."""
         dispute = self.dispute
-        return DisputeNews(
+        return GatewayDisputeEvent(
             attempt_id=dispute.payment_id,
             dispute_ref=dispute.id,
             status=DISPUTE_STATUSES[dispute.status],

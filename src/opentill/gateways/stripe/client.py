@@ -16,8 +16,8 @@ import stripe
 from opentill.core.ids import made_at
 from opentill.gateways.model import (
     BadCallback,
+    GatewayEvent,
     Method,
-    News,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -173,7 +173,9 @@ class StripeGateway:
 
         return _refund(await search(wire.Refund, refund_id, listed, lambda one: one.refund_id))
 
-    def read_callback(self, headers: Mapping[str, str], body: bytes, now: int) -> tuple[News, ...]:
+    def read_callback(
+        self, headers: Mapping[str, str], body: bytes, now: int
+    ) -> tuple[GatewayEvent, ...]:
         """Verify and translate an event (``now`` in Unix ms). Raises BadCallback.
 
         ``Stripe-Signature: t=<Unix s>,v1=<hex HMAC-SHA256(secret, t + "." + body)>``, at most five
@@ -194,7 +196,7 @@ class StripeGateway:
         try:
             event = msgspec.json.decode(body, type=wire.Kind)
             kind = None if event.account else wire.EVENTS.get(event.type)
-            return () if kind is None else msgspec.json.decode(body, type=kind).news
+            return () if kind is None else msgspec.json.decode(body, type=kind).gateway_event
         except (msgspec.MsgspecError, ValueError) as error:
             msg = f"the body is not in Stripe's form: {error}"
             raise BadCallback(msg) from error

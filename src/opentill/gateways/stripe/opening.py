@@ -5,7 +5,7 @@ from typing import Final, NoReturn
 
 import stripe
 
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 from opentill.gateways.stripe.client import StripeGateway
 from opentill.outgoing.client import Forbidden, Outgoing, Policy
 
@@ -15,7 +15,7 @@ _KEYS: Final = ("sk_", "rk_")  # secret and restricted
 def make(options: Mapping[str, str]) -> StripeGateway:
     """Make the gateway, which speaks to Stripe's one server or the configured one, and no other.
 
-    Raises OperatorError that names the variable and says what is accepted.
+    Raises ConfigurationError that names the variable and says what is accepted.
     """
     key, *more = _needed(options, "stripe_secret_key")
     if more or not key.startswith(_KEYS):
@@ -41,4 +41,4 @@ def _needed(options: Mapping[str, str], name: str) -> list[str]:
 
 def _refuse(name: str, reason: str) -> NoReturn:
     message = f"OPENTILL_GATEWAY_{name.upper()} {reason}"
-    raise OperatorError(message)
+    raise ConfigurationError(message)

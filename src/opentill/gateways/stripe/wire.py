@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 
 from opentill.gateways.model import (
-    DisputeNews,
     DisputeStatus,
-    News,
-    PaymentNews,
+    GatewayDisputeEvent,
+    GatewayEvent,
+    GatewayPaymentEvent,
+    GatewayRefundEvent,
     PaymentOutcome,
-    RefundNews,
     RefundOutcome,
     RefundStatus,
 )
@@ -25,7 +25,7 @@ ATTEMPT: Final = "attempt_id"
 REFUND: Final = "refund_id"
 Metadata = dict[str, str]
 
-# A status that is not in a table says nothing: PENDING for a refund, no news for a dispute.
+# A status that is not in a table says nothing: PENDING for a refund, no event for a dispute.
 REFUND_STATUSES: Final[dict[str, RefundStatus]] = {
     "succeeded": "SUCCEEDED",
     "pending": "PENDING",
@@ -196,7 +196,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
     balance_transactions: tuple[BalanceTransaction, ...] = ()
 
     @property
-    def news(self) -> tuple[News, ...]:
+    def gateway_event(self) -> tuple[GatewayEvent, ...]:
         """The dispute in our language: named by its payment, since it does not carry our ids."""
         status = DISPUTE_STATUSES.get(self.status)
         payment = self.payment_intent
@@ -208,7 +208,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
         if status == "LOST" and min(moved, default=0) < 0 <= sum(moved):
             status = "RECOVERED"
         return (
-            DisputeNews(
+            GatewayDisputeEvent(
                 attempt_id="",
                 payment_ref=ref,
                 dispute_ref=self.id,
@@ -239,7 +239,7 @@ class SessionEvent(msgspec.Struct, frozen=True):
     data: SessionData
 
     @property
-    def news(self) -> tuple[News, ...]:
+    def gateway_event(self) -> tuple[GatewayEvent, ...]:
         """The event in our language."""
         session = self.data.object
         if not session.attempt_id:
@@ -250,7 +250,7 @@ class SessionEvent(msgspec.Struct, frozen=True):
             outcome = PaymentOutcome(
                 status="DECLINED", provider_ref=session.id, reason="async_payment_failed"
             )
-        return (PaymentNews(attempt_id=session.attempt_id, outcome=outcome),)
+        return (GatewayPaymentEvent(attempt_id=session.attempt_id, outcome=outcome),)
 
 
 class IntentData(msgspec.Struct, frozen=True):
@@ -266,12 +266,12 @@ class IntentEvent(msgspec.Struct, frozen=True):
     data: IntentData
 
     @property
-    def news(self) -> tuple[News, ...]:
+    def gateway_event(self) -> tuple[GatewayEvent, ...]:
         """The event in our language."""
         intent = self.data.object
         if not intent.attempt_id:
             return ()
-        return (PaymentNews(attempt_id=intent.attempt_id, outcome=intent.outcome),)
+        return (GatewayPaymentEvent(attempt_id=intent.attempt_id, outcome=intent.outcome),)
 
 
 class RefundData(msgspec.Struct, frozen=True):
@@ -287,14 +287,16 @@ class RefundEvent(msgspec.Struct, frozen=True):
     data: RefundData
 
     @property
-    def news(self) -> tuple[News, ...]:
+    def gateway_event(self) -> tuple[GatewayEvent, ...]:
         """The event in our language."""
         refund = self.data.object
         attempt_id = (refund.metadata or {}).get(ATTEMPT, "")
         if not attempt_id or not refund.refund_id:
             return ()
         outcome = refund.outcome
-        return (RefundNews(attempt_id=attempt_id, refund_id=refund.refund_id, outcome=outcome),)
+        return (
+            GatewayRefundEvent(attempt_id=attempt_id, refund_id=refund.refund_id, outcome=outcome),
+        )
 
 
 class DisputeData(msgspec.Struct, frozen=True):
@@ -310,9 +312,9 @@ class DisputeEvent(msgspec.Struct, frozen=True):
     data: DisputeData
 
     @property
-    def news(self) -> tuple[News, ...]:
+    def gateway_event(self) -> tuple[GatewayEvent, ...]:
         """The event in our language."""
-        return self.data.object.news
+        return self.data.object.gateway_event
 
 
 # The events that we read. Not ``payment_intent.payment_failed``: the customer tries again on the

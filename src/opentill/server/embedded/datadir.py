@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import IO, Final
 
-from opentill.core.configuration import OperatorError
+from opentill.core.configuration import ConfigurationError
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 # What stands in a data directory begins so; what else is there is not ours to close.
@@ -20,7 +20,7 @@ _OF_FILE_SYSTEMS: Final = {"lost+found"}
 _READ_OR_WRITTEN: Final = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
 
-class DataDirError(OperatorError):
+class DataDirError(ConfigurationError):
     """The data directory cannot be used; the text is one line that says what to do."""
 
 
