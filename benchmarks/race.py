@@ -29,9 +29,9 @@ from benchmarks.driver import Load, trivial_server
 from benchmarks.report import OURS, PEER
 from benchmarks.run import Run, say
 from benchmarks.seed import MERCHANTS, first_payments, plant, record
-from opentill.checks import check_books
 from opentill.db import migrations
 from opentill.db.database import Db
+from opentill.integrity.rules import check_books
 
 _PROCESSES = (1, 2, 3)
 _OF_WORKERS = ("create-many", "read-many", "pay-many", "pay-hot")

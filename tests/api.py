@@ -24,7 +24,7 @@ import pytest
 import uvloop
 
 from money.world import fresh
-from opentill import disputes, ledger, merchants, operator, orders, payouts, rates, refunds
+from opentill import adjustments, disputes, ledger, merchants, orders, payouts, rates, refunds
 from opentill.app import create_app
 from opentill.context import App
 from opentill.core.settings import Settings
@@ -147,14 +147,14 @@ class Shop:
     def payout(self, amount_minor: int = 100) -> payouts.Payout:
         """Put money on the balance and pay it out as the operator."""
         now = self.till.app.clock()
-        asked = operator.Ask(
+        asked = adjustments.Ask(
             kind="recharge",
             amount_minor=amount_minor,
             reference=fresh(),
             reason="start",
             by="tester",
         )
-        self.till.tx(lambda tx: operator.ask(tx, self.id, asked, None, now))
+        self.till.tx(lambda tx: adjustments.ask(tx, self.id, asked, None, now))
         wanted = Wanted(
             amount_minor=amount_minor, fee_minor=0, reference=fresh(), reason="weekly", by="tester"
         )

@@ -114,7 +114,7 @@ CASES: Final = {
     "epay.queries.PRUNE_REQUESTS": Case(
         "epay_refunds", lambda _: {"until": LATE}, "created_at = created_at + 1", None
     ),
-    "totals.queries.ROLL": Case(
+    "list_counts.queries.ROLL": Case(
         "list_changes", lambda row: {**mine(row), "limit": 1000}, "rows = rows + 1", None
     ),
     "webhooks.queries.LOCK_HEAD": Case(

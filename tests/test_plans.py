@@ -12,7 +12,7 @@ import pytest
 import filled
 from money.fixtures import _made
 from opentill.db.query import Command, Query, Value
-from opentill.totals.queries import ROLL
+from opentill.list_counts.queries import ROLL
 from test_queries import EVERYWHERE, STATEMENTS
 
 BIG: Final = 10_000  # orders of the busy merchant
@@ -33,7 +33,7 @@ WHOLE: Final = {
     "reconciliation.queries.KNOWN": "a period of a gateway's report",
     "webhooks.queries.RESEND_RANGE": "a merchant's events of a period, all to be sent again",
 }
-BY_MERCHANT: Final = "watch."  # the worker's check of the books, a merchant at a time
+BY_MERCHANT: Final = "integrity.scheduler."  # the worker's check of the books, a merchant at a time
 
 
 @pytest.fixture(scope="module")

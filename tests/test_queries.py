@@ -20,7 +20,7 @@ from statements import EVERYWHERE as EVERY_STATEMENT
 
 # Where statements may stand beside the features' `queries` modules.
 ALSO: Final = (
-    "opentill.checks",
+    "opentill.integrity.rules",
     "opentill.db.clock",
     "opentill.http.idempotency",
     "opentill.db.rate_limits",
@@ -31,15 +31,15 @@ ALSO: Final = (
     "opentill.ledger.walk",
     "opentill.merchants.audit",
     "opentill.orders.asking",
-    "opentill.operator.checks",
+    "opentill.adjustments.checks",
     "opentill.payouts.checks",
-    "opentill.watch",
+    "opentill.integrity.scheduler",
 )
 # The examination of all books, and what is counted for metrics.
 EVERYWHERE: Final = (
-    "checks.",
+    "integrity.rules.",
     "epay.checks.",
-    "operator.checks.",
+    "adjustments.checks.",
     "payouts.checks.",
     "ledger.queries.RULES",
     "ledger.queries.UNKNOWN_MOVES",
@@ -152,7 +152,7 @@ def test_a_statement_about_a_tenant_names_merchant_id(name: str, statement: Any)
         "refunds.queries.ANYWHERE",
         "disputes.queries.ANYWHERE",
         "payouts.queries.ANYWHERE",
-        "operator.queries.ANYWHERE",
+        "adjustments.queries.ANYWHERE",
         "ledger.walk.NEXT",
         "orders.queries.CLAIM_ATTEMPTS",
         "disputes.queries.CLAIM_UNMATCHED",

@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from money.fixtures import own_book
+from opentill.adjustments import model as operator
 from opentill.checkouts import model as checkouts
 from opentill.core.settings import Environment
 from opentill.disputes import model as disputes
@@ -15,7 +16,6 @@ from opentill.gateways.model import Method
 from opentill.ledger import model as ledger
 from opentill.ledger import postings
 from opentill.merchants import model as merchants
-from opentill.operator import model as operator
 from opentill.orders import model as orders
 from opentill.payouts import model as payouts
 from opentill.products import model as products

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from opentill import gateways, watch
+from opentill import gateways
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.context import App
 from opentill.core import metrics
@@ -26,11 +26,12 @@ from opentill.db.jobs import GatewayFilter
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import jobs as epay_jobs
 from opentill.http import idempotency
+from opentill.integrity import scheduler
+from opentill.list_counts import jobs as total_jobs
 from opentill.orders import jobs as order_jobs
 from opentill.orders import settlement
 from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
-from opentill.totals import jobs as total_jobs
 from opentill.webhooks import jobs as webhook_jobs
 from opentill.webhooks.dispatch import Dispatcher
 from opentill.webhooks.hosts import HostLimit
@@ -98,7 +99,7 @@ async def _find_forgotten(app: App) -> int:
 
 
 async def _check_books(app: App) -> int:
-    await watch.check_some(app.db)
+    await scheduler.check_some(app.db)
     return 0  # however much there is: it rests between its steps
 
 

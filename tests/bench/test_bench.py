@@ -13,10 +13,10 @@ from benchmarks.chart import Chart, draw
 from benchmarks.seed import plant
 from benchmarks.targets import TARGETS, Target, line, verdict
 
-from opentill.checks import check_books
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.db.database import Db
+from opentill.integrity.rules import check_books
 from opentill.orders import settlement
 
 ROOT = Path(__file__).parents[2]

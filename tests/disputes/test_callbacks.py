@@ -7,10 +7,10 @@ import pytest
 
 from api import Shop, Till, serving
 from opentill import checkouts
-from opentill.checks import check_books
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.disputes import jobs
+from opentill.integrity.rules import check_books
 from sandbox.running import SECRET, Receiver, wait_until
 from sandbox.running import Shop as Bank
 

@@ -10,7 +10,7 @@ from api import Till
 from epay.stall import Inbox, Stall, assert_chinese
 from opentill import payouts
 from opentill.epay import reports
-from opentill.totals.jobs import roll_up
+from opentill.list_counts.jobs import roll_up
 
 DAY_MS = 86_400_000
 

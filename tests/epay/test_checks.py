@@ -6,8 +6,8 @@ import pytest
 
 from api import Till
 from epay.stall import Stall
-from opentill.checks import check_books
 from opentill.db.database import Tx
+from opentill.integrity.rules import check_books
 from opentill.ledger import Violation
 
 TOLD = "who placed an Epay order is told of it exactly when it was paid"

@@ -4,9 +4,9 @@ import asyncpg
 import pytest
 
 from money.world import assert_books, in_status, refund_said, refunded, submitted
-from opentill.checks import check_all, check_books
 from opentill.db.database import Db, Tx
 from opentill.db.query import MOMENT
+from opentill.integrity.rules import check_all, check_books
 from opentill.orders import Order
 
 RUNNING = "each balance after is the one before plus this entry, numbered 1, 2, 3 …"

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from money import world
-from opentill import health, watch
+from opentill import health
 from opentill.context import App
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
+from opentill.integrity import scheduler
 from opentill.ledger import walk
 from opentill.ledger.postings import ACCOUNTS
 from opentill.orders import jobs, queries
@@ -43,7 +44,7 @@ async def test_a_round_in_steps_of_any_size(db: Db, limit: int) -> None:
     await _business(db)
     await db.run(lambda tx: world.in_status(tx, "REFUNDED"))
     await db.run(world.merchant)
-    checked = sum([await watch.check_some(db, limit) for _ in range(20)])
+    checked = sum([await scheduler.check_some(db, limit) for _ in range(20)])
     assert checked == 8
     assert await _gauges(db) == (0, 8)
 
@@ -79,7 +80,7 @@ async def test_damage_is_found_and_counted_until_it_is_gone(
             await connection.execute("alter table entries drop constraint entries_moves")
             await connection.execute(damage)
         for _ in range(6):
-            await watch.check_some(db, limit)
+            await scheduler.check_some(db, limit)
         assert (await _gauges(db))[0] > 0
     finally:
         await db.close()
@@ -122,9 +123,9 @@ async def test_two_workers_at_once_count_once(db: Db) -> None:
     await _business(db)
     import asyncio
 
-    await asyncio.gather(*(watch.check_some(db, 2) for _ in range(4)))
+    await asyncio.gather(*(scheduler.check_some(db, 2) for _ in range(4)))
     for _ in range(4):
-        await watch.check_some(db, 2)
+        await scheduler.check_some(db, 2)
     assert await _gauges(db) == (0, 4)
 
 
@@ -192,11 +193,11 @@ async def test_the_gauges_count_what_is_due_and_nothing_else(db: Db) -> None:
                 await tx.execute(f"update {table} set {column} = $2 where {key} = $1", row.id, at)
         assert await health._DUE_ATTEMPTS.get(tx, now=world.NOW) == 1
         assert await health._DUE_REFUNDS.get(tx, now=world.NOW) == 1
-    await watch.check_some(db, 2)  # a part of what there is
+    await scheduler.check_some(db, 2)  # a part of what there is
     half = (await _gauges(db))[1]
     assert half == 2
     for _ in range(4):
-        await watch.check_some(db, 2)
+        await scheduler.check_some(db, 2)
     assert (await _gauges(db))[1] > half
 
 
@@ -207,5 +208,5 @@ async def test_books_of_more_than_one_moment_are_right(db: Db) -> None:
         assert await tx.fetchval("select count(distinct created_at) from entries") == 2
         await world.assert_books(tx)
     for _ in range(3):
-        await watch.check_some(db, 2)
+        await scheduler.check_some(db, 2)
     assert (await _gauges(db))[0] == 0

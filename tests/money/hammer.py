@@ -14,14 +14,14 @@ import pytest
 
 from money import world
 from money.world import fresh
-from opentill import callbacks, checkouts, disputes, merchants, operator, orders, payouts, worker
+from opentill import adjustments, callbacks, checkouts, disputes, merchants, orders, payouts, worker
+from opentill.adjustments import Ask
 from opentill.context import App
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome, RefundOutcome
-from opentill.operator import Ask
 from opentill.orders import settlement
 from opentill.outgoing.client import to_merchants
 from opentill.payouts.service import Wanted
@@ -197,9 +197,9 @@ class Hammer:
             order_id=self.order_id() if correct else None,
         )  # fmt: skip
         above = Decimal(10) if _random.random() < 0.3 else None
-        made = await operator.ask(tx, self.shop_id, asked, above, self.now())
+        made = await adjustments.ask(tx, self.shop_id, asked, above, self.now())
         if made.status == "WAITING":
-            await operator.approve(tx, made.id, "bob", self.now())
+            await adjustments.approve(tx, made.id, "bob", self.now())
 
     async def change_terms(self, tx: Tx) -> None:
         rate = Decimal(_random.randrange(50)) / 1000

@@ -21,13 +21,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from money import model, world
 from money.world import fresh
-from opentill import checkouts, disputes, merchants, operator, orders, payouts, rates
+from opentill import adjustments, checkouts, disputes, merchants, orders, payouts, rates
+from opentill.adjustments import Ask
 from opentill.checkouts.jobs import expire_due
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.gateways.model import RefundOutcome
-from opentill.operator import Ask
 from opentill.orders import Attempt, settlement
 from opentill.orders import service as order_service
 from opentill.payouts.service import Wanted
@@ -660,7 +660,7 @@ class Lives(RuleBasedStateMachine):
             kind=kind, amount_minor=amount, reference=fresh(), reason="why", by="ann",
             account=account, order_id=about,
         )  # fmt: skip
-        work = operator.ask(self.tx, shop_id, asked, Decimal(0) if waits else None, self.now)
+        work = adjustments.ask(self.tx, shop_id, asked, Decimal(0) if waits else None, self.now)
         possible = kind != "correct" or about is not None
         fine = possible and (waits or shop.by_hand(kind, amount, account))
         done = self.take(f"{kind}{' waits' if waits else ''}", work, fine=fine)
@@ -674,9 +674,9 @@ class Lives(RuleBasedStateMachine):
         fine = kept.status == "WAITING" and not (approved and by == "ann")
         if approved:
             fine = fine and self.shops[kept.shop_id].by_hand(*kept.of)
-            work = operator.approve(self.tx, kept.key, by, self.now)
+            work = adjustments.approve(self.tx, kept.key, by, self.now)
         else:
-            work = operator.reject(self.tx, kept.key, by, "why", self.now)
+            work = adjustments.reject(self.tx, kept.key, by, "why", self.now)
         self.take("approve" if approved else "reject", work, fine=fine)
         if fine:
             kept.status = "DONE" if approved else "REJECTED"

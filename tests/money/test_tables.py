@@ -26,11 +26,11 @@ from money.world import (
     session,
     settled,
 )
-from opentill import disputes, ledger, operator, orders, payouts
+from opentill import adjustments, disputes, ledger, orders, payouts
+from opentill.adjustments import Ask
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.ledger.postings import ACCOUNTS, BY_MOVE, Type
-from opentill.operator import Ask
 from opentill.orders import Order, settlement
 from opentill.orders.model import STATUSES as ORDER
 from opentill.payouts.service import Wanted
@@ -249,7 +249,7 @@ async def test_hearing_of_a_dispute(tx: Tx, origin, stands, word) -> None:
 async def funded(tx: Tx) -> str:
     shop = await merchant(tx)
     asked = Ask(kind="recharge", amount_minor=10_000, reference=fresh(), reason="start", by="ann")
-    await operator.ask(tx, shop.id, asked, None, NOW)
+    await adjustments.ask(tx, shop.id, asked, None, NOW)
     return shop.id
 
 
@@ -283,7 +283,7 @@ async def test_how_a_payout_ends(tx: Tx, status, event) -> None:
 async def test_deciding_a_movement(tx: Tx, kind, stands, decision) -> None:
     shop_id = await funded(tx)
     freeze = Ask(kind="freeze", amount_minor=700, reference=fresh(), reason="why", by="ann")
-    await operator.ask(tx, shop_id, freeze, None, NOW)
+    await adjustments.ask(tx, shop_id, freeze, None, NOW)
     order = await in_status(tx, "PENDING")
     about = None
     if kind == "correct":
@@ -291,17 +291,17 @@ async def test_deciding_a_movement(tx: Tx, kind, stands, decision) -> None:
     asked = Ask(
         kind=kind, amount_minor=700, reference=fresh(), reason="why", by="ann", order_id=about
     )
-    made = await operator.ask(tx, shop_id, asked, 0, NOW)
+    made = await adjustments.ask(tx, shop_id, asked, 0, NOW)
     assert made.status == "WAITING"
     if stands == "DONE":
-        await operator.approve(tx, made.id, "bob", NOW)
+        await adjustments.approve(tx, made.id, "bob", NOW)
     elif stands == "REJECTED":
-        await operator.reject(tx, made.id, "bob", "why", NOW)
+        await adjustments.reject(tx, made.id, "bob", "why", NOW)
 
     def decides() -> Any:
         if decision == "approve":
-            return operator.approve(tx, made.id, "bob", LATER)
-        return operator.reject(tx, made.id, "bob", "why", LATER)
+            return adjustments.approve(tx, made.id, "bob", LATER)
+        return adjustments.reject(tx, made.id, "bob", "why", LATER)
 
     if stands != "WAITING":
         await is_refused(tx, decides(), "movement")

@@ -13,11 +13,11 @@ import msgspec
 from opentill import checkouts, disputes, ledger, merchants, orders, refunds
 from opentill.checkouts import Session
 from opentill.checkouts.model import SessionBody
-from opentill.checks import check_books
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from opentill.gateways.model import GatewayDisputeEvent, PaymentOutcome, RefundOutcome
+from opentill.integrity.rules import check_books
 from opentill.merchants import Merchant
 from opentill.orders import Attempt, Line, Order, queries, service
 from opentill.products import service as products

@@ -6,7 +6,7 @@ import pytest
 
 from api import Shop, Till, error_of, refused
 from money.world import fresh
-from opentill import operator, payouts
+from opentill import adjustments, payouts
 from opentill.payouts.service import Wanted
 
 NOW = 1_750_000_000_000
@@ -29,10 +29,10 @@ def _payout(shop: Shop, amount: int, event: str | None = None) -> str:
 def shop(till: Till) -> Shop:
     """A merchant with 100.00 available."""
     made = till.shop()
-    asked = operator.Ask(
+    asked = adjustments.Ask(
         kind="recharge", amount_minor=10_000, reference=fresh(), reason="start", by="ann"
     )
-    till.tx(lambda tx: operator.ask(tx, made.id, asked, None, NOW))
+    till.tx(lambda tx: adjustments.ask(tx, made.id, asked, None, NOW))
     return made
 
 

@@ -4,10 +4,10 @@ import asyncpg
 import pytest
 
 from money.world import NOW, fresh, merchant
-from opentill import operator, payouts
-from opentill.checks import check_books
+from opentill import adjustments, payouts
+from opentill.adjustments.checks import RULES as OPERATOR_RULES
 from opentill.db.database import Tx
-from opentill.operator.checks import RULES as OPERATOR_RULES
+from opentill.integrity.rules import check_books
 from opentill.payouts.checks import RULES as PAYOUT_RULES
 from opentill.payouts.service import Wanted
 
@@ -58,11 +58,11 @@ async def test_what_is_not_explained_is_named(book: str, statement, rules) -> No
 async def _stock(tx: Tx) -> None:
     shop = await merchant(tx)
 
-    async def move(kind: operator.Kind, minor: int) -> None:
-        asked = operator.Ask(
+    async def move(kind: adjustments.Kind, minor: int) -> None:
+        asked = adjustments.Ask(
             kind=kind, amount_minor=minor, reference=fresh(), reason="why", by="ann"
         )
-        await operator.ask(tx, shop.id, asked, None, NOW)
+        await adjustments.ask(tx, shop.id, asked, None, NOW)
 
     await move("recharge", 10_000)
     await move("freeze", 3_000)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from money.world import NOW, dump, entries, fresh, merchant, product, session
-from opentill import ledger, merchants, operator, payouts
+from opentill import adjustments, ledger, merchants, payouts
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.merchants import Merchant
@@ -21,10 +21,10 @@ async def shop(tx: Tx, available: int = 10_000, **terms: Any) -> Merchant:
     """Make a merchant with so much available."""
     made = await merchant(tx, **terms)
     if available:
-        asked = operator.Ask(
+        asked = adjustments.Ask(
             kind="recharge", amount_minor=available, reference=fresh(), reason="start", by="ann"
         )
-        await operator.ask(tx, made.id, asked, None, NOW)
+        await adjustments.ask(tx, made.id, asked, None, NOW)
     return made
 
 
@@ -173,7 +173,7 @@ async def take(tx: Tx, merchant_id: str, amount: int) -> None:
     """Correct the balance downwards, because of some order."""
     mug = await product(tx, merchant_id)
     order_id = (await session(tx, merchant_id, mug.id)).order_id
-    asked = operator.Ask(
+    asked = adjustments.Ask(
         kind="correct",
         amount_minor=-amount,
         reference=fresh(),
@@ -181,7 +181,7 @@ async def take(tx: Tx, merchant_id: str, amount: int) -> None:
         by="ann",
         order_id=order_id,
     )
-    await operator.ask(tx, merchant_id, asked, None, NOW)
+    await adjustments.ask(tx, merchant_id, asked, None, NOW)
 
 
 async def test_the_same_reference_is_the_same_payout(tx: Tx) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from money.world import NOW, fresh, merchant
-from opentill import ledger, operator, payouts
+from opentill import adjustments, ledger, payouts
 from opentill.core.errors import Invalid
 from opentill.db.database import Db
 from opentill.payouts import Payout
@@ -13,11 +13,11 @@ from opentill.payouts.service import Wanted
 
 
 async def _shop(db: Db, available: int) -> str:
-    asked = operator.Ask(
+    asked = adjustments.Ask(
         kind="recharge", amount_minor=available, reference=fresh(), reason="start", by="ann"
     )
     made = await db.run(merchant)
-    await db.run(lambda tx: operator.ask(tx, made.id, asked, None, NOW))
+    await db.run(lambda tx: adjustments.ask(tx, made.id, asked, None, NOW))
     return made.id
 
 

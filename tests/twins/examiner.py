@@ -331,7 +331,7 @@ FROM_ELSEWHERE: Final = frozenset({"merchants.queries.KEYS"})
 ABOUT_MERCHANT: Final = frozenset({
     "merchants.queries.BY_ID", "merchants.queries.LOCKED", "merchants.queries.EXISTS",
     "ledger.queries.CURRENCY", "refunds.queries.OVERDRAFT", "checkouts.queries.MERCHANT_NAME",
-    "merchants.queries.LOCK", "watch._FIRST",
+    "merchants.queries.LOCK", "integrity.scheduler._FIRST",
 })  # fmt: skip
 
 

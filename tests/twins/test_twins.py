@@ -17,26 +17,26 @@ from api import Shop, Till
 from epay.stall import Inbox, Stall
 from money import world
 from opentill import (
+    adjustments,
     checkouts,
     disputes,
     epay,
     gateways,
     merchants,
-    operator,
     orders,
     payouts,
     refunds,
-    watch,
     webhooks,
 )
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import credentials, notices
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
+from opentill.integrity import scheduler
+from opentill.list_counts.jobs import roll_up
 from opentill.orders import confirmation, payments, settlement
 from opentill.orders import jobs as order_jobs
 from opentill.refunds import jobs as refund_jobs
-from opentill.totals.jobs import roll_up
 from opentill.webhooks import catchup
 from opentill.webhooks.dispatch import Dispatcher
 from statements import EVERYWHERE
@@ -48,17 +48,22 @@ DAY: Final = 86_400_000
 
 
 # What is not asked for here.
-UNASKED: Final = ("checks.", "watch.", "ledger.queries.RULES", "ledger.queries.UNKNOWN")
+UNASKED: Final = (
+    "integrity.rules.",
+    "integrity.scheduler.",
+    "ledger.queries.RULES",
+    "ledger.queries.UNKNOWN",
+)
 EXPLAINED: Final = frozenset(
     f"{feature}.{name}"
     for feature, names in {
         # over all merchants, or by an id that only one of them can have
         "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE",
         "disputes.queries": "ANYWHERE SEARCH",
-        "operator.queries": "ANYWHERE",
+        "adjustments.queries": "ANYWHERE",
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
         "reconciliation.queries": "BETWEEN NAMED",
-        "totals.queries": "CHANGED",
+        "list_counts.queries": "CHANGED",
         "http.idempotency": "_PRUNE",
         "merchants.queries": "INSERT_KEY REVOKE_KEY ENTER_LIMITED ENTER",
         "merchants.audit": "INSERT CHAIN NEWEST",
@@ -66,7 +71,7 @@ EXPLAINED: Final = frozenset(
         " PRUNE_EVENTS OLDEST DISABLE",
         "refunds.queries": "LOCKED ANYWHERE",
         # a sum that is nought at the end, or before there is anything
-        "operator.queries ": "FROZEN",
+        "adjustments.queries ": "FROZEN",
         "checkouts.queries ": "ATTEMPTS",
         # how Epay begins, before there is anything to examine
         "epay.queries": "CALLER LIST_PID INSERT ALL SET_TYPE",  # tests/epay/test_door.py
@@ -76,7 +81,7 @@ EXPLAINED: Final = frozenset(
         "orders.asking": "SOON",
         # asked by commands: tests/cli/test_rates.py
         "rates.queries": "LACKING",
-        # long lists and long exports: tests/totals, tests/orders/test_export.py
+        # long lists and long exports: tests/list_counts, tests/orders/test_export.py
         "ledger.queries": "LIST1 LIST2 LIST_BY_TYPE1 LIST_BY_TYPE2",
         "orders.queries ": "LIST1 LIST2 LIST_BY_STATUS1 LIST_BY_STATUS2 LIST_BY_PRODUCT1"
         " LIST_BY_PRODUCT2 LIST_BY_BOTH1 LIST_BY_BOTH2",
@@ -283,20 +288,22 @@ class Business:
         for path in ("/v1/payouts", "/v1/payouts?status=PAID", f"/v1/payouts/{payout.id}"):
             self.shop.data("GET", path)
         till.tx(lambda tx: payouts.search(tx, self.id, "PAID"))
-        asked = partial(operator.Ask, amount_minor=50, reason="why", by="tester")
+        asked = partial(adjustments.Ask, amount_minor=50, reason="why", by="tester")
         for kind, limit in (("freeze", None), ("unfreeze", None), ("recharge", 0), ("fee", 0)):
             ask = asked(kind=kind, reference=world.fresh())
             above = None if limit is None else world.Decimal(limit)
-            made = till.tx(lambda tx, ask=ask, a=above: operator.ask(tx, self.id, ask, a, self.now))
+            made = till.tx(
+                lambda tx, ask=ask, a=above: adjustments.ask(tx, self.id, ask, a, self.now)
+            )
             again = till.tx(
-                lambda tx, ask=ask, a=above: operator.ask(tx, self.id, ask, a, self.now)
+                lambda tx, ask=ask, a=above: adjustments.ask(tx, self.id, ask, a, self.now)
             )
             assert again.id == made.id
             if made.status == "WAITING":
-                till.tx(lambda tx: operator.waiting(tx, self.id))
-                till.tx(lambda tx, m=made: operator.approve(tx, m.id, "second", self.now))
+                till.tx(lambda tx: adjustments.waiting(tx, self.id))
+                till.tx(lambda tx, m=made: adjustments.approve(tx, m.id, "second", self.now))
         correction = asked(kind="correct", reference=world.fresh(), order_id=self.paid().id)
-        till.tx(lambda tx: operator.ask(tx, self.id, correction, None, self.now))
+        till.tx(lambda tx: adjustments.ask(tx, self.id, correction, None, self.now))
         till.tx(lambda tx: merchants.change(tx, self.id, self.now, who="op", reason="x", name="N"))
         till.tx(
             lambda tx: merchants.change(
@@ -404,9 +411,9 @@ class Business:
         for path in ("/v1/orders/export", f"/v1/orders/export?{span}",
                      "/v1/balance/statement.csv", f"/v1/balance/statement.csv?{span}"):  # fmt: skip
             assert shop.get(path).status_code == 200
-        till.tx(lambda tx: watch.check_merchant(tx, self.id))
-        till.run(watch.check_some(self.app.db, 3))
-        till.run(watch.check_some(self.app.db, 1000))
+        till.tx(lambda tx: scheduler.check_merchant(tx, self.id))
+        till.run(scheduler.check_some(self.app.db, 3))
+        till.run(scheduler.check_some(self.app.db, 1000))
 
 
 def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(

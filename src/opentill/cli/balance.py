@@ -10,8 +10,8 @@ from opentill.cli.output import Json
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from opentill.adjustments import ByHand, Kind
     from opentill.db.database import Tx
-    from opentill.operator import ByHand, Kind
 
 _Amount = Annotated[str, typer.Argument(help="Decimal, in the merchant's currency: 25.00.")]
 _COLUMNS = ("id", "merchantId", "kind", "amount", "currency", "account", "askedBy", "reason")
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
 def show(merchant_id: str, *, as_json: Json = False) -> None:
     """Show a merchant's accounts."""
-    from opentill import ledger, merchants, operator
+    from opentill import adjustments, ledger, merchants
     from opentill.core import money
     from opentill.db.database import Tx
 
@@ -48,7 +48,7 @@ def show(merchant_id: str, *, as_json: Json = False) -> None:
         found = await ledger.balance(tx, merchant.id, currency)
         names = ("available", "pending", "frozen", "reserve")
         held = {name: money.show(getattr(found, name) if found else 0, currency) for name in names}
-        by_hand = await operator.frozen_by_hand(tx, merchant.id, currency)
+        by_hand = await adjustments.frozen_by_hand(tx, merchant.id, currency)
         return {
             "merchantId": merchant.id,
             **held,
@@ -146,7 +146,7 @@ def _move(  # noqa: PLR0913 - who moves what and why
     account: str = "available",
     as_json: bool,
 ) -> None:
-    from opentill import merchants, operator
+    from opentill import adjustments, merchants
     from opentill.core.errors import Invalid
     from opentill.ledger import Held
 
@@ -161,7 +161,7 @@ def _move(  # noqa: PLR0913 - who moves what and why
         minor = inputs.amount("amount", amount.removeprefix("-") if takes else amount, currency)
         if minor is None:
             raise AssertionError
-        asked = operator.Ask(
+        asked = adjustments.Ask(
             kind=kind,
             amount_minor=-minor if takes else minor,
             reason=reason,
@@ -170,38 +170,38 @@ def _move(  # noqa: PLR0913 - who moves what and why
             account=held,
             order_id=order,
         )
-        return await operator.ask(tx, merchant_id, asked, above, now)
+        return await adjustments.ask(tx, merchant_id, asked, above, now)
 
     _do(step, as_json=as_json)
 
 
 def approve(movement_id: str, *, by: inputs.By = "", as_json: Json = False) -> None:
     """Make a movement that waits, as another operator than the one who asked for it."""
-    from opentill import operator
+    from opentill import adjustments
 
     who = inputs.who(by)
-    _do(lambda tx, now: operator.approve(tx, movement_id, who, now), as_json=as_json)
+    _do(lambda tx, now: adjustments.approve(tx, movement_id, who, now), as_json=as_json)
 
 
 def reject(
     movement_id: str, *, reason: inputs.Reason = "", by: inputs.By = "", as_json: Json = False
 ) -> None:
     """Turn down a movement that waits."""
-    from opentill import operator
+    from opentill import adjustments
 
     who = inputs.who(by)
-    _do(lambda tx, now: operator.reject(tx, movement_id, who, reason, now), as_json=as_json)
+    _do(lambda tx, now: adjustments.reject(tx, movement_id, who, reason, now), as_json=as_json)
 
 
 def _do(step: "Callable[[Tx, int], Awaitable[ByHand]]", *, as_json: bool) -> None:
     """Take one step with the business time of now, and show the movement after it."""
-    from opentill import operator
+    from opentill import adjustments
 
     async def work() -> None:
         async with session.database() as db:
             now = await session.now(db)
             made = await db.run(lambda tx: step(tx, now))
-        output.show(operator.ByHandOut.of(made), as_json=as_json)
+        output.show(adjustments.ByHandOut.of(made), as_json=as_json)
         if made.status == "WAITING":
             output.say(f"waits for a second operator: opentill balance approve {made.id} --by …")
 
@@ -214,11 +214,13 @@ def waiting(
     as_json: Json = False,
 ) -> None:
     """List the movements that wait for a second operator, oldest first."""
-    from opentill import operator
+    from opentill import adjustments
 
     async def work() -> None:
         async with session.database() as db, db.connection() as tx:
-            found = [operator.ByHandOut.of(one) for one in await operator.waiting(tx, merchant_id)]
+            found = [
+                adjustments.ByHandOut.of(one) for one in await adjustments.waiting(tx, merchant_id)
+            ]
             output.show(found, as_json=as_json, columns=_COLUMNS)
 
     session.run(work())

@@ -24,7 +24,7 @@ def check(*, as_json: Json = False) -> None:
     Disputes that moved money at a gateway and match no order are no fault of the books: counted.
     """
     from opentill import disputes
-    from opentill.checks import check_all
+    from opentill.integrity.rules import check_all
 
     async def work() -> bool:
         async with session.database() as db:

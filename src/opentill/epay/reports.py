@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from opentill import ledger, payouts, totals
+from opentill import ledger, list_counts, payouts
 from opentill.context import App
 from opentill.core import money
 from opentill.core.ids import number_of
@@ -85,8 +85,8 @@ async def _total(tx: Tx, merchant_id: str) -> int:
     """Count all Epay orders: they have products of their own, which nothing else is sold by."""
     found = 0
     for product in await queries.PRODUCTS.all(tx, merchant_id=merchant_id):
-        which = totals.ListKey(merchant_id, "orders", part=product.product_id)
-        found += await totals.of_all_time(tx, which)
+        which = list_counts.ListKey(merchant_id, "orders", part=product.product_id)
+        found += await list_counts.of_all_time(tx, which)
     return found
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from opentill import totals
+from opentill import list_counts
 from opentill.core.errors import Invalid
 from opentill.http import csvfile
 from opentill.http.operations import Call, Download, Nothing, Operation
@@ -36,9 +36,9 @@ async def list_transactions(call: Call[ListQuery, Nothing]) -> Listing[Transacti
     """List movements, newest first."""
     query = call.query
     lists = queries.LIST if query.type is None else queries.LIST_BY_TYPE
-    which = totals.ListKey(call.merchant_id, "entries", kind=query.type)
+    which = list_counts.ListKey(call.merchant_id, "entries", kind=query.type)
     values = {} if query.type is None else {"type": query.type}
-    rows = totals.Rows(call.app.replica.reading(), which, lists, values)
+    rows = list_counts.Rows(call.app.replica.reading(), which, lists, values)
     entries, total = await rows.page(query.page, query.size)
     return listing([Transaction.of(entry) for entry in entries], query.page, query.size, total)
 

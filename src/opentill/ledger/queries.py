@@ -2,7 +2,7 @@
 
 from opentill.db.query import Command, Query, Value
 from opentill.ledger.model import Balance, Entry, Violation
-from opentill.totals import lists
+from opentill.list_counts import lists
 
 # Post lists of movements in one statement: the lock of a balance's row orders all entries of its
 # merchant and currency; running balances are window sums over the movements.

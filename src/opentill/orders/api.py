@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from opentill import totals
+from opentill import list_counts
 from opentill.core.errors import Invalid
 from opentill.core.ids import is_id
 from opentill.db.database import Tx
@@ -38,7 +38,7 @@ class ExportQuery(msgspec.Struct, frozen=True, rename="camel"):
 
 def _range(query: ListQuery | ExportQuery) -> tuple[int, int]:
     start = 0 if query.start_date is None else query.start_date
-    end = totals.FOREVER if query.end_date is None else query.end_date
+    end = list_counts.FOREVER if query.end_date is None else query.end_date
     if start > end:
         raise Invalid("endDate", "endDate must not be before startDate")
     return start, end
@@ -72,8 +72,8 @@ async def list_orders(call: Call[ListQuery, Nothing]) -> Listing[OrderOut]:
         and await here.read(functools.partial(_has_product, merchant_id, query.product_id))
     ):
         return listing([], query.page, query.size, 0)
-    which = totals.ListKey(merchant_id, "orders", query.product_id or "", query.status)
-    rows = totals.Rows(here, which, lists, values)
+    which = list_counts.ListKey(merchant_id, "orders", query.product_id or "", query.status)
+    rows = list_counts.Rows(here, which, lists, values)
     found, total = await rows.page(query.page, query.size, within)
     deployment = call.app.settings.livemode
     orders = await livemode.known(here.read, found, deployment=deployment)

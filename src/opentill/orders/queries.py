@@ -1,6 +1,7 @@
 """All SQL about orders, their history and their attempts."""
 
 from opentill.db.query import Command, Query, Value
+from opentill.list_counts import lists
 from opentill.orders.model import (
     Attempt,
     Confirmed,
@@ -10,7 +11,6 @@ from opentill.orders.model import (
     Order,
     PaidThrough,
 )
-from opentill.totals import lists
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = :id")
 BY_ID = Query(Order, "select * from orders where merchant_id = :merchant_id and id = :id")

@@ -3,7 +3,7 @@
 from typing import Final
 
 from opentill.db.database import Db
-from opentill.totals import queries, service
+from opentill.list_counts import queries, service
 
 WORTH_IT: Final = 200  # changes; fewer cost a reader less than writing counts would
 _MERCHANTS: Final = 200  # looked at in one statement

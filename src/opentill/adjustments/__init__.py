@@ -1,7 +1,7 @@
 """What an operator moves by hand, beside payouts: freeze, unfreeze, recharge, correct, fee."""
 
-from opentill.operator.model import MOVES, Ask, ByHand, ByHandOut, Kind, Move, Status
-from opentill.operator.service import (
+from opentill.adjustments.model import MOVES, Ask, ByHand, ByHandOut, Kind, Move, Status
+from opentill.adjustments.service import (
     approve,
     ask,
     find_anywhere,

@@ -1,7 +1,7 @@
 """All SQL about movements by hand."""
 
+from opentill.adjustments.model import ByHand
 from opentill.db.query import Query, Value
-from opentill.operator.model import ByHand
 
 BY_ID = Query(
     ByHand, "select * from operator_movements where merchant_id = :merchant_id and id = :id"

@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from opentill.adjustments.model import MOVES
 from opentill.db.query import Query
 from opentill.ledger import Violation
-from opentill.operator.model import MOVES
 
 _TABLE: Final = ", ".join(
     f"('{m.kind}', '{m.account}', {m.sign}, '{m.posting}', '{m.source}', '{m.target}')"

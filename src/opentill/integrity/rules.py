@@ -2,8 +2,8 @@
 
 contract.md#ledger-rules. Above the features: it reads all of them and none may know the others.
 Each rule is a statement that returns the places where it does not hold. It is also asked of one
-merchant alone (watch.py), so both sides are compared by left joins and not by a full one, into
-which PostgreSQL takes no condition on the merchant.
+merchant alone (integrity/scheduler.py), so both sides are compared by left joins and not by a full
+one, into which PostgreSQL takes no condition on the merchant.
 """
 
 from collections import deque
@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from opentill import ledger
+from opentill.adjustments.checks import RULES as OPERATOR_RULES
 from opentill.db.database import Db, Tx
 from opentill.db.jobs import together
 from opentill.db.query import MOMENT, Query
 from opentill.epay.checks import RULES as EPAY_RULES
 from opentill.ledger import Violation
-from opentill.operator.checks import RULES as OPERATOR_RULES
 from opentill.orders import TRANSITIONS
 from opentill.payouts.checks import RULES as PAYOUT_RULES
 

@@ -3,14 +3,14 @@
 from decimal import Decimal
 
 from opentill import ledger, merchants, orders
+from opentill.adjustments import queries
+from opentill.adjustments.model import BY_KIND, DECISIONS, Ask, ByHand, Decision, Status
 from opentill.core import byhand, money
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.ledger import Balance
 from opentill.merchants import Merchant
-from opentill.operator import queries
-from opentill.operator.model import BY_KIND, DECISIONS, Ask, ByHand, Decision, Status
 
 
 async def ask(tx: Tx, merchant_id: str, asked: Ask, above: Decimal | None, now: int) -> ByHand:

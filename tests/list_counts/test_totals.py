@@ -17,11 +17,11 @@ import filled
 from money import world
 from money.fixtures import rolled_back
 from opentill.db.database import Db, Tx
+from opentill.list_counts import FOREVER, ListKey, Rows, service, total
+from opentill.list_counts import queries as totals_queries
+from opentill.list_counts.jobs import roll_up
+from opentill.list_counts.model import DAY_MS, HOUR_MS, stretch
 from opentill.orders import Order, queries
-from opentill.totals import FOREVER, ListKey, Rows, service, total
-from opentill.totals import queries as totals_queries
-from opentill.totals.jobs import roll_up
-from opentill.totals.model import DAY_MS, HOUR_MS, stretch
 
 START: Final = world.NOW // DAY_MS * DAY_MS
 _numbers: Final = itertools.count(1)

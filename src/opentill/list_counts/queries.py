@@ -5,7 +5,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from opentill.db.query import Query, Value
-from opentill.totals.model import Busy
+from opentill.list_counts.model import Busy
 
 S = TypeVar("S", bound=msgspec.Struct)
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from money.world import NOW, dump, entries, fresh, in_status, merchant, refunded
-from opentill import ledger, merchants, operator
+from opentill import adjustments, ledger, merchants
+from opentill.adjustments import Ask, ByHand
+from opentill.adjustments.model import BY_KIND, KINDS, MOVES
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
-from opentill.operator import Ask, ByHand
-from opentill.operator.model import BY_KIND, KINDS, MOVES
 from opentill.orders import Order
 
 LATER = NOW + 5_000
@@ -44,7 +44,7 @@ async def done(
     tx: Tx, shop: str, kind: str, minor: int, limit: Decimal | None = None, **what: Any
 ) -> ByHand:
     """Move something by hand."""
-    return await operator.ask(tx, shop, asked(kind, minor, **what), limit, NOW)
+    return await adjustments.ask(tx, shop, asked(kind, minor, **what), limit, NOW)
 
 
 async def accounts(tx: Tx, shop: str) -> tuple[int, int, int]:
@@ -97,10 +97,10 @@ async def test_a_movement_of_the_table(tx: Tx, kind, account, minor, posting, wa
     if waits:
         assert (made.status, made.decided_at) == ("WAITING", None)
         assert await entries(tx, shop) == before
-        assert await operator.waiting(tx, shop) == [made]
-        made = await operator.approve(tx, made.id, "bob", LATER)
+        assert await adjustments.waiting(tx, shop) == [made]
+        made = await adjustments.approve(tx, made.id, "bob", LATER)
         assert (made.decided_by, made.decided_at) == ("bob", LATER)
-        assert await operator.waiting(tx, shop) == []
+        assert await adjustments.waiting(tx, shop) == []
     assert made.status == "DONE"
     assert await entries(tx, shop) == [*before, posting]
     cause = await tx.fetchrow(
@@ -198,21 +198,21 @@ async def test_above_the_limit_a_second_operator_is_asked(tx: Tx, limit, minor, 
 async def test_a_taking_correction_counts_by_its_size(tx: Tx) -> None:
     order = await stocked(tx)
     made = await done(tx, order.merchant_id, "correct", -5_001, LIMIT, order_id=order.id)
-    assert (made.status, await operator.waiting(tx)) == ("WAITING", [made])
+    assert (made.status, await adjustments.waiting(tx)) == ("WAITING", [made])
 
 
 @pytest.mark.parametrize("by", ["ann", " ANN ", ""])
 async def test_nobody_approves_what_he_asked_for(tx: Tx, by) -> None:
     made = await done(tx, (await merchant(tx)).id, "recharge", 5_001, LIMIT)
-    await refused(tx, operator.approve(tx, made.id, by, LATER), "by")
+    await refused(tx, adjustments.approve(tx, made.id, by, LATER), "by")
 
 
 @pytest.mark.parametrize("by", ["ann", "bob"])
 async def test_a_movement_is_rejected_or_withdrawn(tx: Tx, by) -> None:
     shop = (await merchant(tx)).id
     made = await done(tx, shop, "recharge", 5_001, LIMIT)
-    await refused(tx, operator.reject(tx, made.id, by, " ", LATER), "reason")
-    after = await operator.reject(tx, made.id, by, "a typing error", LATER)
+    await refused(tx, adjustments.reject(tx, made.id, by, " ", LATER), "reason")
+    after = await adjustments.reject(tx, made.id, by, "a typing error", LATER)
     assert (after.status, after.decided_by, after.decided_at) == ("REJECTED", by, LATER)
     assert await entries(tx, shop) == []
 
@@ -223,13 +223,13 @@ async def test_what_does_not_wait_is_not_decided(tx: Tx, status, decision) -> No
     shop = (await merchant(tx)).id
     made = await done(tx, shop, "recharge", 5_001, None if status == "DONE" else LIMIT)
     if status == "approved":
-        await operator.approve(tx, made.id, "bob", LATER)
+        await adjustments.approve(tx, made.id, "bob", LATER)
     elif status == "REJECTED":
-        await operator.reject(tx, made.id, "bob", "no", LATER)
+        await adjustments.reject(tx, made.id, "bob", "no", LATER)
     work = (
-        operator.approve(tx, made.id, "cid", LATER)
+        adjustments.approve(tx, made.id, "cid", LATER)
         if decision == "approve"
-        else operator.reject(tx, made.id, "cid", "no", LATER)
+        else adjustments.reject(tx, made.id, "cid", "no", LATER)
     )
     assert "must be WAITING: this one is" in await refused(tx, work, "movement")
 
@@ -238,18 +238,18 @@ async def test_a_movement_that_cannot_be_made_any_more_goes_on_waiting(tx: Tx) -
     shop = await recharged(tx)
     made = await done(tx, shop, "freeze", 9_000, LIMIT)
     await done(tx, shop, "fee", 2_000)
-    await refused(tx, operator.approve(tx, made.id, "bob", LATER), "amount")
+    await refused(tx, adjustments.approve(tx, made.id, "bob", LATER), "amount")
     await done(tx, shop, "recharge", 1_000)
-    assert (await operator.approve(tx, made.id, "bob", LATER)).status == "DONE"
+    assert (await adjustments.approve(tx, made.id, "bob", LATER)).status == "DONE"
 
 
 async def test_everything_is_in_the_audit_log(tx: Tx) -> None:
     order = await in_status(tx, "PAID")
     shop = order.merchant_id
     first = await done(tx, shop, "recharge", 6_000, LIMIT)
-    await operator.approve(tx, first.id, "bob", LATER)
+    await adjustments.approve(tx, first.id, "bob", LATER)
     second = await done(tx, shop, "correct", -6_000, LIMIT, order_id=order.id)
-    await operator.reject(tx, second.id, "cid", "not twice", LATER)
+    await adjustments.reject(tx, second.id, "cid", "not twice", LATER)
     *rows, made = await merchants.audit_log(tx, shop)
     assert made.action == "merchants create"
     rows.reverse()
@@ -276,6 +276,6 @@ async def test_what_is_not_there(tx: Tx) -> None:
     with pytest.raises(NotFound, match="there is no merchant mer_x"):
         await done(tx, "mer_x", "recharge", 1)
     with pytest.raises(NotFound, match="there is no merchant mer_x"):
-        await operator.waiting(tx, "mer_x")
+        await adjustments.waiting(tx, "mer_x")
     with pytest.raises(NotFound, match="there is no movement mov_x"):
-        await operator.approve(tx, "mov_x", "bob", NOW)
+        await adjustments.approve(tx, "mov_x", "bob", NOW)

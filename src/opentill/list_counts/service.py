@@ -11,9 +11,9 @@ import msgspec
 
 from opentill.db.database import Db, Tx
 from opentill.db.query import Query, columns
-from opentill.totals import queries
-from opentill.totals.model import FOREVER, HOUR_MS, LATEST, ListKey, Piece, stretch
-from opentill.totals.queries import Lists
+from opentill.list_counts import queries
+from opentill.list_counts.model import FOREVER, HOUR_MS, LATEST, ListKey, Piece, stretch
+from opentill.list_counts.queries import Lists
 
 S = TypeVar("S", bound=msgspec.Struct)
 Range = tuple[int, int]  # inclusive Unix ms; 0 and FOREVER where a side is open

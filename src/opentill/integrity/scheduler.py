@@ -9,10 +9,10 @@ from typing import Final
 
 import structlog
 
-from opentill import checks
 from opentill.db.clock import now_ms
 from opentill.db.database import Db, Tx
 from opentill.db.query import Query, Value
+from opentill.integrity import rules
 from opentill.ledger import Violation, walk
 
 ROUND_MS: Final = 3_600_000  # a balance that was checked rests so long
@@ -36,8 +36,8 @@ def _of_merchant(rule: Query[Violation]) -> Query[Violation]:
     return Query(Violation, sql)
 
 
-RULES: Final = tuple(map(_of_merchant, checks.RULES))
-HISTORY: Final = _of_merchant(checks.HISTORY)
+RULES: Final = tuple(map(_of_merchant, rules.RULES))
+HISTORY: Final = _of_merchant(rules.HISTORY)
 
 
 async def check_merchant(tx: Tx, merchant_id: str) -> list[Violation]:
@@ -45,7 +45,7 @@ async def check_merchant(tx: Tx, merchant_id: str) -> list[Violation]:
     violations: list[Violation] = []
     for rule in RULES:
         violations += await rule.all(tx, merchant_id=merchant_id)
-    steps = checks.known_steps()
+    steps = rules.known_steps()
     return violations + await HISTORY.all(tx, **steps, merchant_id=merchant_id)
 
 

@@ -4,10 +4,10 @@ import asyncio
 from decimal import Decimal
 
 from money.world import NOW, fresh, merchant
-from opentill import ledger, merchants, operator, payouts
+from opentill import adjustments, ledger, merchants, payouts
+from opentill.adjustments import Ask, Kind
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
-from opentill.operator import Ask, Kind
 from opentill.payouts.service import Wanted
 
 
@@ -16,7 +16,7 @@ async def _move(db: Db, shop: str, kind: Kind, minor: int, reference: str = "") 
         kind=kind, amount_minor=minor, reference=reference or fresh(), reason="why", by="ann"
     )
     try:
-        return (await db.run(lambda tx: operator.ask(tx, shop, asked, None, NOW))).id
+        return (await db.run(lambda tx: adjustments.ask(tx, shop, asked, None, NOW))).id
     except Invalid as refused:
         if refused.field != "amount":
             raise
@@ -46,7 +46,7 @@ async def test_freezing_and_unfreezing_from_many_connections(db: Db, database_ur
         balance = await ledger.balance(tx, shop, "USD")
         assert balance is not None
         assert balance.available >= 0
-        assert balance.frozen == await operator.frozen_by_hand(tx, shop, "USD")
+        assert balance.frozen == await adjustments.frozen_by_hand(tx, shop, "USD")
         audit = await merchants.verify_audit(tx)
     assert audit.breaks == []
     assert audit.head is not None
@@ -66,11 +66,11 @@ async def test_a_reference_in_parallel_is_one_movement(db: Db) -> None:
 async def test_a_movement_is_approved_once(db: Db) -> None:
     shop = (await db.run(merchant)).id
     asked = Ask(kind="recharge", amount_minor=700, reference=fresh(), reason="why", by="ann")
-    made = await db.run(lambda tx: operator.ask(tx, shop, asked, Decimal(0), NOW))
+    made = await db.run(lambda tx: adjustments.ask(tx, shop, asked, Decimal(0), NOW))
 
     async def approve(_: int) -> bool:
         async def step(tx: Tx) -> object:
-            return await operator.approve(tx, made.id, "bob", NOW)
+            return await adjustments.approve(tx, made.id, "bob", NOW)
 
         try:
             return bool(await db.run(step))
