@@ -5,10 +5,10 @@ import pytest
 
 from money.world import NOW, fresh, merchant
 from opentill import adjustments, payouts
-from opentill.adjustments.checks import RULES as OPERATOR_RULES
 from opentill.db.database import Tx
+from opentill.integrity.adjustment_rules import RULES as OPERATOR_RULES
+from opentill.integrity.payout_rules import RULES as PAYOUT_RULES
 from opentill.integrity.rules import check_books
-from opentill.payouts.checks import RULES as PAYOUT_RULES
 from opentill.payouts.service import Wanted
 
 OWN = (*PAYOUT_RULES, *OPERATOR_RULES)

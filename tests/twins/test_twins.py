@@ -88,8 +88,8 @@ EXPLAINED: Final = frozenset(
         "orders.export_queries": "EXPORT_EDGES",
         "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
         " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
-        # what is wrong in the books: tests/ledger/test_walk.py
-        "ledger.walk": "NEXT WRONG UNKNOWN",
+        # what is wrong in the books: tests/ledger/test_incremental.py
+        "ledger.incremental": "NEXT WRONG UNKNOWN",
     }.items()
     for feature, names in [(feature.strip(), names)]
     for name in names.split()

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from opentill import ledger
-from opentill.adjustments.checks import RULES as OPERATOR_RULES
 from opentill.db.database import Db, Tx
 from opentill.db.jobs import together
 from opentill.db.query import MOMENT, Query
-from opentill.epay.checks import RULES as EPAY_RULES
+from opentill.integrity.adjustment_rules import RULES as OPERATOR_RULES
+from opentill.integrity.epay_rules import RULES as EPAY_RULES
+from opentill.integrity.payout_rules import RULES as PAYOUT_RULES
 from opentill.ledger import Violation
 from opentill.orders import TRANSITIONS
-from opentill.payouts.checks import RULES as PAYOUT_RULES
 
 _UNPAID: Final = "('CREATING', 'PENDING', 'FAILED', 'CLOSED', 'REVOKED')"
 # As orders.Order says it: whether the order's money is in pending still, and how much it is.

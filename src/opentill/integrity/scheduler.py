@@ -13,7 +13,7 @@ from opentill.db.clock import now_ms
 from opentill.db.database import Db, Tx
 from opentill.db.query import Query, Value
 from opentill.integrity import rules
-from opentill.ledger import Violation, walk
+from opentill.ledger import Violation, incremental
 
 ROUND_MS: Final = 3_600_000  # a balance that was checked rests so long
 _BALANCES: Final = 50  # of one run of the job
@@ -49,7 +49,7 @@ async def check_merchant(tx: Tx, merchant_id: str) -> list[Violation]:
     return violations + await HISTORY.all(tx, **steps, merchant_id=merchant_id)
 
 
-async def check_some(db: Db, limit: int = walk.RANGE) -> int:
+async def check_some(db: Db, limit: int = incremental.RANGE) -> int:
     """Check up to ``limit`` entries where the last run stopped, and return how many there were.
 
     Every violation is logged as an error and counted in ``books_checks``. Two workers at once do
@@ -59,17 +59,19 @@ async def check_some(db: Db, limit: int = walk.RANGE) -> int:
     for _ in range(_BALANCES):
         now = now_ms()
         async with db.snapshot() as tx:
-            before = await walk.NEXT.first(tx, until=now - ROUND_MS)
+            before = await incremental.NEXT.first(tx, until=now - ROUND_MS)
             if before is None:
                 break
-            made = await walk.step(tx, before, left)
+            made = await incremental.step(tx, before, left)
             wrong = list(made.violations)
             if made.finished and await _FIRST.get(
                 tx, merchant_id=before.merchant_id, currency=before.currency
             ):
                 wrong += await check_merchant(tx, before.merchant_id)
         found = before.found + len(wrong)
-        counted = await db.run(partial(walk.save, before=before, made=made, found=found, now=now))
+        counted = await db.run(
+            partial(incremental.save, before=before, made=made, found=found, now=now)
+        )
         for violation in wrong[:_LOGGED] if counted else ():
             _log.error(
                 "books wrong",

@@ -10,7 +10,7 @@ from opentill.context import App
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.integrity import scheduler
-from opentill.ledger import walk
+from opentill.ledger import incremental
 from opentill.ledger.postings import ACCOUNTS
 from opentill.orders import jobs, queries
 from opentill.outgoing.client import to_merchants
@@ -101,13 +101,13 @@ async def test_each_entry_is_compared_wherever_a_range_ends(tx: Tx, limit: int) 
             await place.start()
             await tx.execute(damage, number)
             subject = await tx.fetchval("select id from entries where number = $1", number)
-            progress = walk.Progress(
+            progress = incremental.Progress(
                 merchant_id=key[0], currency=key[1], checked_to=0, last_at=0, found=0,
                 **dict.fromkeys(ACCOUNTS, 0),
             )  # fmt: skip
             wrong = []
             for _ in range(6):
-                made = await walk.step(tx, progress, limit)
+                made = await incremental.step(tx, progress, limit)
                 wrong += made.violations
                 progress = made.progress
                 if made.finished:
