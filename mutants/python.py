@@ -10,12 +10,13 @@ from mutants.model import Mutant
 
 # What decides about money, or about who else may decide at the same time.
 MODULES: Final = (
-    "checkouts.jobs", "checkouts.service", "core.money", "db.pool", "http.idempotency",
-    "disputes.model", "disputes.service", "disputes.unmatched", "epay.service", "ledger.postings",
-    "adjustments.service", "ledger.incremental", "ledger.service", "ledger.statement", "merchants.fees",
-    "orders.confirmation", "orders.fees", "orders.jobs", "orders.model", "orders.payments",
-    "orders.service", "orders.settlement", "payouts.service", "rates.service", "refunds.jobs",
-    "refunds.service", "list_counts.model", "list_counts.service", "integrity.scheduler",
+    "adjustments.service", "checkouts.jobs", "checkouts.service", "core.money", "db.pool",
+    "disputes.model", "disputes.service", "disputes.unmatched", "epay.service",
+    "http.idempotency", "integrity.scheduler", "ledger.incremental", "ledger.postings",
+    "ledger.service", "ledger.statement", "list_counts.model", "list_counts.service",
+    "merchants.fees", "orders.confirmation", "orders.fees", "orders.jobs", "orders.model",
+    "orders.payments", "orders.service", "orders.settlement", "payouts.service", "rates.service",
+    "refunds.jobs", "refunds.service",
 )  # fmt: skip
 _COMPARED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,

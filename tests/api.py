@@ -106,14 +106,14 @@ class Shop:
         """Confirm an order's money as the operator."""
         now = self.till.app.clock()
         self.till.tx(
-            lambda tx: orders.confirm_by_hand(tx, self.id, order_id, "tester", "seen", now)
+            lambda tx: orders.confirm_manually(tx, self.id, order_id, "tester", "seen", now)
         )
 
     def revoke(self, order_id: str) -> None:
         """Void an unpaid order as the operator."""
         now = self.till.app.clock()
         self.till.tx(
-            lambda tx: orders.revoke_by_hand(tx, self.id, order_id, "tester", "fraud", now)
+            lambda tx: orders.revoke_manually(tx, self.id, order_id, "tester", "fraud", now)
         )
 
     def refund(self, order_id: str, **body: Any) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Shop:
         """Open a dispute of a paid order as the operator."""
         now = self.till.app.clock()
         return self.till.tx(
-            lambda tx: disputes.open_by_hand(
+            lambda tx: disputes.open_manually(
                 tx, self.id, order_id, who="tester", reason="letter", now=now
             )
         )

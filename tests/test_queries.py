@@ -190,8 +190,8 @@ def test_a_statement_about_a_tenant_names_merchant_id(name: str, statement: Any)
         # the outbox and the dispatcher, over all merchants
         "webhooks.queries.ANYWHERE",
         "webhooks.queries.SEARCH",
-        "webhooks.queries.TAKE_LANES",
-        "webhooks.queries.KEEP_LANES",
+        "webhooks.queries.TAKE_LEASES",
+        "webhooks.queries.KEEP_LEASES",
         "webhooks.queries.KEEP_HOSTS",
         "webhooks.queries.PRUNE_HOSTS",
         "webhooks.queries.DUE",

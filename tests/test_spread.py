@@ -136,5 +136,5 @@ def test_the_recipe_names_what_writes_to_two_places() -> None:
         if tables & DISTRIBUTED and tables & local:
             module, _, constant = name.partition(".queries.")
             wanted.add(f"{module}.{constant}")
-    assert wanted == {"checkouts.OPEN", "orders.INSERT_ATTEMPT", "webhooks.TAKE_LANES"}
+    assert wanted == {"checkouts.OPEN", "orders.INSERT_ATTEMPT", "webhooks.TAKE_LEASES"}
     assert all(f"`{name}`" in RECIPE.read_text() for name in wanted)

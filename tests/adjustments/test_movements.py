@@ -7,7 +7,7 @@ import pytest
 
 from money.world import NOW, dump, entries, fresh, in_status, merchant, refunded
 from opentill import adjustments, ledger, merchants
-from opentill.adjustments import Ask, ByHand
+from opentill.adjustments import Adjustment, Ask
 from opentill.adjustments.model import BY_KIND, KINDS, MOVES
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
@@ -42,7 +42,7 @@ def asked(kind: str, minor: int, **what: Any) -> Ask:
 
 async def done(
     tx: Tx, shop: str, kind: str, minor: int, limit: Decimal | None = None, **what: Any
-) -> ByHand:
+) -> Adjustment:
     """Move something by hand."""
     return await adjustments.ask(tx, shop, asked(kind, minor, **what), limit, NOW)
 

@@ -46,7 +46,7 @@ async def test_freezing_and_unfreezing_from_many_connections(db: Db, database_ur
         balance = await ledger.balance(tx, shop, "USD")
         assert balance is not None
         assert balance.available >= 0
-        assert balance.frozen == await adjustments.frozen_by_hand(tx, shop, "USD")
+        assert balance.frozen == await adjustments.frozen_manually(tx, shop, "USD")
         audit = await merchants.verify_audit(tx)
     assert audit.breaks == []
     assert audit.head is not None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from opentill.db.batcher import PAUSE_S, PAUSES, WORTH_IT, Together
+from opentill.db.batcher import PAUSE_S, PAUSES, WORTH_IT, Batcher
 
 
 class Work:
@@ -38,13 +38,13 @@ async def _settle() -> None:
 
 async def test_lanes_share_what_waits() -> None:
     work = Work()
-    together = Together(work.run, most=100, lanes=2)
-    callers = [asyncio.create_task(together.do(item)) for item in range(32)]
+    run_all = Batcher(work.run, most=100, lanes=2)
+    callers = [asyncio.create_task(run_all.do(item)) for item in range(32)]
     await _settle()
     assert work.begun == [list(range(16)), list(range(16, 32))]
     work.gate.release()
     await _settle()
-    more = [asyncio.create_task(together.do(item)) for item in range(32, 40)]
+    more = [asyncio.create_task(run_all.do(item)) for item in range(32, 40)]
     await _settle()
     assert work.begun[2:] == [list(range(32, 40))]  # what there is, though its share is more
     assert len(work.begun[2]) == WORTH_IT
@@ -55,12 +55,12 @@ async def test_lanes_share_what_waits() -> None:
 
 async def test_who_comes_alone_goes_at_once_and_few_wait_for_each_other() -> None:
     work = Work()
-    together = Together(work.run, most=100, lanes=2)
-    first = asyncio.create_task(together.do(1))
+    run_all = Batcher(work.run, most=100, lanes=2)
+    first = asyncio.create_task(run_all.do(1))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert work.begun == [[1]]  # without any pause
-    others = [asyncio.create_task(together.do(item)) for item in range(2, WORTH_IT + 1)]
+    others = [asyncio.create_task(run_all.do(item)) for item in range(2, WORTH_IT + 1)]
     await _settle()
     assert work.begun == [[1]]  # not worth a lane
     work.gate.release()
@@ -72,8 +72,8 @@ async def test_who_comes_alone_goes_at_once_and_few_wait_for_each_other() -> Non
 
 async def test_a_lane_leaves_few_to_the_other_which_leaves_none() -> None:
     work = Work()
-    together = Together(work.run, most=8, lanes=2)
-    callers = [asyncio.create_task(together.do(item)) for item in range(19)]
+    run_all = Batcher(work.run, most=8, lanes=2)
+    callers = [asyncio.create_task(run_all.do(item)) for item in range(19)]
     await _settle()
     assert [len(batch) for batch in work.begun] == [8, 8]
     work.gate.release()
@@ -89,8 +89,8 @@ async def test_a_lane_leaves_few_to_the_other_which_leaves_none() -> None:
 @pytest.mark.parametrize("lanes", [1, 2, 3])
 async def test_no_batch_is_larger_no_more_run_at_once_and_all_are_answered(lanes: int) -> None:
     work = Work()
-    together = Together(work.run, most=9, lanes=lanes)
-    callers = [asyncio.create_task(together.do(item)) for item in range(100)]
+    run_all = Batcher(work.run, most=9, lanes=lanes)
+    callers = [asyncio.create_task(run_all.do(item)) for item in range(100)]
     while not all(caller.done() for caller in callers):
         await _settle()
         work.gate.release()
@@ -102,24 +102,24 @@ async def test_no_batch_is_larger_no_more_run_at_once_and_all_are_answered(lanes
 
 async def test_what_spoils_a_batch_is_told_to_all_of_it_and_the_next_goes_on() -> None:
     work = Work()
-    together = Together(work.run, most=2, lanes=1)
-    callers = [asyncio.create_task(together.do(item)) for item in (1, -2, 3, 4)]
+    run_all = Batcher(work.run, most=2, lanes=1)
+    callers = [asyncio.create_task(run_all.do(item)) for item in (1, -2, 3, 4)]
     for _ in range(2):
         await _settle()
         work.gate.release()
     results = await asyncio.gather(*callers, return_exceptions=True)
     assert [str(result) for result in results] == ["spoiled: [1, -2]"] * 2 + ["30", "40"]
     work.gate.release()
-    assert await together.do(5) == 50
+    assert await run_all.do(5) == 50
 
 
 async def test_a_caller_that_goes_away_takes_nothing_with_it() -> None:
     work = Work()
-    together = Together(work.run, most=10, lanes=1)
-    first, gone, third = (asyncio.create_task(together.do(item)) for item in (1, 2, 3))
+    run_all = Batcher(work.run, most=10, lanes=1)
+    first, gone, third = (asyncio.create_task(run_all.do(item)) for item in (1, 2, 3))
     await _settle()
     gone.cancel()
     work.gate.release()
     assert await asyncio.gather(first, third) == [10, 30]
     work.gate.release()
-    assert await together.do(4) == 40
+    assert await run_all.do(4) == 40

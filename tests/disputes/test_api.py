@@ -18,7 +18,7 @@ def opened(shop: Shop, order_id: str, now: int | None = None) -> disputes.Disput
     """Open a dispute as the operator."""
     at = now or shop.till.app.clock()
     dispute: disputes.Dispute = shop.till.tx(
-        lambda tx: disputes.open_by_hand(tx, shop.id, order_id, who="ann", reason="letter", now=at)
+        lambda tx: disputes.open_manually(tx, shop.id, order_id, who="ann", reason="letter", now=at)
     )
     return dispute
 

@@ -156,7 +156,7 @@ class Hammer:
         found = await self.one(tx, "disputes", f"status = {status}")
         await self.audit(tx, f"disputes {event}")
         if event == "opened":
-            await disputes.open_by_hand(
+            await disputes.open_manually(
                 tx, self.shop_id, order_id, who="ann", reason="why", now=self.now()
             )
         elif found:

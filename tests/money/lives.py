@@ -423,10 +423,10 @@ class Lives(RuleBasedStateMachine):
     def the_operator_says(self, which: int, how: str) -> None:
         kept = self.order_of(which)
         if how == "confirm":
-            work = orders.confirm_by_hand(self.tx, kept.shop_id, kept.key, "ann", "why", self.now)
+            work = orders.confirm_manually(self.tx, kept.shop_id, kept.key, "ann", "why", self.now)
             self.take("confirm", work, fine=kept.of.confirm("BANK_TRANSFER", self.now))
         else:
-            work = orders.revoke_by_hand(self.tx, kept.shop_id, kept.key, "ann", "why", self.now)
+            work = orders.revoke_manually(self.tx, kept.shop_id, kept.key, "ann", "why", self.now)
             self.take("revoke", work, fine=kept.of.end("REVOKED"))
 
     @precondition(lambda self: self.orders)
@@ -572,7 +572,7 @@ class Lives(RuleBasedStateMachine):
             unit = model.grain(order.currency)
             named = left * percent // 100 // unit * unit + (unit if percent > 100 else 0)
         made = order.open_dispute(named) if named is None or 0 < named <= left else None
-        work = disputes.open_by_hand(
+        work = disputes.open_manually(
             self.tx, kept.shop_id, kept.key,
             who="ann", reason="why", now=self.now, amount_minor=named,
         )  # fmt: skip
@@ -597,7 +597,7 @@ class Lives(RuleBasedStateMachine):
     def _amount(self, shop: model.Shop, account: str, percent: int) -> int:
         """So much of what an account has; a whole unit where that is nothing."""
         unit = model.grain(shop.currency)
-        has = shop.frozen_by_hand if account == "frozen" else abs(shop.accounts[account])
+        has = shop.frozen_manually if account == "frozen" else abs(shop.accounts[account])
         return max(unit, has * percent // 100 // unit * unit)
 
     @rule(
@@ -644,7 +644,7 @@ class Lives(RuleBasedStateMachine):
     def an_operator_moves(
         self, which: int, kind: str, percent: int, account: str, waits: bool
     ) -> None:
-        frozen = [key for key, shop in self.shops.items() if shop.frozen_by_hand]
+        frozen = [key for key, shop in self.shops.items() if shop.frozen_manually]
         those = frozen if kind == "unfreeze" and frozen else list(self.shops)
         shop_id = those[which % len(those)]
         shop = self.shops[shop_id]
@@ -662,7 +662,7 @@ class Lives(RuleBasedStateMachine):
         )  # fmt: skip
         work = adjustments.ask(self.tx, shop_id, asked, Decimal(0) if waits else None, self.now)
         possible = kind != "correct" or about is not None
-        fine = possible and (waits or shop.by_hand(kind, amount, account))
+        fine = possible and (waits or shop.frozen_manually(kind, amount, account))
         done = self.take(f"{kind}{' waits' if waits else ''}", work, fine=fine)
         if done is not None and waits:
             self.waiting.append(Kept(done.id, shop_id, [kind, amount, account], status="WAITING"))
@@ -673,7 +673,7 @@ class Lives(RuleBasedStateMachine):
         kept = self.pick(self.waiting, which)
         fine = kept.status == "WAITING" and not (approved and by == "ann")
         if approved:
-            fine = fine and self.shops[kept.shop_id].by_hand(*kept.of)
+            fine = fine and self.shops[kept.shop_id].frozen_manually(*kept.of)
             work = adjustments.approve(self.tx, kept.key, by, self.now)
         else:
             work = adjustments.reject(self.tx, kept.key, by, "why", self.now)
@@ -757,7 +757,7 @@ class Lives(RuleBasedStateMachine):
             ending = f"closed {kept.of.status} {kept.of.terms['refund_fee_policy']}"
             self.tally[ending] = self.tally.get(ending, 0) + 1
         for shop in self.shops.values():
-            assert (shop.accounts["reserve"], shop.accounts["frozen"]) == (0, shop.frozen_by_hand)
+            assert (shop.accounts["reserve"], shop.accounts["frozen"]) == (0, shop.frozen_manually)
         names = " + ".join(f"sum({name})" for name in model.ACCOUNTS)
         for _, total in self._rows(f"select currency, {names} from balances group by 1"):
             assert total == 0

@@ -78,7 +78,7 @@ class Shop:
     def __init__(self, currency: str, terms: dict[str, Any]) -> None:
         self.currency, self.terms = currency, terms
         self.accounts = dict.fromkeys(ACCOUNTS, 0)
-        self.frozen_by_hand = 0
+        self.frozen_manually = 0
 
     def move(self, source: str, target: str, amount: int) -> None:
         self.accounts[source] -= amount
@@ -104,12 +104,12 @@ class Shop:
             self.move("platform", "available", payout.fee)
         return True
 
-    def by_hand(self, kind: str, amount: int, account: str) -> bool:
+    def frozen_manually(self, kind: str, amount: int, account: str) -> bool:
         """Move what an operator says; see decision 0013 for how far each may go."""
         has, limit = self.accounts[account], -self.terms["overdraft_minor"]
         ways = {
             "freeze": ("available", "frozen", amount <= has),
-            "unfreeze": ("frozen", "available", amount <= self.frozen_by_hand),
+            "unfreeze": ("frozen", "available", amount <= self.frozen_manually),
             "recharge": ("bank", "available", True),
             "fee": ("available", "platform", amount <= has),
             "correct": ("platform", account, amount > 0 or has + amount >= limit),
@@ -118,7 +118,7 @@ class Shop:
         if fine:
             self.move(source, target, amount)
             sign = {"freeze": 1, "unfreeze": -1}.get(kind, 0)
-            self.frozen_by_hand += sign * amount
+            self.frozen_manually += sign * amount
         return fine
 
 

@@ -135,7 +135,7 @@ async def test_another_amount_pays_nothing_and_is_noted_once(tx: Tx, status, amo
     assert len(notes) == 1
     assert amount.text in notes[0].cause
     assert await entries(tx, order.merchant_id) == []
-    paid = await orders.confirm_by_hand(tx, order.merchant_id, order.id, "ann", "seen", THEN)
+    paid = await orders.confirm_manually(tx, order.merchant_id, order.id, "ann", "seen", THEN)
     assert paid.status == "PAID"
 
 
@@ -219,9 +219,9 @@ async def test_money_for_an_order_that_takes_none_is_given_back(tx: Tx, status) 
     attempt = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
     key = (order.merchant_id, order.id)
     if status == "REVOKED":
-        await orders.revoke_by_hand(tx, *key, "ann", "fraud", NOW)
+        await orders.revoke_manually(tx, *key, "ann", "fraud", NOW)
     else:
-        await orders.confirm_by_hand(tx, *key, "ann", "bank", NOW)
+        await orders.confirm_manually(tx, *key, "ann", "bank", NOW)
     before = await entries(tx, order.merchant_id)
     assert (await said(tx, attempt, "SUCCEEDED", THEN)).status == "DUPLICATE"
     assert await entries(tx, order.merchant_id) == before

@@ -268,7 +268,7 @@ async def test_a_transfer_waits_and_is_confirmed_on_its_own_attempt(db: Db) -> N
         await order_jobs.check_attempts(db, MANUAL, PUBLIC, at)
     assert (await look(db, order))[0].status == "PENDING"
     await db.run(
-        lambda tx: orders.confirm_by_hand(tx, *ids(order), "ann", "statement 7", NOW + DAY)
+        lambda tx: orders.confirm_manually(tx, *ids(order), "ann", "statement 7", NOW + DAY)
     )
     found, tried = await look(db, order)
     assert (found.status, found.payment_method) == ("PAID", "BANK_TRANSFER")
@@ -287,7 +287,7 @@ async def test_a_transfer_that_comes_after_the_session_has_expired_pays(db: Db) 
         pass
     await order_jobs.check_attempts(db, MANUAL, PUBLIC, at)
     assert (await look(db, order))[0].status == "CLOSED"
-    await db.run(lambda tx: orders.confirm_by_hand(tx, *ids(order), "ann", "late", at))
+    await db.run(lambda tx: orders.confirm_manually(tx, *ids(order), "ann", "late", at))
     found, tried = await look(db, order)
     assert (found.status, found.paid_attempt_id) == ("PAID", attempt.id)
     assert [a.status for a in tried] == ["SUCCEEDED"]
@@ -303,7 +303,7 @@ async def test_who_changes_their_mind_about_a_transfer_pays_another_way(db: Db) 
 
 async def test_a_refund_of_a_transfer_waits_for_the_operator(db: Db) -> None:
     order, _ = await transfer(db)
-    await db.run(lambda tx: orders.confirm_by_hand(tx, *ids(order), "ann", "seen", NOW + 1))
+    await db.run(lambda tx: orders.confirm_manually(tx, *ids(order), "ann", "seen", NOW + 1))
     async with db.transaction() as tx:
         await refunded(tx, await orders.find(tx, *ids(order)), "9.99", NOW + 2)
     await refund_jobs.send_due(db, MANUAL, PUBLIC, NOW + 3)

@@ -142,7 +142,7 @@ async def test_releasing_a_reserve(tx: Tx, status, origin, now) -> None:
 @pytest.mark.parametrize(("status", "origin"), STANDING)
 async def test_opening_a_dispute(tx: Tx, status, origin) -> None:
     order = await standing(tx, status, origin)
-    work = disputes.open_by_hand(
+    work = disputes.open_manually(
         tx, order.merchant_id, order.id, who="ann", reason="why", now=LATER
     )
     if status not in {"PAID", "SETTLED"}:

@@ -127,7 +127,7 @@ async def test_two_attempts_of_one_order_pay_it_once(tx: Tx) -> None:
     assert done == {first.id}
 
 
-class Together:
+class Batcher:
     """News on its way through the gathering of a server, and how often it was heard alone."""
 
     def __init__(self, db: Db) -> None:
@@ -167,17 +167,17 @@ async def _shop(db: Db, count: int) -> list[tuple[Order, Attempt]]:
 
 async def test_each_caller_gets_its_own_answer(db: Db) -> None:
     made = [one for _ in range(3) for one in await _shop(db, 20)]
-    together = Together(db)
+    run_all = Batcher(db)
     told = [gateway_event(attempt) for _, attempt in made]
     told += [
         gateway_event("att_nobody"),
         *told[:5],
         gateway_event(made[0][1], amount=Money(1, "USD")),
     ]
-    results = await asyncio.gather(*map(together.take_in, told), return_exceptions=True)
+    results = await asyncio.gather(*map(run_all.take_in, told), return_exceptions=True)
     assert [type(r) for r in results if r is not None] == [NotFound]
     assert results[60] is not None
-    assert together.alone < 20
+    assert run_all.alone < 20
     async with db.connection() as tx:
         for order, _ in made:
             assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
@@ -188,7 +188,7 @@ async def test_several_processes_confirm_the_same_hot_merchants(db: Db, database
     made = [one for _ in range(4) for one in await _shop(db, 30)]
     pools = [await Db.connect(database_url, 4, acquire_timeout_s=20) for _ in range(3)]
     try:
-        servers = [Together(pool) for pool in pools]
+        servers = [Batcher(pool) for pool in pools]
         jobs = [
             servers[(n + again) % 3].take_in(gateway_event(attempt))
             for again in range(2)
@@ -209,37 +209,37 @@ async def test_a_merchant_whose_balance_is_locked_holds_up_nobody_else(
     """Though more is told of it than there are connections."""
     stuck, free = await _shop(db, 25), await _shop(db, 9)
     server = await Db.connect(database_url, 8, acquire_timeout_s=2)
-    together = Together(server)
+    run_all = Batcher(server)
     try:
         for one in (stuck.pop(), free.pop()):
-            await together.take_in(gateway_event(one[1]))
+            await run_all.take_in(gateway_event(one[1]))
         async with db.transaction() as tx:
             await tx.fetch(
                 "select from balances where merchant_id = $1 for update", stuck[0][0].merchant_id
             )
-            waits = [asyncio.create_task(together.take_in(gateway_event(a))) for _, a in stuck]
+            waits = [asyncio.create_task(run_all.take_in(gateway_event(a))) for _, a in stuck]
             await asyncio.sleep(1.5)  # all of them have gone on alone
             for _, attempt in free:
-                await asyncio.wait_for(together.take_in(gateway_event(attempt)), 20)
+                await asyncio.wait_for(run_all.take_in(gateway_event(attempt)), 20)
         told = await asyncio.gather(*waits, return_exceptions=True)
         assert {type(one) for one in told} <= {type(None), Contended}
         for _, attempt in stuck:  # gateways repeat what was not answered 200
-            await together.take_in(gateway_event(attempt))
+            await run_all.take_in(gateway_event(attempt))
     finally:
         await server.close()
 
 
 async def test_a_caller_that_went_away_spoils_nothing_for_the_others(db: Db) -> None:
     made = await _shop(db, 12)
-    together = Together(db)
-    calls = [asyncio.create_task(together.take_in(gateway_event(a))) for _, a in made]
+    run_all = Batcher(db)
+    calls = [asyncio.create_task(run_all.take_in(gateway_event(a))) for _, a in made]
     await asyncio.sleep(0.01)  # the first is on its way, the others wait for it
     for call in calls[::3]:
         call.cancel()
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert {type(r) for r in results[::3]} <= {asyncio.CancelledError, type(None)}
     assert [r for n, r in enumerate(results) if n % 3] == [None] * 8
-    await together.take_in(gateway_event(made[0][1]))  # the gathering goes on
+    await run_all.take_in(gateway_event(made[0][1]))  # the gathering goes on
     async with db.connection() as tx:
         for order, _ in made:
             assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
@@ -250,11 +250,11 @@ async def test_a_connection_that_dies_in_the_middle_of_a_batch_is_told_to_each(
 ) -> None:
     made = await _shop(db, 8)
     server = await Db.connect(database_url, 1, acquire_timeout_s=20)
-    together = Together(server)
+    run_all = Batcher(server)
     try:
         async with db.transaction() as holder:
             await orders.lock(holder, made[-1][0].merchant_id, made[-1][0].id)
-            calls = [asyncio.create_task(together.take_in(gateway_event(a))) for _, a in made]
+            calls = [asyncio.create_task(run_all.take_in(gateway_event(a))) for _, a in made]
             async with db.connection() as other:
                 waits = (
                     "select pid from pg_stat_activity where datname = current_database()"
@@ -275,7 +275,7 @@ async def test_a_connection_that_dies_in_the_middle_of_a_batch_is_told_to_each(
                     ("PAID", "SUCCEEDED") if paid else ("CREATING", "SUBMITTED")
                 )
         for _, attempt in made:  # a gateway repeats what was not answered 200
-            await together.take_in(gateway_event(attempt))
+            await run_all.take_in(gateway_event(attempt))
         async with db.connection() as tx:
             assert await tx.fetchval("select count(*) from entries where type = 'PAYMENT'") == 8
     finally:
@@ -289,7 +289,7 @@ async def test_a_batch_s_impatience_ends_with_it(database_url: str) -> None:
         made = await _shop(db, 2)
         async with db.connection() as tx:
             before = await tx.fetchval("show lock_timeout")
-        await Together(db).take_in(gateway_event(made[0][1]))
+        await Batcher(db).take_in(gateway_event(made[0][1]))
         async with db.connection() as tx:
             assert await tx.fetchval("show lock_timeout") == before
             await queries.ATTEMPTS_OF_GATEWAYS.all(tx, gateway=["sandbox"], id=[made[1][1].id])

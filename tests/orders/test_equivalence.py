@@ -138,8 +138,8 @@ async def _compare(tx: Tx, plans: Sequence[Plan], wanted: Sequence[tuple[int, An
     ]
     note(f"attempts {[(a.id, a.order_id) for a in attempts]}")
 
-    together = tx.transaction()
-    await together.start()
+    run_all = tx.transaction()
+    await run_all.start()
     reports = [orders.Report("sandbox", one) for one in gateway_event]
     done = {attempt_id for _, attempt_id in await orders.confirm_many(tx, reports, LATER)}
     paying = await tx.fetch(
@@ -154,7 +154,7 @@ async def _compare(tx: Tx, plans: Sequence[Plan], wanted: Sequence[tuple[int, An
             await _hear(tx, one)
     first = await _picture(tx)
     await assert_books(tx)
-    await together.rollback()
+    await run_all.rollback()
 
     before = {attempt.id: attempt for attempt in attempts}
     order = [row[0] for row in paying]

@@ -103,7 +103,7 @@ async def test_the_bank_says_which_method_was_really_used(tx: Tx) -> None:
 async def test_money_confirmed_by_hand_has_the_fee_of_a_bank_transfer(tx: Tx) -> None:
     order = await opened(tx, fee_changes=("BANK_TRANSFER=0+1.50",))
     key = (order.merchant_id, order.id)
-    done = await service.confirm_by_hand(tx, *key, "ann", "seen", NOW)
+    done = await service.confirm_manually(tx, *key, "ann", "seen", NOW)
     assert (done.platform_fee_rate, done.platform_fee_minor) == (0, 150)
     assert done == await orders.find(tx, *key)
 

@@ -37,7 +37,7 @@ async def made(tx: Tx, how: str) -> Order:
     key = (order.merchant_id, order.id)
     if how.startswith("by hand"):
         live = {"by hand": None, "by hand, in tests": False, "by hand, for real": True}[how]
-        await orders.confirm_by_hand(tx, *key, "ann", "seen", world.NOW, livemode=live)
+        await orders.confirm_manually(tx, *key, "ann", "seen", world.NOW, livemode=live)
     elif how:
         attempt = await world.submitted(tx, order, gateway=how.rstrip("+"))
         amount = Money(order.amount_minor, order.currency)

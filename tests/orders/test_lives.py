@@ -156,7 +156,7 @@ async def test_an_order_is_placed_with_its_session(tx: Tx) -> None:
 @pytest.mark.parametrize("status", ["CREATING", "PENDING", "CLOSED", "FAILED"])
 async def test_the_operator_confirms_what_a_gateway_could(tx: Tx, status) -> None:
     order = await in_status(tx, status)
-    after = await orders.confirm_by_hand(tx, order.merchant_id, order.id, "ann", "bank", LATER)
+    after = await orders.confirm_manually(tx, order.merchant_id, order.id, "ann", "bank", LATER)
     assert (after.status, after.payment_method, after.paid_at) == ("PAID", "BANK_TRANSFER", LATER)
     assert await entries(tx, order.merchant_id) == PAID
     assert (await history(tx, order))[-1].cause == "confirmed by ann: bank"
@@ -170,7 +170,7 @@ async def test_the_operator_confirms_nothing_twice(tx: Tx, status) -> None:
     before = await dump(tx)
     with pytest.raises(Invalid):
         async with tx.transaction():
-            await orders.confirm_by_hand(tx, order.merchant_id, order.id, "ann", "bank", LATER)
+            await orders.confirm_manually(tx, order.merchant_id, order.id, "ann", "bank", LATER)
     assert await dump(tx) == before
 
 
@@ -179,12 +179,12 @@ async def test_the_operator_revokes_what_is_unpaid(tx: Tx, status) -> None:
     order = await in_status(tx, status)
     before = await dump(tx)
     if status in {"CREATING", "PENDING"}:
-        after = await orders.revoke_by_hand(tx, order.merchant_id, order.id, "ann", "fraud", LATER)
+        after = await orders.revoke_manually(tx, order.merchant_id, order.id, "ann", "fraud", LATER)
         assert after.status == "REVOKED"
         return
     with pytest.raises(Invalid):
         async with tx.transaction():
-            await orders.revoke_by_hand(tx, order.merchant_id, order.id, "ann", "fraud", LATER)
+            await orders.revoke_manually(tx, order.merchant_id, order.id, "ann", "fraud", LATER)
     assert await dump(tx) == before
 
 
@@ -234,5 +234,5 @@ async def test_a_product_changed_later_does_not_change_the_order(tx: Tx) -> None
     checkout = await session(tx, shop.id, mug.id)
     await tx.execute("update merchants set platform_fee_rate = 0.5")
     order = await orders.find(tx, shop.id, checkout.order_id)
-    await service.confirm_by_hand(tx, shop.id, order.id, "ann", "bank", LATER)
+    await service.confirm_manually(tx, shop.id, order.id, "ann", "bank", LATER)
     assert await entries(tx, shop.id) == PAID

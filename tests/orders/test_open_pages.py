@@ -39,11 +39,11 @@ async def time_is_over(tx: Tx, order: Order) -> None:
 
 
 async def the_operator_revokes(tx: Tx, order: Order) -> None:
-    await orders.revoke_by_hand(tx, order.merchant_id, order.id, "ann", "fraud", LATER)
+    await orders.revoke_manually(tx, order.merchant_id, order.id, "ann", "fraud", LATER)
 
 
 async def the_operator_confirms(tx: Tx, order: Order) -> None:
-    await orders.confirm_by_hand(tx, order.merchant_id, order.id, "ann", "seen", LATER)
+    await orders.confirm_manually(tx, order.merchant_id, order.id, "ann", "seen", LATER)
 
 
 async def another_is_submitted(tx: Tx, order: Order) -> None:

@@ -176,7 +176,7 @@ class Business:
         till.tx(lambda tx: world.said(tx, first, "DECLINED", self.now, reason="no"))
         twice = till.tx(lambda tx: world.submitted(tx, order, self.later()))
         till.tx(lambda tx: world.said(tx, twice, "ACTION_REQUIRED", self.now))
-        till.tx(lambda tx: orders.confirm_by_hand(tx, self.id, order.id, "op", "seen", self.now))
+        till.tx(lambda tx: orders.confirm_manually(tx, self.id, order.id, "op", "seen", self.now))
         self.later()
         whole = world.Money(order.amount_minor, order.currency)
         till.tx(lambda tx: world.said(tx, twice, "SUCCEEDED", self.now, amount=whole))

@@ -221,14 +221,14 @@ def test_the_events_of_an_order_are_as_the_product_says(till: Till) -> None:
     }
 
 
-def test_every_type_of_event_is_told_by_a_step_of_some_table() -> None:
+def test_every_type_of_event_belongs_to_a_transition_of_some_table() -> None:
     from opentill import orders
-    from opentill.disputes.model import STEPS as DISPUTES
-    from opentill.payouts.model import STEPS as PAYOUTS
+    from opentill.disputes.model import TRANSITIONS as DISPUTES
+    from opentill.payouts.model import TRANSITIONS as PAYOUTS
     from opentill.refunds.model import EMITS
     from opentill.webhooks import TYPES
 
-    told = {type_ for step in orders.STEPS for type_ in step.emits} | set(EMITS.values())
+    told = {type_ for step in orders.TRANSITIONS for type_ in step.emits} | set(EMITS.values())
     told |= {step.emits for step in DISPUTES} | {step.emits for step in PAYOUTS if step.emits}
     assert told == set(TYPES)
 

@@ -13,9 +13,9 @@ from opentill.client import WebhookInvalid, verify_webhook
 from opentill.core.encryption import encrypt
 from opentill.db.clock import now_ms
 from opentill.webhooks import queries, signing
-from opentill.webhooks.hosts import LANES, HostLimit, OpenHost
-from opentill.webhooks.lanes import OpenLane
-from opentill.webhooks.model import Attempt, Lane
+from opentill.webhooks.hosts import LEASES, HostLimit, OpenHost
+from opentill.webhooks.leases import EndpointLease
+from opentill.webhooks.model import Attempt, LeaseRow
 from webhooks.place import SECRET_KEY, Place, until
 from webhooks.receiver import Got, receiving
 from webhooks.storm import all_arrived, failing, storm
@@ -264,7 +264,7 @@ async def test_endpoints_that_fare_well_come_first_and_failing_ones_leave_them_r
 
     async def take(now: int, room: int, of_failing: int) -> set[str]:
         async with here.db.connection() as tx:
-            lanes = await queries.TAKE_LANES.all(
+            leases = await queries.TAKE_LEASES.all(
                 tx,
                 now=here.now(),
                 real_now=now,
@@ -273,9 +273,9 @@ async def test_endpoints_that_fare_well_come_first_and_failing_ones_leave_them_r
                 limit=room,
                 failing_limit=of_failing,
                 full_hosts=[],
-                per_host=LANES,
+                per_host=LEASES,
             )
-        return {lane.endpoint_id for lane in lanes}
+        return {lease.endpoint_id for lease in leases}
 
     assert await take(1, 1, 1) == {well}
     assert await take(1, 4, 0) == set()
@@ -288,9 +288,9 @@ async def test_endpoints_that_fare_well_come_first_and_failing_ones_leave_them_r
 def test_an_endpoint_that_has_failed_for_long_pauses_at_once() -> None:
     def pause_s(failed_for_ms: int) -> float:
         host = OpenHost("shop.example.com", HostLimit())
-        lane = OpenLane(Lane("mer_1", "whe_1", 1000), host, 0.0, 1000 + failed_for_ms)
-        lane.fared(_failed, 0.0)
-        return lane.paused_until
+        lease = EndpointLease(LeaseRow("mer_1", "whe_1", 1000), host, 0.0, 1000 + failed_for_ms)
+        lease.fared(_failed, 0.0)
+        return lease.paused_until
 
     assert pause_s(0) <= 0.1
     assert 5 <= pause_s(60_000) <= 15
@@ -372,8 +372,8 @@ async def test_what_cannot_be_signed_is_tried_again_after_a_while(here: Place) -
 
 
 async def _rest_for_long(here: Place, endpoint_ids: list[str]) -> bool:
-    lanes = "select until from webhook_lanes where endpoint_id = any ($1::text[])"
-    return all(row["until"] > now_ms() + 20_000 for row in await here.rows(lanes, endpoint_ids))
+    leases = "select until from webhook_lanes where endpoint_id = any ($1::text[])"
+    return all(row["until"] > now_ms() + 20_000 for row in await here.rows(leases, endpoint_ids))
 
 
 async def _all_done(here: Place) -> bool:

@@ -11,7 +11,7 @@ from opentill.context import App
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.webhooks import queries
-from opentill.webhooks.hosts import LANES, HostLimit, OpenHost
+from opentill.webhooks.hosts import LEASES, HostLimit, OpenHost
 from webhooks.place import SECRET_KEY, Place, until
 from webhooks.receiver import Got, receiving
 
@@ -64,11 +64,11 @@ async def test_what_hangs_at_a_host_leaves_room_for_what_answers_there(here: Pla
         assert receiver.most_open <= 4
 
 
-async def test_lanes_beyond_those_of_a_host_have_their_turn(
+async def test_leases_beyond_those_of_a_host_have_their_turn(
     here: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first ones never run dry; the others are sent all the same."""
-    for name, value in (("LANES", 4), ("TURN_S", 0.2)):
+    for name, value in (("LEASES", 4), ("TURN_S", 0.2)):
         monkeypatch.setattr(f"opentill.webhooks.dispatch.{name}", value)
     async with receiving() as receiver:
         await _sixteen_each(here, receiver.url, 1, 40)
@@ -76,14 +76,14 @@ async def test_lanes_beyond_those_of_a_host_have_their_turn(
             await until(lambda: len({got.path for got in receiver.got}) == 16)
 
 
-async def test_a_lane_s_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_new_host(
+async def test_a_leased_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_new_host(
     here: Place,
 ) -> None:
     owner = await here.merchant()
     endpoint, _ = await here.endpoint(owner, "http://127.0.0.9:9009/")
     await here.emit(owner)
     async with here.db.connection() as tx:
-        (lane,) = await queries.TAKE_LANES.all(
+        (lease,) = await queries.TAKE_LEASES.all(
             tx,
             now=here.now(),
             real_now=1,
@@ -92,21 +92,21 @@ async def test_a_lane_s_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_
             limit=9,
             failing_limit=9,
             full_hosts=[],
-            per_host=LANES,
+            per_host=LEASES,
         )
-        assert lane.host == "127.0.0.9"
+        assert lease.host == "127.0.0.9"
 
         async def due() -> int:
             found = await queries.DUE.all(
-                tx, merchant_id=[owner], endpoint_id=[endpoint.id], host=[lane.host], room=[9],
+                tx, merchant_id=[owner], endpoint_id=[endpoint.id], host=[lease.host], room=[9],
                 now=here.now(), sending=[],
             )  # fmt: skip
             return len(found)
 
         async def takes(who: str, now: int) -> list[str]:
-            taken = await queries.TAKE_LANES.all(
+            taken = await queries.TAKE_LEASES.all(
                 tx, now=here.now(), real_now=now, owner=who, until=now + 100, limit=9,
-                failing_limit=9, full_hosts=[], per_host=LANES,
+                failing_limit=9, full_hosts=[], per_host=LEASES,
             )  # fmt: skip
             return [one.host for one in taken]
 

@@ -1,27 +1,27 @@
 """What an operator moves by hand, beside payouts: freeze, unfreeze, recharge, correct, fee."""
 
-from opentill.adjustments.model import MOVES, Ask, ByHand, ByHandOut, Kind, Move, Status
+from opentill.adjustments.model import MOVES, Adjustment, AdjustmentOut, Ask, Kind, Move, Status
 from opentill.adjustments.service import (
     approve,
     ask,
     find_anywhere,
-    frozen_by_hand,
+    frozen_manually,
     reject,
     waiting,
 )
 
 __all__ = [
     "MOVES",
+    "Adjustment",
+    "AdjustmentOut",
     "Ask",
-    "ByHand",
-    "ByHandOut",
     "Kind",
     "Move",
     "Status",
     "approve",
     "ask",
     "find_anywhere",
-    "frozen_by_hand",
+    "frozen_manually",
     "reject",
     "waiting",
 ]

@@ -63,7 +63,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     order_id: str | None = None  # of a correction
 
 
-class ByHand(msgspec.Struct, frozen=True, kw_only=True):
+class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     """A movement by hand as it is kept; amounts in minor units."""
 
     merchant_id: str
@@ -95,7 +95,7 @@ class ByHand(msgspec.Struct, frozen=True, kw_only=True):
         return Movement(move.posting, move.source, move.target, amount, "operator", self.id, text)
 
 
-class ByHandOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class AdjustmentOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A movement by hand as the command line shows it."""
 
     id: str
@@ -114,7 +114,7 @@ class ByHandOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     decided_at: int | None
 
     @classmethod
-    def of(cls, made: ByHand) -> Self:
+    def of(cls, made: Adjustment) -> Self:
         """Show a movement."""
         return cls(
             id=made.id,

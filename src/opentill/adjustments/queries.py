@@ -1,18 +1,18 @@
 """All SQL about movements by hand."""
 
-from opentill.adjustments.model import ByHand
+from opentill.adjustments.model import Adjustment
 from opentill.db.query import Query, Value
 
 BY_ID = Query(
-    ByHand, "select * from operator_movements where merchant_id = :merchant_id and id = :id"
+    Adjustment, "select * from operator_movements where merchant_id = :merchant_id and id = :id"
 )
 BY_REFERENCE = Query(
-    ByHand,
+    Adjustment,
     "select * from operator_movements where merchant_id = :merchant_id and reference = :reference",
 )
 # For the operator, who has only the movement's id: one look into the index for each merchant.
 ANYWHERE = Query(
-    ByHand,
+    Adjustment,
     """
     select o.* from merchants m
     cross join lateral (
@@ -21,7 +21,7 @@ ANYWHERE = Query(
     """,
 )
 INSERT = Query(
-    ByHand,
+    Adjustment,
     """
     insert into operator_movements (merchant_id, id, kind, status, amount_minor, currency, account,
         order_id, reference, reason, asked_by, created_at, decided_at)
@@ -31,7 +31,7 @@ INSERT = Query(
     """,
 )
 DECIDE = Query(
-    ByHand,
+    Adjustment,
     """
     update operator_movements set status = :status, decided_by = :decided_by,
         decided_at = greatest(created_at, :now::bigint)
@@ -40,7 +40,7 @@ DECIDE = Query(
     """,
 )
 WAITING = Query(
-    ByHand,
+    Adjustment,
     """
     select * from operator_movements
     where status = 'WAITING' and (:merchant_id::text is null or merchant_id = :merchant_id)

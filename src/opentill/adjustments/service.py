@@ -4,8 +4,8 @@ from decimal import Decimal
 
 from opentill import ledger, merchants, orders
 from opentill.adjustments import queries
-from opentill.adjustments.model import BY_KIND, DECISIONS, Ask, ByHand, Decision, Status
-from opentill.core import byhand, money
+from opentill.adjustments.model import BY_KIND, DECISIONS, Adjustment, Ask, Decision, Status
+from opentill.core import money, operator_actions
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
@@ -13,7 +13,7 @@ from opentill.ledger import Balance
 from opentill.merchants import Merchant
 
 
-async def ask(tx: Tx, merchant_id: str, asked: Ask, above: Decimal | None, now: int) -> ByHand:
+async def ask(tx: Tx, merchant_id: str, asked: Ask, above: Decimal | None, now: int) -> Adjustment:
     """Move money by hand, or keep the movement WAITING above the deployment's limit ``above``.
 
     The same reference with the same movement returns the first one. Raises NotFound and Invalid.
@@ -21,13 +21,16 @@ async def ask(tx: Tx, merchant_id: str, asked: Ask, above: Decimal | None, now: 
     await merchants.lock(tx, merchant_id)
     merchant = await merchants.find(tx, merchant_id)
     currency, movement_id = merchant.settlement_currency, new_id("mov")
-    reference = byhand.reference(asked.reference)
+    reference = operator_actions.reference(asked.reference)
     first = await queries.BY_REFERENCE.first(tx, merchant_id=merchant_id, reference=reference)
     if first is not None:
         return _same(first, asked)
-    by, reason = byhand.words("by", asked.by), byhand.words("reason", asked.reason)
+    by, reason = (
+        operator_actions.words("by", asked.by),
+        operator_actions.words("reason", asked.reason),
+    )
     await _check(tx, merchant, asked)
-    waits = byhand.needs_second(asked.amount_minor, currency, above)
+    waits = operator_actions.needs_second(asked.amount_minor, currency, above)
     status: Status = "WAITING" if waits else "DONE"
     shown = f"{money.show(asked.amount_minor, currency)} {currency}"
     about = f" for {asked.order_id}" if asked.order_id else ""
@@ -46,7 +49,7 @@ async def ask(tx: Tx, merchant_id: str, asked: Ask, above: Decimal | None, now: 
     return made
 
 
-def _same(first: ByHand, asked: Ask) -> ByHand:
+def _same(first: Adjustment, asked: Ask) -> Adjustment:
     """Return the movement that has this reference already, if it is the one that is asked for."""
     fields = ("kind", "amount_minor", "account", "order_id")
     if all(getattr(first, field) == getattr(asked, field) for field in fields):
@@ -58,7 +61,7 @@ def _same(first: ByHand, asked: Ask) -> ByHand:
 async def _check(tx: Tx, merchant: Merchant, asked: Ask) -> None:
     correction = asked.kind == "correct"
     minor = abs(asked.amount_minor) if correction else asked.amount_minor
-    byhand.amount("amount", minor, merchant.settlement_currency)
+    operator_actions.amount("amount", minor, merchant.settlement_currency)
     if (asked.kind, asked.account, 1 if asked.amount_minor > 0 else -1) not in BY_KIND:
         raise Invalid("account", f"account must be available for a {asked.kind}")
     if correction and asked.order_id is None:
@@ -69,11 +72,11 @@ async def _check(tx: Tx, merchant: Merchant, asked: Ask) -> None:
         raise Invalid("order", f"order must be an order of {merchant.id}")
 
 
-async def _post(tx: Tx, merchant: Merchant, made: ByHand, now: int) -> None:
+async def _post(tx: Tx, merchant: Merchant, made: Adjustment, now: int) -> None:
     """Post a movement that is DONE, if it does not take more than it may."""
     floor = made.move.floor
     if floor == "frozen by hand":  # looked up first: no balance may fall below nothing frozen
-        left = await frozen_by_hand(tx, made.merchant_id, made.currency)
+        left = await frozen_manually(tx, made.merchant_id, made.currency)
         if left < 0:
             most = f"{money.show(left + made.amount_minor, made.currency)} {made.currency}"
             raise Invalid("amount", f"amount must be at most what operators froze: {most}")
@@ -85,7 +88,7 @@ async def _post(tx: Tx, merchant: Merchant, made: ByHand, now: int) -> None:
         _check_floor(after, made, -merchant.overdraft_minor)
 
 
-def _check_floor(after: Balance, made: ByHand, floor: int) -> None:
+def _check_floor(after: Balance, made: Adjustment, floor: int) -> None:
     left = after.pending if made.account == "pending" else after.available
     if left < floor:
         least = f"{money.show(floor, made.currency)} {made.currency}"
@@ -93,7 +96,7 @@ def _check_floor(after: Balance, made: ByHand, floor: int) -> None:
         raise Invalid("amount", reason)
 
 
-async def approve(tx: Tx, movement_id: str, by: str, now: int) -> ByHand:
+async def approve(tx: Tx, movement_id: str, by: str, now: int) -> Adjustment:
     """Make a movement that waits, as another operator than the one who asked for it.
 
     What it may take is looked at now: a movement that is refused goes on waiting. Raises NotFound
@@ -102,14 +105,14 @@ async def approve(tx: Tx, movement_id: str, by: str, now: int) -> ByHand:
     return await _decide(tx, movement_id, "approve", by, None, now)
 
 
-async def reject(tx: Tx, movement_id: str, by: str, reason: str, now: int) -> ByHand:
+async def reject(tx: Tx, movement_id: str, by: str, reason: str, now: int) -> Adjustment:
     """Turn down a movement that waits, one's own too. Raises NotFound and Invalid."""
     return await _decide(tx, movement_id, "reject", by, reason, now)
 
 
 async def _decide(
     tx: Tx, movement_id: str, decision: Decision, by: str, reason: str | None, now: int
-) -> ByHand:
+) -> Adjustment:
     seen = await find_anywhere(tx, movement_id)
     await merchants.lock(tx, seen.merchant_id)
     merchant = await merchants.find(tx, seen.merchant_id)
@@ -117,8 +120,12 @@ async def _decide(
     target = DECISIONS.get((seen.status, decision))
     if target is None:
         raise Invalid("movement", f"movement must be WAITING: this one is {seen.status}")
-    who = byhand.second(seen.asked_by, by) if decision == "approve" else byhand.words("by", by)
-    why = seen.reason if reason is None else byhand.words("reason", reason)
+    who = (
+        operator_actions.second(seen.asked_by, by)
+        if decision == "approve"
+        else operator_actions.words("by", by)
+    )
+    why = seen.reason if reason is None else operator_actions.words("reason", reason)
     shown = f"{seen.kind} of {money.show(seen.amount_minor, seen.currency)} {seen.currency}"
     await merchants.record_audit(
         tx, who=who, action=f"balance {decision}", merchant_id=seen.merchant_id,
@@ -132,7 +139,7 @@ async def _decide(
     return made
 
 
-async def find_anywhere(tx: Tx, movement_id: str) -> ByHand:
+async def find_anywhere(tx: Tx, movement_id: str) -> Adjustment:
     """Return a movement of whichever merchant. Raises NotFound."""
     made = await queries.ANYWHERE.first(tx, id=movement_id)
     if made is None:
@@ -140,13 +147,13 @@ async def find_anywhere(tx: Tx, movement_id: str) -> ByHand:
     return made
 
 
-async def waiting(tx: Tx, merchant_id: str | None = None) -> list[ByHand]:
+async def waiting(tx: Tx, merchant_id: str | None = None) -> list[Adjustment]:
     """Return what waits for a second operator, oldest first. Raises NotFound."""
     if merchant_id is not None:
         await merchants.find(tx, merchant_id)
     return await queries.WAITING.all(tx, merchant_id=merchant_id)
 
 
-async def frozen_by_hand(tx: Tx, merchant_id: str, currency: str) -> int:
+async def frozen_manually(tx: Tx, merchant_id: str, currency: str) -> int:
     """Return what operators froze and did not unfreeze yet, in minor units."""
     return await queries.FROZEN.get(tx, merchant_id=merchant_id, currency=currency) or 0

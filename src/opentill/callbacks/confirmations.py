@@ -6,7 +6,7 @@ from typing import Final
 
 from opentill import orders
 from opentill.core.errors import Contended, Unavailable
-from opentill.db.batcher import Together
+from opentill.db.batcher import Batcher
 from opentill.db.database import Db
 from opentill.gateways.model import GatewayPaymentEvent
 from opentill.orders import Report
@@ -27,7 +27,7 @@ class Confirmations:
         self._clock = clock
         self._alone = alone
         self._slots = asyncio.Semaphore(_ALONE_AT_ONCE)
-        self._together = Together(self._batch, most=orders.CONFIRMED_TOGETHER, lanes=_LANES)
+        self._batcher = Batcher(self._batch, most=orders.CONFIRMED_TOGETHER, lanes=_LANES)
 
     async def take_in(self, gateway: str, gateway_event: GatewayPaymentEvent) -> None:
         """Return once the payment is confirmed and committed.
@@ -37,7 +37,7 @@ class Confirmations:
         spoiled; meanwhile the next batch goes on.
         """
         report = Report(gateway, gateway_event)
-        if not await self._together.do(report):
+        if not await self._batcher.do(report):
             async with self._slots:
                 await self._alone(report)
 

@@ -10,7 +10,7 @@ from opentill.cli.output import Json
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from opentill.adjustments import ByHand, Kind
+    from opentill.adjustments import Adjustment, Kind
     from opentill.db.database import Tx
 
 _Amount = Annotated[str, typer.Argument(help="Decimal, in the merchant's currency: 25.00.")]
@@ -48,11 +48,11 @@ def show(merchant_id: str, *, as_json: Json = False) -> None:
         found = await ledger.balance(tx, merchant.id, currency)
         names = ("available", "pending", "frozen", "reserve")
         held = {name: money.show(getattr(found, name) if found else 0, currency) for name in names}
-        by_hand = await adjustments.frozen_by_hand(tx, merchant.id, currency)
+        frozen_manually = await adjustments.frozen_manually(tx, merchant.id, currency)
         return {
             "merchantId": merchant.id,
             **held,
-            "frozenByHand": money.show(by_hand, currency),
+            "frozenByHand": money.show(frozen_manually, currency),
             "currency": currency,
             "updatedAt": found.last_at if found else None,
         }
@@ -155,7 +155,7 @@ def _move(  # noqa: PLR0913 - who moves what and why
         raise Invalid("account", "account must be available or pending")
     above = session.settings().approval_above
 
-    async def step(tx: "Tx", now: int) -> "ByHand":
+    async def step(tx: "Tx", now: int) -> "Adjustment":
         currency = (await merchants.find(tx, merchant_id)).settlement_currency
         takes = kind == "correct" and amount.startswith("-")
         minor = inputs.amount("amount", amount.removeprefix("-") if takes else amount, currency)
@@ -193,7 +193,7 @@ def reject(
     _do(lambda tx, now: adjustments.reject(tx, movement_id, who, reason, now), as_json=as_json)
 
 
-def _do(step: "Callable[[Tx, int], Awaitable[ByHand]]", *, as_json: bool) -> None:
+def _do(step: "Callable[[Tx, int], Awaitable[Adjustment]]", *, as_json: bool) -> None:
     """Take one step with the business time of now, and show the movement after it."""
     from opentill import adjustments
 
@@ -201,7 +201,7 @@ def _do(step: "Callable[[Tx, int], Awaitable[ByHand]]", *, as_json: bool) -> Non
         async with session.database() as db:
             now = await session.now(db)
             made = await db.run(lambda tx: step(tx, now))
-        output.show(adjustments.ByHandOut.of(made), as_json=as_json)
+        output.show(adjustments.AdjustmentOut.of(made), as_json=as_json)
         if made.status == "WAITING":
             output.say(f"waits for a second operator: opentill balance approve {made.id} --by …")
 
@@ -219,7 +219,8 @@ def waiting(
     async def work() -> None:
         async with session.database() as db, db.connection() as tx:
             found = [
-                adjustments.ByHandOut.of(one) for one in await adjustments.waiting(tx, merchant_id)
+                adjustments.AdjustmentOut.of(one)
+                for one in await adjustments.waiting(tx, merchant_id)
             ]
             output.show(found, as_json=as_json, columns=_COLUMNS)
 

@@ -61,7 +61,7 @@ def open_(
             reason=reason, now=now,
         )  # fmt: skip
         minor = inputs.amount("amount", amount, order.currency)
-        return await disputes.open_by_hand(
+        return await disputes.open_manually(
             tx, order.merchant_id, order_id,
             who=who, reason=reason.strip(), now=now, amount_minor=minor,
         )  # fmt: skip

@@ -68,7 +68,7 @@ def confirm(
     """Say that an order's money arrived, for example by bank transfer."""
     from opentill import orders
 
-    change = partial(orders.confirm_by_hand, livemode=session.settings().livemode)
+    change = partial(orders.confirm_manually, livemode=session.settings().livemode)
     _by_hand(change, "orders confirm", order_id, reason, by, as_json=as_json)
 
 
@@ -78,7 +78,7 @@ def revoke(
     """Void an unpaid order: nobody can pay it any more."""
     from opentill import orders
 
-    _by_hand(orders.revoke_by_hand, "orders revoke", order_id, reason, by, as_json=as_json)
+    _by_hand(orders.revoke_manually, "orders revoke", order_id, reason, by, as_json=as_json)
 
 
 def _by_hand(

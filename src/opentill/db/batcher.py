@@ -23,7 +23,7 @@ PAUSE_S: Final = 0.0005
 PAUSES: Final = 4
 
 
-class Together(Generic[T, R]):
+class Batcher(Generic[T, R]):
     """Gathers the items of concurrent callers into batches; each caller gets its own result."""
 
     def __init__(

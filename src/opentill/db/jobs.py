@@ -60,7 +60,7 @@ async def each(
     return sum(result is True for result in results)
 
 
-async def together(*works: Awaitable[object]) -> None:
+async def run_all(*works: Awaitable[object]) -> None:
     """Do all at the same time and to their end; raises what the first of them raised."""
     for outcome in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(outcome, BaseException):

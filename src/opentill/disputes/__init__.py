@@ -15,7 +15,7 @@ from opentill.disputes.service import (
     find,
     find_anywhere,
     notes,
-    open_by_hand,
+    open_manually,
     search,
 )
 from opentill.disputes.unmatched import count_unmatched, dismiss, unmatched
@@ -35,7 +35,7 @@ __all__ = [
     "find",
     "find_anywhere",
     "notes",
-    "open_by_hand",
+    "open_manually",
     "search",
     "unmatched",
 ]

@@ -76,7 +76,7 @@ async def add_note(
     return note
 
 
-async def open_by_hand(
+async def open_manually(
     tx: Tx,
     merchant_id: str,
     order_id: str,

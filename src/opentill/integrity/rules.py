@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from opentill import ledger
 from opentill.db.database import Db, Tx
-from opentill.db.jobs import together
+from opentill.db.jobs import run_all
 from opentill.db.query import MOMENT, Query
 from opentill.integrity.adjustment_rules import RULES as OPERATOR_RULES
 from opentill.integrity.epay_rules import RULES as EPAY_RULES
@@ -392,5 +392,5 @@ async def check_all(db: Db) -> tuple[int, list[Violation]]:
                 rule, values = waiting.popleft()
                 violations.extend(await rule.all(tx, **values))
 
-        await together(work(first), work(second))
+        await run_all(work(first), work(second))
         return await ledger.count(first), sorted(violations, key=repr)

@@ -58,5 +58,5 @@ def _data(order: Order, type_: Type, reason: str, at: int) -> msgspec.Struct:
         case "checkout.expired":
             return payloads.CheckoutExpired(**base, checkout_session_id=session, expired_at=at)
         case _:
-            msg = f"{type_} is told by another feature"
+            msg = f"{type_} is another feature's event"
             raise ValueError(msg)

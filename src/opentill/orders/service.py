@@ -398,7 +398,7 @@ async def given_back(tx: Tx, attempt: Attempt, outcome: RefundOutcome, now: int)
         await note(tx, order, "payment_not_given_back", cause, now)
 
 
-async def confirm_by_hand(
+async def confirm_manually(
     tx: Tx,
     merchant_id: str,
     order_id: str,
@@ -442,7 +442,7 @@ async def confirm_by_hand(
     )  # fmt: skip
 
 
-async def revoke_by_hand(
+async def revoke_manually(
     tx: Tx, merchant_id: str, order_id: str, who: str, reason: str, now: int
 ) -> Order:
     """Void an unpaid order as the operator: nobody can pay it any more."""

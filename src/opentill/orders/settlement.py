@@ -61,7 +61,7 @@ async def settle_due(db: Db, now: int, merchant_id: str | None = None) -> int:
 
     async def one(merchant: DueMerchant) -> None:
         lanes = min(_LANES, -(-merchant.orders // BATCH))
-        await jobs.together(*(lane(merchant.merchant_id) for _ in range(lanes)))
+        await jobs.run_all(*(lane(merchant.merchant_id) for _ in range(lanes)))
 
     await jobs.each(due, one, lambda merchant: merchant.merchant_id)
     return done

@@ -205,7 +205,7 @@ class _VettingResolver(AbstractResolver):
         family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002 - always both
     ) -> list[ResolveResult]:
         """Return the vetted addresses. Raises Forbidden if there is none, OSError."""
-        found = [read_ip(text) for text in await self._together(host)]
+        found = [read_ip(text) for text in await self._batcher(host)]
         if not found:
             msg = f"{host} has no address"
             raise OSError(msg)
@@ -218,7 +218,7 @@ class _VettingResolver(AbstractResolver):
             for address in self._policy.vet(host, found)
         ]  # fmt: skip
 
-    async def _together(self, host: str) -> Sequence[str]:
+    async def _batcher(self, host: str) -> Sequence[str]:
         task = self._asked.get(host)
         if task is None:
             task = self._asked[host] = asyncio.ensure_future(self._resolve(host))

@@ -5,7 +5,7 @@ from decimal import Decimal
 import msgspec
 
 from opentill import ledger, merchants, webhooks
-from opentill.core import byhand, money
+from opentill.core import money, operator_actions
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
@@ -36,22 +36,25 @@ async def create(
     await merchants.lock(tx, merchant_id)
     merchant = await merchants.find(tx, merchant_id)
     payout_id = new_id("po")
-    reference = byhand.reference(wanted.reference)
+    reference = operator_actions.reference(wanted.reference)
     first = await queries.BY_REFERENCE.first(tx, merchant_id=merchant_id, reference=reference)
     if first is not None:
         return _same(first, wanted)
-    by, reason = byhand.words("by", wanted.by), byhand.words("reason", wanted.reason)
+    by, reason = (
+        operator_actions.words("by", wanted.by),
+        operator_actions.words("reason", wanted.reason),
+    )
     currency = merchant.settlement_currency
-    fee = byhand.amount("fee", wanted.fee_minor, currency) if wanted.fee_minor else 0
+    fee = operator_actions.amount("fee", wanted.fee_minor, currency) if wanted.fee_minor else 0
     approved_by = None
     if wanted.approved_by is not None:
-        approved_by = byhand.second(by, wanted.approved_by, "approved-by")
+        approved_by = operator_actions.second(by, wanted.approved_by, "approved-by")
     await merchants.record_audit(
         tx, who=by, action="payouts create", merchant_id=merchant_id,
         subject=_described(payout_id, merchant, wanted, approved_by), reason=reason, now=now,
     )  # fmt: skip
     amount = await _amount(tx, merchant, wanted.amount_minor, fee)
-    if approved_by is None and byhand.needs_second(amount + fee, currency, above):
+    if approved_by is None and operator_actions.needs_second(amount + fee, currency, above):
         refusal = f"approved-by must name a second operator for more than {above:f} {currency}"
         raise Invalid("approved-by", refusal)
     step = BY_EVENT[None, "created"]
@@ -97,10 +100,10 @@ async def _amount(tx: Tx, merchant: Merchant, wanted_minor: int | None, fee: int
         available = (
             await queries.LOCK_AVAILABLE.get(tx, merchant_id=merchant.id, currency=currency) or 0
         )
-        amount = min(available - fee, byhand.MOST_MINOR)
+        amount = min(available - fee, operator_actions.MOST_MINOR)
         if amount <= 0:
             raise _too_much(merchant, available, fee)
-    amount = byhand.amount("amount", amount, currency)
+    amount = operator_actions.amount("amount", amount, currency)
     if amount < merchant.payout_minimum_minor:
         least = _shown(merchant.payout_minimum_minor, merchant)
         raise Invalid("amount", f"amount must be at least {least}, this merchant's minimum")
@@ -120,7 +123,9 @@ async def pay(
     tx: Tx, payout_id: str, bank_reference: str, reason: str, by: str, now: int
 ) -> Payout:
     """Take in that the bank has sent a payout. Raises NotFound and Invalid."""
-    bank_reference = byhand.words("bank-reference", bank_reference, 140)  # as ISO 20022 has it
+    bank_reference = operator_actions.words(
+        "bank-reference", bank_reference, 140
+    )  # as ISO 20022 has it
     return await _step(tx, payout_id, "paid", by, reason, now, bank_reference=bank_reference)
 
 
@@ -129,7 +134,7 @@ async def fail(tx: Tx, payout_id: str, reason: str, by: str, now: int) -> Payout
 
     Raises NotFound and Invalid.
     """
-    reason = byhand.words("reason", reason)
+    reason = operator_actions.words("reason", reason)
     return await _step(tx, payout_id, "failed", by, reason, now, failure_reason=reason)
 
 
@@ -153,9 +158,14 @@ async def _step(  # noqa: PLR0913 - the one function that takes a step
         fits = " or ".join(str(s.source) for s in BY_EVENT.values() if s.event == event)
         raise Invalid("payout", f"payout must be {fits}: this one is {seen.status}")
     await merchants.record_audit(
-        tx, who=byhand.words("by", by), action=f"payouts {event}", merchant_id=merchant_id,
-        subject=f"{payout_id} {bank_reference}".strip(), reason=reason, now=now,
-    )  # fmt: skip
+        tx,
+        who=operator_actions.words("by", by),
+        action=f"payouts {event}",
+        merchant_id=merchant_id,
+        subject=f"{payout_id} {bank_reference}".strip(),
+        reason=reason,
+        now=now,
+    )
     payout = await queries.STEP.one(
         tx,
         merchant_id=merchant_id,

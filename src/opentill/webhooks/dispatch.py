@@ -1,7 +1,7 @@
 """The dispatcher: sends what is due, with no endpoint holding up another.
 
-It takes lanes (``queries.TAKE_LANES``), so that it is the only one to send to their endpoints, and
-sends on all of them at once. How many at once to one endpoint follows how it fares (``lanes``).
+It takes leases (``queries.TAKE_LEASES``), so that it is the only one to send to their endpoints,
+and sends on all of them at once. How many at once to one endpoint follows how it fares (``leases``).
 What is slow to answer does not count against the others. Results are written many at a time.
 """
 
@@ -23,23 +23,23 @@ from opentill.db.clock import now_ms
 from opentill.db.database import Db, Tx
 from opentill.outgoing.client import Outgoing
 from opentill.webhooks import queries, schedule, sending, signing
-from opentill.webhooks.hosts import LANES, TURN_S, USUAL, HostLimit, OpenHost
-from opentill.webhooks.lanes import Key, OpenLane
+from opentill.webhooks.hosts import LEASES, TURN_S, USUAL, HostLimit, OpenHost
+from opentill.webhooks.leases import EndpointLease, Key
 from opentill.webhooks.model import Due
 from opentill.webhooks.results import Result, result_of, rows
 
 TIMEOUT_S: Final = 30.0  # contract.md#event-retries
 LOOK_S: Final = 0.2  # how often it looks for what is due
 LEASE_S: Final = 20.0  # renewed after a quarter of it
-_IDLE_S: Final = 2.0  # a lane with nothing to send is given back after
+_IDLE_S: Final = 2.0  # a lease with nothing to send is given back after
 _GATHER_S: Final = 0.01  # results are gathered so long before they are written
 _LANES: Final = 512  # at most, of this process
 _QUICK: Final = 128  # sends at once that are not slow
 _ALL: Final = 512  # sends at once
-# Of the lanes, and of the sends: what is left is for endpoints that fare well, however many do not.
+# Of the leases, and of the sends: the rest is for endpoints that fare well, however many do not.
 _FAILING: Final = 384
 _SLOW_S: Final = 2.0  # a send that takes longer is slow
-_UNSIGNED_S: Final = 60.0  # so long rest lanes whose secrets do not open
+_UNSIGNED_S: Final = 60.0  # so long rest leases whose secrets do not open
 _log: Final = structlog.get_logger()
 
 
@@ -78,7 +78,7 @@ class Dispatcher:
         self._owner = secrets.token_hex(8)
         self._host_limit = host_limit
         self._hosts: dict[str, OpenHost] = {}
-        self._lanes: dict[Key, OpenLane] = {}
+        self._leases: dict[Key, EndpointLease] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._results: list[Result] = []
         self._gateway_event = asyncio.Event()
@@ -128,7 +128,7 @@ class Dispatcher:
         if now_s - self._kept_at >= self._lease_s / 4:
             self._kept_at = now_s
             await self._keep_hosts()
-            await self._keep(dict.fromkeys(self._lanes.values(), self._lease_end()))
+            await self._keep(dict.fromkeys(self._leases.values(), self._lease_end()))
         if now_s - self._looked_at >= LOOK_S:
             self._looked_at = now_s
             await self._take(now_s)
@@ -136,47 +136,47 @@ class Dispatcher:
         self._send(now_s)
         await self._give_back(now_s)
 
-    # ── lanes ──────────────────────────────────────────────────────────────────────────────────
+    # ── leases ──────────────────────────────────────────────────────────────────────────────────
 
     async def _take(self, now_s: float) -> None:
-        room = _LANES - len(self._lanes)
+        room = _LANES - len(self._leases)
         if room <= 0:
             return
-        failing = min(room, max(0, _FAILING - self._failing_lanes()))
+        failing = min(room, max(0, _FAILING - self._failing_leases()))
         now = self._clock()
-        full = [name for name, count in self._lanes_at().items() if count >= LANES]
+        full = [name for name, count in self._leases_at().items() if count >= LEASES]
         async with self._db.connection() as tx:
-            taken = await queries.TAKE_LANES.all(
+            taken = await queries.TAKE_LEASES.all(
                 tx, now=now, real_now=now_ms(), owner=self._owner, until=self._lease_end(),
-                limit=room, failing_limit=failing, full_hosts=full, per_host=LANES,
+                limit=room, failing_limit=failing, full_hosts=full, per_host=LEASES,
             )  # fmt: skip
-        for lane in taken:
-            host = self._hosts.setdefault(lane.host, OpenHost(lane.host, self._host_limit))
-            opened = OpenLane(lane, host, now_s, now)
-            self._lanes.setdefault(opened.key, opened)
+        for lease in taken:
+            host = self._hosts.setdefault(lease.host, OpenHost(lease.host, self._host_limit))
+            opened = EndpointLease(lease, host, now_s, now)
+            self._leases.setdefault(opened.key, opened)
 
-    def _lanes_at(self) -> Counter[str]:
-        return Counter(lane.host.name for lane in self._lanes.values())
+    def _leases_at(self) -> Counter[str]:
+        return Counter(lease.host.name for lease in self._leases.values())
 
-    def _failing_lanes(self) -> int:
-        return sum(lane.failing for lane in self._lanes.values())
+    def _failing_leases(self) -> int:
+        return sum(lease.failing for lease in self._leases.values())
 
     def _lease_end(self) -> int:
         return now_ms() + int(self._lease_s * 1000)
 
     async def _keep_hosts(self) -> None:
-        """Renew the leases of hosts, and give those back that we have no lane at any more.
+        """Renew the leases of hosts, and give those back that we have no lease at any more.
 
-        Hosts that somebody else has by now are forgotten, with their lanes.
+        Hosts that somebody else has by now are forgotten, with their leases.
         """
-        lanes = self._lanes_at()
-        used = {name for name, host in self._hosts.items() if lanes[name] or host.sending}
+        leases = self._leases_at()
+        used = {name for name, host in self._hosts.items() if leases[name] or host.sending}
         ours = await self._renew_hosts(used) & used
         self._hosts = {name: host for name, host in self._hosts.items() if name in ours}
-        for lane in list(self._lanes.values()):
-            if lane.host.name not in ours:
-                lane.queue.clear()
-                del self._lanes[lane.key]
+        for lease in list(self._leases.values()):
+            if lease.host.name not in ours:
+                lease.queue.clear()
+                del self._leases[lease.key]
 
     async def _renew_hosts(self, used: set[str]) -> set[str]:
         """Renew the leases of hosts that are used, give up the others, return which were ours."""
@@ -190,118 +190,118 @@ class Dispatcher:
             )
         return {one.host for one in kept}
 
-    async def _keep(self, lanes: dict[OpenLane, int]) -> None:
-        """Renew leases until when is said; lanes that somebody else has by now are forgotten."""
-        if not lanes:
+    async def _keep(self, leases: dict[EndpointLease, int]) -> None:
+        """Renew leases until when is said; leases that somebody else has by now are forgotten."""
+        if not leases:
             return
         async with self._db.connection() as tx:
-            kept = await queries.KEEP_LANES.all(
-                tx, **_columns(list(lanes)), until=list(lanes.values()), owner=self._owner
+            kept = await queries.KEEP_LEASES.all(
+                tx, **_columns(list(leases)), until=list(leases.values()), owner=self._owner
             )
-        ours = {(lane.merchant_id, lane.endpoint_id) for lane in kept}
-        for lane in lanes:
-            if lane.key not in ours:
-                lane.queue.clear()
-                self._lanes.pop(lane.key, None)
+        ours = {(lease.merchant_id, lease.endpoint_id) for lease in kept}
+        for lease in leases:
+            if lease.key not in ours:
+                lease.queue.clear()
+                self._leases.pop(lease.key, None)
 
     async def _give_back(self, now_s: float) -> None:
-        """Give back lanes with nothing to send, and let go of those that pause or are too many.
+        """Give back leases with nothing to send, and let go of those that pause or are too many.
 
-        Nobody takes a lane before its pause is over.
+        Nobody takes a lease before its pause is over.
         """
-        given: dict[OpenLane, int] = {}
-        excess = self._failing_lanes() - _FAILING
-        at_host = self._lanes_at()
-        for lane in self._lanes.values():
-            pause_s = lane.paused_until - now_s
-            lane.leaving |= at_host[lane.host.name] >= LANES and now_s - lane.taken_at >= TURN_S
-            if lane.sending or lane.unwritten:
-                lane.idle_since = now_s
-            elif lane.leaving:
-                given[lane] = now_ms() + int(max(pause_s, 0) * 1000)
-            elif pause_s >= _IDLE_S or (lane.failing and excess > 0):
-                excess -= lane.failing
-                given[lane] = now_ms() + int(max(pause_s, _IDLE_S) * 1000)
-            elif lane.queue or pause_s > 0:
-                lane.idle_since = now_s
-            elif now_s - lane.idle_since >= _IDLE_S:
-                given[lane] = 0
-        for lane in given:
-            lane.queue.clear()
-            del self._lanes[lane.key]
+        given: dict[EndpointLease, int] = {}
+        excess = self._failing_leases() - _FAILING
+        at_host = self._leases_at()
+        for lease in self._leases.values():
+            pause_s = lease.paused_until - now_s
+            lease.leaving |= at_host[lease.host.name] >= LEASES and now_s - lease.taken_at >= TURN_S
+            if lease.sending or lease.unwritten:
+                lease.idle_since = now_s
+            elif lease.leaving:
+                given[lease] = now_ms() + int(max(pause_s, 0) * 1000)
+            elif pause_s >= _IDLE_S or (lease.failing and excess > 0):
+                excess -= lease.failing
+                given[lease] = now_ms() + int(max(pause_s, _IDLE_S) * 1000)
+            elif lease.queue or pause_s > 0:
+                lease.idle_since = now_s
+            elif now_s - lease.idle_since >= _IDLE_S:
+                given[lease] = 0
+        for lease in given:
+            lease.queue.clear()
+            del self._leases[lease.key]
         await self._keep(given)
 
     async def _fill(self, now_s: float) -> None:
-        """Fetch what is due on lanes that are about to run out of it."""
+        """Fetch what is due on leases that are about to run out of it."""
         hungry = [
-            lane
-            for lane in self._lanes.values()
-            if now_s >= max(lane.look_at, lane.paused_until) and len(lane.queue) < lane.width
+            lease
+            for lease in self._leases.values()
+            if now_s >= max(lease.look_at, lease.paused_until) and len(lease.queue) < lease.width
         ]
         if not hungry:
             return
-        rooms = [2 * lane.width for lane in hungry]
-        busy = [lane.key[1] + event for lane in hungry for event in lane.events]
-        hosts = [lane.host.name for lane in hungry]
+        rooms = [2 * lease.width for lease in hungry]
+        busy = [lease.key[1] + event for lease in hungry for event in lease.events]
+        hosts = [lease.host.name for lease in hungry]
         async with self._db.connection() as tx:
             found = await queries.DUE.all(
                 tx, **_columns(hungry), host=hosts, room=rooms, now=self._clock(), sending=busy
             )
         for due in found:
-            lane = self._lanes.get((due.merchant_id, due.endpoint_id))
-            if lane is None:
+            lease = self._leases.get((due.merchant_id, due.endpoint_id))
+            if lease is None:
                 continue
             if due.failing_since is None:
-                lane.forgive()
-            if due.event_id not in lane.events:
-                lane.queue.append(due)
+                lease.forgive()
+            if due.event_id not in lease.events:
+                lease.queue.append(due)
         counts: dict[Key, int] = {}
         for due in found:
             key = (due.merchant_id, due.endpoint_id)
             counts[key] = counts.get(key, 0) + 1
-        for lane, room in zip(hungry, rooms, strict=True):
-            lane.look_at = now_s if counts.get(lane.key, 0) == room else now_s + LOOK_S
+        for lease, room in zip(hungry, rooms, strict=True):
+            lease.look_at = now_s if counts.get(lease.key, 0) == room else now_s + LOOK_S
 
     # ── sending ────────────────────────────────────────────────────────────────────────────────
 
     def _send(self, now_s: float) -> None:
-        """Start what may start, lane by lane in turn, so that all get some of the room."""
+        """Start what may start, lease by lease in turn, so that all get some of the room."""
         self._slow = failing = 0
         for host in self._hosts.values():
             host.slow, host.crowded = 0, False
-        for lane in self._lanes.values():
-            lane.slow = sum(now_s - since >= _SLOW_S for since in lane.sending.values())
-            lane.host.slow += lane.slow
-            self._slow += lane.slow
-            failing += len(lane.sending) if lane.failing else 0
-        ready = deque(lane for lane in self._lanes.values() if lane.may_send(now_s))
+        for lease in self._leases.values():
+            lease.slow = sum(now_s - since >= _SLOW_S for since in lease.sending.values())
+            lease.host.slow += lease.slow
+            self._slow += lease.slow
+            failing += len(lease.sending) if lease.failing else 0
+        ready = deque(lease for lease in self._leases.values() if lease.may_send(now_s))
         while ready and self._has_room():
-            lane = ready.popleft()
-            if not lane.host.has_room(now_s):
-                lane.host.crowded = True
+            lease = ready.popleft()
+            if not lease.host.has_room(now_s):
+                lease.host.crowded = True
                 continue
-            if lane.failing and failing >= _FAILING:
+            if lease.failing and failing >= _FAILING:
                 continue
-            failing += lane.failing
-            self._start(lane)
-            if lane.may_send(now_s):
-                ready.append(lane)
-        self._crowded = bool(ready) or failing >= _FAILING or self._failing_lanes() > _FAILING
-        for key in list(self._lanes)[:1]:  # next time another is the first
-            self._lanes[key] = self._lanes.pop(key)
+            failing += lease.failing
+            self._start(lease)
+            if lease.may_send(now_s):
+                ready.append(lease)
+        self._crowded = bool(ready) or failing >= _FAILING or self._failing_leases() > _FAILING
+        for key in list(self._leases)[:1]:  # next time another is the first
+            self._leases[key] = self._leases.pop(key)
 
     def _has_room(self) -> bool:
         return self._sending < _ALL and self._sending - self._slow < _QUICK
 
-    def _start(self, lane: OpenLane) -> None:
-        due = lane.begin(time.monotonic())
+    def _start(self, lease: EndpointLease) -> None:
+        due = lease.begin(time.monotonic())
         self._sending += 1
-        task = asyncio.create_task(self._attempts(lane, due))
+        task = asyncio.create_task(self._attempts(lease, due))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _attempts(self, lane: OpenLane, due: Due | None) -> None:
-        """Send one delivery, and the next of its lane as long as nobody else waits for room."""
+    async def _attempts(self, lease: EndpointLease, due: Due | None) -> None:
+        """Send one delivery, and the next of its lease as long as nobody else waits for room."""
         while due is not None:
             try:
                 now = self._clock()
@@ -314,34 +314,36 @@ class Dispatcher:
                     self._header_prefix,
                 )
             except WrongKey:
-                self._cannot_sign(lane)
+                self._cannot_sign(lease)
                 return
             finally:
-                lane.end(due)
+                lease.end(due)
                 self._sending -= 1
-            lane.fared(made, time.monotonic())
-            lane.unwritten.add(due.event_id)
+            lease.fared(made, time.monotonic())
+            lease.unwritten.add(due.event_id)
             self._results.append(result_of(due, made, self._clock()))
             metrics.count_delivery(made.outcome, made.duration_ms / 1000)
             self._gateway_event.set()
-            due = self._next(lane)
+            due = self._next(lease)
 
-    def _cannot_sign(self, lane: OpenLane) -> None:
-        """Let a lane rest: that is no attempt, and the endpoint's owner cannot help it."""
-        lane.rest(self._unsigned_s)
+    def _cannot_sign(self, lease: EndpointLease) -> None:
+        """Let a lease rest: that is no attempt, and the endpoint's owner cannot help it."""
+        lease.rest(self._unsigned_s)
         self._gateway_event.set()
         now_s = time.monotonic()
-        if now_s >= self._warned_at + self._unsigned_s or not self._warned_at:  # once for all lanes
+        if (
+            now_s >= self._warned_at + self._unsigned_s or not self._warned_at
+        ):  # once for all leases
             self._warned_at = now_s
-            _log.error("webhooks cannot be signed", reason=sending.WRONG_KEY, endpoint=lane.key[1])
+            _log.error("webhooks cannot be signed", reason=sending.WRONG_KEY, endpoint=lease.key[1])
 
-    def _next(self, lane: OpenLane) -> Due | None:
+    def _next(self, lease: EndpointLease) -> Due | None:
         now_s = time.monotonic()
-        crowded = self._crowded or lane.host.crowded or not lane.host.has_room(now_s)
-        if crowded or not lane.may_send(now_s) or self._lanes.get(lane.key) is not lane:
+        crowded = self._crowded or lease.host.crowded or not lease.host.has_room(now_s)
+        if crowded or not lease.may_send(now_s) or self._leases.get(lease.key) is not lease:
             return None
         self._sending += 1
-        return lane.begin(now_s)
+        return lease.begin(now_s)
 
     # ── results ────────────────────────────────────────────────────────────────────────────────
 
@@ -350,8 +352,8 @@ class Dispatcher:
         results = list(self._results)
         if not results:
             return
-        failing = [lane for lane in self._lanes.values() if lane.changed]
-        since = [lane.failing_since for lane in failing]
+        failing = [lease for lease in self._leases.values() if lease.changed]
+        since = [lease.failing_since for lease in failing]
 
         async def step(tx: Tx) -> None:
             await queries.RECORD.run(tx, **rows(results))
@@ -360,11 +362,11 @@ class Dispatcher:
 
         await self._db.run(step)
         del self._results[: len(results)]
-        for lane, written in zip(failing, since, strict=True):
-            lane.changed = lane.failing_since != written
+        for lease, written in zip(failing, since, strict=True):
+            lease.changed = lease.failing_since != written
         for result in results:
             made = result.attempt
-            own = self._lanes.get((made.merchant_id, made.endpoint_id))
+            own = self._leases.get((made.merchant_id, made.endpoint_id))
             if own is not None:
                 own.unwritten.discard(made.event_id)
             if result.status == "FAILED":
@@ -378,27 +380,27 @@ class Dispatcher:
         for result in results:
             made = result.attempt
             key = (made.merchant_id, made.endpoint_id)
-            lane = self._lanes.get(key)
-            if made.outcome == "delivered" or lane is None:
+            lease = self._leases.get(key)
+            if made.outcome == "delivered" or lease is None:
                 continue
-            since = made.at if lane.failing_since is None else lane.failing_since
+            since = made.at if lease.failing_since is None else lease.failing_since
             if reason := schedule.disabled_reason(made.http_status, since, made.at):
                 _, latest = reasons.get(key, ("", made.at))
                 reasons[key] = reason, max(latest, made.at)
         for key, (reason, attempted_at) in reasons.items():
             await self._db.run(_disabling(key, reason, attempted_at, self._clock()))
-            self._lanes[key].queue.clear()
+            self._leases[key].queue.clear()
 
     async def _leave(self) -> None:
-        """Wait for what is being sent, write what came of it and give lanes and hosts back."""
+        """Wait for what is being sent, write what came of it and give leases and hosts back."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._drain_s)
         for task in self._tasks:
-            task.cancel()  # sent again by whoever takes the lane
+            task.cancel()  # sent again by whoever takes the lease
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             await self._write()
-            await self._keep(dict.fromkeys(self._lanes.values(), 0))
+            await self._keep(dict.fromkeys(self._leases.values(), 0))
             await self._renew_hosts(set())
         except Unavailable as error:
             _log.warning("webhooks leave results unwritten", reason=error.reason)
@@ -426,8 +428,8 @@ def _disabling(
     return step
 
 
-def _columns(lanes: list[OpenLane]) -> dict[str, list[str]]:
+def _columns(leases: list[EndpointLease]) -> dict[str, list[str]]:
     return {
-        "merchant_id": [lane.key[0] for lane in lanes],
-        "endpoint_id": [lane.key[1] for lane in lanes],
+        "merchant_id": [lease.key[0] for lease in leases],
+        "endpoint_id": [lease.key[1] for lease in leases],
     }

@@ -1,14 +1,15 @@
 """How much goes to one host at once and in a second, whoever's endpoints it has.
 
-A host is one worker's at a time (``queries.TAKE_LANES``), so that what this counts is all there is.
+A host is one worker's at a time (``queries.TAKE_LEASES``), so that what this counts is all there
+is.
 """
 
 from typing import Final
 
 import msgspec
 
-LANES: Final = 64  # of one host that a worker takes: the others wait, and leave it room for others
-TURN_S: Final = 5.0  # after which a lane leaves its place to the next, where a host has so many
+LEASES: Final = 64  # of one host that a worker takes: the others wait, and leave it room for others
+TURN_S: Final = 5.0  # after which a lease leaves its place to the next, where a host has so many
 _SLOW_TIMES: Final = 4  # so many times as much at once, with what is slow to answer
 _BURST_S: Final = 1.0  # what was not used of so long may be made up for
 
@@ -35,7 +36,7 @@ class OpenHost:
         self.name = name
         self.sending = 0
         self.slow = 0
-        self.crowded = False  # a lane of it waits for room
+        self.crowded = False  # a lease of it waits for room
         self._limit = limit
         self._even_at = 0.0  # until when what was sent is enough; of time.monotonic()
 

@@ -91,7 +91,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
-class Lane(msgspec.Struct, frozen=True):
+class LeaseRow(msgspec.Struct, frozen=True):
     """An endpoint that one worker sends to for as long as its lease lasts."""
 
     merchant_id: str
@@ -99,8 +99,8 @@ class Lane(msgspec.Struct, frozen=True):
     failing_since: int | None
 
 
-class Taken(Lane, frozen=True):
-    """A lane that was taken, with the host that its endpoint is at."""
+class Taken(LeaseRow, frozen=True):
+    """A lease that was taken, with the host that its endpoint is at."""
 
     host: str
 

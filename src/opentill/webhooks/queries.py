@@ -1,8 +1,8 @@
 """All SQL about events, endpoints and deliveries.
 
-A delivery waits while it has a ``try_at``. To send it, a worker first takes the endpoint's lane: a
-lease that makes it the only one to send there, so that an endpoint's limit holds over all workers
-and a delivery needs no claim of its own. A worker that dies loses its lanes when the lease is over.
+A delivery waits while it has a ``try_at``. To send it, a worker first takes the endpoint's lease, a
+claim that makes it the only one to send there, so that an endpoint's limit holds over all workers
+and a delivery needs no claim of its own. A worker that dies loses its leases when their time ends.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ from opentill.webhooks.model import (
     Due,
     Endpoint,
     Host,
-    Lane,
+    LeaseRow,
     NumberedEvent,
     Resent,
     Taken,
@@ -99,7 +99,7 @@ INSERT_ENDPOINT = Query(
             disabled_reason, secret, created_at, updated_at)
         values (:merchant_id, :id, :url, :description, :types, 'ENABLED', '', :secret, :now, :now)
         returning *
-    ), lane as (
+    ), lease as (
         insert into webhook_lanes (merchant_id, endpoint_id, owner, until)
         select merchant_id, id, '', 0 from endpoint
     )
@@ -173,7 +173,7 @@ DISABLE = Command(
 
 # The endpoints that have deliveries waiting, and since or until when the first of them does: one
 # step in the index for each.
-_WAITING_LANES: Final = """with recursive waiting as (
+_WAITING_LEASES: Final = """with recursive waiting as (
         (select merchant_id, endpoint_id, try_at from webhook_deliveries
             where try_at is not null order by merchant_id, endpoint_id, try_at limit 1)
         union all
@@ -187,14 +187,14 @@ _WAITING_LANES: Final = """with recursive waiting as (
 # The host of an endpoint (addresses are vetted to be in plain form): in lower case, without port.
 _HOST: Final = r"lower(substring(e.url from '://(\[[^]]*\]|[^/:?#]*)'))"
 _LEASED: Final = "between :real_now::bigint + 1 and :real_now::bigint + 600000"
-# Take the lanes of endpoints with deliveries that are due, those that do not fail before those that
-# do, the longest waiting first, and their hosts: nobody else sends there then. Deliveries are due
-# by `:now`, business time; leases end by `:real_now`. A lease ten minutes ahead is from before the
-# clock was set back, of a worker that is no more: those that are renew theirs.
-TAKE_LANES = Query(
+# Take the leases of endpoints with deliveries that are due, those that do not fail before those
+# that do, the longest waiting first, and their hosts: nobody else sends there then. Deliveries are
+# due by `:now`, business time; leases end by `:real_now`. A lease ten minutes ahead is from before
+# the clock was set back, of a worker that is no more: those that are renew theirs.
+TAKE_LEASES = Query(
     Taken,
     f"""
-    {_WAITING_LANES}, ranked as (
+    {_WAITING_LEASES}, ranked as (
         select w.merchant_id, w.endpoint_id, at.host, l.failing_since is not null as failing,
             row_number() over (partition by l.failing_since is null order by w.try_at) as place,
             row_number() over (partition by at.host order by l.failing_since is not null, w.try_at)
@@ -227,7 +227,7 @@ TAKE_LANES = Query(
     returning l.merchant_id, l.endpoint_id, l.failing_since, f.host
     """,  # noqa: S608 - constants of ours
 )
-# Keep hosts, as lanes are kept.
+# Renew hosts, as leases are renewed.
 KEEP_HOSTS = Query(
     Host,
     """
@@ -237,9 +237,9 @@ KEEP_HOSTS = Query(
     returning h.host
     """,
 )
-# Keep lanes, and say which are still ours. A time that is over gives them back.
-KEEP_LANES = Query(
-    Lane,
+# Renew leases, and say which are still ours. A time that is over gives them back.
+KEEP_LEASES = Query(
+    LeaseRow,
     """
     update webhook_lanes l set until = mine.until
     from unnest(:merchant_id::text[], :endpoint_id::text[], :until::bigint[])
@@ -248,7 +248,7 @@ KEEP_LANES = Query(
     returning l.merchant_id, l.endpoint_id, l.failing_since
     """,
 )
-# What is due on lanes that are ours: of each as many as it has room for, and none that is being
+# What is due on leases that are ours: of each as many as it has room for, and none that is being
 # sent, which `:sending` names by endpoint and event in one word. Not of an endpoint that has moved
 # to another host.
 DUE = Query(
@@ -257,15 +257,15 @@ DUE = Query(
     select d.merchant_id, d.endpoint_id, d.event_id, d.attempts, d.step, v.body, e.url, e.secret,
         e.old_secret, e.old_secret_until, l.failing_since
     from unnest(:merchant_id::text[], :endpoint_id::text[], :host::text[], :room::int[])
-        as lane (merchant_id, endpoint_id, host, room)
-    join webhook_endpoints e on e.merchant_id = lane.merchant_id and e.id = lane.endpoint_id
-        and {_HOST} = lane.host
+        as lease (merchant_id, endpoint_id, host, room)
+    join webhook_endpoints e on e.merchant_id = lease.merchant_id and e.id = lease.endpoint_id
+        and {_HOST} = lease.host
     join webhook_lanes l on l.merchant_id = e.merchant_id and l.endpoint_id = e.id
     cross join lateral (
         select * from webhook_deliveries d
-        where d.merchant_id = lane.merchant_id and d.endpoint_id = lane.endpoint_id
+        where d.merchant_id = lease.merchant_id and d.endpoint_id = lease.endpoint_id
             and d.try_at <= :now and not (d.endpoint_id || d.event_id = any (:sending::text[]))
-        order by d.try_at, d.event_id limit lane.room
+        order by d.try_at, d.event_id limit lease.room
     ) d
     join events v on v.merchant_id = d.merchant_id and v.id = d.event_id
     where e.status = 'ENABLED'
@@ -410,7 +410,7 @@ PRUNE_ENDPOINTS = Command(
                 where merchant_id = e.merchant_id and endpoint_id = e.id)
             and not exists (select from webhook_attempts
                 where merchant_id = e.merchant_id and endpoint_id = e.id)
-    ), lanes as (
+    ), leases as (
         delete from webhook_lanes l using gone g
         where l.merchant_id = g.merchant_id and l.endpoint_id = g.id
     )
@@ -437,7 +437,7 @@ WAITING = Value(
 OLDEST = Value(
     int,
     f"""
-    {_WAITING_LANES}
+    {_WAITING_LEASES}
     select min(w.try_at) from waiting w
     join webhook_endpoints e on e.merchant_id = w.merchant_id and e.id = w.endpoint_id
     where w.try_at <= :now and e.status = 'ENABLED'

@@ -1,4 +1,4 @@
-"""What everything that an operator does by hand has in common: words, amounts, a second person."""
+"""What every action of an operator has in common: its words, amounts, the approval of a second."""
 
 from decimal import Decimal
 from typing import Final

@@ -1,11 +1,11 @@
-"""A lane as the worker that has it sees it: what waits on it, and how its endpoint fares."""
+"""The lease of an endpoint as the worker that holds it sees it: what waits, and how it fares."""
 
 import time
 from collections import deque
 from typing import Final
 
 from opentill.webhooks.hosts import OpenHost
-from opentill.webhooks.model import Attempt, Due, Lane
+from opentill.webhooks.model import Attempt, Due, LeaseRow
 
 _WIDEST: Final = 32  # sends at once to one endpoint
 _STRIKES: Final = 5  # failures in a row, after which it is one at a time
@@ -16,30 +16,30 @@ _PAUSES_S: Final = (0.1, 30.0)  # the first and the longest; each is twice the o
 Key = tuple[str, str]  # merchant, endpoint
 
 
-class OpenLane:
-    """A lane of ours.
+class EndpointLease:
+    """A lease of ours.
 
     How many are sent at once (``width``) follows how the endpoint fares: one more after a success,
     less after a failure, one at a time after several in a row, and with pauses after more.
     """
 
-    def __init__(self, lane: Lane, host: OpenHost, now_s: float, now: int) -> None:
+    def __init__(self, lease: LeaseRow, host: OpenHost, now_s: float, now: int) -> None:
         """Begin carefully, and more so where the endpoint failed last; ``now`` is business time.
 
         The pause after one more failure is about a sixth of the time for which it has failed.
         """
-        self.key: Key = (lane.merchant_id, lane.endpoint_id)
+        self.key: Key = (lease.merchant_id, lease.endpoint_id)
         self.host = host
         self.taken_at = now_s
-        self.leaving = False  # begins no more, so that another lane of its host has a turn
-        self.failing_since = lane.failing_since
+        self.leaving = False  # begins no more, so that another lease of its host has a turn
+        self.failing_since = lease.failing_since
         self.queue: deque[Due] = deque()
         self.sending: dict[str, float] = {}  # event, since when
         self.unwritten: set[str] = set()  # events whose results are not written yet
         self.width = 1
         self.strikes = 0
-        if lane.failing_since is not None:
-            failing_ms = max(0, now - lane.failing_since)
+        if lease.failing_since is not None:
+            failing_ms = max(0, now - lease.failing_since)
             self.strikes = _PATIENCE - 1 + (failing_ms // _SHORT_MS).bit_length()
         self.paused_until = 0.0
         self.look_at = now_s
