@@ -113,10 +113,10 @@ def notified(app: App) -> dict[str, Notified]:
 def confirmations(app: App) -> Confirmations:
     """Make what a server gathers its confirmed payments with."""
 
-    async def alone(report: Report) -> None:
+    async def apply_one(report: Report) -> None:
         await take_in(app, report.gateway, report.gateway_event, app.clock(), patience=_PATIENCE)
 
-    return Confirmations(app.db, app.clock, alone)
+    return Confirmations(app.db, app.clock, apply_one)
 
 
 async def take_in(

@@ -11,9 +11,9 @@ from opentill.db.database import Db
 from opentill.gateways.model import GatewayPaymentEvent
 from opentill.orders import Report
 
-Alone = Callable[[Report], Awaitable[None]]
+ApplyOne = Callable[[Report], Awaitable[None]]
 # Fewer than there are connections: those that wait for one merchant leave some for the others.
-_ALONE_AT_ONCE: Final = 4
+_APPLIED_AT_ONCE: Final = 4
 # While one waits for its commit or for a merchant's balance, the other has got ready up to there.
 _LANES: Final = 2
 
@@ -21,12 +21,12 @@ _LANES: Final = 2
 class Confirmations:
     """Of one server process: takes in that payments succeeded, as many at once as wait."""
 
-    def __init__(self, db: Db, clock: Callable[[], int], alone: Alone) -> None:
-        """``alone`` takes in one gateway event in a transaction of its own."""
+    def __init__(self, db: Db, clock: Callable[[], int], apply_one: ApplyOne) -> None:
+        """``apply_one`` applies one gateway event in a transaction of its own."""
         self._db = db
         self._clock = clock
-        self._alone = alone
-        self._slots = asyncio.Semaphore(_ALONE_AT_ONCE)
+        self._apply_one = apply_one
+        self._slots = asyncio.Semaphore(_APPLIED_AT_ONCE)
         self._batcher = Batcher(self._batch, most=orders.CONFIRMED_TOGETHER, lanes=_LANES)
 
     async def take_in(self, gateway: str, gateway_event: GatewayPaymentEvent) -> None:
@@ -39,7 +39,7 @@ class Confirmations:
         report = Report(gateway, gateway_event)
         if not await self._batcher.do(report):
             async with self._slots:
-                await self._alone(report)
+                await self._apply_one(report)
 
     async def _batch(self, batch: Sequence[Report]) -> list[bool]:
         """Confirm a batch; tell for each whether it is done."""
@@ -50,6 +50,6 @@ class Confirmations:
             done = set[tuple[str, str]]()
         except Unavailable:  # for each of them, and asking again would take as long again
             raise
-        except Exception:  # noqa: BLE001 - alone, it is raised to the caller whose it is
+        except Exception:  # noqa: BLE001 - one by one, it is raised to the caller whose it is
             done = set[tuple[str, str]]()
         return [report.key in done for report in batch]

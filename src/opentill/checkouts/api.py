@@ -63,7 +63,7 @@ operations: Final = (
         answer=SessionCreated,
         status=201,
         write=create,
-        alone=True,
+        autocommit=True,
         per_merchant_limit="checkouts",
         refusals=(
             "a product that is unknown or archived",

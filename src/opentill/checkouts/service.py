@@ -228,7 +228,7 @@ async def expire(tx: Tx, merchant_id: str, session_id: str, cause: str, now: int
         raise Invalid("id", "id must be an open session: this one is complete")
     if order.status == "CREATING":
         raise Invalid("id", "id must be a session without a payment on its way: try again shortly")
-    await orders.step(tx, order, "expired", cause, now)
+    await orders.transition(tx, order, "expired", cause, now)
     await queries.TOUCH_EXPIRED.run(tx, merchant_id=merchant_id, id=session_id, now=now)
     return await find(tx, merchant_id, session_id)
 

@@ -2,7 +2,7 @@
 
 A commit costs the same for one change as for fifty, and whoever changes a busy merchant's balance
 waits for the one before. So while a batch is on its way, what comes meanwhile waits and is the next
-batch. Who comes alone, when nothing is on its way, goes at once.
+batch. A caller that comes when no batch is on its way is served at once.
 
 Once much waits, a second batch goes beside the first (a *lane*): while one waits for its commit the
 other gets ready. A lane takes its share of all that is there, so that the lanes carry the same.

@@ -70,11 +70,11 @@ class Connection(asyncpg.Connection):
 
     async def _execute(self, *statement: Any, **options: Any) -> Any:
         """Run a statement with parameters, or one that returns rows."""
-        alone = not self.is_in_transaction()
+        autocommit = not self.is_in_transaction()
         try:
             return await _plain(self, *statement, **options)
         except (*COLLIDED, *_POOLED) as error:
-            if not alone:
+            if not autocommit:
                 raise
             return await _again(partial(_plain, self, *statement, **options), error)
 

@@ -233,7 +233,7 @@ async def _open(
     cause = f"{dispute.id} by {why[1]}: {why[0]}"
     noted = await orders.with_noted_livemode(tx, order)
     await webhooks.emit(tx, [events.event_of(noted, dispute, BY_EVENT[None, "opened"], now)])
-    moved = await orders.step(tx, order, "disputed", cause, now, posted=model.opened(dispute))
+    moved = await orders.transition(tx, order, "disputed", cause, now, posted=model.opened(dispute))
     return dispute, moved
 
 
@@ -257,7 +257,7 @@ async def _take(
     await webhooks.emit(tx, [events.event_of(noted, after, step, now)])
     match step.event:
         case "won":
-            moved = await orders.step(
+            moved = await orders.transition(
                 tx, order, step.order_event, cause, now,
                 back_to=dispute.disputed_from, posted=model.won(dispute),
             )  # fmt: skip
@@ -267,7 +267,7 @@ async def _take(
             moved = await _recover(tx, order, after, cause, now)
     # Its refund was on its way when the dispute opened, and arrived meanwhile.
     if moved.refunded_minor == moved.amount_minor and orders.can(moved, "refunded_in_full"):
-        moved = await orders.step(tx, moved, "refunded_in_full", dispute.id, now)
+        moved = await orders.transition(tx, moved, "refunded_in_full", dispute.id, now)
     return after, moved
 
 
@@ -284,7 +284,7 @@ async def _lose(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int) ->
         now=now,
     )
     posted = model.lost(dispute, offset, released)
-    return await orders.step(tx, order, "dispute_lost", cause, now, posted=posted)
+    return await orders.transition(tx, order, "dispute_lost", cause, now, posted=posted)
 
 
 async def _recover(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int) -> Order:
@@ -300,4 +300,4 @@ async def _recover(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int)
         now=now,
     )
     posted = model.recovered(dispute)
-    return await orders.step(tx, order, "recovered", cause, now, posted=posted)
+    return await orders.transition(tx, order, "recovered", cause, now, posted=posted)

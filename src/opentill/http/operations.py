@@ -118,7 +118,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     answer: Any
     read: Read | None = None
     write: Write | None = None
-    alone: bool = False  # ``write`` changes all by its last statement: that is its transaction
+    autocommit: bool = False  # ``write`` changes all by its last statement: that is its transaction
     status: int = 200
     id_of: Callable[[str], str] | None = None  # of another name that may stand in the path's place
     query: type[msgspec.Struct] = Nothing
@@ -283,7 +283,7 @@ async def _perform(
     write = operation.write
     if write is not None:
         step = functools.partial(write, call)
-        data = await (app.db.read(step) if operation.alone else app.db.run(step))
+        data = await (app.db.read(step) if operation.autocommit else app.db.run(step))
     elif operation.read is not None:
         data = await operation.read(call)
     else:

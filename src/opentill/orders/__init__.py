@@ -35,7 +35,7 @@ from opentill.orders.service import (
     merchant_of,
     note,
     revoke_manually,
-    step,
+    transition,
 )
 from opentill.orders.settlement import Settled, settle_batch, settle_one, settleable
 
@@ -78,8 +78,8 @@ __all__ = [
     "settle_batch",
     "settle_one",
     "settleable",
-    "step",
     "submit",
+    "transition",
     "with_livemode",
     "with_noted_livemode",
 ]

@@ -94,7 +94,7 @@ async def _remember(tx: Tx, found: Forgotten, now: int) -> None:
     if last is not None and last.status in UNDECIDED:
         await queries.ASK_NOW.run(tx, merchant_id=last.merchant_id, id=last.id, now=now)
     elif event := _MISSED.get(last.status) if last else "declined":
-        await service.step(tx, order, event, "nothing is on its way any more", now)
+        await service.transition(tx, order, event, "nothing is on its way any more", now)
 
 
 async def prune_history(db: Db, days: int, now: int, batch: int = 200) -> int:

@@ -97,7 +97,7 @@ async def lock(tx: Tx, merchant_id: str, order_id: str) -> Order:
     return order
 
 
-async def step(  # noqa: PLR0913 - a step and what becomes known with it
+async def transition(  # noqa: PLR0913 - a transition and what becomes known with it
     tx: Tx,
     order: Order,
     event: Event,
@@ -115,14 +115,15 @@ async def step(  # noqa: PLR0913 - a step and what becomes known with it
     reason: str | None = None,
     livemode: bool | None = None,
 ) -> Order:
-    """Take a step of a locked order: new status, history, session, events, postings.
+    """Take a transition of a locked order: new status, history, session, events, postings.
 
     The one place that assigns an order's status (settling assigns those of a whole batch, in
-    ``settlement``). ``posted`` is what another feature says the step moves; all of it must stand in
+    ``settlement``). ``posted`` is what another feature says the transition moves; all of it must stand in
     the table. ``back_to`` is where a dispute that is won puts the order. Once it is known by which
     ``method`` an order was paid, its fee is that method's. ``reason`` is what the merchant is told
     of an order's end, the cause where it is not given; ``livemode`` whether the money is real, as
-    far as it is known. Raises Invalid on ``orderId`` for a step that is not in the table.
+    far as it is known. Raises Invalid on ``orderId`` for a transition that is not in the
+    table.
     """
     row = BACK.get(back_to) if back_to else BY_EVENT.get((order.status, event))
     if row is None or (row.source, row.event) != (order.status, event):
@@ -222,7 +223,9 @@ async def start_attempt(  # noqa: PLR0913 - what an attempt is
         now=now,
     )
     cause = f"{attempt.id} by {method} through {gateway}"
-    await step(tx, order, "submitted", cause, now, email=email, name=name or "", payer_ip=payer_ip)
+    await transition(
+        tx, order, "submitted", cause, now, email=email, name=name or "", payer_ip=payer_ip
+    )
     return attempt
 
 
@@ -303,7 +306,7 @@ async def _received(
         paid = await _write(tx, attempt, "SUCCEEDED", outcome, None, now)
         method = outcome.method or attempt.method
         hkd = await _hkd_rate(tx, order, outcome)
-        await step(
+        await transition(
             tx, order, "confirmed", cause, now,
             method=method, attempt=attempt, payer_ip=attempt.payer_ip, hkd_rate=hkd,
             livemode=of_gateway(attempt.gateway),
@@ -346,7 +349,7 @@ async def _accepted(
     wait = ACTION_CHECK_MS if status == "ACTION_REQUIRED" else PENDING_CHECK_MS
     written = await _write(tx, attempt, status, outcome, now + wait, now)
     if attempt.status == "SUBMITTED" and order.status == "CREATING":
-        await step(tx, order, "accepted", attempt.id, now)
+        await transition(tx, order, "accepted", attempt.id, now)
     return written
 
 
@@ -368,7 +371,7 @@ async def _ended(
     # Another attempt may be on its way while this one ends: an order waits for the one submitted.
     waits_for_other = order.status == "CREATING" and attempt.status != "SUBMITTED"
     if (order.status, event) in BY_EVENT and not (waits_for_other and event == "declined"):
-        await step(tx, order, event, cause, now, reason=reason)
+        await transition(tx, order, event, cause, now, reason=reason)
     else:
         await note(tx, order, event, cause, now)
     return written
@@ -436,7 +439,7 @@ async def confirm_manually(
             now=now,
         )
     cause = f"confirmed by {who}: {reason}"
-    return await step(
+    return await transition(
         tx, order, "confirmed", cause, now,
         method="BANK_TRANSFER", attempt=attempt, livemode=livemode,
     )  # fmt: skip
@@ -447,4 +450,4 @@ async def revoke_manually(
 ) -> Order:
     """Void an unpaid order as the operator: nobody can pay it any more."""
     order = await lock(tx, merchant_id, order_id)
-    return await step(tx, order, "voided", f"revoked by {who}: {reason}", now, reason=reason)
+    return await transition(tx, order, "voided", f"revoked by {who}: {reason}", now, reason=reason)

@@ -271,7 +271,7 @@ async def _succeeded(tx: Tx, order: Order, refund: Refund, now: int) -> None:
     if order.refunded_minor + refund.amount_minor == order.amount_minor:
         fresh = await orders.lock(tx, *ids)
         if orders.can(fresh, "refunded_in_full"):  # a disputed order goes its own way
-            await orders.step(tx, fresh, "refunded_in_full", refund.id, now)
+            await orders.transition(tx, fresh, "refunded_in_full", refund.id, now)
     if refund.debit_minor:
         text = f"Refund of {money.show(refund.amount_minor, refund.currency)} {refund.currency}"
         move = Movement(

@@ -1,7 +1,8 @@
 """The dispatcher: sends what is due, with no endpoint holding up another.
 
 It takes leases (``queries.TAKE_LEASES``), so that it is the only one to send to their endpoints,
-and sends on all of them at once. How many at once to one endpoint follows how it fares (``leases``).
+and sends on all of them at once. How many at once to one endpoint follows how it fares
+(``leases``).
 What is slow to answer does not count against the others. Results are written many at a time.
 """
 
