@@ -138,13 +138,13 @@ class Batcher:
             clock=lambda: LATER,
         )  # fmt: skip
         self.confirmations = callbacks.confirmations(self.app)
-        taking = self.confirmations._alone
+        taking = self.confirmations._apply_one
 
         async def counted(one: orders.Report) -> None:
             self.alone += 1
             await taking(one)
 
-        self.confirmations._alone = counted
+        self.confirmations._apply_one = counted
 
     async def take_in(self, one: GatewayPaymentEvent) -> None:
         """Take news in as of the gateway that they are of."""

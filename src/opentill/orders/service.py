@@ -117,13 +117,10 @@ async def transition(  # noqa: PLR0913 - a transition and what becomes known wit
 ) -> Order:
     """Take a transition of a locked order: new status, history, session, events, postings.
 
-    The one place that assigns an order's status (settling assigns those of a whole batch, in
-    ``settlement``). ``posted`` is what another feature says the transition moves; all of it must stand in
-    the table. ``back_to`` is where a dispute that is won puts the order. Once it is known by which
-    ``method`` an order was paid, its fee is that method's. ``reason`` is what the merchant is told
-    of an order's end, the cause where it is not given; ``livemode`` whether the money is real, as
-    far as it is known. Raises Invalid on ``orderId`` for a transition that is not in the
-    table.
+    The one place that assigns an order's status (``settlement`` assigns those of a batch).
+    ``posted``: the postings of another feature, all in the table. ``back_to``: where a won dispute
+    puts the order. ``method`` decides the fee. ``reason``: what the merchant is told of the end, if
+    not the cause. Raises Invalid on ``orderId`` for a transition that is not in the table.
     """
     row = BACK.get(back_to) if back_to else BY_EVENT.get((order.status, event))
     if row is None or (row.source, row.event) != (order.status, event):
@@ -159,12 +156,12 @@ async def transition(  # noqa: PLR0913 - a transition and what becomes known wit
         hkd_exchange_rate=hkd_rate,
         livemode=livemode,
     )
-    event_of = [
+    emitted = [
         events.event_of(moved, type_, cause if reason is None else reason, now)
         for type_ in row.emits
         if type_ != "order.settled" or order.settled_at is None
     ]
-    await webhooks.emit(tx, event_of)
+    await webhooks.emit(tx, emitted)
     if moves:
         await ledger.post(tx, order.merchant_id, order.settled_currency, moves, now)
     return moved

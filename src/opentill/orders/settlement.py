@@ -149,14 +149,14 @@ async def _settle(tx: Tx, orders: list[Order], now: int, cause: str) -> list[Set
     if moved != len(orders):  # they are locked: what is posted next is of exactly these
         msg = f"{len(orders)} orders of {merchant_id} were to settle, and {moved} did"
         raise AssertionError(msg)
-    event_of = BY_EVENT["PAID", "settled"].emits
+    emits = BY_EVENT["PAID", "settled"].emits
     await webhooks.emit(
         tx,
         [
             order_events.event_of(order, type_, cause, now)
             for order in await livemode.noted(lambda step: step(tx), orders)
             if order.status == "PAID"
-            for type_ in event_of
+            for type_ in emits
         ],
     )
     for currency, posted in sorted(moves.items()):
