@@ -34,30 +34,27 @@ def load(much: str) -> None:
     """Import what commands import, early or late."""
     import opentill
 
-    before = set(sys.modules)
     for module in pkgutil.walk_packages(opentill.__path__, "opentill."):
         importlib.import_module(module.name)
     for name in ("rich.console", "rich.table", "rich.text", "uvloop"):
         importlib.import_module(name)
-    if much == "everything":
-        _build()
-    else:
-        for name in set(sys.modules) - before:
-            if name.startswith("opentill."):
-                del sys.modules[name]
-        del sys.modules["opentill"]
+    _ready_command_line()
+    if much == "libraries":
+        for name in [name for name in sys.modules if name.partition(".")[0] == "opentill"]:
+            del sys.modules[name]
     gc.collect()
     gc.freeze()  # otherwise each command copies what its collector marks
 
 
-def _build() -> None:
-    """Make the command line, and have the children of servers forked as well."""
+def _ready_command_line() -> None:
+    """Make the command line once for all commands, and have the children of servers forked too."""
     import typer.main
 
     from opentill import cli
     from opentill.server import supervisor
 
     built = typer.main.get_command(cli.build())
+    built.make_context("opentill", ["settings"])  # reading words is what imports pydantic
     cli.build = lambda: built
     supervisor._spawn = _Warm()
 
