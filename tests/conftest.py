@@ -22,6 +22,7 @@ import uvloop
 
 import pooler
 from api import clock, shop, till
+from cli.commands import nursery
 from databases import Databases
 from money.fixtures import book, db, kept_book, own_book, tx
 from opentill.core.settings import Settings
@@ -31,7 +32,18 @@ from opentill.server.embedded.postgres import EmbeddedPostgres, find_programs
 from pooler import POOLED
 from sandbox.fixtures import bank_url
 
-__all__ = ["bank_url", "book", "clock", "db", "kept_book", "own_book", "shop", "till", "tx"]
+__all__ = [
+    "bank_url",
+    "book",
+    "clock",
+    "db",
+    "kept_book",
+    "nursery",
+    "own_book",
+    "shop",
+    "till",
+    "tx",
+]
 
 TEMPLATE: Final = "opentill_template"
 # Switches for whole runs, see CONTRIBUTING.md: every transaction in this isolation, and everything

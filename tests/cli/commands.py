@@ -1,19 +1,22 @@
 """Commands as real processes on a database of the test's own, and what they answer.
 
-Importing is most of what a short command costs. So they are forked off a process that has imported
-everything and done nothing: each still has an environment, a directory and streams of its own.
+Importing is most of what a short command costs, and much of what a server costs. So they are forked
+off a process that has imported everything and done nothing: each still has an environment, a
+directory and streams of its own.
 """
 
 import contextlib
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import pytest
 
@@ -25,17 +28,50 @@ _CLIENT: Final = """#!{python} -IS
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as nursery:
     nursery.connect({path!r})
-    order = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode()
+    order = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd(), False]).encode()
     socket.send_fds(nursery, [order], [0, 1, 2])
     sys.exit(int(nursery.recv(16) or 1))
 """
 
 
-class Nursery:
-    """Where commands are forked."""
+class Served:
+    """A server that was forked, to be handled as if it were a child of ours."""
 
-    def __init__(self) -> None:
-        """Start it; it ends with its standard input."""
+    def __init__(self, nursery: socket.socket, stdout: TextIO) -> None:
+        """``nursery`` says how it ends."""
+        self._nursery = nursery
+        self.stdout = stdout
+        self.pid = int(nursery.recv(16))
+        self.returncode: int | None = None
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, if it runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def poll(self) -> int | None:
+        """Return how it ended, if it did."""
+        try:
+            return self.wait(0)
+        except TimeoutError:
+            return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; -9 if it was killed. Raises ``TimeoutError``."""
+        if self.returncode is None:
+            if not select.select([self._nursery], [], [], timeout)[0]:
+                message = f"{self.pid} runs on"
+                raise TimeoutError(message)
+            self.returncode = int(self._nursery.recv(16) or -signal.SIGKILL)
+            self._nursery.close()
+        return self.returncode
+
+
+class Nursery:
+    """Where commands and servers are forked."""
+
+    def __init__(self, much: str = "everything") -> None:
+        """Start it; it ends with its standard input. For ``much`` see ``nursery.py``."""
         self._folder = tempfile.TemporaryDirectory(prefix="opentill-nursery-")
         self._path = str(Path(self._folder.name) / "socket")
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -43,7 +79,7 @@ class Nursery:
             listener.listen(64)
             self._process = subprocess.Popen(
                 [sys.executable, "-P", str(Path(__file__).with_name("nursery.py")),
-                 str(listener.fileno())],
+                 str(listener.fileno()), much],
                 stdin=subprocess.PIPE, pass_fds=[listener.fileno()],
                 env=os.environ | {"PYTHONPATH": str(SOURCE)},
             )  # fmt: skip
@@ -52,20 +88,47 @@ class Nursery:
         self, words: Sequence[str], environ: Mapping[str, str], directory: Path, given: bytes
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command to its end."""
-        order = json.dumps([list(words), dict(environ), str(directory)]).encode()
         with contextlib.ExitStack() as stack:
             streams = [stack.enter_context(tempfile.TemporaryFile(buffering=0)) for _ in range(3)]
             streams[0].write(given)
             streams[0].seek(0)
-            nursery = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-            nursery.connect(self._path)
-            socket.send_fds(nursery, [order], [stream.fileno() for stream in streams])
-            said = nursery.recv(16)
+            numbers = [stream.fileno() for stream in streams]
+            said = self.run_on(numbers, words, environ, directory)
             for stream in streams:
                 stream.seek(0)
             _, out, err = (stream.read() for stream in streams)
-        assert said, f"opentill {' '.join(words)} did not end by itself: {err.decode()}"
-        return subprocess.CompletedProcess(["opentill", *words], int(said), out, err)
+        assert said is not None, f"opentill {' '.join(words)} did not end: {err.decode()}"
+        return subprocess.CompletedProcess(["opentill", *words], said, out, err)
+
+    def run_on(
+        self, streams: Sequence[int], words: Sequence[str], environ: Mapping[str, str],
+        directory: Path,
+    ) -> int | None:  # fmt: skip
+        """Run a command on these three streams; its exit code, or None if a signal ended it."""
+        with self._ask(streams, words, environ, directory) as nursery:
+            said = nursery.recv(16)
+        return int(said) if said else None
+
+    def start(
+        self, words: Sequence[str], environ: Mapping[str, str], directory: Path, stderr: int
+    ) -> Served:
+        """Start a command that lasts until it gets a signal."""
+        ours, theirs = os.pipe()
+        with Path(os.devnull).open() as nothing:
+            streams = [nothing.fileno(), theirs, stderr]
+            nursery = self._ask(streams, words, environ, directory, lasts=True)
+        os.close(theirs)
+        return Served(nursery, os.fdopen(ours))
+
+    def _ask(
+        self, streams: Sequence[int], words: Sequence[str], environ: Mapping[str, str],
+        directory: Path, *, lasts: bool = False,
+    ) -> socket.socket:  # fmt: skip
+        order = json.dumps([list(words), dict(environ), str(directory), lasts]).encode()
+        nursery = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        nursery.connect(self._path)
+        socket.send_fds(nursery, [order], streams)
+        return nursery
 
     def command(self, folder: Path) -> Path:
         """Make a program ``opentill`` in a folder, for shells, and return it."""
@@ -121,6 +184,10 @@ class Commands:
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command to its end; ``given`` is its standard input."""
         return self._nursery.run(words, self.environ | settings, self.directory, given)
+
+    def run_on(self, streams: Sequence[int], *words: str) -> int | None:
+        """Run a command to its end on these three streams, and return its exit code."""
+        return self._nursery.run_on(streams, words, self.environ, self.directory)
 
     def json(self, *words: str, given: bytes = b"", **settings: str) -> Any:
         """Run a command that must succeed, and return its answer."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cli.commands import Nursery
+from cli.commands import Nursery, Served
 from ports import free_port
 
 TIMEOUT_S = 180.0
@@ -19,7 +19,7 @@ class Deployment:
     """A running ``opentill serve`` with a data directory and ports of its own."""
 
     def __init__(self, directory: Path, nursery: Nursery | None = None) -> None:
-        """Use ``running``. Commands are forked off the nursery, if one is given."""
+        """Use ``running``. Server and commands are forked off the nursery, if one is given."""
         self.directory = directory
         self._nursery = nursery
         self.port, self.sandbox_port = free_port(), free_port()
@@ -46,15 +46,21 @@ class Deployment:
         command.chmod(0o755)
         return folder
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self) -> subprocess.Popen[str] | Served:
         """Start the server and wait until it is ready."""
         log = self.directory / "stderr.log"
+        process: subprocess.Popen[str] | Served
         with log.open("a") as stderr:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "opentill", "serve"],
-                env=self.environ, cwd=self.directory, stdout=subprocess.PIPE, stderr=stderr,
-                text=True,
-            )  # fmt: skip
+            if self._nursery is not None:
+                process = self._nursery.start(
+                    ["serve"], self.environ, self.directory, stderr.fileno()
+                )
+            else:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "opentill", "serve"],
+                    env=self.environ, cwd=self.directory, stdout=subprocess.PIPE, stderr=stderr,
+                    text=True,
+                )  # fmt: skip
         assert process.stdout is not None
         assert "is ready" in process.stdout.readline(), log.read_text()[-2000:]
         return process
@@ -82,19 +88,31 @@ class Deployment:
         return ran.stdout
 
 
+def migrate(directory: Path, nursery: Nursery) -> Path:
+    """Make a data directory as ``opentill migrate`` makes it, to be copied, and return it."""
+    Deployment(directory, nursery).done("migrate")
+    return directory / "data"
+
+
+def copy(migrated: Path, data: Path) -> None:
+    """Make a data directory that has its database already."""
+    subprocess.run(["cp", "-a", str(migrated), str(data)], check=True)
+
+
 @contextmanager
-def checked(nursery: Nursery) -> Iterator[Deployment]:
+def checked(nursery: Nursery, migrated: Path) -> Iterator[Deployment]:
     """Serve as long as the block runs; the books are right at the end."""
-    with running(nursery) as deployment:
+    with running(nursery, migrated) as deployment:
         yield deployment
         assert '"violations":[]' in deployment.done("ledger", "check", "--json")
 
 
 @contextmanager
-def running(nursery: Nursery) -> Iterator[Deployment]:
-    """Serve as long as the block runs; commands are forked."""
+def running(nursery: Nursery, migrated: Path) -> Iterator[Deployment]:
+    """Serve as long as the block runs, on a copy of a data directory; all is forked."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
         deployment = Deployment(Path(directory), nursery)
+        copy(migrated, Path(directory) / "data")
         process = deployment.start()
         try:
             yield deployment

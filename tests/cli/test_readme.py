@@ -78,10 +78,18 @@ class Demo:
 
 
 @pytest.fixture(scope="module")
-def demo() -> Iterator[Demo]:
+def libraries() -> Iterator[Nursery]:
+    """What it forks imports our own modules itself, as a command in an interpreter of its own."""
+    nursery = Nursery("libraries")
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture(scope="module")
+def demo(nursery: Nursery) -> Iterator[Demo]:
     """Run the demonstration; the books are right at the end."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-        deployment = Deployment(Path(directory))
+        deployment = Deployment(Path(directory), nursery)
         said = Path(directory) / "stderr.log"
         with said.open("w") as stderr:
             process = subprocess.Popen(
@@ -151,12 +159,13 @@ def test_the_first_payment_by_python(demo: Demo, time_of_day: str) -> None:
     assert (demo.elsewhere / "python.csv").read_text().startswith("id,")
 
 
-@pytest.mark.parametrize("time_of_day", ["first", "again"])
+@pytest.mark.parametrize("time_of_day", ["libraries", "nursery"], ids=["first", "again"])
 def test_the_money_after_the_payment_and_an_epay_shop(
-    demo: Demo, nursery: Nursery, tmp_path: Path, time_of_day: str
+    demo: Demo, request: pytest.FixtureRequest, tmp_path: Path, time_of_day: str
 ) -> None:
-    """The first time each command has an interpreter of its own, then they are forked."""
-    folder = nursery.command(tmp_path).parent if time_of_day == "again" else None
+    """The first time each command comes to its modules itself, then it has them."""
+    forks: Nursery = request.getfixturevalue(time_of_day)
+    folder = forks.command(tmp_path).parent
     waits = SHELL[3].replace("sleep 1", "sleep 0.2")
     assert waits != SHELL[3]
     said = demo.shell(

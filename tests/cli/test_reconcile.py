@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -50,9 +51,9 @@ def _until(ready: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def deployment(nursery: Nursery) -> Iterator[Deployment]:
+def deployment(nursery: Nursery, migrated: Path) -> Iterator[Deployment]:
     """Serve for these tests alone: the bank's report is about everything that it moved."""
-    with checked(nursery) as deployment:
+    with checked(nursery, migrated) as deployment:
         yield deployment
 
 
@@ -88,7 +89,7 @@ def test_the_banks_report_has_the_payment_in_time(report: str, deployment: Deplo
 def test_fetched_from_the_bank_all_is_well(
     deployment: Deployment, order: dict[str, Any], report: str
 ) -> None:
-    ran = deployment.run_really("reconcile", "sandbox", "--json")
+    ran = deployment.run("reconcile", "sandbox", "--json")
     assert ran.returncode == 0, ran.stderr
     result = json.loads(ran.stdout)
     assert (result["rows"], result["items"], result["matched"], result["found"]) == (1, 1, 1, 0)

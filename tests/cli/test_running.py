@@ -13,13 +13,15 @@ import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import IO
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import psutil
 import pytest
 
 import pooler
-from cli.commands import Nursery
+from cli.commands import Nursery, Served
+from cli.deployment import copy
 from ports import free_port
 
 TIMEOUT_S = 180.0  # of what takes seconds where nothing else runs
@@ -39,12 +41,19 @@ class Place:
             "OPENTILL_PORT": str(self.port),
             "OPENTILL_SANDBOX_PORT": str(self.sandbox_port),
         }
-        self.started: list[subprocess.Popen[str]] = []
+        self.started: list[subprocess.Popen[str] | Served] = []
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start a command and wait for its line."""
-        said = self.data_dir.parent / "stderr.log"
-        with said.open("a") as stderr:
+    def start(self, *words: str) -> Served:
+        """Start a command, forked, and wait for its line."""
+        folder = self.data_dir.parent
+        with self._said().open("a") as stderr:
+            process = self._nursery.start(words, self.environ, folder, stderr.fileno())
+        self._see_ready(process, process.stdout)
+        return process
+
+    def start_really(self, *words: str) -> subprocess.Popen[str]:
+        """Start a command in an interpreter of its own, and wait for its line."""
+        with self._said().open("a") as stderr:
             process = subprocess.Popen(
                 [sys.executable, "-m", "opentill", *words],
                 env=self.environ,
@@ -53,10 +62,17 @@ class Place:
                 stderr=stderr,
                 text=True,
             )
-        self.started.append(process)
-        assert process.stdout is not None
-        assert "is ready: http://127.0.0.1" in process.stdout.readline(), said.read_text()[-2000:]
+        self._see_ready(process, process.stdout)
         return process
+
+    def _see_ready(self, process: subprocess.Popen[str] | Served, stdout: IO[str] | None) -> None:
+        self.started.append(process)
+        assert stdout is not None
+        said = stdout.readline()
+        assert "is ready: http://127.0.0.1" in said, self._said().read_text()[-2000:]
+
+    def _said(self) -> Path:
+        return self.data_dir.parent / "stderr.log"
 
     def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, forked."""
@@ -93,16 +109,6 @@ class Place:
         return int(path.read_text().splitlines()[0]) if path.exists() else None
 
 
-@pytest.fixture(scope="module")
-def migrated(nursery: Nursery) -> Iterator[Path]:
-    """A data directory as ``opentill migrate`` makes it, to be copied."""
-    with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-        place = Place(Path(directory), nursery)
-        made = place.run_really("migrate")
-        assert made.returncode == 0, made.stderr
-        yield place.data_dir
-
-
 @pytest.fixture
 def place(nursery: Nursery) -> Iterator[Place]:
     """A place; whatever still runs in it at the end is killed."""
@@ -122,14 +128,14 @@ def place(nursery: Nursery) -> Iterator[Place]:
 @pytest.fixture
 def with_database(place: Place, migrated: Path) -> None:
     """The place has its database already, which takes seconds to make."""
-    subprocess.run(["cp", "-a", str(migrated), str(place.data_dir)], check=True)
+    copy(migrated, place.data_dir)
 
 
 def test_serve_is_ready_alone_small_and_stops_clean(place: Place) -> None:
-    process = place.start("serve")
+    process = place.start_really("serve")
     assert place.get("/readyz")[0] == 200
     assert psutil.Process(process.pid).memory_info().rss < MAX_RSS_MB * 1024 * 1024
-    second = place.run_really("serve")
+    second = place.run("serve")
     assert second.returncode == 2
     assert second.stderr.startswith("opentill: another `opentill serve` (process ")
     assert second.stderr.count("\n") == 1
@@ -161,7 +167,7 @@ def test_after_kill_9_of_everything_it_serves_again_at_once(place: Place) -> Non
 def test_children_end_when_the_supervisor_is_killed_and_a_dead_sandbox_comes_back(
     place: Place,
 ) -> None:
-    process = place.start("serve")
+    process = place.start_really("serve")
     supervisor = psutil.Process(process.pid)
     sandbox = _listener(supervisor, place.sandbox_port)
     sandbox.kill()
@@ -175,7 +181,7 @@ def test_children_end_when_the_supervisor_is_killed_and_a_dead_sandbox_comes_bac
 @pytest.mark.usefixtures("with_database")
 @pytest.mark.parametrize("workers", ["2"])
 def test_a_rolling_restart_fails_no_request(place: Place, workers: str) -> None:
-    process = place.start("serve", "--workers", workers)
+    process = place.start_really("serve", "--workers", workers)
     before = {child.pid for child in psutil.Process(process.pid).children()}
     stop = threading.Event()
     statuses: list[int | str] = []
@@ -193,7 +199,7 @@ def test_a_rolling_restart_fails_no_request(place: Place, workers: str) -> None:
             except OSError as error:
                 statuses.append(repr(error))
                 connection.close()
-            time.sleep(0.01)
+            time.sleep(0.025)
         connection.close()
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
@@ -231,13 +237,13 @@ def test_demo_keeps_its_merchant_and_shows_beside_a_running_one(place: Place) ->
     assert process.wait(TIMEOUT_S) == 0
 
 
-def test_doctor_says_what_to_do(place: Place) -> None:
+def test_doctor_says_what_to_do(place: Place, migrated: Path) -> None:
     nothing = place.run_really("doctor", "--json")
     assert nothing.returncode == 1
     ill_at = {one["subject"]: one["text"] for one in json.loads(nothing.stdout)}["database"]
     assert f"no OpenTill database in {place.data_dir}/postgres" in ill_at
     assert not place.data_dir.exists()
-    assert place.run_really("migrate").returncode == 0
+    copy(migrated, place.data_dir)
     well = place.run("doctor", "--json")
     assert well.returncode == 0, well.stdout
     assert {finding["level"] for finding in json.loads(well.stdout)} == {"ok"}
@@ -371,7 +377,7 @@ def test_a_taken_port_is_one_line(place: Place) -> None:
 
 
 def test_settings_are_listed_and_secrets_masked(place: Place) -> None:
-    listed = place.run_really("settings", "--json", OPENTILL_SECRET_KEY="canary" * 6)
+    listed = place.run("settings", "--json", OPENTILL_SECRET_KEY="canary" * 6)
     rows = {row["variable"]: row for row in json.loads(listed.stdout)}
     assert rows["OPENTILL_PORT"]["value"] == str(place.port)
     assert rows["OPENTILL_SECRET_KEY"]["value"] == "(set)"

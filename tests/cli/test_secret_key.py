@@ -9,6 +9,8 @@ import asyncpg
 import pytest
 
 from cli.commands import Commands, Nursery, opentill
+from cli.deployment import copy
+from opentill.server.embedded.postgres import EmbeddedPostgres
 
 __all__ = ["opentill"]
 
@@ -17,15 +19,20 @@ REPLACE = ("secret-key", "replace", "--reason", "the disk of the old machine is 
 
 
 @pytest.fixture(scope="module")
-def embedded(nursery: Nursery) -> Iterator[tuple[Commands, Path, str]]:
-    """A deployment with its own database, the file of its key, and a merchant with an Epay key."""
+def embedded(nursery: Nursery, migrated: Path) -> Iterator[tuple[Commands, Path, str]]:
+    """A deployment with its own database, the file of its key, and a merchant with an Epay key.
+
+    Its database runs, as it does beside a server.
+    """
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
         place = Commands(nursery, "", Path(directory))
         place.environ["OPENTILL_SECRET_KEY"] = ""
-        place.json("migrate")
-        shop = place.json("merchants", "create", "Harbour Books")["id"]
-        place.json("epay", "enable", shop)
-        yield place, place.directory / "data" / "secret.key", shop
+        data = place.directory / "data"
+        copy(migrated, data)
+        with EmbeddedPostgres.start(data, durable=False):
+            shop = place.json("merchants", "create", "Harbour Books")["id"]
+            place.json("epay", "enable", shop)
+            yield place, data / "secret.key", shop
 
 
 def test_a_lost_file_is_not_made_anew_beside_its_database(

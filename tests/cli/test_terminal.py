@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import os
 import pty
-import subprocess
-import sys
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -67,18 +67,18 @@ def test_no_command_passes_on_what_would_steer_a_terminal(
 def _on_a_terminal(opentill: Commands, *words: str) -> str:
     """Run a command with a terminal as its standard output and error, and read what it shows."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "opentill", *words],
-        env=opentill.environ,
-        cwd=opentill.directory,
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-    ):
+    with Path(os.devnull).open() as nothing, ThreadPoolExecutor(1) as reader:
+        shown = reader.submit(_read, ours)
+        opentill.run_on([nothing.fileno(), theirs, theirs], *words)
         os.close(theirs)
-        shown = b""
-        with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
-            while part := os.read(ours, 1 << 16):
-                shown += part
+        text = shown.result().decode()
     os.close(ours)
-    return shown.decode()
+    return text
+
+
+def _read(terminal: int) -> bytes:
+    shown = b""
+    with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
+        while part := os.read(terminal, 1 << 16):
+            shown += part
+    return shown

@@ -9,13 +9,12 @@ import pytest
 
 import pooler
 from api import SECRETS, Till, serving
-from cli.commands import Commands, nursery
+from cli.commands import Commands
 from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
 from opentill.db import connection
 from opentill.db.database import Db
 
-__all__ = ["nursery"]
 pytestmark = pooler.needed
 
 

@@ -1,13 +1,11 @@
 """The bank and its surroundings as fixtures."""
 
-from cli.commands import nursery
 from gateways.several import several
 from sandbox.fixtures import calm_bank_url, calm_shop, receiver, shop
 
 __all__ = [
     "calm_bank_url",
     "calm_shop",
-    "nursery",
     "receiver",
     "several",
     "shop",

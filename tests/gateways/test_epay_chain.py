@@ -26,25 +26,13 @@ from opentill.client import Client
 CARD: Final = {"number": "4242424242424242", "exp": "12/34", "csc": "123"}
 
 
-class Quickly(Deployment):
-    """A deployment whose commands are forked, which spares their imports."""
-
-    def __init__(self, directory: Path, nursery: Nursery) -> None:
-        super().__init__(directory)
-        self._nursery = nursery
-
-    def done(self, *words: str) -> str:
-        """Run a command that must go well and return what it says."""
-        ran = self._nursery.run(words, self.environ, self.directory, b"")
-        assert ran.returncode == 0, ran.stderr.decode()
-        return ran.stdout.decode()
-
-
 @contextmanager
-def served(nursery: Nursery, directory: Path, database: str, **environ: str) -> Iterator[Quickly]:
+def served(
+    nursery: Nursery, directory: Path, database: str, **environ: str
+) -> Iterator[Deployment]:
     """Run ``opentill serve`` as a process with its worker on a database of the test's."""
     directory.mkdir()
-    deployment = Quickly(directory, nursery)
+    deployment = Deployment(directory, nursery)
     deployment.environ |= {
         "OPENTILL_DATABASE_URL": database,
         "OPENTILL_SANDBOX": "yes",
@@ -128,7 +116,7 @@ def pay_by_card(browser: Browser, session_url: str, upstream: Deployment) -> Non
 @pytest.fixture
 def upstream(
     nursery: Nursery, tmp_path: Path, make_database: Callable[[], str]
-) -> Iterator[Quickly]:
+) -> Iterator[Deployment]:
     with served(
         nursery,
         tmp_path / "upstream",
@@ -142,7 +130,7 @@ def upstream(
 @pytest.mark.parametrize("mode", ["mapi", pytest.param("submit", marks=pytest.mark.stress)])
 def test_a_payment_and_its_refunds_go_through_both_books(
     nursery: Nursery,
-    upstream: Quickly,
+    upstream: Deployment,
     tmp_path: Path,
     make_database: Callable[[], str],
     mode: str,

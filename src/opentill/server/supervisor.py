@@ -9,6 +9,7 @@ request fails; SIGTERM and SIGINT finish all of them.
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -50,6 +51,7 @@ class Child:
         self._arguments = arguments
         self._process: SpawnProcess | None = None
         self._ready: Connection | None = None
+        self._looking = threading.Lock()
         self.is_ready = False
         self._started_at = 0.0
         self._deaths = 0
@@ -107,16 +109,17 @@ class Child:
             self.start()
 
     def see_ready(self) -> bool:
-        """Look whether it has said that it is ready."""
-        if not self.is_ready and self._ready is not None and self._ready.poll():
-            try:
-                self._ready.recv_bytes()
-                self.is_ready = True
-            except EOFError:
-                pass
-            self._ready.close()
-            self._ready = None
-        return self.is_ready
+        """Look whether it has said that it is ready. Threads may ask at once."""
+        with self._looking:
+            if not self.is_ready and self._ready is not None and self._ready.poll():
+                try:
+                    self._ready.recv_bytes()
+                    self.is_ready = True
+                except EOFError:
+                    pass
+                self._ready.close()
+                self._ready = None
+            return self.is_ready
 
     def tell(self, number: signal.Signals) -> None:
         """Send a signal, if it runs."""
