@@ -48,3 +48,10 @@ def test_the_newest_secret_signs_first_and_the_old_one_in_a_header_of_its_own() 
     first = signing.standard_signature(new, "evt_1", now // 1000, BODY)
     assert headers["webhook-signature"].split(" ")[0] == first
     assert "x-svc-signature-old" not in dict(signing.headers([new], "evt_1", now, BODY))
+
+
+def test_a_prefix_of_the_deployment_names_the_old_secrets_header_too() -> None:
+    headers = dict(signing.headers(["new", "old"], "evt_1", 1736932500000, BODY, "X-Acme-"))
+    own = {name for name in headers if not name.startswith("webhook-")}
+    assert own == {"x-acme-signature", "x-acme-timestamp", "x-acme-signature-old"}
+    assert headers["x-acme-signature-old"] == signing.own_signature("old", 1736932500000, BODY)
