@@ -8,7 +8,7 @@ import pytest
 
 from opentill.core.configuration import ConfigurationError
 from opentill.core.settings import Settings
-from opentill.gateways import BadGateways, Gateway, find_for, load, offered
+from opentill.gateways import BadGateways, Gateway, candidates, load, offered
 from opentill.gateways.sandbox import SandboxGateway
 
 THIRD_PARTY = """
@@ -92,9 +92,9 @@ def test_the_first_gateway_that_takes_it_is_used() -> None:
     gateways: dict[str, Gateway] = load(("cheap", "sandbox"), Settings(sandbox_secret="s"))
     assert offered(gateways, "EUR") == ("ALIPAY", "CREDIT_CARD", "WECHAT_PAY", "BANK_TRANSFER")
     assert offered(gateways, "XXX") == ()
-    assert find_for(gateways, "CREDIT_CARD", "EUR") is gateways["cheap"]
-    assert find_for(gateways, "CREDIT_CARD", "USD") is gateways["sandbox"]
-    assert find_for(gateways, "PAYNOW", "EUR") is None
+    assert candidates(gateways, "CREDIT_CARD", "EUR")[0] == "cheap"
+    assert candidates(gateways, "CREDIT_CARD", "USD")[0] == "sandbox"
+    assert candidates(gateways, "PAYNOW", "EUR") == []
 
 
 def test_a_gateway_of_somebody_else_that_cannot_be_made_is_named(

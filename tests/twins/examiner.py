@@ -330,7 +330,7 @@ FROM_ELSEWHERE: Final = frozenset({"merchants.queries.KEYS"})
 # They tell of the merchant itself, not of what it has.
 ABOUT_MERCHANT: Final = frozenset({
     "merchants.queries.BY_ID", "merchants.queries.LOCKED", "merchants.queries.EXISTS",
-    "ledger.queries.CURRENCY", "refunds.queries.OVERDRAFT", "checkouts.queries.MERCHANT_NAME",
+    "ledger.queries.CURRENCY", "refunds.queries.OVERDRAFT",
     "merchants.queries.LOCK", "integrity.scheduler._FIRST",
 })  # fmt: skip
 

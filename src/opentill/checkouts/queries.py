@@ -99,4 +99,3 @@ SET_METHOD = Command(
 ATTEMPTS = Value(
     int, "select count(*) from attempts where merchant_id = :merchant_id and order_id = :order_id"
 )
-MERCHANT_NAME = Value(str, "select name from merchants where id = :merchant_id")

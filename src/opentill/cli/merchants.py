@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from opentill.merchants import Merchant, TermsVersion
 
 _Text = Annotated[str | None, typer.Option()]
-_Days = Annotated[int | None, typer.Option()]
 _FeeRate = Annotated[
     str | None, typer.Option(help="Decimal fraction of each payment, 0.04, where no --fee fits.")
 ]

@@ -25,7 +25,6 @@ from opentill.gateways.routing import (
     BadGateways,
     Gateways,
     candidates,
-    find_for,
     methods_of,
     offered,
 )
@@ -53,7 +52,6 @@ __all__ = [
     "RefundStatus",
     "Traces",
     "candidates",
-    "find_for",
     "load",
     "methods_of",
     "offered",

@@ -74,12 +74,6 @@ def candidates(gateways: Mapping[str, Gateway], method: Method, currency: str) -
     return able
 
 
-def find_for(gateways: Mapping[str, Gateway], method: Method, currency: str) -> Gateway | None:
-    """Return the first gateway that takes the currency by the method, or None."""
-    able = candidates(gateways, method, currency)
-    return gateways[able[0]] if able else None
-
-
 def offered(gateways: Mapping[str, Gateway], currency: str) -> tuple[Method, ...]:
     """Return the methods for the currency, in the gateways' order of preference, each once."""
     methods: dict[Method, None] = {}

@@ -1,6 +1,6 @@
 """What a product is; and its shapes on the wire."""
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -8,7 +8,6 @@ from msgspec import UNSET, Meta, UnsetType
 from opentill.core import money
 
 Status = Literal["ACTIVE", "ARCHIVED"]
-MAX_PRICE: Final = "99999999.99"
 
 # The length is checked after trimming, so the limits stand in the document only.
 Name = Annotated[
