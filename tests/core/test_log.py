@@ -20,10 +20,15 @@ from hypothesis import strategies as st
 from opentill.core import log, metrics
 
 
+@pytest.fixture(scope="module")
+def undisturbed() -> None:
+    """Have what tests of other files left behind complain now, and not in the log of one here."""
+    gc.collect()
+
+
 @pytest.fixture
-def stream() -> Iterator[io.StringIO]:
+def stream(undisturbed: None) -> Iterator[io.StringIO]:
     """What the log writes; logging is put back afterwards."""
-    gc.collect()  # what tests before left behind complains now, and not here
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     stream = io.StringIO()

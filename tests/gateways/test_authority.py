@@ -242,7 +242,8 @@ def _warnings(lines: Any) -> list[tuple[str, str, str]]:
     return [
         (line["gateway"], line["owner"], line["attempt"])
         for line in lines
-        if line["event"] == "gateway event about another gateway's payment" and line["log_level"] == "warning"
+        if line["event"] == "gateway event about another gateway's payment"
+        and line["log_level"] == "warning"
     ]
 
 

@@ -1,9 +1,12 @@
 """The check of the books finds every kind of corruption. One that finds nothing is worthless."""
 
+from collections.abc import AsyncIterator
+
 import asyncpg
 import pytest
 
 from money.world import assert_books, in_status, refund_said, refunded, submitted
+from opentill.db import connection as connections
 from opentill.db.database import Db, Tx
 from opentill.db.query import MOMENT
 from opentill.integrity.rules import check_all, check_books
@@ -100,28 +103,47 @@ async def world(tx: Tx) -> Order:
     return order
 
 
-@pytest.mark.parametrize(("statement", "found"), CORRUPTIONS)
-async def test_it_finds(tx: Tx, statement: str, found: set[str]) -> None:
-    order = await world(tx)
-    assert await assert_books(tx) == 7
-    savepoint = tx.transaction()
-    await savepoint.start()
+@pytest.fixture(scope="module")
+async def unguarded(own_book: str) -> AsyncIterator[tuple[Tx, Order]]:
+    """The world, committed, in a database whose constraints a superuser has dropped.
+
+    Once for all corruptions: the order, and a connection on which each is made and rolled back.
+    """
+    connection = await connections.connect(own_book)
     try:
-        # As a superuser who has switched off everything that is in the way.
-        for table, name in await tx.fetch(
-            "select conrelid::regclass::text, conname from pg_constraint"
-            " where contype in ('c', 'f') and connamespace = 'public'::regnamespace"
-        ):
-            await tx.execute(f"alter table {table} drop constraint {name}")
-        await tx.execute("set local session_replication_role = replica")
-        assert await tx.execute(statement) not in {"UPDATE 0", "DELETE 0"}
-        _, violations = await check_books(tx)
+        async with connection.transaction():
+            order = await world(connection)
+            assert await assert_books(connection) == 7
+        dropped = await connection.fetch(
+            "select format('alter table %s drop constraint %I', conrelid::regclass, conname)"
+            " from pg_constraint where contype in ('c', 'f') and conparentid = 0"
+            " and connamespace = 'public'::regnamespace"
+        )
+        await connection.execute("; ".join(row[0] for row in dropped))
+        yield connection, order
     finally:
-        await savepoint.rollback()
+        await connection.close()
+
+
+@pytest.mark.parametrize(("statement", "found"), CORRUPTIONS)
+async def test_it_finds(unguarded: tuple[Tx, Order], statement: str, found: set[str]) -> None:
+    connection, order = unguarded
+    corruption = connection.transaction()
+    await corruption.start()
+    try:
+        await connection.execute("set local session_replication_role = replica")
+        assert await connection.execute(statement) not in {"UPDATE 0", "DELETE 0"}
+        _, violations = await check_books(connection)
+    finally:
+        await corruption.rollback()
     assert {violation.rule for violation in violations} >= found
     places = {violation.merchant_id for violation in violations if violation.rule != MOVE}
     assert order.merchant_id in places or found <= {MOVE, SESSION, ATTEMPT, HISTORY}
     assert all(violation.detail for violation in violations)
+
+
+async def test_what_was_rolled_back_is_right(unguarded: tuple[Tx, Order]) -> None:
+    assert await assert_books(unguarded[0]) == 7
 
 
 def test_every_rule_has_a_corruption_that_it_finds() -> None:

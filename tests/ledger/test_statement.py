@@ -116,14 +116,13 @@ async def test_a_description_cannot_run_in_a_spreadsheet() -> None:
         "update balances set pending = pending + 1, gateway = gateway - 1",
     ],
 )
-async def test_books_that_do_not_add_up_have_no_statement(make_database: Any, damage: str) -> None:
-    url = make_database()
-    db = await Db.connect(url, 5)
+async def test_books_that_do_not_add_up_have_no_statement(database_url: str, damage: str) -> None:
+    db = await Db.connect(database_url, 5)
     try:
         merchant_id = await _business(db)
-        async with db.connection() as connection:
-            await connection.execute("alter table entries disable trigger all")
-            await connection.execute(damage)
+        async with db.transaction() as tx:  # without the triggers that keep entries as they are
+            await tx.execute("set local session_replication_role = replica")
+            assert await tx.execute(damage) not in {"UPDATE 0", "DELETE 0"}
         with pytest.raises(StatementError):
             await _lines(db, merchant_id)
     finally:

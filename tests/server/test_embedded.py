@@ -30,6 +30,23 @@ def data_dir() -> Iterator[Path]:
         yield Path(name) / "data"
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Path]:
+    """The files of a database that was made and stopped in good order, to be copied."""
+    with tempfile.TemporaryDirectory(prefix="opentill-test-") as name:
+        made = Path(name) / "data"
+        EmbeddedPostgres.start(made, durable=False).release()
+        yield made / "postgres"
+
+
+@pytest.fixture
+def existing(data_dir: Path, cluster: Path) -> Path:
+    """A data directory with such a database, for tests that are not about how one is made."""
+    data_dir.mkdir(mode=0o700)
+    subprocess.run(["cp", "-a", str(cluster), str(data_dir)], check=True)
+    return data_dir
+
+
 async def _sql(url: str, statement: str) -> object:
     connection = await asyncpg.connect(url)
     try:
@@ -57,45 +74,45 @@ def _until_ended(pid: int) -> None:
         time.sleep(0.02)
 
 
-async def test_what_was_committed_survives_kill_9_of_everything(data_dir: Path) -> None:
-    child = _start_and_hang(data_dir)
-    url = (data_dir / "url").read_text()
+async def test_what_was_committed_survives_kill_9_of_everything(existing: Path) -> None:
+    child = _start_and_hang(existing)
+    url = (existing / "url").read_text()
     await _sql(url, "create table kept (n int)")
     await _sql(url, "insert into kept values (7)")
-    pid = _pid(data_dir)
+    pid = _pid(existing)
     child.kill()
     child.wait()
     _kill_cluster(pid)
-    with EmbeddedPostgres.start(data_dir) as server:
+    with EmbeddedPostgres.start(existing) as server:
         assert await _sql(server.url, "select n from kept") == 7
-        assert _pid(data_dir) != pid
+        assert _pid(existing) != pid
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 async def test_a_server_left_by_a_killed_process_is_adopted_and_stopped_at_the_end(
-    data_dir: Path, *, elsewhere: bool
+    existing: Path, *, elsewhere: bool
 ) -> None:
     if elsewhere:  # on another disk, say
-        EmbeddedPostgres.start(data_dir, durable=False).release()
-        (data_dir / "postgres").rename(data_dir.with_name("moved"))
-        (data_dir / "postgres").symlink_to(data_dir.with_name("moved"))
-    child = _start_and_hang(data_dir)
-    pid = _pid(data_dir)
+        EmbeddedPostgres.start(existing, durable=False).release()
+        (existing / "postgres").rename(existing.with_name("moved"))
+        (existing / "postgres").symlink_to(existing.with_name("moved"))
+    child = _start_and_hang(existing)
+    pid = _pid(existing)
     child.kill()
     child.wait()
     assert _runs(pid)
-    server = EmbeddedPostgres.start(data_dir)
-    assert _pid(data_dir) == pid
+    server = EmbeddedPostgres.start(existing)
+    assert _pid(existing) == pid
     assert await _sql(server.url, "select 1") == 1
     server.release()
     _until_ended(pid)
 
 
-async def test_it_is_shared_and_the_last_one_stops_it(data_dir: Path) -> None:
-    child = _start_and_hang(data_dir)
-    pid = _pid(data_dir)
-    with EmbeddedPostgres.start(data_dir) as server:
-        assert _pid(data_dir) == pid
+async def test_it_is_shared_and_the_last_one_stops_it(existing: Path) -> None:
+    child = _start_and_hang(existing)
+    pid = _pid(existing)
+    with EmbeddedPostgres.start(existing) as server:
+        assert _pid(existing) == pid
         assert await _sql(server.url, "select 1") == 1
     assert _runs(pid)
     child.send_signal(signal.SIGTERM)
@@ -137,13 +154,13 @@ async def test_odd_characters_in_the_path(data_dir: Path) -> None:
         assert await _sql(server.url, "select 1") == 1
 
 
-async def test_the_process_id_of_somebody_else_in_its_file_does_no_harm(data_dir: Path) -> None:
-    with EmbeddedPostgres.start(data_dir, durable=False):
-        pid_file = data_dir / "postgres" / "postmaster.pid"
+async def test_the_process_id_of_somebody_else_in_its_file_does_no_harm(existing: Path) -> None:
+    with EmbeddedPostgres.start(existing, durable=False):
+        pid_file = existing / "postgres" / "postmaster.pid"
         lines = pid_file.read_text().splitlines()
-        _kill_cluster(_pid(data_dir))
+        _kill_cluster(_pid(existing))
     pid_file.write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
-    with EmbeddedPostgres.start(data_dir, durable=False) as server:
+    with EmbeddedPostgres.start(existing, durable=False) as server:
         assert await _sql(server.url, "select 1") == 1
     assert _runs(os.getpid())
 
@@ -200,12 +217,10 @@ def test_a_platform_without_programs_is_one_line(monkeypatch: pytest.MonkeyPatch
         postgres.find_programs()
 
 
-def test_a_server_that_does_not_start_says_the_last_line_of_its_log(data_dir: Path) -> None:
-    with EmbeddedPostgres.start(data_dir, durable=False):
-        pass
-    (data_dir / "postgres" / "postgresql.conf").write_text("nonsense nonsense\n")
+def test_a_server_that_does_not_start_says_the_last_line_of_its_log(existing: Path) -> None:
+    (existing / "postgres" / "postgresql.conf").write_text("nonsense nonsense\n")
     with pytest.raises(DataDirError, match="does not start: .*FATAL") as caught:
-        EmbeddedPostgres.start(data_dir, durable=False)
+        EmbeddedPostgres.start(existing, durable=False)
     assert "\n" not in str(caught.value)
 
 
@@ -294,11 +309,11 @@ class TestAsRoot:
 
     @pytest.mark.parametrize("adopted", [False, True], ids=["our own child", "adopted"])
     def test_a_server_that_may_not_be_traced_is_stopped_whole_and_at_once(
-        self, data_dir: Path, adopted: bool
+        self, existing: Path, adopted: bool
     ) -> None:
         """A container's root may not look into the processes of other users."""
         if adopted:
-            child = _start_and_hang(data_dir, durable=False)
+            child = _start_and_hang(existing, durable=False)
             child.kill()
             child.wait()
         code = "import sys, time; from pathlib import Path\n"
@@ -306,13 +321,13 @@ class TestAsRoot:
         code += "server = EmbeddedPostgres.start(Path(sys.argv[1]), durable=False)\n"
         code += "begin = time.monotonic(); server.release(); print(time.monotonic() - begin)"
         done = subprocess.run(
-            [sys.executable, "-c", code, data_dir],
+            [sys.executable, "-c", code, existing],
             preexec_fn=lambda: _PRCTL(PR_CAPBSET_DROP, CAP_SYS_PTRACE, 0, 0, 0),
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert float(done.stdout) < STOP_TIMEOUT_S / 10
-        assert not (data_dir / "postgres" / "postmaster.pid").exists()
-        assert "database system is shut down" in (data_dir / "postgres.log").read_text()
+        assert not (existing / "postgres" / "postmaster.pid").exists()
+        assert "database system is shut down" in (existing / "postgres.log").read_text()
 
 
 def test_a_user_id_without_a_name_and_without_the_library_is_one_line(
