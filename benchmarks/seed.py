@@ -306,13 +306,13 @@ async def _traces(
         "digest": hashlib.sha256(tenant.key.encode()).digest(),
     }
     heard.clear()
-    await merchants.enter(db, settings, tenant.key, "127.0.0.1", now)
+    await merchants.authenticate(db, settings, tenant.key, "127.0.0.1", now)
     await orders_api.read(call({"id": tenant.order_id}))
     traces["read"] = trace(heard, {**known, "order": tenant.order_id})
 
     heard.clear()
     body = msgspec.json.decode(session_body(0), type=SessionBody)
-    await merchants.enter(db, settings, tenant.key, "127.0.0.1", now)
+    await merchants.authenticate(db, settings, tenant.key, "127.0.0.1", now)
     asked = call({}, body)
     (operation,) = (one for one in checkouts_api.operations if one.write is checkouts_api.create)
     work = db.read if operation.alone else db.run  # as core.http does

@@ -76,7 +76,7 @@ async def test_a_transfer_is_explained_and_paid_when_the_operator_says_so(
     await expect(page.locator(".instructions")).to_be_visible()
     db = by_hand.state.app.db
     await db.run(
-        lambda tx: orders.confirm_by_hand(
+        lambda tx: orders.confirm_manually(
             tx, session.merchant_id, session.order_id, "ann", "statement 7", now_ms()
         )
     )

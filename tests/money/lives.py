@@ -662,7 +662,7 @@ class Lives(RuleBasedStateMachine):
         )  # fmt: skip
         work = adjustments.ask(self.tx, shop_id, asked, Decimal(0) if waits else None, self.now)
         possible = kind != "correct" or about is not None
-        fine = possible and (waits or shop.frozen_manually(kind, amount, account))
+        fine = possible and (waits or shop.adjust(kind, amount, account))
         done = self.take(f"{kind}{' waits' if waits else ''}", work, fine=fine)
         if done is not None and waits:
             self.waiting.append(Kept(done.id, shop_id, [kind, amount, account], status="WAITING"))
@@ -673,7 +673,7 @@ class Lives(RuleBasedStateMachine):
         kept = self.pick(self.waiting, which)
         fine = kept.status == "WAITING" and not (approved and by == "ann")
         if approved:
-            fine = fine and self.shops[kept.shop_id].frozen_manually(*kept.of)
+            fine = fine and self.shops[kept.shop_id].adjust(*kept.of)
             work = adjustments.approve(self.tx, kept.key, by, self.now)
         else:
             work = adjustments.reject(self.tx, kept.key, by, "why", self.now)

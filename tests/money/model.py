@@ -104,7 +104,7 @@ class Shop:
             self.move("platform", "available", payout.fee)
         return True
 
-    def frozen_manually(self, kind: str, amount: int, account: str) -> bool:
+    def adjust(self, kind: str, amount: int, account: str) -> bool:
         """Move what an operator says; see decision 0013 for how far each may go."""
         has, limit = self.accounts[account], -self.terms["overdraft_minor"]
         ways = {

@@ -50,6 +50,9 @@ DAY: Final = 86_400_000
 # What is not asked for here.
 UNASKED: Final = (
     "integrity.rules.",
+    "integrity.adjustment_rules.",
+    "integrity.epay_rules.",
+    "integrity.payout_rules.",
     "integrity.scheduler.",
     "ledger.queries.RULES",
     "ledger.queries.UNKNOWN",
@@ -65,7 +68,7 @@ EXPLAINED: Final = frozenset(
         "reconciliation.queries": "BETWEEN NAMED",
         "list_counts.queries": "CHANGED",
         "http.idempotency": "_PRUNE",
-        "merchants.queries": "INSERT_KEY REVOKE_KEY ENTER_LIMITED ENTER",
+        "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE",
         "merchants.audit": "INSERT CHAIN NEWEST",
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
         " PRUNE_EVENTS OLDEST DISABLE",
