@@ -315,7 +315,7 @@ async def _traces(
     await merchants.authenticate(db, settings, tenant.key, "127.0.0.1", now)
     asked = call({}, body)
     (operation,) = (one for one in checkouts_api.operations if one.write is checkouts_api.create)
-    work = db.read if operation.alone else db.run  # as core.http does
+    work = db.read if operation.autocommit else db.run  # as http.operations does
     made = await work(lambda tx: checkouts_api.create(asked, tx))
     noted = list(heard)
     async with seed.db.connection() as tx:
