@@ -1,6 +1,6 @@
 """All handlers for people: ``routes`` is what the application mounts.
 
-The application puts ``state.app`` (``core.http.App``) and ``state.openapi`` (the OpenAPI document,
+The application puts ``state.app`` (``context.App``) and ``state.openapi`` (the OpenAPI document,
 as a mapping or JSON bytes) in place before the first request.
 """
 
