@@ -17,7 +17,7 @@ from money.world import fresh
 from opentill import adjustments, callbacks, checkouts, disputes, merchants, orders, payouts, worker
 from opentill.adjustments import Ask
 from opentill.context import App
-from opentill.core.errors import Invalid
+from opentill.core.errors import Contended, Invalid
 from opentill.core.money import Money
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
@@ -241,6 +241,8 @@ class Hammer:
                 await self.do(step)
             except Invalid:
                 self.refused[step.__name__] += 1
+            except Contended:  # a client is told 503 and comes again
+                self.refused["contended"] += 1
 
     async def watch(self, end: float) -> int:
         """The books of any moment are right, not only those of the last."""
