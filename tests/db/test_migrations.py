@@ -127,5 +127,5 @@ def test_the_numbers_leave_no_doubt(tmp_path: Path, names: list[str]) -> None:
 async def test_the_shipped_files_are_what_the_tests_run_on(
     make_database: Callable[[], str],
 ) -> None:
-    assert (folder() / "0001_first.sql").exists()
+    assert (folder() / "0001_schema.sql").exists()
     assert await migrate(make_database()) == []

@@ -23,7 +23,9 @@ MINUTE_MS = 60_000
 @pytest.fixture(autouse=True)
 def _quiet(till: Till) -> None:
     """Let notices of other tests be over."""
-    over = "update order_notices set state = 'DELIVERED', due_at = null where due_at is not null"
+    over = (
+        "update epay_notifications set state = 'DELIVERED', due_at = null where due_at is not null"
+    )
     till.tx(lambda tx: tx.execute(over))
 
 
@@ -213,7 +215,7 @@ def test_ten_thousand_notices_of_one_merchant_hold_up_nobody_elses(stall: Stall)
         await tx.execute("set local session_replication_role = replica")  # of no orders
         await tx.execute(
             """
-            insert into order_notices select $1, 'order_crowd' || n, 'WAITING', n, 0, '', n, n
+            insert into epay_notifications select $1, 'order_crowd' || n, 'WAITING', n, 0, '', n, n
             from generate_series(1, 10000) n
             """,
             stall.id,
@@ -230,7 +232,7 @@ def test_ten_thousand_notices_of_one_merchant_hold_up_nobody_elses(stall: Stall)
     )  # fmt: skip
     assert sorted(notice.merchant_id for notice in claimed).count(other.id) == 1
     assert len(claimed) == 9
-    stall.till.sql("delete from order_notices where order_id like 'order_crowd%'")
+    stall.till.sql("delete from epay_notifications where order_id like 'order_crowd%'")
 
 
 def test_who_has_none_on_the_way_comes_before_who_has(stall: Stall) -> None:
@@ -296,7 +298,7 @@ def test_money_that_comes_late_is_told_too_and_a_duplicate_only_once(stall: Stal
     stall.shop.data("POST", f"/v1/checkouts/{placed['payurl'].rpartition('/')[2]}/expire")
     assert stall.shop.read_order(order_id)["status"] == "CLOSED"
     (row,) = stall.till.sql(
-        "select id, gateway from attempts where merchant_id = $1 and order_id = $2",
+        "select id, gateway from payment_attempts where merchant_id = $1 and order_id = $2",
         stall.id,
         order_id,
     )

@@ -83,7 +83,7 @@ def limits(till: Till) -> Iterator[Any]:
 
 
 def test_too_many_requests_of_one_address_are_refused(stall: Stall, limits: Any) -> None:
-    stall.till.tx(lambda tx: tx.execute("delete from rate_windows"))
+    stall.till.tx(lambda tx: tx.execute("delete from rate_limit_windows"))
     limits(limit_ip_per_minute=3)
     answers = [stall.act("query") for _ in range(5)]
     assert [body["code"] for body in answers] == [1, 1, 1, -1, -1]

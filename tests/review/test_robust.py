@@ -1,7 +1,12 @@
 """What a gateway, a rate, a proxy, a browser or a newer version may bring about unasked."""
 
+import asyncio
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from ipaddress import ip_network
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -23,6 +28,7 @@ from money.world import (
 )
 from opentill import orders, rates
 from opentill.core.money import Money
+from opentill.db import migrations
 from opentill.db.database import Db, Tx
 from opentill.disputes import DisputeOut
 from opentill.http.middleware import RequestMiddleware
@@ -62,16 +68,44 @@ def test_a_slip_in_a_rate_is_refused_and_no_defect(till: Till, turned: bool) -> 
     assert "rate" in reason
 
 
-def test_a_server_goes_on_while_the_next_version_migrates_ahead(till: Till, shop: Shop) -> None:
+# What a later version might bring: a column that its default fills, an index, another table.
+NEXT = """
+alter table orders add column later text not null default '';
+create index orders_by_later on orders (merchant_id, later);
+create table laters (merchant_id text primary key references merchants (id));
+"""
+
+
+def test_a_migration_runs_under_load_while_the_version_before_goes_on_serving(
+    till: Till, shop: Shop, tmp_path: Path
+) -> None:
+    shutil.copy(migrations.folder() / "0001_schema.sql", tmp_path)
+    (tmp_path / "0002_later.sql").write_text(NEXT)
     order = shop.paid()
     shop.refund(order["id"], amount="1.00")  # the statements are prepared by now
-    till.sql("alter table orders add column later text not null default ''")
-    try:
-        assert shop.read_order(order["id"])["id"] == order["id"]
-        assert shop.refund(order["id"], amount="1.00")["status"] == "PROCESSING"
-        assert shop.paid()["status"] == "PAID"
-    finally:
-        till.sql("alter table orders drop column later")
+    over = threading.Event()
+
+    def customer() -> int:
+        count = 0
+        while not over.is_set():
+            assert shop.paid()["status"] == "PAID"
+            assert shop.read_order(order["id"])["id"] == order["id"]
+            assert till.http.get("/readyz").status_code == 200
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(4) as threads:
+        customers = [threads.submit(customer) for _ in range(4)]
+        try:
+            applied = asyncio.run(migrations.migrate(till.settings.database_url, tmp_path))
+            assert shop.refund(order["id"], amount="1.00")["status"] == "PROCESSING"
+            assert shop.paid()["status"] == "PAID"
+        finally:
+            over.set()
+        assert all(one.result(60) for one in customers)
+    assert applied == ["0002_later"]
+    assert till.sql("select from laters") == []
+    till.check_books()
 
 
 @pooler.direct("behind a pooler no statement outlives its transaction, so none is outdated")

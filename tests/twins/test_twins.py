@@ -43,7 +43,7 @@ from statements import EVERYWHERE
 from twins.examiner import Examiner
 from webhooks.place import until
 
-TRIED: Final = "select exists (select from webhook_attempts where merchant_id = $1)"
+TRIED: Final = "select exists (select from delivery_attempts where merchant_id = $1)"
 DAY: Final = 86_400_000
 
 

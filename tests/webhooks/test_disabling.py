@@ -30,7 +30,7 @@ async def test_an_endpoint_that_is_gone_is_disabled_and_what_waits_goes_on_when_
         endpoint, _ = await here.endpoint(merchant_id, receiver.url)
         await here.emit(merchant_id)
         if failing_ms:
-            await until(lambda: here.rows("select 1 from webhook_lanes where failing_since > 0"))
+            await until(lambda: here.rows("select 1 from endpoint_leases where failing_since > 0"))
             here.ahead_ms += failing_ms
         await until(lambda: here.rows(DISABLED))
         assert (await here.rows(DISABLED))[0]["disabled_reason"] == why
@@ -56,7 +56,7 @@ async def test_a_success_within_five_days_begins_them_anew(here: Place) -> None:
         await here.endpoint(merchant_id, receiver.url)
         for count in (1, 2, 3):
             await here.emit(merchant_id)
-            await until(lambda n=count: here.rows("select from webhook_attempts offset $1", n - 1))
+            await until(lambda n=count: here.rows("select from delivery_attempts offset $1", n - 1))
             here.ahead_ms += 3 * DAY if count > 1 else 1000
         assert await here.rows("select from webhook_endpoints where status = 'ENABLED'")
 
@@ -87,7 +87,7 @@ async def test_an_attempt_from_before_does_not_disable_an_endpoint_that_was_enab
         await until(lambda: here.rows(DISABLED))
         assert receiver.open == 1
         await _enable(here, merchant_id, endpoint.id)
-        await until(lambda: here.rows("select from webhook_attempts offset 1"))
+        await until(lambda: here.rows("select from delivery_attempts offset 1"))
         await here.emit(merchant_id)
         await until(lambda: receiver.taken)
         assert not await here.rows(DISABLED)

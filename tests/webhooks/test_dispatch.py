@@ -81,8 +81,8 @@ async def test_what_is_not_2xx_in_time_is_tried_again_on_schedule(
         await here.endpoint(merchant_id, receiver.url)
         await here.emit(merchant_id)
         before = here.now()
-        await until(lambda: here.rows("select 1 from webhook_attempts"))
-        (made,) = await here.rows("select * from webhook_attempts")
+        await until(lambda: here.rows("select 1 from delivery_attempts"))
+        (made,) = await here.rows("select * from delivery_attempts")
         assert (made["outcome"], made["http_status"]) == (outcome, status)
         assert "webhook-signature: v1," in made["request"]
         assert receiver.url in made["request"]
@@ -107,7 +107,7 @@ async def test_after_the_whole_schedule_it_has_failed(here: Place) -> None:
         await here.emit(merchant_id)
         for attempt in range(1, 11):
             await until(
-                lambda n=attempt: here.rows("select 1 from webhook_attempts where number = $1", n)
+                lambda n=attempt: here.rows("select 1 from delivery_attempts where number = $1", n)
             )
             (row,) = await here.rows("select status, try_at from webhook_deliveries")
             if attempt < 10:
@@ -121,7 +121,7 @@ async def test_after_the_whole_schedule_it_has_failed(here: Place) -> None:
             lambda tx: webhooks.resend(tx, merchant_id, endpoint.id, event["id"], now)
         )
         await until(lambda: receiver.taken)
-        await until(lambda: here.rows("select 1 from webhook_attempts where number = 11"))
+        await until(lambda: here.rows("select 1 from delivery_attempts where number = 11"))
 
 
 async def test_while_a_secret_is_rotated_both_sign_and_then_the_new_one_alone(here: Place) -> None:
@@ -209,8 +209,8 @@ async def test_an_address_that_the_deployment_forbids_now_is_never_connected_to(
         await here.outgoing.close()
         here.outgoing = Outgoing(Policy())
         async with here.dispatching():
-            await until(lambda: here.rows("select from webhook_attempts"))
-        (made,) = await here.rows("select outcome, error from webhook_attempts")
+            await until(lambda: here.rows("select from delivery_attempts"))
+        (made,) = await here.rows("select outcome, error from delivery_attempts")
         assert made["outcome"] == "forbidden"
         assert made["error"]
         assert receiver.got == []
@@ -258,7 +258,7 @@ async def test_endpoints_that_fare_well_come_first_and_failing_ones_leave_them_r
     made = [await here.endpoint(owner, f"http://127.0.0.1:9009/{n}") for n in range(4)]
     *failing, well = [endpoint.id for endpoint, _ in made]
     await here.rows(
-        "update webhook_lanes set failing_since = 1 where endpoint_id = any ($1)", failing
+        "update endpoint_leases set failing_since = 1 where endpoint_id = any ($1)", failing
     )
     await here.emit(owner)
 
@@ -324,7 +324,7 @@ async def test_a_stop_in_good_order_leaves_nothing_to_send_twice(here: Place) ->
             async with here.dispatching():
                 await until(lambda n=seen: len(receiver.got) > n)
         assert len(receiver.got) == 400
-        for leases in ("webhook_lanes", "webhook_hosts"):
+        for leases in ("endpoint_leases", "host_leases"):
             assert await here.rows(f"select until from {leases}") == [{"until": 0}]
 
 
@@ -345,11 +345,11 @@ async def test_what_cannot_be_signed_keeps_its_attempts_until_the_key_is_back(
         assert "OPENTILL_SECRET_KEY" in error["reason"]
         assert await here.statuses() == {"PENDING": 40}
         assert (await here.rows(untouched))[0]["n"] == 40
-        failing_ = await here.rows("select * from webhook_lanes where failing_since is not null")
+        failing_ = await here.rows("select * from endpoint_leases where failing_since is not null")
         assert (failing_, receiver.got) == ([], [])
 
         async with here.db.connection() as tx:
-            await tx.execute("update webhook_lanes set until = 0")  # the pause is over
+            await tx.execute("update endpoint_leases set until = 0")  # the pause is over
         async with here.dispatching():
             await until(lambda: len(receiver.ids()) == 20 and len(receiver.taken) == 40)
             await until(lambda: _all_done(here))
@@ -372,7 +372,7 @@ async def test_what_cannot_be_signed_is_tried_again_after_a_while(here: Place) -
 
 
 async def _rest_for_long(here: Place, endpoint_ids: list[str]) -> bool:
-    leases = "select until from webhook_lanes where endpoint_id = any ($1::text[])"
+    leases = "select until from endpoint_leases where endpoint_id = any ($1::text[])"
     return all(row["until"] > now_ms() + 20_000 for row in await here.rows(leases, endpoint_ids))
 
 

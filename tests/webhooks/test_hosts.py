@@ -175,7 +175,7 @@ async def test_a_stop_in_good_order_gives_hosts_back(here: Place) -> None:
         await here.emit(owner)
         async with here.dispatching(lease_s=120.0):
             await until(lambda: receiver.taken)
-        assert [row["until"] for row in await here.rows("select until from webhook_hosts")] == [0]
+        assert [row["until"] for row in await here.rows("select until from host_leases")] == [0]
 
 
 async def test_leases_from_before_the_clock_was_set_back_hold_nothing_up(here: Place) -> None:
@@ -186,10 +186,8 @@ async def test_leases_from_before_the_clock_was_set_back_hold_nothing_up(here: P
         await here.emit(owner)
         next_year = now_ms() + 365 * 86_400_000
         async with here.db.connection() as tx:
-            await tx.execute(
-                "insert into webhook_hosts values ('127.0.0.1', 'gone', $1)", next_year
-            )
-            await tx.execute("update webhook_lanes set owner = 'gone', until = $1", next_year)
+            await tx.execute("insert into host_leases values ('127.0.0.1', 'gone', $1)", next_year)
+            await tx.execute("update endpoint_leases set owner = 'gone', until = $1", next_year)
         async with here.dispatching():
             await until(lambda: receiver.taken, within_s=30)
 
