@@ -283,7 +283,7 @@ async def _perform(
     write = operation.write
     if write is not None:
         work = functools.partial(write, request)
-        data = await (app.db.read(work) if operation.autocommit else app.db.run(work))
+        data = await (app.db.autocommit(work) if operation.autocommit else app.db.run(work))
     elif operation.read is not None:
         data = await operation.read(request)
     else:

@@ -38,7 +38,7 @@ async def list_transactions(request: ApiRequest[ListQuery, Nothing]) -> Listing[
     lists = queries.LIST if query.type is None else queries.LIST_BY_TYPE
     which = list_counts.ListKey(request.merchant_id, "entries", kind=query.type)
     values = {} if query.type is None else {"type": query.type}
-    rows = list_counts.Rows(request.app.replica.reading(), which, lists, values)
+    rows = list_counts.Paginator(request.app.replica.reading(), which, lists, values)
     entries, total = await rows.page(query.page, query.size)
     return listing([Transaction.of(entry) for entry in entries], query.page, query.size, total)
 
