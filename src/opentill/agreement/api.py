@@ -17,7 +17,7 @@ operations: Final = (
         method="GET",
         path="/v1/config/legal/merchant-services-agreement",
         tag="Config",
-        summary="Read the merchant services agreement",
+        summary="Get the merchant services agreement",
         description="Needs no API key. Reading the agreement neither signs it nor changes the "
         "account's agreement status.",
         response=Agreement,

@@ -57,7 +57,7 @@ operations: Final = (
         method="POST",
         path="/v1/checkouts",
         tag="Checkouts",
-        summary="Open a checkout session",
+        summary="Create a checkout session",
         description="Send the customer to the `url` of the answer. The session lasts 24 hours. "
         "Whoever has the `url` sees what you prefill. `display_merchant_name` is taken as another "
         "spelling of `displayMerchantName`.",
@@ -84,7 +84,7 @@ operations: Final = (
         method="GET",
         path="/v1/checkouts/{id}",
         tag="Checkouts",
-        summary="Read a checkout session",
+        summary="Get a checkout session",
         description="With the id of its order, which exists from the beginning.",
         response=SessionOut,
         read=read,

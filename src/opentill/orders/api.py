@@ -175,7 +175,7 @@ operations: Final = (
         method="GET",
         path="/v1/orders/{id}",
         tag="Orders",
-        summary="Read an order",
+        summary="Get an order",
         description="Everything about an order, by its id or by the `trade_no` that Epay shops "
         "know it by. Deliver when its `status` is PAID or SETTLED.",
         id_of=named,

@@ -131,7 +131,7 @@ operations: Final = (
         method="GET",
         path="/v1/products/{id}",
         tag="Products",
-        summary="Read a product",
+        summary="Get a product",
         description="An archived product can be read like any other.",
         response=ProductOut,
         read=read,
@@ -141,7 +141,7 @@ operations: Final = (
         method="PATCH",
         path="/v1/products/{id}",
         tag="Products",
-        summary="Change a product",
+        summary="Update a product",
         description="An extension of the contract. Only the fields that are sent change; open "
         "sessions keep the price they were opened with.",
         body=ProductChange,

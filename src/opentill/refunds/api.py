@@ -73,7 +73,7 @@ operations: Final = (
         method="POST",
         path="/v1/orders/{id}/refunds",
         tag="Refunds",
-        summary="Refund an order",
+        summary="Create a refund",
         description="Without `amount`, all that is left. The money is held at once; the refund "
         "is PROCESSING until the bank has done or refused it.",
         body=RefundBody,
@@ -107,7 +107,7 @@ operations: Final = (
         method="GET",
         path="/v1/refunds/{id}",
         tag="Refunds",
-        summary="Read a refund",
+        summary="Get a refund",
         description="An extension of the contract. `status` says whether the bank has done it.",
         response=RefundOut,
         read=read,
