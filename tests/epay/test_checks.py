@@ -53,7 +53,7 @@ def test_any_currency_and_any_decimals_are_right(stall: Stall) -> None:
 
 
 def _found_after(till: Till, statement: str, *values: str) -> list[Violation]:
-    async def step(tx: Tx) -> list[Violation]:
+    async def work(tx: Tx) -> list[Violation]:
         undone = tx.transaction()
         await undone.start()
         await tx.execute(statement, *values)
@@ -61,4 +61,4 @@ def _found_after(till: Till, statement: str, *values: str) -> list[Violation]:
         await undone.rollback()
         return found
 
-    return till.tx(step)
+    return till.tx(work)
