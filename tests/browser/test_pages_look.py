@@ -11,7 +11,7 @@ from opentill.pages import assets
 from opentill.pages.answers import page as answer
 from opentill.pages.catalogue import LANGUAGES, Language
 from opentill.pages.language import Tongue
-from pages.fixtures import HOSTILE_PAYMENT, made
+from support.page_examples import HOSTILE_PAYMENT, made
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from opentill.db.migrations import SchemaMismatch, check, folder, migrate, migrations
+from support.api_server import ApiServer, Shop
 
 
 @pytest.fixture
@@ -129,3 +130,17 @@ async def test_the_shipped_files_are_what_the_tests_run_on(
 ) -> None:
     assert (folder() / "0001_first.sql").exists()
     assert await migrate(make_database()) == []
+
+
+def test_a_server_goes_on_while_the_next_version_migrates_ahead(
+    api_server: ApiServer, shop: Shop
+) -> None:
+    order = shop.paid()
+    shop.refund(order["id"], amount="1.00")  # the statements are prepared by now
+    api_server.sql("alter table orders add column later text not null default ''")
+    try:
+        assert shop.read_order(order["id"])["id"] == order["id"]
+        assert shop.refund(order["id"], amount="1.00")["status"] == "PROCESSING"
+        assert shop.paid()["status"] == "PAID"
+    finally:
+        api_server.sql("alter table orders drop column later")

@@ -22,7 +22,7 @@ from opentill.pages.render import (
     status_page,
     trouble_page,
 )
-from pages.fixtures import ATTEMPT, HOSTILE, HOSTILE_PAYMENT, MINUTE, NOW, PAYMENT, made
+from support.page_examples import ATTEMPT, HOSTILE, HOSTILE_PAYMENT, MINUTE, NOW, PAYMENT, made
 
 PAGES = sorted(made(Tongue("en")))
 VOID = {"meta", "link", "input", "img", "br"}

@@ -5,13 +5,13 @@ import os
 import sys
 from typing import Any
 
-from till import AuthenticatedClient
-from till.api.balance import list_balance_transactions
-from till.api.checkouts import open_checkout_session, read_checkout_session
-from till.api.orders import export_orders, list_orders, read_order
-from till.api.products import create_product
-from till.api.refunds import read_refund, refund_order
-from till.models import (
+from api_server import AuthenticatedClient
+from api_server.api.balance import list_balance_transactions
+from api_server.api.checkouts import open_checkout_session, read_checkout_session
+from api_server.api.orders import export_orders, list_orders, read_order
+from api_server.api.products import create_product
+from api_server.api.refunds import read_refund, refund_order
+from api_server.models import (
     Failure,
     OrderPaidEvent,
     OrderStatus,
