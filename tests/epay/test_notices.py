@@ -13,7 +13,7 @@ from opentill.core import epaysign
 from opentill.db.database import Tx
 from opentill.epay import jobs, notices, queries
 from opentill.gateways.model import PaymentOutcome
-from opentill.outgoing.client import Answer
+from opentill.outgoing.client import Response
 from support.api_server import ApiServer
 from support.epay_shop import EpayShop, Inbox
 
@@ -85,7 +85,7 @@ def test_a_query_that_is_there_stays(epay_shop: EpayShop) -> None:
     ],
 )
 def test_what_acknowledges_a_notice(status: int, body: bytes, taken: bool) -> None:
-    assert jobs.acknowledged(Answer(status, (), body)) is taken
+    assert jobs.acknowledged(Response(status, (), body)) is taken
 
 
 def test_a_notice_is_tried_eight_times(epay_shop: EpayShop) -> None:

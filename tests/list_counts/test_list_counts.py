@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opentill.db.database import Db, Tx
-from opentill.list_counts import FOREVER, ListKey, Rows, service, total
+from opentill.list_counts import FOREVER, ListKey, Paginator, service, total
 from opentill.list_counts import queries as totals_queries
 from opentill.list_counts.jobs import roll_up
-from opentill.list_counts.model import DAY_MS, HOUR_MS, stretch
+from opentill.list_counts.model import DAY_MS, HOUR_MS, page_window
 from opentill.orders import Order, queries
 from support import filled_database, world
 from support.transactions import rolled_back
@@ -139,7 +139,7 @@ def test_totals_and_pages_are_those_of_a_full_count(
             )  # fmt: skip
             ids = [row["id"] for row in expected]
             assert await total(tx, which, statements, values, within) == len(ids)
-            rows = Rows(OneConnection(tx), which, statements, values, near=near)
+            rows = Paginator(OneConnection(tx), which, statements, values, near=near)
             for number in range(1, len(ids) // size + 3):
                 page, found = await rows.page(number, size, within)
                 assert found == len(ids)
@@ -151,7 +151,7 @@ def test_totals_and_pages_are_those_of_a_full_count(
 @given(pair=st.tuples(times, times).map(sorted), at=times)
 def test_a_stretch_covers_each_moment_once(pair: list[int], at: int) -> None:
     start, end = pair
-    cut = stretch(start, end)
+    cut = page_window(start, end)
     pieces = sum(piece.since <= at < piece.before for piece in cut.pieces)
     edges = sum(first <= at <= last for first, last in cut.edges)
     assert pieces + edges == (start <= at <= end)

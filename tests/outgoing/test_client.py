@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from opentill.outgoing.client import Forbidden, NoAnswer, Outgoing, Policy, Unreachable
+from opentill.outgoing.client import Forbidden, NoResponse, Outgoing, Policy, Unreachable
 
 HOME = Policy(allow_http=True, allowed_networks=(ip_network("127.0.0.1/32"),))
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -228,7 +228,7 @@ async def test_a_bad_response_is_no_answer(
     method: str, script: Callable[..., Awaitable[None]]
 ) -> None:
     async with listening(script) as there, client() as outgoing:
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoResponse):
             await outgoing.send(method, f"http://127.0.0.1:{there.port}/", timeout_s=30)
 
 
@@ -255,7 +255,7 @@ async def test_a_response_that_is_not_complete_in_time_is_no_answer(
     async with listening(first_quick_then_late) as there, client() as outgoing:
         url = f"http://127.0.0.1:{there.port}/"
         assert (await outgoing.send(method, url, timeout_s=30)).status == 200
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoResponse):
             await outgoing.send(method, url, timeout_s=0.3)
         assert there.connections == 1
 
@@ -274,7 +274,7 @@ async def test_a_kept_connection_that_is_cut_off_is_no_answer() -> None:
     async with listening(script) as there, client() as outgoing:
         url = f"http://127.0.0.1:{there.port}/"
         assert (await outgoing.send("POST", url, timeout_s=10)).status == 200
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoResponse):
             await outgoing.send("POST", url, timeout_s=10)
     assert turn == 2
 
@@ -314,7 +314,7 @@ async def test_a_file_is_written_and_bounded() -> None:
         url, target = f"http://127.0.0.1:{there.port}/", BytesIO()
         got = await outgoing.download(url, target, timeout_s=10, max_bytes=5)
         assert (got.status, target.getvalue()) == (200, b"1,2,3")
-        with pytest.raises(NoAnswer, match="longer than 4"):
+        with pytest.raises(NoResponse, match="longer than 4"):
             await outgoing.download(url, BytesIO(), timeout_s=10, max_bytes=4)
 
 

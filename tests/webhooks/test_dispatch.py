@@ -15,7 +15,7 @@ from opentill.db.clock import now_ms
 from opentill.webhooks import queries, signing
 from opentill.webhooks.hosts import LEASES, HostLimit, OpenHost
 from opentill.webhooks.leases import EndpointLease
-from opentill.webhooks.model import Attempt, LeaseRow
+from opentill.webhooks.model import DeliveryAttempt, LeaseRow
 from support.dispatcher_crashes import all_arrived, failing, storm
 from support.webhook_harness import SECRET_KEY, WebhookHarness, until
 from support.webhook_receiver import Got, receiving
@@ -309,7 +309,7 @@ def test_an_endpoint_that_has_failed_for_long_pauses_at_once() -> None:
     assert pause_s(86_400_000) == 30
 
 
-_failed = Attempt(
+_failed = DeliveryAttempt(
     merchant_id="mer_1", endpoint_id="whe_1", event_id="evt_1", number=1, at=1, duration_ms=1,
     outcome="unreachable", http_status=None, request="", answer="", error="",
 )  # fmt: skip

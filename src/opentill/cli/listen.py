@@ -119,7 +119,7 @@ class _Forward:
         """Send one event and say what was sent and what came back."""
         from opentill.cli import output
         from opentill.db.clock import now_ms
-        from opentill.outgoing.client import Forbidden, NoAnswer, Unreachable
+        from opentill.outgoing.client import Forbidden, NoResponse, Unreachable
         from opentill.webhooks import signing
 
         body = event.body.encode()
@@ -131,7 +131,7 @@ class _Forward:
             answer = await self._outgoing.send(
                 "POST", self._url, headers=headers, body=body, timeout_s=_TIMEOUT_S
             )
-        except (Forbidden, NoAnswer, Unreachable) as error:
+        except (Forbidden, NoResponse, Unreachable) as error:
             output.say(f"  not taken: {error}")
         else:
             output.say(f"  answered {answer.status}")

@@ -136,7 +136,7 @@ def _end_refund(
     from opentill import gateways, merchants, orders, refunds
     from opentill.core.errors import Invalid
 
-    tells = set(session.settings().gateways) - gateways.TOLD_BY_OPERATOR
+    tells = set(session.settings().gateways) - gateways.OPERATOR_MAY_REPORT
 
     async def step(tx: "Tx") -> refunds.Refund:
         refund = await refunds.find_anywhere(tx, refund_id)

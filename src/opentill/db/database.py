@@ -1,6 +1,6 @@
 """PostgreSQL through asyncpg: the pool, and transactions that retry. Statements: see query.py.
 
-The first parameter of a function is its permit. ``tx`` is a step inside somebody's transaction: it
+The first parameter of a function is its permit. ``tx`` is work inside somebody's transaction: it
 never commits. ``db`` owns its transactions and may call the outside between them, never inside one.
 """
 
@@ -96,15 +96,15 @@ def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
     return isinstance(error, asyncpg.InterfaceError) and connection.is_closed()
 
 
-async def patiently(step: Callable[[], Awaitable[T]], patience_s: float = START_PATIENCE_S) -> T:
-    """Run a step of a start again while the database is away, for so long; raises Unavailable.
+async def patiently(work: Callable[[], Awaitable[T]], patience_s: float = START_PATIENCE_S) -> T:
+    """Run what a start needs again while the database is away; raises Unavailable in the end.
 
     A request is refused after two seconds; a server that starts beside a busy disk is to come up.
     """
     end = asyncio.get_running_loop().time() + patience_s
     while True:
         try:
-            return await step()
+            return await work()
         except Unavailable:
             if asyncio.get_running_loop().time() >= end:
                 raise
@@ -211,8 +211,8 @@ class Db:
                 await connection.execute(f"set transaction snapshot '{moment}'")
             yield connection
 
-    async def run(self, step: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run ``step`` in a transaction, again if PostgreSQL says that it collided with another.
+    async def run(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run ``work`` in a transaction, again if PostgreSQL says that it collided with another.
 
         40001, 40P01 and a plan that a migration outdated are retried with a short growing pause,
         since nothing was committed. A lost connection is not: whether the commit arrived is
@@ -222,16 +222,21 @@ class Db:
         while True:
             try:
                 async with self.transaction() as tx:
-                    return await step(tx)
+                    return await work(tx)
             except COLLIDED as error:
                 await tries.pause(error)
             except asyncpg.LockNotAvailableError as error:
                 raise Contended(reason="somebody keeps a row locked, try again") from error
 
-    async def read(self, step: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run statements each for itself: such as only read, or whose last one alone writes."""
+    async def read(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run statements that only read, each in a transaction of its own."""
         async with self.connection() as tx:
-            return await step(tx)
+            return await work(tx)
+
+    async def autocommit(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run work whose last statement is the only one that writes, and so its transaction."""
+        async with self.connection() as tx:
+            return await work(tx)
 
     def reading(self) -> "Db":
         """Return where one list or export is read from beginning to end: here."""

@@ -71,9 +71,9 @@ class Replica(Db):
         """Return where one list or export is read from beginning to end."""
         return _Reading(self)
 
-    async def read(self, step: Callable[[Tx], Awaitable[T]]) -> T:
+    async def read(self, work: Callable[[Tx], Awaitable[T]]) -> T:
         """Run statements that only read, on the primary if the replica is no good."""
-        return await self.reading().read(step)
+        return await self.reading().read(work)
 
     async def look(self) -> None:
         """Find out how far behind it is, by when the primary was where the replica is now.
@@ -166,7 +166,7 @@ class _Reading(Db):
         async with self._replica.primary.connection(within_s) as tx:
             yield tx
 
-    async def read(self, step: Callable[[Tx], Awaitable[T]]) -> T:
+    async def read(self, work: Callable[[Tx], Awaitable[T]]) -> T:
         """Run statements that only read; whatever the replica refuses, the primary decides.
 
         It may not know the product yet that a list is asked for.
@@ -174,13 +174,13 @@ class _Reading(Db):
         if self._here:
             try:
                 async with self._replica.connection() as tx:
-                    return await step(tx)
+                    return await work(tx)
             except _TROUBLE:
                 self._leave()
             except Problem:
                 self._here = False
         async with self._replica.primary.connection() as tx:
-            return await step(tx)
+            return await work(tx)
 
     def _leave(self) -> None:
         """Send no others there before the next look."""

@@ -18,7 +18,7 @@ from opentill.core.errors import Unavailable
 from opentill.db.database import Tx
 from opentill.epay import credentials, notices, queries, refunding
 from opentill.epay.model import PAID, Notice
-from opentill.outgoing.client import Answer, Forbidden, NoAnswer, Unreachable
+from opentill.outgoing.client import Forbidden, NoResponse, Response, Unreachable
 
 _log: Final = structlog.get_logger()
 TIMEOUT_S: Final = 5.0
@@ -147,14 +147,14 @@ async def _try(app: App, address: str) -> tuple[bool, str]:
         return False, _short(f"not sent: {error}")
     except Unreachable as error:
         return False, _short(f"not reached: {error}")
-    except NoAnswer as error:
+    except NoResponse as error:
         return False, _short(f"no answer: {error}")
     return acknowledged(answer), f"HTTP {answer.status}" + (
         "" if acknowledged(answer) else ", without success"
     )
 
 
-def acknowledged(answer: Answer) -> bool:
+def acknowledged(answer: Response) -> bool:
     """Tell whether an answer says that the notice was taken."""
     return answer.status == HTTPStatus.OK and b"success" in answer.body.strip().lower()
 

@@ -20,7 +20,7 @@ from opentill.gateways.model import (
     RefundStatus,
     Traces,
 )
-from opentill.gateways.registry import TOLD_BY_OPERATOR, load
+from opentill.gateways.registry import OPERATOR_MAY_REPORT, load
 from opentill.gateways.routing import (
     BadGateways,
     Gateways,
@@ -30,7 +30,7 @@ from opentill.gateways.routing import (
 )
 
 __all__ = [
-    "TOLD_BY_OPERATOR",
+    "OPERATOR_MAY_REPORT",
     "BadCallback",
     "BadGateways",
     "DisputeStatus",

@@ -68,7 +68,7 @@ BUILT_IN: Final[dict[str, Factory]] = {
     "epay": _epay,
 }
 # Those that cannot always say what became of a refund: then an operator may.
-TOLD_BY_OPERATOR: Final = frozenset({"epay", "manual"})
+OPERATOR_MAY_REPORT: Final = frozenset({"epay", "manual"})
 
 
 def _from_outside(entry: EntryPoint, settings: Settings) -> Gateway:

@@ -282,8 +282,8 @@ async def _perform(
     call = _call(operation, scope, app, merchant_id, now, headers, body)
     write = operation.write
     if write is not None:
-        step = functools.partial(write, call)
-        data = await (app.db.read(step) if operation.autocommit else app.db.run(step))
+        work = functools.partial(write, call)
+        data = await (app.db.autocommit(work) if operation.autocommit else app.db.run(work))
     elif operation.read is not None:
         data = await operation.read(call)
     else:

@@ -38,7 +38,7 @@ async def list_transactions(call: Call[ListQuery, Nothing]) -> Listing[Transacti
     lists = queries.LIST if query.type is None else queries.LIST_BY_TYPE
     which = list_counts.ListKey(call.merchant_id, "entries", kind=query.type)
     values = {} if query.type is None else {"type": query.type}
-    rows = list_counts.Rows(call.app.replica.reading(), which, lists, values)
+    rows = list_counts.Paginator(call.app.replica.reading(), which, lists, values)
     entries, total = await rows.page(query.page, query.size)
     return listing([Transaction.of(entry) for entry in entries], query.page, query.size, total)
 

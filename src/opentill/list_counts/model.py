@@ -1,4 +1,4 @@
-"""Which rows are counted, and how a stretch of time is put together of counted pieces."""
+"""Which rows are counted, and how a range of time is put together of counted pieces."""
 
 from typing import Final, Literal
 
@@ -36,8 +36,8 @@ class Piece(msgspec.Struct, frozen=True):
     before: int
 
 
-class Stretch(msgspec.Struct, frozen=True):
-    """A stretch of time: what of it is whole hours, and the edges that have to be counted.
+class PageWindow(msgspec.Struct, frozen=True):
+    """A range of time: what of it is whole hours, and the edges that have to be counted.
 
     ``edges`` are inclusive on both sides; hours are from ``since`` until before ``before``.
     """
@@ -48,12 +48,12 @@ class Stretch(msgspec.Struct, frozen=True):
     edges: tuple[tuple[int, int], ...]
 
 
-def stretch(start: int, end: int) -> Stretch:
+def page_window(start: int, end: int) -> PageWindow:
     """Cut the time from ``start`` to ``end`` (inclusive Unix ms, or FOREVER) into pieces."""
     since = -(-start // HOUR_MS) * HOUR_MS
     before = FOREVER if end >= FOREVER else (end + 1) // HOUR_MS * HOUR_MS
     if since >= before:
-        return Stretch(since, since, (), ((start, end),))
+        return PageWindow(since, since, (), ((start, end),))
     edges: list[tuple[int, int]] = []
     if start < since:
         edges.append((start, since - 1))
@@ -62,11 +62,11 @@ def stretch(start: int, end: int) -> Stretch:
     first_day = -(-since // DAY_MS) * DAY_MS
     last_day = FOREVER if before == FOREVER else before // DAY_MS * DAY_MS
     if first_day >= last_day:
-        return Stretch(since, before, (Piece("hour", since, before),), tuple(edges))
+        return PageWindow(since, before, (Piece("hour", since, before),), tuple(edges))
     pieces = (
         Piece("hour", since, first_day),
         Piece("day", first_day, last_day),
         Piece("hour", last_day, before),
     )
     some = tuple(piece for piece in pieces if piece.since < piece.before)
-    return Stretch(since, before, some, tuple(edges))
+    return PageWindow(since, before, some, tuple(edges))

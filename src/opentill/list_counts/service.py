@@ -12,7 +12,7 @@ import msgspec
 from opentill.db.database import Db, Tx
 from opentill.db.query import Query, columns
 from opentill.list_counts import queries
-from opentill.list_counts.model import FOREVER, HOUR_MS, LATEST, ListKey, Piece, stretch
+from opentill.list_counts.model import FOREVER, HOUR_MS, LATEST, ListKey, Piece, page_window
 from opentill.list_counts.queries import Lists
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -36,7 +36,7 @@ async def total(
     """
     if within == EVER:
         return await of_all_time(tx, which)
-    cut = stretch(*within)
+    cut = page_window(*within)
     found = 0
     if cut.pieces:
         pieces = columns(Piece, cut.pieces)
@@ -48,7 +48,7 @@ async def total(
     return found
 
 
-class Rows(Generic[S]):
+class Paginator(Generic[S]):
     """The rows of a list, to be read by pages."""
 
     def __init__(

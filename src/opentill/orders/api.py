@@ -73,7 +73,7 @@ async def list_orders(call: Call[ListQuery, Nothing]) -> Listing[OrderOut]:
     ):
         return listing([], query.page, query.size, 0)
     which = list_counts.ListKey(merchant_id, "orders", query.product_id or "", query.status)
-    rows = list_counts.Rows(here, which, lists, values)
+    rows = list_counts.Paginator(here, which, lists, values)
     found, total = await rows.page(query.page, query.size, within)
     deployment = call.app.settings.livemode
     orders = await livemode.known(here.read, found, deployment=deployment)

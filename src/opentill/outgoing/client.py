@@ -3,7 +3,7 @@
 It resolves a name itself, vets what the name stands for and connects to a vetted address, with
 Host, SNI and certificate check of the name. It follows no redirect, knows no proxy and no cookie,
 unpacks nothing, and bounds time and size. Its three errors tell what may have happened over there:
-``Forbidden`` and ``Unreachable``: surely nothing; ``NoAnswer``: perhaps something.
+``Forbidden`` and ``Unreachable``: surely nothing; ``NoResponse``: perhaps something.
 """
 
 import asyncio
@@ -50,11 +50,11 @@ class Unreachable(Exception):
     """Surely nothing reached the other side: no address, refused, no connection, no TLS."""
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """Something may have been sent, and no usable answer came: timeout, reset, malformed."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True):
     """An answer of whatever status. Names of headers are in lower case."""
 
     status: int
@@ -88,11 +88,11 @@ class Outgoing:
         body: bytes = b"",
         timeout_s: float,
         max_bytes: int = 65536,
-    ) -> Answer:
+    ) -> Response:
         """Send a request and return its answer, whatever its status.
 
         The time is for all of it, from the look-up of the name to the end of the body. Raises
-        Forbidden, Unreachable or NoAnswer.
+        Forbidden, Unreachable or NoResponse.
         """
         async with self._ask(method, url, headers, body, timeout_s) as response:
             read = bytearray()
@@ -111,10 +111,10 @@ class Outgoing:
         headers: Mapping[str, str] = {},
         timeout_s: float,
         max_bytes: int,
-    ) -> Answer:
+    ) -> Response:
         """Get a file and write it to ``target`` if the status is 200; the answer has no body.
 
-        Raises Forbidden, Unreachable or NoAnswer, which it is too if the file is longer.
+        Raises Forbidden, Unreachable or NoResponse, which it is too if the file is longer.
         """
         async with self._ask("GET", url, headers, b"", timeout_s) as response:
             size = 0
@@ -123,7 +123,7 @@ class Outgoing:
                     size += len(chunk)
                     if size > max_bytes:
                         msg = f"the file is longer than {max_bytes} bytes"
-                        raise NoAnswer(msg)
+                        raise NoResponse(msg)
                     target.write(chunk)
             return _answer(response, b"", cut=False)
 
@@ -157,7 +157,7 @@ class Outgoing:
                 yield response
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             reason = _said(error)
-            raise (NoAnswer(reason) if way.open else Unreachable(reason)) from error
+            raise (NoResponse(reason) if way.open else Unreachable(reason)) from error
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -254,9 +254,9 @@ async def _opened(_session: Any, context: Any, _params: Any) -> None:
     context.trace_request_ctx.open = True
 
 
-def _answer(response: aiohttp.ClientResponse, body: bytes, *, cut: bool) -> Answer:
+def _answer(response: aiohttp.ClientResponse, body: bytes, *, cut: bool) -> Response:
     headers = tuple((name.lower(), value) for name, value in response.headers.items())
-    return Answer(response.status, headers, body, cut)
+    return Response(response.status, headers, body, cut)
 
 
 def _said(error: Exception) -> str:

@@ -356,12 +356,12 @@ class Dispatcher:
         failing = [lease for lease in self._leases.values() if lease.changed]
         since = [lease.failing_since for lease in failing]
 
-        async def step(tx: Tx) -> None:
+        async def work(tx: Tx) -> None:
             await queries.RECORD.run(tx, **rows(results))
             if failing:
                 await queries.SET_FAILING.run(tx, **_columns(failing), since=since)
 
-        await self._db.run(step)
+        await self._db.run(work)
         del self._results[: len(results)]
         for lease, written in zip(failing, since, strict=True):
             lease.changed = lease.failing_since != written
@@ -412,7 +412,7 @@ def _disabling(
 ) -> Callable[[Tx], Awaitable[None]]:
     merchant_id, endpoint_id = key
 
-    async def step(tx: Tx) -> None:
+    async def work(tx: Tx) -> None:
         disabled = await queries.DISABLE.run(
             tx, merchant_id=merchant_id, id=endpoint_id, disabled_reason=reason, now=now,
             attempted_at=attempted_at,
@@ -426,7 +426,7 @@ def _disabling(
         ids = {"merchant": merchant_id, "endpoint": endpoint_id}
         _log.error("webhook endpoint disabled", reason=reason, **ids)
 
-    return step
+    return work
 
 
 def _columns(leases: list[EndpointLease]) -> dict[str, list[str]]:

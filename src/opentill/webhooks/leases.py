@@ -5,7 +5,7 @@ from collections import deque
 from typing import Final
 
 from opentill.webhooks.hosts import OpenHost
-from opentill.webhooks.model import Attempt, Due, LeaseRow
+from opentill.webhooks.model import DeliveryAttempt, Due, LeaseRow
 
 _WIDEST: Final = 32  # sends at once to one endpoint
 _STRIKES: Final = 5  # failures in a row, after which it is one at a time
@@ -94,7 +94,7 @@ class EndpointLease:
         self.queue.clear()
         self.paused_until = time.monotonic() + seconds
 
-    def fared(self, made: Attempt, now_s: float) -> None:
+    def fared(self, made: DeliveryAttempt, now_s: float) -> None:
         """Take in how an attempt ended."""
         was = self.failing_since
         if made.outcome == "delivered":

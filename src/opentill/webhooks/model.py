@@ -75,7 +75,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """One try of a delivery: the request but for the event's body, and the head of the answer."""
 
     merchant_id: str

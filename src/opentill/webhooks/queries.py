@@ -9,8 +9,8 @@ from typing import Final
 
 from opentill.db.query import Command, Query, Value
 from opentill.webhooks.model import (
-    Attempt,
     Delivery,
+    DeliveryAttempt,
     Due,
     Endpoint,
     Host,
@@ -323,7 +323,7 @@ DELIVERIES = Query(
 )
 COUNT_DELIVERIES = Value(int, f"select count(*) {_LISTED}")
 ATTEMPTS = Query(
-    Attempt,
+    DeliveryAttempt,
     """
     select * from webhook_attempts
     where merchant_id = :merchant_id and endpoint_id = :endpoint_id

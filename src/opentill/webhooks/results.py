@@ -6,19 +6,19 @@ import msgspec
 
 from opentill.db.query import columns
 from opentill.webhooks import schedule
-from opentill.webhooks.model import Attempt, Due
+from opentill.webhooks.model import DeliveryAttempt, Due
 
 
 class Result(msgspec.Struct, frozen=True):
     """What is to be written of an attempt."""
 
-    attempt: Attempt
+    attempt: DeliveryAttempt
     step: int
     status: str
     try_at: int | None
 
 
-def result_of(due: Due, made: Attempt, now: int) -> Result:
+def result_of(due: Due, made: DeliveryAttempt, now: int) -> Result:
     """Return what an attempt comes to: delivered, tried again later, or failed."""
     if made.outcome == "delivered":
         return Result(made, due.step + 1, "SUCCEEDED", None)
@@ -29,7 +29,7 @@ def result_of(due: Due, made: Attempt, now: int) -> Result:
 def rows(results: list[Result]) -> dict[str, list[Any]]:
     """Return the columns of ``queries.RECORD``."""
     return {
-        **columns(Attempt, (result.attempt for result in results)),
+        **columns(DeliveryAttempt, (result.attempt for result in results)),
         "step": [result.step for result in results],
         "status": [result.status for result in results],
         "try_at": [result.try_at for result in results],

@@ -9,9 +9,9 @@ import structlog
 
 from opentill.core.encryption import decrypt, encrypt
 from opentill.db.clock import now_ms
-from opentill.outgoing.client import Answer, Forbidden, NoAnswer, Outgoing, Unreachable
+from opentill.outgoing.client import Forbidden, NoResponse, Outgoing, Response, Unreachable
 from opentill.webhooks import signing
-from opentill.webhooks.model import Attempt, Due, Outcome
+from opentill.webhooks.model import DeliveryAttempt, Due, Outcome
 
 _ANSWER_BYTES: Final = 64 * 1024  # more than this of an answer is not even read
 _SHOWN: Final = 2048  # characters of a request or answer that are kept
@@ -64,7 +64,7 @@ async def attempt(
     now: int,
     timeout_s: float,
     header_prefix: str = signing.HEADER_PREFIX,
-) -> Attempt:
+) -> DeliveryAttempt:
     """Send a delivery once; whatever happens is an outcome.
 
     Raises WrongKey for one that cannot be signed: then nothing was sent, and it is no attempt.
@@ -97,12 +97,12 @@ async def attempt(
         outcome, error = "forbidden", str(refusal)
     except Unreachable as failure:
         outcome, error = "unreachable", str(failure)
-    except NoAnswer as failure:
+    except NoResponse as failure:
         outcome, error = "no_answer", str(failure)
     except Exception:  # noqa: BLE001 - one attempt's defect must not be tried again at once
         _log.exception("webhook attempt failed", endpoint=due.endpoint_id, event_id=due.event_id)
         outcome, error = "no_answer", "internal error"
-    return Attempt(
+    return DeliveryAttempt(
         merchant_id=due.merchant_id,
         endpoint_id=due.endpoint_id,
         event_id=due.event_id,
@@ -117,7 +117,7 @@ async def attempt(
     )
 
 
-def _head(answer: Answer) -> str:
+def _head(answer: Response) -> str:
     """Return an answer's status, its headers and where its body begins."""
     lines = [f"HTTP {answer.status}", *(f"{name}: {value}" for name, value in answer.headers)]
     text = "\n".join(lines)[: _SHOWN // 2]

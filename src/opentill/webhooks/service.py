@@ -17,7 +17,7 @@ from opentill.db.database import Db, Tx
 from opentill.merchants import OPENTILL, Actor
 from opentill.outgoing.client import Forbidden
 from opentill.webhooks import queries, signing
-from opentill.webhooks.model import TYPES, Attempt, Delivery, Endpoint, Resent, Status, Type
+from opentill.webhooks.model import TYPES, Delivery, DeliveryAttempt, Endpoint, Resent, Status, Type
 from opentill.webhooks.sending import OldSecret, open_old, purpose, seal_old
 
 MOST_ENDPOINTS: Final = 16
@@ -311,7 +311,7 @@ async def resend_all(
 
 async def deliveries(
     tx: Tx, endpoint: Endpoint, status: str | None, limit: int
-) -> tuple[list[Delivery], list[Attempt]]:
+) -> tuple[list[Delivery], list[DeliveryAttempt]]:
     """Return an endpoint's latest deliveries, newest first, and all their attempts."""
     merchant_id, endpoint_id = endpoint.merchant_id, endpoint.id
     found = await queries.DELIVERIES.all(

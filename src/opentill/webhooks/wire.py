@@ -8,8 +8,8 @@ from msgspec import UNSET, Meta, UnsetType
 from opentill.http.paging import Millis
 from opentill.webhooks.model import (
     TYPES,
-    Attempt,
     Delivery,
+    DeliveryAttempt,
     DeliveryStatus,
     Endpoint,
     NumberedEvent,
@@ -120,7 +120,7 @@ class AttemptOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     error: str
 
     @classmethod
-    def of(cls, attempt: Attempt) -> Self:
+    def of(cls, attempt: DeliveryAttempt) -> Self:
         """Show an attempt."""
         return cls(
             number=attempt.number,
@@ -146,7 +146,7 @@ class DeliveryOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     updated_at: int
 
     @classmethod
-    def of(cls, delivery: Delivery, attempts: list[Attempt]) -> Self:
+    def of(cls, delivery: Delivery, attempts: list[DeliveryAttempt]) -> Self:
         """Show a delivery with those of the attempts that are its own."""
         own = [one for one in attempts if one.event_id == delivery.event_id]
         return cls(

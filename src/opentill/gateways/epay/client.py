@@ -29,7 +29,7 @@ from opentill.gateways.model import (
     RefundOutcome,
     RefundRequest,
 )
-from opentill.outgoing.client import Answer, Forbidden, NoAnswer, Unreachable
+from opentill.outgoing.client import Forbidden, NoResponse, Response, Unreachable
 
 _TIMEOUT_S: Final = 10.0  # below the time after which an attempt without an answer is asked about
 _LATELY_S: Final = 2.0
@@ -54,8 +54,8 @@ class Sender(Protocol):
         body: bytes = b"",
         timeout_s: float,
         max_bytes: int = 65536,
-    ) -> Answer:
-        """Send a request. Raises Forbidden, Unreachable and NoAnswer."""
+    ) -> Response:
+        """Send a request. Raises Forbidden, Unreachable and NoResponse."""
         ...
 
     async def close(self) -> None:
@@ -316,7 +316,7 @@ class EpayGateway:
                 )
         except (Forbidden, Unreachable) as error:
             return _Silence("UNREACHABLE", self._said(error))
-        except NoAnswer as error:
+        except NoResponse as error:
             return _Silence("UNKNOWN", self._said(error))
         if answer.status != HTTPStatus.OK:
             return _Silence("UNKNOWN", f"HTTP {answer.status}")

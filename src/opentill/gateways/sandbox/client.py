@@ -27,7 +27,7 @@ from opentill.gateways.model import (
     RefundRequest,
 )
 from opentill.gateways.sandbox import wire
-from opentill.outgoing.client import Answer, Forbidden, NoAnswer, Outgoing, Policy, Unreachable
+from opentill.outgoing.client import Forbidden, NoResponse, Outgoing, Policy, Response, Unreachable
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ _SIGNATURE: Final = re.compile(r"(?:^|,)\s*v1=([0-9a-f]{64})\s*(?=,|$)", re.ASCI
 _log: Final = logging.getLogger(__name__)
 
 
-class _Answer(msgspec.Struct, Generic[T], frozen=True):
+class _Response(msgspec.Struct, Generic[T], frozen=True):
     """What came of a call: the bank's object, or why there is none."""
 
     found: T | None = None
@@ -157,7 +157,7 @@ class SandboxGateway:
                 timeout_s=_REPORT_S,
                 max_bytes=_REPORT_MOST,
             )
-        except (Forbidden, Unreachable, NoAnswer) as error:
+        except (Forbidden, Unreachable, NoResponse) as error:
             message = f"{self._url} does not answer ({error})"
             raise ConfigurationError(message) from None
         if answer.status != HTTPStatus.OK:
@@ -205,7 +205,7 @@ class SandboxGateway:
         path: str,
         subject: str,
         order: msgspec.Struct | None = None,
-    ) -> _Answer[T]:
+    ) -> _Response[T]:
         """Send one request; every way to fail becomes an answer."""
         answer = await self._try(kind, verb, path, order)
         if answer.reason:
@@ -220,7 +220,7 @@ class SandboxGateway:
 
     async def _try(
         self, kind: type[T], verb: Literal["GET", "POST"], path: str, order: msgspec.Struct | None
-    ) -> _Answer[T]:
+    ) -> _Response[T]:
         try:
             answer = await self._outgoing.send(
                 verb,
@@ -231,18 +231,18 @@ class SandboxGateway:
                 max_bytes=_MOST,
             )
         except (Forbidden, Unreachable) as error:
-            return _Answer(status="UNREACHABLE", reason=f"unreachable: {error}")
-        except NoAnswer as error:
-            return _Answer(reason=str(error))
+            return _Response(status="UNREACHABLE", reason=f"unreachable: {error}")
+        except NoResponse as error:
+            return _Response(reason=str(error))
         if answer.status in _SUCCESS:
             try:
-                return _Answer(found=msgspec.json.decode(answer.body, type=kind))
+                return _Response(found=msgspec.json.decode(answer.body, type=kind))
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                return _Answer(reason=f"bad answer: {error}")
+                return _Response(reason=f"bad answer: {error}")
         return _no_success(verb, answer)
 
 
-def _no_success(verb: str, answer: Answer) -> _Answer[Any]:
+def _no_success(verb: str, answer: Response) -> _Response[Any]:
     """Tell a decision of the bank from an answer that decides nothing.
 
     A 404 of another server, or for another address, does not say that the bank knows no such id.
@@ -250,14 +250,14 @@ def _no_success(verb: str, answer: Answer) -> _Answer[Any]:
     code = answer.status
     problem = _explained(answer)
     if verb == "GET" and code == _NOT_FOUND and problem and problem.code == "not_found":
-        return _Answer(status="NOT_FOUND")
+        return _Response(status="NOT_FOUND")
     reason = f"HTTP {code} {problem.code}: {problem.message}" if problem else f"HTTP {code}"
     if verb == "POST" and problem and code in _CLIENT_ERRORS and code not in _UNDECIDED:
-        return _Answer(status="REFUSED", reason=reason)
-    return _Answer(reason=reason)
+        return _Response(status="REFUSED", reason=reason)
+    return _Response(reason=reason)
 
 
-def _explained(answer: Answer) -> wire.Problem | None:
+def _explained(answer: Response) -> wire.Problem | None:
     """Return the bank's own words; a proxy's error page has none."""
     try:
         return msgspec.json.decode(answer.body, type=wire.Refused).error
@@ -265,7 +265,7 @@ def _explained(answer: Answer) -> wire.Problem | None:
         return None
 
 
-def _payment_outcome(answer: _Answer[wire.Payment], attempt_id: str) -> PaymentOutcome:
+def _payment_outcome(answer: _Response[wire.Payment], attempt_id: str) -> PaymentOutcome:
     if answer.found is None:
         return PaymentOutcome(status=answer.status, reason=answer.reason)
     if answer.found.id != attempt_id:
@@ -273,7 +273,7 @@ def _payment_outcome(answer: _Answer[wire.Payment], attempt_id: str) -> PaymentO
     return answer.found.outcome
 
 
-def _refund_outcome(answer: _Answer[wire.Refund], refund_id: str) -> RefundOutcome:
+def _refund_outcome(answer: _Response[wire.Refund], refund_id: str) -> RefundOutcome:
     if answer.found is None:
         return RefundOutcome(status=answer.status, reason=answer.reason)
     if answer.found.id != refund_id:

@@ -8,7 +8,7 @@ import msgspec
 import stripe
 import structlog
 
-from opentill.outgoing.client import Forbidden, NoAnswer, Unreachable
+from opentill.outgoing.client import Forbidden, NoResponse, Unreachable
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class Named(Protocol):
 N = TypeVar("N", bound=Named)
 
 
-class Answer(msgspec.Struct, Generic[T], frozen=True):
+class StripeResponse(msgspec.Struct, Generic[T], frozen=True):
     """What came of a call: Stripe's object, or why there is none.
 
     ``reason`` is a code of Stripe's; ``message`` its sentence, which may quote what we sent and so
@@ -54,7 +54,7 @@ class Page(msgspec.Struct, Generic[N], frozen=True):
 
 async def call(
     kind: type[T], what: str, subject: str, send: Callable[[], Awaitable[Any]]
-) -> Answer[T]:
+) -> StripeResponse[T]:
     """Send one request and read its answer as ``kind``; ``subject`` is our id, for the log."""
     answer = await _try(kind, send)
     if answer.found is None:
@@ -70,7 +70,7 @@ async def search(
     our_id: str,
     listed: Callable[[dict[str, str]], Awaitable[Any]],
     id_of: Callable[[N], str],
-) -> Answer[N]:
+) -> StripeResponse[N]:
     """Look through a list for what carries our id. NOT_FOUND only once all of it was seen.
 
     ``listed`` asks for one page, after the one that ends with ``starting_after``.
@@ -80,35 +80,35 @@ async def search(
         page = await call(_page(kind), "list", our_id, functools.partial(listed, after))
         if page.found is None:
             lost = page.status != "UNREACHABLE"
-            return Answer(status="UNKNOWN" if lost else page.status, reason=page.reason)
+            return StripeResponse(status="UNKNOWN" if lost else page.status, reason=page.reason)
         for one in page.found.data:
             if id_of(one) == our_id:
-                return Answer(found=one)
+                return StripeResponse(found=one)
         if not page.found.has_more or not page.found.data:
-            return Answer(status="NOT_FOUND")
+            return StripeResponse(status="NOT_FOUND")
         after = {"starting_after": page.found.data[-1].id}
-    return Answer(reason="too many to look through")
+    return StripeResponse(reason="too many to look through")
 
 
 def _page(kind: type[N]) -> type[Page[N]]:
     return Page[kind]  # type: ignore[valid-type]
 
 
-async def _try(kind: type[T], send: Callable[[], Awaitable[Any]]) -> Answer[T]:
+async def _try(kind: type[T], send: Callable[[], Awaitable[Any]]) -> StripeResponse[T]:
     try:
         found = await send()
-        return Answer(found=msgspec.convert(found.to_dict(), kind))
+        return StripeResponse(found=msgspec.convert(found.to_dict(), kind))
     except (Unreachable, Forbidden) as error:
-        return Answer(status="UNREACHABLE", reason=_short(error))
-    except NoAnswer as error:
-        return Answer(reason=_short(error))
+        return StripeResponse(status="UNREACHABLE", reason=_short(error))
+    except NoResponse as error:
+        return StripeResponse(reason=_short(error))
     except stripe.StripeError as error:
         return _refused(error)
     except Exception as error:  # noqa: BLE001 - what the library cannot read is no answer
-        return Answer(reason=f"an answer that makes no sense ({type(error).__name__})")
+        return StripeResponse(reason=f"an answer that makes no sense ({type(error).__name__})")
 
 
-def _refused(error: stripe.StripeError) -> Answer[Any]:
+def _refused(error: stripe.StripeError) -> StripeResponse[Any]:
     """Tell a decision of Stripe's from an answer that decides nothing.
 
     Only a 400 and a 402 in Stripe's own words say that nothing was done. Of the rest:
@@ -122,13 +122,13 @@ def _refused(error: stripe.StripeError) -> Answer[Any]:
     reason = decline if isinstance(decline, str) else code
     if isinstance(error, stripe.AuthenticationError | stripe.PermissionError):
         _log.error("stripe refuses our key", reason=reason, request=error.request_id)
-        return Answer(reason=reason)
+        return StripeResponse(reason=reason)
     if isinstance(error, stripe.InvalidRequestError | stripe.CardError):
         if error.http_status == _NOT_FOUND:
-            return Answer(reason=reason)
+            return StripeResponse(reason=reason)
         message = (error.user_message or reason)[:_LONGEST_REASON]
-        return Answer(status="REFUSED", reason=reason, message=message)
-    return Answer(reason=f"HTTP {error.http_status} {reason}")
+        return StripeResponse(status="REFUSED", reason=reason, message=message)
+    return StripeResponse(reason=f"HTTP {error.http_status} {reason}")
 
 
 def _short(error: Exception) -> str:

@@ -25,7 +25,7 @@ from opentill.gateways.model import (
 )
 from opentill.gateways.stripe import checkout, wire
 from opentill.gateways.stripe.amounts import OFFERS, to_stripe
-from opentill.gateways.stripe.calls import PAGE, Answer, call, search
+from opentill.gateways.stripe.calls import PAGE, StripeResponse, call, search
 from opentill.gateways.stripe.transport import TIMEOUT_S, Sender, Transport
 
 _TOLERANCE_S: Final = 300
@@ -205,7 +205,7 @@ class StripeGateway:
         """Close connections."""
         await self._transport.close_async()
 
-    async def _session(self, attempt_id: str, provider_ref: str) -> Answer[wire.Session]:
+    async def _session(self, attempt_id: str, provider_ref: str) -> StripeResponse[wire.Session]:
         """Return an attempt's session: by its name, or by search as long as none is known."""
         if provider_ref:
             return await call(
@@ -219,7 +219,7 @@ class StripeGateway:
         try:
             made_s = made_at(attempt_id) // 1000
         except ValueError:
-            return Answer(reason="an id that does not say when it was made")
+            return StripeResponse(reason="an id that does not say when it was made")
 
         async def listed(after: dict[str, str]) -> Any:
             params: Any = {
@@ -232,7 +232,7 @@ class StripeGateway:
 
         return await search(wire.Session, attempt_id, listed, lambda one: one.attempt_id)
 
-    async def _intent(self, name: str, subject: str) -> Answer[wire.Intent]:
+    async def _intent(self, name: str, subject: str) -> StripeResponse[wire.Intent]:
         return await call(
             wire.Intent,
             "find",
@@ -249,7 +249,9 @@ def _is_signed(body: bytes, header: str, secret: str) -> bool:
     return True
 
 
-def _payment(answer: Answer[wire.Session] | Answer[wire.Intent], attempt_id: str) -> PaymentOutcome:
+def _payment(
+    answer: StripeResponse[wire.Session] | StripeResponse[wire.Intent], attempt_id: str
+) -> PaymentOutcome:
     found = answer.found
     if found is None:
         status = "UNKNOWN" if answer.status == "REFUSED" else answer.status
@@ -262,7 +264,7 @@ def _payment(answer: Answer[wire.Session] | Answer[wire.Intent], attempt_id: str
         return PaymentOutcome(status="UNKNOWN", reason=str(error))
 
 
-def _refund(answer: Answer[wire.Refund]) -> RefundOutcome:
+def _refund(answer: StripeResponse[wire.Refund]) -> RefundOutcome:
     if answer.found is not None:
         return answer.found.outcome
     return RefundOutcome(status=answer.status, reason=answer.message or answer.reason)

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 import msgspec
 import stripe
 
-from opentill.outgoing.client import Answer, NoAnswer
+from opentill.outgoing.client import NoResponse, Response
 
 TIMEOUT_S: Final = 10.0  # below the time after which an attempt without an answer is asked about
 MAX_BYTES: Final = 4 * 1024 * 1024  # a page of a hundred sessions
@@ -31,8 +31,8 @@ class Sender(Protocol):
         body: bytes,
         timeout_s: float,
         max_bytes: int,
-    ) -> Answer:
-        """Send a request. Raises Forbidden, Unreachable and NoAnswer."""
+    ) -> Response:
+        """Send a request. Raises Forbidden, Unreachable and NoResponse."""
         ...
 
     async def close(self) -> None:
@@ -59,7 +59,7 @@ class Transport(stripe.HTTPClient):
     ) -> tuple[bytes, int, Mapping[str, str]]:
         """Send one request; the answer's body, status and headers.
 
-        Raises NoAnswer for a body that is no JSON object: a proxy's error page is not Stripe's.
+        Raises NoResponse for a body that is no JSON object: a proxy's error page is not Stripe's.
         """
         body = post_data.encode() if isinstance(post_data, str) else post_data or b""
         answer = await self._outgoing.send(
@@ -74,7 +74,7 @@ class Transport(stripe.HTTPClient):
             msgspec.json.decode(answer.body, type=dict[str, Any])
         except (msgspec.MsgspecError, UnicodeDecodeError):
             msg = f"HTTP {answer.status} without a JSON object"
-            raise NoAnswer(msg) from None
+            raise NoResponse(msg) from None
         kept = {name: value for name, value in answer.headers if name != _NOTICE}
         return answer.body, answer.status, kept
 
