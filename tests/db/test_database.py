@@ -10,15 +10,11 @@ import asyncpg
 import msgspec
 import pytest
 
-from opentill import orders
 from opentill.core.errors import Unavailable
 from opentill.db import connection
-from opentill.db.database import Db, Tx, patiently
+from opentill.db.database import Db, patiently
 from opentill.db.pool import Pool
 from opentill.db.query import Query
-from opentill.orders import Order
-from support import pooler
-from support.world import in_status
 
 
 @pytest.fixture
@@ -204,23 +200,3 @@ async def test_a_start_waits_for_a_database_that_is_busy_for_a_while(
     async with db.connection(30) as tx:
         assert await tx.fetchval("select 1") == 1
     await db.close()
-
-
-@pooler.direct("behind a pooler no statement outlives its transaction, so none is outdated")
-async def test_a_statement_outdated_by_a_migration_runs_again(db: Db) -> None:
-    async with db.transaction() as tx:
-        order = await in_status(tx, "PENDING")
-
-    async def look(tx: Tx) -> Order:
-        return await orders.lock(tx, order.merchant_id, order.id)
-
-    for _ in range(3):
-        await db.run(look)
-    async with db.connection() as tx:
-        await tx.execute("alter table orders add column later text")
-    with pytest.raises(asyncpg.InvalidCachedStatementError):
-        async with db.transaction() as tx:
-            await look(tx)
-    async with db.connection() as tx:
-        await tx.execute("alter table orders drop column later")
-    assert await db.run(look) == order

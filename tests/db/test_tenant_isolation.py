@@ -435,9 +435,9 @@ class Business:
 
 
 def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
-    places: tuple[ApiServer, Examiner], inbox: Inbox
+    examined: tuple[ApiServer, Examiner], inbox: Inbox
 ) -> None:
-    api_server, examiner = places
+    api_server, examiner = examined
     with examiner.watching():
         business = Business(api_server, inbox, examiner)
         business.products()

@@ -403,7 +403,7 @@ def inbox() -> Iterator[Inbox]:
 
 
 @pytest.fixture(scope="module")
-def places(
+def examined(
     postgres_url: str,
     template: str,
     bank_url: str,
