@@ -69,11 +69,11 @@ async def test_a_movement_is_approved_once(db: Db) -> None:
     made = await db.run(lambda tx: adjustments.ask(tx, shop, asked, Decimal(0), NOW))
 
     async def approve(_: int) -> bool:
-        async def step(tx: Tx) -> object:
+        async def work(tx: Tx) -> object:
             return await adjustments.approve(tx, made.id, "bob", NOW)
 
         try:
-            return bool(await db.run(step))
+            return bool(await db.run(work))
         except Invalid as refused:
             if refused.field != "movement":
                 raise

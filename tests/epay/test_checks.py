@@ -53,7 +53,7 @@ def test_any_currency_and_any_decimals_are_right(epay_shop: EpayShop) -> None:
 
 
 def _found_after(api_server: ApiServer, statement: str, *values: str) -> list[Violation]:
-    async def step(tx: Tx) -> list[Violation]:
+    async def work(tx: Tx) -> list[Violation]:
         undone = tx.transaction()
         await undone.start()
         await tx.execute(statement, *values)
@@ -61,4 +61,4 @@ def _found_after(api_server: ApiServer, statement: str, *values: str) -> list[Vi
         await undone.rollback()
         return found
 
-    return api_server.tx(step)
+    return api_server.tx(work)

@@ -27,7 +27,7 @@ from opentill.core.errors import Invalid
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.gateways.model import RefundOutcome
-from opentill.orders import Attempt, settlement
+from opentill.orders import PaymentAttempt, settlement
 from opentill.orders import service as order_service
 from opentill.payouts.service import Wanted
 from support import world
@@ -126,7 +126,7 @@ class Lives(RuleBasedStateMachine):
         self.sound = False
         self.shops: dict[str, reference_model.Shop] = {}
         self.orders: list[Kept] = []
-        self.attempts: list[Attempt] = []
+        self.attempts: list[PaymentAttempt] = []
         self.refunds: list[Kept] = []
         self.disputes: list[Kept] = []
         self.payouts: list[Kept] = []

@@ -20,7 +20,7 @@ from opentill.core import metrics
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.gateways import GatewayPaymentEvent, Method, PaymentOutcome
-from opentill.orders import Attempt, Order
+from opentill.orders import Order, PaymentAttempt
 from opentill.reconciliation.service import reconcile
 from opentill.sandbox.callbacks import sign
 from support import epay_gateway_server, world
@@ -36,7 +36,7 @@ class Subject(msgspec.Struct, frozen=True):
     """What a report is about: an attempt, and its refund where there is one."""
 
     order: Order
-    attempt: Attempt
+    attempt: PaymentAttempt
     refund_id: str = ""
 
 
@@ -155,7 +155,7 @@ class Reports:
                 about = self.stripe.dispute(ref, told, id=f"dispute of {attempt.id}")
                 return self.stripe.signed("charge.dispute.updated", about)
 
-    def _intent(self, attempt: Attempt) -> dict[str, Any]:
+    def _intent(self, attempt: PaymentAttempt) -> dict[str, Any]:
         name = f"pi_{attempt.id}"
         self.stripe.intents[name] = {
             "id": name, "object": "payment_intent", "status": "succeeded", "currency": "usd",

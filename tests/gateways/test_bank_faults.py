@@ -18,7 +18,7 @@ from opentill.core.settings import Settings
 from opentill.db.database import Db
 from opentill.gateways.model import GatewayEvent, GatewayPaymentEvent
 from opentill.gateways.sandbox import SandboxGateway
-from opentill.orders import Attempt, Order
+from opentill.orders import Order, PaymentAttempt
 from opentill.orders import jobs as order_jobs
 from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
@@ -90,7 +90,7 @@ class World:
             checkout = await session(tx, shop.id, mug.id, self.now)
             return await orders.find(tx, shop.id, checkout.order_id)
 
-    async def pay(self, order: Order, method: str = "CREDIT_CARD") -> Attempt:
+    async def pay(self, order: Order, method: str = "CREDIT_CARD") -> PaymentAttempt:
         attempt = await checkouts.pay(
             self.db, await self.asked(), order.checkout_id, email="ann@example.com", name="Ann",
             method=method, payer_ip="192.0.2.7", locale="en", public_url=PUBLIC, now=self.now,
@@ -98,7 +98,7 @@ class World:
         assert attempt is not None
         return attempt
 
-    async def type_card(self, attempt: Attempt, number: str = CARD) -> None:
+    async def type_card(self, attempt: PaymentAttempt, number: str = CARD) -> None:
         form = {"number": number, "exp": "12/34", "csc": "123"}
         await self.client.post(f"{self.cluster.bank.url}/pay/{attempt.id}", data=form)
 

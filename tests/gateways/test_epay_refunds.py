@@ -59,7 +59,9 @@ class Cluster:
         )
         return session
 
-    async def start(self, session: checkouts.Session, method: str = "ALIPAY") -> orders.Attempt:
+    async def start(
+        self, session: checkouts.Session, method: str = "ALIPAY"
+    ) -> orders.PaymentAttempt:
         """Start to pay, as the hosted page does."""
         attempt = await checkouts.pay(
             self.db, self.app.gateways, session.id, email="ada@example.com", name="",

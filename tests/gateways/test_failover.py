@@ -16,7 +16,7 @@ from opentill.core.settings import Settings
 from opentill.db.database import Db
 from opentill.gateways import Gateway, Gateways, PaymentOutcome, PaymentRequest, RefundOutcome
 from opentill.gateways.manual import ManualGateway
-from opentill.orders import Attempt, Order, payments
+from opentill.orders import Order, PaymentAttempt, payments
 from opentill.orders import jobs as order_jobs
 from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
@@ -64,7 +64,7 @@ async def new(db: Db) -> Order:
 
 async def pay(
     db: Db, gateways: Mapping[str, Any], order: Order, method: str = "CREDIT_CARD", now: int = NOW
-) -> Attempt:
+) -> PaymentAttempt:
     attempt = await checkouts.pay(
         db, gateways, order.checkout_id, email="ann@example.com", name="Ann", method=method,
         payer_ip="192.0.2.7", locale="en", public_url=PUBLIC, now=now,
@@ -73,7 +73,7 @@ async def pay(
     return attempt
 
 
-async def look(db: Db, order: Order) -> tuple[Order, list[Attempt]]:
+async def look(db: Db, order: Order) -> tuple[Order, list[PaymentAttempt]]:
     async with db.connection() as tx:
         found = await orders.find(tx, order.merchant_id, order.id)
         return found, await attempts(tx, order)
@@ -254,7 +254,7 @@ async def test_what_could_still_be_paid_is_asked_about(
 MANUAL: dict[str, Gateway] = {"manual": ManualGateway({"": "IBAN XX00 1234\nOpenTill Ltd"})}
 
 
-async def transfer(db: Db) -> tuple[Order, Attempt]:
+async def transfer(db: Db) -> tuple[Order, PaymentAttempt]:
     order = await new(db)
     return order, await pay(db, MANUAL, order, "BANK_TRANSFER")
 

@@ -79,7 +79,7 @@ IGNORED = [
 ]
 
 
-async def in_way(tx: Tx, status: str) -> orders.Attempt:
+async def in_way(tx: Tx, status: str) -> orders.PaymentAttempt:
     attempt = await submitted(tx, await opened(tx))
     for word in WAYS[status]:
         attempt = await said(tx, attempt, word, NOW, provider_ref="p-1")
@@ -142,7 +142,9 @@ async def test_another_amount_pays_nothing_and_is_noted_once(tx: Tx, status, amo
     assert paid.status == "PAID"
 
 
-async def second(tx: Tx, order: orders.Order) -> tuple[orders.Attempt, orders.Attempt]:
+async def second(
+    tx: Tx, order: orders.Order
+) -> tuple[orders.PaymentAttempt, orders.PaymentAttempt]:
     """Start two attempts whose pages are both open."""
     first = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
     other = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")

@@ -32,11 +32,11 @@ class Provider:
 async def asked_for(db: Db, count: int) -> list[Refund]:
     """Ask for refunds of one order."""
 
-    async def step(tx: Tx) -> list[Refund]:
+    async def work(tx: Tx) -> list[Refund]:
         order = await paid(tx, await opened(tx, overdraft_minor=10**6))
         return [await refunded(tx, order, "0.01") for _ in range(count)]
 
-    return await db.run(step)
+    return await db.run(work)
 
 
 async def send(db: Db, gateways: dict[str, Any], hours: float) -> None:

@@ -207,14 +207,14 @@ async def make_shop(db: Db, price: str = "5.00", **terms: Any) -> Shop:
     """Make a merchant with a key and a product, straight in the database."""
     now = now_ms()
 
-    async def step(tx: Tx) -> Shop:
+    async def work(tx: Tx) -> Shop:
         merchant = await merchants.create(tx, name="Shop", now=now, **terms)
         key = await merchants.create_key(tx, merchant.id, "production", now)
         body = ProductBody(name="A mug", price=price, currency="USD")
         product = await products.create(tx, merchant.id, body, now)
         return Shop(merchant.id, key.id, key.key, product.id)
 
-    return await db.run(step)
+    return await db.run(work)
 
 
 class Client:

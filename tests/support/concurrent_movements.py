@@ -71,8 +71,8 @@ class Hammer:
         self.done: collections.Counter[str] = collections.Counter()
         self.refused: collections.Counter[str] = collections.Counter()
         self.orders: list[str] = []
-        self.attempts: list[orders.Attempt] = []
-        self.elsewhere: list[orders.Attempt] = []
+        self.attempts: list[orders.PaymentAttempt] = []
+        self.elsewhere: list[orders.PaymentAttempt] = []
 
     def now(self) -> int:
         return world.NOW + self.jump + int((time.monotonic() - self.began) / DAY_S * world.DAY)
@@ -94,7 +94,7 @@ class Hammer:
         found: str | None = await tx.fetchval(sql, self.shop_id)
         return found
 
-    async def buy(self, tx: Tx) -> orders.Attempt:
+    async def buy(self, tx: Tx) -> orders.PaymentAttempt:
         session = await world.session(tx, self.shop_id, self.product_id, self.now())
         order = await orders.find(tx, self.shop_id, session.order_id)
         attempt = await world.submitted(tx, order, self.now(), "bank")
@@ -106,14 +106,14 @@ class Hammer:
                 await checkouts.expire(tx, self.shop_id, session.id, "over", self.now())
         return attempt
 
-    async def _received(self, tx: Tx, attempt: orders.Attempt) -> None:
+    async def _received(self, tx: Tx, attempt: orders.PaymentAttempt) -> None:
         amount = Money(attempt.amount_minor, attempt.currency)
         await world.said(tx, attempt, "SUCCEEDED", self.now(), amount=amount)
 
     async def confirm_late(self, tx: Tx) -> None:
         await self._received(tx, _random.choice(self.attempts[-30:]))
 
-    async def buy_next_door(self, tx: Tx) -> orders.Attempt:
+    async def buy_next_door(self, tx: Tx) -> orders.PaymentAttempt:
         """Begin to pay, so that the news of it come together with others'."""
         session = await world.session(tx, *self.next_door, self.now())
         order = await orders.find(tx, session.merchant_id, session.order_id)
@@ -208,13 +208,13 @@ class Hammer:
         )
         await self.audit(tx, "merchants set")
 
-    async def do(self, step: Callable[[Tx], Awaitable[object]]) -> None:
+    async def do(self, work: Callable[[Tx], Awaitable[object]]) -> None:
         """Do a thing in a transaction; what it made is there for everybody once it is committed."""
-        made = await self.db.run(step)
-        self.done[step.__name__] += 1
-        if isinstance(made, orders.Attempt) and made.merchant_id != self.shop_id:
+        made = await self.db.run(work)
+        self.done[work.__name__] += 1
+        if isinstance(made, orders.PaymentAttempt) and made.merchant_id != self.shop_id:
             self.elsewhere.append(made)
-        elif isinstance(made, orders.Attempt):
+        elif isinstance(made, orders.PaymentAttempt):
             self.orders.append(made.order_id)
             self.attempts.append(made)
 

@@ -19,7 +19,7 @@ from opentill.disputes import Dispute
 from opentill.gateways.model import GatewayDisputeEvent, PaymentOutcome, RefundOutcome
 from opentill.integrity.rules import check_books
 from opentill.merchants import Merchant
-from opentill.orders import Attempt, Line, Order, queries, service
+from opentill.orders import Line, Order, PaymentAttempt, queries, service
 from opentill.products import service as products
 from opentill.products.model import Product, ProductBody
 from opentill.refunds.model import Refund, RefundBody
@@ -65,7 +65,9 @@ async def opened(tx: Tx, price: str = "9.99", currency: str = "USD", **terms: An
     return await orders.find(tx, shop.id, checkout.order_id)
 
 
-async def submitted(tx: Tx, order: Order, now: int = NOW, gateway: str = "sandbox") -> Attempt:
+async def submitted(
+    tx: Tx, order: Order, now: int = NOW, gateway: str = "sandbox"
+) -> PaymentAttempt:
     """Start an attempt to pay the order, as it stands before the gateway is called."""
     locked = await orders.lock(tx, order.merchant_id, order.id)
     return await service.start_attempt(
@@ -74,7 +76,9 @@ async def submitted(tx: Tx, order: Order, now: int = NOW, gateway: str = "sandbo
     )  # fmt: skip
 
 
-async def said(tx: Tx, attempt: Attempt, status: str, now: int = NOW, **what: Any) -> Attempt:
+async def said(
+    tx: Tx, attempt: PaymentAttempt, status: str, now: int = NOW, **what: Any
+) -> PaymentAttempt:
     """Let the gateway say something of an attempt."""
     outcome = PaymentOutcome(status=status, **what)
     ids = (attempt.merchant_id, attempt.id)
@@ -193,7 +197,7 @@ async def entries(tx: Tx, merchant_id: str) -> list[tuple[str, str, str, int]]:
     return [tuple(row) for row in rows]
 
 
-async def attempts(tx: Tx, order: Order) -> list[Attempt]:
+async def attempts(tx: Tx, order: Order) -> list[PaymentAttempt]:
     """Return the order's attempts, oldest first."""
     return await queries.ATTEMPTS.all(tx, merchant_id=order.merchant_id, order_id=order.id)
 
