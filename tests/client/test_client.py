@@ -10,7 +10,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from api import Shop, Till, serving
 from opentill.client import (
     AsyncClient,
     Client,
@@ -25,11 +24,12 @@ from opentill.client import (
 )
 from opentill.client.events import EVENTS
 from opentill.webhooks.model import TYPES
+from support.api_server import ApiServer, Shop, serving
 
 
 @pytest.fixture
-def client(till: Till, shop: Shop) -> Any:
-    with Client(till.url, shop.key, trust_env=False) as client:
+def client(api_server: ApiServer, shop: Shop) -> Any:
+    with Client(api_server.url, shop.key, trust_env=False) as client:
         yield client
 
 
@@ -67,8 +67,8 @@ def test_a_merchants_day_from_the_product_to_the_statement(client: Client, shop:
     assert client.agreement.get().agreement_version == "1.0"
 
 
-async def test_the_same_day_with_asyncio(till: Till, shop: Shop, tmp_path: Path) -> None:
-    async with AsyncClient(till.url, shop.key, trust_env=False) as client:
+async def test_the_same_day_with_asyncio(api_server: ApiServer, shop: Shop, tmp_path: Path) -> None:
+    async with AsyncClient(api_server.url, shop.key, trust_env=False) as client:
         tea = await client.products.create(name="Tea", price=10, currency="USD")
         session = await client.checkouts.create(tea.id)
         order_id = (await client.checkouts.get(session.id)).order_id
@@ -84,11 +84,13 @@ async def test_the_same_day_with_asyncio(till: Till, shop: Shop, tmp_path: Path)
             await client.products.create(name=" ", price="1.00", currency="USD")
 
 
-def test_a_list_is_walked_page_by_page_only_as_far_as_somebody_goes(till: Till, shop: Shop) -> None:
+def test_a_list_is_walked_page_by_page_only_as_far_as_somebody_goes(
+    api_server: ApiServer, shop: Shop
+) -> None:
     made = [shop.product(name=f"Tea {number}")["id"] for number in range(7)]
     asked: list[str] = []
     hooks: Any = {"request": [lambda request: asked.append(request.url.params["page"])]}
-    with Client(till.url, shop.key, event_hooks=hooks, trust_env=False) as client:
+    with Client(api_server.url, shop.key, event_hooks=hooks, trust_env=False) as client:
         products = client.products.list(size=3)
         assert asked == []
         assert next(iter(products)).id == made[-1]
@@ -153,13 +155,13 @@ def test_a_refused_input_names_its_field_and_reason(client: Client) -> None:
     assert error.idempotency_key is not None
 
 
-def test_each_code_has_its_error(till: Till, client: Client, shop: Shop) -> None:
+def test_each_code_has_its_error(api_server: ApiServer, client: Client, shop: Shop) -> None:
     with pytest.raises(NotFound) as caught:
         client.orders.get("order_01m7y0m0jzefzv5n8efcf1hqw1")
     assert caught.value.code == 40401
     with pytest.raises(NotFound, match="not an id"):
         client.orders.get("../products")
-    with Client(till.url, "svc_live_wrong", trust_env=False) as stranger:
+    with Client(api_server.url, "svc_live_wrong", trust_env=False) as stranger:
         with pytest.raises(Unauthorized):
             stranger.balance.get()
         assert stranger.agreement.get().action_label
@@ -178,8 +180,8 @@ def test_a_chosen_key_makes_one_effect_of_two_calls(client: Client) -> None:
     assert client.products.list().page().pagination.total == 1
 
 
-def test_a_rate_limit_is_waited_for_as_long_as_there_is_time(till: Till) -> None:
-    with serving(till.settings, limit_checkouts_per_minute=1) as slow:
+def test_a_rate_limit_is_waited_for_as_long_as_there_is_time(api_server: ApiServer) -> None:
+    with serving(api_server.settings, limit_checkouts_per_minute=1) as slow:
         shop = slow.shop()
         tea = shop.product()["id"]
         retries = Retries(total_s=0.5)
@@ -192,7 +194,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_there_is_time(till: Till) -> None
             assert caught.value.maybe_done is False
 
 
-def test_unknown_fields_of_a_newer_server_are_ignored(till: Till, shop: Shop) -> None:
+def test_unknown_fields_of_a_newer_server_are_ignored(api_server: ApiServer, shop: Shop) -> None:
     shop.product()
 
     class Newer(httpx2.HTTPTransport):
@@ -202,13 +204,13 @@ def test_unknown_fields_of_a_newer_server_are_ignored(till: Till, shop: Shop) ->
             answer.close()
             return httpx2.Response(answer.status_code, content=body)
 
-    with Client(till.url, shop.key, transport=Newer(trust_env=False)) as client:
+    with Client(api_server.url, shop.key, transport=Newer(trust_env=False)) as client:
         assert client.products.list().page().items[0].name == "Tea"
 
 
-def test_another_server_at_the_address_is_told_apart(till: Till, shop: Shop) -> None:
+def test_another_server_at_the_address_is_told_apart(api_server: ApiServer, shop: Shop) -> None:
     with (
-        Client(till.url + "/docs", shop.key, trust_env=False) as client,
+        Client(api_server.url + "/docs", shop.key, trust_env=False) as client,
         pytest.raises((UnexpectedResponse, NotFound)),
     ):
         client.balance.get()
@@ -216,14 +218,14 @@ def test_another_server_at_the_address_is_told_apart(till: Till, shop: Shop) -> 
         with pytest.raises(ValueError, match="base_url"):
             Client(address)
     with pytest.raises(ValueError, match="api_key"):
-        Client(till.url, "svc_live_\n")
+        Client(api_server.url, "svc_live_\n")
 
 
-def test_every_request_says_who_asks(till: Till, shop: Shop) -> None:
+def test_every_request_says_who_asks(api_server: ApiServer, shop: Shop) -> None:
     seen: list[Any] = []
     hooks: Any = {"request": [lambda request: seen.append(request.headers)]}
     with Client(
-        till.url, shop.key, event_hooks=hooks, headers={"x-shop": "7"}, trust_env=False
+        api_server.url, shop.key, event_hooks=hooks, headers={"x-shop": "7"}, trust_env=False
     ) as client:
         client.balance.get()
     assert seen[0]["user-agent"].startswith("opentill-python/")

@@ -9,8 +9,6 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from api import Shop, Till
-from client.proxy import Cut, Proxy, between
 from opentill.client import (
     AsyncClient,
     Client,
@@ -19,14 +17,16 @@ from opentill.client import (
     Retries,
     ServerError,
 )
+from support.api_server import ApiServer, Shop
+from support.cutting_proxy import Cut, Proxy, between
 
 QUICK: Final = Retries(first_delay_s=0.01, longest_delay_s=0.02, total_s=120)
 CUTS: Final[tuple[Cut, ...]] = ("before", "after", "half", "silent_before", "silent_after")
 
 
 @pytest.fixture
-def proxy(till: Till) -> Iterator[Proxy]:
-    with between(till.url) as proxy:
+def proxy(api_server: ApiServer) -> Iterator[Proxy]:
+    with between(api_server.url) as proxy:
         yield proxy
 
 
@@ -56,7 +56,7 @@ def test_a_refund_cut_anywhere_is_made_once(proxy: Proxy, shop: Shop, cut: Cut) 
     sent = keys(proxy)
     assert len(sent) == 3
     assert len(set(sent)) == 1
-    shop.till.check_books()
+    shop.api_server.check_books()
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -136,7 +136,7 @@ def test_a_file_that_breaks_off_is_an_error_and_leaves_nothing(
         assert client.orders.export().save(tmp_path / "orders.csv") > 0
 
 
-def test_many_threads_with_one_key_have_one_effect(till: Till, shop: Shop) -> None:
+def test_many_threads_with_one_key_have_one_effect(api_server: ApiServer, shop: Shop) -> None:
     order = shop.paid()
     made: list[str] = []
 
@@ -144,7 +144,7 @@ def test_many_threads_with_one_key_have_one_effect(till: Till, shop: Shop) -> No
         refund = client.refunds.create(order["id"], amount="1.00", idempotency_key="RMA-7")
         made.append(refund.id)
 
-    with Client(till.url, shop.key, retries=QUICK, trust_env=False) as client:
+    with Client(api_server.url, shop.key, retries=QUICK, trust_env=False) as client:
         threads = [threading.Thread(target=refund, args=[client]) for _ in range(8)]
         for thread in threads:
             thread.start()
