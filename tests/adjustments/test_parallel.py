@@ -3,12 +3,12 @@
 import asyncio
 from decimal import Decimal
 
-from money.world import NOW, fresh, merchant
 from opentill import adjustments, ledger, merchants, payouts
 from opentill.adjustments import Ask, Kind
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.payouts.service import Wanted
+from support.world import NOW, fresh, merchant
 
 
 async def _move(db: Db, shop: str, kind: Kind, minor: int, reference: str = "") -> str:

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from api import SECRETS, TEA, Till, serving
-from money import world
-from money.hammer import hammered
 from opentill.core.settings import Settings
 from opentill.db import connection
 from opentill.db.database import Db, Tx
 from opentill.db.query import Command, Value
+from support import world
+from support.api_server import SECRETS, TEA, ApiServer, serving
+from support.concurrent_movements import hammered
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def db(postgres_url: str, database_url: str) -> AsyncIterator[Db]:
 
 
 @pytest.fixture
-def till(db: Db, database_url: str, tmp_path: Path) -> Iterator[Till]:
+def api_server(db: Db, database_url: str, tmp_path: Path) -> Iterator[ApiServer]:
     """A server on it, with limits that nobody reaches but whose rows everybody writes."""
     settings = Settings(
         database_url=database_url, data_dir=tmp_path, limit_ip_per_minute=900, **SECRETS
@@ -50,8 +50,8 @@ async def test_everything_at_once_is_serializable(db: Db, database_url: str) -> 
     await hammered(db, database_url, seconds=2)
 
 
-def test_many_requests_at_once_are_serializable(till: Till) -> None:
-    shop = till.shop()
+def test_many_requests_at_once_are_serializable(api_server: ApiServer) -> None:
+    shop = api_server.shop()
     path = f"/v1/orders/{shop.paid(shop.product(price='5.00')['id'])['id']}/refunds"
     with ThreadPoolExecutor(20) as many:
         answers = list(many.map(lambda _: shop.post(path, {"amount": "0.10"}), range(60)))
