@@ -16,7 +16,7 @@ import pytest
 
 import opentill
 from opentill.db.query import Command, Query, Statement, Value
-from statements import EVERYWHERE as EVERY_STATEMENT
+from support.statements import EVERYWHERE as EVERY_STATEMENT
 
 # Where statements may stand beside the features' `queries` modules.
 ALSO: Final = (

@@ -7,7 +7,6 @@ from typing import Any, Final, get_args
 import asyncpg
 import pytest
 
-from money.fixtures import own_book
 from opentill.adjustments import model as operator
 from opentill.checkouts import model as checkouts
 from opentill.core.settings import Environment
@@ -21,8 +20,9 @@ from opentill.payouts import model as payouts
 from opentill.products import model as products
 from opentill.refunds import model as refunds
 from opentill.webhooks import model as webhooks
+from support.transactions import module_database_url
 
-__all__ = ["own_book"]
+__all__ = ["module_database_url"]
 
 # Tables that are not spread by merchant, and why.
 REFERENCE: Final = {
@@ -214,18 +214,18 @@ def test_a_check_constraint_holds_exactly_the_words_of_the_code(
 
 
 @pytest.fixture(scope="module")
-def books(own_book: str) -> str:
+def books(module_database_url: str) -> str:
     """Address of a database with one order."""
 
     async def fill() -> None:
-        connection = await asyncpg.connect(own_book)
+        connection = await asyncpg.connect(module_database_url)
         try:
             await connection.execute(_BOOKS)
         finally:
             await connection.close()
 
     asyncio.run(fill())
-    return own_book
+    return module_database_url
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 import asyncpg
 import pytest
 
-from money.world import NOW
 from opentill import merchants
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.merchants.audit import AuditHead, link
+from support.world import NOW
 
 ROWS = 6
 

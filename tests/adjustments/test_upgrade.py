@@ -2,9 +2,9 @@
 
 import asyncpg
 
-from money.world import NOW
 from opentill import merchants
 from opentill.db import migrations
+from support.world import NOW
 
 OLD = (
     "insert into audit_log (id, at, who, action, merchant_id, subject, reason)"

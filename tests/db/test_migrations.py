@@ -7,7 +7,13 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from opentill import orders
+from opentill.db.database import Db, Tx
 from opentill.db.migrations import SchemaMismatch, check, folder, migrate, migrations
+from opentill.orders import Order
+from support import pooler
+from support.api_server import ApiServer, Shop
+from support.world import in_status
 
 
 @pytest.fixture
@@ -129,3 +135,37 @@ async def test_the_shipped_files_are_what_the_tests_run_on(
 ) -> None:
     assert (folder() / "0001_first.sql").exists()
     assert await migrate(make_database()) == []
+
+
+def test_a_server_goes_on_while_the_next_version_migrates_ahead(
+    api_server: ApiServer, shop: Shop
+) -> None:
+    order = shop.paid()
+    shop.refund(order["id"], amount="1.00")  # the statements are prepared by now
+    api_server.sql("alter table orders add column later text not null default ''")
+    try:
+        assert shop.read_order(order["id"])["id"] == order["id"]
+        assert shop.refund(order["id"], amount="1.00")["status"] == "PROCESSING"
+        assert shop.paid()["status"] == "PAID"
+    finally:
+        api_server.sql("alter table orders drop column later")
+
+
+@pooler.direct("behind a pooler no statement outlives its transaction, so none is outdated")
+async def test_a_statement_outdated_by_a_migration_runs_again(db: Db) -> None:
+    async with db.transaction() as tx:
+        order = await in_status(tx, "PENDING")
+
+    async def look(tx: Tx) -> Order:
+        return await orders.lock(tx, order.merchant_id, order.id)
+
+    for _ in range(3):
+        await db.run(look)
+    async with db.connection() as tx:
+        await tx.execute("alter table orders add column later text")
+    with pytest.raises(asyncpg.InvalidCachedStatementError):
+        async with db.transaction() as tx:
+            await look(tx)
+    async with db.connection() as tx:
+        await tx.execute("alter table orders drop column later")
+    assert await db.run(look) == order

@@ -2,10 +2,10 @@
 
 import pytest
 
-from money.world import NOW
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.merchants import queries
+from support.world import NOW
 
 # When a request passed, and whether it counts now; clocks may be set back.
 HITS = [

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import pooler
-from money.world import assert_books, in_status
 from opentill import orders
 from opentill.cli import build
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Db, Tx
+from support import pooler
+from support.world import assert_books, in_status
 
 Run = Callable[..., Any]
 WHY = ("--reason", "a letter", "--by", "ann")
@@ -40,11 +40,11 @@ def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Run:
 def tx(database_url: str) -> Iterator[Callable[[Callable[[Tx], Awaitable[Any]]], Any]]:
     """Run a step of the services in a transaction; the books are right at the end."""
 
-    def commit(step: Callable[[Tx], Awaitable[Any]]) -> Any:
+    def commit(work: Callable[[Tx], Awaitable[Any]]) -> Any:
         async def work() -> Any:
             db = await Db.connect(database_url, 2, acquire_timeout_s=20)
             try:
-                return await db.run(step)
+                return await db.run(work)
             finally:
                 await db.close()
 

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from money.world import assert_books, in_status, refund_said, refunded, submitted
 from opentill.db import connection as connections
 from opentill.db.database import Db, Tx
 from opentill.db.query import MOMENT
 from opentill.integrity.rules import check_all, check_books
 from opentill.orders import Order
+from support.world import assert_books, in_status, refund_said, refunded, submitted
 
 RUNNING = "each balance after is the one before plus this entry, numbered 1, 2, 3 …"
 SUM = "the balance equals the sum of its entries"
@@ -104,12 +104,12 @@ async def world(tx: Tx) -> Order:
 
 
 @pytest.fixture(scope="module")
-async def unguarded(own_book: str) -> AsyncIterator[tuple[Tx, Order]]:
+async def unguarded(module_database_url: str) -> AsyncIterator[tuple[Tx, Order]]:
     """The world, committed, in a database whose constraints a superuser has dropped.
 
     Once for all corruptions: the order, and a connection on which each is made and rolled back.
     """
-    connection = await connections.connect(own_book)
+    connection = await connections.connect(module_database_url)
     try:
         async with connection.transaction():
             order = await world(connection)

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from money import world
 from opentill import health
 from opentill.context import App
 from opentill.core.settings import Settings
@@ -14,6 +13,7 @@ from opentill.ledger import incremental
 from opentill.ledger.postings import ACCOUNTS
 from opentill.orders import jobs, queries
 from opentill.outgoing.client import to_merchants
+from support import world
 
 
 async def _business(db: Db) -> str:
@@ -53,9 +53,9 @@ DAMAGED = ("entries", "balances", "orders", "order_history")
 
 
 @pytest.fixture(scope="module")
-async def business(own_book: str) -> AsyncIterator[Db]:
+async def business(module_database_url: str) -> AsyncIterator[Db]:
     """The business in a database of the file's own, and a copy of what is damaged in it."""
-    db = await Db.connect(own_book, 2, acquire_timeout_s=20)
+    db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
     try:
         await _business(db)
         async with db.transaction() as tx:

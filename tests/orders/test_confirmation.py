@@ -4,7 +4,16 @@ import asyncio
 
 import pytest
 
-from money.world import (
+from opentill import callbacks, checkouts, orders
+from opentill.context import App
+from opentill.core.errors import Contended, NotFound, Unavailable
+from opentill.core.money import Money
+from opentill.core.settings import Settings
+from opentill.db.database import Db, Tx
+from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
+from opentill.orders import Order, PaymentAttempt, queries
+from opentill.outgoing.client import to_merchants
+from support.world import (
     NOW,
     attempts,
     balances,
@@ -17,20 +26,11 @@ from money.world import (
     session,
     submitted,
 )  # fmt: skip
-from opentill import callbacks, checkouts, orders
-from opentill.context import App
-from opentill.core.errors import Contended, NotFound, Unavailable
-from opentill.core.money import Money
-from opentill.core.settings import Settings
-from opentill.db.database import Db, Tx
-from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
-from opentill.orders import Attempt, Order, queries
-from opentill.outgoing.client import to_merchants
 
 LATER = NOW + 5_000
 
 
-def gateway_event(attempt: Attempt | str, **what: object) -> GatewayPaymentEvent:
+def gateway_event(attempt: PaymentAttempt | str, **what: object) -> GatewayPaymentEvent:
     id_ = attempt if isinstance(attempt, str) else attempt.id
     return GatewayPaymentEvent(attempt_id=id_, outcome=PaymentOutcome(status="SUCCEEDED", **what))
 
@@ -41,7 +41,9 @@ async def confirmed(tx: Tx, told: list[GatewayPaymentEvent]) -> set[str]:
     return {attempt_id for _, attempt_id in await orders.confirm_many(tx, reports, LATER)}
 
 
-async def waiting(tx: Tx, status: str = "CREATING", **terms: object) -> tuple[Order, Attempt]:
+async def waiting(
+    tx: Tx, status: str = "CREATING", **terms: object
+) -> tuple[Order, PaymentAttempt]:
     """Make an order in a status, and the attempt that is about to pay it."""
     order = await opened(tx, **terms)
     attempt = await submitted(tx, order)
@@ -151,8 +153,8 @@ class Batcher:
         await self.confirmations.take_in("sandbox", one)
 
 
-async def _shop(db: Db, count: int) -> list[tuple[Order, Attempt]]:
-    async def step(tx: Tx) -> list[tuple[Order, Attempt]]:
+async def _shop(db: Db, count: int) -> list[tuple[Order, PaymentAttempt]]:
+    async def work(tx: Tx) -> list[tuple[Order, PaymentAttempt]]:
         shop = await merchant(tx)
         mug = await product(tx, shop.id)
         made = []
@@ -162,7 +164,7 @@ async def _shop(db: Db, count: int) -> list[tuple[Order, Attempt]]:
             made.append((order, await submitted(tx, order)))
         return made
 
-    return await db.run(step)
+    return await db.run(work)
 
 
 async def test_each_caller_gets_its_own_answer(db: Db) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Final
 from hypothesis import HealthCheck, event, given, note, settings
 from hypothesis import strategies as st
 
-from money.world import DAY, NOW, assert_books, dump, fresh, merchant, product, said, submitted
 from opentill import checkouts, orders, rates
 from opentill.checkouts.model import SessionBody
 from opentill.core.money import Money
@@ -18,8 +17,9 @@ from opentill.db import connection as connections
 from opentill.db.database import Tx
 from opentill.epay.queries import INSERT_ORDER
 from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
-from opentill.orders import Attempt
+from opentill.orders import PaymentAttempt
 from opentill.orders.model import UNDECIDED
+from support.world import DAY, NOW, assert_books, dump, fresh, merchant, product, said, submitted
 
 LATER: Final = NOW + 5_000
 CURRENCIES: Final = {"USD": "9.99", "EUR": "20.01", "JPY": "1050"}
@@ -73,7 +73,7 @@ TERMS: Final[tuple[dict[str, Any], ...]] = (
 )
 
 
-async def _build(tx: Tx, plans: Sequence[Plan]) -> list[Attempt]:
+async def _build(tx: Tx, plans: Sequence[Plan]) -> list[PaymentAttempt]:
     """Make the shops, orders and attempts; return the attempts that gateways may speak of."""
     for base, quote, rate in (
         ("EUR", "USD", "1.1"), ("JPY", "USD", "0.0067"), ("HKD", "USD", "0.128"),
@@ -81,7 +81,7 @@ async def _build(tx: Tx, plans: Sequence[Plan]) -> list[Attempt]:
     ):  # fmt: skip
         await rates.put(tx, base, quote, Decimal(rate), NOW - DAY)
     shops = [await merchant(tx, **terms) for terms in TERMS]
-    made: list[Attempt] = []
+    made: list[PaymentAttempt] = []
     for plan in plans:
         shop = shops[plan.shop]
         mug = await product(tx, shop.id, CURRENCIES[plan.currency], plan.currency)
@@ -108,7 +108,7 @@ async def _build(tx: Tx, plans: Sequence[Plan]) -> list[Attempt]:
     return made
 
 
-def _gateway_event(attempt: Attempt, what: dict[str, Any]) -> GatewayPaymentEvent:
+def _gateway_event(attempt: PaymentAttempt, what: dict[str, Any]) -> GatewayPaymentEvent:
     said = {"status": "SUCCEEDED", **what}
     if (right := said.pop("right", None)) is not None:
         minor = attempt.amount_minor + right
@@ -172,7 +172,7 @@ async def _compare(tx: Tx, plans: Sequence[Plan], wanted: Sequence[tuple[int, An
         assert first[table] == second[table], table
 
 
-def _pays(one: GatewayPaymentEvent, attempt: Attempt, id_: str) -> bool:
+def _pays(one: GatewayPaymentEvent, attempt: PaymentAttempt, id_: str) -> bool:
     """Tell whether this is what paid: the first that is usual."""
     outcome, asked = one.outcome, Money(attempt.amount_minor, attempt.currency)
     return (
@@ -184,9 +184,9 @@ def _pays(one: GatewayPaymentEvent, attempt: Attempt, id_: str) -> bool:
     )
 
 
-def test_together_is_as_one_by_one_in_every_table(book: str) -> None:
+def test_together_is_as_one_by_one_in_every_table(rollback_database_url: str) -> None:
     with asyncio.Runner() as runner:
-        tx = runner.run(connections.connect(book))
+        tx = runner.run(connections.connect(rollback_database_url))
 
         async def life(plans: list[Plan], wanted: list[tuple[int, Any]]) -> None:
             outer = tx.transaction()

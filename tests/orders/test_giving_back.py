@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from money import world
 from opentill.db.database import Db
 from opentill.gateways.model import RefundOutcome, RefundRequest
-from opentill.orders import Attempt, payments, queries
+from opentill.orders import PaymentAttempt, payments, queries
+from support import world
 
 
 class Provider:
@@ -30,12 +30,12 @@ def provider() -> Provider:
 
 
 @pytest.fixture
-async def twice(db: Db) -> tuple[Attempt, Attempt]:
+async def twice(db: Db) -> tuple[PaymentAttempt, PaymentAttempt]:
     """The second payments of two orders of one merchant."""
     return await _duplicate(db), await _duplicate(db)
 
 
-async def _duplicate(db: Db) -> Attempt:
+async def _duplicate(db: Db) -> PaymentAttempt:
     order = await db.run(world.opened)
     first = await db.run(lambda tx: world.submitted(tx, order))
     await db.run(lambda tx: world.said(tx, first, "DECLINED"))
@@ -46,21 +46,21 @@ async def _duplicate(db: Db) -> Attempt:
     return await _now(db, first)
 
 
-async def _now(db: Db, attempt: Attempt) -> Attempt:
+async def _now(db: Db, attempt: PaymentAttempt) -> PaymentAttempt:
     async with db.connection() as tx:
         found = await queries.ATTEMPT.first(tx, merchant_id=attempt.merchant_id, id=attempt.id)
     assert found is not None
     return found
 
 
-async def _give_back(db: Db, provider: Provider, attempt: Attempt) -> Attempt:
+async def _give_back(db: Db, provider: Provider, attempt: PaymentAttempt) -> PaymentAttempt:
     gateways: Any = {"sandbox": provider}
     await payments.give_back(db, gateways, attempt, "http://127.0.0.1", world.NOW)
     return await _now(db, attempt)
 
 
 async def test_what_surely_did_not_arrive_is_sent_as_the_first_time_again(
-    db: Db, provider: Provider, twice: tuple[Attempt, Attempt]
+    db: Db, provider: Provider, twice: tuple[PaymentAttempt, PaymentAttempt]
 ) -> None:
     attempt, other = twice
     assert attempt.status == other.status == "DUPLICATE"
@@ -78,7 +78,7 @@ async def test_what_surely_did_not_arrive_is_sent_as_the_first_time_again(
 
 
 async def test_what_was_given_back_meanwhile_stays_as_it_is(
-    db: Db, provider: Provider, twice: tuple[Attempt, Attempt]
+    db: Db, provider: Provider, twice: tuple[PaymentAttempt, PaymentAttempt]
 ) -> None:
     attempt, _ = twice
     provider.says = "SUCCEEDED"

@@ -2,15 +2,15 @@
 
 import pytest
 
-from money.world import HOUR, NOW, attempts, opened, said, submitted
 from opentill import orders
 from opentill.db.database import Tx
-from opentill.orders import Attempt, Order, queries
+from opentill.orders import Order, PaymentAttempt, queries
+from support.world import HOUR, NOW, attempts, opened, said, submitted
 
 LATER = NOW + HOUR
 
 
-async def waiting(tx: Tx) -> tuple[Order, Attempt]:
+async def waiting(tx: Tx) -> tuple[Order, PaymentAttempt]:
     """Make an order with a page that waits, not to be asked about for a while."""
     order = await opened(tx)
     attempt = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")

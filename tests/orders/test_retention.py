@@ -5,12 +5,12 @@ import time
 import asyncpg
 import pytest
 
-from money import world
 from opentill.db import rate_limits
 from opentill.db.clock import now_ms
 from opentill.db.database import Db, Tx
 from opentill.http import idempotency
 from opentill.orders import jobs
+from support import world
 
 YEAR_MS = 365 * 86_400_000
 

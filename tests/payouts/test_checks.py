@@ -3,13 +3,13 @@
 import asyncpg
 import pytest
 
-from money.world import NOW, fresh, merchant
 from opentill import adjustments, payouts
 from opentill.db.database import Tx
 from opentill.integrity.adjustment_rules import RULES as OPERATOR_RULES
 from opentill.integrity.payout_rules import RULES as PAYOUT_RULES
 from opentill.integrity.rules import check_books
 from opentill.payouts.service import Wanted
+from support.world import NOW, fresh, merchant
 
 OWN = (*PAYOUT_RULES, *OPERATOR_RULES)
 PAYOUT = "a payout has left with its fee, and is back with it exactly when it failed"
@@ -38,8 +38,8 @@ BROKEN = (
 
 
 @pytest.mark.parametrize(("statement", "rules"), BROKEN)
-async def test_what_is_not_explained_is_named(book: str, statement, rules) -> None:
-    connection = await asyncpg.connect(book)
+async def test_what_is_not_explained_is_named(rollback_database_url: str, statement, rules) -> None:
+    connection = await asyncpg.connect(rollback_database_url)
     transaction = connection.transaction()
     await transaction.start()
     try:

@@ -4,11 +4,12 @@ from decimal import Decimal
 
 import pytest
 
-from money.world import DAY, NOW, entries, merchant, paid, product, session
 from opentill import checkouts, orders, rates
 from opentill.checkouts.model import SessionBody
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
+from support.api_server import ApiServer, refused
+from support.world import DAY, NOW, entries, merchant, paid, product, session
 
 CSV = b"Date,USD,JPY,HKD,\n2025-06-13,1.25,160,8.5,\n2025-06-12,1.2,150,8.4,\n"
 JUNE_13 = 1_749_772_800_000
@@ -151,3 +152,13 @@ async def test_the_rates_of_one_currency(tx: Tx, base, quote, found) -> None:
     newest = await rates.newest(tx, NOW, base, quote)
     assert [one.base + one.quote for one in newest] == found
     assert {(one.rate, one.valid_from) for one in newest} <= {(Decimal(2), NOW)}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_slip_in_a_rate_is_refused_and_no_defect(api_server: ApiServer, turned: bool) -> None:
+    shop = api_server.shop()
+    quoted = Decimal("0.000000000000000001") if turned else Decimal(999_999_999)
+    api_server.rate(*(("USD", "XAF") if turned else ("XAF", "USD")), quoted)
+    product = shop.product(price="99999999.00", currency="XAF")
+    reason = refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
+    assert "rate" in reason

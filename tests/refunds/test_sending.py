@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from money.world import DAY, NOW, opened, paid, refunded
 from opentill import refunds
 from opentill.db.database import Db, Tx
 from opentill.db.jobs import AT_ONCE
 from opentill.gateways import RefundOutcome, RefundRequest
 from opentill.refunds import Refund, jobs, queries
+from support.world import DAY, NOW, opened, paid, refunded
 
 URL = "http://127.0.0.1:9"
 Answer = Callable[[RefundRequest], Awaitable[RefundOutcome]]
@@ -32,11 +32,11 @@ class Provider:
 async def asked_for(db: Db, count: int) -> list[Refund]:
     """Ask for refunds of one order."""
 
-    async def step(tx: Tx) -> list[Refund]:
+    async def work(tx: Tx) -> list[Refund]:
         order = await paid(tx, await opened(tx, overdraft_minor=10**6))
         return [await refunded(tx, order, "0.01") for _ in range(count)]
 
-    return await db.run(step)
+    return await db.run(work)
 
 
 async def send(db: Db, gateways: dict[str, Any], hours: float) -> None:

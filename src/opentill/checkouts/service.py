@@ -26,7 +26,7 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id, new_id, new_session_id
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway, Method
-from opentill.orders import Attempt, Order, Payer
+from opentill.orders import Order, Payer, PaymentAttempt
 from opentill.orders.fees import Priced, price
 from opentill.orders.model import UNDECIDED, Source
 
@@ -36,7 +36,7 @@ class PageView(msgspec.Struct, frozen=True, kw_only=True):
 
     session: Session
     order: Order
-    last_attempt: Attempt | None
+    last_attempt: PaymentAttempt | None
 
 
 class _Terms(msgspec.Struct, frozen=True):
@@ -245,7 +245,7 @@ async def pay(  # noqa: PLR0913 - what the hosted page sends
     locale: str,
     public_url: str,
     now: int,
-) -> Attempt | None:
+) -> PaymentAttempt | None:
     """Start to pay a session as its customer; None if it can no longer be paid.
 
     Harmless when it comes twice. Raises NotFound, and Invalid on ``email``, ``name``, ``method``,
@@ -285,7 +285,7 @@ async def pay(  # noqa: PLR0913 - what the hosted page sends
     )
 
 
-def _goes_on(last: Attempt, method: str) -> bool:
+def _goes_on(last: PaymentAttempt, method: str) -> bool:
     """Tell whether a form would find an attempt under way, and start none."""
     return last.status in {"SUBMITTED", "PENDING"} or (
         last.status == "ACTION_REQUIRED" and last.method == method
@@ -305,7 +305,7 @@ async def check_attempts(tx: Tx, merchant_id: str, order_id: str) -> None:
 
 async def refresh(
     db: Db, gateways: Mapping[str, Gateway], session_id: str, attempt_id: str, now: int
-) -> Attempt:
+) -> PaymentAttempt:
     """Ask the gateway about an attempt of a session: its customer is back. Raises NotFound."""
     view = await page_view(db, session_id)
     if view is None or not is_id(attempt_id):

@@ -26,7 +26,7 @@ from opentill.disputes.model import (
 )
 from opentill.disputes.unmatched import keep, matched
 from opentill.gateways.model import GatewayDisputeEvent
-from opentill.orders import Attempt, Order
+from opentill.orders import Order, PaymentAttempt
 
 _log: Final = structlog.get_logger()
 MAX_NOTE: Final = 10_000
@@ -189,7 +189,7 @@ async def _note_once(tx: Tx, order: Order, event: str, cause: str, now: int) -> 
         await orders.note(tx, order, event, cause, now)
 
 
-def _refusal(order: Order, attempt: Attempt | None = None) -> str | None:
+def _refusal(order: Order, attempt: PaymentAttempt | None = None) -> str | None:
     """Say why an order cannot be disputed now, None if it can."""
     if attempt is not None and order.paid_at and attempt.id != order.paid_attempt_id:
         return f"orderId must be paid by the disputed attempt, not by {order.paid_attempt_id}"
@@ -201,7 +201,7 @@ def _refusal(order: Order, attempt: Attempt | None = None) -> str | None:
 async def _open(
     tx: Tx,
     order: Order,
-    attempt: Attempt,
+    attempt: PaymentAttempt,
     ref: str | None,
     named_minor: int | None,
     why: tuple[str, str],

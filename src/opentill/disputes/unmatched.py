@@ -13,7 +13,7 @@ from opentill.db.database import Tx
 from opentill.disputes import queries
 from opentill.disputes.model import ATTENTION, WORDS, Dispute, Unmatched, transitions_to
 from opentill.gateways.model import GatewayDisputeEvent
-from opentill.orders import Attempt
+from opentill.orders import PaymentAttempt
 
 _log: Final = structlog.get_logger()
 _LISTED: Final = 500
@@ -21,7 +21,7 @@ _LISTED: Final = 500
 
 async def keep(
     tx: Tx,
-    attempt: Attempt,
+    attempt: PaymentAttempt,
     ref: str,
     gateway_event: GatewayDisputeEvent,
     now: int,

@@ -14,7 +14,7 @@ from opentill.context import App
 from opentill.core.errors import Unavailable
 from opentill.epay import forms, refunding, reports, service, wire
 from opentill.epay.model import BUSINESS, SUCCESS, UNKNOWN_ACT, Refused, trade_no
-from opentill.epay.service import Known
+from opentill.epay.service import EpayCaller
 from opentill.epay.wire import Request
 from opentill.http.operations import encode, log_defect, send_json
 
@@ -32,7 +32,7 @@ _BROKEN: Final = "系统错误，请稍后再试"
 async def submit(app: App, request: Request, now: int) -> Answer:
     """``submit.php``: place an order and send the customer's browser to the hosted page."""
     forms.refuse_forged(request)
-    known = await service.who_calls(app, request, by_key=False, by_server=False)
+    known = await service.authenticate(app, request, by_key=False, by_server=False)
     placed = await service.place(app, known, forms.read(request, by_server=False), now)
     return reports.page_url(app, placed.checkout_id)
 
@@ -40,7 +40,7 @@ async def submit(app: App, request: Request, now: int) -> Answer:
 async def mapi(app: App, request: Request, now: int) -> Answer:
     """``mapi.php``: place an order for a server, which shows the code or passes the address on."""
     forms.refuse_forged(request)
-    known = await service.who_calls(app, request, by_key=False)
+    known = await service.authenticate(app, request, by_key=False)
     wanted = forms.read(request, by_server=True)
     placed = await service.place(app, known, wanted, now)
     attempt = await service.start(app, known, placed, wanted, now)
@@ -63,27 +63,27 @@ async def api(app: App, request: Request, now: int) -> Answer:
     act = _ACTS.get(request.act)
     if act is None:
         raise Refused(UNKNOWN_ACT, f"不支持的 act，可用的有：{', '.join(_ACTS)}")
-    known = await service.who_calls(app, request, by_key=True)
+    known = await service.authenticate(app, request, by_key=True)
     return await act(app, known, request, now)
 
 
-async def _query(app: App, known: Known, request: Request, now: int) -> Answer:
+async def _query(app: App, known: EpayCaller, request: Request, now: int) -> Answer:
     return await reports.merchant(app, known, request, now)
 
 
-async def _settle(app: App, known: Known, request: Request, _now: int) -> Answer:
+async def _settle(app: App, known: EpayCaller, request: Request, _now: int) -> Answer:
     return await reports.settlements(app, known, request)
 
 
-async def _order(app: App, known: Known, request: Request, _now: int) -> Answer:
+async def _order(app: App, known: EpayCaller, request: Request, _now: int) -> Answer:
     return await reports.order(app, known, request)
 
 
-async def _orders(app: App, known: Known, request: Request, _now: int) -> Answer:
+async def _orders(app: App, known: EpayCaller, request: Request, _now: int) -> Answer:
     return await reports.orders(app, known, request)
 
 
-async def _refund(app: App, known: Known, request: Request, now: int) -> Answer:
+async def _refund(app: App, known: EpayCaller, request: Request, now: int) -> Answer:
     made = await refunding.refund(app, known.caller.merchant_id, request, now)
     return {
         "code": SUCCESS,
@@ -95,7 +95,7 @@ async def _refund(app: App, known: Known, request: Request, now: int) -> Answer:
     }
 
 
-_ACTS: Final[Mapping[str, Callable[[App, Known, Request, int], Awaitable[Answer]]]] = {
+_ACTS: Final[Mapping[str, Callable[[App, EpayCaller, Request, int], Awaitable[Answer]]]] = {
     "query": _query,
     "settle": _settle,
     "order": _order,

@@ -73,7 +73,7 @@ async def refund(app: App, merchant_id: str, request: Request, now: int) -> Made
     """Accept a refund; it runs like every other. Raises Refused."""
     wanted = read(request)
 
-    async def step(tx: Tx) -> Made:
+    async def work(tx: Tx) -> Made:
         kept = await service.find(tx, merchant_id, request)
         order = await orders.lock(tx, merchant_id, kept.order_id)
         earlier = await _earlier(tx, merchant_id, wanted, now)
@@ -85,7 +85,7 @@ async def refund(app: App, merchant_id: str, request: Request, now: int) -> Made
         return Made(kept, made)
 
     try:
-        return await app.db.run(step)
+        return await app.db.run(work)
     except Invalid as problem:
         raise Refused(BUSINESS, _REASONS.get(problem.field or "", "该订单暂时不能退款")) from None
 

@@ -15,7 +15,7 @@ from opentill.core.ids import number_of
 from opentill.db.database import Tx
 from opentill.epay import queries, service
 from opentill.epay.model import PAYABLE, STANDINGS, SUCCESS, Kept
-from opentill.epay.service import Known
+from opentill.epay.service import EpayCaller
 from opentill.epay.wire import Request
 
 _MOST: Final = 50
@@ -49,7 +49,7 @@ def _limit(request: Request, default: int) -> int:
     return min(_whole(request.get("limit"), default) or default, _MOST)
 
 
-async def merchant(app: App, known: Known, request: Request, now: int) -> dict[str, Any]:
+async def merchant(app: App, known: EpayCaller, request: Request, now: int) -> dict[str, Any]:
     """``act=query``: the merchant, its available balance and how many orders it has.
 
     The key goes back only to who has sent it: a signed request can be repeated by anyone.
@@ -90,7 +90,7 @@ async def _total(tx: Tx, merchant_id: str) -> int:
     return found
 
 
-async def settlements(app: App, known: Known, request: Request) -> dict[str, Any]:
+async def settlements(app: App, known: EpayCaller, request: Request) -> dict[str, Any]:
     """``act=settle``: payouts, newest first."""
     limit, offset = _limit(request, 10), _whole(request.get("offset"), 0)
     async with app.db.connection() as tx:
@@ -102,7 +102,7 @@ async def settlements(app: App, known: Known, request: Request) -> dict[str, Any
     }
 
 
-def _settlement(row: payouts.Payout, known: Known, zone: str) -> dict[str, Any]:
+def _settlement(row: payouts.Payout, known: EpayCaller, zone: str) -> dict[str, Any]:
     amount = money.show(row.amount_minor, row.currency)
     return {
         "id": number_of(row.id),
@@ -120,14 +120,14 @@ def _settlement(row: payouts.Payout, known: Known, zone: str) -> dict[str, Any]:
     }
 
 
-async def order(app: App, known: Known, request: Request) -> dict[str, Any]:
+async def order(app: App, known: EpayCaller, request: Request) -> dict[str, Any]:
     """``act=order``: one order. Raises Refused."""
     async with app.db.connection() as tx:
         kept = await service.find(tx, known.caller.merchant_id, request)
     return {"code": SUCCESS, "msg": "查询订单号成功！", **_row(kept, known, app)}
 
 
-async def orders(app: App, known: Known, request: Request) -> dict[str, Any]:
+async def orders(app: App, known: EpayCaller, request: Request) -> dict[str, Any]:
     """``act=orders``: orders, newest first; ``count`` is how many of them are in the answer."""
     limit, offset = _limit(request, 20), _whole(request.get("offset"), 0)
     page = _whole(request.get("page"), 0)
@@ -149,7 +149,7 @@ async def _orders(tx: Tx, merchant_id: str, status: str, limit: int, offset: int
     )
 
 
-def _row(kept: Kept, known: Known, app: App) -> dict[str, Any]:
+def _row(kept: Kept, known: EpayCaller, app: App) -> dict[str, Any]:
     standing = STANDINGS[kept.status]
     zone = app.settings.epay_time_zone
     return {

@@ -36,7 +36,7 @@ from opentill.epay.model import (
     trade_no,
 )
 from opentill.epay.wire import Request
-from opentill.orders import Attempt, Payer
+from opentill.orders import Payer, PaymentAttempt
 
 _log: Final = structlog.get_logger()
 _START_S: Final = 8.0  # clients of mapi.php wait some ten seconds
@@ -63,7 +63,7 @@ _NOBODY: Final = Caller(
 )
 
 
-class Known(msgspec.Struct, frozen=True):
+class EpayCaller(msgspec.Struct, frozen=True):
     """Who calls, with the key that it signs with."""
 
     caller: Caller
@@ -83,7 +83,9 @@ async def _hit(app: App, scope: str, subject: str, limit: int, now: int) -> None
             raise Refused(BUSINESS, TOO_MANY)
 
 
-async def who_calls(app: App, request: Request, *, by_key: bool, by_server: bool = True) -> Known:
+async def authenticate(
+    app: App, request: Request, *, by_key: bool, by_server: bool = True
+) -> EpayCaller:
     """Find out which merchant has sent a request, by its sign or, with ``by_key``, its key.
 
     Raises Refused: an unknown pid and a wrong key are one answer. A merchant's list of addresses
@@ -112,7 +114,7 @@ async def who_calls(app: App, request: Request, *, by_key: bool, by_server: bool
         raise Refused(WRONG_KEY, NOT_GENUINE)
     if found.state != "ENABLED":
         raise Refused(NOT_ENABLED, "该商户未开通易支付接口")
-    return Known(found, key)
+    return EpayCaller(found, key)
 
 
 def _has_key(request: Request, key: str) -> bool:
@@ -133,7 +135,7 @@ def _is_signed(request: Request, key: str, of_api: bool) -> bool:  # noqa: FBT00
     return unsaid or epaysign.verify(with_act, key)
 
 
-async def place(app: App, known: Known, wanted: Submission, now: int) -> Placed:
+async def place(app: App, known: EpayCaller, wanted: Submission, now: int) -> Placed:
     """Place an order, or find the one that was placed with the same number before. Raises Refused.
 
     However many requests with one number come at once, there is one order: all but one of them
@@ -277,8 +279,8 @@ async def _product(tx: Tx, merchant_id: str, currency: str, now: int) -> str:
 
 
 async def start(
-    app: App, known: Known, placed: Placed, wanted: Submission, now: int
-) -> Attempt | None:
+    app: App, known: EpayCaller, placed: Placed, wanted: Submission, now: int
+) -> PaymentAttempt | None:
     """Start the attempt of a type whose gateway gives a QR text, for the payer of mapi.php.
 
     None where there is nothing to scan; the customer then pays on the page, whatever came of it.

@@ -9,12 +9,12 @@ from opentill.orders.livemode import known_one as with_livemode
 from opentill.orders.livemode import noted_one as with_noted_livemode
 from opentill.orders.model import (
     TRANSITIONS,
-    Attempt,
     Event,
     Line,
     Order,
     OrderDetail,
     OrderOut,
+    PaymentAttempt,
     Status,
     Transition,
 )
@@ -42,13 +42,13 @@ from opentill.orders.settlement import Settled, settle_batch, settle_one, settle
 __all__ = [
     "CONFIRMED_TOGETHER",
     "TRANSITIONS",
-    "Attempt",
     "Event",
     "Line",
     "Order",
     "OrderDetail",
     "OrderOut",
     "Payer",
+    "PaymentAttempt",
     "Report",
     "Settled",
     "Status",

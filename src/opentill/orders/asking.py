@@ -4,7 +4,7 @@ from typing import Final
 
 from opentill.db.database import Db
 from opentill.db.query import Command
-from opentill.orders.model import Attempt
+from opentill.orders.model import PaymentAttempt
 
 EVERY_MS: Final = 2_000
 
@@ -29,7 +29,7 @@ SOON: Final = Command(
 )
 
 
-async def may_ask(db: Db, attempt: Attempt, now: int) -> bool:
+async def may_ask(db: Db, attempt: PaymentAttempt, now: int) -> bool:
     """Take the right to ask about an attempt now; nobody else has it for the next two seconds.
 
     Where somebody else has it, the worker asks when those are over.

@@ -23,9 +23,9 @@ from opentill.orders.livemode import of_gateway
 from opentill.orders.model import (
     BY_EVENT,
     UNDECIDED,
-    Attempt,
     AttemptStatus,
     Order,
+    PaymentAttempt,
     Status,
     due_at,
     received,
@@ -50,7 +50,7 @@ class _Usual(msgspec.Struct, frozen=True):
     """A gateway's report, the attempt it is about, and its locked order with the method's fee."""
 
     gateway_event: GatewayPaymentEvent
-    attempt: Attempt
+    attempt: PaymentAttempt
     before: Status
     order: Order
 
@@ -138,7 +138,7 @@ async def confirm_many(tx: Tx, reports: Sequence[Report], now: int) -> set[tuple
     return {(one.attempt.gateway, one.attempt.id) for one in moved}
 
 
-def _is_usual(gateway_event: GatewayPaymentEvent, attempt: Attempt, order: Order) -> bool:
+def _is_usual(gateway_event: GatewayPaymentEvent, attempt: PaymentAttempt, order: Order) -> bool:
     outcome = gateway_event.outcome
     amount = outcome.amount
     asked = (attempt.amount_minor, attempt.currency)

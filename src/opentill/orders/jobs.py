@@ -13,7 +13,7 @@ from opentill.db import jobs
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway
 from opentill.orders import payments, queries, service
-from opentill.orders.model import DAY_MS, UNDECIDED, Attempt, AttemptStatus, Event, Forgotten
+from opentill.orders.model import DAY_MS, UNDECIDED, AttemptStatus, Event, Forgotten, PaymentAttempt
 
 _LEASE_MS: Final = 60_000
 STUCK_MS: Final = 15 * 60_000  # an order that is CREATING longer is worth a look
@@ -45,7 +45,7 @@ async def check_attempts(
             included=whose.included,
         )
 
-    async def one(attempt: Attempt) -> None:
+    async def one(attempt: PaymentAttempt) -> None:
         if attempt.status == "DUPLICATE":
             await payments.give_back(db, gateways, attempt, public_url, now)
             after = attempt
@@ -105,11 +105,11 @@ async def prune_history(db: Db, days: int, now: int, batch: int = 200) -> int:
     if not days:
         return 0
 
-    async def step(tx: Tx) -> int:
+    async def work(tx: Tx) -> int:
         await queries.PRUNES_HISTORY.run(tx)
         return await queries.PRUNE_HISTORY.run(tx, before=now - days * DAY_MS, limit=batch)
 
-    return await db.run(step)
+    return await db.run(work)
 
 
 async def make_due(tx: Tx, now: int) -> None:

@@ -49,7 +49,7 @@ async def noted(read: Read, found: Sequence[Order]) -> list[Order]:
 
 async def noted_one(tx: Tx, order: Order) -> Order:
     """Return the order with what a gateway has said, by the caller's connection."""
-    (one,) = await noted(lambda step: step(tx), [order])
+    (one,) = await noted(lambda work: work(tx), [order])
     return one
 
 
@@ -66,5 +66,5 @@ async def known(read: Read, found: Sequence[Order], *, deployment: bool) -> list
 
 async def known_one(tx: Tx, order: Order, *, deployment: bool) -> Order:
     """Return the order with ``livemode`` filled in, by the caller's connection."""
-    (one,) = await known(lambda step: step(tx), [order], deployment=deployment)
+    (one,) = await known(lambda work: work(tx), [order], deployment=deployment)
     return one

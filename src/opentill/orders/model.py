@@ -201,7 +201,7 @@ class Order(msgspec.Struct, frozen=True):
         return "FULL" if self.refunded_minor == self.amount_minor else "PARTIAL"
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """One try to pay an order through one gateway with one payment method."""
 
     merchant_id: str

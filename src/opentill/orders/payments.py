@@ -22,7 +22,7 @@ from opentill.gateways.model import (
 )
 from opentill.orders import queries, service
 from opentill.orders.asking import may_ask
-from opentill.orders.model import OPERATOR, Attempt, Order
+from opentill.orders.model import OPERATOR, Order, PaymentAttempt
 
 _log: Final = structlog.get_logger()
 _LONGEST_WAIT_MS: Final = 3_600_000
@@ -43,7 +43,7 @@ class Payer(msgspec.Struct, frozen=True, kw_only=True):
     locale: str
 
 
-def return_url(public_url: str, attempt: Attempt, session_id: str) -> str:
+def return_url(public_url: str, attempt: PaymentAttempt, session_id: str) -> str:
     """Return where a gateway sends the customer back to."""
     lang = f"?lang={attempt.locale}" if attempt.locale else ""
     return f"{public_url}/checkout/{session_id}/return/{attempt.id}{lang}"
@@ -66,7 +66,7 @@ async def submit(  # noqa: PLR0913 - a payment and its surroundings
     public_url: str,
     now: int,
     expires_at: int | None = None,
-) -> Attempt | None:
+) -> PaymentAttempt | None:
     """Start to pay an order, and return its attempt; None if it is past paying.
 
     Harmless when it comes twice: while an attempt is on its way to the gateway or waits there,
@@ -109,7 +109,7 @@ class _Submission(msgspec.Struct, frozen=True):
     payer: Payer
     method: Method
 
-    async def begin(self, tx: Tx, now: int) -> tuple[Order, Attempt | None, bool]:
+    async def begin(self, tx: Tx, now: int) -> tuple[Order, PaymentAttempt | None, bool]:
         """Write the intent of the first attempt down, unless one is there; say if it is new."""
         order = await service.lock(tx, self.merchant_id, self.order_id)
         last = await queries.LAST_ATTEMPT.first(
@@ -136,8 +136,14 @@ class _Submission(msgspec.Struct, frozen=True):
         return order, await self._start(tx, order, able[0], now), True
 
     async def go_on(
-        self, tx: Tx, *, before: Attempt, outcome: PaymentOutcome, tried: Sequence[str], now: int
-    ) -> tuple[Attempt, bool]:
+        self,
+        tx: Tx,
+        *,
+        before: PaymentAttempt,
+        outcome: PaymentOutcome,
+        tried: Sequence[str],
+        now: int,
+    ) -> tuple[PaymentAttempt, bool]:
         """End an attempt that never arrived and write the next one's intent down, if there is one.
 
         Not if the customer, in another tab, or a callback was faster.
@@ -156,7 +162,7 @@ class _Submission(msgspec.Struct, frozen=True):
             return ended, False
         return await self._start(tx, order, others[0], now), True
 
-    async def _start(self, tx: Tx, order: Order, gateway: str, now: int) -> Attempt:
+    async def _start(self, tx: Tx, order: Order, gateway: str, now: int) -> PaymentAttempt:
         return await service.start_attempt(
             tx, order, gateway=gateway, method=self.method, email=self.payer.email,
             name=self.payer.name or self.payer.prefilled, locale=self.payer.locale,
@@ -166,7 +172,7 @@ class _Submission(msgspec.Struct, frozen=True):
 
 def _request(
     order: Order,
-    attempt: Attempt,
+    attempt: PaymentAttempt,
     payer: Payer,
     merchant_name: str,
     public_url: str,
@@ -188,7 +194,9 @@ def _request(
     )
 
 
-async def _take_in(db: Db, attempt: Attempt, outcome: PaymentOutcome, now: int) -> Attempt:
+async def _take_in(
+    db: Db, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
+) -> PaymentAttempt:
     """Take in what the attempt's own gateway said."""
     return await db.run(
         lambda tx: service.apply_outcome(
@@ -197,7 +205,9 @@ async def _take_in(db: Db, attempt: Attempt, outcome: PaymentOutcome, now: int) 
     )
 
 
-async def ask(db: Db, gateways: Mapping[str, Gateway], attempt: Attempt, now: int) -> Attempt:
+async def ask(
+    db: Db, gateways: Mapping[str, Gateway], attempt: PaymentAttempt, now: int
+) -> PaymentAttempt:
     """Ask the gateway what became of an attempt and take the answer in.
 
     At most once in two seconds over all processes: whoever comes in between gets the attempt as it
@@ -222,7 +232,9 @@ def _asked(outcome: PaymentOutcome) -> PaymentOutcome:
     return outcome
 
 
-async def close(db: Db, gateways: Mapping[str, Gateway], attempt: Attempt, now: int) -> Attempt:
+async def close(
+    db: Db, gateways: Mapping[str, Gateway], attempt: PaymentAttempt, now: int
+) -> PaymentAttempt:
     """Close the gateway's page of an attempt whose order is paid or over; ask about any other.
 
     Nobody shall pay late. Whoever does all the same has not lost it: it counts, or is given back.
@@ -235,14 +247,14 @@ async def close(db: Db, gateways: Mapping[str, Gateway], attempt: Attempt, now: 
     return await ask(db, gateways, attempt, now)
 
 
-async def _is_over(db: Db, attempt: Attempt) -> bool:
+async def _is_over(db: Db, attempt: PaymentAttempt) -> bool:
     async with db.connection() as tx:
         order = await service.find(tx, attempt.merchant_id, attempt.order_id)
     return order.status not in ("CREATING", "PENDING")
 
 
 async def give_back(
-    db: Db, gateways: Mapping[str, Gateway], attempt: Attempt, public_url: str, now: int
+    db: Db, gateways: Mapping[str, Gateway], attempt: PaymentAttempt, public_url: str, now: int
 ) -> None:
     """Give a duplicate payment back at the gateway; the attempt's id names the refund too."""
     gateway = gateways.get(attempt.gateway)
@@ -269,7 +281,7 @@ async def give_back(
     await db.run(lambda tx: service.given_back(tx, attempt, outcome, now))
 
 
-def next_check(attempt: Attempt, now: int) -> int | None:
+def next_check(attempt: PaymentAttempt, now: int) -> int | None:
     """Return when to ask about an attempt again (Unix ms), ever more seldom; None: no more.
 
     An attempt whose outcome is unknown is asked for until it is known. One that waits for a
@@ -286,5 +298,5 @@ def next_check(attempt: Attempt, now: int) -> int | None:
     return now + min(wait, _LONGEST_WAIT_MS)
 
 
-def _for_the_operator(attempt: Attempt) -> bool:
+def _for_the_operator(attempt: PaymentAttempt) -> bool:
     return attempt.gateway == OPERATOR and attempt.status == "ACTION_REQUIRED"

@@ -3,13 +3,13 @@
 from opentill.db.query import Command, Query, Value
 from opentill.list_counts import lists
 from opentill.orders.model import (
-    Attempt,
     Confirmed,
     DueMerchant,
     Forgotten,
     Line,
     Order,
     PaidThrough,
+    PaymentAttempt,
 )
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = :id")
@@ -255,7 +255,7 @@ HAS_PRODUCT = Value(
 )
 
 INSERT_ATTEMPT = Query(
-    Attempt,
+    PaymentAttempt,
     """
     with listed as (insert into directory (id, merchant_id) values (:id, :merchant_id))
     insert into attempts (merchant_id, id, order_id, gateway, method, status, amount_minor,
@@ -271,11 +271,13 @@ PAID_THROUGH = Query(
     PaidThrough,
     "select id, gateway from attempts where merchant_id = :merchant_id and id = any (:ids::text[])",
 )
-ATTEMPT = Query(Attempt, "select * from attempts where merchant_id = :merchant_id and id = :id")
+ATTEMPT = Query(
+    PaymentAttempt, "select * from attempts where merchant_id = :merchant_id and id = :id"
+)
 # Attempts of any merchants, each if it went through the gateway that speaks of it. The
 # transaction then waits half a second for a lock, lest one merchant's hold up the others'.
 ATTEMPTS_OF_GATEWAYS = Query(
-    Attempt,
+    PaymentAttempt,
     """
     with patience as materialized (select set_config('lock_timeout', '500ms', true))
     select a.* from patience
@@ -285,14 +287,14 @@ ATTEMPTS_OF_GATEWAYS = Query(
     """,
 )
 LAST_ATTEMPT = Query(
-    Attempt,
+    PaymentAttempt,
     """
     select * from attempts where merchant_id = :merchant_id and order_id = :order_id
     order by created_at desc, id desc limit 1
     """,
 )
 ATTEMPTS = Query(
-    Attempt,
+    PaymentAttempt,
     """
     select * from attempts
     where merchant_id = :merchant_id and order_id = :order_id order by created_at, id
@@ -300,7 +302,7 @@ ATTEMPTS = Query(
 )
 # What waits for the operator to see the money: the latest one by the gateway that is a person.
 BY_HAND = Query(
-    Attempt,
+    PaymentAttempt,
     """
     select * from attempts where merchant_id = :merchant_id and order_id = :order_id
         and gateway = 'manual' and status in ('SUBMITTED', 'ACTION_REQUIRED', 'PENDING')
@@ -308,7 +310,7 @@ BY_HAND = Query(
     """,
 )
 UPDATE_ATTEMPT = Query(
-    Attempt,
+    PaymentAttempt,
     """
     update attempts set status = :status,
         provider_ref = case :provider_ref when '' then provider_ref else :provider_ref end,
@@ -322,7 +324,7 @@ UPDATE_ATTEMPT = Query(
 # Claim attempts whose gateway is to be asked: whoever claims has them until `:lease_until`. With
 # `:gateways` only those of these, or, if they are not `:included`, of all others.
 CLAIM_ATTEMPTS = Query(
-    Attempt,
+    PaymentAttempt,
     """
     update attempts a set check_at = :lease_until, checks = checks + 1
     from (

@@ -21,11 +21,11 @@ from opentill.orders.model import (
     BY_EVENT,
     FINAL,
     UNDECIDED,
-    Attempt,
     AttemptStatus,
     Event,
     Line,
     Order,
+    PaymentAttempt,
     Status,
     due_at,
     received,
@@ -64,12 +64,12 @@ async def history(tx: Tx, merchant_id: str, order_id: str) -> list[Line]:
     return await queries.HISTORY.all(tx, merchant_id=merchant_id, order_id=order_id)
 
 
-async def last_attempt(tx: Tx, merchant_id: str, order_id: str) -> Attempt | None:
+async def last_attempt(tx: Tx, merchant_id: str, order_id: str) -> PaymentAttempt | None:
     """Return the latest attempt to pay an order, None if nobody tried."""
     return await queries.LAST_ATTEMPT.first(tx, merchant_id=merchant_id, order_id=order_id)
 
 
-async def find_attempt(tx: Tx, merchant_id: str, attempt_id: str) -> Attempt:
+async def find_attempt(tx: Tx, merchant_id: str, attempt_id: str) -> PaymentAttempt:
     """Return an attempt. Raises NotFound."""
     attempt = await queries.ATTEMPT.first(tx, merchant_id=merchant_id, id=attempt_id)
     if attempt is None:
@@ -77,7 +77,7 @@ async def find_attempt(tx: Tx, merchant_id: str, attempt_id: str) -> Attempt:
     return attempt
 
 
-async def attempt_of(tx: Tx, gateway: str, merchant_id: str, attempt_id: str) -> Attempt:
+async def attempt_of(tx: Tx, gateway: str, merchant_id: str, attempt_id: str) -> PaymentAttempt:
     """Return an attempt that went through a gateway, for what that gateway says of it.
 
     All that gateways say of payments, refunds and disputes comes by here (decision 0032). Raises
@@ -105,7 +105,7 @@ async def transition(  # noqa: PLR0913 - a transition and what becomes known wit
     now: int,
     *,
     method: Method | None = None,
-    attempt: Attempt | None = None,
+    attempt: PaymentAttempt | None = None,
     email: str | None = None,
     name: str | None = None,
     payer_ip: str | None = None,
@@ -198,7 +198,7 @@ async def start_attempt(  # noqa: PLR0913 - what an attempt is
     locale: str,
     payer_ip: str,
     now: int,
-) -> Attempt:
+) -> PaymentAttempt:
     """Write down that a gateway is about to be asked for an order's payment.
 
     To be committed before the call: whatever happens then, the worker asks the gateway by the
@@ -228,7 +228,7 @@ async def start_attempt(  # noqa: PLR0913 - what an attempt is
 
 async def apply_outcome(  # noqa: PLR0911 - a row for each answer
     tx: Tx, merchant_id: str, attempt_id: str, outcome: PaymentOutcome, now: int, *, gateway: str
-) -> Attempt:
+) -> PaymentAttempt:
     """Apply what a gateway says of an attempt, wherever it says it and however often.
 
     ``gateway`` is the one that says it. Raises NotFound for an attempt that is not there, and
@@ -262,12 +262,12 @@ async def apply_outcome(  # noqa: PLR0911 - a row for each answer
 
 async def _write(
     tx: Tx,
-    attempt: Attempt,
+    attempt: PaymentAttempt,
     status: AttemptStatus,
     outcome: PaymentOutcome,
     check_at: int | None,
     now: int,
-) -> Attempt:
+) -> PaymentAttempt:
     written = await queries.UPDATE_ATTEMPT.first(
         tx,
         merchant_id=attempt.merchant_id,
@@ -284,8 +284,8 @@ async def _write(
 
 
 async def _received(
-    tx: Tx, order: Order, attempt: Attempt, outcome: PaymentOutcome, now: int
-) -> Attempt:
+    tx: Tx, order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
+) -> PaymentAttempt:
     """Money came in. It is never lost: it pays the order, or it is given back."""
     if attempt.status in FINAL:
         return attempt
@@ -334,11 +334,11 @@ async def _hkd_rate(tx: Tx, order: Order, outcome: PaymentOutcome) -> Decimal | 
 async def _accepted(
     tx: Tx,
     order: Order,
-    attempt: Attempt,
+    attempt: PaymentAttempt,
     outcome: PaymentOutcome,
     status: AttemptStatus,
     now: int,
-) -> Attempt:
+) -> PaymentAttempt:
     """The customer must act, or the answer comes later."""
     stale = attempt.status == "PENDING" and status == "ACTION_REQUIRED"
     if attempt.status not in UNDECIDED or stale or attempt.status == status:
@@ -353,12 +353,12 @@ async def _accepted(
 async def _ended(
     tx: Tx,
     order: Order,
-    attempt: Attempt,
+    attempt: PaymentAttempt,
     outcome: PaymentOutcome,
     status: AttemptStatus,
     event: Event,
     now: int,
-) -> Attempt:
+) -> PaymentAttempt:
     """The attempt came to nothing: the customer may try again, or not."""
     if attempt.status not in UNDECIDED:
         return attempt
@@ -374,7 +374,7 @@ async def _ended(
     return written
 
 
-async def given_back(tx: Tx, attempt: Attempt, outcome: RefundOutcome, now: int) -> None:
+async def given_back(tx: Tx, attempt: PaymentAttempt, outcome: RefundOutcome, now: int) -> None:
     """Take in what the attempt's gateway says of giving a duplicate payment back.
 
     If it refuses for good it is not asked again: an operator finds it in the order's history.
@@ -418,7 +418,7 @@ async def confirm_manually(
     waiting = await queries.BY_HAND.first(tx, merchant_id=merchant_id, order_id=order.id)
     if waiting is not None:
         come = PaymentOutcome(status="SUCCEEDED")
-        attempt: Attempt | None = await _write(tx, waiting, "SUCCEEDED", come, None, now)
+        attempt: PaymentAttempt | None = await _write(tx, waiting, "SUCCEEDED", come, None, now)
     else:
         attempt = await queries.INSERT_ATTEMPT.one(
             tx,

@@ -154,7 +154,7 @@ async def _settle(tx: Tx, orders: list[Order], now: int, cause: str) -> list[Set
         tx,
         [
             order_events.event_of(order, type_, cause, now)
-            for order in await livemode.noted(lambda step: step(tx), orders)
+            for order in await livemode.noted(lambda work: work(tx), orders)
             if order.status == "PAID"
             for type_ in emits
         ],

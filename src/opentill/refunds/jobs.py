@@ -9,7 +9,7 @@ from opentill.core.money import Money
 from opentill.db import jobs
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway, RefundRequest
-from opentill.orders import Attempt
+from opentill.orders import PaymentAttempt
 from opentill.refunds import queries, service
 from opentill.refunds.model import Refund
 
@@ -65,7 +65,7 @@ async def send_due(
 
 
 async def _send(
-    db: Db, gateway: Gateway, refund: Refund, attempt: Attempt, public_url: str, now: int
+    db: Db, gateway: Gateway, refund: Refund, attempt: PaymentAttempt, public_url: str, now: int
 ) -> Refund | None:
     """Send one refund and take the answer in; None if it has ended since it was claimed.
 
