@@ -106,23 +106,10 @@ DIVIDES: Final = {"refunds/service.py": "one Decimal rate by another"}
 
 # SQL stands in `queries` modules; elsewhere only where it is the module's very business.
 SQL_ELSEWHERE: Final = {
-    "db/rate_limits.py": "its one table",
-    "http/idempotency.py": "its one table",
-    "db/clock.py": "its one table",
-    "db/secret_key.py": "its one table",
-    "db/migrations.py": "its one table",
     "server/embedded/postgres.py": "makes the database",
     "orders/asking.py": "its two statements",
-    "ledger/service.py": "the check against the table of postings",
     "ledger/incremental.py": "the check in steps",
-    "merchants/audit.py": "the chain and its check",
-    "integrity/epay_rules.py": "the checks of one feature",
-    "integrity/adjustment_rules.py": "the checks of one feature",
-    "integrity/payout_rules.py": "the checks of one feature",
     "reconciliation/report.py": "a scratch file of its own (SQLite)",
-    "integrity/scheduler.py": "the checks over all features, in steps",
-    "health.py": "the lengths of the queues",
-    "integrity/rules.py": "the checks over all features",
     "cli/doctor.py": "asks PostgreSQL about itself",
 }
 _SQL: Final = re.compile(

@@ -7,27 +7,18 @@ from typing import Any, Final
 from litestar import MediaType, Request, get
 from litestar.response import Response
 
-from opentill import disputes
+from opentill import disputes, ledger
 from opentill.context import App
 from opentill.core import metrics
 from opentill.core.errors import NotFound, Problem, Unauthorized
 from opentill.db.database import Db
 from opentill.db.migrations import SchemaMismatch, check
-from opentill.db.query import Value
 from opentill.db.replica import Replica
 from opentill.orders import jobs as order_jobs
+from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 
 _TIMEOUT_S: Final = 1.5
-_DUE_ATTEMPTS: Final = Value(
-    int,
-    "select count(*) from (select from payment_attempts where check_at <= :now limit 10000) due",
-)
-_DUE_REFUNDS: Final = Value(
-    int, "select count(*) from (select from refunds where try_at <= :now limit 10000) due"
-)
-_VIOLATIONS: Final = Value(int, "select sum(violations)::bigint from ledger_checks")
-_CHECKED: Final = Value(int, "select sum(greatest(entries, checked_to))::bigint from ledger_checks")
 
 
 @get("/healthz", media_type=MediaType.JSON, include_in_schema=False)
@@ -84,14 +75,15 @@ async def gauges(app: App) -> dict[str, float]:
         if app.replica.lag_s is not None:
             replica["opentill_replica_lag_seconds"] = app.replica.lag_s
     async with app.db.connection() as tx:
+        checked = await ledger.checked(tx)
         waiting, oldest_ms = await webhook_jobs.waiting(tx, now)
         return replica | {
-            "opentill_attempts_due": await _DUE_ATTEMPTS.get(tx, now=now) or 0,
-            "opentill_refunds_due": await _DUE_REFUNDS.get(tx, now=now) or 0,
+            "opentill_attempts_due": await order_jobs.count_due(tx, now),
+            "opentill_refunds_due": await refund_jobs.count_due(tx, now),
             "opentill_orders_stuck": await order_jobs.count_stuck(tx, now),
             "opentill_disputes_unmatched": await disputes.count_unmatched(tx),
             "opentill_webhook_deliveries_waiting": waiting,
             "opentill_webhook_queue_age_seconds": oldest_ms / 1000,
-            "opentill_ledger_violations": await _VIOLATIONS.get(tx) or 0,
-            "opentill_ledger_entries_checked": await _CHECKED.get(tx) or 0,
+            "opentill_ledger_violations": checked.violations,
+            "opentill_ledger_entries_checked": checked.entries,
         }

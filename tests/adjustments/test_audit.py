@@ -6,7 +6,8 @@ import pytest
 from opentill import merchants
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
-from opentill.merchants.audit import AuditHead, link
+from opentill.merchants.audit import link
+from opentill.merchants.model import AuditHead
 from support.world import NOW
 
 ROWS = 6

@@ -33,7 +33,9 @@ WHOLE: Final = {
     "reconciliation.queries.KNOWN": "a period of a gateway's report",
     "webhooks.queries.RESEND_RANGE": "a merchant's events of a period, all to be sent again",
 }
-BY_MERCHANT: Final = "integrity.scheduler."  # the worker's check of the books, a merchant at a time
+BY_MERCHANT: Final = (
+    "integrity.queries.MERCHANT_"  # the worker's check of the books, a merchant at a time
+)
 
 
 @pytest.fixture(scope="module")

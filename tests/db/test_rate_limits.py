@@ -2,6 +2,7 @@
 
 import pytest
 
+from opentill.db import queries as db_queries
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.merchants import queries
@@ -23,7 +24,7 @@ async def test_a_window_is_one_minute_either_way(tx: Tx, offset: int, counts: bo
     await rate_limits.hit(tx, "ip", "192.0.2.1", 1, NOW + offset)
     await rate_limits.hit(tx, "ip", "192.0.2.2", 1, NOW)  # of somebody else
     await rate_limits.hit(tx, "merchant", "192.0.2.1", 1, NOW)
-    look = await rate_limits.LOOK.first(tx, scope="ip", subject="192.0.2.1", now=NOW)
+    look = await db_queries.WINDOW.first(tx, scope="ip", subject="192.0.2.1", now=NOW)
     assert look == rate_limits.Window(int(counts), NOW + offset if counts else NOW)
     refused = await rate_limits.hit(tx, "ip", "192.0.2.1", 1, NOW) is None
     assert refused == counts

@@ -99,7 +99,7 @@ CASES: Final = {
     ),
     "merchants.queries.LOCK": MERCHANT,
     "merchants.queries.LOCKED": MERCHANT._replace(shows="updated_at"),
-    "merchants.audit.LOCK_HEAD": Case(
+    "merchants.queries.LOCK_AUDIT_HEAD": Case(
         "audit_head", lambda _: {}, "number = number + 1", "number"
     ),
     "products.queries.LOCKED": Case("products", ids),
@@ -130,13 +130,13 @@ CASES: Final = {
         "failing_since = coalesce(failing_since, 0) + 1",
         "failing_since",
     ),
-    "db.rate_limits.PRUNE": Case(
+    "db.queries.PRUNE_WINDOWS": Case(
         "rate_limit_windows",
         lambda _: {"before": LATE, "after": LATE},
         "last_at = last_at + 1",
         None,
     ),
-    "http.idempotency._PRUNE": Case(
+    "http.queries.PRUNE": Case(
         "idempotency_keys", lambda _: {"before": LATE}, "created_at = created_at + 1", None
     ),
 }  # fmt: skip

@@ -30,7 +30,7 @@ from opentill.checkouts import jobs as checkout_jobs
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import credentials, notices
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
-from opentill.integrity import scheduler
+from opentill.integrity import rules, scheduler
 from opentill.list_counts.jobs import roll_up
 from opentill.orders import confirmation, payments, settlement
 from opentill.orders import jobs as order_jobs
@@ -50,11 +50,7 @@ DAY: Final = 86_400_000
 
 # What is not asked for here.
 UNASKED: Final = (
-    "integrity.rules.",
-    "integrity.adjustment_rules.",
-    "integrity.epay_rules.",
-    "integrity.payout_rules.",
-    "integrity.scheduler.",
+    "integrity.queries.",
     "ledger.queries.RULES",
     "ledger.queries.UNKNOWN",
 )
@@ -68,9 +64,9 @@ EXPLAINED: Final = frozenset(
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
         "reconciliation.queries": "BETWEEN NAMED",
         "list_counts.queries": "CHANGED",
-        "http.idempotency": "_PRUNE",
-        "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE",
-        "merchants.audit": "INSERT CHAIN NEWEST",
+        "http.queries": "PRUNE",
+        "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE"
+        " INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
         " PRUNE_EVENTS OLDEST DISABLE",
         "refunds.queries": "LOCKED ANYWHERE",
@@ -429,7 +425,7 @@ class Business:
         for path in ("/v1/orders/export", f"/v1/orders/export?{span}",
                      "/v1/balance/statement.csv", f"/v1/balance/statement.csv?{span}"):  # fmt: skip
             assert shop.get(path).status_code == 200
-        api_server.tx(lambda tx: scheduler.check_merchant(tx, self.id))
+        api_server.tx(lambda tx: rules.check_merchant(tx, self.id))
         api_server.run(scheduler.check_some(self.app.db, 3))
         api_server.run(scheduler.check_some(self.app.db, 1000))
 

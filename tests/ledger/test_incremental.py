@@ -13,6 +13,7 @@ from opentill.ledger import incremental
 from opentill.ledger.postings import ACCOUNTS
 from opentill.orders import jobs, queries
 from opentill.outgoing.client import to_merchants
+from opentill.refunds import jobs as refund_jobs
 from support import world
 
 
@@ -223,8 +224,8 @@ async def test_the_gauges_count_what_is_due_and_nothing_else(db: Db) -> None:
             )
             for row, at in zip(rows, (world.NOW, world.NOW + 1), strict=True):
                 await tx.execute(f"update {table} set {column} = $2 where {key} = $1", row.id, at)
-        assert await health._DUE_ATTEMPTS.get(tx, now=world.NOW) == 1
-        assert await health._DUE_REFUNDS.get(tx, now=world.NOW) == 1
+        assert await jobs.count_due(tx, world.NOW) == 1
+        assert await refund_jobs.count_due(tx, world.NOW) == 1
     await scheduler.check_some(db, 2)  # a part of what there is
     half = (await _gauges(db))[1]
     assert half == 2

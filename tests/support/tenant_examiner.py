@@ -337,7 +337,7 @@ FROM_ELSEWHERE: Final = frozenset({"merchants.queries.KEYS"})
 ABOUT_MERCHANT: Final = frozenset({
     "merchants.queries.BY_ID", "merchants.queries.LOCKED", "merchants.queries.EXISTS",
     "ledger.queries.CURRENCY", "refunds.queries.OVERDRAFT",
-    "merchants.queries.LOCK", "integrity.scheduler._FIRST",
+    "merchants.queries.LOCK", "integrity.queries.IS_FIRST",
 })  # fmt: skip
 
 

@@ -11,8 +11,7 @@ from opentill.callbacks.confirmations import Confirmations
 from opentill.context import App
 from opentill.core import metrics
 from opentill.core.errors import MethodNotAllowed, NotFound
-from opentill.db.database import Tx
-from opentill.db.query import LOCK_TIMEOUT
+from opentill.db.database import Tx, limit_lock_waits
 from opentill.gateways.model import (
     Gateway,
     GatewayDisputeEvent,
@@ -131,7 +130,7 @@ async def take_in(
 
     async def work(tx: Tx) -> None:
         if patience is not None:
-            await LOCK_TIMEOUT.get(tx, patience=patience)
+            await limit_lock_waits(tx, patience)
         attempt_id = gateway_event.attempt_id
         merchant_id = await orders.merchant_of(tx, attempt_id)
         match gateway_event:

@@ -59,7 +59,7 @@ async def _state(tx: "Tx") -> dict[str, Any]:
     from opentill.db import clock
     from opentill.http.csvfile import utc
 
-    ahead, real = await clock.AHEAD.get(tx) or 0, clock.now_ms()
+    ahead, real = await clock.ahead_ms(tx), clock.now_ms()
     return {
         "aheadMs": ahead,
         "now": real + ahead,
@@ -95,14 +95,14 @@ def advance(
     step_ms = duration(by)
 
     async def step(tx: "Tx") -> dict[str, Any]:
-        if not await clock.ADVANCE.run(tx, step_ms=step_ms, furthest_ms=clock.FURTHEST_MS):
+        if not await clock.advance(tx, step_ms):
             raise Invalid("by", "by must not lead further than twenty years ahead in all")
         return await _state(tx)
 
     async def work() -> None:
         async with session.database() as db:
             async with db.connection() as tx:
-                ahead_ms = await clock.AHEAD.get(tx) or 0
+                ahead_ms = await clock.ahead_ms(tx)
                 if ahead_ms + step_ms <= clock.FURTHEST_MS:
                     await _announce(tx, clock.now_ms() + ahead_ms + step_ms)
             output.show(await db.run(step), as_json=as_json)
@@ -136,7 +136,7 @@ def reset(*, as_json: Json = False) -> None:
     _movable()
 
     async def step(tx: "Tx") -> dict[str, Any]:
-        await clock.RESET.run(tx)
+        await clock.reset(tx)
         now = clock.now_ms()
         await order_jobs.make_due(tx, now)
         await refund_jobs.make_due(tx, now)

@@ -182,7 +182,7 @@ async def _ask(settings: Settings) -> _Asked:
     try:
         version = await connection.fetchval("select current_setting('server_version_num')::int")
         seconds = await connection.fetchval("select extract(epoch from clock_timestamp())::float8")
-        ahead_ms = await clock.AHEAD.get(connection) or 0
+        ahead_ms = await clock.ahead_ms(connection)
         now = await clock.business_now(connection, settings.gateways)
         stuck = await jobs.count_stuck(connection, now)
         opens = await epay.opens(connection, settings.secret_key)

@@ -5,30 +5,17 @@ workers and commands agree within a second. Real time (``now_ms``) is only for w
 with the clock of another machine, such as the age of a callback's signature.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final
 
-import structlog
-
-from opentill.core.errors import Unavailable
+from opentill.db import queries
 from opentill.db.database import Db, Tx, patiently
-from opentill.db.query import Command, Value
+from opentill.db.following import following
 
 FOLLOW_S: Final = 0.5
 FURTHEST_MS: Final = 20 * 366 * 86_400_000  # later, the four digits of years are still enough
-
-AHEAD: Final = Value(int, "select ahead_ms from business_clock")
-ADVANCE: Final = Command(
-    """
-    update business_clock set ahead_ms = ahead_ms + :step_ms
-    where ahead_ms + :step_ms <= :furthest_ms
-    """,
-)
-RESET: Final = Command("update business_clock set ahead_ms = 0")
-_log: Final = structlog.get_logger()
 
 
 def now_ms() -> int:
@@ -41,9 +28,24 @@ def movable(gateways: tuple[str, ...]) -> bool:
     return gateways == ("sandbox",)
 
 
+async def ahead_ms(tx: Tx) -> int:
+    """Return how far business time is ahead of the real one, in milliseconds."""
+    return await queries.AHEAD.get(tx) or 0
+
+
+async def advance(tx: Tx, step_ms: int) -> bool:
+    """Move business time ahead; False if that would lead further than ``FURTHEST_MS``."""
+    return await queries.ADVANCE.run(tx, step_ms=step_ms, furthest_ms=FURTHEST_MS) > 0
+
+
+async def reset(tx: Tx) -> None:
+    """Go back to real time."""
+    await queries.RESET_CLOCK.run(tx)
+
+
 async def business_now(tx: Tx, gateways: tuple[str, ...]) -> int:
     """Return business time in Unix ms, read once; real time where it must not be moved."""
-    return now_ms() + (await AHEAD.get(tx) or 0 if movable(gateways) else 0)
+    return now_ms() + (await ahead_ms(tx) if movable(gateways) else 0)
 
 
 class Clock:
@@ -62,7 +64,7 @@ class Clock:
     async def refresh(self) -> None:
         """Read how far business time is ahead. Raises Unavailable."""
         async with self._db.connection() as tx:
-            self._ahead_ms = await AHEAD.get(tx) or 0
+            self._ahead_ms = await ahead_ms(tx)
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
@@ -71,21 +73,6 @@ class Clock:
             yield
             return
         await patiently(self.refresh)
-        task = asyncio.create_task(self._follow())
-        try:
+        # While the database is away, time goes on as it was.
+        async with following(self.refresh, FOLLOW_S, "business time cannot be read"):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-    async def _follow(self) -> None:
-        """Read again and again; while the database is away, time goes on as it was."""
-        while True:
-            await asyncio.sleep(FOLLOW_S)
-            try:
-                await self.refresh()
-            except Unavailable:
-                continue
-            except Exception:  # noqa: BLE001 - a defect must not leave this process behind
-                _log.exception("business time cannot be read")

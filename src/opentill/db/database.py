@@ -96,6 +96,11 @@ def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
     return isinstance(error, asyncpg.InterfaceError) and connection.is_closed()
 
 
+async def limit_lock_waits(tx: Tx, longest: str) -> None:
+    """Wait for each lock no longer than ``longest``, such as ``2s``, until the transaction ends."""
+    await tx.execute("select set_config('lock_timeout', $1, true)", longest)
+
+
 async def patiently(work: Callable[[], Awaitable[T]], patience_s: float = START_PATIENCE_S) -> T:
     """Run what a start needs again while the database is away; raises Unavailable in the end.
 
@@ -197,16 +202,17 @@ class Db:
             yield connection
 
     @asynccontextmanager
-    async def snapshot(self, moment: str | None = None) -> AsyncIterator[Tx]:
+    async def snapshot(self, other: Tx | None = None) -> AsyncIterator[Tx]:
         """Lend a connection that sees the database of one moment, and cannot change it.
 
-        ``moment``: that of another snapshot which is still open (``MOMENT``), instead of now.
+        The moment is now, or that of another snapshot, whose block must still run.
         """
         async with (
             self.connection() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
-            if moment is not None:
+            if other is not None:
+                moment: str = await other.fetchval("select pg_export_snapshot()")
                 # It takes no parameter, and it must be the first statement.
                 await connection.execute(f"set transaction snapshot '{moment}'")
             yield connection

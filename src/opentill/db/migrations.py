@@ -16,33 +16,16 @@ import msgspec
 
 from opentill.core.configuration import ConfigurationError
 from opentill.db import connection as connections
+from opentill.db import queries
 from opentill.db.database import Tx
-from opentill.db.query import Command
 
 _PACKAGED: Final = Path(__file__).parents[1] / "migrations"
 _CHECKOUT: Final = Path(__file__).parents[3] / "migrations"
 
-CREATE: Final = """
-create table if not exists schema_migrations (
-    version    int    primary key,
-    name       text   not null,
-    sha256     text   not null,
-    applied_at bigint not null
-)
-"""
 _COLLIDED: Final = (
     asyncpg.DuplicateObjectError,  # a table brings a type of the same name
     asyncpg.DuplicateTableError,
     asyncpg.UniqueViolationError,
-)
-# Not "access exclusive": /readyz of a running server reads the table meanwhile.
-LOCK: Final = "lock table schema_migrations in exclusive mode"
-APPLIED: Final = "select version, name, sha256 from schema_migrations order by version"
-RECORD: Final = Command(
-    """
-    insert into schema_migrations (version, name, sha256, applied_at)
-    values (:version, :name, :sha256, :now)
-    """
 )
 
 
@@ -125,7 +108,7 @@ async def _create_table(connection: Tx) -> None:
     """``if not exists`` looks first and creates later, so two at once can still collide."""
     while await connection.fetchval("select to_regclass('schema_migrations')") is None:
         try:
-            await connection.execute(CREATE)
+            await connection.execute(queries.CREATE_MIGRATIONS)
         except _COLLIDED:
             continue
 
@@ -133,7 +116,7 @@ async def _create_table(connection: Tx) -> None:
 async def _apply(connection: Tx, migration: Migration, known: list[Migration]) -> bool:
     """Apply one file; ``False`` if the database has it, perhaps by a migrator beside us."""
     async with connection.transaction():
-        await connection.execute(LOCK)
+        await connection.execute(queries.LOCK_MIGRATIONS)
         if migration.version in await _applied(connection, known):
             return False
         try:
@@ -142,7 +125,7 @@ async def _apply(connection: Tx, migration: Migration, known: list[Migration]) -
             message = f"migration {migration.name} failed and was taken back: {error}"
             raise SchemaMismatch(message) from error
         now = time.time_ns() // 1_000_000
-        await RECORD.run(
+        await queries.RECORD_MIGRATION.run(
             connection,
             version=migration.version,
             name=migration.name,
@@ -156,17 +139,19 @@ async def _applied(connection: Tx, known: list[Migration], *, newer_ok: bool = F
     """The versions that the database has, after seeing that each is one of ours, unaltered."""
     digests = {migration.version: migration.sha256 for migration in known}
     versions: set[int] = set()
-    for version, name, sha256 in await connection.fetch(APPLIED):
-        if version not in digests:
+    for applied in await queries.MIGRATIONS.all(connection):
+        if applied.version not in digests:
             if newer_ok:
                 continue
-            message = f"the database is of a newer OpenTill (it has {name}); update this one"
-            raise SchemaMismatch(message)
-        if sha256 != digests[version]:
             message = (
-                f"migration {name} was altered after the database applied it;"
+                f"the database is of a newer OpenTill (it has {applied.name}); update this one"
+            )
+            raise SchemaMismatch(message)
+        if applied.sha256 != digests[applied.version]:
+            message = (
+                f"migration {applied.name} was altered after the database applied it;"
                 " restore the file and add a new migration instead"
             )
             raise SchemaMismatch(message)
-        versions.add(version)
+        versions.add(applied.version)
     return versions

@@ -216,9 +216,3 @@ class Command(Statement):
         tag: str = await tx.execute(self.sql, *self.values(given, named))
         count = tag.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
-
-
-# How long a transaction waits for a lock, until its end.
-LOCK_TIMEOUT: Final = Value(str, "select set_config('lock_timeout', :patience, true)")
-# What names the moment that a transaction sees, for others to see the same.
-MOMENT: Final = Value(str, "select pg_export_snapshot()")

@@ -4,7 +4,6 @@ A replica that is away, or further behind than the deployment allows, is left al
 read there is read from the primary. Nobody is told 503 because of a replica.
 """
 
-import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,17 +15,15 @@ import structlog
 
 from opentill.core.errors import Problem, Unavailable
 from opentill.core.settings import Settings
+from opentill.db import queries
 from opentill.db.database import Db, Tx
-from opentill.db.query import Value
+from opentill.db.following import following
 
 T = TypeVar("T")
 FOLLOW_S: Final = 1.0
 _LOOK_S: Final = 2.0  # for an answer about where a server stands
 _KEPT: Final = 4000  # looks at the primary: over an hour
 
-# Positions in the write-ahead log, in bytes.
-WRITTEN: Final = Value(int, "select (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint")
-REPLAYED: Final = Value(int, "select (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint")
 # Away, another password, a schema that is not there yet: whatever it is, the primary does it.
 _TROUBLE: Final = (Unavailable, asyncpg.PostgresError)
 _log: Final = structlog.get_logger()
@@ -81,12 +78,12 @@ class Replica(Db):
         Raises Unavailable if the primary does not answer: then nothing is known.
         """
         async with self.primary.connection(_LOOK_S) as tx:
-            written = await WRITTEN.get(tx) or 0
+            written = await queries.WRITTEN.get(tx) or 0
         now = time.monotonic()
         self.seen.append((now, written))
         try:
             async with self.connection(_LOOK_S) as tx:
-                replayed = await REPLAYED.get(tx)
+                replayed = await queries.REPLAYED.get(tx)
         except _TROUBLE:
             replayed = None
         before, self.lag_s = self.usable, self._behind_s(now, replayed)
@@ -105,24 +102,18 @@ class Replica(Db):
         """Look again and again while the block runs."""
         with suppress(Unavailable):
             await self.look()
-        task = asyncio.create_task(self._follow())
-        try:
+        async with following(self._look_again, FOLLOW_S, "the replica cannot be looked at"):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
-    async def _follow(self) -> None:
-        while True:
-            await asyncio.sleep(FOLLOW_S)
-            try:
-                await self.look()
-            except Unavailable:
-                continue  # without the primary nothing is listed: nobody gets past the door
-            except Exception:  # noqa: BLE001 - such as a replica that is none; the primary does
-                self.lag_s = None
-                _log.exception("the replica cannot be looked at")
+    async def _look_again(self) -> None:
+        """Look; a replica that is none is left alone, and the primary does its work."""
+        try:
+            await self.look()
+        except Unavailable:
+            raise
+        except Exception:
+            self.lag_s = None
+            raise
 
 
 @asynccontextmanager

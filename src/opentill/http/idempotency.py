@@ -1,8 +1,8 @@
-"""Idempotency keys: the first answer to a POST is kept and given again, byte for byte.
+"""Idempotency keys: the first response to a POST is stored and sent again, byte for byte.
 
 The key's row is inserted at the start of the very transaction that has the effect and gets the
-answer before its commit. So a crash leaves neither key nor effect, and of requests with one key
-that run at once, one has the effect while the others wait for its commit and get its answer; who
+response before its commit. So a crash leaves neither key nor effect, and of requests with one key
+that run at once, one has the effect while the others wait for its commit and get its response; who
 waits too long is told 409 (draft-ietf-httpapi-idempotency-key-header §2.6).
 """
 
@@ -11,57 +11,14 @@ import re
 from typing import Final
 
 import asyncpg
-import msgspec
 
 from opentill.core.errors import Conflict, Invalid, KeyReused
 from opentill.db.database import Tx
-from opentill.db.query import Command, Query, Value
+from opentill.http import queries
+from opentill.http.queries import StoredResponse
 
 KEEP_MS: Final = 7 * 24 * 3600 * 1000
 _PRINTABLE: Final = re.compile(r"[\x20-\x7e]{1,255}", re.ASCII)
-
-
-class Kept(msgspec.Struct, frozen=True):
-    """A kept answer: HTTP status and body bytes of the request with this fingerprint."""
-
-    fingerprint: bytes
-    status: int
-    body: bytes
-
-
-_PATIENCE: Final = Command("set local lock_timeout = '5s'")
-_CLAIM: Final = Value(
-    bool,
-    """
-    insert into idempotency_keys as k (merchant_id, key, fingerprint, created_at)
-    values (:merchant_id, :key, :fingerprint, :now)
-    on conflict (merchant_id, key) do update
-        set fingerprint = excluded.fingerprint, status = null, body = null,
-            created_at = excluded.created_at
-        where k.created_at < :now - 604800000
-    returning true
-    """,
-)
-_KEPT: Final = Query(
-    Kept,
-    """
-    select fingerprint, status, body from idempotency_keys
-    where merchant_id = :merchant_id and key = :key
-    """,
-)
-_KEEP: Final = Command(
-    """
-    update idempotency_keys set status = :status, body = :body
-    where merchant_id = :merchant_id and key = :key
-    """,
-)
-_PRUNE: Final = Command(
-    """
-    delete from idempotency_keys where (merchant_id, key) in (
-        select merchant_id, key from idempotency_keys where created_at < :before
-        order by created_at limit 1000 for update skip locked)
-    """,
-)
 
 
 def check_key(key: str) -> None:
@@ -75,20 +32,24 @@ def fingerprint(method: str, path: str, body: bytes) -> bytes:
     return hashlib.sha256(b"\0".join((method.encode(), path.encode(), body))).digest()
 
 
-async def claim(tx: Tx, merchant_id: str, key: str, print_: bytes, now: int) -> Kept | None:
-    """Take the key for this transaction, or return the answer that is kept under it.
+async def claim(
+    tx: Tx, merchant_id: str, key: str, print_: bytes, now: int
+) -> StoredResponse | None:
+    """Take the key for this transaction, or return the response that is stored under it.
 
-    Raises KeyReused if the kept answer was to another request, and Conflict if the first request
+    Raises KeyReused if the stored response was to another request, and Conflict if the first one
     still runs after five seconds.
     """
-    await _PATIENCE.run(tx)
+    await queries.WAIT_5_S.run(tx)
     try:
-        mine = await _CLAIM.get(tx, merchant_id=merchant_id, key=key, fingerprint=print_, now=now)
+        mine = await queries.CLAIM.get(
+            tx, merchant_id=merchant_id, key=key, fingerprint=print_, now=now
+        )
     except asyncpg.LockNotAvailableError:
         raise Conflict from None
     if mine:
         return None
-    kept = await _KEPT.first(tx, merchant_id=merchant_id, key=key)
+    kept = await queries.STORED.first(tx, merchant_id=merchant_id, key=key)
     if kept is None:  # its owner rolled back, and another took it in between
         raise Conflict
     if kept.fingerprint != print_:
@@ -97,10 +58,10 @@ async def claim(tx: Tx, merchant_id: str, key: str, print_: bytes, now: int) -> 
 
 
 async def keep(tx: Tx, merchant_id: str, key: str, status: int, body: bytes) -> None:
-    """Keep the answer under the claimed key, in the transaction of its effect."""
-    await _KEEP.run(tx, merchant_id=merchant_id, key=key, status=status, body=body)
+    """Store the response under the claimed key, in the transaction of its effect."""
+    await queries.STORE.run(tx, merchant_id=merchant_id, key=key, status=status, body=body)
 
 
 async def prune(tx: Tx, now: int) -> int:
     """Delete a batch of keys that are older than seven days and return how many."""
-    return await _PRUNE.run(tx, before=now - KEEP_MS)
+    return await queries.PRUNE.run(tx, before=now - KEEP_MS)

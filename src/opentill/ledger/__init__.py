@@ -2,7 +2,7 @@
 
 from opentill.ledger.model import Balance, Entry, Held, Movement, Violation
 from opentill.ledger.postings import BY_MOVE, POSTINGS, Account, Type
-from opentill.ledger.service import balance, check, count, post, post_many, rules
+from opentill.ledger.service import balance, check, checked, count, post, post_many, rules
 
 __all__ = [
     "BY_MOVE",
@@ -16,6 +16,7 @@ __all__ = [
     "Violation",
     "balance",
     "check",
+    "checked",
     "count",
     "post",
     "post_many",

@@ -132,3 +132,10 @@ class BalanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 Held = Literal["pending", "available"]
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What the incremental check found, and how many entries it looked at."""
+
+    violations: int
+    entries: int

@@ -1,7 +1,7 @@
 """All SQL about entries and balances."""
 
 from opentill.db.query import Command, Query, Value
-from opentill.ledger.model import Balance, Entry, Violation
+from opentill.ledger.model import Balance, Checked, Entry, Violation
 from opentill.list_counts import lists
 
 # Post lists of movements in one statement: the lock of a balance's row orders all entries of its
@@ -216,5 +216,13 @@ UNKNOWN_MOVES = Query(
             as p (type, source, target, shown)
         where (p.type, p.source, p.target, p.shown * e.amount_minor)
             = (e.type, e.from_account, e.to_account, e.shown_minor))
+    """,
+)
+CHECKED = Query(
+    Checked,
+    """
+    select coalesce(sum(violations), 0)::bigint as violations,
+        coalesce(sum(greatest(entries, checked_to)), 0)::bigint as entries
+    from ledger_checks
     """,
 )

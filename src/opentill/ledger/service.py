@@ -9,7 +9,7 @@ import msgspec
 from opentill.db.database import Tx
 from opentill.db.query import Query, columns
 from opentill.ledger import queries
-from opentill.ledger.model import Balance, Movement, Violation
+from opentill.ledger.model import Balance, Checked, Movement, Violation
 from opentill.ledger.postings import POSTINGS
 
 
@@ -134,3 +134,8 @@ async def check(tx: Tx) -> tuple[int, list[Violation]]:
 async def count(tx: Tx) -> int:
     """Return how many entries there are, of all merchants."""
     return await queries.ENTRIES.get(tx) or 0
+
+
+async def checked(tx: Tx) -> Checked:
+    """Return what the incremental check found so far, of all merchants."""
+    return await queries.CHECKED.one(tx)

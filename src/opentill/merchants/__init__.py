@@ -1,13 +1,22 @@
 """Merchants, their API keys, and who is calling."""
 
 from opentill.core.client_address import limit_subject
-from opentill.merchants.audit import OPENTILL, Actor, AuditHead, AuditRow, Verdict
+from opentill.merchants.audit import OPENTILL, Actor, Verdict
 from opentill.merchants.audit import newest as audit_log
 from opentill.merchants.audit import record as record_audit
 from opentill.merchants.audit import record_by as record_audit_by
 from opentill.merchants.audit import verify as verify_audit
 from opentill.merchants.fees import read as read_fees
-from opentill.merchants.model import FeePolicy, Key, Merchant, NewKey, Terms, TermsVersion
+from opentill.merchants.model import (
+    AuditHead,
+    AuditRow,
+    FeePolicy,
+    Key,
+    Merchant,
+    NewKey,
+    Terms,
+    TermsVersion,
+)
 from opentill.merchants.service import (
     all_merchants,
     authenticate,

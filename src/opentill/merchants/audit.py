@@ -17,27 +17,11 @@ import msgspec
 from opentill.core.errors import Invalid
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
-from opentill.db.query import Command, Query
+from opentill.merchants import queries
+from opentill.merchants.model import AuditHead, AuditRow
 
 Finding = Literal["altered", "removed", "inserted"]
 _FIRST: Final = hashlib.sha256(b"opentill audit log").hexdigest()
-_COLUMNS: Final = (
-    "number, id, at, who, action, merchant_id, subject, reason, encode(hash, 'hex') as hash"
-)
-
-
-class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator did; ``hash`` in hexadecimal."""
-
-    number: int | None  # None: written past the chain
-    id: str
-    at: int
-    who: str
-    action: str
-    merchant_id: str
-    subject: str
-    reason: str
-    hash: str | None
 
 
 class Actor(msgspec.Struct, frozen=True):
@@ -48,13 +32,6 @@ class Actor(msgspec.Struct, frozen=True):
 
 
 OPENTILL: Final = Actor("opentill", "by OpenTill itself")
-
-
-class AuditHead(msgspec.Struct, frozen=True):
-    """Where the chain ends."""
-
-    number: int
-    hash: str
 
 
 class Break(msgspec.Struct, frozen=True):
@@ -72,31 +49,6 @@ class Verdict(msgspec.Struct, frozen=True):
     rows: int
     head: AuditHead | None
     breaks: list[Break]
-
-
-HEAD: Final = Query(AuditHead, "select number, encode(hash, 'hex') as hash from audit_head")
-LOCK_HEAD: Final = Query(
-    AuditHead, "select number, encode(hash, 'hex') as hash from audit_head for update"
-)
-INSERT: Final = Command(
-    """
-    with headed as (update audit_head set number = :number, hash = decode(:hash, 'hex'))
-    insert into audit_log (number, id, at, who, action, merchant_id, subject, reason, hash)
-    values (:number, :id, :at, :who, :action, :merchant_id, :subject, :reason, decode(:hash, 'hex'))
-    """,
-)
-CHAIN: Final = Query(
-    AuditRow,
-    f"select {_COLUMNS} from audit_log order by number nulls first, id",  # noqa: S608 - ours
-)
-NEWEST: Final = Query(
-    AuditRow,
-    f"""
-    select {_COLUMNS} from audit_log
-    where (:merchant_id::text is null or merchant_id = :merchant_id)
-    order by number desc nulls first limit :limit
-    """,  # noqa: S608 - a constant of ours
-)
 
 
 def link(before: str, row: AuditRow) -> str:
@@ -121,7 +73,7 @@ async def record(
     """
     if not reason.strip():
         raise Invalid("reason", "reason must say why, in a few words")
-    head = await LOCK_HEAD.one(tx)
+    head = await queries.LOCK_AUDIT_HEAD.one(tx)
     row = AuditRow(
         number=head.number + 1,
         id=new_id("aud"),
@@ -133,7 +85,7 @@ async def record(
         reason=reason.strip(),
         hash=None,
     )
-    await INSERT.run(tx, msgspec.structs.replace(row, hash=link(head.hash, row)))
+    await queries.INSERT_AUDIT.run(tx, msgspec.structs.replace(row, hash=link(head.hash, row)))
 
 
 async def record_by(
@@ -153,7 +105,7 @@ async def record_by(
 
 async def newest(tx: Tx, merchant_id: str | None = None, limit: int = 100) -> list[AuditRow]:
     """Return the latest rows, newest first; of one merchant if given."""
-    return await NEWEST.all(tx, merchant_id=merchant_id, limit=limit)
+    return await queries.NEWEST_AUDIT.all(tx, merchant_id=merchant_id, limit=limit)
 
 
 async def verify(tx: Tx, expected: AuditHead | None = None) -> Verdict:
@@ -162,9 +114,9 @@ async def verify(tx: Tx, expected: AuditHead | None = None) -> Verdict:
     ``tx`` sees the database of one moment and is inside a transaction. ``expected`` is a place that
     the chain must pass through, noted earlier. Constant memory.
     """
-    head = await HEAD.first(tx)
+    head = await queries.AUDIT_HEAD.first(tx)
     walk = _Walk(head, expected)
-    await walk.along(CHAIN.each(tx))
+    await walk.along(queries.AUDIT_CHAIN.each(tx))
     walk.end()
     return Verdict(walk.rows, head, walk.breaks)
 

@@ -87,6 +87,27 @@ class Entered(msgspec.Struct, frozen=True):
     ip_allowlist: list[str] | None
 
 
+class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator did; ``hash`` in hexadecimal."""
+
+    number: int | None  # None: written past the chain
+    id: str
+    at: int
+    who: str
+    action: str
+    merchant_id: str
+    subject: str
+    reason: str
+    hash: str | None
+
+
+class AuditHead(msgspec.Struct, frozen=True):
+    """Where the chain ends."""
+
+    number: int
+    hash: str
+
+
 def _base62(number: int, length: int) -> str:
     digits = ""
     for _ in range(length):

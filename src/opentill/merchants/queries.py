@@ -2,7 +2,7 @@
 
 from opentill.db.query import Command, Query, Value
 from opentill.db.rate_limits import HIT_SQL
-from opentill.merchants.model import Entered, Key, Merchant, TermsVersion
+from opentill.merchants.model import AuditHead, AuditRow, Entered, Key, Merchant, TermsVersion
 
 _KEY_COLUMNS = "id, merchant_id, hint, environment, created_at, expires_at, revoked_at"
 
@@ -90,3 +90,31 @@ AUTHENTICATE = Query(
     f"select true as allowed, caller.* from ({_CALLER_SQL}) as caller",  # noqa: S608 - as above
 )
 EXISTS = Value(bool, "select exists (select from merchants where id = :merchant_id)")
+
+# The audit log. ``hash`` is shown in hexadecimal.
+_AUDIT_COLUMNS = (
+    "number, id, at, who, action, merchant_id, subject, reason, encode(hash, 'hex') as hash"
+)
+AUDIT_HEAD = Query(AuditHead, "select number, encode(hash, 'hex') as hash from audit_head")
+LOCK_AUDIT_HEAD = Query(
+    AuditHead, "select number, encode(hash, 'hex') as hash from audit_head for update"
+)
+INSERT_AUDIT = Command(
+    """
+    with headed as (update audit_head set number = :number, hash = decode(:hash, 'hex'))
+    insert into audit_log (number, id, at, who, action, merchant_id, subject, reason, hash)
+    values (:number, :id, :at, :who, :action, :merchant_id, :subject, :reason, decode(:hash, 'hex'))
+    """,
+)
+AUDIT_CHAIN = Query(
+    AuditRow,
+    f"select {_AUDIT_COLUMNS} from audit_log order by number nulls first, id",  # noqa: S608 - ours
+)
+NEWEST_AUDIT = Query(
+    AuditRow,
+    f"""
+    select {_AUDIT_COLUMNS} from audit_log
+    where (:merchant_id::text is null or merchant_id = :merchant_id)
+    order by number desc nulls first limit :limit
+    """,  # noqa: S608 - a constant of ours
+)

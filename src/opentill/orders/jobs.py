@@ -120,3 +120,8 @@ async def make_due(tx: Tx, now: int) -> None:
 async def count_stuck(tx: Tx, now: int) -> int:
     """Return how many orders, up to 10,000, are CREATING for too long."""
     return await queries.STUCK.get(tx, since=now - STUCK_MS) or 0
+
+
+async def count_due(tx: Tx, now: int) -> int:
+    """Return how many attempts whose gateway is to be asked now; 10,000 stands for more."""
+    return await queries.COUNT_DUE.get(tx, now=now) or 0

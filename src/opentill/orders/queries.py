@@ -417,3 +417,7 @@ PRUNE_HISTORY = Command(
         and o.merchant_id = old.merchant_id and o.id = old.order_id and h.number < o.history_number
     """,
 )
+COUNT_DUE = Value(
+    int,
+    "select count(*) from (select from payment_attempts where check_at <= :now limit 10000) due",
+)

@@ -100,3 +100,8 @@ async def _send(
 async def make_due(tx: Tx, now: int) -> None:
     """Send at once what waits for later: the clock has gone back."""
     await queries.MAKE_DUE.run(tx, now=now)
+
+
+async def count_due(tx: Tx, now: int) -> int:
+    """Return how many refunds that are to be sent or asked about now; 10,000 stands for more."""
+    return await queries.COUNT_DUE.get(tx, now=now) or 0

@@ -120,3 +120,6 @@ NOT_SENT = Command(
 )
 OVERDRAFT = Value(int, "select overdraft_minor from merchants where id = :merchant_id")
 MAKE_DUE = Command("update refunds set try_at = :now where try_at > :now")
+COUNT_DUE = Value(
+    int, "select count(*) from (select from refunds where try_at <= :now limit 10000) due"
+)

@@ -1,0 +1,117 @@
+"""All SQL about the deployment: its clock, rate limits, secret key, migrations and replica."""
+
+from typing import Final
+
+import msgspec
+
+from opentill.db.query import Command, Query, Value
+
+# ── business time ──────────────────────────────────────────────────────────────────────────────
+
+AHEAD: Final = Value(int, "select ahead_ms from business_clock")
+ADVANCE: Final = Command(
+    """
+    update business_clock set ahead_ms = ahead_ms + :step_ms
+    where ahead_ms + :step_ms <= :furthest_ms
+    """,
+)
+RESET_CLOCK: Final = Command("update business_clock set ahead_ms = 0")
+
+# ── rate limits ────────────────────────────────────────────────────────────────────────────────
+
+
+class Window(msgspec.Struct, frozen=True):
+    """How full a window is: requests used, and the time (Unix ms) of the oldest one in it."""
+
+    used: int
+    oldest: int
+
+
+_TIME: Final = "case when :limit::bigint > 1000 then (:now::bigint / 1000 + 1) * 1000 else :now end"
+# Clocks of servers differ a little; a time further ahead is from before the clock was set back.
+_LIVE: Final = """unnest(w.hits, w.counts) as live (hit, count)
+    where hit > :now - 60000 and hit <= :now + 60000"""
+# Also a part of the statement that authenticates, through ``rate_limits``.
+HIT_SQL: Final = f"""
+    insert into rate_limit_windows as w (scope, subject, hits, counts, last_at)
+    values (:scope::text, :subject::text, array[{_TIME}], array[1], :now::bigint)
+    on conflict (scope, subject) do update
+        set (hits, counts) = (
+                select array_agg(hit order by hit), array_agg(count order by hit) from (
+                    select hit, sum(count)::int as count from (
+                        select hit, count from {_LIVE} union all select {_TIME}, 1
+                    ) as one group by hit
+                ) as summed),
+            last_at = :now::bigint
+        where (select coalesce(sum(count), 0) from {_LIVE}) < :limit
+    returning (select sum(count)::bigint from unnest(counts) count) as used, hits[1] as oldest
+"""  # noqa: S608 - put together from constants of ours
+HIT: Final = Query(Window, HIT_SQL)
+WINDOW: Final = Query(
+    Window,
+    """
+    select coalesce(sum(count), 0)::bigint as used, coalesce(min(hit), :now::bigint) as oldest
+    from rate_limit_windows w, unnest(w.hits, w.counts) as live (hit, count)
+    where w.scope = :scope and w.subject = :subject
+        and hit > :now::bigint - 60000 and hit <= :now::bigint + 60000
+    """,
+)
+PRUNE_WINDOWS: Final = Command(
+    """
+    delete from rate_limit_windows where (scope, subject) in (
+        select scope, subject from rate_limit_windows where last_at < :before or last_at > :after
+        limit 1000 for update skip locked)
+    """
+)
+DELETE_WINDOWS: Final = Command("delete from rate_limit_windows")
+
+# ── the secret key ─────────────────────────────────────────────────────────────────────────────
+
+FINGERPRINT: Final = Value(bytes, "select fingerprint from secret_key")
+REMEMBER_KEY: Final = Command(
+    "insert into secret_key (fingerprint) values (:fingerprint) on conflict (only_one) do nothing"
+)
+REPLACE_KEY: Final = Command(
+    """
+    insert into secret_key (fingerprint) values (:fingerprint)
+    on conflict (only_one) do update set fingerprint = :fingerprint
+    where secret_key.fingerprint <> :fingerprint
+    """
+)
+
+# ── migrations ─────────────────────────────────────────────────────────────────────────────────
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """A migration that the database has: its number, name and the digest of its file."""
+
+    version: int
+    name: str
+    sha256: str
+
+
+# Plain text, as neither has a plan. The lock is not "access exclusive": /readyz of a running server
+# reads the table meanwhile.
+CREATE_MIGRATIONS: Final = """
+create table if not exists schema_migrations (
+    version    int    primary key,
+    name       text   not null,
+    sha256     text   not null,
+    applied_at bigint not null
+)
+"""
+LOCK_MIGRATIONS: Final = "lock table schema_migrations in exclusive mode"
+MIGRATIONS: Final = Query(
+    Applied, "select version, name, sha256 from schema_migrations order by version"
+)
+RECORD_MIGRATION: Final = Command(
+    """
+    insert into schema_migrations (version, name, sha256, applied_at)
+    values (:version, :name, :sha256, :now)
+    """
+)
+
+# ── replicas: positions in the write-ahead log, in bytes ───────────────────────────────────────
+
+WRITTEN: Final = Value(int, "select (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint")
+REPLAYED: Final = Value(int, "select (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint")

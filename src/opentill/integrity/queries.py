@@ -1,0 +1,421 @@
+"""The integrity rules as data: what must hold, and the statement that finds where it does not.
+
+contract.md#ledger-rules. Each statement returns the merchant, the subject and a detail of every
+violation. It is also asked of one merchant alone, so two sides are compared by left joins and not
+by a full join, into which PostgreSQL takes no condition on the merchant.
+"""
+
+from typing import Final
+
+from opentill.adjustments.model import MOVES
+from opentill.db.query import Query, Value
+from opentill.ledger import Violation
+
+_UNPAID: Final = "('CREATING', 'PENDING', 'FAILED', 'CLOSED', 'REVOKED')"
+# As orders.Order says it: whether the order's money is in pending still, and how much it is.
+_STANDS: Final = """(o.paid_at is not null and o.settled_at is null
+    and (o.settle_at is not null or o.status not in ('REFUNDED', 'CHARGEBACK')))"""
+_UNSETTLED: Final = "(o.net_settled_minor - o.refund_debit_minor - o.charged_back_minor)"
+# What an adjustment posts, as rows of values.
+_MOVES: Final = ", ".join(
+    f"('{m.kind}', '{m.account}', {m.sign}, '{m.posting}', '{m.source}', '{m.target}')"
+    for m in MOVES
+)
+
+# what holds, and where it does not
+_RULES: Final = {
+    "an order has its PAYMENT exactly when it was paid": f"""
+    select o.merchant_id, o.id as subject,
+        o.status || ', paid at ' || coalesce(o.paid_at::text, 'no time') || ', '
+            || coalesce(e.amount_minor || ' ' || e.currency, 'nothing') || ' posted of '
+            || o.gross_settled_minor || ' ' || o.settled_currency as detail
+    from orders o left join entries e on e.merchant_id = o.merchant_id
+        and e.source_type = 'order' and e.source_id = o.id and e.type = 'PAYMENT'
+    where (o.paid_at is null) <> (o.status in {_UNPAID})
+        or (o.paid_at is null) <> (e.id is null)
+        or (e.amount_minor, e.currency) <> (o.gross_settled_minor, o.settled_currency)
+    """,  # noqa: S608 - constants of ours
+    "an order has the FEE of its gross less its net exactly when it was paid": """
+    select o.merchant_id, o.id as subject,
+        coalesce(e.amount_minor, 0) || ' posted of '
+            || o.gross_settled_minor - o.net_settled_minor as detail
+    from orders o left join entries e on e.merchant_id = o.merchant_id
+        and e.source_type = 'order' and e.source_id = o.id and e.type = 'FEE'
+    where coalesce(e.amount_minor, 0) <> case when o.paid_at is null then 0
+            else o.gross_settled_minor - o.net_settled_minor end
+        or e.currency <> o.settled_currency
+    """,
+    "a paid order was paid by exactly one attempt": """
+    select o.merchant_id, o.id as subject,
+        count(a.id) || ' succeeded, paid by ' || coalesce(o.paid_attempt_id, 'none') as detail
+    from orders o left join payment_attempts a on a.merchant_id = o.merchant_id
+        and a.order_id = o.id and a.status = 'SUCCEEDED'
+    group by o.merchant_id, o.id
+    having count(a.id) <> (o.paid_at is not null)::int
+        or max(a.id) is distinct from o.paid_attempt_id
+    """,
+    "an order counts its refunds, and they are at most what was paid": """
+    select o.merchant_id, o.id as subject,
+        'refunded ' || o.refunded_minor || ' of ' || r.refunded || ', held '
+            || o.refund_held_minor || ' of ' || r.held || ', debit ' || o.refund_debit_minor
+            || ' of ' || r.debit as detail
+    from orders o cross join lateral (
+        select coalesce(sum(amount_minor) filter (where status = 'SUCCEEDED'), 0) as refunded,
+            coalesce(sum(amount_minor) filter (where status <> 'FAILED'), 0) as held,
+            coalesce(sum(debit_minor) filter (where status <> 'FAILED'), 0) as debit,
+            count(*) as refunds
+        from refunds r where r.merchant_id = o.merchant_id and r.order_id = o.id
+    ) r
+    where (o.refunded_minor, o.refund_held_minor, o.refund_debit_minor)
+            <> (r.refunded, r.held, r.debit)
+        or r.held > o.amount_minor or r.debit > o.gross_settled_minor
+        or (o.paid_at is null and r.refunds > 0)
+        or (o.status = 'REFUNDED' and o.refunded_minor <> o.amount_minor)
+        or (o.status in ('PAID', 'SETTLED') and o.refunded_minor = o.amount_minor)
+    """,
+    "a refund is frozen while it is processing, then refunded or unfrozen": """
+    select r.merchant_id, r.id as subject,
+        r.status || ' of ' || r.debit_minor || ': frozen ' || e.frozen || ', refunded '
+            || e.refunded || ', unfrozen ' || e.unfrozen as detail
+    from refunds r
+    join orders o on o.merchant_id = r.merchant_id and o.id = r.order_id
+    cross join lateral (
+        select
+            coalesce(sum(e.amount_minor) filter (where e.type = 'FREEZE'), 0) as frozen,
+            coalesce(sum(e.amount_minor) filter (where e.type = 'REFUND'), 0) as refunded,
+            coalesce(sum(e.amount_minor) filter (where e.type = 'UNFREEZE'), 0) as unfrozen,
+            count(*) filter (where e.type not in ('FREEZE', 'REFUND', 'UNFREEZE')
+                or e.currency <> r.debit_currency
+                or (e.type = 'FREEZE' and e.from_account <> r.held_from)) as odd
+        from entries e where e.merchant_id = r.merchant_id
+            and e.source_type = 'refund' and e.source_id = r.id
+    ) e
+    where e.odd > 0 or r.currency <> o.currency or r.debit_currency <> o.settled_currency
+        or (e.frozen, e.refunded, e.unfrozen) <> (r.debit_minor,
+            case r.status when 'SUCCEEDED' then r.debit_minor else 0 end,
+            case r.status when 'FAILED' then r.debit_minor else 0 end)
+    """,
+    "a dispute has the entries of its status, and an entry its dispute": """
+    with expected as not materialized (
+        select d.merchant_id, d.id, d.debit_currency as currency, p.*
+        from disputes d cross join lateral (
+            select d.disputed_from = 'SETTLED' as settled,
+                d.status in ('LOST', 'RECOVERED') as lost, case d.disputed_from
+                    when 'SETTLED' then 'available' else 'pending' end as origin
+        ) at cross join lateral (
+            values
+                ('FREEZE', 'available', 'frozen', at.settled, d.debit_minor),
+                ('UNFREEZE', 'frozen', 'available', at.settled and d.status <> 'OPEN',
+                    d.debit_minor),
+                ('CHARGEBACK', at.origin, 'gateway', at.lost, d.debit_minor),
+                ('CHARGEBACK_FEE', at.origin, 'platform', at.lost, d.fee_minor),
+                ('ROLLING_RESERVE_OFFSET', 'reserve', 'available', at.lost, d.offset_minor),
+                ('CHARGEBACK_RECOVERY', 'gateway', 'available', d.status = 'RECOVERED',
+                    d.debit_minor),
+                ('ROLLING_RESERVE_RECOVERY', 'available', 'reserve', d.status = 'RECOVERED',
+                    d.offset_minor)
+        ) as p (type, source, target, there, amount)
+        where p.there and p.amount > 0
+    ), written as not materialized (
+        select * from entries
+        where source_type = 'dispute' and type <> 'ROLLING_RESERVE_RELEASE'
+    )
+    select x.merchant_id, x.id as subject,
+        x.type || ' of ' || coalesce(e.amount_minor, 0) || ' instead of ' || x.amount as detail
+    from expected x left join written e
+        on (e.merchant_id, e.source_id, e.currency, e.type, e.from_account, e.to_account)
+        = (x.merchant_id, x.id, x.currency, x.type, x.source, x.target)
+    where x.amount is distinct from e.amount_minor
+    union all
+    select e.merchant_id, e.source_id, e.type || ' of ' || e.amount_minor || ' instead of 0'
+    from written e where not exists (
+        select from expected x
+        where (e.merchant_id, e.source_id, e.currency, e.type, e.from_account, e.to_account)
+            = (x.merchant_id, x.id, x.currency, x.type, x.source, x.target))
+    """,
+    "an order is DISPUTED by one open dispute, and a CHARGEBACK by one that was lost": """
+    select o.merchant_id, o.id as subject,
+        o.status || ', charged back ' || o.charged_back_minor || ': ' || d.open || ' open, '
+            || d.lost || ' lost, of ' || d.loss as detail
+    from orders o left join (
+        select merchant_id, order_id, count(*) filter (where status = 'OPEN') as open,
+            count(*) filter (where status = 'LOST') as lost,
+            coalesce(sum(debit_minor + fee_minor) filter (where status = 'LOST'), 0) as loss,
+            bool_or(status in ('OPEN', 'LOST') and disputed_from = 'PAID') as unsettled,
+            max(offset_minor - debit_minor - fee_minor) as over
+        from disputes group by merchant_id, order_id
+    ) d on d.merchant_id = o.merchant_id and d.order_id = o.id
+    where (o.status = 'DISPUTED')::int <> coalesce(d.open, 0)
+        or (o.status = 'CHARGEBACK')::int <> coalesce(d.lost, 0)
+        or o.charged_back_minor <> coalesce(d.loss, 0)
+        or (o.status in ('DISPUTED', 'CHARGEBACK') and d.unsettled <> (o.settled_at is null))
+        or d.over > 0
+    """,
+    # The order's own entries and those of its refunds and disputes, together.
+    "an order stands in pending until it is settled, and in reserve while that is held": f"""
+    select o.merchant_id, o.id as subject,
+        o.status || ', settled at ' || coalesce(o.settled_at::text, 'no time') || ', reserve '
+            || o.reserve_status || ': pending ' || coalesce(e.pending, 0) || ' of '
+            || case when {_STANDS} then {_UNSETTLED} else 0 end || ', reserve '
+            || coalesce(e.reserve, 0) || ' of ' || o.reserve_minor as detail
+    from orders o left join (
+        select e.merchant_id, coalesce(r.order_id, d.order_id, e.source_id) as order_id,
+            sum((e.to_account = 'pending')::int * e.amount_minor
+                - (e.from_account = 'pending')::int * e.amount_minor) as pending,
+            sum((e.to_account = 'reserve')::int * e.amount_minor
+                - (e.from_account = 'reserve')::int * e.amount_minor) as reserve,
+            count(*) filter (where e.type = 'ROLLING_RESERVE') as reserves
+        from entries e
+        left join refunds r on e.source_type = 'refund' and r.merchant_id = e.merchant_id
+            and r.id = e.source_id
+        left join disputes d on e.source_type = 'dispute' and d.merchant_id = e.merchant_id
+            and d.id = e.source_id
+        where e.source_type in ('order', 'refund', 'dispute')
+        group by 1, 2
+    ) e on e.merchant_id = o.merchant_id and e.order_id = o.id
+    where coalesce(e.pending, 0) <> case when {_STANDS} then {_UNSETTLED} else 0 end
+        or coalesce(e.reserve, 0)
+            <> case o.reserve_status when 'HELD' then o.reserve_minor else 0 end
+        or coalesce(e.reserves, 0) <> (o.reserve_status <> 'NONE')::int
+        or (o.reserve_status = 'NONE') <> (o.reserve_minor = 0)
+        or (o.reserve_status = 'NONE') <> (o.reserve_release_at is null)
+        or (o.settle_at is not null) <> ({_STANDS} and o.status <> 'DISPUTED')
+        or (o.paid_at is null) <> (o.due_at is null)
+    """,  # noqa: S608 - constants of ours
+    "each balance is what orders, refunds, disputes and the operator keep there": f"""
+    select merchant_id, currency as subject,
+        'pending ' || sum(pending) || ', frozen ' || sum(frozen) || ', reserve ' || sum(reserve)
+            || ' more than that' as detail
+    from (
+        select merchant_id, currency, pending, frozen, reserve from balances
+        union all
+        select o.merchant_id, o.settled_currency,
+            case when {_STANDS} then -({_UNSETTLED}) else 0 end, 0,
+            case o.reserve_status when 'HELD' then -o.reserve_minor else 0 end
+        from orders o where o.paid_at is not null
+        union all
+        select merchant_id, debit_currency, 0, -debit_minor, 0
+        from refunds where status = 'PROCESSING'
+        union all
+        select merchant_id, debit_currency, 0, -debit_minor, 0
+        from disputes where status = 'OPEN' and disputed_from = 'SETTLED'
+        union all
+        select merchant_id, currency, 0,
+            case kind when 'freeze' then -amount_minor else amount_minor end, 0
+        from adjustments where status = 'DONE' and kind in ('freeze', 'unfreeze')
+        union all
+        select merchant_id, currency,
+            case e.from_account when 'pending' then amount_minor else -amount_minor end, 0, 0
+        from entries e
+        where source_type = 'operator' and 'pending' in (from_account, to_account)
+    ) as kept
+    group by merchant_id, currency
+    having (sum(pending), sum(frozen), sum(reserve)) <> (0, 0, 0)
+    """,  # noqa: S608 - constants of ours
+    "every entry of an order or refund has one": """
+    select e.merchant_id,
+        e.id as subject, e.source_type || ' ' || e.source_id || ' is not there' as detail
+    from (
+        select e.* from entries e where e.source_type = 'order' and not exists (
+            select from orders o where o.merchant_id = e.merchant_id and o.id = e.source_id)
+        union all
+        select e.* from entries e where e.source_type = 'refund' and not exists (
+            select from refunds r where r.merchant_id = e.merchant_id and r.id = e.source_id)
+    ) e
+    """,
+    "a session is open as long as its order can be paid": f"""
+    select o.merchant_id, o.id as subject,
+        o.status || ' with a session that is ' || c.status as detail
+    from orders o
+    join checkouts c on c.merchant_id = o.merchant_id and c.id = o.checkout_id
+    where case c.status
+        when 'OPEN' then o.status not in ('CREATING', 'PENDING')
+        when 'COMPLETE' then o.status in {_UNPAID}
+        else o.status in ('CREATING', 'PENDING') end
+    """,  # noqa: S608 - constants of ours
+    # Both sides by hour, with the changes that the counts do not hold yet; then for longer spans.
+    "the totals of lists are the numbers of their rows": """
+    select merchant_id,
+        list || ' ' || span as subject,
+        kind || coalesce(' of ' || nullif(part, ''), '') || ' since ' || since || ': '
+            || sum(counted) || ' counted, ' || sum(there) || ' there' as detail
+    from (
+        select merchant_id, list, part, span, since, kind, rows as counted, 0 as there
+        from list_counts
+        union all
+        select merchant_id, list, p.part, s.span, s.since, kind, counted, there
+        from (
+            select merchant_id, list, part, at / 3600000 * 3600000 as hour, kind,
+                sum(counted) as counted, sum(there) as there
+            from (
+                select merchant_id, list, part, at, kind, rows as counted, 0 as there
+                from list_changes where kind is not null
+                union all
+                select merchant_id, list, part, at, was, -rows, 0
+                from list_changes where was is not null
+                union all
+                select merchant_id, 'orders', product_id, created_at, status, 0, 1 from orders
+                union all
+                select merchant_id, 'entries', '', created_at, type, 0, 1 from entries
+            ) as each_row
+            group by 1, 2, 3, 4, 5
+        ) as hours
+        cross join lateral (select hours.part union select '') as p (part)
+        cross join lateral (
+            values ('all', 0), ('day', hour / 86400000 * 86400000), ('hour', hour)
+        ) as s (span, since)
+    ) as both_sides
+    group by merchant_id, list, part, span, since, kind
+    having sum(counted) <> sum(there)
+    """,
+    "a payout has left with its fee, and is back with it exactly when it failed": """
+    select p.merchant_id, p.id as subject,
+        p.status || ' of ' || p.amount_minor || ', fee ' || p.fee_minor || ': out ' || e.sent
+            || ', fee ' || e.fee || ', back ' || e.back || ', fee back ' || e.fee_back
+            || ', others ' || e.odd as detail
+    from payouts p cross join lateral (
+        select
+            coalesce(sum(e.amount_minor) filter (where
+                (e.type, e.from_account) = ('PAYOUT', 'available')), 0) as sent,
+            coalesce(sum(e.amount_minor) filter (where
+                (e.type, e.from_account) = ('FEE', 'available')), 0) as fee,
+            coalesce(sum(e.amount_minor) filter (where
+                (e.type, e.from_account) = ('PAYOUT', 'bank')), 0) as back,
+            coalesce(sum(e.amount_minor) filter (where (e.type, e.from_account, e.to_account)
+                = ('BALANCE_CORRECTION', 'platform', 'available')), 0) as fee_back,
+            count(*) filter (where e.currency <> p.currency
+                or (e.type, e.from_account, e.to_account) not in (
+                    ('PAYOUT', 'available', 'bank'), ('FEE', 'available', 'platform'),
+                    ('PAYOUT', 'bank', 'available'),
+                    ('BALANCE_CORRECTION', 'platform', 'available'))) as odd
+        from entries e where e.merchant_id = p.merchant_id
+            and e.source_type = 'payout' and e.source_id = p.id
+    ) e
+    where e.odd > 0 or (e.sent, e.fee, e.back, e.fee_back) <> (p.amount_minor, p.fee_minor,
+        case p.status when 'FAILED' then p.amount_minor else 0 end,
+        case p.status when 'FAILED' then p.fee_minor else 0 end)
+    """,
+    "every entry of a payout has one": """
+    select e.merchant_id, e.id as subject,
+        'payout ' || e.source_id || ' is not there' as detail
+    from entries e where e.source_type = 'payout' and not exists (
+        select from payouts p where p.merchant_id = e.merchant_id and p.id = e.source_id)
+    """,
+    "a movement by hand has its one entry exactly when it is done": f"""
+    select o.merchant_id, o.id as subject,
+        o.kind || ' of ' || o.amount_minor || ' ' || o.currency || ' is ' || o.status || ': '
+            || coalesce(e.type || ' of ' || e.amount_minor || ' ' || e.currency || ' from '
+                || e.from_account || ' to ' || e.to_account, 'no entry') as detail
+    from adjustments o
+    left join (values {_MOVES}) as t (kind, account, sign, type, from_account, to_account)
+        on (t.kind, t.account, t.sign) = (o.kind, o.account, sign(o.amount_minor)::int)
+    left join entries e on e.merchant_id = o.merchant_id
+        and e.source_type = 'operator' and e.source_id = o.id
+    where (o.status = 'DONE') <> (e.id is not null)
+        or (e.type, e.from_account, e.to_account, e.amount_minor, e.currency) is distinct from
+            (t.type, t.from_account, t.to_account, abs(o.amount_minor), o.currency)
+            and e.id is not null
+    """,  # noqa: S608 - constants of ours
+    "every entry of an operator has its movement": """
+    select e.merchant_id,
+        e.id as subject, 'movement ' || e.source_id || ' is not there' as detail
+    from entries e where e.source_type = 'operator' and not exists (
+        select from adjustments o
+        where o.merchant_id = e.merchant_id and o.id = e.source_id)
+    """,
+    "operators unfreeze only what operators froze": """
+    select merchant_id,
+        currency as subject,
+        'frozen by hand: ' || sum(case kind when 'freeze' then amount_minor
+            else -amount_minor end) as detail
+    from adjustments where status = 'DONE' and kind in ('freeze', 'unfreeze')
+    group by merchant_id, currency
+    having sum(case kind when 'freeze' then amount_minor else -amount_minor end) < 0
+    """,
+    "who placed an Epay order is told of it exactly when it was paid": """
+    select o.merchant_id, o.id as subject,
+        'no notice' as detail
+    from orders o
+    where o.source = 'EPAY' and o.paid_at is not null and not exists (
+        select from epay_notifications n
+        where n.merchant_id = o.merchant_id and n.order_id = o.id)
+    union all
+    select n.merchant_id,
+        n.order_id, 'a notice of no paid Epay order'
+    from epay_notifications n
+    where not exists (
+        select from orders o where o.merchant_id = n.merchant_id and o.id = n.order_id
+            and o.source = 'EPAY' and o.paid_at is not null)
+    """,
+    # It goes back in notices word for word, so it must be this order's and of this amount; here
+    # nobody knows how many decimals the currency has.
+    "an Epay order is what was submitted, and what was submitted an Epay order": """
+    select o.merchant_id, o.id as subject,
+        o.amount_minor || ' ' || o.currency || ': '
+            || coalesce(e.money || ' ' || e.money_type, 'nothing') || ' submitted' as detail
+    from orders o
+    left join epay_orders e on e.merchant_id = o.merchant_id and e.order_id = o.id
+    where o.source = 'EPAY' and (e.order_id is null
+        or (e.money_type, e.checkout_id) <> (o.currency, o.checkout_id)
+        or o.amount_minor not in
+            (e.money::numeric, e.money::numeric * 100, e.money::numeric * 1000))
+    union all
+    select e.merchant_id, e.order_id, 'no Epay order: ' || e.money || ' ' || e.money_type
+            || ' submitted'
+    from epay_orders e
+    where not exists (
+        select from orders o where o.merchant_id = e.merchant_id and o.id = e.order_id
+            and o.source = 'EPAY')
+    """,
+}
+# ``:source``, ``:event`` and ``:target`` are the columns of the table of an order's transitions.
+_HISTORY: Final = """
+    select o.merchant_id,
+        o.id as subject, coalesce('row ' || h.number || ': ' || coalesce(h.from_status, 'nothing')
+            || ' to ' || h.to_status || ' by ' || h.event, 'no history') as detail
+    from orders o left join (
+        select h.*,
+            lag(number, 1, 0) over rows as number_before,
+            lag(to_status) over rows as status_before,
+            lag(at) over rows as at_before,
+            lead(number) over rows is null as last,
+            -- Its first rows may have been pruned, see orders/jobs.py.
+            number > 1 and lag(number) over rows is null
+                and at < extract(epoch from now()) * 1000 - 365 * 86400000::bigint as pruned
+        from order_history h
+        window rows as (partition by merchant_id, order_id order by number)
+    ) h on h.merchant_id = o.merchant_id and h.order_id = o.id
+    where h.number is null
+        or (h.number <> h.number_before + 1 and not h.pruned)
+        or (h.from_status is distinct from h.status_before and not h.pruned)
+        or h.at < h.at_before
+        or (h.last and (h.number, h.to_status) <> (o.history_number, o.status))
+        or (h.number = 1 and (h.event, h.to_status) <> ('opened', 'PENDING'))
+        or (h.number > 1 and h.from_status <> h.to_status and not exists (
+            select from unnest(:source::text[], :event::text[], :target::text[])
+                as s (source, event, target)
+            where (s.source, s.event, s.target) = (h.from_status, h.event, h.to_status)))
+    """
+
+
+def _rule(holds: str, sql: str, *, one_merchant: bool = False) -> Query[Violation]:
+    """Return the statement of a rule; PostgreSQL takes the condition down into it where it can."""
+    of_merchant = " where merchant_id = :merchant_id" if one_merchant else ""
+    text = f"select '{holds}' as rule, found.* from ({sql}) as found{of_merchant}"  # noqa: S608 - ours
+    return Query(Violation, text)
+
+
+RULES: Final = tuple(_rule(*each) for each in _RULES.items())
+MERCHANT_RULES: Final = tuple(_rule(*each, one_merchant=True) for each in _RULES.items())
+_HISTORY_HOLDS: Final = "the history leads to the status, by steps of the table"
+HISTORY: Final = _rule(_HISTORY_HOLDS, _HISTORY)
+MERCHANT_HISTORY: Final = _rule(_HISTORY_HOLDS, _HISTORY, one_merchant=True)
+
+# Whether a balance is the merchant's first: the rules about the merchant are checked with that one.
+IS_FIRST: Final = Value(
+    bool,
+    """
+    select not exists (select from balances
+    where merchant_id = :merchant_id and currency < :currency)
+    """,
+)
