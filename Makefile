@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run demo test test-pooled test-serializable test-clients test-image mutants check fix
-.PHONY: test-nightly hooks bench stress lock browser compilers
+.PHONY: test-nightly hooks client bench stress lock browser compilers
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make test-image         the container image, built and run (needs podman or docker)'
 	@echo 'make check              formatting, lint, workflow files, layers, types, known vulnerabilities'
 	@echo 'make fix                apply the fixes that ruff can make, and format'
+	@echo 'make client             write the blocking Python client, generated from the asynchronous one'
 	@echo 'make hooks              install git hooks: git runs make check before commits and pushes'
 	@echo 'make bench              measure each target of speed and size (ARGS="--only pay" for some)'
 	@echo 'make mutants            mutation tests: break one thing at a time, see that a test fails (ARGS="--sql 200" for more)'
@@ -76,6 +77,9 @@ hooks: .venv/stamp-dev
 fix: .venv/stamp-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+client: .venv/stamp-dev
+	$(BIN)/python tools/blocking_client.py
 
 bench: .venv/stamp-dev .venv-bench/stamp
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -68,7 +68,7 @@ async def _enter_card(page: Page, number: str) -> None:
     await page.click("button")
 
 
-# card, what the page says then, the order's status; the bank's other cards: gateways/test_sandbox.py
+# card, what the page says then, the order's status; all cards: sandbox/test_cards.py
 CARDS = [
     ("4242 4242 4242 4242", "Payment received", "PAID"),
     ("4000 0000 0000 0002", "Your bank declined the payment", "PENDING"),

@@ -159,12 +159,12 @@ def test_a_payment_and_its_refunds_go_through_both_books(
             with browser.http:
                 pay_by_card(browser, session.url, upstream)
                 # the notice alone makes it PAID: nobody has come back to the downstream yet
-                order_id = client.checkouts.read(session.id).order_id
-                patiently(lambda: client.orders.read(order_id).status == "PAID")
+                order_id = client.checkouts.get(session.id).order_id
+                patiently(lambda: client.orders.get(order_id).status == "PAID")
                 browser.open(browser.button())
                 assert urlsplit(str(browser.page.url)).port == downstream.port
                 assert "Payment received" in browser.page.text
-            order = client.orders.read(order_id)
+            order = client.orders.get(order_id)
             (there,) = above.orders.list()
             assert (order.amount, there.amount) == (Decimal("9.99"), Decimal("9.99"))
             assert (order.payment_method, there.payment_method) == ("CREDIT_CARD", "CREDIT_CARD")
@@ -175,9 +175,9 @@ def test_a_payment_and_its_refunds_go_through_both_books(
                 client.refunds.create(order_id),
             ]
             for part in parts:
-                patiently(lambda id_=part.id: client.refunds.read(id_).status == "SUCCEEDED")
-                assert client.refunds.read(part.id).succeeded_at is not None
-            patiently(lambda: above.orders.read(there.id).status == "REFUNDED")
-            assert client.orders.read(order_id).status == "REFUNDED"
+                patiently(lambda id_=part.id: client.refunds.get(id_).status == "SUCCEEDED")
+                assert client.refunds.get(part.id).succeeded_at is not None
+            patiently(lambda: above.orders.get(there.id).status == "REFUNDED")
+            assert client.orders.get(order_id).status == "REFUNDED"
             amounts = sorted(refund.amount for refund in above.refunds.list(there.id))
             assert amounts == [Decimal("2.00"), Decimal("2.00"), Decimal("5.99")]

@@ -225,23 +225,24 @@ class Hammer:
 
     async def hit(self, end: float) -> None:
         """Do one thing after the other; what the rules refuse is fine, and nothing else is."""
-        steps: tuple[Callable[[Tx], Awaitable[object]], ...] = (
+        movements: tuple[Callable[[Tx], Awaitable[object]], ...] = (
             self.buy, self.buy, self.buy, self.buy_next_door, self.buy_next_door,
             self.confirm_late, self.refund, self.refund,
             self.dispute, self.dispute, self.dispute_by_hand, self.settle, self.pay_out,
             self.payout_ends, self.move, self.move, self.change_terms,
         )  # fmt: skip
         while self.goes_on(end):
-            if _random.random() < 0.2:
-                await self.report()
-                self.done["report"] += 1
-                continue
-            step = _random.choice(steps)
+            reports = _random.random() < 0.2
+            movement = _random.choice(movements)
             try:
-                await self.do(step)
+                if reports:
+                    await self.report()
+                    self.done["report"] += 1
+                else:
+                    await self.do(movement)
             except Invalid:
-                self.refused[step.__name__] += 1
-            except Contended:  # a client is told 503 and comes again
+                self.refused[movement.__name__] += 1
+            except Contended:  # the client gets 503 and asks again, as the gateway does
                 self.refused["contended"] += 1
 
     async def watch(self, end: float) -> int:
@@ -262,7 +263,8 @@ STUCK: Final = """
     union all
     select 'refund ' || id from refunds where status = 'PROCESSING'
     union all
-    select 'attempt ' || id from attempts where status = 'DUPLICATE' and check_at is not null
+    select 'attempt ' || id from payment_attempts
+    where status = 'DUPLICATE' and check_at is not null
 """
 
 

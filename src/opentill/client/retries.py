@@ -1,8 +1,8 @@
-"""A call and its repetitions: when to try again, when to give up, and what is said then.
+"""When a request is sent again, when not, and which error its caller gets then.
 
-It sends nothing and sleeps nowhere; both clients ask it what to do. Nothing is repeated that could
-have a second effect: a POST carries one Idempotency-Key through all its tries, GET and DELETE are
-idempotent by themselves, and a PATCH is repeated only when it surely was not done.
+Nothing here does I/O: both clients ask it what to do. Nothing is repeated that could have a second
+effect: a POST carries one Idempotency-Key through all its attempts, GET and DELETE are idempotent
+by themselves, and a PATCH is repeated only when it surely had no effect.
 """
 
 import email.utils
@@ -18,7 +18,6 @@ import httpx2
 import msgspec
 
 from opentill.client import events
-from opentill.client.calls import Call
 from opentill.client.errors import (
     Conflict,
     ConnectionFailed,
@@ -29,16 +28,17 @@ from opentill.client.errors import (
     RequestRefused,
     ServerError,
     Unauthorized,
-    UnexpectedAnswer,
+    UnexpectedResponse,
     ValidationFailed,
     WebhookInvalid,
 )
+from opentill.client.request import Request
 
 T = TypeVar("T")
 E = TypeVar("E", bound=OpenTillError)
-Failed = httpx2.RequestError | httpx2.StreamError  # what httpx2 raises when no whole answer comes
+Failure = httpx2.RequestError | httpx2.StreamError  # raised when no whole response comes
 
-# Before anything of the request was sent.
+# Raised before anything of the request was sent.
 _NEVER_SENT: Final = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
@@ -55,20 +55,20 @@ _ERRORS: Final[dict[int, type[OpenTillError]]] = {
     429: RateLimited,
 }
 _KEY: Final = re.compile(r"[ -~]{1,255}")
-_AGAIN: Final = frozenset({429, 502, 503, 504})
-_BUSY: Final = 40901  # the first try still runs: its answer will be there soon
-# Answers that a try gets before the server looks whether it did it before: they decide nothing
-# about an earlier try without an answer.
+_RETRIED: Final = frozenset({429, 502, 503, 504})
+_STILL_RUNNING: Final = 40901  # the first attempt still runs: its response will be there soon
+# Sent before the server looks for an earlier attempt with the same key: they decide nothing about
+# an earlier attempt that got no response.
 _UNDECIDED: Final = frozenset({401, 409, 429})
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how long to try. A wait doubles each time, and half of it is chance."""
+    """How often and how long to try. Each delay doubles, and up to half of it is random."""
 
-    tries: int = 6
-    total_s: float = 60.0  # over all tries and waits; no new try begins after it
-    first_wait_s: float = 0.25
-    longest_wait_s: float = 8.0
+    attempts: int = 6
+    total_s: float = 60.0  # over all attempts and delays; no new attempt begins after it
+    first_delay_s: float = 0.25
+    longest_delay_s: float = 8.0
 
 
 class _Detail(msgspec.Struct, frozen=True):
@@ -83,100 +83,103 @@ class _Body(msgspec.Struct, frozen=True):
     data: msgspec.Raw = msgspec.Raw()
 
 
-class Series(Generic[T]):
-    """One call until it has an answer, or until there is no use in going on."""
+class RetriedRequest(Generic[T]):
+    """One request until it has a response, or until another attempt is of no use."""
 
-    def __init__(self, call: Call[T], retries: Retries, timeout_s: float) -> None:
+    def __init__(self, request: Request[T], retries: Retries, timeout_s: float) -> None:
         """Begin; the clock of ``retries.total_s`` runs from now."""
-        self.call = call
-        self.key = _key(call.key) if call.verb == "POST" else None
+        self.request = request
+        self.key = _key(request.idempotency_key) if request.method == "POST" else None
         self._retries = retries
         self._timeout_s = timeout_s
         self._end = time.monotonic() + retries.total_s
-        self._tried = 0
-        self._uncertain = False  # an earlier try may have had its effect
+        self._attempts = 0
+        self._uncertain = False  # an earlier attempt may have had its effect
 
     @property
     def timeout_s(self) -> float:
-        """Seconds that the next try may be silent for."""
+        """Seconds for which the server may be silent in the next attempt."""
         return max(0.001, min(self._timeout_s, self._end - time.monotonic()))
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of this call, beside those of the client."""
+        """The headers of this request, beside those of the client."""
         headers = {} if self.key is None else {"idempotency-key": self.key}
-        if self.call.body is not None:
+        if self.request.body is not None:
             headers["content-type"] = "application/json"
         return headers
 
-    def in_time(self) -> None:
-        """See that there is time left to read on. Raises httpx2.ReadTimeout."""
+    def check_time(self) -> None:
+        """Check that there is time left to read on. Raises httpx2.ReadTimeout."""
         if time.monotonic() > self._end:
-            message = f"the answer was not whole after {self._retries.total_s:g} s"
+            message = f"the response was not whole after {self._retries.total_s:g} s"
             raise httpx2.ReadTimeout(message)
 
-    def lost(self, failure: Failed) -> float:
-        """Take in that no whole answer came; seconds to wait. Raises ConnectionFailed."""
+    def delay_after_failure(self, failure: Failure) -> float:
+        """Return the seconds to wait after no whole response came. Raises ConnectionFailed."""
         never_sent = isinstance(failure, _NEVER_SENT)
-        self._uncertain |= not never_sent and self.call.verb != "GET"
+        self._uncertain |= not never_sent and self.request.method != "GET"
         why = str(failure) or type(failure).__name__
-        error = ConnectionFailed(f"{self.call.verb} {self.call.path} got no answer: {why}")
+        error = ConnectionFailed(f"{self._name} got no response: {why}")
         if isinstance(failure, httpx2.LocalProtocolError):  # it cannot be sent at all
             self._give_up(error)
-        repeatable = never_sent or self.call.verb != "PATCH"
-        return self._wait(error, None) if repeatable else self._give_up(error)
+        repeatable = never_sent or self.request.method != "PATCH"
+        return self._delay(error, None) if repeatable else self._give_up(error)
 
-    def refused(self, response: httpx2.Response, body: bytes) -> float:
-        """Take in an answer that is no success; seconds to wait. Raises what it says."""
+    def delay_after_refusal(self, response: httpx2.Response, body: bytes) -> float:
+        """Return the seconds to wait after a response that is no success. Raises OpenTillError."""
         status, problem = response.status_code, _problem(body)
         error = self._error(response, problem)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            self._uncertain |= self.call.verb != "GET"
+            self._uncertain |= self.request.method != "GET"
         elif problem is not None and status not in _UNDECIDED:
-            self._uncertain = False  # the answer to all tries: they are one by their key
-        busy = problem is not None and problem.code == _BUSY and self.key is not None
-        again = busy or status in _AGAIN
-        if self.call.verb == "PATCH" and status != HTTPStatus.TOO_MANY_REQUESTS:
+            self._uncertain = False  # one key: this is the response to all attempts
+        running = problem is not None and problem.code == _STILL_RUNNING and self.key is not None
+        again = running or status in _RETRIED
+        if self.request.method == "PATCH" and status != HTTPStatus.TOO_MANY_REQUESTS:
             again = False
-        return self._wait(error, _retry_after(response)) if again else self._give_up(error)
+        return self._delay(error, _retry_after(response)) if again else self._give_up(error)
 
     def read(self, response: httpx2.Response, body: bytes) -> T:
-        """Return what a success says. Raises UnexpectedAnswer if it is not in the API's form."""
+        """Return the data of a success. Raises UnexpectedResponse for another form."""
         try:
             found = msgspec.json.decode(body, type=_Body)
-            if self.call.answer is None:
+            if self.request.response is None:
                 return cast("T", None)
-            if self.call.answer is events.Event:  # typed by what it says it is
+            if self.request.response is events.Event:  # its type says which event it is
                 return cast("T", events.read(bytes(found.data)))
-            return cast("T", msgspec.json.decode(found.data, type=self.call.answer))
+            return cast("T", msgspec.json.decode(found.data, type=self.request.response))
         except (msgspec.MsgspecError, UnicodeDecodeError, WebhookInvalid) as reason:
             raise self.unexpected(response, f"is not in the API's form ({reason})") from None
 
-    def unexpected(self, response: httpx2.Response, what: str) -> UnexpectedAnswer:
-        """Make the error of an answer that the API does not give."""
-        error = UnexpectedAnswer(
-            f"the answer to {self.call.verb} {self.call.path} {what}",
+    def unexpected(self, response: httpx2.Response, what: str) -> UnexpectedResponse:
+        """Return the error for a response that the API does not give."""
+        error = UnexpectedResponse(
+            f"the response to {self._name} {what}",
             status=response.status_code,
             request_id=_request_id(response),
         )
-        self._uncertain |= self.call.verb != "GET"
+        self._uncertain |= self.request.method != "GET"
         return self._finish(error)
 
-    def broke_off(self, failure: Failed) -> ConnectionFailed:
-        """Make the error of a file that ended before its end."""
+    def broke_off(self, failure: Failure) -> ConnectionFailed:
+        """Return the error for a file that ended before its end."""
         why = str(failure) or type(failure).__name__
-        return self._finish(ConnectionFailed(f"{self.call.path} broke off: {why}"))
+        return self._finish(ConnectionFailed(f"{self.request.path} broke off: {why}"))
 
-    def _wait(self, error: OpenTillError, asked_s: float | None) -> float:
-        self._tried += 1
-        wait = min(
-            self._retries.first_wait_s * 2.0 ** (self._tried - 1), self._retries.longest_wait_s
-        )
-        wait *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
-        wait = max(wait, asked_s or 0.0)
-        if self._tried >= self._retries.tries or time.monotonic() + wait >= self._end:
+    @property
+    def _name(self) -> str:
+        return f"{self.request.method} {self.request.path}"
+
+    def _delay(self, error: OpenTillError, retry_after_s: float | None) -> float:
+        self._attempts += 1
+        delay = self._retries.first_delay_s * 2.0 ** (self._attempts - 1)
+        delay = min(delay, self._retries.longest_delay_s)
+        delay *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
+        delay = max(delay, retry_after_s or 0.0)
+        if self._attempts >= self._retries.attempts or time.monotonic() + delay >= self._end:
             self._give_up(error)
-        return wait
+        return delay
 
     def _give_up(self, error: OpenTillError) -> NoReturn:
         raise self._finish(error)
@@ -187,18 +190,18 @@ class Series(Generic[T]):
         return error
 
     def _error(self, response: httpx2.Response, problem: _Body | None) -> OpenTillError:
-        """Return the error that an answer stands for."""
+        """Return the error that a response stands for."""
         status = response.status_code
         kind = _ERRORS.get(status, RequestRefused)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             kind = ServerError
         elif problem is None and status != HTTPStatus.TOO_MANY_REQUESTS:
-            kind = UnexpectedAnswer  # a 404 of something else says nothing about what is yours
+            kind = UnexpectedResponse  # a 404 of another server says nothing about the resource
         what = f"HTTP {status}" if problem is None else f"{problem.message} ({problem.code})"
         detail = problem.error if problem is not None else None
         text = f"{what}: {detail.reason}" if detail is not None and detail.reason else what
         error = kind(
-            f"{self.call.verb} {self.call.path}: {text}",
+            f"{self._name}: {text}",
             status=status,
             code=None if problem is None else problem.code,
             request_id=_request_id(response),
@@ -221,7 +224,7 @@ def _key(chosen: str | None) -> str:
 
 
 def _problem(body: bytes) -> _Body | None:
-    """Return our error body; what a proxy answers is none."""
+    """Return the API's error body; None for what a proxy sends."""
     try:
         return msgspec.json.decode(body, type=_Body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
