@@ -22,7 +22,7 @@ from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
-from opentill.http.operations import Call, Nothing
+from opentill.http.operations import ApiRequest, Nothing
 from opentill.orders import api as orders_api
 from opentill.orders import service as orders_service
 from opentill.outgoing.client import to_merchants
@@ -296,8 +296,8 @@ async def _traces(
     now = now_ms()
     traces: dict[str, list[Statement]] = {}
 
-    def call(path: dict[str, str], body: Any = None) -> Call[Any, Any]:
-        return Call(
+    def call(path: dict[str, str], body: Any = None) -> ApiRequest[Any, Any]:
+        return ApiRequest(
             app=app, merchant_id=tenant.merchant_id, now=now, path=path, query=Nothing(), body=body
         )
 

@@ -114,17 +114,17 @@ def test_what_is_read_is_what_the_operation_answers(name: str) -> None:
 
 
 def same(answer: Any, operation: Operation) -> None:
-    if operation.answer is None:
+    if operation.response is None:
         assert answer is None
-    elif operation.answer is Download:
+    elif operation.response is Download:
         assert answer is File
     else:
-        theirs = operation.answer
+        theirs = operation.response
         if getattr(theirs, "__origin__", None) is Listing:
             assert answer.__origin__ is Page
             answer, theirs = answer.__args__[0], theirs.__args__[0]
         assert fields_of(answer) == fields_of(theirs)
-        shown = msgspec.json.encode(operation.answer_example)
+        shown = msgspec.json.encode(operation.response_example)
         msgspec.json.decode(shown, type=CALL_TYPES[operation.method, operation.path])
 
 

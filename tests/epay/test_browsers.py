@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from epay.stall import Stall, assert_chinese
-from opentill.pages.answers import POLICY
+from opentill.pages.responses import POLICY
 
 HTML: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 

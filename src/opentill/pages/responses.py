@@ -54,7 +54,7 @@ _TROUBLES: Final[Mapping[int, Trouble]] = {
 _RETRY_S: Final = 2
 
 
-class Answer:
+class PageResponse:
     """An answer before it is sent."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Answer:
 
 def page(
     made: render.Page, language: str, status: int = 200, headers: Mapping[str, str] | None = None
-) -> Answer:
+) -> PageResponse:
     """Answer with a page for one customer."""
     picture = f" {made.picture_origin}" if made.picture_origin else ""
     own = {
@@ -89,24 +89,26 @@ def page(
         "content-security-policy": POLICY.format(picture=picture),
         "content-language": language,
     }
-    return Answer(
+    return PageResponse(
         status, made.html.encode(), "text/html; charset=utf-8", {**own, **(headers or {})}
     )
 
 
-def see_other(path: str, headers: Mapping[str, str] | None = None) -> Answer:
+def see_other(path: str, headers: Mapping[str, str] | None = None) -> PageResponse:
     """Send the browser on to a path of ours, by GET, whatever it did before."""
     own = {**PRIVATE, "location": path, **(headers or {})}
-    return Answer(303, b"", "text/plain; charset=utf-8", own)
+    return PageResponse(303, b"", "text/plain; charset=utf-8", own)
 
 
-def drawing(svg: bytes) -> Answer:
+def drawing(svg: bytes) -> PageResponse:
     """Answer with an SVG for one customer; opened by itself, it runs nothing either."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-    return Answer(200, svg, "image/svg+xml", {**PRIVATE, "content-security-policy": policy})
+    return PageResponse(200, svg, "image/svg+xml", {**PRIVATE, "content-security-policy": policy})
 
 
-def trouble(error: Exception, visit: render.Visit, again: str | None, allow: str = "") -> Answer:
+def trouble(
+    error: Exception, visit: render.Visit, again: str | None, allow: str = ""
+) -> PageResponse:
     """Answer with the page of a problem; any other exception is a defect of ours, and logged."""
     if not isinstance(error, Problem):
         _log.error("internal error", exc_info=error)
