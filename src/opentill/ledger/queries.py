@@ -1,11 +1,14 @@
 """All SQL about entries and balances."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Meta
 
 from opentill.db.query import Command, Query, Value
+from opentill.http.paging import PageQuery
 from opentill.ledger.model import Balance, Entry, Violation
-from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, Account
+from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, Account, Type
 from opentill.list_counts import lists
 
 
@@ -127,8 +130,18 @@ BETWEEN = Query(
     order by number limit :limit
     """,
 )
-LIST = lists(Entry, "entries")
-LIST_BY_TYPE = lists(Entry, "entries", "type")
+
+
+class ListQuery(PageQuery, frozen=True, rename="camel"):
+    """Which movements to list."""
+
+    type: (
+        Annotated[Type, Meta(description="a balance transaction type such as PAYMENT or REFUND")]
+        | None
+    ) = None
+
+
+LISTS = lists(Entry, "entries", ListQuery)
 CURRENCY = Value(str, "select settlement_currency from merchants where id = :merchant_id")
 ENTRIES = Value(int, "select count(*) from entries")
 
