@@ -45,7 +45,7 @@ NEXT = Query(
         coalesce(c.checked_to, 0) as checked_to, {queries.each("coalesce(c.{0}, 0) as {0}")},
         coalesce(c.last_at, 0) as last_at, coalesce(c.found, 0) as found
     from merchants m left join balances b on b.merchant_id = m.id
-    left join books_checks c on c.merchant_id = m.id
+    left join ledger_checks c on c.merchant_id = m.id
         and c.currency = coalesce(b.currency, m.settlement_currency)
     where c.checked_at is null or c.checked_to > 0 or c.checked_at <= :until
     order by c.checked_to > 0 desc nulls last, c.checked_at nulls first limit 1
@@ -98,7 +98,7 @@ UNKNOWN = Query(
 # `:checked_to` is 0 at the end of a round, `:entries` null before it; `:checked_at` is real time.
 SAVE = Command(
     f"""
-    insert into books_checks as c (merchant_id, currency, checked_to, {queries.each("{0}")},
+    insert into ledger_checks as c (merchant_id, currency, checked_to, {queries.each("{0}")},
         last_at, found, violations, entries, checked_at)
     values (:merchant_id, :currency, :checked_to, {queries.each(":{0}")}, :last_at, :found, :found,
         coalesce(:entries, 0), :checked_at)
