@@ -291,7 +291,8 @@ class Business:
             lambda tx: disputes.dismiss(tx, self.id, kept.gateway, kept.gateway_ref, "op", self.now)
         )
         one = f"orderId={order.id}"
-        for query in ("", "?status=OPEN", f"?{one}", f"?{one}&status=OPEN"):
+        each = (f"?{one}&status={status}" for status in disputes.model.STATUSES)
+        for query in ("", "?status=OPEN", f"?{one}", *each):
             self.shop.data("GET", f"/v1/disputes{query}")
         self.shop.data("GET", f"/v1/disputes/{opened.id}")
 
