@@ -19,6 +19,7 @@ from opentill.list_counts.jobs import roll_up
 from opentill.list_counts.model import DAY_MS, HOUR_MS, page_window
 from opentill.orders import Order, queries
 from support import filled_database, world
+from support.examples import examples
 from support.transactions import rolled_back
 
 START: Final = world.NOW // DAY_MS * DAY_MS
@@ -109,7 +110,7 @@ lives = st.lists(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     lives=lives, within=ranges, status=st.none() | statuses, by_product=st.booleans(),
     size=st.integers(1, 7), near=st.integers(0, 6),
