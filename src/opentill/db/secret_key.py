@@ -8,7 +8,7 @@ import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
 
-from opentill.core.configuration import ConfigurationError
+from opentill.core.errors import ConfigurationError
 from opentill.core.settings import KEY_IS_LOST
 from opentill.db import queries
 from opentill.db.database import Tx
