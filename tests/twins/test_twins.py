@@ -165,7 +165,7 @@ class Business:
         opened = shop.post("/v1/checkouts", {"productId": self.product}, key="same").json()["data"]
         shop.post("/v1/checkouts", {"productId": self.product}, key="same")
         shop.data("GET", f"/v1/checkouts/{opened['id']}")
-        self.till.tx(lambda tx: checkouts.set_method(tx, self.id, opened["id"], "ALIPAY"))
+        self.till.tx(lambda tx: orders.set_method(tx, self.id, opened["id"], "ALIPAY"))
         shop.data("POST", f"/v1/checkouts/{opened['id']}/expire")
         over = self.order()
         self.till.tx(lambda tx: checkouts.check_attempts(tx, self.id, over.id))

@@ -13,7 +13,8 @@ from opentill.db.database import Tx
 from opentill.http.operations import Call, Download, Nothing, Operation
 from opentill.http.paging import Listing, Millis, Page, Size, listing
 from opentill.orders import export, livemode, queries, service
-from opentill.orders.model import OrderDetail, OrderOut, Status, named
+from opentill.orders.model import Status, named
+from opentill.orders.wire import OrderDetail, OrderOut
 
 _STATUS_TEXT: Final = "an order status such as PENDING, PAID or REFUNDED"
 

@@ -3,13 +3,13 @@
 from opentill.db.query import Command, Query, Value
 from opentill.list_counts import lists
 from opentill.orders.model import (
-    Confirmed,
     DueMerchant,
     Forgotten,
     Line,
     Order,
     PaidThrough,
     PaymentAttempt,
+    Transitioned,
 )
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = :id")
@@ -36,134 +36,116 @@ ANYWHERE = Query(
     """,
 )
 
-# Take a step: from the status `:source` to `:target`; `:session_status` is null where the session
-# stays as it is, and so is what becomes known with the step where nothing does; a `:customer_name`
-# of '' is none. A disputed order does not settle; one that came back, or lost what was not settled
-# yet, is seen to when it is due.
-STEP = Query(
-    Order,
+# Place an order with its session, both as `model.NewOrder` says: two rows of one thing, so one
+# statement writes them, with the first line of the history and the directory's entry.
+PLACE = Command(
     """
-    with moved as (
-        update orders set status = :target, steps = steps + 1,
-            updated_at = greatest(updated_at, :now), paid_at = coalesce(:paid_at, paid_at),
-            payment_method = coalesce(:payment_method, payment_method),
-            paid_attempt_id = coalesce(:paid_attempt_id, paid_attempt_id),
-            customer_email = coalesce(:customer_email, customer_email),
-            customer_name = nullif(coalesce(:customer_name, customer_name), ''),
-            payer_ip = coalesce(:payer_ip, payer_ip), due_at = coalesce(:due_at, due_at),
-            platform_fee_rate = coalesce(:platform_fee_rate, platform_fee_rate),
-            platform_fee_minor = coalesce(:platform_fee_minor, platform_fee_minor),
-            net_settled_minor = coalesce(:net_settled_minor, net_settled_minor),
-            hkd_exchange_rate = coalesce(:hkd_exchange_rate, hkd_exchange_rate),
-            livemode = coalesce(:livemode, livemode),
-            settle_at = case
-                when :target = 'DISPUTED' then null
-                when :target in ('PAID', 'CHARGEBACK') and settled_at is null
-                    then coalesce(:due_at::bigint, due_at)
-                else settle_at end
-        where merchant_id = :merchant_id and id = :id and status = :source
-        returning *
-    ), noted as (
-        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-            cause)
-        select :merchant_id, :id, steps, updated_at, :event, :source, :target, :cause from moved
-    ), followed as (
-        -- A join would read all sessions of the merchant while the statistics are of a small table.
-        update checkouts set status = :session_status::text, updated_at = :now::bigint
-        where merchant_id = :merchant_id and id = (select checkout_id from moved)
-            and status = 'OPEN' and :session_status::text is not null
-    ), notified as (
-        -- Who placed it through the Epay door is told, see epay/jobs.py.
-        insert into order_notices (merchant_id, order_id, state, due_at, tries, answer, created_at,
-            updated_at)
-        select merchant_id, id, 'WAITING', :now, 0, '', :now, :now from moved
-        where source = 'EPAY' and :event = 'confirmed'
-    ), released as (
-        -- Nobody is to pay it elsewhere any more: gateways are told at once.
-        update attempts set check_at = :now::bigint, checks = 0
-        where merchant_id = :merchant_id and order_id = :id and status = 'ACTION_REQUIRED'
-            and check_at > :now::bigint and :source in ('CREATING', 'PENDING')
-            and :target not in ('CREATING', 'PENDING')
+    with listed as (
+        insert into directory (id, merchant_id) values (:id, :merchant_id)
+    ), session as (
+        insert into checkouts (merchant_id, id, product_id, order_id, amount_minor, currency,
+            status, success_url, cancel_url, customer_email, customer_name, display_merchant_name,
+            expires_at, created_at, updated_at, method)
+        values (:merchant_id, :id, :product_id, :order_id, :amount_minor, :currency, 'OPEN',
+            :success_url, :cancel_url, :customer_email, :customer_name, :display_merchant_name,
+            :expires_at, :now, :now, :method)
+    ), placed as (
+        insert into orders (merchant_id, id, checkout_id, product_id, product_name,
+            product_description, product_image, source, status, steps, currency, amount_minor,
+            platform_fee_rate, platform_fee_minor, settled_currency, exchange_rate,
+            usd_exchange_rate, gross_settled_minor, net_settled_minor, refund_fee_policy,
+            customer_email, customer_name, payer_ip, refunded_minor, refund_held_minor,
+            refund_debit_minor, reserve_rate, reserve_minor, reserve_status, metadata, created_at,
+            updated_at, terms_version, fees, settlement_delay_days, settlement_calendar,
+            reserve_days, dispute_fee_minor)
+        values (:merchant_id, :order_id, :id, :product_id, :product_name, :product_description,
+            :product_image, :source, 'PENDING', 1, :currency, :amount_minor, :platform_fee_rate,
+            :platform_fee_minor, :settled_currency, :exchange_rate, :usd_exchange_rate,
+            :gross_settled_minor, :net_settled_minor, :refund_fee_policy, :customer_email,
+            :customer_name, '', 0, 0, 0, :reserve_rate, 0, 'NONE', :metadata, :now, :now,
+            :terms_version, :fees, :settlement_delay_days, :settlement_calendar, :reserve_days,
+            :dispute_fee_minor)
     )
-    select * from moved
+    insert into order_history (merchant_id, order_id, number, at, event, to_status, cause)
+    values (:merchant_id, :order_id, 1, :now, 'opened', 'PENDING', :id)
     """,
 )
-# Confirm many orders that are locked, each a `confirmation.Paid`. Returns those whose order and
-# attempt had the status that they say. What belongs to an order is carried along, not joined again.
-CONFIRM = Query(
-    Confirmed,
+# Take the transitions of many locked orders, each a `transitions.Row`; returns those that were as
+# their row says. What belongs to an order is carried along, not joined again. A payment's attempt
+# that has changed since it was read keeps its order from being paid.
+TRANSITION = Query(
+    Transitioned,
     """
-    with paid as (
-        select * from unnest(:merchant_id::text[], :order_id::text[], :before::text[],
-            :session::text[], :attempt_id::text[], :attempt_before::text[], :provider_ref::text[],
-            :reason::text[], :method::text[], :payer_ip::text[], :due_at::bigint[],
-            :fee_rate::numeric[], :fee_minor::bigint[], :net_minor::bigint[], :cause::text[],
-            :livemode::boolean[])
-            as p (merchant_id, order_id, before, session, attempt_id, attempt_before, provider_ref,
-                reason, method, payer_ip, due_at, fee_rate, fee_minor, net_minor, cause, livemode)
+    with wanted as (
+        select * from unnest(:merchant_id::text[], :order_id::text[], :steps::int[],
+            :source::text[], :target::text[], :event::text[], :cause::text[],
+            :session::text[], :attempt_id::text[], :attempt_before::text[],
+            :provider_ref::text[], :reason::text[],
+            :customer_email::text[], :customer_name::text[], :payer_ip::text[],
+            :payment_method::text[], :paid_attempt_id::text[], :paid_at::bigint[],
+            :due_at::bigint[], :settle_at::bigint[], :settled_at::bigint[],
+            :platform_fee_rate::numeric[], :platform_fee_minor::bigint[],
+            :net_settled_minor::bigint[], :hkd_exchange_rate::numeric[], :livemode::boolean[],
+            :charged_back_minor::bigint[], :reserve_minor::bigint[], :reserve_status::text[],
+            :reserve_release_at::bigint[])
+            as w (merchant_id, order_id, steps, source, target, event, cause, session, attempt_id,
+                attempt_before, provider_ref, reason, customer_email, customer_name, payer_ip,
+                payment_method, paid_attempt_id, paid_at, due_at, settle_at, settled_at,
+                platform_fee_rate, platform_fee_minor, net_settled_minor, hkd_exchange_rate,
+                livemode, charged_back_minor, reserve_minor, reserve_status, reserve_release_at)
     ), taken as (
-        update attempts a set status = 'SUCCEEDED', reason = p.reason, check_at = null,
-            provider_ref = case p.provider_ref when '' then a.provider_ref else p.provider_ref end,
+        update attempts a set status = 'SUCCEEDED', reason = w.reason, check_at = null,
+            provider_ref = case w.provider_ref when '' then a.provider_ref else w.provider_ref end,
             updated_at = greatest(a.updated_at, :now::bigint)
-        from paid p
-        where a.merchant_id = p.merchant_id and a.id = p.attempt_id and a.status = p.attempt_before
-        returning p.*
+        from wanted w
+        where a.merchant_id = w.merchant_id and a.id = w.attempt_id and a.status = w.attempt_before
+        returning a.merchant_id, a.id
     ), moved as (
-        update orders o set status = 'PAID', steps = o.steps + 1, paid_at = :now::bigint,
-            updated_at = greatest(o.updated_at, :now::bigint), payment_method = p.method,
-            paid_attempt_id = p.attempt_id, payer_ip = p.payer_ip, due_at = p.due_at,
-            settle_at = p.due_at, platform_fee_rate = p.fee_rate, platform_fee_minor = p.fee_minor,
-            net_settled_minor = p.net_minor, livemode = coalesce(p.livemode, o.livemode)
-        from taken p
-        where o.merchant_id = p.merchant_id and o.id = p.order_id and o.status = p.before
-        returning o.merchant_id, o.id, o.steps, o.updated_at, o.source, o.checkout_id, p.before,
-            p.session, p.attempt_id, p.cause
+        update orders o set status = w.target, steps = o.steps + 1,
+            updated_at = greatest(o.updated_at, :now::bigint),
+            customer_email = w.customer_email, customer_name = w.customer_name,
+            payer_ip = w.payer_ip, payment_method = w.payment_method,
+            paid_attempt_id = w.paid_attempt_id, paid_at = w.paid_at, due_at = w.due_at,
+            settle_at = w.settle_at, settled_at = w.settled_at,
+            platform_fee_rate = w.platform_fee_rate, platform_fee_minor = w.platform_fee_minor,
+            net_settled_minor = w.net_settled_minor, hkd_exchange_rate = w.hkd_exchange_rate,
+            livemode = w.livemode, charged_back_minor = w.charged_back_minor,
+            reserve_minor = w.reserve_minor, reserve_status = w.reserve_status,
+            reserve_release_at = w.reserve_release_at
+        from wanted w
+        where o.merchant_id = w.merchant_id and o.id = w.order_id and o.status = w.source
+            and o.steps = w.steps
+            and (w.attempt_id is null
+                or (w.merchant_id, w.attempt_id) in (select merchant_id, id from taken))
+        returning o.merchant_id, o.id, o.steps, o.updated_at, o.source as placed_by, o.checkout_id,
+            w.source, w.target, w.event, w.cause, w.session, w.attempt_id
     ), noted as (
         insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
             cause)
-        select merchant_id, id, steps, updated_at, 'confirmed', before, 'PAID', cause from moved
+        select merchant_id, id, steps, updated_at, event, source, target, cause from moved
     ), followed as (
-        update checkouts c set status = m.session, updated_at = :now::bigint
+        update checkouts c set status = m.session, updated_at = :now::bigint,
+            expires_at = case m.event when 'expired' then least(c.expires_at, :now::bigint)
+                else c.expires_at end
         from moved m
         where c.merchant_id = m.merchant_id and c.id = m.checkout_id and c.status = 'OPEN'
             and m.session is not null
     ), notified as (
-        -- Who placed them through the Epay door is told, see epay/jobs.py.
+        -- The shop that placed it through the Epay API is notified, see epay/jobs.py.
         insert into order_notices (merchant_id, order_id, state, due_at, tries, answer, created_at,
             updated_at)
         select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
-        from moved where source = 'EPAY'
+        from moved where placed_by = 'EPAY' and event = 'confirmed'
     ), released as (
-        -- Nobody is to pay them elsewhere any more: gateways are told at once.
+        -- Nobody is to pay it elsewhere any more: the gateways are asked to close their pages.
         update attempts a set check_at = :now::bigint, checks = 0
         from moved m
-        where a.merchant_id = m.merchant_id and a.order_id = m.id and a.id <> m.attempt_id
+        where a.merchant_id = m.merchant_id and a.order_id = m.id
+            and a.id is distinct from m.attempt_id
             and a.status = 'ACTION_REQUIRED' and a.check_at > :now::bigint
-            and m.before in ('CREATING', 'PENDING')
+            and m.source in ('CREATING', 'PENDING') and m.target not in ('CREATING', 'PENDING')
     )
-    select merchant_id, id from moved
-    """,
-)
-# Settle many orders of one merchant that are locked, each a `settlement.Settling`.
-SETTLE = Command(
-    """
-    with settled as (
-        update orders o set status = m.after, steps = o.steps + 1, settle_at = null,
-            settled_at = case m.event when 'settled' then :now::bigint else o.settled_at end,
-            reserve_minor = case when m.reserve_minor > 0 then m.reserve_minor
-                else o.reserve_minor end,
-            reserve_status = case when m.reserve_minor > 0 then 'HELD' else o.reserve_status end,
-            reserve_release_at = coalesce(m.release_at, o.reserve_release_at),
-            updated_at = greatest(o.updated_at, :now::bigint)
-        from unnest(:id::text[], :before::text[], :after::text[], :reserve_minor::bigint[],
-            :release_at::bigint[], :event::text[])
-            as m (id, before, after, reserve_minor, release_at, event)
-        where o.merchant_id = :merchant_id and o.id = m.id and o.status = m.before
-        returning o.id, o.steps, o.updated_at, m.event, m.before, m.after
-    )
-    insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-        cause)
-    select :merchant_id, id, steps, updated_at, event, before, after, :cause from settled
+    select merchant_id, id, steps, updated_at from moved
     """,
 )
 DUE_MERCHANTS = Query(
@@ -206,26 +188,29 @@ RESERVES_DUE = Query(
     order by reserve_release_at limit :limit
     """,
 )
-SET_RESERVE = Query(
+# Note what happened to an order that keeps its status. Amounts are added; null leaves the reserve.
+NOTE = Query(
     Order,
     """
-    update orders set reserve_status = :reserve_status, updated_at = greatest(updated_at, :now)
-    where merchant_id = :merchant_id and id = :id
-    returning *
+    with noted as (
+        update orders set steps = steps + 1, updated_at = greatest(updated_at, :now::bigint),
+            refund_held_minor = refund_held_minor + :refund_held_minor::bigint,
+            refund_debit_minor = refund_debit_minor + :refund_debit_minor::bigint,
+            refunded_minor = refunded_minor + :refunded_minor::bigint,
+            reserve_status = coalesce(:reserve_status, reserve_status)
+        where merchant_id = :merchant_id and id = :id
+        returning *
+    ), written as (
+        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
+            cause)
+        select merchant_id, id, steps, updated_at, :event, status, status, :cause from noted
+    )
+    select * from noted
     """,
 )
-# Note something that happened without a step.
-NOTE = Command(
-    """
-    with noted as (
-        update orders set steps = steps + 1, updated_at = greatest(updated_at, :now)
-        where merchant_id = :merchant_id and id = :id
-        returning steps, status, updated_at
-    )
-    insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-        cause)
-    select :merchant_id, :id, steps, updated_at, :event, status, status, :cause from noted
-    """,
+# The only method that a session can be paid by; null: the customer chooses.
+SET_METHOD = Command(
+    "update checkouts set method = :method where merchant_id = :merchant_id and id = :checkout_id"
 )
 SET_CUSTOMER = Command(
     """
