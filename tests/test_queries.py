@@ -185,7 +185,7 @@ def test_a_statement_about_a_tenant_names_merchant_id(name: str, statement: Any)
         "ledger.queries.POST",
         "ledger.queries.LOCK_MANY",
         "orders.queries.LOCK_MANY",
-        "orders.queries.TRANSITION",
+        "orders.queries.TRANSITIONS",
         "orders.queries.ATTEMPTS_OF_GATEWAYS",
         # the outbox and the dispatcher, over all merchants
         "webhooks.queries.ANYWHERE",

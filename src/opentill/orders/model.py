@@ -325,12 +325,10 @@ class PaidThrough(msgspec.Struct, frozen=True):
 
 
 class Transitioned(msgspec.Struct, frozen=True):
-    """An order that has taken a transition, and what the database counted in it."""
+    """An order that has taken a transition."""
 
     merchant_id: str
     id: str
-    steps: int
-    updated_at: int
 
 
 class DueMerchant(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ events for the merchant and the postings.
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -58,39 +58,44 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     back_to: Status | None = None
     payment: Payment | None = None
 
-    @property
-    def row(self) -> Transition:
-        """The row of the table. Raises Invalid on ``orderId`` where there is none."""
-        source, event = self.order.status, self.event
-        row = BACK.get(self.back_to) if self.back_to else BY_EVENT.get((source, event))
-        if row is None or (row.source, row.event) != (source, event):
-            raise Invalid("orderId", f"an order that is {source} cannot be {event}")
-        if any(movement.type not in row.postings for movement in self.posted):
-            msg = f"{event} cannot post {[movement.type for movement in self.posted]}"
-            raise ValueError(msg)
-        return row
 
-    def after(self, now: int) -> Order:
-        """Return the order as the transition leaves it, but for what the database counts."""
-        order, row = self.order, self.row
-        settle_at = order.settle_at
-        if row.event in _NEVER_SETTLES:
-            settle_at = None
-        elif row.target in ("PAID", "CHARGEBACK") and order.settled_at is None:
-            settle_at = order.due_at  # a won dispute, and a loss of what had not settled yet
-        settles = row.target == "SETTLED" and order.settled_at is None
-        return msgspec.structs.replace(
-            order,
-            status=row.target,
-            settle_at=settle_at,
-            settled_at=now if settles else order.settled_at,
-        )
+class _Taken(NamedTuple):
+    """A change, its row of the table, and the order as the transition leaves it."""
+
+    change: Change
+    row: Transition
+    after: Order
 
     @property
-    def emits(self) -> list[webhooks.Type]:
-        """The events that the merchant is sent; an order is settled once."""
-        once = "order.settled" if self.order.settled_at is not None else None
-        return [type_ for type_ in self.row.emits if type_ != once]
+    def key(self) -> tuple[str, str]:
+        return self.after.merchant_id, self.after.id
+
+
+def _take(change: Change, now: int) -> _Taken:
+    """Look the transition up. Raises Invalid on ``orderId`` where the table has none."""
+    order, event = change.order, change.event
+    row = BACK.get(change.back_to) if change.back_to else BY_EVENT.get((order.status, event))
+    if row is None or (row.source, row.event) != (order.status, event):
+        raise Invalid("orderId", f"an order that is {order.status} cannot be {event}")
+    if any(movement.type not in row.postings for movement in change.posted):
+        msg = f"{event} cannot post {[movement.type for movement in change.posted]}"
+        raise ValueError(msg)
+    settle_at, settled_at = order.settle_at, order.settled_at
+    if event in _NEVER_SETTLES:
+        settle_at = None
+    elif row.target in ("PAID", "CHARGEBACK") and settled_at is None:
+        settle_at = order.due_at  # as from a won dispute, or a loss of what had not settled yet
+    if row.target == "SETTLED" and settled_at is None:
+        settled_at = now
+    after = msgspec.structs.replace(
+        order,
+        status=row.target,
+        steps=order.steps + 1,
+        updated_at=max(order.updated_at, now),
+        settle_at=settle_at,
+        settled_at=settled_at,
+    )
+    return _Taken(change, row, after)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,8 +133,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     reserve_release_at: int | None
 
 
-def _row(change: Change, after: Order) -> Row:
-    order, payment = change.order, change.payment
+def _row(taken: _Taken) -> Row:
+    (change, row, after), payment = taken, taken.change.payment
+    order = change.order
     return Row(
         merchant_id=order.merchant_id,
         order_id=order.id,
@@ -138,7 +144,7 @@ def _row(change: Change, after: Order) -> Row:
         target=after.status,
         event=change.event,
         cause=change.cause,
-        session=change.row.session,
+        session=row.session,
         attempt_id=payment.attempt_id if payment else None,
         attempt_before=payment.before if payment else None,
         provider_ref=payment.provider_ref if payment else None,
@@ -170,36 +176,33 @@ async def take(tx: Tx, changes: Sequence[Change], now: int) -> list[Order]:
     Left out is an order that changed since ``Change.order`` was read, or whose attempt did. Raises
     Invalid on ``orderId`` for a transition that is not in the table.
     """
-    planned = {
-        (change.order.merchant_id, change.order.id): (change, change.after(now))
-        for change in changes
-    }
-    rows = (_row(change, after) for change, after in planned.values())
-    written = await queries.TRANSITION.all(tx, **columns(Row, rows), now=now)
-    moved: list[tuple[Change, Order]] = []
-    for row in written:
-        change, after = planned[row.merchant_id, row.id]
-        after = msgspec.structs.replace(after, steps=row.steps, updated_at=row.updated_at)
-        moved.append((change, after))
+    planned = {taken.key: taken for taken in (_take(change, now) for change in changes)}
+    rows = [_row(taken) for taken in planned.values()]
+    if len(rows) == 1:
+        done = await queries.TRANSITION.all(tx, rows[0], now=now)
+    else:
+        done = await queries.TRANSITIONS.all(tx, **columns(Row, rows), now=now)
+    moved = [planned[one.merchant_id, one.id] for one in done]
     await _emit(tx, moved, now)
     await _post(tx, moved, now)
-    return [after for _, after in moved]
+    return [taken.after for taken in moved]
 
 
-async def _emit(tx: Tx, moved: Sequence[tuple[Change, Order]], now: int) -> None:
-    told = [(change, after) for change, after in moved if change.emits]
-    noted = await livemode.noted(lambda work: work(tx), [after for _, after in told])
+async def _emit(tx: Tx, moved: Sequence[_Taken], now: int) -> None:
+    emitting = [taken for taken in moved if taken.row.emits]
+    shown = await livemode.noted(lambda work: work(tx), [taken.after for taken in emitting])
     emitted = [
         events.event_of(order, type_, change.cause if change.reason is None else change.reason, now)
-        for (change, _), order in zip(told, noted, strict=True)
-        for type_ in change.emits
+        for (change, row, _), order in zip(emitting, shown, strict=True)
+        for type_ in row.emits
+        if type_ != "order.settled" or change.order.settled_at is None  # once
     ]
     await webhooks.emit(tx, emitted)
 
 
-async def _post(tx: Tx, moved: Sequence[tuple[Change, Order]], now: int) -> None:
+async def _post(tx: Tx, moved: Sequence[_Taken], now: int) -> None:
     books: dict[tuple[str, str], list[Movement]] = {}
-    for change, order in moved:
+    for change, _, order in moved:
         if change.posted:
             key = (order.merchant_id, order.settled_currency)
             books.setdefault(key, []).extend(change.posted)
