@@ -1,20 +1,18 @@
-"""The only reader of the environment: one table of settings, from text to one frozen struct.
+"""The only reader of the environment: from text to the frozen struct that is the table of settings.
 
-The same table checks what is given, names what is wrong and feeds ``opentill settings``.
+The table, ``core/settings.py``, says what is accepted and feeds ``opentill settings``.
 """
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Final, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
 from opentill.core import secretfiles
-from opentill.core import settingvalues as kinds
-from opentill.core.settings import KEY_IS_LOST, SANDBOX, SettingError, Settings
+from opentill.core.settings import KEY_IS_LOST, SANDBOX, SettingError, Settings, parse, rows
 from opentill.server.embedded import datadir
 
 PREFIX: Final = "OPENTILL_"
@@ -27,148 +25,7 @@ _LOST_KEY: Final = (
     f" what was in it. {KEY_IS_LOST}"
 )
 _LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as input
-
-
-class Setting(msgspec.Struct, frozen=True):
-    """One row: the variable without prefix, how to read it, what it does, whether it is secret.
-
-    The field of ``Settings`` has the variable's name in lower case. ``parse`` raises ``ValueError``
-    whose text says what is accepted. ``default`` is given where it depends on other settings.
-    """
-
-    variable: str
-    parse: Callable[[str], object]
-    text: str
-    secret: bool = False
-    default: str = ""
-
-    @property
-    def name(self) -> str:
-        """The environment variable."""
-        return PREFIX + self.variable
-
-    @property
-    def field(self) -> str:
-        """The field of ``Settings``."""
-        return self.variable.lower()
-
-
-_PORT: Final = kinds.whole(1, 65535)
-_RATE: Final = kinds.whole(0, 1_000_000_000)
-
-SETTINGS: Final = (
-    Setting(
-        "DATABASE_URL",
-        kinds.database,
-        "PostgreSQL 15 or newer",
-        secret=True,
-        default="an embedded one",
-    ),
-    Setting(
-        "DATABASE_PASSWORD",
-        kinds.password,
-        "of the user in DATABASE_URL, as it is: nothing in it is escaped",
-        secret=True,
-        default="in DATABASE_URL",
-    ),
-    Setting(
-        "DATABASE_READ_URL",
-        kinds.database,
-        "a replica that lists and exports are read from",
-        secret=True,
-        default="none",
-    ),
-    Setting(
-        "READ_LAG_S", kinds.seconds(0.1, 3600), "a replica further behind than this is not read"
-    ),
-    Setting(
-        "DB_PREPARED",
-        kinds.yes_no,
-        "no: the database is behind a pooler in transaction mode (PgBouncer before 1.21)",
-    ),
-    Setting("DATA_DIR", Path, "embedded database, storage of the sandbox bank, made keys"),
-    Setting("HOST", kinds.host, "address to listen on"),
-    Setting("PORT", _PORT, "port to listen on"),
-    Setting("PUBLIC_URL", kinds.web, "what customers reach this server by", default="HOST:PORT"),
-    Setting("ENVIRONMENT", kinds.one_of("production", "staging"), "which API keys are accepted"),
-    Setting("LIMIT_IP_PER_MINUTE", _RATE, "API requests of one address per minute; 0: no limit"),
-    Setting("LIMIT_CHECKOUTS_PER_MINUTE", _RATE, "new sessions of one merchant; 0: no limit"),
-    Setting("LIMIT_PAYMENTS_PER_MINUTE", _RATE, "payment forms from one address; 0: no limit"),
-    Setting("LIMIT_RESENDS_PER_MINUTE", _RATE, "calls of one merchant that send events again"),
-    Setting("WEBHOOK_HOST_AT_ONCE", kinds.whole(1, 512), "events on their way to one host at once"),
-    Setting("WEBHOOK_HOST_PER_SECOND", _RATE, "events sent to one host per second; 0: no limit"),
-    Setting("TRUSTED_PROXIES", kinds.networks, "peers whose X-Forwarded-For is believed"),
-    Setting(
-        "SECRET_KEY", kinds.key, "encrypts what is read back", secret=True, default="in DATA_DIR"
-    ),
-    Setting("GATEWAYS", kinds.gateways, "where payments go, in order of preference"),
-    Setting(
-        "SANDBOX",
-        kinds.yes_no,
-        "yes: the sandbox bank, whose money is not real, may take payments with a database of your"
-        " own or beyond this machine",
-    ),
-    Setting("ROUTES", kinds.routes, "another order for some methods, such as ALIPAY:epay|sandbox"),
-    Setting(
-        "SANDBOX_URL", kinds.web, "a sandbox bank run elsewhere", default="one is started along"
-    ),
-    Setting("SANDBOX_PUBLIC_URL", kinds.web, "what browsers reach it by", default="as SANDBOX_URL"),
-    Setting("SANDBOX_HOST", kinds.host, "address the sandbox bank listens on"),
-    Setting("SANDBOX_PORT", _PORT, "port the sandbox bank listens on", default="PORT + 1"),
-    Setting(
-        "SANDBOX_SECRET",
-        kinds.key,
-        "shared with the sandbox bank",
-        secret=True,
-        default="made in DATA_DIR",
-    ),
-    Setting(
-        "WEBHOOK_HEADER_PREFIX",
-        kinds.header_prefix,
-        "what the names of our headers on webhooks begin with: X-Acme- for X-Acme-Signature",
-    ),
-    Setting(
-        "OUTGOING_HTTP", kinds.yes_no, "merchants' webhook and notify addresses may be http://"
-    ),
-    Setting("OUTGOING_ALLOW", kinds.networks, "networks that are not public and may be sent to"),
-    Setting(
-        "APPROVAL_ABOVE",
-        kinds.amount,
-        "more than this by hand needs a second operator; in the merchant's currency",
-        default="never",
-    ),
-    Setting("EPAY_TIME_ZONE", kinds.time_zone, "of the times and days that Epay clients read"),
-    Setting(
-        "RATES_MAX_AGE_DAYS", kinds.whole(0, 3650), "older exchange rates do not count; 0: all do"
-    ),
-    Setting("METRICS_TOKEN", kinds.text(16, 256), "bearer token that opens /metrics", secret=True),
-    Setting("METRICS_PORT", _PORT, "port of its own for /metrics, on loopback"),
-    Setting("DB_POOL_SIZE", kinds.whole(2, 1000), "database connections of each process"),
-    Setting(
-        "HISTORY_DAYS",
-        kinds.whole(0, 36500),
-        "days that the history of an order that is over is kept; 0: for ever",
-    ),
-    Setting(
-        "LOG_LEVEL", kinds.one_of("debug", "info", "warning", "error"), "the least that is logged"
-    ),
-    Setting("AGREEMENT_DIR", Path, "your own agreement templates", default="the shipped ones"),
-    Setting("OPERATOR_NAME", kinds.text(1, 200), "your legal name, in the agreement"),
-    Setting("OPERATOR_ADDRESS", kinds.text(1, 500), "your address, in the agreement"),
-    Setting("OPERATOR_CONTACT", kinds.text(1, 200), "how merchants reach you, in the agreement"),
-    Setting("CONNECTION_LIMIT", kinds.whole(1, 100_000), "open connections of each process"),
-    Setting(
-        "CONNECTION_LIMIT_PER_ADDRESS",
-        kinds.whole(0, 100_000),
-        "of them, of one address that is no trusted proxy (IPv6: one /64); 0: no limit",
-    ),
-    Setting("REQUEST_TIMEOUT_S", kinds.seconds(1, 600), "for one request, from its first byte"),
-    Setting("IDLE_TIMEOUT_S", kinds.seconds(0.1, 600), "between the requests of a connection"),
-    Setting("HEADER_TIMEOUT_S", kinds.seconds(0.1, 600), "for the headers of a request"),
-    Setting("BODY_TIMEOUT_S", kinds.seconds(0.1, 600), "for the body of a request"),
-    Setting("DRAIN_TIMEOUT_S", kinds.seconds(0, 600), "for running requests when stopping"),
-    Setting("DRAIN_DELAY_S", kinds.seconds(0, 600), "after SIGTERM, not ready but still accepting"),
-)
+SETTINGS: Final = tuple(rows(Settings, PREFIX))
 
 
 def load(environ: Mapping[str, str]) -> Settings:
@@ -179,16 +36,7 @@ def load(environ: Mapping[str, str]) -> Settings:
     """
     given = {name: text for name, text in environ.items() if name.startswith(PREFIX) and text}
     files = secretfiles.read({row.name for row in SETTINGS if row.secret}, GATEWAY_PREFIX, given)
-    values: dict[str, object] = {}
-    for row in SETTINGS:
-        if row.name in given:
-            try:
-                values[row.field] = row.parse(given[row.name])
-            except ValueError as error:
-                shown = "is not acceptable" if row.secret else f"is {given[row.name]!r}"
-                where = f", in {files[row.name]}," if row.name in files else ""
-                message = f"{row.name}{where} {shown}; it must be {error}"
-                raise SettingError(message) from None
+    values = parse(SETTINGS, given, files)
     values["gateway_options"] = {
         name.removeprefix(GATEWAY_PREFIX).lower(): text
         for name, text in given.items()
@@ -235,7 +83,7 @@ def shown(settings: Settings) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
     for row in SETTINGS:
         value: object = getattr(settings, row.field)
-        text = ("(set)" if value else "") if row.secret else _text_of(value)
+        text = ("(set)" if value else "") if row.secret else text_of(value)
         explanation = f"{row.text} (default: {row.default})" if row.default else row.text
         also = f"; {row.name}{secretfiles.SUFFIX}: a file with it" if row.secret else ""
         rows.append((row.name, text, explanation + also))
@@ -258,7 +106,7 @@ def _gateway_options(settings: Settings) -> list[tuple[str, str, str]]:
     return rows + [(GATEWAY_PREFIX + name.upper(), "(set)", others) for name in sorted(given)]
 
 
-def _text_of(value: object) -> str:
+def text_of(value: object) -> str:
     """Write a value the way it may be given."""
     match value:
         case None:
@@ -278,8 +126,8 @@ def unknown(environ: Mapping[str, str]) -> list[str]:
 
     A warning, not an error: orchestrators put variables named after a service into every container.
     """
-    known = [row.variable for row in SETTINGS]
-    known += [row.variable + secretfiles.SUFFIX for row in SETTINGS if row.secret]
+    known = [row.field.upper() for row in SETTINGS]
+    known += [row.field.upper() + secretfiles.SUFFIX for row in SETTINGS if row.secret]
     lines: list[str] = []
     for name in sorted(environ):
         variable = name.removeprefix(PREFIX)

@@ -8,10 +8,10 @@ import pytest
 from playwright.async_api import Browser, Page, Route
 
 from opentill.pages import assets
-from opentill.pages.answers import page as answer
 from opentill.pages.catalogue import LANGUAGES, Language
 from opentill.pages.language import Tongue
-from pages.fixtures import HOSTILE_PAYMENT, made
+from opentill.pages.responses import page as answer
+from support.page_examples import HOSTILE_PAYMENT, made
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

@@ -11,7 +11,7 @@ from asyncpg.connect_utils import _parse_connect_dsn_and_args
 from opentill import config, gateways
 from opentill.config import SETTINGS, SettingError, load
 from opentill.core.configuration import ConfigurationError
-from opentill.core.settings import Settings
+from opentill.core.settings import Setting, Settings
 
 KEY = "k" * 32
 DATABASE = {"OPENTILL_DATABASE_URL": "postgresql://u:pw@db/x", "OPENTILL_SECRET_KEY": KEY}
@@ -25,7 +25,14 @@ def test_every_field_of_the_settings_is_in_the_table_or_derived() -> None:
     fields = {field.name for field in msgspec.structs.fields(Settings)}
     derived = {"gateway_options", "sandbox_elsewhere", "sandbox_refused", "secret_key_from"}
     assert {row.field for row in SETTINGS} == fields - derived
-    assert len({row.name for row in SETTINGS}) == len(SETTINGS)
+
+
+@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.field)
+def test_each_default_is_what_its_own_text_is_read_as(row: Setting) -> None:
+    """So the parser of a row makes values of the type of its field."""
+    default = getattr(Settings(), row.field)
+    if default not in (None, ""):
+        assert row.parse(config.text_of(default)) == default
 
 
 def test_without_any_variable_everything_is_on_loopback() -> None:
@@ -188,7 +195,7 @@ def test_a_secret_may_stand_behind_links(tmp_path: Path) -> None:
 
 def test_every_secret_setting_may_stand_in_a_file() -> None:
     secret = [row for row in SETTINGS if row.secret]
-    assert {row.variable for row in secret} <= {row[0] for row in IN_FILES}
+    assert {row.field.upper() for row in secret} <= {row[0] for row in IN_FILES}
     explained = {variable: text for variable, _, text in config.shown(load({}))}
     assert all(f"{row.name}_FILE" in explained[row.name] for row in secret)
     listed = [row for row in SETTINGS if not row.secret]

@@ -10,7 +10,6 @@ import pytest
 
 from opentill.core.money import Money
 from opentill.pages import assets, model
-from opentill.pages.answers import page
 from opentill.pages.catalogue import LANGUAGES, SENTENCES, Language
 from opentill.pages.language import Tongue
 from opentill.pages.model import Item, decline_of, state_of, web_address
@@ -22,7 +21,8 @@ from opentill.pages.render import (
     status_page,
     trouble_page,
 )
-from pages.fixtures import ATTEMPT, HOSTILE, HOSTILE_PAYMENT, MINUTE, NOW, PAYMENT, made
+from opentill.pages.responses import page
+from support.page_examples import ATTEMPT, HOSTILE, HOSTILE_PAYMENT, MINUTE, NOW, PAYMENT, made
 
 PAGES = sorted(made(Tongue("en")))
 VOID = {"meta", "link", "input", "img", "br"}

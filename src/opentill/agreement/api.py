@@ -4,12 +4,12 @@ from typing import Final
 
 from opentill.agreement import service
 from opentill.agreement.model import Agreement
-from opentill.http.operations import Call, Nothing, Operation
+from opentill.http.operations import ApiRequest, Nothing, Operation
 
 
-async def read(call: Call[Nothing, Nothing]) -> Agreement:
+async def read(request: ApiRequest[Nothing, Nothing]) -> Agreement:
     """Return the current agreement. Reading it signs nothing."""
-    return service.current(call.app.settings)
+    return service.current(request.app.settings)
 
 
 operations: Final = (
@@ -17,13 +17,13 @@ operations: Final = (
         method="GET",
         path="/v1/config/legal/merchant-services-agreement",
         tag="Config",
-        summary="Read the merchant services agreement",
+        summary="Get the merchant services agreement",
         description="Needs no API key. Reading the agreement neither signs it nor changes the "
         "account's agreement status.",
-        answer=Agreement,
+        response=Agreement,
         read=read,
         auth=False,
-        answer_example={
+        response_example={
             "agreementVersion": "1.0",
             "effectiveDate": "2026-01-15",
             "effectiveDateDisplay": "January 15, 2026",

@@ -129,7 +129,7 @@ async def take_in(
     NotFound where there is nothing to apply it to, and OfAnotherGateway.
     """
 
-    async def step(tx: Tx) -> None:
+    async def work(tx: Tx) -> None:
         if patience is not None:
             await LOCK_TIMEOUT.get(tx, patience=patience)
         attempt_id = gateway_event.attempt_id
@@ -150,4 +150,4 @@ async def take_in(
             case GatewayDisputeEvent():
                 await disputes.apply_outcome(tx, merchant_id, gateway_event, now, gateway=gateway)
 
-    await app.db.run(step)
+    await app.db.run(work)

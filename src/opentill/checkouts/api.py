@@ -6,37 +6,39 @@ from opentill.checkouts import queries, service
 from opentill.checkouts.model import SessionBody, SessionCreated, SessionOut
 from opentill.core.errors import NotFound
 from opentill.db.database import Tx
-from opentill.http.operations import Call, Nothing, Operation
+from opentill.http.operations import ApiRequest, Nothing, Operation
 
 
-async def create(call: Call[Nothing, SessionBody], tx: Tx) -> SessionCreated:
+async def create(request: ApiRequest[Nothing, SessionBody], tx: Tx) -> SessionCreated:
     """Open a session."""
-    settings = call.app.settings
+    settings = request.app.settings
     session = await service.open_session(
         tx,
-        call.merchant_id,
-        call.body,
-        call.now,
+        request.merchant_id,
+        request.body,
+        request.now,
         rates_max_age_days=settings.rates_max_age_days,
     )
     return SessionCreated.of(session, settings.public_url)
 
 
-async def read(call: Call[Nothing, Nothing]) -> SessionOut:
+async def read(request: ApiRequest[Nothing, Nothing]) -> SessionOut:
     """Return a session."""
-    async with call.app.db.connection() as tx:
-        session = await queries.BY_ID.first(tx, merchant_id=call.merchant_id, id=call.path["id"])
+    async with request.app.db.connection() as tx:
+        session = await queries.BY_ID.first(
+            tx, merchant_id=request.merchant_id, id=request.path["id"]
+        )
     if session is None:
         raise NotFound
-    return SessionOut.of(session, call.app.settings.public_url)
+    return SessionOut.of(session, request.app.settings.public_url)
 
 
-async def expire(call: Call[Nothing, Nothing], tx: Tx) -> SessionOut:
+async def expire(request: ApiRequest[Nothing, Nothing], tx: Tx) -> SessionOut:
     """End a session before its time."""
     session = await service.expire(
-        tx, call.merchant_id, call.path["id"], "expired by the merchant", call.now
+        tx, request.merchant_id, request.path["id"], "expired by the merchant", request.now
     )
-    return SessionOut.of(session, call.app.settings.public_url)
+    return SessionOut.of(session, request.app.settings.public_url)
 
 
 _SESSION: Final[dict[str, Any]] = {
@@ -55,12 +57,12 @@ operations: Final = (
         method="POST",
         path="/v1/checkouts",
         tag="Checkouts",
-        summary="Open a checkout session",
+        summary="Create a checkout session",
         description="Send the customer to the `url` of the answer. The session lasts 24 hours. "
         "Whoever has the `url` sees what you prefill. `display_merchant_name` is taken as another "
         "spelling of `displayMerchantName`.",
         body=SessionBody,
-        answer=SessionCreated,
+        response=SessionCreated,
         status=201,
         write=create,
         autocommit=True,
@@ -76,17 +78,17 @@ operations: Final = (
             "customerEmail": "ada@example.com",
             "metadata": {"cart": "42"},
         },
-        answer_example=_SESSION,
+        response_example=_SESSION,
     ),
     Operation(
         method="GET",
         path="/v1/checkouts/{id}",
         tag="Checkouts",
-        summary="Read a checkout session",
+        summary="Get a checkout session",
         description="With the id of its order, which exists from the beginning.",
-        answer=SessionOut,
+        response=SessionOut,
         read=read,
-        answer_example={**_SESSION, "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2"},
+        response_example={**_SESSION, "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2"},
     ),
     Operation(
         method="POST",
@@ -94,10 +96,10 @@ operations: Final = (
         tag="Checkouts",
         summary="Expire a checkout session",
         description="An extension of the contract: nobody can pay the session any more.",
-        answer=SessionOut,
+        response=SessionOut,
         write=expire,
         refusals=("a session that is complete, or whose payment is on its way",),
-        answer_example={
+        response_example={
             **_SESSION,
             "status": "EXPIRED",
             "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2",

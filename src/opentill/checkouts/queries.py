@@ -51,5 +51,9 @@ COUNT_DUE = Value(
     """,
 )
 ATTEMPTS = Value(
-    int, "select count(*) from attempts where merchant_id = :merchant_id and order_id = :order_id"
+    int,
+    """
+    select count(*) from payment_attempts
+    where merchant_id = :merchant_id and order_id = :order_id
+    """,
 )

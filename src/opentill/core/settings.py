@@ -1,13 +1,20 @@
-"""The settings of a deployment as one frozen struct, handed down. Read by ``config.py`` only."""
+"""The settings of a deployment: one table, whose rows are the fields of one frozen struct.
 
-from collections.abc import Mapping
+A row is all that is said of a setting: ``Annotated[type, parser, explanation] = default``, with
+``SECRET`` where the value is one, and last a text that says the default where that follows from
+other settings. The environment variable is ``OPENTILL_`` and the field's name in capitals. A field
+that is not ``Annotated`` is derived: ``config.py``, the only reader of the environment, fills it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
+from opentill.core import settingvalues as values
 from opentill.core.configuration import ConfigurationError
 
 Environment = Literal["production", "staging"]
@@ -23,62 +30,155 @@ class SettingError(ConfigurationError):
     """A setting is wrong; the text is one line that names it and says what is accepted."""
 
 
+SECRET: Final = object()  # marks a row whose value is never shown, and may stand in a file
+_Port = Annotated[int, values.whole(1, 65535)]
+_Rate = Annotated[int, values.whole(0, 1_000_000_000)]
+_YesNo = Annotated[bool, values.yes_no]
+_Host = Annotated[str, values.host]
+_WebAddress = Annotated[str, values.web]
+_Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], values.networks]
+_DatabaseUrl = Annotated[str | None, values.database, SECRET]
+_Timeout = Annotated[float, values.seconds(0.1, 600)]
+_Key = Annotated[str, values.key, SECRET]
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a deployment can choose; ``opentill settings`` explains each."""
 
-    database_url: str | None = None
-    database_password: str = ""  # in both addresses already
-    database_read_url: str | None = None  # a replica for lists and exports
-    read_lag_s: float = 10.0  # a replica that is further behind is not asked
-    db_prepared: bool = True  # no: a pooler in transaction mode stands between
-    data_dir: Path = Path("opentill-data")
-    host: str = "127.0.0.1"
-    port: int = 8080
-    public_url: str = "http://127.0.0.1:8080"
-    environment: Environment = "production"
-    limit_ip_per_minute: int = 100
-    limit_checkouts_per_minute: int = 60
-    limit_payments_per_minute: int = 30
-    limit_resends_per_minute: int = 30
-    webhook_host_at_once: int = 32
-    webhook_host_per_second: int = 100
-    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
-    secret_key: str = ""
+    database_url: Annotated[_DatabaseUrl, "PostgreSQL 15 or newer", "an embedded one"] = None
+    database_password: Annotated[
+        str,
+        values.password,
+        SECRET,
+        "of the user in DATABASE_URL, as it is: nothing in it is escaped",
+        "in DATABASE_URL",
+    ] = ""
+    database_read_url: Annotated[
+        _DatabaseUrl, "a replica that lists and exports are read from", "none"
+    ] = None
+    read_lag_s: Annotated[
+        float, values.seconds(0.1, 3600), "a replica further behind than this is not read"
+    ] = 10.0
+    db_prepared: Annotated[
+        _YesNo, "no: the database is behind a pooler in transaction mode (PgBouncer before 1.21)"
+    ] = True
+    data_dir: Annotated[Path, Path, "embedded database, storage of the sandbox bank, made keys"] = (
+        Path("opentill-data")
+    )
+    host: Annotated[_Host, "address to listen on"] = "127.0.0.1"
+    port: Annotated[_Port, "port to listen on"] = 8080
+    public_url: Annotated[_WebAddress, "what customers reach this server by", "HOST:PORT"] = (
+        "http://127.0.0.1:8080"
+    )
+    environment: Annotated[
+        Environment, values.one_of(*get_args(Environment)), "which API keys are accepted"
+    ] = "production"
+    limit_ip_per_minute: Annotated[_Rate, "API requests of one address per minute; 0: no limit"] = (
+        100
+    )
+    limit_checkouts_per_minute: Annotated[_Rate, "new sessions of one merchant; 0: no limit"] = 60
+    limit_payments_per_minute: Annotated[_Rate, "payment forms from one address; 0: no limit"] = 30
+    limit_resends_per_minute: Annotated[_Rate, "calls of one merchant that send events again"] = 30
+    webhook_host_at_once: Annotated[
+        int, values.whole(1, 512), "events on their way to one host at once"
+    ] = 32
+    webhook_host_per_second: Annotated[_Rate, "events sent to one host per second; 0: no limit"] = (
+        100
+    )
+    trusted_proxies: Annotated[_Networks, "peers whose X-Forwarded-For is believed"] = ()
+    secret_key: Annotated[_Key, "encrypts what is read back", "in DATA_DIR"] = ""
     secret_key_from: str = "OPENTILL_SECRET_KEY"  # noqa: S105 - its name; or the file that it was read from
-    gateways: tuple[str, ...] = ("sandbox",)
-    sandbox: bool = False  # asked for by name, where it is not refused without
+    gateways: Annotated[
+        tuple[str, ...], values.gateways, "where payments go, in order of preference"
+    ] = ("sandbox",)
+    sandbox: Annotated[
+        _YesNo,
+        "yes: the sandbox bank, whose money is not real, may take payments with a database of your"
+        " own or beyond this machine",
+    ] = False
     sandbox_refused: str = ""  # why the sandbox bank may take no payments here; "": it may
-    routes: str = ""  # as core.methods.by_method reads it, with names of gateways
+    routes: Annotated[
+        str, values.routes, "another order for some methods, such as ALIPAY:epay|sandbox"
+    ] = ""
     gateway_options: Mapping[str, str] = {}  # of single gateways: OPENTILL_GATEWAY_…
-    sandbox_url: str = "http://127.0.0.1:8081"
-    sandbox_public_url: str = "http://127.0.0.1:8081"
-    sandbox_host: str = "127.0.0.1"
-    sandbox_port: int = 8081
-    sandbox_secret: str = ""
+    sandbox_url: Annotated[_WebAddress, "a sandbox bank run elsewhere", "one is started along"] = (
+        "http://127.0.0.1:8081"
+    )
+    sandbox_public_url: Annotated[_WebAddress, "what browsers reach it by", "as SANDBOX_URL"] = (
+        "http://127.0.0.1:8081"
+    )
+    sandbox_host: Annotated[_Host, "address the sandbox bank listens on"] = "127.0.0.1"
+    sandbox_port: Annotated[_Port, "port the sandbox bank listens on", "PORT + 1"] = 8081
+    sandbox_secret: Annotated[_Key, "shared with the sandbox bank", "made in DATA_DIR"] = ""
     sandbox_elsewhere: bool = False  # OPENTILL_SANDBOX_URL is given: somebody else runs it
-    webhook_header_prefix: str = "X-Svc-"  # of the headers that a delivery is signed by
-    outgoing_http: bool = False
-    outgoing_allow: tuple[IPv4Network | IPv6Network, ...] = ()
-    approval_above: Decimal | None = None  # None: one operator is always enough
-    epay_time_zone: str = "Asia/Shanghai"  # of the times that Epay clients read
-    rates_max_age_days: int = 0  # 0: rates do not age
-    metrics_token: str | None = None
-    metrics_port: int | None = None
-    db_pool_size: int = 10
-    history_days: int = 0  # of orders that are long over; 0: kept for ever
-    log_level: LogLevel = "info"
-    agreement_dir: Path | None = None
-    operator_name: str = "OpenTill Demo Operator"
-    operator_address: str = "1 Example Street, Example City"
-    operator_contact: str = "support@example.com"
-    connection_limit: int = 1000
-    connection_limit_per_address: int = 200  # 0: no limit
-    request_timeout_s: float = 30.0
-    idle_timeout_s: float = 15.0
-    header_timeout_s: float = 10.0
-    body_timeout_s: float = 10.0
-    drain_timeout_s: float = 10.0
-    drain_delay_s: float = 0.0
+    webhook_header_prefix: Annotated[
+        str,
+        values.header_prefix,
+        "what the names of our headers on webhooks begin with: X-Acme- for X-Acme-Signature",
+    ] = "X-Svc-"
+    outgoing_http: Annotated[_YesNo, "merchants' webhook and notify addresses may be http://"] = (
+        False
+    )
+    outgoing_allow: Annotated[_Networks, "networks that are not public and may be sent to"] = ()
+    approval_above: Annotated[
+        Decimal | None,
+        values.amount,
+        "more than this by hand needs a second operator; in the merchant's currency",
+        "never",
+    ] = None
+    epay_time_zone: Annotated[
+        str, values.time_zone, "of the times and days that Epay clients read"
+    ] = "Asia/Shanghai"
+    rates_max_age_days: Annotated[
+        int, values.whole(0, 3650), "older exchange rates do not count; 0: all do"
+    ] = 0
+    metrics_token: Annotated[
+        str | None, values.text(16, 256), SECRET, "bearer token that opens /metrics"
+    ] = None
+    metrics_port: Annotated[
+        int | None, values.whole(1, 65535), "port of its own for /metrics, on loopback"
+    ] = None
+    db_pool_size: Annotated[int, values.whole(2, 1000), "database connections of each process"] = 10
+    history_days: Annotated[
+        int,
+        values.whole(0, 36500),
+        "days that the history of an order that is over is kept; 0: for ever",
+    ] = 0
+    log_level: Annotated[
+        LogLevel, values.one_of(*get_args(LogLevel)), "the least that is logged"
+    ] = "info"
+    agreement_dir: Annotated[
+        Path | None, Path, "your own agreement templates", "the shipped ones"
+    ] = None
+    operator_name: Annotated[str, values.text(1, 200), "your legal name, in the agreement"] = (
+        "OpenTill Demo Operator"
+    )
+    operator_address: Annotated[str, values.text(1, 500), "your address, in the agreement"] = (
+        "1 Example Street, Example City"
+    )
+    operator_contact: Annotated[
+        str, values.text(1, 200), "how merchants reach you, in the agreement"
+    ] = "support@example.com"
+    connection_limit: Annotated[
+        int, values.whole(1, 100_000), "open connections of each process"
+    ] = 1000
+    connection_limit_per_address: Annotated[
+        int,
+        values.whole(0, 100_000),
+        "of them, of one address that is no trusted proxy (IPv6: one /64); 0: no limit",
+    ] = 200
+    request_timeout_s: Annotated[
+        float, values.seconds(1, 600), "for one request, from its first byte"
+    ] = 30.0
+    idle_timeout_s: Annotated[_Timeout, "between the requests of a connection"] = 15.0
+    header_timeout_s: Annotated[_Timeout, "for the headers of a request"] = 10.0
+    body_timeout_s: Annotated[_Timeout, "for the body of a request"] = 10.0
+    drain_timeout_s: Annotated[
+        float, values.seconds(0, 600), "for running requests when stopping"
+    ] = 10.0
+    drain_delay_s: Annotated[
+        float, values.seconds(0, 600), "after SIGTERM, not ready but still accepting"
+    ] = 0.0
 
     @property
     def livemode(self) -> bool:
@@ -93,3 +193,49 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Name the deployment and nothing that is secret, wherever a log or a trace shows it."""
         return f"Settings(public_url={self.public_url!r}, environment={self.environment!r})"
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One row of a table of settings.
+
+    ``parse`` raises ``ValueError`` whose text says what is accepted. ``default`` says the default
+    where it follows from other settings.
+    """
+
+    name: str  # of the environment variable
+    field: str
+    parse: Callable[[str], object]
+    text: str
+    secret: bool
+    default: str
+
+
+def rows(table: type[msgspec.Struct], prefix: str) -> Iterator[Setting]:
+    """Yield the settings among the fields of a struct; their variables begin with ``prefix``."""
+    for field in msgspec.structs.fields(table):
+        notes: tuple[Any, ...] = getattr(field.type, "__metadata__", ())
+        if notes:
+            name = prefix + field.name.upper()
+            text, *default = (note for note in notes if isinstance(note, str))
+            yield Setting(name, field.name, notes[0], text, SECRET in notes, "".join(default))
+
+
+def parse(
+    table: Iterable[Setting], given: Mapping[str, str], files: Mapping[str, str]
+) -> dict[str, object]:
+    """Return the values of the fields whose variables are given.
+
+    ``files`` has the variables that were read from files, for the message of the ``SettingError``
+    that is raised for text that is not accepted.
+    """
+    found: dict[str, object] = {}
+    for row in table:
+        if row.name in given:
+            try:
+                found[row.field] = row.parse(given[row.name])
+            except ValueError as error:
+                shown = "is not acceptable" if row.secret else f"is {given[row.name]!r}"
+                where = f", in {files[row.name]}," if row.name in files else ""
+                message = f"{row.name}{where} {shown}; it must be {error}"
+                raise SettingError(message) from None
+    return found

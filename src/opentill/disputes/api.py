@@ -8,7 +8,7 @@ from msgspec import Meta
 from opentill.db.database import Tx
 from opentill.disputes import queries, service
 from opentill.disputes.model import Dispute, DisputeDetail, DisputeOut, Status
-from opentill.http.operations import Call, Nothing, Operation
+from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, Page, Size, listing
 
 
@@ -23,9 +23,9 @@ class ListQuery(msgspec.Struct, frozen=True, rename="camel"):
     order_id: Annotated[str, Meta(description="the id of one of your orders")] | None = None
 
 
-async def list_disputes(call: Call[ListQuery, Nothing]) -> Listing[DisputeOut]:
+async def list_disputes(request: ApiRequest[ListQuery, Nothing]) -> Listing[DisputeOut]:
     """List disputes, newest first."""
-    query, merchant_id = call.query, call.merchant_id
+    query, merchant_id = request.query, request.merchant_id
     which = {"merchant_id": merchant_id, "status": query.status, "order_id": query.order_id}
 
     async def page(tx: Tx) -> tuple[list[Dispute], int | None]:
@@ -33,14 +33,14 @@ async def list_disputes(call: Call[ListQuery, Nothing]) -> Listing[DisputeOut]:
         found = await queries.LIST.all(tx, **which, limit=query.size, offset=offset)
         return found, await queries.COUNT.get(tx, **which)
 
-    found, total = await call.app.replica.read(page)
+    found, total = await request.app.replica.read(page)
     return listing([DisputeOut.of(item) for item in found], query.page, query.size, total or 0)
 
 
-async def read(call: Call[Nothing, Nothing]) -> DisputeDetail:
+async def read(request: ApiRequest[Nothing, Nothing]) -> DisputeDetail:
     """Return a dispute with its notes."""
-    async with call.app.db.connection() as tx:
-        dispute = await service.find(tx, call.merchant_id, call.path["id"])
+    async with request.app.db.connection() as tx:
+        dispute = await service.find(tx, request.merchant_id, request.path["id"])
         return DisputeDetail.of(dispute, await service.notes(tx, dispute))
 
 
@@ -68,9 +68,9 @@ operations: Final = (
         description="An extension of the contract. Newest first. `debit` and `fee` are what "
         "losing the dispute takes from the balance, in `debitCurrency`.",
         query=ListQuery,
-        answer=Listing[DisputeOut],
+        response=Listing[DisputeOut],
         read=list_disputes,
-        answer_example={
+        response_example={
             "items": [_DISPUTE],
             "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
         },
@@ -79,11 +79,11 @@ operations: Final = (
         method="GET",
         path="/v1/disputes/{id}",
         tag="Disputes",
-        summary="Read a dispute",
+        summary="Get a dispute",
         description="An extension of the contract. With the operator's notes, oldest first.",
-        answer=DisputeDetail,
+        response=DisputeDetail,
         read=read,
-        answer_example={
+        response_example={
             **_DISPUTE,
             "notes": [{"at": 1737623700000, "note": "Proof of delivery sent to the bank."}],
         },

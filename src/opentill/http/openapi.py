@@ -48,7 +48,7 @@ def document(
     """Return the document as plain data. ``contact``: of the operator, as OpenAPI has it."""
     structs: list[Any] = [Failure, Done]
     for operation in operations:
-        structs += [operation.query, operation.body, operation.answer]
+        structs += [operation.query, operation.body, operation.response]
     kinds = tuple(kind for kind in structs if kind not in (Nothing, Download, None))
     by_kind, components = schemas.of(kinds)
     paths: dict[str, dict[str, Any]] = {}
@@ -243,18 +243,18 @@ def _responses(
 def _success(
     operation: Operation, by_kind: dict[Any, Any], components: dict[str, Any]
 ) -> dict[str, Any]:
-    if operation.answer is Download:
+    if operation.response is Download:
         return {
             "description": "The file.",
             "headers": _HEADERS | {"content-disposition": {"schema": {"type": "string"}}},
             "content": {"text/csv": {"schema": {"type": "string"}}},
         }
-    if operation.answer is None:
+    if operation.response is None:
         schema = by_kind[Done]
         example: dict[str, Any] = {"code": 0, "message": "success"}
     else:
-        schema = _envelope(by_kind[operation.answer], components)
-        example = {"code": 0, "message": "success", "data": operation.answer_example}
+        schema = _envelope(by_kind[operation.response], components)
+        example = {"code": 0, "message": "success", "data": operation.response_example}
     headers: dict[str, Any] = dict(_HEADERS)
     if operation.body is not Nothing:
         headers["opentill-ignored-fields"] = _IGNORED

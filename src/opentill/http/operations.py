@@ -84,7 +84,7 @@ class Download(msgspec.Struct, frozen=True):
     chunks: AsyncGenerator[bytes, None]
 
 
-class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
+class ApiRequest(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     """One request on its way through an operation: who asks, and what."""
 
     app: App
@@ -100,8 +100,8 @@ class Nothing(msgspec.Struct, frozen=True):
     """No query parameters, or no body."""
 
 
-Read = Callable[[Call[Any, Any]], Awaitable[Any]]
-Write = Callable[[Call[Any, Any], Tx], Awaitable[Any]]
+Read = Callable[[ApiRequest[Any, Any]], Awaitable[Any]]
+Write = Callable[[ApiRequest[Any, Any], Tx], Awaitable[Any]]
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     tag: str
     summary: str
-    answer: Any
+    response: Any
     read: Read | None = None
     write: Write | None = None
     autocommit: bool = False  # ``write`` changes all by its last statement: that is its transaction
@@ -129,7 +129,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     refusals: tuple[str, ...] = ()  # what is answered with 40001, beside malformed fields
     example: Any = None  # of the body
-    answer_example: Any = None  # of data
+    response_example: Any = None  # of data
 
 
 def failure(problem: Problem) -> tuple[int, bytes, Headers]:
@@ -272,33 +272,33 @@ async def _perform(
     key = idempotency_key(headers) if operation.method == "POST" else None
     body = await read_body(headers, receive) if operation.write else b""
     if operation.write and key is not None:
-        status, answer, replayed = await _once(operation, scope, app, merchant_id, now, key, body)
+        status, response, replayed = await _once(operation, scope, app, merchant_id, now, key, body)
         also = scope.get(_IGNORED, ())
         if replayed:
             named = ignored.header_of(body, operation.body) if is_json(headers) else ()
             also = (*named, (b"idempotent-replayed", b"true"))
-        await send_json(send, status, answer, also)
+        await send_json(send, status, response, also)
         return
-    call = _call(operation, scope, app, merchant_id, now, headers, body)
+    request = _request(operation, scope, app, merchant_id, now, headers, body)
     write = operation.write
     if write is not None:
-        work = functools.partial(write, call)
+        work = functools.partial(write, request)
         data = await (app.db.autocommit(work) if operation.autocommit else app.db.run(work))
     elif operation.read is not None:
-        data = await operation.read(call)
+        data = await operation.read(request)
     else:
         raise AssertionError  # an operation has one of both
     if isinstance(data, Download):
         await _send_download(receive, send, data)
     else:
-        await send_json(send, operation.status, _answer(data), scope.get(_IGNORED, ()))
+        await send_json(send, operation.status, _response_body(data), scope.get(_IGNORED, ()))
 
 
-def _answer(data: Any) -> bytes:
+def _response_body(data: Any) -> bytes:
     return encode(Done(0, "success") if data is None else Success(0, "success", data))
 
 
-def _call(
+def _request(
     operation: Operation,
     scope: dict[str, Any],
     app: App,
@@ -306,14 +306,14 @@ def _call(
     now: int,
     headers: Mapping[bytes, bytes],
     body: bytes,
-) -> Call[Any, Any]:
+) -> ApiRequest[Any, Any]:
     try:
         query = querystring.read(scope["query_string"], operation.query)
     except Invalid:  # what of the body nobody reads is named all the same, as in a replay
         if is_json(headers):
             scope[_IGNORED] = ignored.header_of(body, operation.body)
         raise
-    return Call(
+    return ApiRequest(
         app=app,
         merchant_id=merchant_id,
         now=now,
@@ -341,28 +341,30 @@ async def _once(
         raise AssertionError
     sealing = app.settings.secret_key, f"answer {merchant_id} {key}"
 
-    async def step(tx: Tx) -> tuple[int, bytes, bool]:
+    async def work(tx: Tx) -> tuple[int, bytes, bool]:
         kept = await idempotency.claim(tx, merchant_id, key, print_, now)
         if kept is not None:
             encrypted = operation.secret and kept.status == operation.status
             told = encryption.decrypt(*sealing, kept.body).encode() if encrypted else kept.body
             return kept.status, told, True
         try:
-            call = _call(operation, scope, app, merchant_id, now, dict(scope["headers"]), body)
+            request = _request(
+                operation, scope, app, merchant_id, now, dict(scope["headers"]), body
+            )
             async with tx.transaction():  # a refusal takes back what it had begun
-                status, answer = operation.status, _answer(await write(call, tx))
+                status, response = operation.status, _response_body(await write(request, tx))
         except Problem as problem:
             if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(
                 problem, TooManyRequests
             ):
                 raise
-            status, answer, _ = failure(problem)
+            status, response, _ = failure(problem)
         encrypted = operation.secret and status == operation.status
-        kept_body = encryption.encrypt(*sealing, answer.decode()) if encrypted else answer
+        kept_body = encryption.encrypt(*sealing, response.decode()) if encrypted else response
         await idempotency.keep(tx, merchant_id, key, status, kept_body)
-        return status, answer, False
+        return status, response, False
 
-    return await app.db.run(step)
+    return await app.db.run(work)
 
 
 @functools.cache

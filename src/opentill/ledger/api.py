@@ -8,7 +8,7 @@ from msgspec import Meta
 from opentill import list_counts
 from opentill.core.errors import Invalid
 from opentill.http import csvfile
-from opentill.http.operations import Call, Download, Nothing, Operation
+from opentill.http.operations import ApiRequest, Download, Nothing, Operation
 from opentill.http.paging import Listing, Millis, Page, Size, listing
 from opentill.ledger import queries, statement
 from opentill.ledger.model import BalanceOut, Transaction
@@ -32,34 +32,34 @@ class StatementQuery(msgspec.Struct, frozen=True, rename="camel"):
     end_date: Millis | None = None
 
 
-async def list_transactions(call: Call[ListQuery, Nothing]) -> Listing[Transaction]:
+async def list_transactions(request: ApiRequest[ListQuery, Nothing]) -> Listing[Transaction]:
     """List movements, newest first."""
-    query = call.query
+    query = request.query
     lists = queries.LIST if query.type is None else queries.LIST_BY_TYPE
-    which = list_counts.ListKey(call.merchant_id, "entries", kind=query.type)
+    which = list_counts.ListKey(request.merchant_id, "entries", kind=query.type)
     values = {} if query.type is None else {"type": query.type}
-    rows = list_counts.Paginator(call.app.replica.reading(), which, lists, values)
+    rows = list_counts.Paginator(request.app.replica.reading(), which, lists, values)
     entries, total = await rows.page(query.page, query.size)
     return listing([Transaction.of(entry) for entry in entries], query.page, query.size, total)
 
 
-async def read_balance(call: Call[Nothing, Nothing]) -> BalanceOut:
+async def read_balance(request: ApiRequest[Nothing, Nothing]) -> BalanceOut:
     """Return the balance in the merchant's settlement currency."""
-    async with call.app.db.connection() as tx:
-        currency = await queries.CURRENCY.get(tx, merchant_id=call.merchant_id) or "USD"
-        found = await queries.BALANCE.first(tx, merchant_id=call.merchant_id, currency=currency)
+    async with request.app.db.connection() as tx:
+        currency = await queries.CURRENCY.get(tx, merchant_id=request.merchant_id) or "USD"
+        found = await queries.BALANCE.first(tx, merchant_id=request.merchant_id, currency=currency)
     return BalanceOut.of(found, currency)
 
 
-async def export_statement(call: Call[StatementQuery, Nothing]) -> Download:
+async def export_statement(request: ApiRequest[StatementQuery, Nothing]) -> Download:
     """Export a statement as CSV."""
-    start, end = call.query.start_date, call.query.end_date
+    start, end = request.query.start_date, request.query.end_date
     if start is not None and end is not None and start > end:
         raise Invalid("endDate", "endDate must not be before startDate")
     return Download(
         content_type=csvfile.CONTENT_TYPE,
         filename=csvfile.filename("statement", start, end),
-        chunks=statement.chunks(call.app.replica.reading(), call.merchant_id, start, end),
+        chunks=statement.chunks(request.app.replica.reading(), request.merchant_id, start, end),
     )
 
 
@@ -85,9 +85,9 @@ operations: Final = (
         summary="List balance transactions",
         description="Every movement on the balance, newest first, with the balances after it.",
         query=ListQuery,
-        answer=Listing[Transaction],
+        response=Listing[Transaction],
         read=list_transactions,
-        answer_example={
+        response_example={
             "items": [_EXAMPLE],
             "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
         },
@@ -101,18 +101,18 @@ operations: Final = (
         "balance, every movement with the balances after it, the sums by type and the closing "
         "balance: UTF-8 CSV (RFC 4180) with a header row. It adds up, or it breaks off.",
         query=StatementQuery,
-        answer=Download,
+        response=Download,
         read=export_statement,
     ),
     Operation(
         method="GET",
         path="/v1/balance",
         tag="Balance",
-        summary="Read the balance",
+        summary="Get the balance",
         description="An extension of the contract. `updatedAt` is null before the first movement.",
-        answer=BalanceOut,
+        response=BalanceOut,
         read=read_balance,
-        answer_example={
+        response_example={
             "available": "0.00",
             "pending": "9.59",
             "frozen": "0.00",

@@ -10,7 +10,7 @@ from opentill import list_counts
 from opentill.core.errors import Invalid
 from opentill.core.ids import is_id
 from opentill.db.database import Tx
-from opentill.http.operations import Call, Download, Nothing, Operation
+from opentill.http.operations import ApiRequest, Download, Nothing, Operation
 from opentill.http.paging import Listing, Millis, Page, Size, listing
 from opentill.orders import export, livemode, queries, service
 from opentill.orders.model import Status, named
@@ -49,9 +49,9 @@ async def _has_product(merchant_id: str, product_id: str, tx: Tx) -> bool:
     return bool(await queries.HAS_PRODUCT.get(tx, merchant_id=merchant_id, product_id=product_id))
 
 
-async def list_orders(call: Call[ListQuery, Nothing]) -> Listing[OrderOut]:
+async def list_orders(request: ApiRequest[ListQuery, Nothing]) -> Listing[OrderOut]:
     """List orders, newest first."""
-    query, merchant_id = call.query, call.merchant_id
+    query, merchant_id = request.query, request.merchant_id
     within = _range(query)
     values: dict[str, str] = {}
     if query.product_id is not None:
@@ -67,7 +67,7 @@ async def list_orders(call: Call[ListQuery, Nothing]) -> Listing[OrderOut]:
             lists = queries.LIST_BY_PRODUCT
         case _:
             lists = queries.LIST_BY_BOTH
-    here = call.app.replica.reading()
+    here = request.app.replica.reading()
     if query.product_id is not None and not (
         is_id(query.product_id)
         and await here.read(functools.partial(_has_product, merchant_id, query.product_id))
@@ -76,33 +76,33 @@ async def list_orders(call: Call[ListQuery, Nothing]) -> Listing[OrderOut]:
     which = list_counts.ListKey(merchant_id, "orders", query.product_id or "", query.status)
     rows = list_counts.Paginator(here, which, lists, values)
     found, total = await rows.page(query.page, query.size, within)
-    deployment = call.app.settings.livemode
+    deployment = request.app.settings.livemode
     orders = await livemode.known(here.read, found, deployment=deployment)
     return listing([OrderOut.of(order) for order in orders], query.page, query.size, total)
 
 
-async def read(call: Call[Nothing, Nothing]) -> OrderDetail:
+async def read(request: ApiRequest[Nothing, Nothing]) -> OrderDetail:
     """Return an order with everything."""
-    async with call.app.db.connection() as tx:
-        order = await service.find(tx, call.merchant_id, call.path["id"])
-        live = call.app.settings.livemode
+    async with request.app.db.connection() as tx:
+        order = await service.find(tx, request.merchant_id, request.path["id"])
+        live = request.app.settings.livemode
         return OrderDetail.of(await livemode.known_one(tx, order, deployment=live))
 
 
-async def export_orders(call: Call[ExportQuery, Nothing]) -> Download:
+async def export_orders(request: ApiRequest[ExportQuery, Nothing]) -> Download:
     """Export orders as CSV, oldest first."""
-    start, end = _range(call.query)
-    here = call.app.replica.reading()
+    start, end = _range(request.query)
+    here = request.app.replica.reading()
     return Download(
         content_type="text/csv; charset=utf-8",
-        filename=export.filename(call.query.start_date, call.query.end_date),
+        filename=export.filename(request.query.start_date, request.query.end_date),
         chunks=export.counted(
-            call.app.exports,
+            request.app.exports,
             here,
-            call.merchant_id,
+            request.merchant_id,
             start,
             end,
-            livemode=call.app.settings.livemode,
+            livemode=request.app.settings.livemode,
         ),
     )
 
@@ -153,9 +153,9 @@ operations: Final = (
         description="Newest first. `startDate` and `endDate` are about when orders were created, "
         "both inclusive.",
         query=ListQuery,
-        answer=Listing[OrderOut],
+        response=Listing[OrderOut],
         read=list_orders,
-        answer_example={
+        response_example={
             "items": [_ORDER],
             "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
         },
@@ -169,19 +169,19 @@ operations: Final = (
         "`endDate` are about when orders were created, both inclusive. A few exports of a merchant "
         "may run at once; one more is answered 429 with Retry-After.",
         query=ExportQuery,
-        answer=Download,
+        response=Download,
         read=export_orders,
     ),
     Operation(
         method="GET",
         path="/v1/orders/{id}",
         tag="Orders",
-        summary="Read an order",
+        summary="Get an order",
         description="Everything about an order, by its id or by the `trade_no` that Epay shops "
         "know it by. Deliver when its `status` is PAID or SETTLED.",
         id_of=named,
-        answer=OrderDetail,
+        response=OrderDetail,
         read=read,
-        answer_example=_DETAIL,
+        response_example=_DETAIL,
     ),
 )

@@ -7,7 +7,7 @@ feature writes. Callers have locked the order.
 from typing import Any
 
 from opentill.db.database import Tx
-from opentill.orders import queries
+from opentill.orders import transition_queries
 from opentill.orders.model import Order, ReserveStatus
 
 
@@ -48,7 +48,7 @@ async def _note(tx: Tx, order: Order, event: str, cause: str, now: int, **change
         "refund_held_minor": 0, "refund_debit_minor": 0, "refunded_minor": 0,
         "reserve_status": None,
     }  # fmt: skip
-    return await queries.NOTE.one(
+    return await transition_queries.NOTE.one(
         tx,
         merchant_id=order.merchant_id,
         id=order.id,

@@ -9,7 +9,6 @@ from opentill.orders.model import (
     Order,
     PaidThrough,
     PaymentAttempt,
-    Transitioned,
 )
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = :id")
@@ -36,170 +35,6 @@ ANYWHERE = Query(
     """,
 )
 
-# Place an order with its session, both as `model.NewOrder` says: two rows of one thing, so one
-# statement writes them, with the first line of the history and the directory's entry.
-PLACE = Command(
-    """
-    with listed as (
-        insert into directory (id, merchant_id) values (:id, :merchant_id)
-    ), session as (
-        insert into checkouts (merchant_id, id, product_id, order_id, amount_minor, currency,
-            status, success_url, cancel_url, customer_email, customer_name, display_merchant_name,
-            expires_at, created_at, updated_at, method)
-        values (:merchant_id, :id, :product_id, :order_id, :amount_minor, :currency, 'OPEN',
-            :success_url, :cancel_url, :customer_email, :customer_name, :display_merchant_name,
-            :expires_at, :now, :now, :method)
-    ), placed as (
-        insert into orders (merchant_id, id, checkout_id, product_id, product_name,
-            product_description, product_image, source, status, steps, currency, amount_minor,
-            platform_fee_rate, platform_fee_minor, settled_currency, exchange_rate,
-            usd_exchange_rate, gross_settled_minor, net_settled_minor, refund_fee_policy,
-            customer_email, customer_name, payer_ip, refunded_minor, refund_held_minor,
-            refund_debit_minor, reserve_rate, reserve_minor, reserve_status, metadata, created_at,
-            updated_at, terms_version, fees, settlement_delay_days, settlement_calendar,
-            reserve_days, dispute_fee_minor)
-        values (:merchant_id, :order_id, :id, :product_id, :product_name, :product_description,
-            :product_image, :source, 'PENDING', 1, :currency, :amount_minor, :platform_fee_rate,
-            :platform_fee_minor, :settled_currency, :exchange_rate, :usd_exchange_rate,
-            :gross_settled_minor, :net_settled_minor, :refund_fee_policy, :customer_email,
-            :customer_name, '', 0, 0, 0, :reserve_rate, 0, 'NONE', :metadata, :now, :now,
-            :terms_version, :fees, :settlement_delay_days, :settlement_calendar, :reserve_days,
-            :dispute_fee_minor)
-    )
-    insert into order_history (merchant_id, order_id, number, at, event, to_status, cause)
-    values (:merchant_id, :order_id, 1, :now, 'opened', 'PENDING', :id)
-    """,
-)
-# Take the transition of a locked order, a `transitions.Row`; returns nothing where the order, or
-# the attempt that paid it, is no longer as the row says. One order by scalars, not as a batch of
-# one: that is planned anew each time, and reads much while statistics are old (decision 0049).
-TRANSITION = Query(
-    Transitioned,
-    """
-    with taken as (
-        update attempts set status = 'SUCCEEDED', reason = :reason, check_at = null,
-            provider_ref = case :provider_ref::text when '' then provider_ref
-                else :provider_ref::text end,
-            updated_at = greatest(updated_at, :now::bigint)
-        where merchant_id = :merchant_id and id = :attempt_id::text and status = :attempt_before
-        returning id
-    ), moved as (
-        update orders set status = :target, steps = steps + 1,
-            updated_at = greatest(updated_at, :now::bigint), customer_email = :customer_email,
-            customer_name = :customer_name, payer_ip = :payer_ip, payment_method = :payment_method,
-            paid_attempt_id = :paid_attempt_id, paid_at = :paid_at, due_at = :due_at,
-            settle_at = :settle_at, settled_at = :settled_at,
-            platform_fee_rate = :platform_fee_rate, platform_fee_minor = :platform_fee_minor,
-            net_settled_minor = :net_settled_minor, hkd_exchange_rate = :hkd_exchange_rate,
-            livemode = :livemode, charged_back_minor = :charged_back_minor,
-            reserve_minor = :reserve_minor, reserve_status = :reserve_status,
-            reserve_release_at = :reserve_release_at
-        where merchant_id = :merchant_id and id = :order_id and status = :source and steps = :steps
-            and (:attempt_id::text is null or exists (select from taken))
-        returning merchant_id, id, steps, updated_at, source, checkout_id
-    ), noted as (
-        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-            cause)
-        select merchant_id, id, steps, updated_at, :event, :source, :target, :cause from moved
-    ), followed as (
-        update checkouts set status = :session::text, updated_at = :now::bigint,
-            expires_at = case :event when 'expired' then least(expires_at, :now::bigint)
-                else expires_at end
-        where merchant_id = :merchant_id and id = (select checkout_id from moved)
-            and status = 'OPEN' and :session::text is not null
-    ), notified as (
-        -- The shop that placed it through the Epay API is notified, see epay/jobs.py.
-        insert into order_notices (merchant_id, order_id, state, due_at, tries, answer, created_at,
-            updated_at)
-        select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
-        from moved where source = 'EPAY' and :event = 'confirmed'
-    ), released as (
-        -- Nobody is to pay it elsewhere any more: the gateways are asked to close their pages.
-        update attempts set check_at = :now::bigint, checks = 0
-        where merchant_id = :merchant_id and order_id = (select id from moved)
-            and id is distinct from :attempt_id::text
-            and status = 'ACTION_REQUIRED' and check_at > :now::bigint
-            and :source in ('CREATING', 'PENDING') and :target not in ('CREATING', 'PENDING')
-    )
-    select merchant_id, id from moved
-    """,
-)
-# The same for many orders. What belongs to an order is carried along, not joined again.
-TRANSITIONS = Query(
-    Transitioned,
-    """
-    with wanted as (
-        select * from unnest(:merchant_id::text[], :order_id::text[], :steps::int[],
-            :source::text[], :target::text[], :event::text[], :cause::text[],
-            :session::text[], :attempt_id::text[], :attempt_before::text[],
-            :provider_ref::text[], :reason::text[],
-            :customer_email::text[], :customer_name::text[], :payer_ip::text[],
-            :payment_method::text[], :paid_attempt_id::text[], :paid_at::bigint[],
-            :due_at::bigint[], :settle_at::bigint[], :settled_at::bigint[],
-            :platform_fee_rate::numeric[], :platform_fee_minor::bigint[],
-            :net_settled_minor::bigint[], :hkd_exchange_rate::numeric[], :livemode::boolean[],
-            :charged_back_minor::bigint[], :reserve_minor::bigint[], :reserve_status::text[],
-            :reserve_release_at::bigint[])
-            as w (merchant_id, order_id, steps, source, target, event, cause, session, attempt_id,
-                attempt_before, provider_ref, reason, customer_email, customer_name, payer_ip,
-                payment_method, paid_attempt_id, paid_at, due_at, settle_at, settled_at,
-                platform_fee_rate, platform_fee_minor, net_settled_minor, hkd_exchange_rate,
-                livemode, charged_back_minor, reserve_minor, reserve_status, reserve_release_at)
-    ), taken as (
-        update attempts a set status = 'SUCCEEDED', reason = w.reason, check_at = null,
-            provider_ref = case w.provider_ref when '' then a.provider_ref else w.provider_ref end,
-            updated_at = greatest(a.updated_at, :now::bigint)
-        from wanted w
-        where a.merchant_id = w.merchant_id and a.id = w.attempt_id and a.status = w.attempt_before
-        returning a.merchant_id, a.id
-    ), moved as (
-        update orders o set status = w.target, steps = o.steps + 1,
-            updated_at = greatest(o.updated_at, :now::bigint),
-            customer_email = w.customer_email, customer_name = w.customer_name,
-            payer_ip = w.payer_ip, payment_method = w.payment_method,
-            paid_attempt_id = w.paid_attempt_id, paid_at = w.paid_at, due_at = w.due_at,
-            settle_at = w.settle_at, settled_at = w.settled_at,
-            platform_fee_rate = w.platform_fee_rate, platform_fee_minor = w.platform_fee_minor,
-            net_settled_minor = w.net_settled_minor, hkd_exchange_rate = w.hkd_exchange_rate,
-            livemode = w.livemode, charged_back_minor = w.charged_back_minor,
-            reserve_minor = w.reserve_minor, reserve_status = w.reserve_status,
-            reserve_release_at = w.reserve_release_at
-        from wanted w
-        where o.merchant_id = w.merchant_id and o.id = w.order_id and o.status = w.source
-            and o.steps = w.steps
-            and (w.attempt_id is null
-                or (w.merchant_id, w.attempt_id) in (select merchant_id, id from taken))
-        returning o.merchant_id, o.id, o.steps, o.updated_at, o.source as placed_by, o.checkout_id,
-            w.source, w.target, w.event, w.cause, w.session, w.attempt_id
-    ), noted as (
-        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-            cause)
-        select merchant_id, id, steps, updated_at, event, source, target, cause from moved
-    ), followed as (
-        update checkouts c set status = m.session, updated_at = :now::bigint,
-            expires_at = case m.event when 'expired' then least(c.expires_at, :now::bigint)
-                else c.expires_at end
-        from moved m
-        where c.merchant_id = m.merchant_id and c.id = m.checkout_id and c.status = 'OPEN'
-            and m.session is not null
-    ), notified as (
-        -- The shop that placed it through the Epay API is notified, see epay/jobs.py.
-        insert into order_notices (merchant_id, order_id, state, due_at, tries, answer, created_at,
-            updated_at)
-        select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
-        from moved where placed_by = 'EPAY' and event = 'confirmed'
-    ), released as (
-        -- Nobody is to pay it elsewhere any more: the gateways are asked to close their pages.
-        update attempts a set check_at = :now::bigint, checks = 0
-        from moved m
-        where a.merchant_id = m.merchant_id and a.order_id = m.id
-            and a.id is distinct from m.attempt_id
-            and a.status = 'ACTION_REQUIRED' and a.check_at > :now::bigint
-            and m.source in ('CREATING', 'PENDING') and m.target not in ('CREATING', 'PENDING')
-    )
-    select merchant_id, id from moved
-    """,
-)
 DUE_MERCHANTS = Query(
     DueMerchant,
     """
@@ -240,26 +75,6 @@ RESERVES_DUE = Query(
     order by reserve_release_at limit :limit
     """,
 )
-# Note what happened to an order that keeps its status. Amounts are added; null leaves the reserve.
-NOTE = Query(
-    Order,
-    """
-    with noted as (
-        update orders set steps = steps + 1, updated_at = greatest(updated_at, :now::bigint),
-            refund_held_minor = refund_held_minor + :refund_held_minor::bigint,
-            refund_debit_minor = refund_debit_minor + :refund_debit_minor::bigint,
-            refunded_minor = refunded_minor + :refunded_minor::bigint,
-            reserve_status = coalesce(:reserve_status, reserve_status)
-        where merchant_id = :merchant_id and id = :id
-        returning *
-    ), written as (
-        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-            cause)
-        select merchant_id, id, steps, updated_at, :event, status, status, :cause from noted
-    )
-    select * from noted
-    """,
-)
 # The only method that a session can be paid by; null: the customer chooses.
 SET_METHOD = Command(
     "update checkouts set method = :method where merchant_id = :merchant_id and id = :checkout_id"
@@ -295,7 +110,7 @@ INSERT_ATTEMPT = Query(
     PaymentAttempt,
     """
     with listed as (insert into directory (id, merchant_id) values (:id, :merchant_id))
-    insert into attempts (merchant_id, id, order_id, gateway, method, status, amount_minor,
+    insert into payment_attempts (merchant_id, id, order_id, gateway, method, status, amount_minor,
         currency, provider_ref, action_url, qr_text, reason, locale, payer_ip, check_at, checks,
         created_at, updated_at)
     values (:merchant_id, :id, :order_id, :gateway, :method, :status, :amount_minor, :currency, '',
@@ -306,10 +121,13 @@ INSERT_ATTEMPT = Query(
 # Through which gateways attempts of a merchant went.
 PAID_THROUGH = Query(
     PaidThrough,
-    "select id, gateway from attempts where merchant_id = :merchant_id and id = any (:ids::text[])",
+    """
+    select id, gateway from payment_attempts
+    where merchant_id = :merchant_id and id = any (:ids::text[])
+    """,
 )
 ATTEMPT = Query(
-    PaymentAttempt, "select * from attempts where merchant_id = :merchant_id and id = :id"
+    PaymentAttempt, "select * from payment_attempts where merchant_id = :merchant_id and id = :id"
 )
 # Attempts of any merchants, each if it went through the gateway that speaks of it. The
 # transaction then waits half a second for a lock, lest one merchant's hold up the others'.
@@ -320,20 +138,21 @@ ATTEMPTS_OF_GATEWAYS = Query(
     select a.* from patience
     cross join unnest(:gateway::text[], :id::text[]) as wanted (gateway, id)
     join directory d on d.id = wanted.id
-    join attempts a on a.merchant_id = d.merchant_id and a.id = d.id and a.gateway = wanted.gateway
+    join payment_attempts a on a.merchant_id = d.merchant_id and a.id = d.id
+        and a.gateway = wanted.gateway
     """,
 )
 LAST_ATTEMPT = Query(
     PaymentAttempt,
     """
-    select * from attempts where merchant_id = :merchant_id and order_id = :order_id
+    select * from payment_attempts where merchant_id = :merchant_id and order_id = :order_id
     order by created_at desc, id desc limit 1
     """,
 )
 ATTEMPTS = Query(
     PaymentAttempt,
     """
-    select * from attempts
+    select * from payment_attempts
     where merchant_id = :merchant_id and order_id = :order_id order by created_at, id
     """,
 )
@@ -341,7 +160,7 @@ ATTEMPTS = Query(
 BY_HAND = Query(
     PaymentAttempt,
     """
-    select * from attempts where merchant_id = :merchant_id and order_id = :order_id
+    select * from payment_attempts where merchant_id = :merchant_id and order_id = :order_id
         and gateway = 'manual' and status in ('SUBMITTED', 'ACTION_REQUIRED', 'PENDING')
     order by created_at desc, id desc limit 1
     """,
@@ -349,7 +168,7 @@ BY_HAND = Query(
 UPDATE_ATTEMPT = Query(
     PaymentAttempt,
     """
-    update attempts set status = :status,
+    update payment_attempts set status = :status,
         provider_ref = case :provider_ref when '' then provider_ref else :provider_ref end,
         action_url = case :action_url when '' then action_url else :action_url end,
         qr_text = case :qr_text when '' then qr_text else :qr_text end,
@@ -363,9 +182,9 @@ UPDATE_ATTEMPT = Query(
 CLAIM_ATTEMPTS = Query(
     PaymentAttempt,
     """
-    update attempts a set check_at = :lease_until, checks = checks + 1
+    update payment_attempts a set check_at = :lease_until, checks = checks + 1
     from (
-        select merchant_id, id from attempts
+        select merchant_id, id from payment_attempts
         where check_at <= :now and (:gateways::text[] is null
             or (gateway = any(:gateways)) = :included::boolean)
         order by check_at limit :limit for update skip locked
@@ -378,27 +197,28 @@ CLAIM_ATTEMPTS = Query(
 # may have been; taken back only if the request surely did not reach it.
 GIVING_BACK = Command(
     """
-    update attempts set reason = 'giving_back'
+    update payment_attempts set reason = 'giving_back'
     where merchant_id = :merchant_id and id = :id and status = 'DUPLICATE'
         and reason <> 'giving_back'
     """,
 )
 NOT_GIVEN_BACK = Command(
     """
-    update attempts set reason = ''
+    update payment_attempts set reason = ''
     where merchant_id = :merchant_id and id = :id and status = 'DUPLICATE'
     """,
 )
 # Not if it became something else, or another time was set, since it was claimed.
 ASK_AGAIN = Command(
     """
-    update attempts set check_at = :check_at
+    update payment_attempts set check_at = :check_at
     where merchant_id = :merchant_id and id = :id and status = :status and check_at = :claimed_until
     """,
 )
 STOP_GIVING_BACK = Command(
     """
-    update attempts set check_at = null, reason = :reason, updated_at = greatest(updated_at, :now)
+    update payment_attempts set check_at = null, reason = :reason,
+        updated_at = greatest(updated_at, :now)
     where merchant_id = :merchant_id and id = :id
     """,
 )
@@ -408,7 +228,7 @@ FORGOTTEN = Query(
     """
     select o.merchant_id, o.id from orders o
     where o.status = 'CREATING' and o.updated_at <= :since and not exists (
-        select from attempts a where a.merchant_id = o.merchant_id and a.order_id = o.id
+        select from payment_attempts a where a.merchant_id = o.merchant_id and a.order_id = o.id
             and (a.check_at is not null or a.updated_at > :since))
     order by o.updated_at limit :limit
     """,
@@ -422,11 +242,11 @@ STUCK = Value(
 )
 ASK_NOW = Command(
     """
-    update attempts set check_at = :now, updated_at = greatest(updated_at, :now)
+    update payment_attempts set check_at = :now, updated_at = greatest(updated_at, :now)
     where merchant_id = :merchant_id and id = :id and check_at is null
     """,
 )
-MAKE_DUE = Command("update attempts set check_at = :now where check_at > :now")
+MAKE_DUE = Command("update payment_attempts set check_at = :now where check_at > :now")
 
 # Retention, see jobs.prune_history: the trigger of the table asks for the word.
 PRUNES_HISTORY = Command("set local opentill.prunes_history = 'yes'")
@@ -441,6 +261,6 @@ PRUNE_HISTORY = Command(
     )
     delete from order_history h using old, orders o, limits
     where h.merchant_id = old.merchant_id and h.order_id = old.order_id and h.at < before
-        and o.merchant_id = old.merchant_id and o.id = old.order_id and h.number < o.steps
+        and o.merchant_id = old.merchant_id and o.id = old.order_id and h.number < o.history_number
     """,
 )

@@ -12,7 +12,7 @@ from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.gateways.model import Method, OfAnotherGateway, PaymentOutcome, RefundOutcome
-from opentill.orders import queries
+from opentill.orders import queries, transition_queries
 from opentill.orders.confirmation import confirmation
 from opentill.orders.model import (
     FINAL,
@@ -95,7 +95,7 @@ async def lock(tx: Tx, merchant_id: str, order_id: str) -> Order:
 
 async def place(tx: Tx, new: NewOrder, now: int) -> None:
     """Place an order, PENDING, with the session that it is paid in, OPEN."""
-    await queries.PLACE.run(tx, new, now=now)
+    await transition_queries.PLACE.run(tx, new, now=now)
 
 
 async def set_method(tx: Tx, merchant_id: str, checkout_id: str, method: Method | None) -> None:

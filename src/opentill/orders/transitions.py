@@ -1,7 +1,7 @@
 """The one place that changes an order's status.
 
 A transition is a row of ``model.TRANSITIONS``. One order or many take theirs by the same statement,
-``queries.TRANSITION``, in one transaction with the history, the session, the attempt that paid, the
+``transition_queries``, in one transaction with the history, the session, the attempt that paid, the
 events for the merchant and the postings.
 """
 
@@ -17,7 +17,7 @@ from opentill.db.database import Tx
 from opentill.db.query import columns
 from opentill.gateways.model import Method
 from opentill.ledger import Movement
-from opentill.orders import events, livemode, queries
+from opentill.orders import events, livemode, transition_queries
 from opentill.orders.model import (
     BACK,
     BY_EVENT,
@@ -44,7 +44,7 @@ class Payment(msgspec.Struct, frozen=True):
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """A transition that a locked order is to take.
 
-    ``order`` holds what becomes known by the transition as well: ``queries.TRANSITION`` writes its
+    ``order`` holds what becomes known by the transition as well: ``transition_queries`` writes its
     columns as they are there. ``posted`` are the postings, all of them in the table's row.
     ``reason`` is what the merchant is told of an order's end, if not the cause. ``back_to`` is
     where a won dispute puts the order.
@@ -90,7 +90,7 @@ def _take(change: Change, now: int) -> _Taken:
     after = msgspec.structs.replace(
         order,
         status=row.target,
-        steps=order.steps + 1,
+        history_number=order.history_number + 1,
         updated_at=max(order.updated_at, now),
         settle_at=settle_at,
         settled_at=settled_at,
@@ -99,11 +99,11 @@ def _take(change: Change, now: int) -> _Taken:
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A change as ``queries.TRANSITION`` takes it."""
+    """A change as ``transition_queries`` takes it."""
 
     merchant_id: str
     order_id: str
-    steps: int
+    history_number: int
     source: Status
     target: Status
     event: Event
@@ -139,7 +139,7 @@ def _row(taken: _Taken) -> Row:
     return Row(
         merchant_id=order.merchant_id,
         order_id=order.id,
-        steps=order.steps,
+        history_number=order.history_number,
         source=order.status,
         target=after.status,
         event=change.event,
@@ -179,9 +179,9 @@ async def take(tx: Tx, changes: Sequence[Change], now: int) -> list[Order]:
     planned = {taken.key: taken for taken in (_take(change, now) for change in changes)}
     rows = [_row(taken) for taken in planned.values()]
     if len(rows) == 1:
-        done = await queries.TRANSITION.all(tx, rows[0], now=now)
+        done = await transition_queries.TRANSITION.all(tx, rows[0], now=now)
     else:
-        done = await queries.TRANSITIONS.all(tx, **columns(Row, rows), now=now)
+        done = await transition_queries.TRANSITIONS.all(tx, **columns(Row, rows), now=now)
     moved = [planned[one.merchant_id, one.id] for one in done]
     await _emit(tx, moved, now)
     await _post(tx, moved, now)

@@ -22,9 +22,9 @@ from opentill.context import App
 from opentill.core.errors import Invalid, MethodNotAllowed, NotFound, TooManyRequests
 from opentill.core.money import Money
 from opentill.db import rate_limits
-from opentill.pages import answers, forms, language, model, prefill, render
-from opentill.pages.answers import Answer
+from opentill.pages import forms, language, model, prefill, render, responses
 from opentill.pages.catalogue import Language
+from opentill.pages.responses import PageResponse
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope, Receive, Scope, Send
@@ -144,7 +144,7 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
     )
 
 
-async def show(request: Request, session_id: str) -> Answer:
+async def show(request: Request, session_id: str) -> PageResponse:
     """Show the page of the state that the payment is in."""
     payment = await request.payment(session_id)
     visit = request.visit()
@@ -153,10 +153,10 @@ async def show(request: Request, session_id: str) -> Answer:
         made = render.open_page(payment, visit)
     else:
         made = render.status_page(payment, visit, state)
-    return answers.page(made, visit.tongue.language)
+    return responses.page(made, visit.tongue.language)
 
 
-async def submit(request: Request, session_id: str) -> Answer:
+async def submit(request: Request, session_id: str) -> PageResponse:
     """Take the form: start an attempt and go on to it, or show what is wrong with the entries."""
     forms.check_origin(request.headers, request.app.settings.public_url)
     await _count(request)
@@ -164,7 +164,7 @@ async def submit(request: Request, session_id: str) -> Answer:
     payment = await request.payment(session_id)
     visit = request.visit(form.get("lang"))
     if model.state_of(payment, request.now) != "open":
-        return answers.see_other(render.path(payment, visit))
+        return responses.see_other(render.path(payment, visit))
     entries = forms.entries(form)
     errors = forms.errors(entries, payment)
     attempt = None
@@ -187,7 +187,7 @@ async def submit(request: Request, session_id: str) -> Answer:
             errors = _REFUSED.get(problem.field or "", {"email": "error_form"})
     if errors:
         made = render.open_page(payment, visit, entries, errors)
-        return answers.page(made, visit.tongue.language, 400)
+        return responses.page(made, visit.tongue.language, 400)
     settings, left_ms = request.app.settings, payment.expires_at - request.now
     typed = (entries.email, entries.name)
     own = {
@@ -196,8 +196,8 @@ async def submit(request: Request, session_id: str) -> Answer:
         )
     }
     if attempt is not None and attempt.status == "ACTION_REQUIRED":
-        return answers.see_other(render.path(payment, visit, "continue", attempt.id), own)
-    return answers.see_other(render.path(payment, visit), own)
+        return responses.see_other(render.path(payment, visit, "continue", attempt.id), own)
+    return responses.see_other(render.path(payment, visit), own)
 
 
 async def _count(request: Request) -> None:
@@ -212,18 +212,18 @@ async def _count(request: Request) -> None:
             raise TooManyRequests(limit, wait)
 
 
-async def proceed(request: Request, session_id: str, attempt_id: str) -> Answer:
+async def proceed(request: Request, session_id: str, attempt_id: str) -> PageResponse:
     """Show the step to the bank, as long as the attempt waits for the customer."""
     payment = await request.payment(session_id)
     visit = request.visit()
     attempt = _waiting_for_customer(payment, attempt_id, request.now)
     if attempt is None:
-        return answers.see_other(render.path(payment, visit))
+        return responses.see_other(render.path(payment, visit))
     made = render.continue_page(payment, visit, attempt)
-    return answers.page(made, visit.tongue.language)
+    return responses.page(made, visit.tongue.language)
 
 
-async def come_back(request: Request, session_id: str, attempt_id: str) -> Answer:
+async def come_back(request: Request, session_id: str, attempt_id: str) -> PageResponse:
     """Ask the gateway what became of the attempt, for a moment, and show the page."""
     payment = await request.payment(session_id)
     visit = request.visit()
@@ -234,10 +234,10 @@ async def come_back(request: Request, session_id: str, attempt_id: str) -> Answe
             )
     except TimeoutError:
         _log.warning("gateway slow", attempt=attempt_id)  # the worker goes on asking
-    return answers.see_other(render.path(payment, visit))
+    return responses.see_other(render.path(payment, visit))
 
 
-async def qr_code(request: Request, session_id: str, attempt_id: str) -> Answer:
+async def qr_code(request: Request, session_id: str, attempt_id: str) -> PageResponse:
     """Draw the code that the wallet scans."""
     payment = await request.payment(session_id)
     attempt = _waiting_for_customer(payment, attempt_id, request.now)
@@ -249,7 +249,7 @@ async def qr_code(request: Request, session_id: str, attempt_id: str) -> Answer:
     except segno.DataOverflowError:
         raise NotFound from None
     code.save(image, kind="svg", scale=8, border=4, light="#fff", svgclass=None, lineclass=None)
-    return answers.drawing(image.getvalue())
+    return responses.drawing(image.getvalue())
 
 
 def _waiting_for_customer(
@@ -261,7 +261,7 @@ def _waiting_for_customer(
     return attempt
 
 
-_Handler = Callable[..., Awaitable[Answer]]
+_Handler = Callable[..., Awaitable[PageResponse]]
 
 # path → method → handler, which gets the ids; the path as it is written is the metrics' label
 ROUTES: Final[Mapping[str, Mapping[str, _Handler]]] = {
@@ -283,7 +283,7 @@ async def checkout(scope: "Scope", receive: "Receive", send: "Send") -> None:
     await answer.send(send)
 
 
-async def _answer(scope: "Scope", receive: "Receive") -> Answer:
+async def _answer(scope: "Scope", receive: "Receive") -> PageResponse:
     request = Request(scope, receive)
     visit = request.visit()
     route, ids = _match("/checkout/" + scope["path"].removeprefix("/checkout").strip("/"))
@@ -295,7 +295,7 @@ async def _answer(scope: "Scope", receive: "Receive") -> Answer:
     try:
         return await _handler(ways, method)(request, *ids)
     except Exception as error:  # noqa: BLE001 - the customer gets a page, the log the rest
-        return answers.trouble(error, visit, again, ", ".join(("HEAD", *ways)))
+        return responses.trouble(error, visit, again, ", ".join(("HEAD", *ways)))
 
 
 def _handler(ways: Mapping[str, _Handler], method: str) -> _Handler:

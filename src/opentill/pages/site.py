@@ -13,9 +13,9 @@ from opentill.context import App
 from opentill.core.errors import MethodNotAllowed, NotFound
 from opentill.http.operations import send_problem
 from opentill.pages import assets, docs
-from opentill.pages.answers import POLICY, Answer
 from opentill.pages.catalogue import SENTENCES
 from opentill.pages.render import ENVIRONMENT
+from opentill.pages.responses import POLICY, PageResponse
 
 if TYPE_CHECKING:
     from litestar.handlers import ASGIRouteHandler
@@ -29,18 +29,18 @@ _PUBLIC: Final[Mapping[str, str]] = {
 _FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
 
 
-def front_page(scope: "Scope") -> Answer:
+def front_page(scope: "Scope") -> PageResponse:
     """Show where one is, and nothing about the deployment."""
     return _html("landing.html", _base(scope), agreement_path=agreement.PAGE_PATH)
 
 
-def reference(scope: "Scope") -> Answer:
+def reference(scope: "Scope") -> PageResponse:
     """Show the API reference."""
     document = getattr(scope["litestar_app"].state, "openapi", None)
     if document is None:
         raise NotFound
     body = document if isinstance(document, bytes) else msgspec.json.encode(document)
-    return Answer(200, _reference(body, _base(scope)), _HTML, _PUBLIC)
+    return PageResponse(200, _reference(body, _base(scope)), _HTML, _PUBLIC)
 
 
 @lru_cache(maxsize=2)
@@ -48,7 +48,7 @@ def _reference(document: bytes, base: str) -> bytes:
     return docs.reference(msgspec.json.decode(document), base).encode()
 
 
-def agreement_page(scope: "Scope") -> Answer:
+def agreement_page(scope: "Scope") -> PageResponse:
     """Show the merchant services agreement (its ``documentUrl``)."""
     settings = _app(scope).settings
     current = agreement.current(settings)
@@ -59,13 +59,13 @@ def agreement_page(scope: "Scope") -> Answer:
     )
 
 
-def static(scope: "Scope") -> Answer:
+def static(scope: "Scope") -> PageResponse:
     """Serve a style sheet or an icon: for a year if the address names the version."""
     asset = assets.ASSETS.get(scope["path"].removeprefix("/static").strip("/"))
     if asset is None:
         raise NotFound
     current = scope["query_string"] == b"v=" + asset.version.encode()
-    return Answer(
+    return PageResponse(
         200,
         asset.body,
         asset.media_type,
@@ -76,9 +76,9 @@ def static(scope: "Scope") -> Answer:
     )
 
 
-def _html(template: str, base: str, **values: object) -> Answer:
+def _html(template: str, base: str, **values: object) -> PageResponse:
     html = ENVIRONMENT.get_template(template).render(asset=assets.finder(base), base=base, **values)
-    return Answer(200, html.encode(), _HTML, _PUBLIC)
+    return PageResponse(200, html.encode(), _HTML, _PUBLIC)
 
 
 def _app(scope: "Scope") -> App:
@@ -90,13 +90,13 @@ def _base(scope: "Scope") -> str:
     return urlsplit(_app(scope).settings.public_url).path.rstrip("/")
 
 
-def _read(show: Callable[["Scope"], Answer], scope: "Scope") -> Answer:
+def _read(show: Callable[["Scope"], PageResponse], scope: "Scope") -> PageResponse:
     if cast("HTTPScope", scope)["method"] not in {"GET", "HEAD"}:
         raise MethodNotAllowed
     return show(scope)
 
 
-def _route(path: str, show: Callable[["Scope"], Answer]) -> "ASGIRouteHandler":
+def _route(path: str, show: Callable[["Scope"], PageResponse]) -> "ASGIRouteHandler":
     # Mounted where something follows: the framework finds no parameters of plain ASGI handlers.
     @asgi(path.removesuffix("/…"), is_mount=path.endswith("/…"), copy_scope=False)
     async def handle(scope: "Scope", receive: "Receive", send: "Send") -> None:  # noqa: ARG001 - ASGI
@@ -111,7 +111,7 @@ def _route(path: str, show: Callable[["Scope"], Answer]) -> "ASGIRouteHandler":
     return handle
 
 
-PAGES: Final[Mapping[str, Callable[["Scope"], Answer]]] = {
+PAGES: Final[Mapping[str, Callable[["Scope"], PageResponse]]] = {
     "/": front_page,
     "/docs": reference,
     agreement.PAGE_PATH: agreement_page,

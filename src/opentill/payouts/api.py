@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from opentill.db.database import Tx
-from opentill.http.operations import Call, Nothing, Operation
+from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, Page, Size, listing
 from opentill.payouts import queries, service
 from opentill.payouts.model import Payout, PayoutOut, Status
@@ -33,17 +33,19 @@ async def _page(tx: Tx, merchant_id: str, query: ListQuery) -> tuple[list[Payout
     ) or 0
 
 
-async def list_payouts(call: Call[ListQuery, Nothing]) -> Listing[PayoutOut]:
+async def list_payouts(request: ApiRequest[ListQuery, Nothing]) -> Listing[PayoutOut]:
     """List payouts, newest first."""
-    items, total = await call.app.replica.read(lambda tx: _page(tx, call.merchant_id, call.query))
+    items, total = await request.app.replica.read(
+        lambda tx: _page(tx, request.merchant_id, request.query)
+    )
     shown = [PayoutOut.of(item) for item in items]
-    return listing(shown, call.query.page, call.query.size, total)
+    return listing(shown, request.query.page, request.query.size, total)
 
 
-async def read(call: Call[Nothing, Nothing]) -> PayoutOut:
+async def read(request: ApiRequest[Nothing, Nothing]) -> PayoutOut:
     """Return a payout."""
-    async with call.app.db.connection() as tx:
-        return PayoutOut.of(await service.find(tx, call.merchant_id, call.path["id"]))
+    async with request.app.db.connection() as tx:
+        return PayoutOut.of(await service.find(tx, request.merchant_id, request.path["id"]))
 
 
 _PAYOUT: Final[dict[str, Any]] = {
@@ -69,9 +71,9 @@ operations: Final = (
         description="An extension of the contract. Newest first. The operator makes payouts: one "
         "is PENDING until the bank has sent it; what FAILED is back on the balance with its fee.",
         query=ListQuery,
-        answer=Listing[PayoutOut],
+        response=Listing[PayoutOut],
         read=list_payouts,
-        answer_example={
+        response_example={
             "items": [_PAYOUT],
             "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
         },
@@ -80,10 +82,10 @@ operations: Final = (
         method="GET",
         path="/v1/payouts/{id}",
         tag="Payouts",
-        summary="Read a payout",
+        summary="Get a payout",
         description="An extension of the contract. With the bank's reference once it was sent.",
-        answer=PayoutOut,
+        response=PayoutOut,
         read=read,
-        answer_example=_PAYOUT,
+        response_example=_PAYOUT,
     ),
 )

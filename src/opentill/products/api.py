@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from opentill.core.errors import NotFound
 from opentill.db.database import Tx
-from opentill.http.operations import Call, Nothing, Operation
+from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, Page, Size, listing
 from opentill.products import queries, service
 from opentill.products.model import Product, ProductBody, ProductChange, ProductOut, Status
@@ -21,53 +21,59 @@ class ListQuery(msgspec.Struct, frozen=True):
     status: Annotated[Status, Meta(description="ACTIVE or ARCHIVED")] | None = None
 
 
-async def create(call: Call[Nothing, ProductBody], tx: Tx) -> ProductOut:
+async def create(request: ApiRequest[Nothing, ProductBody], tx: Tx) -> ProductOut:
     """Make a product."""
-    return ProductOut.of(await service.create(tx, call.merchant_id, call.body, call.now))
+    return ProductOut.of(await service.create(tx, request.merchant_id, request.body, request.now))
 
 
-async def read(call: Call[Nothing, Nothing]) -> ProductOut:
+async def read(request: ApiRequest[Nothing, Nothing]) -> ProductOut:
     """Return a product, archived ones too."""
-    async with call.app.db.connection() as tx:
-        product = await queries.BY_ID.first(tx, merchant_id=call.merchant_id, id=call.path["id"])
+    async with request.app.db.connection() as tx:
+        product = await queries.BY_ID.first(
+            tx, merchant_id=request.merchant_id, id=request.path["id"]
+        )
     if product is None:
         raise NotFound
     return ProductOut.of(product)
 
 
-async def list_products(call: Call[ListQuery, Nothing]) -> Listing[ProductOut]:
+async def list_products(request: ApiRequest[ListQuery, Nothing]) -> Listing[ProductOut]:
     """List products, newest first."""
-    query = call.query
+    query = request.query
     offset = (query.page - 1) * query.size
 
     async def page(tx: Tx) -> tuple[list[Product], int | None]:
         if query.status is None:
             items = await queries.LIST.all(
-                tx, merchant_id=call.merchant_id, limit=query.size, offset=offset
+                tx, merchant_id=request.merchant_id, limit=query.size, offset=offset
             )
-            return items, await queries.COUNT.get(tx, merchant_id=call.merchant_id)
+            return items, await queries.COUNT.get(tx, merchant_id=request.merchant_id)
         items = await queries.LIST_BY_STATUS.all(
-            tx, merchant_id=call.merchant_id, limit=query.size, offset=offset, status=query.status
+            tx,
+            merchant_id=request.merchant_id,
+            limit=query.size,
+            offset=offset,
+            status=query.status,
         )
         return items, await queries.COUNT_BY_STATUS.get(
-            tx, merchant_id=call.merchant_id, status=query.status
+            tx, merchant_id=request.merchant_id, status=query.status
         )
 
-    items, total = await call.app.replica.read(page)
+    items, total = await request.app.replica.read(page)
     return listing([ProductOut.of(item) for item in items], query.page, query.size, total or 0)
 
 
-async def change(call: Call[Nothing, ProductChange], tx: Tx) -> ProductOut:
+async def change(request: ApiRequest[Nothing, ProductChange], tx: Tx) -> ProductOut:
     """Change a product."""
-    product_id = call.path["id"]
+    product_id = request.path["id"]
     return ProductOut.of(
-        await service.change(tx, call.merchant_id, product_id, call.body, call.now)
+        await service.change(tx, request.merchant_id, product_id, request.body, request.now)
     )
 
 
-async def archive(call: Call[Nothing, Nothing], tx: Tx) -> None:
+async def archive(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
     """Archive a product."""
-    await service.archive(tx, call.merchant_id, call.path["id"], call.now)
+    await service.archive(tx, request.merchant_id, request.path["id"], request.now)
 
 
 _BODY: Final[dict[str, Any]] = {
@@ -100,12 +106,12 @@ operations: Final = (
         "currency that is not the one you settle in needs an exchange rate, which the operator "
         "sets: the product is taken without one, and no session opens until there is.",
         body=ProductBody,
-        answer=ProductOut,
+        response=ProductOut,
         status=201,
         write=create,
         refusals=("a currency that is not active", "a fraction that the currency does not have"),
         example=_BODY,
-        answer_example=_PRODUCT,
+        response_example=_PRODUCT,
     ),
     Operation(
         method="GET",
@@ -114,9 +120,9 @@ operations: Final = (
         summary="List products",
         description="Newest first, archived ones too unless `status` says otherwise.",
         query=ListQuery,
-        answer=Listing[ProductOut],
+        response=Listing[ProductOut],
         read=list_products,
-        answer_example={
+        response_example={
             "items": [_PRODUCT],
             "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
         },
@@ -125,24 +131,24 @@ operations: Final = (
         method="GET",
         path="/v1/products/{id}",
         tag="Products",
-        summary="Read a product",
+        summary="Get a product",
         description="An archived product can be read like any other.",
-        answer=ProductOut,
+        response=ProductOut,
         read=read,
-        answer_example=_PRODUCT,
+        response_example=_PRODUCT,
     ),
     Operation(
         method="PATCH",
         path="/v1/products/{id}",
         tag="Products",
-        summary="Change a product",
+        summary="Update a product",
         description="An extension of the contract. Only the fields that are sent change; open "
         "sessions keep the price they were opened with.",
         body=ProductChange,
-        answer=ProductOut,
+        response=ProductOut,
         write=change,
         example={"price": "8.99"},
-        answer_example={**_PRODUCT, "price": "8.99"},
+        response_example={**_PRODUCT, "price": "8.99"},
     ),
     Operation(
         method="DELETE",
@@ -150,7 +156,7 @@ operations: Final = (
         tag="Products",
         summary="Archive a product",
         description="The product stays readable, and no new checkout sessions can use it.",
-        answer=None,
+        response=None,
         write=archive,
     ),
 )

@@ -7,7 +7,7 @@ import msgspec
 from opentill import orders
 from opentill.core.errors import NotFound
 from opentill.db.database import Tx
-from opentill.http.operations import Call, Nothing, Operation
+from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, Page, Size, listing
 from opentill.refunds import queries, service
 from opentill.refunds.model import Refund, RefundBody, RefundOut
@@ -20,22 +20,24 @@ class ListQuery(msgspec.Struct, frozen=True):
     size: Size = 20
 
 
-async def create(call: Call[Nothing, RefundBody], tx: Tx) -> RefundOut:
+async def create(request: ApiRequest[Nothing, RefundBody], tx: Tx) -> RefundOut:
     """Refund an order in full or in part."""
-    refund = await service.create(tx, call.merchant_id, call.path["id"], call.body, call.now)
+    refund = await service.create(
+        tx, request.merchant_id, request.path["id"], request.body, request.now
+    )
     return RefundOut.of(refund)
 
 
-async def read(call: Call[Nothing, Nothing]) -> RefundOut:
+async def read(request: ApiRequest[Nothing, Nothing]) -> RefundOut:
     """Return a refund."""
-    async with call.app.db.connection() as tx:
-        return RefundOut.of(await service.find(tx, call.merchant_id, call.path["id"]))
+    async with request.app.db.connection() as tx:
+        return RefundOut.of(await service.find(tx, request.merchant_id, request.path["id"]))
 
 
-async def list_refunds(call: Call[ListQuery, Nothing]) -> Listing[RefundOut]:
+async def list_refunds(request: ApiRequest[ListQuery, Nothing]) -> Listing[RefundOut]:
     """List an order's refunds, newest first."""
-    query = call.query
-    order = {"merchant_id": call.merchant_id, "order_id": call.path["id"]}
+    query = request.query
+    order = {"merchant_id": request.merchant_id, "order_id": request.path["id"]}
 
     async def page(tx: Tx) -> tuple[list[Refund], int | None]:
         if not await orders.exists(tx, **order):
@@ -44,7 +46,7 @@ async def list_refunds(call: Call[ListQuery, Nothing]) -> Listing[RefundOut]:
         items = await queries.OF_ORDER.all(tx, **order, limit=query.size, offset=offset)
         return items, await queries.COUNT_OF_ORDER.get(tx, **order)
 
-    items, total = await call.app.replica.read(page)
+    items, total = await request.app.replica.read(page)
     return listing([RefundOut.of(item) for item in items], query.page, query.size, total or 0)
 
 
@@ -71,11 +73,11 @@ operations: Final = (
         method="POST",
         path="/v1/orders/{id}/refunds",
         tag="Refunds",
-        summary="Refund an order",
+        summary="Create a refund",
         description="Without `amount`, all that is left. The money is held at once; the refund "
         "is PROCESSING until the bank has done or refused it.",
         body=RefundBody,
-        answer=RefundOut,
+        response=RefundOut,
         status=201,
         write=create,
         refusals=(
@@ -85,7 +87,7 @@ operations: Final = (
             "a balance that would fall below the overdraft limit",
         ),
         example={"amount": "2.00", "reason": "One item was broken", "refundNo": "RMA-7"},
-        answer_example=_REFUND,
+        response_example=_REFUND,
     ),
     Operation(
         method="GET",
@@ -94,9 +96,9 @@ operations: Final = (
         summary="List an order's refunds",
         description="An extension of the contract. Newest first, failed ones too.",
         query=ListQuery,
-        answer=Listing[RefundOut],
+        response=Listing[RefundOut],
         read=list_refunds,
-        answer_example={
+        response_example={
             "items": [_REFUND],
             "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
         },
@@ -105,10 +107,10 @@ operations: Final = (
         method="GET",
         path="/v1/refunds/{id}",
         tag="Refunds",
-        summary="Read a refund",
+        summary="Get a refund",
         description="An extension of the contract. `status` says whether the bank has done it.",
-        answer=RefundOut,
+        response=RefundOut,
         read=read,
-        answer_example=_REFUND,
+        response_example=_REFUND,
     ),
 )

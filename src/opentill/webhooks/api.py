@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
-from opentill.http.operations import Call, Nothing, Operation
+from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, Page, Size, listing
 from opentill.merchants import Actor
 from opentill.webhooks import catchup, queries, service
@@ -61,71 +61,74 @@ class EventQuery(msgspec.Struct, frozen=True):
     type: Annotated[Type, Meta(description="a type of event, such as order.paid")] | None = None
 
 
-def _actor(call: Call[Any, Any]) -> Actor:
+def _actor(request: ApiRequest[Any, Any]) -> Actor:
     """Say for the audit log who called: an API key belongs to a merchant, not to a person."""
-    return Actor(f"API key {call.key_id}", "by the merchant's API")
+    return Actor(f"API key {request.key_id}", "by the merchant's API")
 
 
-async def create(call: Call[Nothing, EndpointBody], tx: Tx) -> EndpointWithSecret:
+async def create(request: ApiRequest[Nothing, EndpointBody], tx: Tx) -> EndpointWithSecret:
     """Make an endpoint."""
-    app = call.app
+    app = request.app
     endpoint, secret = await service.create(
         tx,
-        call.merchant_id,
-        call.body.wanted(),
+        request.merchant_id,
+        request.body.wanted(),
         Vet(app.outgoing.check),
         app.settings.secret_key,
-        call.now,
-        actor=_actor(call),
+        request.now,
+        actor=_actor(request),
     )
     return EndpointWithSecret.of(endpoint, secret)
 
 
-async def list_endpoints(call: Call[ListQuery, Nothing]) -> Listing[EndpointOut]:
+async def list_endpoints(request: ApiRequest[ListQuery, Nothing]) -> Listing[EndpointOut]:
     """List endpoints, newest first."""
-    query = call.query
-    async with call.app.db.connection() as tx:
+    query = request.query
+    async with request.app.db.connection() as tx:
         found = await queries.ENDPOINTS.all(
-            tx, merchant_id=call.merchant_id, limit=query.size, offset=(query.page - 1) * query.size
+            tx,
+            merchant_id=request.merchant_id,
+            limit=query.size,
+            offset=(query.page - 1) * query.size,
         )
-        total = await queries.COUNT_ENDPOINTS.get(tx, merchant_id=call.merchant_id)
+        total = await queries.COUNT_ENDPOINTS.get(tx, merchant_id=request.merchant_id)
     return listing([EndpointOut.of(one) for one in found], query.page, query.size, total or 0)
 
 
-async def read(call: Call[Nothing, Nothing]) -> EndpointOut:
+async def read(request: ApiRequest[Nothing, Nothing]) -> EndpointOut:
     """Return an endpoint."""
-    async with call.app.db.connection() as tx:
-        return EndpointOut.of(await service.find(tx, call.merchant_id, call.path["id"]))
+    async with request.app.db.connection() as tx:
+        return EndpointOut.of(await service.find(tx, request.merchant_id, request.path["id"]))
 
 
-async def change(call: Call[Nothing, EndpointChange], tx: Tx) -> EndpointOut:
+async def change(request: ApiRequest[Nothing, EndpointChange], tx: Tx) -> EndpointOut:
     """Change an endpoint."""
-    vet, wanted = Vet(call.app.outgoing.check), call.body.wanted()
-    ids = (call.merchant_id, call.path["id"])
-    changed = await service.change(tx, *ids, wanted, vet, call.now, actor=_actor(call))
+    vet, wanted = Vet(request.app.outgoing.check), request.body.wanted()
+    ids = (request.merchant_id, request.path["id"])
+    changed = await service.change(tx, *ids, wanted, vet, request.now, actor=_actor(request))
     return EndpointOut.of(changed)
 
 
-async def delete(call: Call[Nothing, Nothing], tx: Tx) -> None:
+async def delete(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
     """Delete an endpoint."""
-    ids = (call.merchant_id, call.path["id"])
-    await service.delete(tx, *ids, call.now, actor=_actor(call))
+    ids = (request.merchant_id, request.path["id"])
+    await service.delete(tx, *ids, request.now, actor=_actor(request))
 
 
-async def rotate(call: Call[Nothing, Nothing], tx: Tx) -> EndpointWithSecret:
+async def rotate(request: ApiRequest[Nothing, Nothing], tx: Tx) -> EndpointWithSecret:
     """Give an endpoint a new secret."""
-    key = call.app.settings.secret_key
-    ids = (call.merchant_id, call.path["id"])
-    endpoint, secret = await service.rotate(tx, *ids, key, call.now, actor=_actor(call))
+    key = request.app.settings.secret_key
+    ids = (request.merchant_id, request.path["id"])
+    endpoint, secret = await service.rotate(tx, *ids, key, request.now, actor=_actor(request))
     return EndpointWithSecret.of(endpoint, secret)
 
 
-async def deliveries(call: Call[DeliveryQuery, Nothing]) -> Listing[DeliveryOut]:
+async def deliveries(request: ApiRequest[DeliveryQuery, Nothing]) -> Listing[DeliveryOut]:
     """List deliveries, those of the newest events first."""
-    query, ids = call.query, (call.merchant_id, call.path["id"])
+    query, ids = request.query, (request.merchant_id, request.path["id"])
     own = {"merchant_id": ids[0], "endpoint_id": ids[1]}
     which = {"status": query.status, "type": query.type, "event_id": query.event_id}
-    async with call.app.db.connection() as tx:
+    async with request.app.db.connection() as tx:
         await service.find(tx, *ids)
         offset = (query.page - 1) * query.size
         found = await queries.DELIVERIES.all(tx, **own, **which, limit=query.size, offset=offset)
@@ -135,30 +138,30 @@ async def deliveries(call: Call[DeliveryQuery, Nothing]) -> Listing[DeliveryOut]
     return listing(shown, query.page, query.size, total or 0)
 
 
-async def resend(call: Call[Nothing, ResendBody], tx: Tx) -> ResendOut:
+async def resend(request: ApiRequest[Nothing, ResendBody], tx: Tx) -> ResendOut:
     """Send one event or a range of them again."""
-    body, ids = call.body, (call.merchant_id, call.path["id"])
+    body, ids = request.body, (request.merchant_id, request.path["id"])
     if body.event_id is not None:
-        await service.resend(tx, *ids, body.event_id, call.now)
+        await service.resend(tx, *ids, body.event_id, request.now)
         return ResendOut(1, None)
     if body.since is None:
         raise Invalid("since", "since must say from when on, if no eventId is given")
     which = Range(
         since=body.since,
-        until=call.now if body.until is None else body.until,
+        until=request.now if body.until is None else body.until,
         type=body.type,
         failed_only=body.failed_only,
         after=body.after,
     )
-    sent = await service.resend_range(tx, *ids, which, call.now)
+    sent = await service.resend_range(tx, *ids, which, request.now)
     return ResendOut(sent.count, sent.last)
 
 
-async def list_events(call: Call[EventQuery, Nothing]) -> EventsOut:
+async def list_events(request: ApiRequest[EventQuery, Nothing]) -> EventsOut:
     """Read events, oldest first."""
-    query = call.query
+    query = request.query
     after = catchup.parse_cursor(query.cursor)
-    found = await catchup.read(call.app.db, call.merchant_id, after, query.type, query.size)
+    found = await catchup.read(request.app.db, request.merchant_id, after, query.type, query.size)
     return EventsOut(
         items=[raw(event) for event in found.events],
         cursor=str(found.cursor),
@@ -166,10 +169,10 @@ async def list_events(call: Call[EventQuery, Nothing]) -> EventsOut:
     )
 
 
-async def read_event(call: Call[Nothing, Nothing]) -> msgspec.Raw:
+async def read_event(request: ApiRequest[Nothing, Nothing]) -> msgspec.Raw:
     """Return an event."""
-    async with call.app.db.connection() as tx:
-        body = await queries.EVENT.get(tx, merchant_id=call.merchant_id, id=call.path["id"])
+    async with request.app.db.connection() as tx:
+        body = await queries.EVENT.get(tx, merchant_id=request.merchant_id, id=request.path["id"])
     if body is None:
         raise NotFound
     return msgspec.Raw(body.encode())
@@ -220,7 +223,7 @@ operations: Final = (
         "`secret`, which is shown only here. Answer with 2xx within 30 seconds; otherwise it is "
         "sent again after 1 min, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h.",
         body=EndpointBody,
-        answer=EndpointWithSecret,
+        response=EndpointWithSecret,
         status=201,
         write=create,
         secret=True,
@@ -230,7 +233,7 @@ operations: Final = (
             "an unknown type of event",
         ),
         example={"url": _ENDPOINT["url"], "events": _ENDPOINT["events"]},
-        answer_example=_ENDPOINT | _SECRET,
+        response_example=_ENDPOINT | _SECRET,
     ),
     Operation(
         method="GET",
@@ -239,33 +242,33 @@ operations: Final = (
         summary="List webhook endpoints",
         description="An extension of the contract. Newest first, without their secrets.",
         query=ListQuery,
-        answer=Listing[EndpointOut],
+        response=Listing[EndpointOut],
         read=list_endpoints,
-        answer_example={"items": [_ENDPOINT], "pagination": _ONE_PAGE},
+        response_example={"items": [_ENDPOINT], "pagination": _ONE_PAGE},
     ),
     Operation(
         method="GET",
         path="/v1/webhook-endpoints/{id}",
         tag=TAG,
-        summary="Read a webhook endpoint",
+        summary="Get a webhook endpoint",
         description="An extension of the contract. If it was disabled by itself, it says why.",
-        answer=EndpointOut,
+        response=EndpointOut,
         read=read,
-        answer_example=_ENDPOINT,
+        response_example=_ENDPOINT,
     ),
     Operation(
         method="PATCH",
         path="/v1/webhook-endpoints/{id}",
         tag=TAG,
-        summary="Change a webhook endpoint",
+        summary="Update a webhook endpoint",
         description="An extension of the contract. While it is DISABLED nothing is sent, and what "
         "happens meanwhile is not sent later: read `/v1/events`, or send it again.",
         body=EndpointChange,
-        answer=EndpointOut,
+        response=EndpointOut,
         write=change,
         refusals=("an address that is not public https", "an unknown type of event"),
         example={"status": "ENABLED"},
-        answer_example=_ENDPOINT,
+        response_example=_ENDPOINT,
     ),
     Operation(
         method="DELETE",
@@ -273,7 +276,7 @@ operations: Final = (
         tag=TAG,
         summary="Delete a webhook endpoint",
         description="An extension of the contract. What still waits for it is not sent.",
-        answer=None,
+        response=None,
         write=delete,
     ),
     Operation(
@@ -285,11 +288,11 @@ operations: Final = (
         "`webhook-signature` has both, `X-Svc-Signature` is by the new one and "
         "`X-Svc-Signature-Old` by the one before (a deployment may have another prefix than "
         "`X-Svc-`: see the headers of the webhooks).",
-        answer=EndpointWithSecret,
+        response=EndpointWithSecret,
         status=201,
         write=rotate,
         secret=True,
-        answer_example=_ENDPOINT | {"oldSecretUntil": 1737018900000} | _SECRET,
+        response_example=_ENDPOINT | {"oldSecretUntil": 1737018900000} | _SECRET,
     ),
     Operation(
         method="GET",
@@ -299,9 +302,9 @@ operations: Final = (
         description="An extension of the contract. Every event that was or will be sent to the "
         "endpoint, with each attempt. Newest first, kept 30 days.",
         query=DeliveryQuery,
-        answer=Listing[DeliveryOut],
+        response=Listing[DeliveryOut],
         read=deliveries,
-        answer_example={"items": [_DELIVERY], "pagination": _ONE_PAGE},
+        response_example={"items": [_DELIVERY], "pagination": _ONE_PAGE},
     ),
     Operation(
         method="POST",
@@ -312,12 +315,12 @@ operations: Final = (
         "1,000 at a call: go on with `after` set to `next` until that is null. Calls are limited "
         "by the minute.",
         body=ResendBody,
-        answer=ResendOut,
+        response=ResendOut,
         write=resend,
         per_merchant_limit="resends",
         refusals=("an unknown event", "a range without `since`", "an endpoint that is DISABLED"),
         example={"since": 1736932500000, "failedOnly": True},
-        answer_example={"resent": 3, "next": None},
+        response_example={"resent": 3, "next": None},
     ),
     Operation(
         method="GET",
@@ -327,18 +330,18 @@ operations: Final = (
         description="An extension of the contract. Oldest first, kept 90 days, as they are "
         "delivered. Keep the `cursor` and come back with it: no event is ever skipped.",
         query=EventQuery,
-        answer=EventsOut,
+        response=EventsOut,
         read=list_events,
-        answer_example={"items": [EVENT_EXAMPLE], "cursor": "17", "hasMore": False},
+        response_example={"items": [EVENT_EXAMPLE], "cursor": "17", "hasMore": False},
     ),
     Operation(
         method="GET",
         path="/v1/events/{id}",
         tag=TAG,
-        summary="Read an event",
+        summary="Get an event",
         description="An extension of the contract. The same bytes as it is delivered with.",
-        answer=EventBody,
+        response=EventBody,
         read=read_event,
-        answer_example=EVENT_EXAMPLE,
+        response_example=EVENT_EXAMPLE,
     ),
 )

@@ -41,10 +41,10 @@ func open(ctx context.Context, client *till.APIClient) map[string]any {
 	body := till.NewSessionBody(made.Data.Id)
 	body.SetSuccessUrl("https://shop.example.com/thanks")
 	body.SetDisplayMerchantName("The tea shop")
-	opened, _, err := client.CheckoutsAPI.OpenCheckoutSession(ctx).SessionBody(*body).
+	opened, _, err := client.CheckoutsAPI.CreateCheckoutSession(ctx).SessionBody(*body).
 		IdempotencyKey(made.Data.Id).Execute()
 	must(err)
-	session, _, err := client.CheckoutsAPI.ReadCheckoutSession(ctx, opened.Data.Id).Execute()
+	session, _, err := client.CheckoutsAPI.GetCheckoutSession(ctx, opened.Data.Id).Execute()
 	must(err)
 	return map[string]any{
 		"session": opened.Data.Id, "order": session.Data.OrderId, "expiresAt": opened.Data.ExpiresAt,
@@ -52,7 +52,7 @@ func open(ctx context.Context, client *till.APIClient) map[string]any {
 }
 
 func refund(ctx context.Context, client *till.APIClient, id string) map[string]any {
-	order, _, err := client.OrdersAPI.ReadOrder(ctx, id).Execute()
+	order, _, err := client.OrdersAPI.GetOrder(ctx, id).Execute()
 	must(err)
 	listed, _, err := client.OrdersAPI.ListOrders(ctx).Status("PAID").
 		StartDate(order.Data.CreatedAt).EndDate(order.Data.CreatedAt).Size(10).Execute()
@@ -60,7 +60,7 @@ func refund(ctx context.Context, client *till.APIClient, id string) map[string]a
 	body := till.NewRefundBody()
 	body.SetAmount("2.00")
 	body.SetReason("One was broken")
-	given, _, err := client.RefundsAPI.RefundOrder(ctx, id).RefundBody(*body).Execute()
+	given, _, err := client.RefundsAPI.CreateRefund(ctx, id).RefundBody(*body).Execute()
 	must(err)
 	return map[string]any{
 		"status": order.Data.Status, "paidAt": order.Data.PaidAt.Get(),
@@ -71,7 +71,7 @@ func refund(ctx context.Context, client *till.APIClient, id string) map[string]a
 }
 
 func look(ctx context.Context, client *till.APIClient, id string) map[string]any {
-	refund, _, err := client.RefundsAPI.ReadRefund(ctx, id).Execute()
+	refund, _, err := client.RefundsAPI.GetRefund(ctx, id).Execute()
 	must(err)
 	moves, _, err := client.BalanceAPI.ListBalanceTransactions(ctx).Execute()
 	must(err)
@@ -81,7 +81,7 @@ func look(ctx context.Context, client *till.APIClient, id string) map[string]any
 	}
 	csv, _, err := client.OrdersAPI.ExportOrders(ctx).Execute()
 	must(err)
-	_, _, err = client.OrdersAPI.ReadOrder(ctx, "order_unknown").Execute()
+	_, _, err = client.OrdersAPI.GetOrder(ctx, "order_unknown").Execute()
 	var refused *till.GenericOpenAPIError
 	if !errors.As(err, &refused) {
 		log.Fatalf("no refusal: %v", err)

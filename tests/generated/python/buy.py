@@ -7,10 +7,10 @@ from typing import Any
 
 from till import AuthenticatedClient
 from till.api.balance import list_balance_transactions
-from till.api.checkouts import open_checkout_session, read_checkout_session
-from till.api.orders import export_orders, list_orders, read_order
+from till.api.checkouts import create_checkout_session, get_checkout_session
+from till.api.orders import export_orders, get_order, list_orders
 from till.api.products import create_product
-from till.api.refunds import read_refund, refund_order
+from till.api.refunds import create_refund, get_refund
 from till.models import (
     Failure,
     OrderPaidEvent,
@@ -48,15 +48,15 @@ def opened() -> dict[str, Any]:
         display_merchant_name="The tea shop",
     )
     session = done(
-        open_checkout_session.sync(client=CLIENT, body=wanted, idempotency_key=product.id)
+        create_checkout_session.sync(client=CLIENT, body=wanted, idempotency_key=product.id)
     )
-    read = done(read_checkout_session.sync(session.id, client=CLIENT))
+    read = done(get_checkout_session.sync(session.id, client=CLIENT))
     return {"session": session.id, "order": read.order_id, "expiresAt": session.expires_at}
 
 
 def refunded(order_id: str) -> dict[str, Any]:
     """Read and list the order, and give some of it back."""
-    order = done(read_order.sync(order_id, client=CLIENT))
+    order = done(get_order.sync(order_id, client=CLIENT))
     found = list_orders.sync(
         client=CLIENT,
         status=OrderStatus.PAID,
@@ -66,7 +66,7 @@ def refunded(order_id: str) -> dict[str, Any]:
     )
     listed = done(found)
     body = RefundBody(amount="2.00", reason="One was broken")
-    given = done(refund_order.sync(order_id, client=CLIENT, body=body))
+    given = done(create_refund.sync(order_id, client=CLIENT, body=body))
     return {
         "status": order.status,
         "paidAt": order.paid_at,
@@ -80,9 +80,9 @@ def refunded(order_id: str) -> dict[str, Any]:
 
 def looked(refund_id: str) -> dict[str, Any]:
     """See what became of the refund, what moved on the balance, and what is refused."""
-    refund = done(read_refund.sync(refund_id, client=CLIENT))
+    refund = done(get_refund.sync(refund_id, client=CLIENT))
     moves = done(list_balance_transactions.sync(client=CLIENT))
-    unknown = read_order.sync("order_unknown", client=CLIENT)
+    unknown = get_order.sync("order_unknown", client=CLIENT)
     return {
         "status": refund.status,
         "amount": refund.amount,

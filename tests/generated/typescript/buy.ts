@@ -32,7 +32,7 @@ async function open(): Promise<object> {
     },
   });
   const checkouts = new CheckoutsApi(settings);
-  const opened = await checkouts.openCheckoutSession({
+  const opened = await checkouts.createCheckoutSession({
     sessionBody: {
       productId: product.data.id,
       successUrl: "https://shop.example.com/thanks",
@@ -40,13 +40,13 @@ async function open(): Promise<object> {
     },
     idempotencyKey: product.data.id,
   });
-  const session = await checkouts.readCheckoutSession({ id: opened.data.id });
+  const session = await checkouts.getCheckoutSession({ id: opened.data.id });
   const { id, expiresAt } = opened.data;
   return { session: id, order: session.data.orderId, expiresAt };
 }
 
 async function refund(id: string): Promise<object> {
-  const order = (await orders.readOrder({ id })).data;
+  const order = (await orders.getOrder({ id })).data;
   const listed = await orders.listOrders({
     status: OrderStatusEnum.Paid,
     startDate: order.createdAt,
@@ -55,7 +55,7 @@ async function refund(id: string): Promise<object> {
   });
   const refunds = new RefundsApi(settings);
   const refundBody = { amount: "2.00", reason: "One was broken" };
-  const given = await refunds.refundOrder({ id, refundBody });
+  const given = await refunds.createRefund({ id, refundBody });
   return {
     status: order.status,
     paidAt: order.paidAt,
@@ -68,7 +68,7 @@ async function refund(id: string): Promise<object> {
 }
 
 async function look(id: string): Promise<object> {
-  const refund = (await new RefundsApi(settings).readRefund({ id })).data;
+  const refund = (await new RefundsApi(settings).getRefund({ id })).data;
   const moves = await new BalanceApi(settings).listBalanceTransactions();
   return {
     status: refund.status,
@@ -82,7 +82,7 @@ async function look(id: string): Promise<object> {
 
 async function unknown(): Promise<number> {
   try {
-    await orders.readOrder({ id: "order_unknown" });
+    await orders.getOrder({ id: "order_unknown" });
   } catch (error) {
     if (error instanceof ResponseError) return FailureFromJSON(await error.response.json()).code;
     throw error;
