@@ -206,11 +206,11 @@ async def _post(tx: Tx, moved: Sequence[_Taken], now: int) -> None:
         if change.posted:
             key = (order.merchant_id, order.settled_currency)
             books.setdefault(key, []).extend(change.posted)
-    if len(books) == 1:  # whose row the posting itself locks
-        (((merchant_id, currency), posted),) = books.items()
-        await ledger.post(tx, merchant_id, currency, posted, now)
-    else:
+    if len(moved) > 1:
         await ledger.post_many(tx, books, now)
+        return
+    for (merchant_id, currency), posted in books.items():  # whose row the posting itself locks
+        await ledger.post(tx, merchant_id, currency, posted, now)
 
 
 async def transition(  # noqa: PLR0913 - a change, by its fields
