@@ -1,7 +1,7 @@
 """What the Epay door speaks of: codes, payment types, statuses, and what is kept of an order.
 
 The convention is Epay V1 (the "rainbow" servers); what it leaves open is decided in
-docs/decisions/0022-epay-door.md.
+docs/decisions/0022-epay-api.md.
 """
 
 from collections.abc import Mapping
