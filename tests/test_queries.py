@@ -24,6 +24,7 @@ ALSO: Final = {
     "opentill.ledger.incremental": "a check of its own, of one range of entries",
     "opentill.orders.asking": "taken by one conditional statement each",
     "opentill.orders.export_queries": "the statements of the export",
+    "opentill.orders.transition_queries": "the statements of transitions",
 }
 # The examination of all books, and what is counted for metrics.
 EVERYWHERE: Final = (
@@ -175,7 +176,7 @@ def test_a_statement_about_a_tenant_names_merchant_id(name: str, statement: Any)
         "ledger.queries.POST",
         "ledger.queries.LOCK_MANY",
         "orders.queries.LOCK_MANY",
-        "orders.queries.CONFIRM",
+        "orders.transition_queries.TRANSITIONS",
         "orders.queries.ATTEMPTS_OF_GATEWAYS",
         # the outbox and the dispatcher, over all merchants
         "webhooks.queries.ANYWHERE",
