@@ -13,7 +13,7 @@ from opentill.core.errors import TooManyAtOnce
 from opentill.db.database import Db
 from opentill.db.export_limits import EXPORTS_EACH, STATEMENTS_EACH, Exports
 from opentill.orders import export, export_queries, queries
-from opentill.orders.model import OrderOut
+from opentill.orders.wire import OrderOut
 from support import filled_database, world
 from support.examples import examples
 from support.export_lines import line

@@ -4,7 +4,7 @@ import msgspec
 
 from opentill.http import csvfile
 from opentill.orders import Order, export_queries
-from opentill.orders.model import OrderDetail
+from opentill.orders.wire import OrderDetail
 
 
 def line(order: Order) -> bytes:
