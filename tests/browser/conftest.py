@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
+from starlette.applications import Starlette
 
 from api import SECRETS, database
-from opentill import app
 from opentill.core.settings import Settings
 from pages.deployment import Open, opening, running
 
@@ -46,7 +46,7 @@ async def till(
     template: str,
     tmp_path_factory: pytest.TempPathFactory,
     through: Callable[[str], str],
-) -> AsyncIterator[app.Server]:
+) -> AsyncIterator[Starlette]:
     """A server with worker and sandbox bank on free ports."""
     directory = tmp_path_factory.mktemp("till")
     with database(postgres_url, template) as url:
@@ -63,6 +63,6 @@ async def till(
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def open_session(till: app.Server) -> Open:
+async def open_session(till: Starlette) -> Open:
     """Open checkout sessions of a merchant of the test's own."""
     return await opening(till)

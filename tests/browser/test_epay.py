@@ -5,8 +5,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from playwright.async_api import Browser, Request, Route, expect
+from starlette.applications import Starlette
 
-from opentill import app, epay, merchants
+from opentill import epay, merchants
 from opentill.core import epaysign
 from opentill.db.clock import now_ms
 
@@ -14,7 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def test_a_customer_who_comes_by_epay_returns_with_a_sign(
-    browser: Browser, till: app.Server
+    browser: Browser, till: Starlette
 ) -> None:
     state = till.state.app
     merchant = await state.db.run(

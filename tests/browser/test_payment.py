@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
+from starlette.applications import Starlette
 
-from opentill import app, checkouts, ledger, orders, rates
+from opentill import checkouts, ledger, orders, rates
 from opentill.db.clock import now_ms
 from pages.deployment import Open
 
@@ -16,7 +17,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(browser: Browser, till: app.Server) -> AsyncIterator[Page]:
+async def page(browser: Browser, till: Starlette) -> AsyncIterator[Page]:
     """A page that fails the test for any console message and any request to somewhere else."""
     context = await browser.new_context(locale="en-US")
     tab = await context.new_page()
@@ -35,11 +36,11 @@ async def page(browser: Browser, till: app.Server) -> AsyncIterator[Page]:
     assert [text for text in wrong if not any(status in text for status in statuses)] == []
 
 
-def _address(till: app.Server, session: checkouts.Session) -> str:
+def _address(till: Starlette, session: checkouts.Session) -> str:
     return f"{till.state.settings.public_url}/checkout/{session.id}"
 
 
-async def _order(till: app.Server, session: checkouts.Session) -> orders.Order:
+async def _order(till: Starlette, session: checkouts.Session) -> orders.Order:
     async with till.state.app.db.connection() as tx:
         return await orders.find(tx, session.merchant_id, session.order_id)
 
@@ -75,7 +76,7 @@ CARDS = [
 
 @pytest.mark.parametrize("case", CARDS, ids=lambda case: case[0])
 async def test_each_test_card_comes_to_its_page(
-    page: Page, till: app.Server, open_session: Open, case: tuple[str, str, str]
+    page: Page, till: Starlette, open_session: Open, case: tuple[str, str, str]
 ) -> None:
     number, text, status = case
     session = await open_session()
@@ -91,7 +92,7 @@ async def test_each_test_card_comes_to_its_page(
 
 
 async def test_after_the_receipt_the_customer_is_taken_back_to_the_shop(
-    page: Page, till: app.Server, open_session: Open
+    page: Page, till: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await _start(page, _address(till, session))
@@ -103,7 +104,7 @@ async def test_after_the_receipt_the_customer_is_taken_back_to_the_shop(
 
 
 async def test_a_declined_customer_tries_again_with_another_card(
-    page: Page, till: app.Server, open_session: Open
+    page: Page, till: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await _start(page, _address(till, session))
@@ -119,7 +120,7 @@ async def test_a_declined_customer_tries_again_with_another_card(
     ("answer", "text"), [("Complete", "Payment received"), ("Fail", "not confirmed")]
 )
 async def test_the_bank_may_ask_whether_it_is_really_you(
-    page: Page, till: app.Server, open_session: Open, answer: str, text: str
+    page: Page, till: Starlette, open_session: Open, answer: str, text: str
 ) -> None:
     session = await open_session()
     await _start(page, _address(till, session))
@@ -139,7 +140,7 @@ WALLETS = [
 
 @pytest.mark.parametrize("case", WALLETS, ids=lambda case: case[0])
 async def test_a_wallet_is_paid_on_the_phone(
-    page: Page, till: app.Server, open_session: Open, case: tuple[str, str, str, str]
+    page: Page, till: Starlette, open_session: Open, case: tuple[str, str, str, str]
 ) -> None:
     method, currency, price, receipt = case
     await _add_rates(till)
@@ -153,7 +154,7 @@ async def test_a_wallet_is_paid_on_the_phone(
     assert (await _order(till, session)).payment_method == method
 
 
-async def _add_rates(till: app.Server) -> None:
+async def _add_rates(till: Starlette) -> None:
     for currency, rate in (("JPY", "0.0067"), ("SGD", "0.75")):
         await till.state.app.db.run(
             lambda tx, c=currency, r=rate: rates.put(tx, c, "USD", Decimal(r), now_ms())
@@ -161,7 +162,7 @@ async def _add_rates(till: app.Server) -> None:
 
 
 async def test_a_bank_transfer_is_confirmed_at_the_bank(
-    page: Page, till: app.Server, open_session: Open
+    page: Page, till: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await _start(page, _address(till, session), "BANK_TRANSFER")
@@ -170,7 +171,7 @@ async def test_a_bank_transfer_is_confirmed_at_the_bank(
 
 
 async def test_the_language_goes_along_through_the_bank_and_back(
-    page: Page, till: app.Server, open_session: Open
+    page: Page, till: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await page.goto(_address(till, session))
@@ -184,7 +185,7 @@ async def test_the_language_goes_along_through_the_bank_and_back(
 
 
 async def test_coming_back_without_paying_offers_to_go_on(
-    page: Page, till: app.Server, open_session: Open
+    page: Page, till: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await _start(page, _address(till, session))
@@ -197,7 +198,7 @@ async def test_coming_back_without_paying_offers_to_go_on(
 
 
 async def test_going_back_and_reloading_the_receipt_is_harmless(
-    page: Page, till: app.Server, open_session: Open
+    page: Page, till: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await _start(page, _address(till, session))
@@ -213,7 +214,7 @@ async def test_going_back_and_reloading_the_receipt_is_harmless(
     assert order.status == "PAID"
 
 
-async def test_two_tabs_pay_once(page: Page, till: app.Server, open_session: Open) -> None:
+async def test_two_tabs_pay_once(page: Page, till: Starlette, open_session: Open) -> None:
     session = await open_session()
     other = await page.context.new_page()
     await other.goto(_address(till, session))
@@ -232,7 +233,7 @@ async def test_two_tabs_pay_once(page: Page, till: app.Server, open_session: Ope
 
 
 async def test_wrong_entries_come_back_with_what_was_typed(
-    page: Page, till: app.Server, open_session: Open
+    page: Page, till: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await page.goto(_address(till, session))
@@ -247,7 +248,7 @@ async def test_wrong_entries_come_back_with_what_was_typed(
 
 
 async def test_an_expired_session_says_so_and_leads_back(
-    page: Page, till: app.Server, open_session: Open
+    page: Page, till: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await till.state.app.db.run(
@@ -259,7 +260,7 @@ async def test_an_expired_session_says_so_and_leads_back(
     assert page.url.endswith("/?cancelled")
 
 
-async def test_an_unknown_session_is_a_page_that_says_so(page: Page, till: app.Server) -> None:
+async def test_an_unknown_session_is_a_page_that_says_so(page: Page, till: Starlette) -> None:
     answer = await page.goto(f"{till.state.settings.public_url}/checkout/cs_{'0' * 32}")
     assert answer
     assert answer.status == 404
@@ -267,7 +268,7 @@ async def test_an_unknown_session_is_a_page_that_says_so(page: Page, till: app.S
 
 
 async def test_reference_and_agreement_and_front_page_open_without_a_complaint(
-    page: Page, till: app.Server
+    page: Page, till: Starlette
 ) -> None:
     for path, heading in (
         ("/docs", "OpenTill Merchant Payments API"),

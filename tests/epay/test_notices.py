@@ -338,7 +338,7 @@ def test_the_signed_return_is_there_only_after_the_payment(stall: Stall) -> None
     assert _links(page) == []
     assert "TRADE_SUCCESS" not in page
     app, order_id = stall.till.app, stall.order_id(placed)
-    assert stall.till.run(app.return_address(stall.id, order_id)) is None
+    assert stall.till.run(app.return_address(app, stall.id, order_id)) is None
     stall.pay(placed)
     link, *_ = _links(stall.till.http.get(placed["payurl"]).text)
     got = dict(parse_qsl(urlsplit(link).query))

@@ -6,9 +6,10 @@ from contextlib import contextmanager
 import httpx2
 import msgspec
 import pytest
+from starlette.applications import Starlette
 
 from money.world import said, submitted
-from opentill import app, checkouts, orders
+from opentill import checkouts, orders
 from opentill.checkouts.model import MAX_ATTEMPTS
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
@@ -23,7 +24,7 @@ TEXTS = {
 
 
 @contextmanager
-def _limited(till: app.Server, limit: int) -> Iterator[None]:
+def _limited(till: Starlette, limit: int) -> Iterator[None]:
     running = till.state.app
     before = running.settings
     running.settings = msgspec.structs.replace(before, limit_payments_per_minute=limit)
@@ -34,7 +35,7 @@ def _limited(till: app.Server, limit: int) -> Iterator[None]:
 
 
 async def test_an_address_may_send_so_many_forms_a_minute(
-    till: app.Server, open_session: Open
+    till: Starlette, open_session: Open
 ) -> None:
     url = till.state.settings.public_url
     pages = [f"{url}/checkout/{(await open_session()).id}" for _ in range(2)]
@@ -59,7 +60,7 @@ async def test_an_address_may_send_so_many_forms_a_minute(
         assert await tx.fetchval(attempts) == 2
 
 
-async def test_an_order_may_be_tried_so_many_times(till: app.Server, open_session: Open) -> None:
+async def test_an_order_may_be_tried_so_many_times(till: Starlette, open_session: Open) -> None:
     session = await open_session()
     served = till.state.app
     now = served.clock()

@@ -4,14 +4,15 @@ import asyncio
 from urllib.parse import urlsplit
 
 import httpx2
+from starlette.applications import Starlette
 
-from opentill import app, checkouts
+from opentill import checkouts
 from opentill.pages import assets
 from opentill.pages.model import METHODS
 from pages.deployment import Open
 
 
-def _address(till: app.Server, session: checkouts.Session) -> str:
+def _address(till: Starlette, session: checkouts.Session) -> str:
     return f"{till.state.settings.public_url}/checkout/{session.id}"
 
 
@@ -42,7 +43,7 @@ POSTS = [
 
 
 async def test_a_form_is_taken_from_our_own_page_and_checked(
-    till: app.Server, open_session: Open
+    till: Starlette, open_session: Open
 ) -> None:
     address = _address(till, await open_session())
     async with httpx2.AsyncClient() as client:
@@ -61,7 +62,7 @@ async def test_a_form_is_taken_from_our_own_page_and_checked(
 
 
 async def test_sending_the_form_twice_at_once_starts_one_payment(
-    till: app.Server, open_session: Open
+    till: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     async with httpx2.AsyncClient() as client:
@@ -93,7 +94,7 @@ PATHS = [
 
 
 async def test_whatever_is_asked_below_checkout_is_answered_with_a_page(
-    till: app.Server, open_session: Open
+    till: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     url = till.state.settings.public_url
@@ -112,7 +113,7 @@ async def test_whatever_is_asked_below_checkout_is_answered_with_a_page(
 
 
 async def test_without_the_database_there_is_a_page_that_asks_for_patience(
-    till: app.Server, open_session: Open
+    till: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await till.state.app.db.close()
@@ -123,7 +124,7 @@ async def test_without_the_database_there_is_a_page_that_asks_for_patience(
     assert "我们马上回来" in answer.text
 
 
-async def test_every_method_on_offer_is_on_the_form(till: app.Server, open_session: Open) -> None:
+async def test_every_method_on_offer_is_on_the_form(till: Starlette, open_session: Open) -> None:
     session = await open_session()
     async with httpx2.AsyncClient() as client:
         answer = await client.get(_address(till, session))
@@ -131,7 +132,7 @@ async def test_every_method_on_offer_is_on_the_form(till: app.Server, open_sessi
     assert offered == ["CREDIT_CARD", "ALIPAY", "WECHAT_PAY", "CRYPTO", "BANK_TRANSFER"]
 
 
-async def test_static_files_are_kept_for_a_year_by_their_version(till: app.Server) -> None:
+async def test_static_files_are_kept_for_a_year_by_their_version(till: Starlette) -> None:
     url = till.state.settings.public_url
     async with httpx2.AsyncClient() as client:
         versioned = await client.get(url + assets.address("pages.css"))
@@ -145,7 +146,7 @@ async def test_static_files_are_kept_for_a_year_by_their_version(till: app.Serve
 
 
 async def test_a_code_to_scan_is_drawn_by_us_and_waits_on_our_page(
-    till: app.Server, open_session: Open
+    till: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     address = _address(till, session)
@@ -174,7 +175,7 @@ async def test_a_code_to_scan_is_drawn_by_us_and_waits_on_our_page(
 
 
 async def test_pages_for_everyone_have_the_strict_policy_and_know_only_get(
-    till: app.Server,
+    till: Starlette,
 ) -> None:
     url = till.state.settings.public_url
     async with httpx2.AsyncClient() as client:
@@ -189,7 +190,7 @@ async def test_pages_for_everyone_have_the_strict_policy_and_know_only_get(
 
 
 async def test_the_bank_speaks_the_language_that_the_page_was_read_in(
-    till: app.Server, open_session: Open
+    till: Starlette, open_session: Open
 ) -> None:
     for language in ("zh-Hans", "zh-Hant", "en"):
         address = _address(till, await open_session())

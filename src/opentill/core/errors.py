@@ -5,6 +5,7 @@ is raised anywhere below a handler; the HTTP layer turns it into the one error b
 a page and the command line into one line on standard error.
 """
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -48,6 +49,11 @@ class MethodNotAllowed(Problem):
     """The route exists, the method does not."""
 
     status, code, message = 405, 40501, "Method not allowed"
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        """``allowed`` are the methods of the route."""
+        super().__init__()
+        self.allow = ", ".join(sorted(allowed))
 
 
 class Conflict(Problem):

@@ -10,7 +10,8 @@ import msgspec
 from opentill import __version__
 from opentill.core import errors
 from opentill.http import schemas
-from opentill.http.operations import Done, Download, Failure, Nothing, Operation, failure
+from opentill.http.operations import Nothing, Operation
+from opentill.http.responses import Done, Download, Failure, failure
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _COMMON: Final[tuple[errors.Problem, ...]] = (
