@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run demo test test-pooled test-serializable test-clients test-image mutants check fix
-.PHONY: hooks bench stress lock browser compilers
+.PHONY: hooks client bench stress lock browser compilers
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo 'make test-image         the container image, built and run (needs podman or docker)'
 	@echo 'make check              formatting, lint, workflow files, layers, types, known vulnerabilities'
 	@echo 'make fix                what can be put right by itself'
+	@echo 'make client             the blocking Python client, of the asynchronous one'
 	@echo 'make hooks              git runs the same before each commit and push'
 	@echo 'make bench              each target of speed and size, met or not (ARGS="--only pay" for some)'
 	@echo 'make mutants            breaks one thing at a time: does a test notice? (ARGS="--sql 200" for more)'
@@ -70,6 +71,9 @@ hooks: .venv/stamp-dev
 fix: .venv/stamp-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+client: .venv/stamp-dev
+	$(BIN)/python tools/blocking_client.py
 
 bench: .venv/stamp-dev .venv-bench/stamp
 	$(BIN)/python -m benchmarks $(ARGS)

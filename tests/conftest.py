@@ -20,28 +20,34 @@ import pytest
 import structlog
 import uvloop
 
-import pooler
-from api import clock, shop, till
-from cli.commands import nursery
-from databases import Databases
-from money.fixtures import book, db, kept_book, own_book, tx
 from opentill.core.settings import Settings
 from opentill.db import connection, migrations
 from opentill.server.embedded import postgres
 from opentill.server.embedded.postgres import EmbeddedPostgres, find_programs
-from pooler import POOLED
-from sandbox.fixtures import bank_url
+from support import pooler
+from support.api_server import api_server, clock, shop
+from support.commands import fork_server
+from support.databases import Databases
+from support.pooler import POOLED
+from support.sandbox_bank import bank_url
+from support.transactions import (
+    db,
+    module_database_url,
+    rollback_connection,
+    rollback_database_url,
+    tx,
+)
 
 __all__ = [
+    "api_server",
     "bank_url",
-    "book",
     "clock",
     "db",
-    "kept_book",
-    "nursery",
-    "own_book",
+    "fork_server",
+    "module_database_url",
+    "rollback_connection",
+    "rollback_database_url",
     "shop",
-    "till",
     "tx",
 ]
 

@@ -172,7 +172,7 @@ CLOCKS: Final = {
     "http/middleware.py": "how long a request took",
     "db/migrations.py": "when a file was applied",
     "callbacks/reading.py": "the age of a signature, which another machine dated: real time",
-    "client/series.py": "a Retry-After that is a date: real time, on a merchant's machine",
+    "client/retries.py": "a Retry-After that is a date: real time, on a merchant's machine",
     "client/signatures.py": "the age of a signature: real time, on a merchant's machine",
     "integrity/scheduler.py": "how long checked books rest: real time, whatever business time does",
     "worker.py": "how long a job took",

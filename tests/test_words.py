@@ -36,8 +36,6 @@ REPLACED: Final = {
 APART: Final = ("sandbox/", "client/")
 MEANT: Final = {
     ("ledger/incremental.py", "Step"),  # of a check that goes in steps
-    ("server/connection_limits.py", "enter"),
-    ("server/protocol.py", "enter"),
     ("callbacks/confirmations.py", "lanes"),  # how many batches at the same time
     ("db/batcher.py", "lane"),
     ("db/batcher.py", "lanes"),

@@ -3,11 +3,11 @@
 import asyncpg
 import pytest
 
-from money.world import NOW
 from opentill import merchants
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.merchants.audit import AuditHead, link
+from support.world import NOW
 
 ROWS = 6
 
@@ -113,7 +113,7 @@ TAMPERED = (
         [(7, "altered")],
     ),
     (
-        ["drop index audit_log_in_order", FORGED.format(", number, hash", ", 3, sha256('x')")],
+        ["drop index audit_log_by_number", FORGED.format(", number, hash", ", 3, sha256('x')")],
         [(3, "inserted")],
     ),
     (

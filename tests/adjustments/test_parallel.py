@@ -3,12 +3,12 @@
 import asyncio
 from decimal import Decimal
 
-from money.world import NOW, fresh, merchant
 from opentill import adjustments, ledger, merchants, payouts
 from opentill.adjustments import Ask, Kind
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.payouts.service import Wanted
+from support.world import NOW, fresh, merchant
 
 
 async def _move(db: Db, shop: str, kind: Kind, minor: int, reference: str = "") -> str:
@@ -26,7 +26,7 @@ async def _move(db: Db, shop: str, kind: Kind, minor: int, reference: str = "") 
 async def test_freezing_and_unfreezing_from_many_connections(db: Db, database_url: str) -> None:
     shop = (await db.run(merchant)).id
     await _move(db, shop, "recharge", 10_000)
-    many = await Db.connect(database_url, 20, acquire_timeout_s=20)
+    many = await Db.connect(database_url, 20, acquire_timeout_s=60)
     kinds: tuple[Kind, ...] = ("freeze", "unfreeze", "freeze", "fee")
 
     async def pay_out(_: int) -> None:

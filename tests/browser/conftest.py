@@ -12,9 +12,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 from starlette.applications import Starlette
 
-from api import SECRETS, database
 from opentill.core.settings import Settings
-from pages.deployment import Open, opening, running
+from support.api_server import SECRETS, database
+from support.page_server import Open, opening, running
 
 CHROMIUM = Path("/usr/bin/chromium")
 SWITCHES = [
@@ -41,7 +41,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def till(
+async def page_server(
     postgres_url: str,
     template: str,
     tmp_path_factory: pytest.TempPathFactory,
@@ -63,6 +63,6 @@ async def till(
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def open_session(till: Starlette) -> Open:
+async def open_session(page_server: Starlette) -> Open:
     """Open checkout sessions of a merchant of the test's own."""
-    return await opening(till)
+    return await opening(page_server)

@@ -9,8 +9,7 @@ from playwright.async_api import Browser
 from browser.test_pages_look import FAINT_TEXT, SMALL_TARGETS, WIDER, Scheme, look_as
 from opentill.sandbox import create_app
 from opentill.sandbox.catalogue import SENTENCES, Language
-from sandbox.fixtures import receiver, shop
-from sandbox.running import SECRET, Shop, free_socket, serving, url_of
+from support.sandbox_bank import SECRET, Shop, free_socket, receiver, serving, shop, url_of
 
 __all__ = ["receiver", "shop"]
 

@@ -15,9 +15,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def test_a_customer_who_comes_by_epay_returns_with_a_sign(
-    browser: Browser, till: Starlette
+    browser: Browser, page_server: Starlette
 ) -> None:
-    state = till.state.app
+    state = page_server.state.app
     merchant = await state.db.run(
         lambda tx: merchants.create(
             tx, name="Harbour Books", settlement_currency="USD", now=now_ms()

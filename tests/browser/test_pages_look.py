@@ -11,7 +11,7 @@ from opentill.pages import assets
 from opentill.pages.catalogue import LANGUAGES, Language
 from opentill.pages.language import Tongue
 from opentill.pages.responses import page as answer
-from pages.fixtures import HOSTILE_PAYMENT, made
+from support.page_examples import HOSTILE_PAYMENT, made
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

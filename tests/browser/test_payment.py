@@ -11,17 +11,17 @@ from starlette.applications import Starlette
 
 from opentill import checkouts, ledger, orders, rates
 from opentill.db.clock import now_ms
-from pages.deployment import Open
+from support.page_server import Open
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(browser: Browser, till: Starlette) -> AsyncIterator[Page]:
+async def page(browser: Browser, page_server: Starlette) -> AsyncIterator[Page]:
     """A page that fails the test for any console message and any request to somewhere else."""
     context = await browser.new_context(locale="en-US")
     tab = await context.new_page()
-    settings = till.state.settings
+    settings = page_server.state.settings
     ours = {urlsplit(url).netloc for url in (settings.public_url, settings.sandbox_url)}
     wrong: list[str] = []
     tab.on("console", lambda message: wrong.append(message.text))
@@ -36,12 +36,12 @@ async def page(browser: Browser, till: Starlette) -> AsyncIterator[Page]:
     assert [text for text in wrong if not any(status in text for status in statuses)] == []
 
 
-def _address(till: Starlette, session: checkouts.Session) -> str:
-    return f"{till.state.settings.public_url}/checkout/{session.id}"
+def _address(page_server: Starlette, session: checkouts.Session) -> str:
+    return f"{page_server.state.settings.public_url}/checkout/{session.id}"
 
 
-async def _order(till: Starlette, session: checkouts.Session) -> orders.Order:
-    async with till.state.app.db.connection() as tx:
+async def _order(page_server: Starlette, session: checkouts.Session) -> orders.Order:
+    async with page_server.state.app.db.connection() as tx:
         return await orders.find(tx, session.merchant_id, session.order_id)
 
 
@@ -76,26 +76,26 @@ CARDS = [
 
 @pytest.mark.parametrize("case", CARDS, ids=lambda case: case[0])
 async def test_each_test_card_comes_to_its_page(
-    page: Page, till: Starlette, open_session: Open, case: tuple[str, str, str]
+    page: Page, page_server: Starlette, open_session: Open, case: tuple[str, str, str]
 ) -> None:
     number, text, status = case
     session = await open_session()
-    await _start(page, _address(till, session))
+    await _start(page, _address(page_server, session))
     await _enter_card(page, number)
     await page.wait_for_url(f"**/checkout/{session.id}?lang=en", timeout=60_000)
     await expect(page.locator("main")).to_contain_text(text, timeout=60_000)
-    order = await _order(till, session)
+    order = await _order(page_server, session)
     assert order.status == status
     assert (order.customer_email, order.customer_name) == ("maria@example.com", "Maria")
-    async with till.state.app.db.connection() as tx:
+    async with page_server.state.app.db.connection() as tx:
         assert (await ledger.check(tx))[1] == []
 
 
 async def test_after_the_receipt_the_customer_is_taken_back_to_the_shop(
-    page: Page, till: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
-    await _start(page, _address(till, session))
+    await _start(page, _address(page_server, session))
     await _enter_card(page, "4242 4242 4242 4242")
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)
     await expect(page.locator(".receipt")).to_contain_text("$9.99 USD")
@@ -104,10 +104,10 @@ async def test_after_the_receipt_the_customer_is_taken_back_to_the_shop(
 
 
 async def test_a_declined_customer_tries_again_with_another_card(
-    page: Page, till: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
-    await _start(page, _address(till, session))
+    await _start(page, _address(page_server, session))
     await _enter_card(page, "4000 0000 0000 0002")
     await expect(page.locator("[role=alert]")).to_contain_text("declined", timeout=60_000)
     assert await page.input_value("[autocomplete=email]") == "maria@example.com"
@@ -120,10 +120,10 @@ async def test_a_declined_customer_tries_again_with_another_card(
     ("answer", "text"), [("Complete", "Payment received"), ("Fail", "not confirmed")]
 )
 async def test_the_bank_may_ask_whether_it_is_really_you(
-    page: Page, till: Starlette, open_session: Open, answer: str, text: str
+    page: Page, page_server: Starlette, open_session: Open, answer: str, text: str
 ) -> None:
     session = await open_session()
-    await _start(page, _address(till, session))
+    await _start(page, _address(page_server, session))
     await _enter_card(page, "4000 0025 0000 3155")
     await page.click(f"button:has-text('{answer}')")
     await expect(page.locator("main")).to_contain_text(text, timeout=60_000)
@@ -140,41 +140,41 @@ WALLETS = [
 
 @pytest.mark.parametrize("case", WALLETS, ids=lambda case: case[0])
 async def test_a_wallet_is_paid_on_the_phone(
-    page: Page, till: Starlette, open_session: Open, case: tuple[str, str, str, str]
+    page: Page, page_server: Starlette, open_session: Open, case: tuple[str, str, str, str]
 ) -> None:
     method, currency, price, receipt = case
-    await _add_rates(till)
+    await _add_rates(page_server)
     session = await open_session(price, currency)
-    await _start(page, _address(till, session), method)
+    await _start(page, _address(page_server, session), method)
     await page.click("a:has-text('open the phone here')")
     await page.click("button:has-text('Approve')")
     await page.click("a:has-text('Continue')")
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)
     await expect(page.locator(".receipt")).to_contain_text(receipt)
-    assert (await _order(till, session)).payment_method == method
+    assert (await _order(page_server, session)).payment_method == method
 
 
-async def _add_rates(till: Starlette) -> None:
+async def _add_rates(page_server: Starlette) -> None:
     for currency, rate in (("JPY", "0.0067"), ("SGD", "0.75")):
-        await till.state.app.db.run(
+        await page_server.state.app.db.run(
             lambda tx, c=currency, r=rate: rates.put(tx, c, "USD", Decimal(r), now_ms())
         )
 
 
 async def test_a_bank_transfer_is_confirmed_at_the_bank(
-    page: Page, till: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
-    await _start(page, _address(till, session), "BANK_TRANSFER")
+    await _start(page, _address(page_server, session), "BANK_TRANSFER")
     await page.click("button:has-text('Confirm transfer')")
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)
 
 
 async def test_the_language_goes_along_through_the_bank_and_back(
-    page: Page, till: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
-    await page.goto(_address(till, session))
+    await page.goto(_address(page_server, session))
     await page.click("a[hreflang=zh-Hant]")
     await expect(page.locator("h1")).to_contain_text("支付")
     await page.fill("[autocomplete=email]", "maria@example.com")
@@ -185,12 +185,12 @@ async def test_the_language_goes_along_through_the_bank_and_back(
 
 
 async def test_coming_back_without_paying_offers_to_go_on(
-    page: Page, till: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
-    await _start(page, _address(till, session))
+    await _start(page, _address(page_server, session))
     await page.wait_for_selector("[autocomplete=cc-number]")
-    await page.goto(_address(till, session))
+    await page.goto(_address(page_server, session))
     await expect(page.locator("main")).to_contain_text("You have started a payment")
     await page.click("text=Go on with the payment")
     await _enter_card(page, "4242 4242 4242 4242")
@@ -198,33 +198,33 @@ async def test_coming_back_without_paying_offers_to_go_on(
 
 
 async def test_going_back_and_reloading_the_receipt_is_harmless(
-    page: Page, till: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
-    await _start(page, _address(till, session))
+    await _start(page, _address(page_server, session))
     await _enter_card(page, "4242 4242 4242 4242")
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)
-    await page.goto(f"{_address(till, session)}?hold=1")
+    await page.goto(f"{_address(page_server, session)}?hold=1")
     await page.reload()
     for _ in range(6):
         await page.go_back()
         if urlsplit(page.url).path == f"/checkout/{session.id}":
             await expect(page.locator("h1")).to_have_text("Payment received")
-    order = await _order(till, session)
+    order = await _order(page_server, session)
     assert order.status == "PAID"
 
 
-async def test_two_tabs_pay_once(page: Page, till: Starlette, open_session: Open) -> None:
+async def test_two_tabs_pay_once(page: Page, page_server: Starlette, open_session: Open) -> None:
     session = await open_session()
     other = await page.context.new_page()
-    await other.goto(_address(till, session))
-    await _start(page, _address(till, session))
+    await other.goto(_address(page_server, session))
+    await _start(page, _address(page_server, session))
     await _enter_card(page, "4242 4242 4242 4242")
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)
     await other.fill("[autocomplete=email]", "maria@example.com")
     await other.click("button[type=submit]")
     await expect(other.locator("h1")).to_have_text("Payment received")
-    async with till.state.app.db.connection() as tx:
+    async with page_server.state.app.db.connection() as tx:
         entries = await tx.fetchval(
             "select count(*) from entries where merchant_id = $1 and type = 'PAYMENT'",
             session.merchant_id,
@@ -233,10 +233,10 @@ async def test_two_tabs_pay_once(page: Page, till: Starlette, open_session: Open
 
 
 async def test_wrong_entries_come_back_with_what_was_typed(
-    page: Page, till: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
-    await page.goto(_address(till, session))
+    await page.goto(_address(page_server, session))
     await page.eval_on_selector("form", "form => { form.noValidate = true }")
     await page.fill("[autocomplete=email]", "maria@nowhere")
     await page.fill("[autocomplete=name]", '"><script>alert(1)</script>')
@@ -248,32 +248,34 @@ async def test_wrong_entries_come_back_with_what_was_typed(
 
 
 async def test_an_expired_session_says_so_and_leads_back(
-    page: Page, till: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
-    await till.state.app.db.run(
+    await page_server.state.app.db.run(
         lambda tx: checkouts.expire(tx, session.merchant_id, session.id, "test", now_ms())
     )
-    await page.goto(_address(till, session))
+    await page.goto(_address(page_server, session))
     await expect(page.locator("h1")).to_have_text("This payment page has expired")
     await page.click("a:has-text('Back to Harbour Books')")
     assert page.url.endswith("/?cancelled")
 
 
-async def test_an_unknown_session_is_a_page_that_says_so(page: Page, till: Starlette) -> None:
-    answer = await page.goto(f"{till.state.settings.public_url}/checkout/cs_{'0' * 32}")
+async def test_an_unknown_session_is_a_page_that_says_so(
+    page: Page, page_server: Starlette
+) -> None:
+    answer = await page.goto(f"{page_server.state.settings.public_url}/checkout/cs_{'0' * 32}")
     assert answer
     assert answer.status == 404
     await expect(page.locator("h1")).to_have_text("We cannot find this page")
 
 
 async def test_reference_and_agreement_and_front_page_open_without_a_complaint(
-    page: Page, till: Starlette
+    page: Page, page_server: Starlette
 ) -> None:
     for path, heading in (
         ("/docs", "OpenTill Merchant Payments API"),
         ("/legal/merchant-services-agreement", "Merchant Services Agreement"),
         ("/", "OpenTill"),
     ):
-        await page.goto(till.state.settings.public_url + path)
+        await page.goto(page_server.state.settings.public_url + path)
         await expect(page.locator("h1")).to_have_text(heading)

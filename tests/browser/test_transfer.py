@@ -8,11 +8,11 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 from starlette.applications import Starlette
 
-from api import SECRETS, database
 from opentill import orders
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
-from pages.deployment import opening, running
+from support.api_server import SECRETS, database
+from support.page_server import opening, running
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

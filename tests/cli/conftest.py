@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import Nursery
-from cli.deployment import Deployment, checked, migrate
+from support.commands import ForkServer
+from support.deployment import Deployment, checked, migrate
 
 
 @pytest.fixture(scope="session")
-def migrated(nursery: Nursery) -> Iterator[Path]:
+def migrated(fork_server: ForkServer) -> Iterator[Path]:
     """A data directory as ``opentill migrate`` makes it, to be copied."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-        yield migrate(Path(directory), nursery)
+        yield migrate(Path(directory), fork_server)
 
 
 @pytest.fixture(scope="session")
-def deployment(nursery: Nursery, migrated: Path) -> Iterator[Deployment]:
+def deployment(fork_server: ForkServer, migrated: Path) -> Iterator[Deployment]:
     """Serve for tests that only need merchants of their own, and leave the time as it was."""
-    with checked(nursery, migrated) as deployment:
+    with checked(fork_server, migrated) as deployment:
         yield deployment

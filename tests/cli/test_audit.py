@@ -6,7 +6,7 @@ import json
 
 import asyncpg
 
-from cli.commands import Commands, opentill
+from support.commands import Commands, opentill
 
 __all__ = ["opentill"]
 

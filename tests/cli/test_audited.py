@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import typer
 
-from cli.commands import Commands, opentill
 from opentill.app import OPERATIONS
 from opentill.cli import build
+from support.commands import Commands, opentill
 
 __all__ = ["opentill"]
 
@@ -134,12 +134,12 @@ def test_without_a_reason_the_user_at_the_keyboard_is_named(opentill: Commands) 
     assert row["reason"]
 
 
-def test_what_merchants_change_by_the_api_is_in_the_audit_log(till: Any) -> None:
-    shop = till.shop()
-    (key,) = till.sql("select id from api_keys where merchant_id = $1", shop.id)
+def test_what_merchants_change_by_the_api_is_in_the_audit_log(api_server: Any) -> None:
+    shop = api_server.shop()
+    (key,) = api_server.sql("select id from api_keys where merchant_id = $1", shop.id)
 
     def rows() -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = till.sql(
+        found: list[dict[str, Any]] = api_server.sql(
             "select * from audit_log where merchant_id = $1 and who <> 'opentill' order by number",
             shop.id,
         )

@@ -5,9 +5,9 @@ import itertools
 
 import pytest
 
-from cli.commands import Commands, opentill
-from money.world import in_status
 from opentill.db.database import Db
+from support.commands import Commands, opentill
+from support.world import in_status
 
 __all__ = ["opentill"]
 

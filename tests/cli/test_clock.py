@@ -7,9 +7,9 @@ from http.client import HTTPConnection
 
 import pytest
 
-from cli.deployment import Deployment
 from opentill.cli.clock import duration
 from opentill.core.errors import Invalid
+from support.deployment import Deployment
 
 DAY = 86_400_000
 REAL = {"OPENTILL_GATEWAYS": "sandbox,stripe"}

@@ -1,6 +1,6 @@
 """``opentill disputes unmatched|dismiss``: what gateways said and no order could take."""
 
-from cli.commands import Commands, opentill
+from support.commands import Commands, opentill
 
 __all__ = ["opentill"]
 

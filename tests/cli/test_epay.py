@@ -1,6 +1,6 @@
 """``opentill epay``: credentials, notices, and a key that does not fit."""
 
-from cli.commands import REFUSED, Commands, opentill
+from support.commands import REFUSED, Commands, opentill
 
 __all__ = ["opentill"]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import REFUSED, Commands, opentill
 from opentill import config
 from opentill.cli import exposure
 from opentill.core import log
 from opentill.http import middleware
+from support.commands import REFUSED, Commands, opentill
 
 __all__ = ["opentill"]
 

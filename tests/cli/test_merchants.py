@@ -2,7 +2,7 @@
 
 import subprocess
 
-from cli.commands import Commands, opentill
+from support.commands import Commands, opentill
 
 __all__ = ["opentill"]
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from cli.commands import Commands, opentill
+from support.commands import Commands, opentill
 
 __all__ = ["opentill"]
 

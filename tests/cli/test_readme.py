@@ -18,9 +18,9 @@ import httpx2
 import pytest
 import typer
 
-from cli.commands import Nursery
-from cli.deployment import TIMEOUT_S, Deployment
 from opentill.cli import build
+from support.commands import ForkServer
+from support.deployment import TIMEOUT_S, Deployment
 
 TOP: Final = Path(__file__).parents[2]
 README: Final = (TOP / "README.md").read_text()
@@ -78,18 +78,18 @@ class Demo:
 
 
 @pytest.fixture(scope="module")
-def libraries() -> Iterator[Nursery]:
+def libraries() -> Iterator[ForkServer]:
     """What it forks imports our own modules itself, as a command in an interpreter of its own."""
-    nursery = Nursery("libraries")
-    yield nursery
-    nursery.close()
+    fork_server = ForkServer("libraries")
+    yield fork_server
+    fork_server.close()
 
 
 @pytest.fixture(scope="module")
-def demo(nursery: Nursery) -> Iterator[Demo]:
+def demo(fork_server: ForkServer) -> Iterator[Demo]:
     """Run the demonstration; the books are right at the end."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-        deployment = Deployment(Path(directory), nursery)
+        deployment = Deployment(Path(directory), fork_server)
         said = Path(directory) / "stderr.log"
         with said.open("w") as stderr:
             process = subprocess.Popen(
@@ -159,12 +159,12 @@ def test_the_first_payment_by_python(demo: Demo, time_of_day: str) -> None:
     assert (demo.elsewhere / "python.csv").read_text().startswith("id,")
 
 
-@pytest.mark.parametrize("time_of_day", ["libraries", "nursery"], ids=["first", "again"])
+@pytest.mark.parametrize("time_of_day", ["libraries", "fork_server"], ids=["first", "again"])
 def test_the_money_after_the_payment_and_an_epay_shop(
     demo: Demo, request: pytest.FixtureRequest, tmp_path: Path, time_of_day: str
 ) -> None:
     """The first time each command comes to its modules itself, then it has them."""
-    forks: Nursery = request.getfixturevalue(time_of_day)
+    forks: ForkServer = request.getfixturevalue(time_of_day)
     folder = forks.command(tmp_path).parent
     waits = SHELL[3].replace("sleep 1", "sleep 0.2")
     assert waits != SHELL[3]

@@ -12,8 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from cli.commands import Nursery
-from cli.deployment import Deployment, checked
+from support.commands import ForkServer
+from support.deployment import Deployment, checked
 
 HEAD = "kind,reference,amount,currency,settled_at\n"
 
@@ -51,9 +51,9 @@ def _until(ready: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def deployment(nursery: Nursery, migrated: Path) -> Iterator[Deployment]:
+def deployment(fork_server: ForkServer, migrated: Path) -> Iterator[Deployment]:
     """Serve for these tests alone: the bank's report is about everything that it moved."""
-    with checked(nursery, migrated) as deployment:
+    with checked(fork_server, migrated) as deployment:
         yield deployment
 
 

@@ -19,10 +19,10 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import psutil
 import pytest
 
-import pooler
-from cli.commands import Nursery, Served
-from cli.deployment import copy
-from ports import free_port
+from support import pooler
+from support.commands import ForkServer, Served
+from support.deployment import copy
+from support.ports import free_port
 
 TIMEOUT_S = 180.0  # of what takes seconds where nothing else runs
 MAX_RSS_MB = 150
@@ -31,8 +31,8 @@ MAX_RSS_MB = 150
 class Place:
     """A data directory and ports of its own, and the processes started in it."""
 
-    def __init__(self, directory: Path, nursery: Nursery) -> None:
-        self._nursery = nursery
+    def __init__(self, directory: Path, fork_server: ForkServer) -> None:
+        self._fork_server = fork_server
         self.data_dir = directory / "data"
         self.port, self.sandbox_port = free_port(), free_port()
         self.environ = {
@@ -47,7 +47,7 @@ class Place:
         """Start a command, forked, and wait for its line."""
         folder = self.data_dir.parent
         with self._said().open("a") as stderr:
-            process = self._nursery.start(words, self.environ, folder, stderr.fileno())
+            process = self._fork_server.start(words, self.environ, folder, stderr.fileno())
         self._see_ready(process, process.stdout)
         return process
 
@@ -76,7 +76,7 @@ class Place:
 
     def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, forked."""
-        ran = self._nursery.run(words, self.environ | environ, self.data_dir.parent, b"")
+        ran = self._fork_server.run(words, self.environ | environ, self.data_dir.parent, b"")
         return subprocess.CompletedProcess(
             ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode()
         )
@@ -110,10 +110,10 @@ class Place:
 
 
 @pytest.fixture
-def place(nursery: Nursery) -> Iterator[Place]:
+def place(fork_server: ForkServer) -> Iterator[Place]:
     """A place; whatever still runs in it at the end is killed."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-        place = Place(Path(directory), nursery)
+        place = Place(Path(directory), fork_server)
         yield place
         for process in place.started:
             if process.poll() is None:
@@ -274,7 +274,7 @@ def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> N
     assert "run `opentill migrate`" in refused.stderr
     assert refused.stderr.count("\n") == 1
     migrated = place.run("migrate", **external)
-    assert migrated.stdout.startswith("applied 0001_first\n")
+    assert migrated.stdout.startswith("applied 0001_schema\n")
     assert json.loads(place.run("migrate", "--json", **external).stdout) == {"applied": []}
 
 
@@ -304,7 +304,7 @@ def test_migrate_waits_for_the_database_and_needs_no_data_directory(
         (late / ".s.PGSQL.5432").symlink_to(folder / ".s.PGSQL.5432")
         output, _ = migrating.communicate(timeout=TIMEOUT_S)
     assert migrating.returncode == 0
-    assert output.startswith("applied 0001_first\n")
+    assert output.startswith("applied 0001_schema\n")
 
 
 @pytest.mark.usefixtures("with_database")

@@ -8,9 +8,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from cli.commands import Commands, Nursery, opentill
-from cli.deployment import copy
 from opentill.server.embedded.postgres import EmbeddedPostgres
+from support.commands import Commands, ForkServer, opentill
+from support.deployment import copy
 
 __all__ = ["opentill"]
 
@@ -19,13 +19,13 @@ REPLACE = ("secret-key", "replace", "--reason", "the disk of the old machine is 
 
 
 @pytest.fixture(scope="module")
-def embedded(nursery: Nursery, migrated: Path) -> Iterator[tuple[Commands, Path, str]]:
+def embedded(fork_server: ForkServer, migrated: Path) -> Iterator[tuple[Commands, Path, str]]:
     """A deployment with its own database, the file of its key, and a merchant with an Epay key.
 
     Its database runs, as it does beside a server.
     """
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-        place = Commands(nursery, "", Path(directory))
+        place = Commands(fork_server, "", Path(directory))
         place.environ["OPENTILL_SECRET_KEY"] = ""
         data = place.directory / "data"
         copy(migrated, data)

@@ -9,10 +9,10 @@ from typing import get_args
 
 import pytest
 
-from cli.deployment import Deployment
 from opentill.cli.statement import _table
 from opentill.ledger.postings import Type
 from opentill.ledger.statement import Line, LineOut
+from support.deployment import Deployment
 
 
 @pytest.fixture(scope="module")

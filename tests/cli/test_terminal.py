@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import pooler
-from cli.commands import Commands, opentill
-from money import world
 from opentill.db.database import Db
+from support import pooler, world
+from support.commands import Commands, opentill
 
 __all__ = ["opentill"]
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from cli.commands import Commands, opentill
+from support.commands import Commands, opentill
 
 __all__ = ["opentill"]
 

@@ -10,7 +10,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from api import Shop, Till, serving
 from opentill.client import (
     AsyncClient,
     Client,
@@ -20,71 +19,78 @@ from opentill.client import (
     RateLimited,
     Retries,
     Unauthorized,
-    UnexpectedAnswer,
+    UnexpectedResponse,
     ValidationFailed,
 )
 from opentill.client.events import EVENTS
 from opentill.webhooks.model import TYPES
+from support.api_server import ApiServer, Shop, serving
 
 
 @pytest.fixture
-def client(till: Till, shop: Shop) -> Any:
-    with Client(till.url, shop.key, trust_env=False) as client:
+def client(api_server: ApiServer, shop: Shop) -> Any:
+    with Client(api_server.url, shop.key, trust_env=False) as client:
         yield client
 
 
 def test_a_merchants_day_from_the_product_to_the_statement(client: Client, shop: Shop) -> None:
     tea = client.products.create(name="Tea", price="9.99", currency="USD", metadata={"sku": "1"})
     assert (tea.price, tea.status, tea.metadata) == (Decimal("9.99"), "ACTIVE", {"sku": "1"})
-    changed = client.products.change(tea.id, price=Decimal("10.50"), description="Green")
-    assert client.products.read(tea.id) == changed
-    assert client.products.change(tea.id, description=None).description == ""
+    changed = client.products.update(tea.id, price=Decimal("10.50"), description="Green")
+    assert client.products.get(tea.id) == changed
+    assert client.products.update(tea.id, description=None).description == ""
     session = client.checkouts.create(tea.id, customer_email="ada@example.com")
-    checkout = client.checkouts.read(session.id)
+    checkout = client.checkouts.get(session.id)
     assert checkout.url == session.url
     shop.confirm(checkout.order_id)
-    order = client.orders.read(checkout.order_id)
+    order = client.orders.get(checkout.order_id)
     assert (order.status, order.amount) == ("PAID", Decimal("10.50"))
     refund = client.refunds.create(order.id, amount="2.00", refund_no="RMA-1")
-    assert client.refunds.read(refund.id) == refund
+    assert client.refunds.get(refund.id) == refund
     assert list(client.refunds.list(order.id)) == [refund]
-    assert {move.type for move in client.balance.transactions()} == {"PAYMENT", "FEE", "FREEZE"}
-    (fee,) = client.balance.transactions(type="FEE")
+    assert {move.type for move in client.balance_transactions.list()} == {
+        "PAYMENT",
+        "FEE",
+        "FREEZE",
+    }
+    (fee,) = client.balance_transactions.list(type="FEE")
     assert fee.amount == -order.platform_fee
-    assert client.balance.read().pending == order.net_amount - refund.merchant_debit_usd
+    assert client.balance.get().pending == order.net_amount - refund.merchant_debit_usd
     dispute = shop.dispute(shop.paid()["id"])
     assert [row.id for row in client.disputes.list(status="OPEN")] == [dispute.id]
-    assert client.disputes.read(dispute.id).notes == []
+    assert client.disputes.get(dispute.id).notes == []
     payout = shop.payout()
-    assert client.payouts.read(payout.id) == next(iter(client.payouts.list(status="PENDING")))
+    assert client.payouts.get(payout.id) == next(iter(client.payouts.list(status="PENDING")))
     assert client.checkouts.expire(client.checkouts.create(tea.id).id).status == "EXPIRED"
     assert client.products.archive(tea.id) is None
     assert [p.id for p in client.products.list(status="ARCHIVED")] == [tea.id]
-    assert client.agreement.read().agreement_version == "1.0"
+    assert client.agreement.get().agreement_version == "1.0"
 
 
-async def test_the_same_day_with_asyncio(till: Till, shop: Shop, tmp_path: Path) -> None:
-    async with AsyncClient(till.url, shop.key, trust_env=False) as client:
+async def test_the_same_day_with_asyncio(api_server: ApiServer, shop: Shop, tmp_path: Path) -> None:
+    async with AsyncClient(api_server.url, shop.key, trust_env=False) as client:
         tea = await client.products.create(name="Tea", price=10, currency="USD")
         session = await client.checkouts.create(tea.id)
-        order_id = (await client.checkouts.read(session.id)).order_id
+        order_id = (await client.checkouts.get(session.id)).order_id
         assert [order.id async for order in client.orders.list(size=1)] == [order_id]
         assert [page.pagination.total async for page in client.products.list().pages()] == [1]
         assert (await client.orders.list().page()).items[0].amount == 10
         size = await client.orders.export().save(tmp_path / "orders.csv")
         assert (tmp_path / "orders.csv").stat().st_size == size
-        async with client.balance.statement() as file:
+        async with client.balance.export_statement() as file:
             assert file.filename == "statement_all_all.csv"
             assert b"".join([chunk async for chunk in file]).startswith(b"row,")
         with pytest.raises(ValidationFailed, match="name"):
             await client.products.create(name=" ", price="1.00", currency="USD")
 
 
-def test_a_list_is_walked_page_by_page_only_as_far_as_somebody_goes(till: Till, shop: Shop) -> None:
+def test_a_list_is_walked_page_by_page_only_as_far_as_somebody_goes(
+    api_server: ApiServer, shop: Shop
+) -> None:
     made = [shop.product(name=f"Tea {number}")["id"] for number in range(7)]
     asked: list[str] = []
     hooks: Any = {"request": [lambda request: asked.append(request.url.params["page"])]}
-    with Client(till.url, shop.key, event_hooks=hooks, trust_env=False) as client:
+    with Client(api_server.url, shop.key, event_hooks=hooks, trust_env=False) as client:
         products = client.products.list(size=3)
         assert asked == []
         assert next(iter(products)).id == made[-1]
@@ -128,7 +134,7 @@ def test_an_export_is_streamed_to_a_file_or_through_the_hands(
         assert file.filename.startswith("orders")
         assert b"".join(file) == path.read_bytes()
     memory = io.BytesIO()
-    assert client.balance.statement().save(memory) == len(memory.getvalue())
+    assert client.balance.export_statement().save(memory) == len(memory.getvalue())
     assert sorted(tmp_path.iterdir()) == [path]
 
 
@@ -149,16 +155,16 @@ def test_a_refused_input_names_its_field_and_reason(client: Client) -> None:
     assert error.idempotency_key is not None
 
 
-def test_each_code_has_its_error(till: Till, client: Client, shop: Shop) -> None:
+def test_each_code_has_its_error(api_server: ApiServer, client: Client, shop: Shop) -> None:
     with pytest.raises(NotFound) as caught:
-        client.orders.read("order_01m7y0m0jzefzv5n8efcf1hqw1")
+        client.orders.get("order_01m7y0m0jzefzv5n8efcf1hqw1")
     assert caught.value.code == 40401
     with pytest.raises(NotFound, match="not an id"):
-        client.orders.read("../products")
-    with Client(till.url, "svc_live_wrong", trust_env=False) as stranger:
+        client.orders.get("../products")
+    with Client(api_server.url, "svc_live_wrong", trust_env=False) as stranger:
         with pytest.raises(Unauthorized):
-            stranger.balance.read()
-        assert stranger.agreement.read().action_label
+            stranger.balance.get()
+        assert stranger.agreement.get().action_label
         assert "wrong" not in repr(stranger)
     client.products.create(name="Tea", price="1.00", currency="USD", idempotency_key="k1")
     with pytest.raises(IdempotencyKeyReused):
@@ -174,8 +180,8 @@ def test_a_chosen_key_makes_one_effect_of_two_calls(client: Client) -> None:
     assert client.products.list().page().pagination.total == 1
 
 
-def test_a_rate_limit_is_waited_for_as_long_as_there_is_time(till: Till) -> None:
-    with serving(till.settings, limit_checkouts_per_minute=1) as slow:
+def test_a_rate_limit_is_waited_for_as_long_as_there_is_time(api_server: ApiServer) -> None:
+    with serving(api_server.settings, limit_checkouts_per_minute=1) as slow:
         shop = slow.shop()
         tea = shop.product()["id"]
         retries = Retries(total_s=0.5)
@@ -188,7 +194,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_there_is_time(till: Till) -> None
             assert caught.value.maybe_done is False
 
 
-def test_unknown_fields_of_a_newer_server_are_ignored(till: Till, shop: Shop) -> None:
+def test_unknown_fields_of_a_newer_server_are_ignored(api_server: ApiServer, shop: Shop) -> None:
     shop.product()
 
     class Newer(httpx2.HTTPTransport):
@@ -198,30 +204,30 @@ def test_unknown_fields_of_a_newer_server_are_ignored(till: Till, shop: Shop) ->
             answer.close()
             return httpx2.Response(answer.status_code, content=body)
 
-    with Client(till.url, shop.key, transport=Newer(trust_env=False)) as client:
+    with Client(api_server.url, shop.key, transport=Newer(trust_env=False)) as client:
         assert client.products.list().page().items[0].name == "Tea"
 
 
-def test_another_server_at_the_address_is_told_apart(till: Till, shop: Shop) -> None:
+def test_another_server_at_the_address_is_told_apart(api_server: ApiServer, shop: Shop) -> None:
     with (
-        Client(till.url + "/docs", shop.key, trust_env=False) as client,
-        pytest.raises((UnexpectedAnswer, NotFound)),
+        Client(api_server.url + "/docs", shop.key, trust_env=False) as client,
+        pytest.raises((UnexpectedResponse, NotFound)),
     ):
-        client.balance.read()
+        client.balance.get()
     for address in ("", "pay.example.com", "ftp://pay.example.com", "http://a.example/?x=1"):
         with pytest.raises(ValueError, match="base_url"):
             Client(address)
     with pytest.raises(ValueError, match="api_key"):
-        Client(till.url, "svc_live_\n")
+        Client(api_server.url, "svc_live_\n")
 
 
-def test_every_request_says_who_asks(till: Till, shop: Shop) -> None:
+def test_every_request_says_who_asks(api_server: ApiServer, shop: Shop) -> None:
     seen: list[Any] = []
     hooks: Any = {"request": [lambda request: seen.append(request.headers)]}
     with Client(
-        till.url, shop.key, event_hooks=hooks, headers={"x-shop": "7"}, trust_env=False
+        api_server.url, shop.key, event_hooks=hooks, headers={"x-shop": "7"}, trust_env=False
     ) as client:
-        client.balance.read()
+        client.balance.get()
     assert seen[0]["user-agent"].startswith("opentill-python/")
     assert seen[0]["x-shop"] == "7"
 
@@ -232,8 +238,8 @@ def test_webhooks_are_set_up_and_what_was_told_is_read(client: Client, shop: Sho
     )
     assert endpoint.secret.startswith("whsec_")
     assert [found.url for found in client.webhook_endpoints.list()] == [endpoint.url]
-    changed = client.webhook_endpoints.change(endpoint.id, description="Fulfilment")
-    assert client.webhook_endpoints.read(endpoint.id) == changed
+    changed = client.webhook_endpoints.update(endpoint.id, description="Fulfilment")
+    assert client.webhook_endpoints.get(endpoint.id) == changed
     assert client.webhook_endpoints.rotate_secret(endpoint.id).secret != endpoint.secret
     order = shop.paid()
     found = client.events.list(type="order.paid")
@@ -241,11 +247,11 @@ def test_webhooks_are_set_up_and_what_was_told_is_read(client: Client, shop: Sho
     assert isinstance(event, OrderPaid)
     assert event.data.order_id == order["id"]
     assert event.data.amount == Decimal(order["amount"])
-    assert client.events.read(event.id) == event
+    assert client.events.get(event.id) == event
     assert client.events.list(cursor=found.cursor, type="order.paid").items == []
-    (delivery,) = client.webhook_endpoints.deliveries(endpoint.id)
+    (delivery,) = client.webhook_deliveries.list(endpoint.id)
     assert (delivery.event_id, delivery.status) == (event.id, "PENDING")
-    assert client.webhook_endpoints.resend(endpoint.id, event_id=event.id).resent == 1
+    assert client.webhook_endpoints.resend_events(endpoint.id, event_id=event.id).resent == 1
     assert client.webhook_endpoints.delete(endpoint.id) is None
     assert not list(client.webhook_endpoints.list())
 

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from api import Shop, Till
 from client.test_operations import BLOCKING
+from support.api_server import ApiServer, Shop
 
 TOP: Final = Path(__file__).parents[2]
 ADDRESS: Final = "http://127.0.0.1:8080"
@@ -19,7 +19,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def test_the_examples_of_the_reference(
-    till: Till, shop: Shop, tmp_path: Path, monkeypatch: Any, capsys: Any
+    api_server: ApiServer, shop: Shop, tmp_path: Path, monkeypatch: Any, capsys: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = (TOP / "docs" / "client.md").read_text()
@@ -28,7 +28,7 @@ def test_the_examples_of_the_reference(
     for block in blocks(text, "python"):
         if "asyncio.run" in block:  # below
             continue
-        _run(block, till, names)
+        _run(block, api_server, names)
     names["client"].close()
     said = capsys.readouterr().out
     assert "send the customer to" in said
@@ -37,7 +37,7 @@ def test_the_examples_of_the_reference(
     assert Path("orders.csv").read_text().count("\n") == 3  # header and two orders
 
 
-def test_the_example_of_asyncio(till: Till, shop: Shop) -> None:
+def test_the_example_of_asyncio(api_server: ApiServer, shop: Shop) -> None:
     order = shop.paid()
     (block,) = [
         block
@@ -45,15 +45,15 @@ def test_the_example_of_asyncio(till: Till, shop: Shop) -> None:
         if "asyncio.run" in block
     ]
     ran = subprocess.run(
-        [sys.executable, "-c", f"KEY = {shop.key!r}\n" + block.replace(ADDRESS, till.url)],
+        [sys.executable, "-c", f"KEY = {shop.key!r}\n" + block.replace(ADDRESS, api_server.url)],
         env={"PYTHONPATH": str(TOP / "src"), "no_proxy": "*"},
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert order["id"] in ran.stdout
 
 
-def _run(block: str, till: Till, names: dict[str, Any]) -> None:
-    exec(block.replace(ADDRESS, till.url), names)  # noqa: S102 - our own documents
+def _run(block: str, api_server: ApiServer, names: dict[str, Any]) -> None:
+    exec(block.replace(ADDRESS, api_server.url), names)  # noqa: S102 - our own documents
 
 
 def test_the_reference_names_every_method() -> None:

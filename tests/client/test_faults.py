@@ -9,8 +9,6 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from api import Shop, Till
-from client.proxy import Cut, Proxy, between
 from opentill.client import (
     AsyncClient,
     Client,
@@ -19,14 +17,16 @@ from opentill.client import (
     Retries,
     ServerError,
 )
+from support.api_server import ApiServer, Shop
+from support.cutting_proxy import Cut, Proxy, between
 
-QUICK: Final = Retries(first_wait_s=0.01, longest_wait_s=0.02, total_s=120)
+QUICK: Final = Retries(first_delay_s=0.01, longest_delay_s=0.02, total_s=120)
 CUTS: Final[tuple[Cut, ...]] = ("before", "after", "half", "silent_before", "silent_after")
 
 
 @pytest.fixture
-def proxy(till: Till) -> Iterator[Proxy]:
-    with between(till.url) as proxy:
+def proxy(api_server: ApiServer) -> Iterator[Proxy]:
+    with between(api_server.url) as proxy:
         yield proxy
 
 
@@ -56,7 +56,7 @@ def test_a_refund_cut_anywhere_is_made_once(proxy: Proxy, shop: Shop, cut: Cut) 
     sent = keys(proxy)
     assert len(sent) == 3
     assert len(set(sent)) == 1
-    shop.till.check_books()
+    shop.api_server.check_books()
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -77,7 +77,7 @@ def test_reading_and_archiving_are_tried_again(proxy: Proxy, shop: Shop, cut: Cu
     tea = shop.product()["id"]
     with client_of(proxy, shop, timeout_s=patience_s(cut)) as client:
         proxy.plan = [cut, "before"]
-        assert client.products.read(tea).id == tea
+        assert client.products.get(tea).id == tea
         proxy.plan = [cut, "before"]
         client.products.archive(tea)
     assert keys(proxy) == []
@@ -89,14 +89,14 @@ def test_a_change_that_may_be_done_is_not_repeated(proxy: Proxy, shop: Shop, cut
     with client_of(proxy, shop) as client:
         proxy.plan = [cut]
         with pytest.raises(ConnectionFailed) as caught:
-            client.products.change(tea, price="5.00")
+            client.products.update(tea, price="5.00")
         assert caught.value.maybe_done is True
         assert len(proxy.requests) == 1
 
 
 def test_an_error_after_the_last_try_says_whether_it_may_be_done(proxy: Proxy, shop: Shop) -> None:
     order = shop.paid()
-    few = Retries(tries=2, first_wait_s=0.01)
+    few = Retries(attempts=2, first_delay_s=0.01)
     with client_of(proxy, shop, retries=few) as client:
         proxy.plan = ["after", "before"]
         with pytest.raises(ConnectionFailed) as caught:
@@ -108,7 +108,7 @@ def test_an_error_after_the_last_try_says_whether_it_may_be_done(proxy: Proxy, s
 
 
 def test_a_server_that_is_not_there_surely_did_nothing(proxy: Proxy, shop: Shop) -> None:
-    few = Retries(tries=3, first_wait_s=0.01)
+    few = Retries(attempts=3, first_delay_s=0.01)
     with Client("http://127.0.0.1:9", shop.key, retries=few, trust_env=False) as client:
         with pytest.raises(ConnectionFailed) as caught:
             client.products.create(name="Tea", price="1.00", currency="USD")
@@ -116,11 +116,11 @@ def test_a_server_that_is_not_there_surely_did_nothing(proxy: Proxy, shop: Shop)
 
 
 def test_giving_up_keeps_to_the_time(proxy: Proxy, shop: Shop) -> None:
-    brief = Retries(tries=100, first_wait_s=0.01, total_s=0.3)
+    brief = Retries(attempts=100, first_delay_s=0.01, total_s=0.3)
     with client_of(proxy, shop, retries=brief) as client:
         proxy.plan = ["silent_before"] * 100
         with pytest.raises(ConnectionFailed):
-            client.balance.read()
+            client.balance.get()
         assert len(proxy.requests) <= 3
 
 
@@ -136,7 +136,7 @@ def test_a_file_that_breaks_off_is_an_error_and_leaves_nothing(
         assert client.orders.export().save(tmp_path / "orders.csv") > 0
 
 
-def test_many_threads_with_one_key_have_one_effect(till: Till, shop: Shop) -> None:
+def test_many_threads_with_one_key_have_one_effect(api_server: ApiServer, shop: Shop) -> None:
     order = shop.paid()
     made: list[str] = []
 
@@ -144,7 +144,7 @@ def test_many_threads_with_one_key_have_one_effect(till: Till, shop: Shop) -> No
         refund = client.refunds.create(order["id"], amount="1.00", idempotency_key="RMA-7")
         made.append(refund.id)
 
-    with Client(till.url, shop.key, retries=QUICK, trust_env=False) as client:
+    with Client(api_server.url, shop.key, retries=QUICK, trust_env=False) as client:
         threads = [threading.Thread(target=refund, args=[client]) for _ in range(8)]
         for thread in threads:
             thread.start()
@@ -176,13 +176,13 @@ def test_answers_of_a_gateway_are_tried_again(
         next(numbers)
         return httpx2.Response(status, text="<h1>Bad gateway</h1>")
 
-    few = Retries(tries=3, first_wait_s=0.01)
+    few = Retries(attempts=3, first_delay_s=0.01)
     transport = httpx2.MockTransport(answer)
     with Client("http://pay.example", shop.key, retries=few, transport=transport) as client:
         calls = {
             "POST": lambda: client.products.create(name="Tea", price="1", currency="USD"),
-            "PATCH": lambda: client.products.change("prod_01", price="1"),
-            "GET": client.balance.read,
+            "PATCH": lambda: client.products.update("prod_01", price="1"),
+            "GET": client.balance.get,
         }
         with pytest.raises(ServerError) as caught:
             calls[verb]()

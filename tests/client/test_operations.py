@@ -1,21 +1,27 @@
 """The client against the API's own table: every operation, once, with the same fields."""
 
 import inspect
+import pkgutil
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pytest
 
+import opentill
 from opentill.app import OPERATIONS
-from opentill.client import AsyncClient, Client, asynchronous, blocking
-from opentill.client.calls import Call, File
+from opentill.client import AsyncClient, Client
+from opentill.client.connection import Method
 from opentill.client.model import Page
+from opentill.client.request import File, Request
 from opentill.http.operations import Operation
 from opentill.http.paging import Listing
 from opentill.http.responses import Download
 
+TOP: Final = Path(__file__).parents[2]
 ID: Final = "order_01m7y0m0jzefzv5n8efcf1hqw1"
 # Fields of the API that the client leaves out, and why.
 LEFT_OUT: Final = {
@@ -28,9 +34,9 @@ def methods(client: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for group_name, group in vars(client).items():
         for name, member in vars(type(group)).items():
-            if hasattr(member, "make"):
+            if isinstance(member, Method):
                 assert callable(getattr(group, name))
-                found[f"{group_name}.{name}"] = member.make
+                found[f"{group_name}.{name}"] = member.operation
     return found
 
 
@@ -48,17 +54,19 @@ def example(name: str) -> Any:
     return values.get(name, "text")
 
 
-def called(make: Any) -> Call[Any]:
-    """Make the call with every parameter."""
-    call: Call[Any] = make(**{name: example(name) for name in inspect.signature(make).parameters})
-    return call
+def called(make: Any) -> Request[Any]:
+    """Make the request with every parameter."""
+    request: Request[Any] = make(
+        **{name: example(name) for name in inspect.signature(make).parameters}
+    )
+    return request
 
 
-def route(call: Call[Any]) -> tuple[str, str]:
-    return call.verb, call.path.replace(ID, "{id}")
+def route(request: Request[Any]) -> tuple[str, str]:
+    return request.method, request.path.replace(ID, "{id}")
 
 
-CALLS: Final = {name: called(make) for name, make in BLOCKING.items()}
+REQUESTS: Final = {name: called(make) for name, make in BLOCKING.items()}
 BY_ROUTE: Final = {(row.method, row.path): row for row in OPERATIONS}
 
 
@@ -67,31 +75,17 @@ def test_both_clients_have_the_same_methods_of_the_same_operations() -> None:
     assert BLOCKING
 
 
-def test_both_clients_have_the_same_groups_and_kinds_of_methods() -> None:
-    for group, other in zip(
-        vars(Client("http://127.0.0.1:1")).values(),
-        vars(AsyncClient("http://127.0.0.1:1")).values(),
-        strict=True,
-    ):
-        kinds = {name: type(member).__name__ for name, member in vars(type(group)).items()}
-        others = {name: type(member).__name__ for name, member in vars(type(other)).items()}
-        if isinstance(group, blocking.Group):
-            assert isinstance(other, asynchronous.Group)
-            assert kinds == others
-            assert type(group).__doc__ == type(other).__doc__
-
-
 def test_every_operation_is_one_method() -> None:
-    assert sorted(route(call) for call in CALLS.values()) == sorted(BY_ROUTE)
+    assert sorted(route(request) for request in REQUESTS.values()) == sorted(BY_ROUTE)
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", REQUESTS)
 def test_what_is_sent_is_what_the_operation_takes(name: str) -> None:
-    call = CALLS[name]
-    operation = BY_ROUTE[route(call)]
+    request = REQUESTS[name]
+    operation = BY_ROUTE[route(request)]
     fields = {field.encode_name for field in msgspec.structs.fields(operation.body)}
-    assert set(msgspec.json.decode(call.body or b"{}")) == fields - set(LEFT_OUT)
-    assert set(call.query) == {f.encode_name for f in msgspec.structs.fields(operation.query)}
+    assert set(msgspec.json.decode(request.body or b"{}")) == fields - set(LEFT_OUT)
+    assert set(request.query) == {f.encode_name for f in msgspec.structs.fields(operation.query)}
     has_key = "idempotency_key" in inspect.signature(BLOCKING[name]).parameters
     assert has_key == (operation.method == "POST")
     required = {f.encode_name for f in msgspec.structs.fields(operation.body) if f.required}
@@ -99,19 +93,19 @@ def test_what_is_sent_is_what_the_operation_takes(name: str) -> None:
     assert set(msgspec.json.decode(bare.body or b"{}")) == required
 
 
-def called_with_required(make: Any) -> Call[Any]:
-    """Make the call with nothing that may be left out."""
+def called_with_required(make: Any) -> Request[Any]:
+    """Make the request with nothing that may be left out."""
     parameters = inspect.signature(make).parameters.items()
     must = [name for name, parameter in parameters if parameter.default is inspect.Parameter.empty]
-    call: Call[Any] = make(**{name: example(name) for name in must})
-    return call
+    request: Request[Any] = make(**{name: example(name) for name in must})
+    return request
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", REQUESTS)
 def test_what_is_read_is_what_the_operation_answers(name: str) -> None:
-    call = CALLS[name]
-    operation = BY_ROUTE[route(call)]
-    same(call.answer, operation)
+    request = REQUESTS[name]
+    operation = BY_ROUTE[route(request)]
+    same(request.response, operation)
 
 
 def same(answer: Any, operation: Operation) -> None:
@@ -126,10 +120,10 @@ def same(answer: Any, operation: Operation) -> None:
             answer, theirs = answer.__args__[0], theirs.__args__[0]
         assert fields_of(answer) == fields_of(theirs)
         shown = msgspec.json.encode(operation.response_example)
-        msgspec.json.decode(shown, type=CALL_TYPES[operation.method, operation.path])
+        msgspec.json.decode(shown, type=RESPONSES[operation.method, operation.path])
 
 
-CALL_TYPES: Final = {route(call): call.answer for call in CALLS.values()}
+RESPONSES: Final = {route(request): request.response for request in REQUESTS.values()}
 
 
 def fields_of(struct: Any) -> list[str]:
@@ -153,3 +147,14 @@ def test_importing_the_client_imports_nothing_of_the_server() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ran.stdout == "opentill\n\n"
+
+
+def test_the_contract_of_imports_names_every_package_of_the_server() -> None:
+    settings = tomllib.loads((TOP / "pyproject.toml").read_text())
+    (contract,) = [
+        one
+        for one in settings["tool"]["importlinter"]["contracts"]
+        if one.get("source_modules") == ["opentill.client"]
+    ]
+    ours = {f"opentill.{module.name}" for module in pkgutil.iter_modules(opentill.__path__)}
+    assert {*contract["forbidden_modules"]} == ours - {"opentill.client"}

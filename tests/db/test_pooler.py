@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-import pooler
-from api import SECRETS, Till, serving
-from cli.commands import Commands
 from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
 from opentill.db import connection
 from opentill.db.database import Db
+from support import pooler
+from support.api_server import SECRETS, ApiServer, serving
+from support.commands import Commands
 
 pytestmark = pooler.needed
 
@@ -26,7 +26,7 @@ def through(postgres_url: str) -> Iterator[Callable[[str], str]]:
 
 
 @pytest.fixture
-def till(database_url: str, tmp_path: Path) -> Iterator[Till]:
+def api_server(database_url: str, tmp_path: Path) -> Iterator[ApiServer]:
     """A server whose database is behind the pooler."""
     settings = Settings(
         database_url=database_url, data_dir=tmp_path, limit_ip_per_minute=100_000,
@@ -37,8 +37,8 @@ def till(database_url: str, tmp_path: Path) -> Iterator[Till]:
         running.check_books()
 
 
-def test_a_shop_lives_behind_a_pooler(till: Till) -> None:
-    shop = till.shop()
+def test_a_shop_lives_behind_a_pooler(api_server: ApiServer) -> None:
+    shop = api_server.shop()
     product = shop.product(price="5.00")
     with ThreadPoolExecutor(12) as many:
         paid = list(many.map(lambda _: shop.paid(product["id"]), range(24)))
@@ -82,9 +82,9 @@ async def test_prepared_statements_behind_a_pooler_are_refused_with_what_to_do(
 
 
 def test_commands_say_what_to_do(
-    nursery: object, database_url: str, through: Callable[[str], str], tmp_path: Path
+    fork_server: object, database_url: str, through: Callable[[str], str], tmp_path: Path
 ) -> None:
-    commands = Commands(nursery, through(database_url), tmp_path)  # type: ignore[arg-type]
+    commands = Commands(fork_server, through(database_url), tmp_path)  # type: ignore[arg-type]
     commands.environ["OPENTILL_DB_PREPARED"] = "yes"
     assert "OPENTILL_DB_PREPARED=no" in commands.refusal("merchants", "list")
     findings = json.loads(commands.run("doctor", "--json").stdout)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from api import SECRETS, Shop, Till, serving
 from opentill.core.settings import Settings
 from opentill.db import migrations, replica
 from opentill.db.database import Db
 from opentill.db.replica import Replica
 from opentill.server.embedded.postgres import EmbeddedPostgres
-from standby import Standby, following
+from support.api_server import SECRETS, ApiServer, Shop, serving
+from support.standby import Standby, following
 
 LAG_S = 30
 SOON_S = 0.5
@@ -34,9 +34,9 @@ def pair() -> Iterator[tuple[str, Standby]]:
 
 
 @pytest.fixture
-def till(
+def api_server(
     pair: tuple[str, Standby], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Till]:
+) -> Iterator[ApiServer]:
     """A server that reads from the replica, and looks at it often."""
     monkeypatch.setattr(replica, "FOLLOW_S", 0.1)
     settings = Settings(
@@ -59,18 +59,20 @@ def _until(look: Callable[[], bool], seconds: float = 40) -> None:
         time.sleep(0.05)
 
 
-def _state(till: Till) -> str:
-    state: str = till.http.get("/readyz").json()["replica"]
+def _state(api_server: ApiServer) -> str:
+    state: str = api_server.http.get("/readyz").json()["replica"]
     return state
 
 
-def test_lists_are_the_replicas_while_it_keeps_up(till: Till, pair: tuple[str, Standby]) -> None:
+def test_lists_are_the_replicas_while_it_keeps_up(
+    api_server: ApiServer, pair: tuple[str, Standby]
+) -> None:
     standby = pair[1]
-    _until(lambda: _state(till) == "used")
-    shop = till.shop()
+    _until(lambda: _state(api_server) == "used")
+    shop = api_server.shop()
     old = shop.product()["id"]
     _until(lambda: _ids(shop) == {old})
-    beside = till.app.read_from
+    beside = api_server.app.read_from
     assert isinstance(beside, Replica)
     assert beside.most_lag_s == LAG_S
     standby.sql(standby.url, "select pg_wal_replay_pause()")
@@ -89,24 +91,26 @@ def test_lists_are_the_replicas_while_it_keeps_up(till: Till, pair: tuple[str, S
             answer = shop.get(path, **query)  # the replica knows neither: the primary decides
             assert answer.status_code == 200, answer.text
         beside.most_lag_s = SOON_S
-        _until(lambda: _state(till) == "behind")
+        _until(lambda: _state(api_server) == "behind")
         assert _ids(shop) == {old, new}
         assert order["id"] in shop.get("/v1/orders/export").text
         assert order["id"] in shop.get("/v1/balance/statement.csv").text
-        metrics = till.http.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"}).text
+        metrics = api_server.http.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"}).text
         assert "\nopentill_replica_usable 0\n" in metrics
         assert float(metrics.split("\nopentill_replica_lag_seconds ")[1].split()[0]) > SOON_S
     finally:
         beside.most_lag_s = LAG_S
         standby.sql(standby.url, "select pg_wal_replay_resume()")
-    _until(lambda: _state(till) == "used")
+    _until(lambda: _state(api_server) == "used")
     assert _ids(shop) == {old, new}
 
 
-def test_nothing_fails_without_the_replica(till: Till, pair: tuple[str, Standby]) -> None:
+def test_nothing_fails_without_the_replica(
+    api_server: ApiServer, pair: tuple[str, Standby]
+) -> None:
     standby = pair[1]
-    _until(lambda: _state(till) == "used")
-    shop = till.shop()
+    _until(lambda: _state(api_server) == "used")
+    shop = api_server.shop()
     order = shop.paid()
     standby.stop()
     try:
@@ -114,11 +118,11 @@ def test_nothing_fails_without_the_replica(till: Till, pair: tuple[str, Standby]
         for path in paths:
             assert shop.data("GET", path)["pagination"]["total"] >= (path != "/v1/payouts")
         assert order["id"] in shop.get("/v1/orders/export").text
-        _until(lambda: _state(till) == "away")
-        assert till.http.get("/readyz").status_code == 200
+        _until(lambda: _state(api_server) == "away")
+        assert api_server.http.get("/readyz").status_code == 200
     finally:
         standby.start()
-    _until(lambda: _state(till) == "used")
+    _until(lambda: _state(api_server) == "used")
 
 
 def test_a_server_starts_while_the_replica_is_away(
@@ -128,9 +132,9 @@ def test_a_server_starts_while_the_replica_is_away(
         database_url=pair[0], database_read_url="postgresql://opentill@127.0.0.1:1/opentill",
         data_dir=tmp_path, limit_ip_per_minute=0, **SECRETS,
     )  # fmt: skip
-    with serving(settings) as till:
-        assert _state(till) == "away"
-        assert len(_ids(till.shop())) == 0
+    with serving(settings) as api_server:
+        assert _state(api_server) == "away"
+        assert len(_ids(api_server.shop())) == 0
 
 
 async def test_what_the_replica_cannot_do_the_primary_does(

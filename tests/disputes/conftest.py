@@ -1,5 +1,5 @@
 """What receives the bank's callbacks."""
 
-from sandbox.fixtures import receiver
+from support.sandbox_bank import receiver
 
 __all__ = ["receiver"]

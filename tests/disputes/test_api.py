@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from api import Shop, Till, refused
 from opentill import disputes
+from support.api_server import ApiServer, Shop, refused
 
 FIELDS = {
     "id", "orderId", "status", "amount", "currency", "debit", "fee", "debitCurrency", "reason",
@@ -16,8 +16,8 @@ FIELDS = {
 
 def opened(shop: Shop, order_id: str, now: int | None = None) -> disputes.Dispute:
     """Open a dispute as the operator."""
-    at = now or shop.till.app.clock()
-    dispute: disputes.Dispute = shop.till.tx(
+    at = now or shop.api_server.app.clock()
+    dispute: disputes.Dispute = shop.api_server.tx(
         lambda tx: disputes.open_manually(tx, shop.id, order_id, who="ann", reason="letter", now=at)
     )
     return dispute
@@ -25,8 +25,8 @@ def opened(shop: Shop, order_id: str, now: int | None = None) -> disputes.Disput
 
 def ended(shop: Shop, dispute: disputes.Dispute, event: Any) -> None:
     """End it as the operator."""
-    now = shop.till.app.clock()
-    shop.till.tx(
+    now = shop.api_server.app.clock()
+    shop.api_server.tx(
         lambda tx: disputes.decide(
             tx, shop.id, dispute.id, event, who="ann", reason="letter", now=now
         )
@@ -39,7 +39,7 @@ def test_a_dispute_with_its_notes(shop: Shop, clock: Callable[[int], None]) -> N
     dispute = opened(shop, order["id"])
     for text in ("Delivered", "Signed"):
         note = (shop.id, dispute.id, text, "ann", 1_795_000_000_001)
-        shop.till.tx(lambda tx, n=note: disputes.add_note(tx, *n))
+        shop.api_server.tx(lambda tx, n=note: disputes.add_note(tx, *n))
     assert shop.data("GET", f"/v1/disputes/{dispute.id}") == {
         "id": dispute.id, "orderId": order["id"], "status": "OPEN", "amount": "9.99",
         "currency": "USD", "debit": "9.99", "fee": "15.00", "debitCurrency": "USD",
@@ -55,7 +55,7 @@ def test_a_dispute_with_its_notes(shop: Shop, clock: Callable[[int], None]) -> N
 
 def test_lists_newest_first_by_page_status_and_order(shop: Shop) -> None:
     found = [shop.paid()["id"] for _ in range(3)]
-    now = shop.till.app.clock()
+    now = shop.api_server.app.clock()
     made = [opened(shop, order_id, now + n) for n, order_id in enumerate(found)]
     ended(shop, made[0], "won")
     again = opened(shop, found[0], now + 9)
@@ -85,10 +85,10 @@ def test_what_no_list_can_be_of(shop: Shop, query: dict[str, str], field: str) -
     refused(shop.get("/v1/disputes", **query), field)
 
 
-def test_another_merchants_are_not_there(shop: Shop, till: Till) -> None:
+def test_another_merchants_are_not_there(shop: Shop, api_server: ApiServer) -> None:
     order = shop.paid()
     dispute = opened(shop, order["id"])
-    other = till.shop()
+    other = api_server.shop()
     assert other.get(f"/v1/disputes/{dispute.id}").status_code == 404
     assert other.get("/v1/disputes/dp_01m7y0m0jzefzv5n8efcf1hqw5").status_code == 404
     assert other.data("GET", "/v1/disputes")["items"] == []

@@ -5,22 +5,22 @@ from typing import Any
 
 import pytest
 
-from api import Shop, Till, serving
 from opentill import checkouts
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.disputes import jobs
 from opentill.integrity.rules import check_books
-from sandbox.running import SECRET, Receiver, wait_until
-from sandbox.running import Shop as Bank
+from support.api_server import ApiServer, Shop, serving
+from support.sandbox_bank import SECRET, Receiver, wait_until
+from support.sandbox_bank import Shop as Bank
 
 
 @pytest.fixture
-def connected(settings: Settings, bank_url: str) -> Iterator[Till]:
-    """A till of its own that the sandbox bank reports to."""
-    with serving(settings, sandbox_url=bank_url, sandbox_secret=SECRET) as till:
-        yield till
-        _, violations = till.tx(check_books)
+def connected(settings: Settings, bank_url: str) -> Iterator[ApiServer]:
+    """A server of its own that the sandbox bank reports to."""
+    with serving(settings, sandbox_url=bank_url, sandbox_secret=SECRET) as api_server:
+        yield api_server
+        _, violations = api_server.tx(check_books)
         assert violations == []
 
 
@@ -33,13 +33,13 @@ def bank(bank_url: str, receiver: Receiver) -> Iterator[Bank]:
     bank.close()
 
 
-def pay(till: Till, bank: Bank, session: dict[str, Any], number: str) -> str:
+def pay(api_server: ApiServer, bank: Bank, session: dict[str, Any], number: str) -> str:
     """Pay a session by card; the attempt's id."""
-    app = till.app
-    attempt = till.run(
+    app = api_server.app
+    attempt = api_server.run(
         checkouts.pay(
             app.db, app.gateways, session["id"], email="ann@example.com", name="Ann",
-            method="CREDIT_CARD", payer_ip="192.0.2.7", locale="en", public_url=till.url,
+            method="CREDIT_CARD", payer_ip="192.0.2.7", locale="en", public_url=api_server.url,
             now=now_ms(),
         ),
     )  # fmt: skip
@@ -48,12 +48,12 @@ def pay(till: Till, bank: Bank, session: dict[str, Any], number: str) -> str:
     return attempt.id
 
 
-def disputed(till: Till, bank: Bank) -> tuple[Shop, str, str]:
+def disputed(api_server: ApiServer, bank: Bank) -> tuple[Shop, str, str]:
     """Pay with the card that disputes; the shop, its order, and the bank's dispute."""
-    shop = till.shop()
+    shop = api_server.shop()
     session = shop.session()
     order_id: str = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
-    attempt_id = pay(till, bank, session, "4000000000000259")
+    attempt_id = pay(api_server, bank, session, "4000000000000259")
     becomes(shop, order_id, "DISPUTED")
     (dispute,) = bank.api.get(f"/payments/{attempt_id}/disputes").json()
     return shop, order_id, str(dispute["id"])
@@ -64,10 +64,10 @@ def becomes(shop: Shop, order_id: str, status: str) -> None:
 
     It may overtake its payment on the way, and then waits for it.
     """
-    app = shop.till.app
+    app = shop.api_server.app
 
     def arrived() -> bool:
-        shop.till.run(jobs.match(app.db, now_ms()))
+        shop.api_server.run(jobs.match(app.db, now_ms()))
         return bool(shop.read_order(order_id)["status"] == status)
 
     wait_until(arrived)
@@ -79,7 +79,7 @@ def becomes(shop: Shop, order_id: str, status: str) -> None:
     (["lost", "recovered"], "SETTLED", "0.00", "-5.41"),
 ])  # fmt: skip
 def test_the_card_that_disputes(
-    connected: Till, bank: Bank, ends: list[str], status: str, pending: str, available: str
+    connected: ApiServer, bank: Bank, ends: list[str], status: str, pending: str, available: str
 ) -> None:
     shop, order_id, dispute = disputed(connected, bank)
     (open_,) = shop.data("GET", "/v1/disputes?status=OPEN")["items"]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from money.world import dispute_said, in_status
 from opentill.db.database import Tx
 from opentill.integrity.rules import check_books
+from support.world import dispute_said, in_status
 
 DISPUTE = "a dispute has the entries of its status, and an entry its dispute"
 ORDER = "an order is DISPUTED by one open dispute, and a CHARGEBACK by one that was lost"

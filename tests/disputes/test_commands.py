@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import pooler
-from money.world import assert_books, in_status
 from opentill import orders
 from opentill.cli import build
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Db, Tx
+from support import pooler
+from support.world import assert_books, in_status
 
 Run = Callable[..., Any]
 WHY = ("--reason", "a letter", "--by", "ann")

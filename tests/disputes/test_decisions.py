@@ -6,8 +6,13 @@ from functools import partial
 
 import pytest
 
-from money import world
-from money.world import (
+from opentill import disputes, orders, rates
+from opentill.core.errors import Invalid, NotFound
+from opentill.db.database import Db, Tx
+from opentill.disputes import DisputeOut
+from opentill.orders import Order, settlement
+from support import world
+from support.world import (
     DAY,
     NOW,
     balances,
@@ -24,10 +29,6 @@ from money.world import (
     settled,
     submitted,
 )
-from opentill import disputes, orders, rates
-from opentill.core.errors import Invalid, NotFound
-from opentill.db.database import Db, Tx
-from opentill.orders import Order, settlement
 
 LATER = NOW + 5_000
 UNDISPUTABLE = ("DISPUTED", "CHARGEBACK", "REFUNDED")
@@ -320,3 +321,12 @@ async def test_everything_at_once_is_one_thing_after_the_other(db: Db) -> None:
         known = {d.status for d in await disputes.search(tx, order.merchant_id, None)}
         assert (after.status, known) == ("SETTLED", {"RECOVERED"})
         assert sum(await balances(tx, order)) == 9600 - 1500
+
+
+async def test_a_disputed_amount_can_be_shown_whatever_the_gateway_names(tx: Tx) -> None:
+    await rates.put(tx, "KWD", "USD", Decimal("3.25"), NOW)
+    order = await paid(tx, await opened(tx, "9.99", "KWD", settlement_currency="KWD"))
+    dispute = await dispute_said(tx, order, "OPENED", minor=1004)
+    assert dispute is not None
+    assert DisputeOut.of(dispute).amount == "1.00"
+    assert "dispute_amount_differs" in [line.event for line in await history(tx, order)]

@@ -2,7 +2,6 @@
 
 import pytest
 
-from money.world import NOW, attempts, balances, dispute_said, history, in_status, said, settled
 from opentill import disputes, orders
 from opentill.core.errors import NotFound
 from opentill.core.money import Money
@@ -10,6 +9,7 @@ from opentill.db.database import Db, Tx
 from opentill.disputes import jobs
 from opentill.gateways import GatewayDisputeEvent
 from opentill.orders import Order
+from support.world import NOW, attempts, balances, dispute_said, history, in_status, said, settled
 
 DAY = 86_400_000
 

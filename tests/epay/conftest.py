@@ -6,20 +6,20 @@ from ipaddress import ip_network
 
 import pytest
 
-from api import SECRETS, Till, database, serving
-from epay.stall import Inbox, Stall
 from opentill.core.settings import Settings
-from sandbox.running import SECRET
+from support.api_server import SECRETS, ApiServer, database, serving
+from support.epay_shop import EpayShop, Inbox
+from support.sandbox_bank import SECRET
 
 
 @pytest.fixture(scope="session")
-def till(
+def api_server(
     postgres_url: str,
     template: str,
     bank_url: str,
     tmp_path_factory: pytest.TempPathFactory,
     through: Callable[[str], str],
-) -> Iterator[Till]:
+) -> Iterator[ApiServer]:
     """A server that may send notices to loopback."""
     with database(postgres_url, template) as url:
         settings = Settings(
@@ -48,6 +48,6 @@ def inbox() -> Iterator[Inbox]:
 
 
 @pytest.fixture
-def stall(till: Till, inbox: Inbox) -> Stall:
+def epay_shop(api_server: ApiServer, inbox: Inbox) -> EpayShop:
     """A merchant with Epay credentials."""
-    return Stall(till, inbox)
+    return EpayShop(api_server, inbox)

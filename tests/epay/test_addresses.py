@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import pytest
 
-from epay.stall import Stall
 from opentill.core import epaysign
 from opentill.epay import forms
 from opentill.epay.model import Refused
 from opentill.epay.wire import Request
+from support.epay_shop import EpayShop
 
 _CUT: Final = re.compile(r"&(?=[^&=]+=)")
 _NOTIFICATION: Final = {"pid", "trade_no", "out_trade_no", "type", "name", "money", "trade_status"}
@@ -51,9 +51,9 @@ def forged(form: dict[str, str]) -> list[dict[str, str]]:
     ]
 
 
-def with_query(stall: Stall, name: str, query: str, **changes: Any) -> dict[str, str]:
+def with_query(epay_shop: EpayShop, name: str, query: str, **changes: Any) -> dict[str, str]:
     """Return a form with a query at one of its addresses that may name the form's own values."""
-    form = stall.form(**changes)
+    form = epay_shop.form(**changes)
     own = {
         "number": form["out_trade_no"],
         "pid": form["pid"],
@@ -106,52 +106,54 @@ REFUSED: Final = [
 @pytest.mark.parametrize("name", ["return_url", "notify_url"])
 @pytest.mark.parametrize("query", TAKEN)
 def test_a_shops_own_parameters_are_taken_and_forge_nothing(
-    stall: Stall, name: str, query: str
+    epay_shop: EpayShop, name: str, query: str
 ) -> None:
-    form = with_query(stall, name, query, type="creditcard")
+    form = with_query(epay_shop, name, query, type="creditcard")
     assert forged(form) == []
-    body = stall.post("mapi", stall.signed(form)).json()
+    body = epay_shop.post("mapi", epay_shop.signed(form)).json()
     assert body["code"] == 1, body
-    row = stall.till.sql(
-        f"select {name} as address from epay_orders where merchant_id = $1", stall.id
+    row = epay_shop.api_server.sql(
+        f"select {name} as address from epay_orders where merchant_id = $1", epay_shop.id
     )
     assert row == [{"address": form[name]}]
 
 
-def test_an_address_may_name_the_other_one_in_its_own_words(stall: Stall) -> None:
+def test_an_address_may_name_the_other_one_in_its_own_words(epay_shop: EpayShop) -> None:
     query = "a=1&notify_url=https%3A%2F%2Fshop.example%2Fn"
-    form = with_query(stall, "return_url", query, type="creditcard")
-    assert stall.post("mapi", stall.signed(form)).json()["code"] == 1
+    form = with_query(epay_shop, "return_url", query, type="creditcard")
+    assert epay_shop.post("mapi", epay_shop.signed(form)).json()["code"] == 1
 
 
 @pytest.mark.parametrize("name", ["return_url", "notify_url"])
 @pytest.mark.parametrize(("query", "field"), REFUSED)
 def test_what_forges_a_notification_or_says_another_thing_than_the_request_is_refused(
-    stall: Stall, name: str, query: str, field: str
+    epay_shop: EpayShop, name: str, query: str, field: str
 ) -> None:
-    form = with_query(stall, name, query)
+    form = with_query(epay_shop, name, query)
     for entry in ("submit", "mapi"):
-        body = stall.post(entry, stall.signed(form)).json()
+        body = epay_shop.post(entry, epay_shop.signed(form)).json()
         assert body["code"] == -1
         assert name in body["msg"]
         assert f"&{field}=" in body["msg"]
-    assert stall.act("query")["orders"] == "0"
+    assert epay_shop.act("query")["orders"] == "0"
 
 
-def test_cutting_finds_the_forgeries_that_are_there(stall: Stall) -> None:
-    form = with_query(stall, "return_url", "a=1&trade_no=1&trade_status=TRADE_SUCCESS")
+def test_cutting_finds_the_forgeries_that_are_there(epay_shop: EpayShop) -> None:
+    form = with_query(epay_shop, "return_url", "a=1&trade_no=1&trade_status=TRADE_SUCCESS")
     found = forged(form)
     assert len(found) == 64
     assert any(made.keys() >= _NOTIFICATION for made in found)
     for made in found:
-        assert epaysign.sign(made, stall.key) == epaysign.sign(form, stall.key)
+        assert epaysign.sign(made, epay_shop.key) == epaysign.sign(form, epay_shop.key)
 
 
-def test_no_query_of_protocol_fields_that_is_taken_forges_a_notification(stall: Stall) -> None:
+def test_no_query_of_protocol_fields_that_is_taken_forges_a_notification(
+    epay_shop: EpayShop,
+) -> None:
     """Every two of them behind each other, at both addresses, with own values and others."""
     fields = sorted(epaysign.PROTOCOL_FIELDS)
     taken = 0
-    form = stall.form(type="creditcard", out_trade_no="N-1")
+    form = epay_shop.form(type="creditcard", out_trade_no="N-1")
     for name, one, two in itertools.product(("return_url", "notify_url"), fields, fields):
         values = [form.get(field, "TRADE_SUCCESS") for field in (one, two)]
         query = f"?a=1&{one}={values[0]}&{two}={values[1]}"
@@ -168,16 +170,16 @@ def test_no_query_of_protocol_fields_that_is_taken_forges_a_notification(stall: 
 @pytest.mark.parametrize("name", ["name", "param", "sitename", "clientip", "whatever"])
 @pytest.mark.parametrize("field", ["out_trade_no", "type", "status", "key", "act"])
 def test_elsewhere_no_protocol_field_stands_behind_an_ampersand(
-    stall: Stall, name: str, field: str
+    epay_shop: EpayShop, name: str, field: str
 ) -> None:
-    form = stall.form()
+    form = epay_shop.form()
     form[name] = f"a&{field}={form.get(field, '')}"
-    body = stall.post("mapi", stall.signed(form)).json()
+    body = epay_shop.post("mapi", epay_shop.signed(form)).json()
     assert body["code"] == -1
     assert name in body["msg"]
 
 
-def test_in_api_php_no_address_is_an_exception(stall: Stall) -> None:
+def test_in_api_php_no_address_is_an_exception(epay_shop: EpayShop) -> None:
     for name in ("return_url", "whatever"):
-        body = stall.act("query", **{name: "https://shop.example/?a=1&status=success"})
+        body = epay_shop.act("query", **{name: "https://shop.example/?a=1&status=success"})
         assert body["code"] == -1

@@ -6,52 +6,57 @@ from typing import Any, Final
 
 import pytest
 
-from epay.stall import Stall, assert_chinese
 from opentill.pages.responses import POLICY
+from support.epay_shop import EpayShop, assert_chinese
 
 HTML: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
 @pytest.mark.parametrize("base", ["", "/", "/epay", "//epay"])
-def test_all_three_are_at_the_root_too(stall: Stall, base: str) -> None:
-    http = stall.till.http
-    form = stall.signed(stall.form(type="creditcard"))
-    base = f"{stall.till.url}{base}"
+def test_all_three_are_at_the_root_too(epay_shop: EpayShop, base: str) -> None:
+    http = epay_shop.api_server.http
+    form = epay_shop.signed(epay_shop.form(type="creditcard"))
+    base = f"{epay_shop.api_server.url}{base}"
     placed = http.post(f"{base}/mapi.php", data=form).json()
     assert placed["code"] == 1, placed
     answer = http.get(f"{base}/submit.php", params=form)
     assert (answer.status_code, answer.headers["location"]) == (302, placed["payurl"])
-    asked = {"act": "order", "pid": stall.pid, "key": stall.key, "trade_no": placed["trade_no"]}
+    asked = {
+        "act": "order",
+        "pid": epay_shop.pid,
+        "key": epay_shop.key,
+        "trade_no": placed["trade_no"],
+    }
     assert http.get(f"{base}/api.php", params=asked).json()["status"] == 0
 
 
 @pytest.mark.parametrize("sign_type", ["md5", " Md5 ", "MD5", "", "  "])
-def test_a_sign_type_is_written_as_clients_like(stall: Stall, sign_type: str) -> None:
-    form = stall.signed(stall.form(type="creditcard")) | {"sign_type": sign_type}
-    assert stall.post("mapi", form).json()["code"] == 1
+def test_a_sign_type_is_written_as_clients_like(epay_shop: EpayShop, sign_type: str) -> None:
+    form = epay_shop.signed(epay_shop.form(type="creditcard")) | {"sign_type": sign_type}
+    assert epay_shop.post("mapi", form).json()["code"] == 1
 
 
 @pytest.mark.parametrize("kind", ["qqpay", "jdpay", "usdt", "epay", "cashier", "ALIPAY", "微信"])
-def test_a_type_of_others_opens_the_page_with_all_methods(stall: Stall, kind: str) -> None:
-    placed = stall.placed(type=kind)
+def test_a_type_of_others_opens_the_page_with_all_methods(epay_shop: EpayShop, kind: str) -> None:
+    placed = epay_shop.placed(type=kind)
     assert set(placed) == {"code", "msg", "trade_no", "out_trade_no", "payurl"}
-    page = stall.till.http.get(placed["payurl"]).text
+    page = epay_shop.api_server.http.get(placed["payurl"]).text
     assert 'value="CREDIT_CARD"' in page
     assert 'value="ALIPAY"' in page
-    assert stall.act("order", trade_no=placed["trade_no"])["type"] == kind
-    stall.pay(placed)
-    stall.tell()
-    got = next(got for got in stall.inbox.got if got["trade_no"] == placed["trade_no"])
+    assert epay_shop.act("order", trade_no=placed["trade_no"])["type"] == kind
+    epay_shop.pay(placed)
+    epay_shop.tell()
+    got = next(got for got in epay_shop.inbox.got if got["trade_no"] == placed["trade_no"])
     assert got["type"] == kind
 
 
-def test_another_type_is_a_change_of_mind_whoever_it_is_of(stall: Stall) -> None:
-    form = stall.form(type="qqpay")
-    placed = stall.post("mapi", stall.signed(form)).json()
+def test_another_type_is_a_change_of_mind_whoever_it_is_of(epay_shop: EpayShop) -> None:
+    form = epay_shop.form(type="qqpay")
+    placed = epay_shop.post("mapi", epay_shop.signed(form)).json()
     for kind in ("epay", "creditcard", "qqpay", "epay"):
-        again = stall.post("mapi", stall.signed(form | {"type": kind})).json()
+        again = epay_shop.post("mapi", epay_shop.signed(form | {"type": kind})).json()
         assert again == placed
-        assert stall.act("order", trade_no=placed["trade_no"])["type"] == kind
+        assert epay_shop.act("order", trade_no=placed["trade_no"])["type"] == kind
 
 
 @pytest.mark.parametrize(
@@ -59,23 +64,23 @@ def test_another_type_is_a_change_of_mind_whoever_it_is_of(stall: Stall) -> None
     [("1.000", "CNY", 100), ("10.50000", "CNY", 1050), ("1.0", "CNY", 100), ("5.00", "JPY", 5)],
 )
 def test_zeros_behind_an_amount_are_harmless(
-    stall: Stall, money: str, currency: str, minor: int
+    epay_shop: EpayShop, money: str, currency: str, minor: int
 ) -> None:
-    stall.till.rate("JPY", "USD", Decimal("0.007"))
-    placed = stall.placed(money=money, money_type=currency, type="creditcard")
-    rows = stall.till.sql(
+    epay_shop.api_server.rate("JPY", "USD", Decimal("0.007"))
+    placed = epay_shop.placed(money=money, money_type=currency, type="creditcard")
+    rows = epay_shop.api_server.sql(
         "select amount_minor from orders where merchant_id = $1 and id = $2",
-        stall.id,
-        stall.order_id(placed),
+        epay_shop.id,
+        epay_shop.order_id(placed),
     )
     assert rows == [{"amount_minor": minor}]
-    stall.pay(placed)
-    stall.tell()
-    got = next(got for got in stall.inbox.got if got["trade_no"] == placed["trade_no"])
+    epay_shop.pay(placed)
+    epay_shop.tell()
+    got = next(got for got in epay_shop.inbox.got if got["trade_no"] == placed["trade_no"])
     assert got["money"] == money  # as it was submitted
-    body = stall.act("refund", trade_no=placed["trade_no"], money=money + "0" * ("." in money))
+    body = epay_shop.act("refund", trade_no=placed["trade_no"], money=money + "0" * ("." in money))
     assert body["code"] == 1, body
-    stall.till.check_books()
+    epay_shop.api_server.check_books()
 
 
 REFUSALS: Final[list[dict[str, Any]]] = [
@@ -95,21 +100,21 @@ REFUSALS: Final[list[dict[str, Any]]] = [
 ]
 
 
-def _sent(stall: Stall, changes: dict[str, Any]) -> dict[str, str]:
-    form = stall.signed(stall.form(**{k: v for k, v in changes.items() if k != "sign"}))
+def _sent(epay_shop: EpayShop, changes: dict[str, Any]) -> dict[str, str]:
+    form = epay_shop.signed(epay_shop.form(**{k: v for k, v in changes.items() if k != "sign"}))
     return form | {"sign": changes.get("sign", form["sign"])}
 
 
 @pytest.mark.parametrize("changes", REFUSALS, ids=str)
 def test_a_browser_that_is_refused_sees_a_page_with_the_same_code_and_message(
-    stall: Stall, changes: dict[str, Any]
+    epay_shop: EpayShop, changes: dict[str, Any]
 ) -> None:
-    form = _sent(stall, changes)
-    told = stall.post("submit", form).json()
+    form = _sent(epay_shop, changes)
+    told = epay_shop.post("submit", form).json()
     for path in ("/epay/submit.php", "/submit.php"):
         for answer in (
-            stall.till.http.post(path, data=form, headers={"accept": HTML}),
-            stall.till.http.get(path, params=form, headers={"accept": HTML}),
+            epay_shop.api_server.http.post(path, data=form, headers={"accept": HTML}),
+            epay_shop.api_server.http.get(path, params=form, headers={"accept": HTML}),
         ):
             assert answer.status_code == 200
             assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -123,9 +128,9 @@ def test_a_browser_that_is_refused_sees_a_page_with_the_same_code_and_message(
             assert "?lang=" not in answer.text  # there the submission would be missing
     # whoever else asks, and the other files, get JSON
     for accept in ("*/*", "application/json", "text/html;q=0, */*", ""):
-        answer = stall.post("submit", form, headers={"accept": accept})
+        answer = epay_shop.post("submit", form, headers={"accept": accept})
         assert answer.json() == told
-    assert stall.post("mapi", form, headers={"accept": HTML}).json()["code"] < 0
+    assert epay_shop.post("mapi", form, headers={"accept": HTML}).json()["code"] < 0
 
 
 @pytest.mark.parametrize(
@@ -133,71 +138,79 @@ def test_a_browser_that_is_refused_sees_a_page_with_the_same_code_and_message(
     [("zh-CN,zh;q=0.9", "zh-Hans"), ("zh-TW", "zh-Hant"), ("en-GB", "en"), ("*", "zh-Hans")],
 )
 def test_the_page_of_a_refusal_is_in_the_browsers_language(
-    stall: Stall, accepted: str, language: str
+    epay_shop: EpayShop, accepted: str, language: str
 ) -> None:
     headers = {"accept": HTML, "accept-language": accepted}
-    page = stall.post("submit", {}, headers=headers).text
+    page = epay_shop.post("submit", {}, headers=headers).text
     assert f'<html lang="{language}"' in page
     assert '<dd lang="zh-Hans"' in page  # the message is for the shop
 
 
 @pytest.mark.parametrize("changes", REFUSALS, ids=str)
-def test_reasons_are_chinese_without_names_of_ours(stall: Stall, changes: dict[str, Any]) -> None:
-    assert_chinese(stall.post("mapi", _sent(stall, changes)).json()["msg"])
+def test_reasons_are_chinese_without_names_of_ours(
+    epay_shop: EpayShop, changes: dict[str, Any]
+) -> None:
+    assert_chinese(epay_shop.post("mapi", _sent(epay_shop, changes)).json()["msg"])
 
 
-def test_reasons_of_refunds_are_chinese_and_name_the_bound(stall: Stall) -> None:
-    placed, unpaid, whole = stall.paid(), stall.placed(), stall.paid()
-    disputed = stall.paid()
-    stall.shop.dispute(stall.order_id(disputed))
-    stall.act("refund", trade_no=whole["trade_no"], money="10.5")
+def test_reasons_of_refunds_are_chinese_and_name_the_bound(epay_shop: EpayShop) -> None:
+    placed, unpaid, whole = epay_shop.paid(), epay_shop.placed(), epay_shop.paid()
+    disputed = epay_shop.paid()
+    epay_shop.shop.dispute(epay_shop.order_id(disputed))
+    epay_shop.act("refund", trade_no=whole["trade_no"], money="10.5")
     rows = [(placed, "10.51", "10.50 CNY"), (placed, "x", "0.01"), (unpaid, "1", "未支付")]
     rows += [(whole, "1", "全部退款"), (disputed, "1", "争议")]
     for order, money, said in rows:
-        text = stall.act("refund", trade_no=order["trade_no"], money=money)["msg"]
+        text = epay_shop.act("refund", trade_no=order["trade_no"], money=money)["msg"]
         assert said in text
         assert_chinese(text)
 
 
-def test_a_refund_beyond_the_balance_is_refused_in_words_of_the_convention(stall: Stall) -> None:
-    poor = Stall(stall.till, stall.inbox, overdraft_minor=0)  # it has the amount without the fee
+def test_a_refund_beyond_the_balance_is_refused_in_words_of_the_convention(
+    epay_shop: EpayShop,
+) -> None:
+    poor = EpayShop(
+        epay_shop.api_server, epay_shop.inbox, overdraft_minor=0
+    )  # it has the amount without the fee
     body = poor.act("refund", trade_no=poor.paid()["trade_no"], money="10.5")
     assert body == {"code": -1, "msg": "商户余额不足，不能退款"}
 
 
 def test_an_amount_that_is_worth_nothing_is_told_the_smallest_and_the_largest(
-    stall: Stall,
+    epay_shop: EpayShop,
 ) -> None:
-    stall.till.rate("IDR", "USD", Decimal("0.00006"))
-    answer = stall.mapi(money="50", money_type="IDR", type="creditcard")
+    epay_shop.api_server.rate("IDR", "USD", Decimal("0.00006"))
+    answer = epay_shop.mapi(money="50", money_type="IDR", type="creditcard")
     assert answer["code"] == -1
     assert "83.34 到 99999999.99 IDR" in answer["msg"]
-    stall.placed(money="83.34", money_type="IDR", type="creditcard")
-    stall.till.rate("XPF", "USD", Decimal(10_000_000))
-    answer = stall.mapi(money="10000001", money_type="XPF", type="creditcard")
+    epay_shop.placed(money="83.34", money_type="IDR", type="creditcard")
+    epay_shop.api_server.rate("XPF", "USD", Decimal(10_000_000))
+    answer = epay_shop.mapi(money="10000001", money_type="XPF", type="creditcard")
     assert "1.00 到 10000000.00 XPF" in answer["msg"]
 
 
 @pytest.mark.parametrize(("email", "kept"), [("", ""), ("maria@example.com", "maria@example.com")])
-def test_the_page_asks_an_epay_customer_for_no_email(stall: Stall, email: str, kept: str) -> None:
-    placed = stall.placed(type="creditcard")
-    page = stall.till.http.get(placed["payurl"], headers={"accept-language": "en"}).text
+def test_the_page_asks_an_epay_customer_for_no_email(
+    epay_shop: EpayShop, email: str, kept: str
+) -> None:
+    placed = epay_shop.placed(type="creditcard")
+    page = epay_shop.api_server.http.get(placed["payurl"], headers={"accept-language": "en"}).text
     (field,) = re.findall(r'<input id="email"[^>]*>', page)
     assert "required" not in field
     form = {"email": email, "name": "", "method": "CREDIT_CARD", "lang": "en"}
-    answer = stall.till.http.post(placed["payurl"], data=form)
+    answer = epay_shop.api_server.http.post(placed["payurl"], data=form)
     assert (answer.status_code, "continue" in answer.headers["location"]) == (303, True)
-    assert stall.act("order", trade_no=placed["trade_no"])["buyer"] == kept
+    assert epay_shop.act("order", trade_no=placed["trade_no"])["buyer"] == kept
 
 
 def test_an_email_that_is_none_is_refused_there_too_and_others_must_give_one(
-    stall: Stall,
+    epay_shop: EpayShop,
 ) -> None:
-    placed = stall.placed(type="creditcard")
-    session = stall.shop.session(stall.shop.product(currency="CNY")["id"])
+    placed = epay_shop.placed(type="creditcard")
+    session = epay_shop.shop.session(epay_shop.shop.product(currency="CNY")["id"])
     for url, email in ((placed["payurl"], "nobody"), (session["url"], "")):
         form = {"email": email, "name": "", "method": "CREDIT_CARD", "lang": "en"}
-        assert stall.till.http.post(url, data=form).status_code == 400
-    page = stall.till.http.get(session["url"]).text
+        assert epay_shop.api_server.http.post(url, data=form).status_code == 400
+    page = epay_shop.api_server.http.get(session["url"]).text
     (field,) = re.findall(r'<input id="email"[^>]*>', page)
     assert " required" in field

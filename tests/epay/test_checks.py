@@ -4,11 +4,11 @@ from decimal import Decimal
 
 import pytest
 
-from api import Till
-from epay.stall import Stall
 from opentill.db.database import Tx
 from opentill.integrity.rules import check_books
 from opentill.ledger import Violation
+from support.api_server import ApiServer
+from support.epay_shop import EpayShop
 
 TOLD = "who placed an Epay order is told of it exactly when it was paid"
 SUBMITTED = "an Epay order is what was submitted, and what was submitted an Epay order"
@@ -16,7 +16,7 @@ SUBMITTED = "an Epay order is what was submitted, and what was submitted an Epay
 # What is done behind the services' back, to a paid order of the door ($1 merchant, $2 order), and
 # which rules say so.
 BROKEN = [
-    ("delete from order_notices where merchant_id = $1 and order_id = $2", {TOLD}),
+    ("delete from epay_notifications where merchant_id = $1 and order_id = $2", {TOLD}),
     ("update orders set source = 'API' where merchant_id = $1 and id = $2", {TOLD, SUBMITTED}),
     ("delete from epay_orders where merchant_id = $1 and order_id = $2", {SUBMITTED}),
     ("update epay_orders set money = '10.51' where merchant_id = $1 and order_id = $2",
@@ -29,30 +29,30 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("statement", "rules"), BROKEN)
-def test_what_was_changed_behind_its_back_is_found(stall: Stall, statement, rules) -> None:
-    order_id = stall.order_id(stall.paid())
-    found = _found_after(stall.till, statement, stall.id, order_id)
+def test_what_was_changed_behind_its_back_is_found(epay_shop: EpayShop, statement, rules) -> None:
+    order_id = epay_shop.order_id(epay_shop.paid())
+    found = _found_after(epay_shop.api_server, statement, epay_shop.id, order_id)
     assert {violation.rule for violation in found} == rules
     assert {violation.subject for violation in found} == {order_id}
-    assert {violation.merchant_id for violation in found} == {stall.id}
+    assert {violation.merchant_id for violation in found} == {epay_shop.id}
 
 
-def test_an_order_that_nobody_paid_is_not_told(stall: Stall) -> None:
-    order_id = stall.order_id(stall.placed())
-    insert = "insert into order_notices values ($1, $2, 'FAILED', null, 8, '', 1, 1)"
-    (violation,) = _found_after(stall.till, insert, stall.id, order_id)
+def test_an_order_that_nobody_paid_is_not_told(epay_shop: EpayShop) -> None:
+    order_id = epay_shop.order_id(epay_shop.placed())
+    insert = "insert into epay_notifications values ($1, $2, 'FAILED', null, 8, '', 1, 1)"
+    (violation,) = _found_after(epay_shop.api_server, insert, epay_shop.id, order_id)
     assert (violation.rule, violation.subject) == (TOLD, order_id)
 
 
-def test_any_currency_and_any_decimals_are_right(stall: Stall) -> None:
+def test_any_currency_and_any_decimals_are_right(epay_shop: EpayShop) -> None:
     for money, currency in (("10", "CNY"), ("10.5", "USD"), ("500", "JPY"), ("0.15", "KWD")):
         if currency not in {"CNY", "USD"}:
-            stall.till.rate(currency, "USD", Decimal("0.5"))
-        stall.placed(money=money, money_type=currency, type="creditcard")
-    stall.till.check_books()
+            epay_shop.api_server.rate(currency, "USD", Decimal("0.5"))
+        epay_shop.placed(money=money, money_type=currency, type="creditcard")
+    epay_shop.api_server.check_books()
 
 
-def _found_after(till: Till, statement: str, *values: str) -> list[Violation]:
+def _found_after(api_server: ApiServer, statement: str, *values: str) -> list[Violation]:
     async def work(tx: Tx) -> list[Violation]:
         undone = tx.transaction()
         await undone.start()
@@ -61,4 +61,4 @@ def _found_after(till: Till, statement: str, *values: str) -> list[Violation]:
         await undone.rollback()
         return found
 
-    return till.tx(work)
+    return api_server.tx(work)

@@ -16,20 +16,20 @@ from epay_sdk import (
     QueryOrderRequest,
 )
 
-from epay.stall import Stall
+from support.epay_shop import EpayShop
 
 _NODE: Final = Path(__file__).parent / "node"
 
 
-def test_the_python_client_pays_and_follows_an_order(stall: Stall) -> None:
-    base = f"{stall.till.url}/epay"
-    config = EPayConfig(base_url=base, pid=stall.pid, key=stall.key, environment="sandbox")
+def test_the_python_client_pays_and_follows_an_order(epay_shop: EpayShop) -> None:
+    base = f"{epay_shop.api_server.url}/epay"
+    config = EPayConfig(base_url=base, pid=epay_shop.pid, key=epay_shop.key, environment="sandbox")
     client = EPayClient(config)
     order = CreateOrderRequest(
         out_trade_no="SDK-1",
         name="VIP会员 & more",
         money="9.9",
-        notify_url=stall.inbox.url,
+        notify_url=epay_shop.inbox.url,
         return_url="https://shop.example/back",
         pay_type="alipay",
         sitename="My Shop",
@@ -41,11 +41,11 @@ def test_the_python_client_pays_and_follows_an_order(stall: Stall) -> None:
     asked = QueryOrderRequest(out_trade_no="SDK-1")
     before = client.parse_query_result(client.query_order(asked))
     assert (before.query_ok, before.paid, before.amount) == (True, False, "9.90")
-    stall.pay({"trade_no": before.gateway_trade_no})
+    epay_shop.pay({"trade_no": before.gateway_trade_no})
     after = client.parse_query_result(client.query_order(asked))
     assert (after.paid, after.order_no) == (True, "SDK-1")
-    assert stall.tell() >= 1
-    got = next(got for got in stall.inbox.got if got["out_trade_no"] == "SDK-1")
+    assert epay_shop.tell() >= 1
+    got = next(got for got in epay_shop.inbox.got if got["out_trade_no"] == "SDK-1")
     callback = client.verify_callback(got)
     assert client.is_trade_success(got)
     assert (callback.trade_no, callback.money) == (before.gateway_trade_no, "9.90")
@@ -72,12 +72,14 @@ def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_the_javascript_client_pays_and_follows_an_order(stall: Stall, node_modules: Path) -> None:
+def test_the_javascript_client_pays_and_follows_an_order(
+    epay_shop: EpayShop, node_modules: Path
+) -> None:
     def shop(what: str, **arguments: Any) -> Any:
         given = {
-            "domain": f"{stall.till.url}/epay",
-            "pid": stall.pid,
-            "key": stall.key,
+            "domain": f"{epay_shop.api_server.url}/epay",
+            "pid": epay_shop.pid,
+            "key": epay_shop.key,
             **arguments,
         }
         done = subprocess.run(
@@ -92,13 +94,13 @@ def test_the_javascript_client_pays_and_follows_an_order(stall: Stall, node_modu
         )
         return json.loads(done.stdout)
 
-    form = stall.form(type="wxpay", sitename="小店", money="3", clientip=None)
+    form = epay_shop.form(type="wxpay", sitename="小店", money="3", clientip=None)
     order = {name: text for name, text in form.items() if name != "pid"}
     page = shop("pay", order=order)
     assert page["status"] == 200
     assert "VIP会员" in page["body"]
     found = shop("order", out_trade_no=form["out_trade_no"])
     assert (found["code"], found["money"], found["status"]) == (1, "3", 0)
-    stall.pay(found)
+    epay_shop.pay(found)
     found = shop("order", out_trade_no=form["out_trade_no"])
     assert (found["status"], found["trade_status"]) == (1, "TRADE_SUCCESS")

@@ -4,49 +4,51 @@ from typing import Any
 
 import pytest
 
-from epay.stall import Stall
+from support.epay_shop import EpayShop
 
 
-def _events(stall: Stall) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = stall.shop.data("GET", "/v1/events?size=100")["items"]
+def _events(epay_shop: EpayShop) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = epay_shop.shop.data("GET", "/v1/events?size=100")["items"]
     return items
 
 
 @pytest.mark.parametrize("param", [None, "", "uid=7"])
 def test_events_carry_the_numbers_of_the_shop_and_param_only_when_set(
-    stall: Stall, param: str | None
+    epay_shop: EpayShop, param: str | None
 ) -> None:
-    placed = stall.paid(param=param, out_trade_no="A-1")
-    answer = stall.act("refund", trade_no=placed["trade_no"], money="1.00")
+    placed = epay_shop.paid(param=param, out_trade_no="A-1")
+    answer = epay_shop.act("refund", trade_no=placed["trade_no"], money="1.00")
     assert answer["code"] == 1, answer
-    (refund,) = stall.shop.data("GET", f"/v1/orders/{stall.order_id(placed)}/refunds")["items"]
-    stall.shop.end_refund(refund["id"])
+    (refund,) = epay_shop.shop.data("GET", f"/v1/orders/{epay_shop.order_id(placed)}/refunds")[
+        "items"
+    ]
+    epay_shop.shop.end_refund(refund["id"])
     numbers = {"out_trade_no": "A-1", "trade_no": placed["trade_no"]}
     wanted = numbers | {"param": param} if param else numbers
-    told = _events(stall)
+    told = _events(epay_shop)
     assert [event["type"] for event in told] == [
         "order.paid", "checkout.completed", "order.refunded",
     ]  # fmt: skip
     for event in told:
         assert event["data"]["metadata"] == wanted
-    order = stall.shop.read_order(stall.order_id(placed))
+    order = epay_shop.shop.read_order(epay_shop.order_id(placed))
     assert order["metadata"] == wanted
 
 
-def test_an_order_is_found_by_its_trade_no_and_only_by_its_merchant(stall: Stall) -> None:
-    placed = stall.placed()
+def test_an_order_is_found_by_its_trade_no_and_only_by_its_merchant(epay_shop: EpayShop) -> None:
+    placed = epay_shop.placed()
     number = placed["trade_no"]
-    order = stall.shop.read_order(number)
-    assert order == stall.shop.read_order(stall.order_id(placed))
-    assert order["id"] == stall.order_id(placed)
-    by_api = stall.shop.order()
-    assert stall.shop.read_order(by_api["id"].replace("_", "")) == by_api
-    other = stall.till.shop()
+    order = epay_shop.shop.read_order(number)
+    assert order == epay_shop.shop.read_order(epay_shop.order_id(placed))
+    assert order["id"] == epay_shop.order_id(placed)
+    by_api = epay_shop.shop.order()
+    assert epay_shop.shop.read_order(by_api["id"].replace("_", "")) == by_api
+    other = epay_shop.api_server.shop()
     for shop, path in (
         (other, number),
-        (stall.shop, number[:-1]),
-        (stall.shop, number.removeprefix("order")),
-        (stall.shop, number.replace("order", "prod")),
-        (stall.shop, "order"),
+        (epay_shop.shop, number[:-1]),
+        (epay_shop.shop, number.removeprefix("order")),
+        (epay_shop.shop, number.replace("order", "prod")),
+        (epay_shop.shop, "order"),
     ):
         assert shop.get(f"/v1/orders/{path}").status_code == 404

@@ -5,14 +5,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from epay.stall import Stall
+from support.epay_shop import EpayShop
 
 ACTS = ("query", "settle", "order", "orders", "refund")
 WAYS = ("act in the query", "act in the body", "all in the query", "the query, act in the body")
 
 
-def send(stall: Stall, act: str, form: dict[str, str], way: str) -> object:
-    http, url = stall.till.http, "/epay/api.php"
+def send(epay_shop: EpayShop, act: str, form: dict[str, str], way: str) -> object:
+    http, url = epay_shop.api_server.http, "/epay/api.php"
     match way:
         case "act in the query":
             answer = http.post(url, params={"act": act}, data=form)
@@ -26,38 +26,38 @@ def send(stall: Stall, act: str, form: dict[str, str], way: str) -> object:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_submission_is_no_call_of_api_php(stall: Stall, way: str) -> None:
-    form = stall.signed(stall.form())
-    assert stall.post("submit", form).status_code == 302
-    stall.pay(stall.act("order", out_trade_no=form["out_trade_no"]))
+def test_a_submission_is_no_call_of_api_php(epay_shop: EpayShop, way: str) -> None:
+    form = epay_shop.signed(epay_shop.form())
+    assert epay_shop.post("submit", form).status_code == 302
+    epay_shop.pay(epay_shop.act("order", out_trade_no=form["out_trade_no"]))
     for act in ACTS:
-        assert send(stall, act, form, way) == {"code": -3, "msg": "签名校验失败"}, act
-    assert stall.act("order", out_trade_no=form["out_trade_no"])["status"] == 1
+        assert send(epay_shop, act, form, way) == {"code": -3, "msg": "签名校验失败"}, act
+    assert epay_shop.act("order", out_trade_no=form["out_trade_no"])["status"] == 1
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_signed_return_is_no_call_of_api_php(stall: Stall, way: str) -> None:
-    placed = stall.paid(return_url="https://shop.example/back")
-    page = stall.till.http.get(placed["payurl"]).text
+def test_a_signed_return_is_no_call_of_api_php(epay_shop: EpayShop, way: str) -> None:
+    placed = epay_shop.paid(return_url="https://shop.example/back")
+    page = epay_shop.api_server.http.get(placed["payurl"]).text
     (link, *_) = re.findall(r"https://shop\.example[^\"' <]*", page)
     form = dict(parse_qsl(urlsplit(link.replace("&amp;", "&")).query))
     assert form["trade_status"] == "TRADE_SUCCESS"
     for act in ACTS:
-        assert send(stall, act, form, way) == {"code": -3, "msg": "签名校验失败"}, act
+        assert send(epay_shop, act, form, way) == {"code": -3, "msg": "签名校验失败"}, act
     for entry in ("submit", "mapi"):
-        assert stall.post(entry, form).json()["code"] == -1
-    assert stall.act("order", trade_no=placed["trade_no"])["status"] == 1
+        assert epay_shop.post(entry, form).json()["code"] == -1
+    assert epay_shop.act("order", trade_no=placed["trade_no"])["status"] == 1
     refunds = "select count(*) as n from refunds where merchant_id = $1"
-    assert stall.till.sql(refunds, stall.id) == [{"n": 0}]
+    assert epay_shop.api_server.sql(refunds, epay_shop.id) == [{"n": 0}]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_signed_for_api_php_is_taken(stall: Stall, way: str) -> None:
-    placed = stall.placed()
-    form = {"pid": stall.pid, "out_trade_no": placed["out_trade_no"]}
+def test_what_is_signed_for_api_php_is_taken(epay_shop: EpayShop, way: str) -> None:
+    placed = epay_shop.placed()
+    form = {"pid": epay_shop.pid, "out_trade_no": placed["out_trade_no"]}
     apart = way in {"act in the query", "the query, act in the body"}
-    signed = stall.signed(form if apart else form | {"act": "order"})
+    signed = epay_shop.signed(form if apart else form | {"act": "order"})
     signed.pop("act", None)
-    answer = send(stall, "order", signed, way)
+    answer = send(epay_shop, "order", signed, way)
     assert isinstance(answer, dict)
     assert answer["trade_no"] == placed["trade_no"]

@@ -1,7 +1,7 @@
 """The bank and its surroundings as fixtures."""
 
-from gateways.several import several
-from sandbox.fixtures import calm_bank_url, calm_shop, receiver, shop
+from support.sandbox_bank import calm_bank_url, calm_shop, receiver, shop
+from support.several_gateways import several
 
 __all__ = [
     "calm_bank_url",

@@ -2,11 +2,11 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from gateways.several import Several
 from gateways.test_authority import epay_notice, waiting
 from opentill.db.clock import now_ms
 from opentill.orders import jobs
-from sandbox.running import wait_until
+from support.sandbox_bank import wait_until
+from support.several_gateways import Several
 
 FORM = {"email": "ann@example.com", "name": "Ann", "method": "CREDIT_CARD"}
 
@@ -14,14 +14,14 @@ FORM = {"email": "ann@example.com", "name": "Ann", "method": "CREDIT_CARD"}
 def test_a_gateway_is_asked_once_in_two_seconds_however_often_its_customer_comes_back(
     several: Several,
 ) -> None:
-    till, stripe = several.till, several.stripe
-    shop = till.shop()
+    api_server, stripe = several.api_server, several.stripe
+    shop = api_server.shop()
     session = shop.session()
     page = f"/checkout/{session['id']}"
-    headers = {"origin": till.url, "sec-fetch-site": "same-origin"}
-    answer = till.http.post(page, data=FORM, headers=headers)
+    headers = {"origin": api_server.url, "sec-fetch-site": "same-origin"}
+    answer = api_server.http.post(page, data=FORM, headers=headers)
     assert answer.status_code == 303, answer.text
-    (attempt,) = till.sql("select * from attempts where merchant_id = $1", shop.id)
+    (attempt,) = api_server.sql("select * from payment_attempts where merchant_id = $1", shop.id)
     assert (attempt["gateway"], attempt["status"]) == ("stripe", "ACTION_REQUIRED")
     back = f"{page}/return/{attempt['id']}"
 
@@ -29,43 +29,43 @@ def test_a_gateway_is_asked_once_in_two_seconds_however_often_its_customer_comes
         return stripe.count("find")
 
     def visit(_: int) -> int:
-        return till.http.get(back).status_code
+        return api_server.http.get(back).status_code
 
     now = now_ms()
-    till.app.clock = lambda: now
+    api_server.app.clock = lambda: now
     try:
         with ThreadPoolExecutor(8) as crowd:
             assert set(crowd.map(visit, range(40))) == {303}
         assert asked() == 1
         # Nor does the worker ask in between; it does right after, since somebody came back.
-        (row,) = till.sql("select check_at from attempts where id = $1", attempt["id"])
-        assert row["check_at"] == now + 2000
-        app = till.app
-        till.tx(lambda tx: tx.execute("update attempts set check_at = $1", now))
-        till.run(jobs.check_attempts(app.db, app.gateways, till.url, now + 1999))
+        look = "select check_at from payment_attempts where id = $1"
+        assert api_server.sql(look, attempt["id"])[0]["check_at"] == now + 2000
+        app = api_server.app
+        api_server.tx(lambda tx: tx.execute("update payment_attempts set check_at = $1", now))
+        api_server.run(jobs.check_attempts(app.db, app.gateways, api_server.url, now + 1999))
         assert asked() == 1
         stripe.pay(attempt["id"])
         now += 2000
         for _ in range(3):
-            assert till.http.get(back).status_code == 303
+            assert api_server.http.get(back).status_code == 303
         assert asked() == 2
         now -= 86_400_000  # the clock was set back
-        assert till.http.get(back).status_code == 303
+        assert api_server.http.get(back).status_code == 303
     finally:
-        till.app.clock = now_ms
+        api_server.app.clock = now_ms
     order_id = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
     assert shop.read_order(order_id)["status"] == "PAID"
 
 
 def test_a_notice_that_is_sent_again_and_again_is_asked_about_once(several: Several) -> None:
     """Its customer holds it, signed: the provider put it into the address to come back to."""
-    till, epay = several.till, several.epay
-    subject = till.tx(lambda tx: waiting(tx, "epay"))
+    api_server, epay = several.api_server, several.epay
+    subject = api_server.tx(lambda tx: waiting(tx, "epay"))
     notice = epay_notice(epay, subject.attempt.id)
     before = len(epay.asked)
 
     def send(_: int) -> tuple[int, bytes]:
-        answer = till.http.get("/gateways/epay/callback", params=notice)
+        answer = api_server.http.get("/gateways/epay/callback", params=notice)
         return answer.status_code, answer.content
 
     epay.orders[subject.attempt.id]["status"] = 0  # not so: that is no reason to ask more often
@@ -77,6 +77,6 @@ def test_a_notice_that_is_sent_again_and_again_is_asked_about_once(several: Seve
         asked = len(epay.asked)
         assert set(crowd.map(send, range(40))) == {(200, b"success")}
         assert len(epay.asked) - asked <= 3
-    assert till.sql("select status from orders where id = $1", subject.order.id) == [
+    assert api_server.sql("select status from orders where id = $1", subject.order.id) == [
         {"status": "PAID"}
     ]

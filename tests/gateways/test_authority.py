@@ -15,10 +15,6 @@ import msgspec
 import pytest
 import structlog
 
-from api import SECRETS
-from gateways import epay_server
-from gateways.several import NAMES, Several
-from money import world
 from opentill import callbacks, orders, refunds
 from opentill.core import metrics
 from opentill.core.ids import new_id
@@ -27,6 +23,9 @@ from opentill.gateways import GatewayPaymentEvent, Method, PaymentOutcome
 from opentill.orders import Order, PaymentAttempt
 from opentill.reconciliation.service import reconcile
 from opentill.sandbox.callbacks import sign
+from support import epay_gateway_server, world
+from support.api_server import SECRETS
+from support.several_gateways import NAMES, Several
 
 REPORTERS: Final = ("sandbox", "stripe", "epay")
 OWNERS: Final = NAMES
@@ -88,11 +87,11 @@ async def disputed(tx: Tx, gateway: str) -> Subject:
 Said = tuple[str, Any]  # what of it, and its status
 
 
-def epay_notice(epay: epay_server.EpayServer, number: str) -> dict[str, str]:
+def epay_notice(epay: epay_gateway_server.EpayServer, number: str) -> dict[str, str]:
     """Let the Epay server have an order of a number, paid, and return its notice."""
     epay.orders[number] = {
         "trade_no": f"T{len(epay.orders)}", "out_trade_no": number, "type": "alipay",
-        "pid": int(epay_server.PID), "name": "A mug", "money": "9.99", "status": 0,
+        "pid": int(epay_gateway_server.PID), "name": "A mug", "money": "9.99", "status": 0,
     }  # fmt: skip
     return epay.paid(number)
 
@@ -102,7 +101,7 @@ class Reports:
 
     def __init__(self, several: Several) -> None:
         """Use the fixture."""
-        self.till, self.stripe, self.epay = several.till, several.stripe, several.epay
+        self.api_server, self.stripe, self.epay = several.api_server, several.stripe, several.epay
 
     def by(self, gateway: str, subject: Subject, said: Said) -> httpx2.Response | None:
         """Report something as a gateway; None where it has no words for it."""
@@ -110,10 +109,10 @@ class Reports:
         if gateway == "epay":
             if said != ("payment", "succeeded"):
                 return None
-            return self.till.http.get(path, params=epay_notice(self.epay, subject.attempt.id))
+            return self.api_server.http.get(path, params=epay_notice(self.epay, subject.attempt.id))
         make = self._sandbox if gateway == "sandbox" else self._stripe
         headers, body = make(subject, *said)
-        return self.till.http.post(path, content=body, headers=headers)
+        return self.api_server.http.post(path, content=body, headers=headers)
 
     def _sandbox(self, subject: Subject, what: str, status: str) -> tuple[dict[str, str], bytes]:
         attempt = subject.attempt
@@ -167,17 +166,18 @@ class Reports:
 
     def subject(self, make: Callable[[Tx, str], Awaitable[Subject]], gateway: str) -> Subject:
         """Make what is reported of."""
-        return self.till.tx(lambda tx: make(tx, gateway))
+        return self.api_server.tx(lambda tx: make(tx, gateway))
 
     def rows(self) -> dict[str, list[str]]:
         """Return every row of every table."""
-        return self.till.tx(world.dump)
+        return self.api_server.tx(world.dump)
 
     def standing(self, subject: Subject) -> tuple[str, str, str]:
         """Return where it stands: the status of the order, the attempt and the refund."""
-        (row,) = self.till.sql(
+        (row,) = self.api_server.sql(
             "select o.status, a.status as attempt, r.status as refund from orders o"
-            " join attempts a on a.id = $2 left join refunds r on r.id = $3 where o.id = $1",
+            " join payment_attempts a on a.id = $2 left join refunds r on r.id = $3"
+            " where o.id = $1",
             subject.order.id, subject.attempt.id, subject.refund_id,
         )  # fmt: skip
         return row["status"], row["attempt"], row["refund"] or ""
@@ -287,8 +287,8 @@ def test_of_a_crowd_of_reports_the_foreign_ones_alone_are_left_out(reports: Repo
     async def crowd(tx: Tx) -> list[Subject]:
         return [await waiting(tx, REPORTERS[n % 3]) for n in range(12)]
 
-    subjects = reports.till.tx(crowd)
-    gathering = callbacks.confirmations(reports.till.app)
+    subjects = reports.api_server.tx(crowd)
+    gathering = callbacks.confirmations(reports.api_server.app)
 
     async def report() -> list[Any]:
         told = []
@@ -302,7 +302,7 @@ def test_of_a_crowd_of_reports_the_foreign_ones_alone_are_left_out(reports: Repo
         said = await asyncio.gather(*(work for _, work in told), return_exceptions=True)
         return [(own, result) for (own, _), result in zip(told, said, strict=True)]
 
-    for own, result in reports.till.run(report()):
+    for own, result in reports.api_server.run(report()):
         assert (result is None) is own, result
     for number, subject in enumerate(subjects):
         status = "CREATING" if number % 4 == 0 else "PAID"
@@ -327,11 +327,11 @@ def test_a_settlement_report_is_about_its_own_gateway(reports: Reports) -> None:
 
     head = "kind,reference,amount,currency,settled_at"
     for owner in OWNERS:
-        rows = reports.till.tx(lambda tx, owner=owner: make(tx, owner))
+        rows = reports.api_server.tx(lambda tx, owner=owner: make(tx, owner))
         for reporter in OWNERS:
             before = reports.rows()
             lines = [f"{line}\n" for line in (head, *rows)]
-            result = reports.till.run(reconcile(reports.till.app.db, reporter, lines))
+            result = reports.api_server.run(reconcile(reports.api_server.app.db, reporter, lines))
             found = [one.what for one in result.differences if one.line is not None]
             own = owner == reporter
             assert (result.matched, len(found)) == ((4, 0) if own else (0, 4))
@@ -357,7 +357,7 @@ def test_what_no_payment_is_named_for_is_answered_and_changes_nothing(reports: R
     before = reports.rows()
     headers, body = alien
     path = "/gateways/stripe/callback"
-    assert reports.till.http.post(path, content=body, headers=headers).status_code == 200
+    assert reports.api_server.http.post(path, content=body, headers=headers).status_code == 200
     for what in ("payment", "dispute"):
         status = "succeeded" if what == "payment" else "opened"
         missing = Subject(subject.order, nobody)

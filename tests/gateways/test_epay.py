@@ -8,8 +8,6 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from gateways import epay_server
-from gateways.epay_server import KEY, PID, EpayServer
 from opentill.core import epaysign
 from opentill.core.configuration import ConfigurationError
 from opentill.core.errors import Unavailable
@@ -18,6 +16,8 @@ from opentill.gateways import BadCallback, Notified, PaymentRequest, RefundReque
 from opentill.gateways.epay import opening, wire
 from opentill.gateways.epay.client import EpayGateway
 from opentill.outgoing.client import Outgoing, Policy
+from support import epay_gateway_server
+from support.epay_gateway_server import KEY, PID, EpayServer
 
 ATTEMPT: Final = "att_01m7y0m0jzefzv5n8efcf1hqw1"
 REQUEST: Final = PaymentRequest(
@@ -52,7 +52,7 @@ def gateway_of(server: EpayServer, **options: str) -> EpayGateway:
 
 @pytest_asyncio.fixture
 async def server() -> AsyncIterator[EpayServer]:
-    async with epay_server.running() as server:
+    async with epay_gateway_server.running() as server:
         yield server
 
 

@@ -18,21 +18,21 @@ from urllib.parse import urljoin, urlsplit
 import httpx2
 import pytest
 
-import pooler
-from cli.commands import Nursery
-from cli.deployment import TIMEOUT_S, Deployment
 from opentill.client import Client
+from support import pooler
+from support.commands import ForkServer
+from support.deployment import TIMEOUT_S, Deployment
 
 CARD: Final = {"number": "4242424242424242", "exp": "12/34", "csc": "123"}
 
 
 @contextmanager
 def served(
-    nursery: Nursery, directory: Path, database: str, **environ: str
+    fork_server: ForkServer, directory: Path, database: str, **environ: str
 ) -> Iterator[Deployment]:
     """Run ``opentill serve`` as a process with its worker on a database of the test's."""
     directory.mkdir()
-    deployment = Deployment(directory, nursery)
+    deployment = Deployment(directory, fork_server)
     deployment.environ |= {
         "OPENTILL_DATABASE_URL": database,
         "OPENTILL_SANDBOX": "yes",
@@ -115,10 +115,10 @@ def pay_by_card(browser: Browser, session_url: str, upstream: Deployment) -> Non
 
 @pytest.fixture
 def upstream(
-    nursery: Nursery, tmp_path: Path, make_database: Callable[[], str]
+    fork_server: ForkServer, tmp_path: Path, make_database: Callable[[], str]
 ) -> Iterator[Deployment]:
     with served(
-        nursery,
+        fork_server,
         tmp_path / "upstream",
         make_database(),
         OPENTILL_OUTGOING_HTTP="yes",
@@ -129,7 +129,7 @@ def upstream(
 
 @pytest.mark.parametrize("mode", ["mapi", pytest.param("submit", marks=pytest.mark.stress)])
 def test_a_payment_and_its_refunds_go_through_both_books(
-    nursery: Nursery,
+    fork_server: ForkServer,
     upstream: Deployment,
     tmp_path: Path,
     make_database: Callable[[], str],
@@ -139,7 +139,7 @@ def test_a_payment_and_its_refunds_go_through_both_books(
     door = json.loads(upstream.done("epay", "enable", up_id, "--json"))
     with (
         served(
-            nursery,
+            fork_server,
             tmp_path / "downstream",
             make_database(),
             OPENTILL_GATEWAYS="epay",
@@ -159,12 +159,12 @@ def test_a_payment_and_its_refunds_go_through_both_books(
             with browser.http:
                 pay_by_card(browser, session.url, upstream)
                 # the notice alone makes it PAID: nobody has come back to the downstream yet
-                order_id = client.checkouts.read(session.id).order_id
-                patiently(lambda: client.orders.read(order_id).status == "PAID")
+                order_id = client.checkouts.get(session.id).order_id
+                patiently(lambda: client.orders.get(order_id).status == "PAID")
                 browser.open(browser.button())
                 assert urlsplit(str(browser.page.url)).port == downstream.port
                 assert "Payment received" in browser.page.text
-            order = client.orders.read(order_id)
+            order = client.orders.get(order_id)
             (there,) = above.orders.list()
             assert (order.amount, there.amount) == (Decimal("9.99"), Decimal("9.99"))
             assert (order.payment_method, there.payment_method) == ("CREDIT_CARD", "CREDIT_CARD")
@@ -175,9 +175,9 @@ def test_a_payment_and_its_refunds_go_through_both_books(
                 client.refunds.create(order_id),
             ]
             for part in parts:
-                patiently(lambda id_=part.id: client.refunds.read(id_).status == "SUCCEEDED")
-                assert client.refunds.read(part.id).succeeded_at is not None
-            patiently(lambda: above.orders.read(there.id).status == "REFUNDED")
-            assert client.orders.read(order_id).status == "REFUNDED"
+                patiently(lambda id_=part.id: client.refunds.get(id_).status == "SUCCEEDED")
+                assert client.refunds.get(part.id).succeeded_at is not None
+            patiently(lambda: above.orders.get(there.id).status == "REFUNDED")
+            assert client.orders.get(order_id).status == "REFUNDED"
             amounts = sorted(refund.amount for refund in above.refunds.list(there.id))
             assert amounts == [Decimal("2.00"), Decimal("2.00"), Decimal("5.99")]

@@ -9,11 +9,8 @@ from typing import Final
 import httpx2
 import pytest
 import pytest_asyncio
+from starlette.applications import Starlette
 
-from api import SECRETS, database
-from cli.commands import Commands, Nursery
-from gateways import epay_server
-from gateways.epay_server import KEY, PID, EpayServer
 from opentill import app, checkouts, ledger, merchants, orders, rates, refunds
 from opentill.checkouts.model import SessionBody
 from opentill.core.settings import Settings
@@ -23,8 +20,12 @@ from opentill.products import service as products
 from opentill.products.model import ProductBody
 from opentill.refunds import jobs
 from opentill.refunds.model import RefundBody
-from pages.deployment import bound, serving
-from pooler import POOLED
+from support import epay_gateway_server
+from support.api_server import SECRETS, database
+from support.commands import Commands, ForkServer
+from support.epay_gateway_server import KEY, PID, EpayServer
+from support.page_server import bound, serving
+from support.pooler import POOLED
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -32,10 +33,10 @@ HOUR_MS: Final = 3_600_000
 _hours: Final = itertools.count(1)
 
 
-class House:
+class Cluster:
     """A server whose one gateway is epay; its worker is run by hand."""
 
-    def __init__(self, server: app.Server, upstream: EpayServer) -> None:
+    def __init__(self, server: Starlette, upstream: EpayServer) -> None:
         self.app = server.state.app
         self.db = self.app.db
         self.upstream = upstream
@@ -115,10 +116,10 @@ async def served(
     template: str,
     through: Callable[[str], str],
     tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[tuple[app.Server, EpayServer]]:
+) -> AsyncIterator[tuple[Starlette, EpayServer]]:
     """One server, with one Epay server behind it, for all tests here."""
     with database(postgres_url, template) as address:
-        async with epay_server.running() as upstream:
+        async with epay_gateway_server.running() as upstream:
             listener, url = bound()
             settings = Settings(
                 database_url=through(address),
@@ -141,121 +142,123 @@ async def served(
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def house(served: tuple[app.Server, EpayServer]) -> AsyncIterator[House]:
+async def cluster(served: tuple[Starlette, EpayServer]) -> AsyncIterator[Cluster]:
     """A merchant of the test's own, at an Epay server that knows of nothing yet."""
     server, upstream = served
     for known in (upstream.orders, upstream.refunds, upstream.asked, upstream.faults):
         known.clear()
-    house = House(server, upstream)
-    yield house
-    async with house.db.connection() as tx:
+    cluster = Cluster(server, upstream)
+    yield cluster
+    async with cluster.db.connection() as tx:
         assert (await ledger.check(tx))[1] == []
 
 
 @pytest.mark.parametrize("how", ["GET", "POST"])
-async def test_a_notice_pays_an_order_and_again_changes_nothing(house: House, how: str) -> None:
-    session = await house.open()
-    attempt = await house.start(session)
-    notice = house.upstream.paid(attempt.id)
+async def test_a_notice_pays_an_order_and_again_changes_nothing(cluster: Cluster, how: str) -> None:
+    session = await cluster.open()
+    attempt = await cluster.start(session)
+    notice = cluster.upstream.paid(attempt.id)
     for _ in range(2):
-        answer = await house.tell(notice, how)
+        answer = await cluster.tell(notice, how)
         assert (answer.status_code, answer.text) == (200, "success")
         assert answer.headers["content-type"] == "text/plain"
-    assert (await house.order(session)).status == "PAID"
+    assert (await cluster.order(session)).status == "PAID"
 
 
-async def test_what_is_no_true_notice_pays_nothing_and_is_not_acknowledged(house: House) -> None:
-    session = await house.open()
-    attempt = await house.start(session)
-    order = house.upstream.orders[attempt.id]
+async def test_what_is_no_true_notice_pays_nothing_and_is_not_acknowledged(
+    cluster: Cluster,
+) -> None:
+    session = await cluster.open()
+    attempt = await cluster.start(session)
+    order = cluster.upstream.orders[attempt.id]
     forged = [
-        (house.upstream.notice(order), 400),  # well signed, but nobody has paid
-        (house.upstream.notice(order, key="another-key-of-somebody"), 400),
-        (house.upstream.notice(order, pid="1002"), 400),
+        (cluster.upstream.notice(order), 400),  # well signed, but nobody has paid
+        (cluster.upstream.notice(order, key="another-key-of-somebody"), 400),
+        (cluster.upstream.notice(order, pid="1002"), 400),
         ({}, 400),
         ({"out_trade_no": "x" * 5000}, 400),
     ]
     for notice, status in forged:
         for how in ("GET", "POST"):
-            answer = await house.tell(notice, how)
+            answer = await cluster.tell(notice, how)
             assert answer.status_code == status
             assert "success" not in answer.text
-    assert (await house.order(session)).status == "PENDING"
+    assert (await cluster.order(session)).status == "PENDING"
 
 
-async def test_a_notice_that_nobody_confirms_now_is_not_acknowledged(house: House) -> None:
-    session = await house.open()
-    attempt = await house.start(session)
-    house.upstream.faults = [("order", "html")]
-    answer = await house.tell(house.upstream.paid(attempt.id))
+async def test_a_notice_that_nobody_confirms_now_is_not_acknowledged(cluster: Cluster) -> None:
+    session = await cluster.open()
+    attempt = await cluster.start(session)
+    cluster.upstream.faults = [("order", "html")]
+    answer = await cluster.tell(cluster.upstream.paid(attempt.id))
     assert answer.status_code == 503  # to be told again
-    assert (await house.order(session)).status == "PENDING"
+    assert (await cluster.order(session)).status == "PENDING"
 
 
-async def test_another_amount_than_is_due_pays_nothing(house: House) -> None:
-    session = await house.open()
-    attempt = await house.start(session)
-    house.upstream.orders[attempt.id]["money"] = "0.01"
-    await house.tell(house.upstream.paid(attempt.id))
-    assert (await house.order(session)).status == "PENDING"
+async def test_another_amount_than_is_due_pays_nothing(cluster: Cluster) -> None:
+    session = await cluster.open()
+    attempt = await cluster.start(session)
+    cluster.upstream.orders[attempt.id]["money"] = "0.01"
+    await cluster.tell(cluster.upstream.paid(attempt.id))
+    assert (await cluster.order(session)).status == "PENDING"
 
 
 @pytest.mark.parametrize("fault", ["cut", "500 after"])
 async def test_a_whole_refund_without_an_answer_is_found_and_done_once(
-    house: House, fault: str
+    cluster: Cluster, fault: str
 ) -> None:
-    order = await house.paid()
-    house.upstream.faults = [("refund", fault)]
-    refund_id = await house.refund(order)
-    await house.send()
-    assert await house.status(refund_id) == "PROCESSING"
-    await house.send(3)
-    assert await house.status(refund_id) == "SUCCEEDED"
-    assert [money for _, money in house.upstream.refunds] == ["9.99"]
+    order = await cluster.paid()
+    cluster.upstream.faults = [("refund", fault)]
+    refund_id = await cluster.refund(order)
+    await cluster.send()
+    assert await cluster.status(refund_id) == "PROCESSING"
+    await cluster.send(3)
+    assert await cluster.status(refund_id) == "SUCCEEDED"
+    assert [money for _, money in cluster.upstream.refunds] == ["9.99"]
 
 
 @pytest.mark.parametrize("word", ["done", "failed"])
 async def test_a_part_without_an_answer_is_sent_once_and_ended_by_the_operator(
-    house: House, nursery: Nursery, tmp_path: Path, word: str
+    cluster: Cluster, fork_server: ForkServer, tmp_path: Path, word: str
 ) -> None:
-    order = await house.paid()
-    house.upstream.faults = [("refund", "cut")]
-    refund_id = await house.refund(order, "2.00")
-    await house.send(5)
-    assert await house.status(refund_id) == "PROCESSING"
-    assert [money for _, money in house.upstream.refunds] == ["2.00"]
-    commands = Commands(nursery, house.app.settings.database_url, tmp_path)
+    order = await cluster.paid()
+    cluster.upstream.faults = [("refund", "cut")]
+    refund_id = await cluster.refund(order, "2.00")
+    await cluster.send(5)
+    assert await cluster.status(refund_id) == "PROCESSING"
+    assert [money for _, money in cluster.upstream.refunds] == ["2.00"]
+    commands = Commands(fork_server, cluster.app.settings.database_url, tmp_path)
     ended = commands.json("refunds", word, refund_id, "--reason", "seen", OPENTILL_GATEWAYS="epay")
     assert ended["status"] == {"done": "SUCCEEDED", "failed": "FAILED"}[word]
-    await house.send(2)
-    assert len(house.upstream.refunds) == 1
+    await cluster.send(2)
+    assert len(cluster.upstream.refunds) == 1
 
 
-async def test_a_refund_that_surely_did_not_arrive_is_sent_again(house: House) -> None:
-    order = await house.paid()
-    real, house.upstream.answer = house.upstream.answer, lambda *_: {"code": -3, "msg": "KEY"}  # type: ignore[method-assign]
-    refund_id = await house.refund(order, "2.00")
-    await house.send(2)
-    house.upstream.answer = real  # type: ignore[method-assign]
-    assert await house.status(refund_id) == "PROCESSING"
-    await house.send()
-    assert await house.status(refund_id) == "SUCCEEDED"
-    assert len(house.upstream.refunds) == 1
+async def test_a_refund_that_surely_did_not_arrive_is_sent_again(cluster: Cluster) -> None:
+    order = await cluster.paid()
+    real, cluster.upstream.answer = cluster.upstream.answer, lambda *_: {"code": -3, "msg": "KEY"}  # type: ignore[method-assign]
+    refund_id = await cluster.refund(order, "2.00")
+    await cluster.send(2)
+    cluster.upstream.answer = real  # type: ignore[method-assign]
+    assert await cluster.status(refund_id) == "PROCESSING"
+    await cluster.send()
+    assert await cluster.status(refund_id) == "SUCCEEDED"
+    assert len(cluster.upstream.refunds) == 1
 
 
 async def test_a_duplicate_payment_is_given_back_once_even_if_the_answer_is_lost(
-    house: House,
+    cluster: Cluster,
 ) -> None:
-    session = await house.open()
-    first, second = await house.start(session), await house.start(session, "WECHAT_PAY")
+    session = await cluster.open()
+    first, second = await cluster.start(session), await cluster.start(session, "WECHAT_PAY")
     assert first.id != second.id
     for attempt in (first, second):
-        assert (await house.tell(house.upstream.paid(attempt.id))).text == "success"
-    house.upstream.faults = [("refund", "cut")]
+        assert (await cluster.tell(cluster.upstream.paid(attempt.id))).text == "success"
+    cluster.upstream.faults = [("refund", "cut")]
     for _ in range(4):
         now = now_ms() + next(_hours) * 2 * HOUR_MS
-        await order_jobs.check_attempts(house.db, house.app.gateways, house.url, now)
-    assert house.upstream.refunds == [(second.id, "9.99")]
-    async with house.db.connection() as tx:
-        after = await orders.find_attempt(tx, house.merchant_id, second.id)
+        await order_jobs.check_attempts(cluster.db, cluster.app.gateways, cluster.url, now)
+    assert cluster.upstream.refunds == [(second.id, "9.99")]
+    async with cluster.db.connection() as tx:
+        after = await orders.find_attempt(tx, cluster.merchant_id, second.id)
     assert after.status == "GIVEN_BACK"

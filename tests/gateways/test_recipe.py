@@ -12,8 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from cli.deployment import TIMEOUT_S, Deployment
-from sandbox.running import free_socket, serving, url_of
+from support.deployment import TIMEOUT_S, Deployment
+from support.sandbox_bank import free_socket, serving, url_of
 
 RECIPE = Path(__file__).parents[2] / "docs/recipes/add-a-gateway.md"
 

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateways.stripe_server import KEY, SECRET, StripeServer
 from opentill.core.ids import new_id
 from opentill.core.money import EXPONENTS, Money
 from opentill.gateways import (
@@ -24,7 +23,8 @@ from opentill.gateways import (
 from opentill.gateways.routing import methods_of, routed
 from opentill.gateways.stripe.client import StripeGateway
 from opentill.outgoing.client import Outgoing, Policy
-from sandbox.running import free_socket, url_of
+from support.sandbox_bank import free_socket, url_of
+from support.stripe_server import KEY, SECRET, StripeServer
 
 NOW = int(time.time() * 1000)
 

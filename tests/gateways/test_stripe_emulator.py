@@ -19,8 +19,8 @@ from opentill.core.money import Money
 from opentill.gateways import GatewayPaymentEvent, PaymentOutcome, PaymentRequest, RefundRequest
 from opentill.gateways.stripe.client import StripeGateway
 from opentill.outgoing.client import Outgoing, Policy
-from ports import free_port
-from sandbox.running import Receiver, wait_until
+from support.ports import free_port
+from support.sandbox_bank import Receiver, wait_until
 
 KEY: Final = "sk_test_emulator"
 SECRET: Final = "whsec_emulator"

@@ -20,10 +20,10 @@ import httpx2
 import pytest
 
 import opentill
-import pooler
-from cli.commands import Nursery
-from gateways.stripe_server import KEY, SECRET, StripeServer
-from ports import free_port
+from support import pooler
+from support.commands import ForkServer
+from support.ports import free_port
+from support.stripe_server import KEY, SECRET, StripeServer
 
 _PATIENCE_S: Final = 40.0
 
@@ -32,11 +32,11 @@ class Deployment:
     """``opentill serve`` with Stripe as its only gateway."""
 
     def __init__(
-        self, directory: Path, database_url: str, bank: StripeServer, nursery: Nursery
+        self, directory: Path, database_url: str, bank: StripeServer, fork_server: ForkServer
     ) -> None:
         """Use the fixture."""
         port = free_port()
-        self._nursery = nursery
+        self._fork_server = fork_server
         self.bank = bank
         self.directory = directory
         self.url = f"http://127.0.0.1:{port}"
@@ -59,7 +59,7 @@ class Deployment:
     async def command(self, *words: str) -> Any:
         """Run a command to its end and return its answer."""
         asked = ([*words, "--json"], self.environ, self.directory, b"")
-        ran = await asyncio.to_thread(self._nursery.run, *asked)
+        ran = await asyncio.to_thread(self._fork_server.run, *asked)
         assert ran.returncode == 0, ran.stderr.decode()
         return json.loads(ran.stdout)
 
@@ -132,26 +132,30 @@ async def until(look: Callable[[], Awaitable[Any]]) -> Any:
 
 
 @pytest.fixture
-async def till(tmp_path: Path, database_url: str, nursery: Nursery) -> AsyncIterator[Deployment]:
+async def api_server(
+    tmp_path: Path, database_url: str, fork_server: ForkServer
+) -> AsyncIterator[Deployment]:
     """Serve with a merchant; the books are right at the end."""
     bank = StripeServer()
     await bank.start()
-    till = Deployment(tmp_path, database_url, bank, nursery)
+    api_server = Deployment(tmp_path, database_url, bank, fork_server)
     try:  # a listening server that nobody stops would keep the loop from closing
-        merchant = await till.command("merchants", "create", "Harbour Books")
-        till.environ["KEY"] = (await till.command("keys", "create", merchant["id"]))["key"]
-        async with _served(till, tmp_path):
-            yield till
+        merchant = await api_server.command("merchants", "create", "Harbour Books")
+        api_server.environ["KEY"] = (await api_server.command("keys", "create", merchant["id"]))[
+            "key"
+        ]
+        async with _served(api_server, tmp_path):
+            yield api_server
     finally:
-        await till.http.aclose()
+        await api_server.http.aclose()
         await bank.stop()
 
 
 @asynccontextmanager
-async def _served(till: Deployment, tmp_path: Path) -> AsyncIterator[None]:
+async def _served(api_server: Deployment, tmp_path: Path) -> AsyncIterator[None]:
     log = (tmp_path / "log").open("wb")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "opentill", "serve", env=till.environ, cwd=tmp_path,
+        sys.executable, "-m", "opentill", "serve", env=api_server.environ, cwd=tmp_path,
         stdout=subprocess.PIPE, stderr=log,
     )  # fmt: skip
     try:
@@ -159,7 +163,7 @@ async def _served(till: Deployment, tmp_path: Path) -> AsyncIterator[None]:
         ready = await asyncio.wait_for(process.stdout.readline(), 60)
         assert b"is ready" in ready, (tmp_path / "log").read_text()
         yield
-        assert (await till.command("ledger", "check"))["violations"] == []
+        assert (await api_server.command("ledger", "check"))["violations"] == []
         said = (tmp_path / "log").read_text()
         assert "Traceback" not in said
         assert not any(secret in said for secret in (KEY, SECRET, "whsec_new", "ann@example.com"))
@@ -169,59 +173,59 @@ async def _served(till: Deployment, tmp_path: Path) -> AsyncIterator[None]:
         log.close()
 
 
-async def test_orders_live_through_stripe(till: Deployment) -> None:
-    lost, never = await two_answers_lost(till)
-    await paid_refunded_and_charged_back(till)
-    await closed_by_its_merchant(till)
-    await paid_twice(till)
-    await strangers(till)
+async def test_orders_live_through_stripe(api_server: Deployment) -> None:
+    lost, never = await two_answers_lost(api_server)
+    await paid_refunded_and_charged_back(api_server)
+    await closed_by_its_merchant(api_server)
+    await paid_twice(api_server)
+    await strangers(api_server)
 
     # By now the worker has asked about the two whose answers were lost.
-    bank, (session_id, order_id) = till.bank, lost
-    await till.becomes(order_id, "PENDING")
+    bank, (session_id, order_id) = api_server.bank, lost
+    await api_server.becomes(order_id, "PENDING")
     attempt_id = next(iter(bank.sessions.values()))["client_reference_id"]
     bank.pay(attempt_id)  # and nobody reports it: the customer comes back
-    answer = await till.http.get(f"/checkout/{session_id}/return/{attempt_id}")
+    answer = await api_server.http.get(f"/checkout/{session_id}/return/{attempt_id}")
     assert answer.status_code == 303
-    await till.becomes(order_id, "PAID")
+    await api_server.becomes(order_id, "PAID")
 
     session_id, order_id = never
-    await till.becomes(order_id, "PENDING")
-    attempt_id = await till.attempt(session_id)
+    await api_server.becomes(order_id, "PENDING")
+    attempt_id = await api_server.attempt(session_id)
     bank.pay(attempt_id)
-    await till.report("checkout.session.completed", bank.of_attempt(attempt_id))
-    await till.becomes(order_id, "PAID")
+    await api_server.report("checkout.session.completed", bank.of_attempt(attempt_id))
+    await api_server.becomes(order_id, "PAID")
     assert [s["payment_status"] for s in bank.sessions.values()].count("paid") == 5
     assert len(bank.refunds) == 2
 
 
-async def two_answers_lost(till: Deployment) -> tuple[tuple[str, str], tuple[str, str]]:
+async def two_answers_lost(api_server: Deployment) -> tuple[tuple[str, str], tuple[str, str]]:
     """Lose Stripe's answer after it opened a page, and before it did anything."""
-    lost = await till.order()
-    till.bank.spoil("open", "500_after")
-    await till.submit(lost[0])
-    assert len(till.bank.sessions) == 1
-    assert (await till.api("GET", f"/v1/orders/{lost[1]}"))["status"] == "CREATING"
-    never = await till.order()
-    till.bank.spoil("open", "500")
-    await till.submit(never[0])
-    assert len(till.bank.sessions) == 1
+    lost = await api_server.order()
+    api_server.bank.spoil("open", "500_after")
+    await api_server.submit(lost[0])
+    assert len(api_server.bank.sessions) == 1
+    assert (await api_server.api("GET", f"/v1/orders/{lost[1]}"))["status"] == "CREATING"
+    never = await api_server.order()
+    api_server.bank.spoil("open", "500")
+    await api_server.submit(never[0])
+    assert len(api_server.bank.sessions) == 1
     return lost, never
 
 
-async def paid_refunded_and_charged_back(till: Deployment) -> None:
+async def paid_refunded_and_charged_back(api_server: Deployment) -> None:
     """Have the whole life of a payment reported."""
-    bank = till.bank
-    session_id, order_id = await till.order()
-    attempt_id = await till.attempt(session_id)
+    bank = api_server.bank
+    session_id, order_id = await api_server.order()
+    attempt_id = await api_server.attempt(session_id)
     intent = bank.pay(attempt_id)
-    await till.report("checkout.session.completed", bank.of_attempt(attempt_id))
-    await till.report("payment_intent.succeeded", bank.intents[intent])
-    paid = await till.becomes(order_id, "PAID")
+    await api_server.report("checkout.session.completed", bank.of_attempt(attempt_id))
+    await api_server.report("payment_intent.succeeded", bank.intents[intent])
+    paid = await api_server.becomes(order_id, "PAID")
     assert (paid["paymentMethod"], paid["amount"]) == ("CREDIT_CARD", "9.99")
 
     bank.refund_status = "pending"
-    refund = await till.api("POST", f"/v1/orders/{order_id}/refunds", {"amount": "4.00"})
+    refund = await api_server.api("POST", f"/v1/orders/{order_id}/refunds", {"amount": "4.00"})
 
     async def sent() -> Any:
         return list(bank.refunds.values())
@@ -229,43 +233,43 @@ async def paid_refunded_and_charged_back(till: Deployment) -> None:
     (made,) = await until(sent)
     assert made["metadata"] == {"attempt_id": attempt_id, "refund_id": refund["id"]}
     bank.refund_status = made["status"] = "succeeded"
-    await till.report("refund.updated", made)
-    assert (await till.api("GET", f"/v1/refunds/{refund['id']}"))["status"] == "SUCCEEDED"
+    await api_server.report("refund.updated", made)
+    assert (await api_server.api("GET", f"/v1/refunds/{refund['id']}"))["status"] == "SUCCEEDED"
 
     about = bank.dispute(intent, "needs_response", amount=599)
     bank.spoil("intent", "500")
-    assert await till.send("charge.dispute.created", about) == 503  # not known whose it is
-    await till.report("charge.dispute.created", about)
-    await till.becomes(order_id, "DISPUTED")
-    (dispute,) = (await till.api("GET", "/v1/disputes"))["items"]
+    assert await api_server.send("charge.dispute.created", about) == 503  # not known whose it is
+    await api_server.report("charge.dispute.created", about)
+    await api_server.becomes(order_id, "DISPUTED")
+    (dispute,) = (await api_server.api("GET", "/v1/disputes"))["items"]
     assert (dispute["amount"], dispute["reason"]) == ("5.99", "fraudulent")
-    await till.report("charge.dispute.closed", bank.dispute(intent, "lost", -599, amount=599))
-    await till.becomes(order_id, "CHARGEBACK")
+    await api_server.report("charge.dispute.closed", bank.dispute(intent, "lost", -599, amount=599))
+    await api_server.becomes(order_id, "CHARGEBACK")
 
 
-async def closed_by_its_merchant(till: Deployment) -> None:
+async def closed_by_its_merchant(api_server: Deployment) -> None:
     """Expire a session whose customer is at Stripe: the page there is closed too, at once."""
-    session_id, order_id = await till.order()
-    attempt_id = await till.attempt(session_id)
-    await till.api("POST", f"/v1/checkouts/{session_id}/expire", {})
-    await till.becomes(order_id, "CLOSED")
+    session_id, order_id = await api_server.order()
+    attempt_id = await api_server.attempt(session_id)
+    await api_server.api("POST", f"/v1/checkouts/{session_id}/expire", {})
+    await api_server.becomes(order_id, "CLOSED")
 
     async def closed() -> bool:
-        return till.bank.of_attempt(attempt_id)["status"] == "expired"
+        return api_server.bank.of_attempt(attempt_id)["status"] == "expired"
 
     await until(closed)
 
 
-async def paid_twice(till: Deployment) -> None:
+async def paid_twice(api_server: Deployment) -> None:
     """Pay on two pages before anybody hears of either: the second is given back."""
-    bank = till.bank
-    session_id, order_id = await till.order()
-    first = await till.attempt(session_id)
-    second = await till.attempt(session_id, "ALIPAY")
+    bank = api_server.bank
+    session_id, order_id = await api_server.order()
+    first = await api_server.attempt(session_id)
+    second = await api_server.attempt(session_id, "ALIPAY")
     bank.pay(first)
     twice = bank.pay(second)
-    await till.report("checkout.session.completed", bank.of_attempt(first))
-    await till.becomes(order_id, "PAID")
+    await api_server.report("checkout.session.completed", bank.of_attempt(first))
+    await api_server.becomes(order_id, "PAID")
 
     async def given_back() -> Any:
         return [made for made in bank.refunds.values() if made["payment_intent"] == twice]
@@ -275,9 +279,9 @@ async def paid_twice(till: Deployment) -> None:
     assert made["metadata"] == {"attempt_id": second, "refund_id": second}
 
 
-async def strangers(till: Deployment) -> None:
+async def strangers(api_server: Deployment) -> None:
     """News of what is not here are taken, or Stripe would give up on us; forged ones are not."""
-    about = next(iter(till.bank.sessions.values()))
+    about = next(iter(api_server.bank.sessions.values()))
     other = about | {"metadata": {"attempt_id": "att_01m7ycnbdeezytxdpghw7yqgsz"}}
-    await till.report("checkout.session.completed", other)
-    assert await till.send("checkout.session.completed", about, "whsec_forged") == 400
+    await api_server.report("checkout.session.completed", other)
+    assert await api_server.send("checkout.session.completed", about, "whsec_forged") == 400

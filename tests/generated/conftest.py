@@ -5,21 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from api import SECRETS, Till, database, serving, shop
 from generated import toolchain
 from opentill.core.settings import Settings
-from sandbox.fixtures import bank_url
-from sandbox.running import SECRET
+from support.api_server import SECRETS, ApiServer, database, serving, shop
+from support.sandbox_bank import SECRET, bank_url
 
 
 @pytest.fixture(scope="session")
-def till(
+def api_server(
     postgres_url: str,
     template: str,
     bank_url: str,
     tmp_path_factory: pytest.TempPathFactory,
     through: Callable[[str], str],
-) -> Iterator[Till]:
+) -> Iterator[ApiServer]:
     """A server whose customers pay at the sandbox bank."""
     with database(postgres_url, template) as url:
         settings = Settings(
@@ -37,10 +36,10 @@ def till(
 
 
 @pytest.fixture(scope="session")
-def document(till: Till, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def document(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The document as the running server gives it."""
     path = tmp_path_factory.mktemp("document") / "openapi.json"
-    path.write_bytes(till.http.get("/openapi.json").raise_for_status().content)
+    path.write_bytes(api_server.http.get("/openapi.json").raise_for_status().content)
     return path
 
 

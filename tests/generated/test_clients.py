@@ -8,10 +8,10 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from api import Shop, Till
 from generated.toolchain import PYTHON, VENV, copied, generate, run
 from opentill.refunds import jobs
-from sandbox.running import wait_until
+from support.api_server import ApiServer, Shop
+from support.sandbox_bank import wait_until
 
 pytestmark = pytest.mark.clients
 
@@ -59,40 +59,45 @@ CLIENTS: Final = {
 }
 
 
-def pay(till: Till, session_id: str) -> None:
+def pay(api_server: ApiServer, session_id: str) -> None:
     """Pay a session at the sandbox bank, as a browser does."""
     with httpx2.Client(trust_env=False, timeout=30) as browser:
         form = {"email": "ann@example.com", "name": "Ann", "method": "CREDIT_CARD"}
-        begun = browser.post(f"{till.url}/checkout/{session_id}", data=form)
+        begun = browser.post(f"{api_server.url}/checkout/{session_id}", data=form)
         attempt = re.search(r"/continue/(att_\w+)", begun.headers["location"])
         assert attempt, begun.headers["location"]
         card = {"number": "4242424242424242", "exp": "12/34", "csc": "123"}
-        bank_page = f"{till.settings.sandbox_url}/pay/{attempt[1]}"
+        bank_page = f"{api_server.settings.sandbox_url}/pay/{attempt[1]}"
         assert browser.post(bank_page, data=card).is_redirect
-        browser.get(f"{till.url}/checkout/{session_id}/return/{attempt[1]}")
+        browser.get(f"{api_server.url}/checkout/{session_id}/return/{attempt[1]}")
 
 
-def send_refund(till: Till, shop: Shop, refund_id: str) -> dict[str, Any]:
+def send_refund(api_server: ApiServer, shop: Shop, refund_id: str) -> dict[str, Any]:
     """Send what is due to the bank, as the worker does, and return the refund once it is done."""
 
     def done() -> dict[str, Any] | None:
         found: dict[str, Any] = shop.data("GET", f"/v1/refunds/{refund_id}")
         return found if found["status"] == "SUCCEEDED" else None
 
-    app = till.app
-    till.run(jobs.send_due(app.db, app.gateways, till.url, app.clock()))
+    app = api_server.app
+    api_server.run(jobs.send_due(app.db, app.gateways, api_server.url, app.clock()))
     refund: dict[str, Any] = wait_until(done, 30)
     return refund
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_generated_client_compiles_buys_and_refunds(
-    till: Till, shop: Shop, document: Path, node_programs: Path, tmp_path: Path, client: str
+    api_server: ApiServer,
+    shop: Shop,
+    document: Path,
+    node_programs: Path,
+    tmp_path: Path,
+    client: str,
 ) -> None:
     program = CLIENTS[client](document, tmp_path, node_programs)
 
     def buy(*words: str) -> dict[str, Any]:
-        printed = run(*program, *words, cwd=tmp_path, TILL_URL=till.url, TILL_KEY=shop.key)
+        printed = run(*program, *words, cwd=tmp_path, TILL_URL=api_server.url, TILL_KEY=shop.key)
         seen: dict[str, Any] = json.loads(printed)
         return seen
 
@@ -103,7 +108,7 @@ def test_a_generated_client_compiles_buys_and_refunds(
         "order": session["orderId"],
         "expiresAt": session["expiresAt"],
     }
-    pay(till, opened["session"])
+    pay(api_server, opened["session"])
     wait_until(lambda: shop.read_order(opened["order"])["status"] == "PAID", 30)
     order = shop.read_order(opened["order"])
     seen = buy("refund", order["id"])
@@ -125,7 +130,7 @@ def test_a_generated_client_compiles_buys_and_refunds(
         "amount": event["data"]["amount"],
         "paidAt": order["paidAt"],
     }
-    succeeded = send_refund(till, shop, refund["id"])
+    succeeded = send_refund(api_server, shop, refund["id"])
     moves = shop.data("GET", "/v1/balance/transactions")["items"]
     seen = buy("look", refund["id"])
     assert order["id"] in seen.pop("csv")

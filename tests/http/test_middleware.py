@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from opentill.http.middleware import client_address
+from opentill.http.middleware import RequestMiddleware, client_address
 from opentill.merchants.service import _inside, limit_subject
 
 TRUSTED = tuple(map(ip_network, ("10.0.0.0/8", "2001:db8:ffff::/48", "127.0.0.1/32")))
@@ -80,3 +80,16 @@ def test_ipv6_is_counted_by_its_64(address: str, subject: str) -> None:
 )
 def test_an_allowlist_holds_networks(address: str, networks: list[str], inside: bool) -> None:
     assert _inside(address, networks) == inside
+
+
+async def test_the_lines_of_a_forwarded_header_are_one_list() -> None:
+    seen = []
+
+    async def app(scope: dict, *_: object) -> None:
+        seen.append(scope["opentill_address"])
+
+    edge = RequestMiddleware(app, None, [ip_network("10.0.0.0/8")])  # type: ignore[arg-type]
+    lines = [(b"x-forwarded-for", text) for text in (b"192.0.2.9", b"198.51.100.7", b"10.0.0.2")]
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": lines}
+    await edge(scope | {"client": ("10.0.0.1", 1)}, None, None)  # type: ignore[arg-type]
+    assert seen == ["198.51.100.7"]

@@ -1,11 +1,11 @@
 """The router: which route a path finds, and what is said where there is none."""
 
 import pytest
+from openapi_server.http.routing import PathRouter
 
-from api import Till, error_of
 from opentill.app import ROUTES
 from opentill.core.errors import NotFound
-from opentill.http.routing import PathRouter
+from support.api_server import ApiServer, error_of
 
 _ID = "cs_" + "0" * 32
 PATHS = [
@@ -64,8 +64,8 @@ def _example(path: str) -> str:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/openapi.json", "/docs", "/"])
-def test_what_can_be_read_can_be_asked_for_by_head(till: Till, path: str) -> None:
-    head, whole = till.http.head(path), till.http.get(path)
+def test_what_can_be_read_can_be_asked_for_by_head(api_server: ApiServer, path: str) -> None:
+    head, whole = api_server.http.head(path), api_server.http.get(path)
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-length"] == whole.headers["content-length"]
 
@@ -73,9 +73,9 @@ def test_what_can_be_read_can_be_asked_for_by_head(till: Till, path: str) -> Non
 @pytest.mark.parametrize("path", ["/healthz", "/docs", "/static/pages.css"])
 @pytest.mark.parametrize("method", ["POST", "OPTIONS", "DELETE"])
 def test_another_method_is_refused_with_those_that_are_allowed(
-    till: Till, path: str, method: str
+    api_server: ApiServer, path: str, method: str
 ) -> None:
-    refused = till.http.request(method, path)
+    refused = api_server.http.request(method, path)
     assert refused.status_code == 405
     assert error_of(refused)["code"] == 40501
     assert refused.headers["allow"] == "GET, HEAD"

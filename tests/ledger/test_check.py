@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from money.world import assert_books, in_status, refund_said, refunded, submitted
 from opentill.db import connection as connections
 from opentill.db.database import Db, Tx
 from opentill.db.query import MOMENT
 from opentill.integrity.rules import check_all, check_books
 from opentill.orders import Order
+from support.world import assert_books, in_status, refund_said, refunded, submitted
 
 RUNNING = "each balance after is the one before plus this entry, numbered 1, 2, 3 …"
 SUM = "the balance equals the sum of its entries"
@@ -64,8 +64,8 @@ CORRUPTIONS = (
     ("update orders set gross_settled_minor = 1000 where paid_at is not null", {PAYMENT, FEE}),
     ("update orders set net_settled_minor = 960 where paid_at is not null", {FEE}),
     ("update orders set paid_attempt_id = 'att_other' where paid_at is not null", {ATTEMPT}),
-    ("update attempts set status = 'DECLINED' where status = 'SUCCEEDED'", {ATTEMPT}),
-    ("update attempts set status = 'SUCCEEDED' where status = 'SUBMITTED'", {ATTEMPT}),
+    ("update payment_attempts set status = 'DECLINED' where status = 'SUCCEEDED'", {ATTEMPT}),
+    ("update payment_attempts set status = 'SUCCEEDED' where status = 'SUBMITTED'", {ATTEMPT}),
     ("update orders set refunded_minor = 201 where paid_at is not null", {COUNTS}),
     ("update orders set refund_held_minor = 501 where paid_at is not null", {COUNTS}),
     ("update orders set refund_debit_minor = 499 where paid_at is not null", {COUNTS}),
@@ -88,7 +88,7 @@ CORRUPTIONS = (
     ("update order_history set event = 'voided' where event = 'confirmed'", {HISTORY}),
     ("update order_history set at = at - 1 where number = 2", {HISTORY}),
     ("update orders set status = 'CREATING' where status = 'PENDING'", {HISTORY}),
-    ("update orders set steps = steps + 1", {HISTORY}),
+    ("update orders set history_number = history_number + 1", {HISTORY}),
 )  # fmt: skip
 
 
@@ -104,12 +104,12 @@ async def world(tx: Tx) -> Order:
 
 
 @pytest.fixture(scope="module")
-async def unguarded(own_book: str) -> AsyncIterator[tuple[Tx, Order]]:
+async def unguarded(module_database_url: str) -> AsyncIterator[tuple[Tx, Order]]:
     """The world, committed, in a database whose constraints a superuser has dropped.
 
     Once for all corruptions: the order, and a connection on which each is made and rolled back.
     """
-    connection = await connections.connect(own_book)
+    connection = await connections.connect(module_database_url)
     try:
         async with connection.transaction():
             order = await world(connection)

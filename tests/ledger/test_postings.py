@@ -8,12 +8,12 @@ import asyncpg
 import msgspec
 import pytest
 
-from money.fixtures import rolled_back
-from money.world import NOW, dump, entries, in_status, merchant
 from opentill import ledger
 from opentill.db.database import Tx
 from opentill.ledger import BY_MOVE, POSTINGS, Movement
 from opentill.ledger.postings import ACCOUNTS, Type
+from support.transactions import rolled_back
+from support.world import NOW, dump, entries, in_status, merchant
 
 MOVES = [
     (kind, source, target)
@@ -25,12 +25,12 @@ SIGNS = {"PAYMENT": 1, "FEE": -1, "REFUND": -1, "FREEZE": -1, "UNFREEZE": 1, "SE
 
 
 @pytest.fixture
-async def tx(book: str) -> AsyncIterator[Tx]:
+async def tx(rollback_database_url: str) -> AsyncIterator[Tx]:
     """Lend a transaction that is rolled back; at its end the ledger's own rules hold.
 
     Those of the features above it do not: here entries are posted that nothing of theirs explains.
     """
-    async with rolled_back(book) as connection:
+    async with rolled_back(rollback_database_url) as connection:
         yield connection
         assert (await ledger.check(connection))[1] == []
 
@@ -105,7 +105,7 @@ async def test_the_database_refuses_every_other_movement_too(tx: Tx) -> None:
             await tx.execute(INSERT, shop.id, next(numbers), kind, source, target, sign)
             assert known, (kind, source, target, sign)
         except asyncpg.CheckViolationError as error:
-            assert error.constraint_name == "entries_moves"
+            assert error.constraint_name == "entries_follow_postings"
             assert not known
             refused += 1
         await savepoint.rollback()

@@ -9,13 +9,13 @@ import httpx2
 import msgspec
 import pytest
 
-from api import database, serving
-from money import world
-from money.world import DAY, NOW
 from opentill.core.settings import Settings
 from opentill.db.database import Db
 from opentill.ledger import statement
 from opentill.ledger.statement import Line, StatementError
+from support import world
+from support.api_server import database, serving
+from support.world import DAY, NOW
 
 
 async def _business(db: Db) -> str:
@@ -134,11 +134,11 @@ def test_a_download_that_does_not_add_up_breaks_off(
 ) -> None:
     with database(postgres_url, template) as url:
         own = msgspec.structs.replace(settings, database_url=through(url))
-        with serving(own) as till:
-            shop = till.shop()
+        with serving(own) as api_server:
+            shop = api_server.shop()
             shop.paid()
             assert shop.get("/v1/balance/statement.csv").text.count("\r\n") >= 4
-            till.sql("alter table entries disable trigger all")
-            till.sql("update entries set pending_after = 1 where number = 1")
+            api_server.sql("alter table entries disable trigger all")
+            api_server.sql("update entries set pending_after = 1 where number = 1")
             with pytest.raises(httpx2.HTTPError):
                 shop.get("/v1/balance/statement.csv").raise_for_status()

@@ -5,18 +5,18 @@ from typing import Any, Final
 
 import pytest
 
-from api import Till
 from opentill import merchants
 from opentill.core.errors import Invalid, NotFound
 from opentill.merchants import model
+from support.api_server import ApiServer
 
 NOW: Final = 1_795_233_600_000
 WHY: Final = {"who": "ann", "reason": "agreed by phone"}
 
 
-def _refused(till: Till, step: Any) -> str:
+def _refused(api_server: ApiServer, step: Any) -> str:
     with pytest.raises(Invalid) as refused:
-        till.tx(step)
+        api_server.tx(step)
     return refused.value.field or ""
 
 
@@ -40,33 +40,35 @@ TERMS: Final[tuple[tuple[str, Any, str], ...]] = (
 
 @pytest.mark.parametrize(("term", "value", "field"), TERMS)
 def test_terms_that_make_no_sense_are_refused(
-    till: Till, term: str, value: Any, field: str
+    api_server: ApiServer, term: str, value: Any, field: str
 ) -> None:
     terms = {"name": "M"} | {term: value}
-    assert _refused(till, lambda tx: merchants.create(tx, now=NOW, **terms)) == field
+    assert _refused(api_server, lambda tx: merchants.create(tx, now=NOW, **terms)) == field
     if term != "settlement_currency":
-        shop = till.shop()
+        shop = api_server.shop()
         change = WHY | {term: value}
-        assert _refused(till, lambda tx: merchants.change(tx, shop.id, NOW, **change)) == field
+        assert (
+            _refused(api_server, lambda tx: merchants.change(tx, shop.id, NOW, **change)) == field
+        )
 
 
-def test_the_overdraft_limit_is_100_of_the_currency_if_not_said(till: Till) -> None:
+def test_the_overdraft_limit_is_100_of_the_currency_if_not_said(api_server: ApiServer) -> None:
     for currency, minor in (("USD", 10_000), ("JPY", 100), ("KWD", 100_000)):
-        shop = till.shop(settlement_currency=currency)
-        found = till.tx(lambda tx, shop=shop: merchants.find(tx, shop.id))
+        shop = api_server.shop(settlement_currency=currency)
+        found = api_server.tx(lambda tx, shop=shop: merchants.find(tx, shop.id))
         assert found.overdraft_minor == minor
 
 
-def test_changed_terms_hold_for_new_sessions_only(till: Till) -> None:
-    shop = till.shop()
+def test_changed_terms_hold_for_new_sessions_only(api_server: ApiServer) -> None:
+    shop = api_server.shop()
     before = shop.order()
     change = WHY | {"platform_fee_rate": Decimal("0.1")}
-    till.tx(lambda tx: merchants.change(tx, shop.id, NOW, **change))
+    api_server.tx(lambda tx: merchants.change(tx, shop.id, NOW, **change))
     assert shop.read_order(before["id"])["platformFee"] == "0.40"
     assert shop.order()["platformFee"] == "1.00"
 
 
-def test_what_is_not_there_is_not_found(till: Till) -> None:
+def test_what_is_not_there_is_not_found(api_server: ApiServer) -> None:
     for step in (
         lambda tx: merchants.find(tx, "mer_none"),
         lambda tx: merchants.change(tx, "mer_none", NOW, **WHY, name="x"),
@@ -75,38 +77,42 @@ def test_what_is_not_there_is_not_found(till: Till) -> None:
         lambda tx: merchants.regenerate_key(tx, "key_none", NOW),
     ):
         with pytest.raises(NotFound):
-            till.tx(step)
+            api_server.tx(step)
 
 
-def test_a_revoked_key_cannot_be_revoked_again(till: Till) -> None:
-    shop = till.shop()
-    till.tx(lambda tx: merchants.revoke_key(tx, shop.key_id, NOW))
+def test_a_revoked_key_cannot_be_revoked_again(api_server: ApiServer) -> None:
+    shop = api_server.shop()
+    api_server.tx(lambda tx: merchants.revoke_key(tx, shop.key_id, NOW))
     with pytest.raises(NotFound):
-        till.tx(lambda tx: merchants.revoke_key(tx, shop.key_id, NOW))
-    (kept,) = till.tx(lambda tx: merchants.keys(tx, shop.id))
+        api_server.tx(lambda tx: merchants.revoke_key(tx, shop.key_id, NOW))
+    (kept,) = api_server.tx(lambda tx: merchants.keys(tx, shop.id))
     assert kept.revoked_at == NOW
     assert kept.hint.startswith("svc_live_…")
 
 
-def test_only_the_digest_of_a_key_is_kept(till: Till) -> None:
-    shop = till.shop()
-    (row,) = till.sql("select * from api_keys where id = $1", shop.key_id)
+def test_only_the_digest_of_a_key_is_kept(api_server: ApiServer) -> None:
+    shop = api_server.shop()
+    (row,) = api_server.sql("select * from api_keys where id = $1", shop.key_id)
     assert row["key_sha256"] == model.digest(shop.key)
     assert shop.key not in str(row)
     assert shop.key[9:30] not in str(row)
 
 
-def test_a_key_expires_in_the_future(till: Till) -> None:
-    shop = till.shop()
-    made = _refused(till, lambda tx: merchants.create_key(tx, shop.id, "production", NOW, NOW))
+def test_a_key_expires_in_the_future(api_server: ApiServer) -> None:
+    shop = api_server.shop()
+    made = _refused(
+        api_server, lambda tx: merchants.create_key(tx, shop.id, "production", NOW, NOW)
+    )
     assert made == "expires_at"
 
 
-def test_the_audit_log_asks_for_a_reason(till: Till) -> None:
+def test_the_audit_log_asks_for_a_reason(api_server: ApiServer) -> None:
     row = {"who": "me", "action": "test", "merchant_id": "", "subject": "x", "now": NOW}
-    assert _refused(till, lambda tx: merchants.record_audit(tx, reason=" ", **row)) == "reason"
-    till.tx(lambda tx: merchants.record_audit(tx, reason=" why ", **row))
-    assert till.sql("select reason from audit_log where subject = 'x'") == [{"reason": "why"}]
+    assert (
+        _refused(api_server, lambda tx: merchants.record_audit(tx, reason=" ", **row)) == "reason"
+    )
+    api_server.tx(lambda tx: merchants.record_audit(tx, reason=" why ", **row))
+    assert api_server.sql("select reason from audit_log where subject = 'x'") == [{"reason": "why"}]
 
 
 @pytest.mark.parametrize("environment", ["production", "staging"])

@@ -5,11 +5,11 @@ from decimal import Decimal
 import asyncpg
 import pytest
 
-from money.world import NOW, merchant
 from opentill import merchants
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.merchants import fees
+from support.world import NOW, merchant
 
 CHANGES = (
     # term                    value

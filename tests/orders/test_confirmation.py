@@ -4,7 +4,16 @@ import asyncio
 
 import pytest
 
-from money.world import (
+from opentill import callbacks, checkouts, orders
+from opentill.context import App
+from opentill.core.errors import Contended, NotFound, Unavailable
+from opentill.core.money import Money
+from opentill.core.settings import Settings
+from opentill.db.database import Db, Tx
+from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
+from opentill.orders import Order, PaymentAttempt, queries
+from opentill.outgoing.client import to_merchants
+from support.world import (
     NOW,
     attempts,
     balances,
@@ -17,15 +26,6 @@ from money.world import (
     session,
     submitted,
 )  # fmt: skip
-from opentill import callbacks, checkouts, orders
-from opentill.context import App
-from opentill.core.errors import Contended, NotFound, Unavailable
-from opentill.core.money import Money
-from opentill.core.settings import Settings
-from opentill.db.database import Db, Tx
-from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
-from opentill.orders import Order, PaymentAttempt, queries
-from opentill.outgoing.client import to_merchants
 
 LATER = NOW + 5_000
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 from hypothesis import HealthCheck, event, given, note, settings
 from hypothesis import strategies as st
 
-from money.world import DAY, NOW, assert_books, dump, fresh, merchant, product, said, submitted
 from opentill import checkouts, orders, rates
 from opentill.checkouts.model import SessionBody
 from opentill.core.money import Money
@@ -20,6 +19,7 @@ from opentill.epay.queries import INSERT_ORDER
 from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
 from opentill.orders import PaymentAttempt
 from opentill.orders.model import UNDECIDED
+from support.world import DAY, NOW, assert_books, dump, fresh, merchant, product, said, submitted
 
 LATER: Final = NOW + 5_000
 CURRENCIES: Final = {"USD": "9.99", "EUR": "20.01", "JPY": "1050"}
@@ -184,9 +184,9 @@ def _pays(one: GatewayPaymentEvent, attempt: PaymentAttempt, id_: str) -> bool:
     )
 
 
-def test_together_is_as_one_by_one_in_every_table(book: str) -> None:
+def test_together_is_as_one_by_one_in_every_table(rollback_database_url: str) -> None:
     with asyncio.Runner() as runner:
-        tx = runner.run(connections.connect(book))
+        tx = runner.run(connections.connect(rollback_database_url))
 
         async def life(plans: list[Plan], wanted: list[tuple[int, Any]]) -> None:
             outer = tx.transaction()

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import filled
-from money import world
-from money.fixtures import rolled_back
 from opentill.core.errors import TooManyAtOnce
 from opentill.db.database import Db
 from opentill.db.export_limits import EXPORTS_EACH, STATEMENTS_EACH, Exports
 from opentill.http import csvfile
 from opentill.orders import export, export_queries, queries
+from support import filled_database, world
+from support.transactions import rolled_back
 
 texts = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20),
@@ -33,10 +32,10 @@ texts = st.one_of(
 @example("a;\u200b=1", 'x;;\t=1"-', '{"a;=1":"b; +c;d"}', 5, 0, Decimal("0.10"), "JPY", 1)
 @example("=1+1", "  -x", '{"a": "b,c"}\n', 5, 0, Decimal("0.10"), "JPY", 1)
 def test_lines_are_those_of_python(
-    book: str, email, name, metadata, refunded, at, rate, currency, minor
+    rollback_database_url: str, email, name, metadata, refunded, at, rate, currency, minor
 ) -> None:
     async def look() -> None:
-        async with rolled_back(book) as tx:
+        async with rolled_back(rollback_database_url) as tx:
             order = await world.paid(tx, await world.opened(tx, "9.99"))
             amount = minor * 10
             await tx.execute(
@@ -76,7 +75,7 @@ async def test_stretches_put_together_are_the_whole(
 ) -> None:
     """Also where orders of one moment lie on both sides of an edge."""
     async with db.transaction() as tx:
-        order = await filled.shop(tx, 60, apart_ms)
+        order = await filled_database.shop(tx, 60, apart_ms)
 
     async def lines(start: int = 0, end: int = 2**62) -> list[bytes]:
         readers = asyncio.Semaphore(1)
@@ -101,7 +100,7 @@ async def test_who_leaves_early_leaves_nothing_behind(
     db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with db.transaction() as tx:
-        order = await filled.shop(tx, 60)
+        order = await filled_database.shop(tx, 60)
     monkeypatch.setattr(export, "_STRETCH", 800)
     monkeypatch.setattr(export, "_LOOKED_UP", 8)
     readers = asyncio.Semaphore(2)
@@ -130,7 +129,7 @@ async def test_a_chunk_is_bounded_by_its_bytes_however_long_the_orders_are(
     db: Db, monkeypatch: pytest.MonkeyPatch, metadata: str, line: int
 ) -> None:
     async with db.transaction() as tx:
-        order = await filled.shop(tx, 40)
+        order = await filled_database.shop(tx, 40)
         await tx.execute(
             "update orders set metadata = $2 where merchant_id = $1", order.merchant_id, metadata
         )

@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from money.world import (
+from opentill import checkouts, merchants, orders, rates
+from opentill.checkouts.model import SessionBody
+from opentill.core import money
+from opentill.core.errors import Invalid
+from opentill.core.money import EXPONENTS
+from opentill.db.database import Tx
+from opentill.merchants import fees
+from opentill.orders import Order, service
+from opentill.orders.fees import price
+from opentill.orders.model import OrderDetail
+from opentill.refunds import service as refund_service
+from support.world import (
     NOW,
     assert_books,
     entries,
@@ -21,17 +32,6 @@ from money.world import (
     session,
     submitted,
 )
-from opentill import checkouts, merchants, orders, rates
-from opentill.checkouts.model import SessionBody
-from opentill.core import money
-from opentill.core.errors import Invalid
-from opentill.core.money import EXPONENTS
-from opentill.db.database import Tx
-from opentill.merchants import fees
-from opentill.orders import Order, service
-from opentill.orders.fees import price
-from opentill.orders.model import OrderDetail
-from opentill.refunds import service as refund_service
 
 CARD, PAYNOW, BANK = "CREDIT_CARD", "PAYNOW", "BANK_TRANSFER"
 SCHEDULE = ("CREDIT_CARD=0.029+0.30", "CREDIT_CARD:EUR=0.035+0.25", "ALIPAY:CNY=0.012", "PAYNOW=0")

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from money import world
 from opentill.db.database import Db
 from opentill.gateways.model import RefundOutcome, RefundRequest
 from opentill.orders import PaymentAttempt, payments, queries
+from support import world
 
 
 class Provider:

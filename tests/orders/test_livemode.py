@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from money import world
 from opentill import orders
 from opentill.core.money import Money
 from opentill.db.database import Tx
@@ -12,6 +11,7 @@ from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
 from opentill.http import csvfile
 from opentill.orders import OrderDetail, OrderOut, export, export_queries
 from opentill.orders.model import Order
+from support import world
 
 # how it was paid ("": not at all; +: together with others), whether real money can be paid here,
 # what it is

@@ -2,10 +2,10 @@
 
 import pytest
 
-from money.world import HOUR, NOW, attempts, opened, said, submitted
 from opentill import orders
 from opentill.db.database import Tx
 from opentill.orders import Order, PaymentAttempt, queries
+from support.world import HOUR, NOW, attempts, opened, said, submitted
 
 LATER = NOW + HOUR
 

@@ -6,7 +6,12 @@ from functools import partial
 
 import pytest
 
-from money.world import (
+from opentill import orders
+from opentill.core.errors import Invalid
+from opentill.db.database import Db, Tx
+from opentill.orders import Order, settlement
+from opentill.orders.model import due_at
+from support.world import (
     DAY,
     HOUR,
     NOW,
@@ -24,11 +29,6 @@ from money.world import (
     session,
     settled,
 )
-from opentill import orders
-from opentill.core.errors import Invalid
-from opentill.db.database import Db, Tx
-from opentill.orders import Order, settlement
-from opentill.orders.model import due_at
 
 
 async def found(tx: Tx, order: Order) -> Order:
@@ -253,3 +253,30 @@ async def test_nothing_is_posted_for_an_order_that_does_not_move(tx: Tx) -> None
             await settlement._settle(tx, [order], NOW, "test")
     assert await dump(tx) == before
     assert (await found(tx, other)).status == "PAID"
+
+
+@pytest.mark.parametrize("job", ["settle", "release"])
+async def test_a_merchant_whose_turn_fails_holds_up_no_other(db: Db, monkeypatch, job) -> None:
+    async with db.transaction() as tx:
+        terms = {"reserve_rate": "0.1", "reserve_days": 1}
+        found = [await in_status(tx, "PAID", **terms) for _ in range(2)]
+        if job == "release":
+            found = [await settled(tx, order) for order in found]
+    first, second = sorted(found, key=lambda order: order.merchant_id)
+    post = settlement.ledger.post
+
+    async def broken(tx: Tx, merchant_id: str, *rest):
+        if merchant_id == first.merchant_id:
+            message = "a defect"
+            raise RuntimeError(message)
+        return await post(tx, merchant_id, *rest)
+
+    monkeypatch.setattr(settlement.ledger, "post", broken)
+    work = settlement.settle_due if job == "settle" else settlement.release_reserves
+    assert await work(db, NOW + 8 * DAY) == 1
+    async with db.connection() as tx:
+        after = await orders.find(tx, second.merchant_id, second.id)
+    assert (after.status, after.reserve_status) == (
+        "SETTLED",
+        "HELD" if job == "settle" else "RELEASED",
+    )

@@ -1,5 +1,5 @@
 """A running deployment for the tests of whole requests."""
 
-from pages.deployment import open_session, till
+from support.page_server import open_session, page_server
 
-__all__ = ["open_session", "till"]
+__all__ = ["open_session", "page_server"]

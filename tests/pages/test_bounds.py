@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from starlette.applications import Starlette
 
-from money.world import said, submitted
 from opentill import checkouts, orders
 from opentill.checkouts.model import MAX_ATTEMPTS
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
-from pages.deployment import Open
+from support.page_server import Open
+from support.world import said, submitted
 
 FORM = {"email": "maria@example.com", "name": "", "method": "CREDIT_CARD"}
 TEXTS = {
@@ -24,8 +24,8 @@ TEXTS = {
 
 
 @contextmanager
-def _limited(till: Starlette, limit: int) -> Iterator[None]:
-    running = till.state.app
+def _limited(page_server: Starlette, limit: int) -> Iterator[None]:
+    running = page_server.state.app
     before = running.settings
     running.settings = msgspec.structs.replace(before, limit_payments_per_minute=limit)
     try:
@@ -35,13 +35,13 @@ def _limited(till: Starlette, limit: int) -> Iterator[None]:
 
 
 async def test_an_address_may_send_so_many_forms_a_minute(
-    till: Starlette, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
-    url = till.state.settings.public_url
+    url = page_server.state.settings.public_url
     pages = [f"{url}/checkout/{(await open_session()).id}" for _ in range(2)]
     unknown = f"{url}/checkout/cs_00000000000000000000000000000000"
     async with httpx2.AsyncClient() as client:
-        with _limited(till, 5):
+        with _limited(page_server, 5):
             codes = [
                 (await client.post(page, data=FORM)).status_code
                 for page in (pages[0], pages[1], unknown, pages[0], pages[0], pages[0], unknown)
@@ -53,16 +53,18 @@ async def test_an_address_may_send_so_many_forms_a_minute(
                 assert f"<h1>{title}</h1>" in refused.text
                 assert 1 <= int(refused.headers["retry-after"]) <= 61
             assert (await client.get(pages[0])).status_code == 200  # looking is free
-        with _limited(till, 0):
+        with _limited(page_server, 0):
             assert (await client.post(pages[0], data=FORM)).status_code == 303
-    attempts = "select count(*) from attempts"
-    async with till.state.app.db.connection() as tx:
+    attempts = "select count(*) from payment_attempts"
+    async with page_server.state.app.db.connection() as tx:
         assert await tx.fetchval(attempts) == 2
 
 
-async def test_an_order_may_be_tried_so_many_times(till: Starlette, open_session: Open) -> None:
+async def test_an_order_may_be_tried_so_many_times(
+    page_server: Starlette, open_session: Open
+) -> None:
     session = await open_session()
-    served = till.state.app
+    served = page_server.state.app
     now = served.clock()
 
     async def declined(tx: Tx) -> None:
@@ -71,7 +73,7 @@ async def test_an_order_may_be_tried_so_many_times(till: Starlette, open_session
 
     for _ in range(MAX_ATTEMPTS - 1):
         await served.db.run(declined)
-    page = f"{till.state.settings.public_url}/checkout/{session.id}"
+    page = f"{page_server.state.settings.public_url}/checkout/{session.id}"
     async with httpx2.AsyncClient() as client:
         assert (await client.post(page, data=FORM)).status_code == 303  # the last one
         again = await client.post(page, data=FORM)  # and that one is under way

@@ -9,11 +9,12 @@ from starlette.applications import Starlette
 from opentill import checkouts
 from opentill.pages import assets
 from opentill.pages.model import METHODS
-from pages.deployment import Open
+from support.api_server import ApiServer, Shop
+from support.page_server import Open
 
 
-def _address(till: Starlette, session: checkouts.Session) -> str:
-    return f"{till.state.settings.public_url}/checkout/{session.id}"
+def _address(page_server: Starlette, session: checkouts.Session) -> str:
+    return f"{page_server.state.settings.public_url}/checkout/{session.id}"
 
 
 FORM = {"email": "maria@example.com", "name": "", "method": "CREDIT_CARD", "lang": "en"}
@@ -43,9 +44,9 @@ POSTS = [
 
 
 async def test_a_form_is_taken_from_our_own_page_and_checked(
-    till: Starlette, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
-    address = _address(till, await open_session())
+    address = _address(page_server, await open_session())
     async with httpx2.AsyncClient() as client:
         for headers, form, status in POSTS:
             sent = {"content-type": TYPE, **headers}
@@ -62,16 +63,16 @@ async def test_a_form_is_taken_from_our_own_page_and_checked(
 
 
 async def test_sending_the_form_twice_at_once_starts_one_payment(
-    till: Starlette, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     async with httpx2.AsyncClient() as client:
         answers = await asyncio.gather(
-            *(client.post(_address(till, session), data=FORM) for _ in range(5))
+            *(client.post(_address(page_server, session), data=FORM) for _ in range(5))
         )
     assert {answer.status_code for answer in answers} == {303}
-    async with till.state.app.db.connection() as tx:
-        assert await tx.fetchval("select count(*) from attempts") == 1
+    async with page_server.state.app.db.connection() as tx:
+        assert await tx.fetchval("select count(*) from payment_attempts") == 1
 
 
 # method, path, status: everything below /checkout is answered with a page
@@ -94,10 +95,10 @@ PATHS = [
 
 
 async def test_whatever_is_asked_below_checkout_is_answered_with_a_page(
-    till: Starlette, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
-    url = till.state.settings.public_url
+    url = page_server.state.settings.public_url
     async with httpx2.AsyncClient() as client:
         for method, path, status in PATHS:
             answer = await client.request(
@@ -113,27 +114,31 @@ async def test_whatever_is_asked_below_checkout_is_answered_with_a_page(
 
 
 async def test_without_the_database_there_is_a_page_that_asks_for_patience(
-    till: Starlette, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
-    await till.state.app.db.close()
+    await page_server.state.app.db.close()
     async with httpx2.AsyncClient() as client:
-        answer = await client.get(_address(till, session), headers={"accept-language": "zh-CN"})
+        answer = await client.get(
+            _address(page_server, session), headers={"accept-language": "zh-CN"}
+        )
     assert answer.status_code == 503
     assert "retry-after" in answer.headers
     assert "我们马上回来" in answer.text
 
 
-async def test_every_method_on_offer_is_on_the_form(till: Starlette, open_session: Open) -> None:
+async def test_every_method_on_offer_is_on_the_form(
+    page_server: Starlette, open_session: Open
+) -> None:
     session = await open_session()
     async with httpx2.AsyncClient() as client:
-        answer = await client.get(_address(till, session))
+        answer = await client.get(_address(page_server, session))
     offered = [method for method in METHODS if f'value="{method}"' in answer.text]
     assert offered == ["CREDIT_CARD", "ALIPAY", "WECHAT_PAY", "CRYPTO", "BANK_TRANSFER"]
 
 
-async def test_static_files_are_kept_for_a_year_by_their_version(till: Starlette) -> None:
-    url = till.state.settings.public_url
+async def test_static_files_are_kept_for_a_year_by_their_version(page_server: Starlette) -> None:
+    url = page_server.state.settings.public_url
     async with httpx2.AsyncClient() as client:
         versioned = await client.get(url + assets.address("pages.css"))
         bare = await client.get(f"{url}/static/pages.css")
@@ -146,20 +151,22 @@ async def test_static_files_are_kept_for_a_year_by_their_version(till: Starlette
 
 
 async def test_a_code_to_scan_is_drawn_by_us_and_waits_on_our_page(
-    till: Starlette, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
-    address = _address(till, session)
+    address = _address(page_server, session)
     async with httpx2.AsyncClient() as client:
         sent = await client.post(address, data={**FORM, "method": "ALIPAY", "lang": "zh-Hans"})
-        async with till.state.app.db.connection() as tx:
-            await tx.execute("update attempts set action_url = '', qr_text = 'https://qr.example'")
+        async with page_server.state.app.db.connection() as tx:
+            await tx.execute(
+                "update payment_attempts set action_url = '', qr_text = 'https://qr.example'"
+            )
         onward = urlsplit(address)._replace(path="").geturl() + sent.headers["location"]
         shown = await client.get(onward)
         attempt = sent.headers["location"].rpartition("/")[2].partition("?")[0]
         code = await client.get(f"{address}/qr/{attempt}.svg")
-        async with till.state.app.db.connection() as tx:
-            await tx.execute("update attempts set qr_text = repeat('x', 4000)")
+        async with page_server.state.app.db.connection() as tx:
+            await tx.execute("update payment_attempts set qr_text = repeat('x', 4000)")
         too_long = await client.get(f"{address}/qr/{attempt}.svg")
         back = await client.get(f"{address}/return/{attempt}?lang=zh-Hans")
     assert "扫码支付" in shown.text
@@ -175,9 +182,9 @@ async def test_a_code_to_scan_is_drawn_by_us_and_waits_on_our_page(
 
 
 async def test_pages_for_everyone_have_the_strict_policy_and_know_only_get(
-    till: Starlette,
+    page_server: Starlette,
 ) -> None:
-    url = till.state.settings.public_url
+    url = page_server.state.settings.public_url
     async with httpx2.AsyncClient() as client:
         for path in ("/", "/docs", "/legal/merchant-services-agreement"):
             answer = await client.get(url + path)
@@ -185,19 +192,29 @@ async def test_pages_for_everyone_have_the_strict_policy_and_know_only_get(
             policy = answer.headers["content-security-policy"]
             assert policy.startswith("default-src 'none'"), path
             assert "unsafe" not in policy, path
-            assert till.state.settings.sandbox_secret not in answer.text, path
+            assert page_server.state.settings.sandbox_secret not in answer.text, path
             assert (await client.post(url + path)).json()["code"] == 40501, path
 
 
 async def test_the_bank_speaks_the_language_that_the_page_was_read_in(
-    till: Starlette, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     for language in ("zh-Hans", "zh-Hant", "en"):
-        address = _address(till, await open_session())
+        address = _address(page_server, await open_session())
         async with httpx2.AsyncClient() as client:
             sent = await client.post(address, data={**FORM, "lang": language})
             attempt = sent.headers["location"].rpartition("/")[2].partition("?")[0]
-            async with till.state.app.db.connection() as tx:
-                bank = await tx.fetchval("select action_url from attempts where id = $1", attempt)
+            async with page_server.state.app.db.connection() as tx:
+                bank = await tx.fetchval(
+                    "select action_url from payment_attempts where id = $1", attempt
+                )
             page = await client.get(bank, headers={"accept-language": "fr, de"})
         assert f'<html lang="{language}">' in page.text
+
+
+def test_a_broken_origin_is_a_foreign_one(api_server: ApiServer, shop: Shop) -> None:
+    url = shop.session()["url"]
+    form = {"email": "ann@example.com", "method": "CREDIT_CARD"}
+    assert (
+        api_server.http.post(url, data=form, headers={"origin": "http://[::1"}).status_code == 403
+    )

@@ -13,13 +13,13 @@ from opentill.checkouts.model import SessionBody
 from opentill.db.clock import now_ms
 from opentill.gateways.model import PaymentOutcome
 from opentill.pages import prefill
-from pages.deployment import Open
+from support.page_server import Open
 
 ANN = {"email": "ann@example.com", "name": "Ann Typed", "method": "ALIPAY", "lang": "en"}
 BOB = {"email": "bob@example.com", "name": "", "method": "ALIPAY", "lang": "en"}
 
 
-async def _declined(till: Starlette, session: checkouts.Session) -> None:
+async def _declined(page_server: Starlette, session: checkouts.Session) -> None:
     """Let the bank decline the last attempt."""
 
     async def step(tx: object) -> None:
@@ -30,29 +30,29 @@ async def _declined(till: Starlette, session: checkouts.Session) -> None:
             tx, session.merchant_id, last.id, outcome, now_ms(), gateway=last.gateway
         )
 
-    await till.state.app.db.run(step)
+    await page_server.state.app.db.run(step)
 
 
-async def _prefilled(till: Starlette, session: checkouts.Session) -> checkouts.Session:
+async def _prefilled(page_server: Starlette, session: checkouts.Session) -> checkouts.Session:
     """Open another session of the same product, with what the merchant knows of the customer."""
     wanted = SessionBody(
         product_id=session.product_id,
         customer_email="known@example.com",
         customer_name="Known To Shop",
     )
-    made: checkouts.Session = await till.state.app.db.run(
+    made: checkouts.Session = await page_server.state.app.db.run(
         lambda tx: checkouts.open_session(tx, session.merchant_id, wanted, now_ms())
     )
     return made
 
 
 async def test_after_a_decline_only_the_payers_own_browser_sees_what_was_typed(
-    till: Starlette, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     plain = await open_session()
-    for session, known in ((plain, ("", "")), (await _prefilled(till, plain), None)):
+    for session, known in ((plain, ("", "")), (await _prefilled(page_server, plain), None)):
         email, name = known or ("known@example.com", "Known To Shop")
-        address = f"{till.state.settings.public_url}/checkout/{session.id}"
+        address = f"{page_server.state.settings.public_url}/checkout/{session.id}"
         async with (
             httpx2.AsyncClient() as ann, httpx2.AsyncClient() as bob, httpx2.AsyncClient() as eve
         ):  # fmt: skip
@@ -69,42 +69,42 @@ async def test_after_a_decline_only_the_payers_own_browser_sees_what_was_typed(
             assert answer.status_code == 303
             assert await shown(ann) == (ANN["email"], ANN["name"])  # it may still be changed
             assert await shown(eve) == (email, name)
-            await _declined(till, session)
+            await _declined(page_server, session)
             assert await shown(ann) == (ANN["email"], ANN["name"])
             assert await shown(eve) == (email, name)
             own = {"cookie": f"{prefill.COOKIE}={'0' * 64}"}
             assert "ann@" not in (await eve.get(address, headers=own)).text.lower()
             # Another payer: what the first one typed is nobody's any more.
             assert (await bob.post(address, data=BOB)).status_code == 303
-            await _declined(till, session)
+            await _declined(page_server, session)
             assert await shown(bob) == (BOB["email"], name)
             assert await shown(ann) == await shown(eve) == (email, name)
 
 
 @pytest.mark.parametrize("declined", [True, False], ids=["a new attempt", "the same attempt"])
 async def test_who_tells_no_name_is_not_called_by_somebody_elses(
-    till: Starlette, open_session: Open, declined: bool
+    page_server: Starlette, open_session: Open, declined: bool
 ) -> None:
     """The merchant's own word of its customer stands."""
     plain = await open_session()
-    for session, known in ((plain, None), (await _prefilled(till, plain), "Known To Shop")):
-        address = f"{till.state.settings.public_url}/checkout/{session.id}"
+    for session, known in ((plain, None), (await _prefilled(page_server, plain), "Known To Shop")):
+        address = f"{page_server.state.settings.public_url}/checkout/{session.id}"
         async with httpx2.AsyncClient() as client:
             for typed, expected in ((ANN, ANN["name"]), (BOB, known), (ANN, ANN["name"])):
                 assert (await client.post(address, data=typed)).status_code == 303
-                view = await checkouts.page_view(till.state.app.db, session.id)
+                view = await checkouts.page_view(page_server.state.app.db, session.id)
                 assert view is not None
                 order = view.order
                 assert (order.customer_email, order.customer_name) == (typed["email"], expected)
                 if declined:
-                    await _declined(till, session)
+                    await _declined(page_server, session)
 
 
 async def test_the_cookie_is_for_this_session_and_no_script(
-    till: Starlette, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     first, second = await open_session(), await open_session()
-    url = till.state.settings.public_url
+    url = page_server.state.settings.public_url
     async with httpx2.AsyncClient() as client:
         sent = [
             await client.post(f"{url}/checkout/{session.id}", data=ANN)

@@ -22,7 +22,7 @@ from opentill.pages.render import (
     trouble_page,
 )
 from opentill.pages.responses import page
-from pages.fixtures import ATTEMPT, HOSTILE, HOSTILE_PAYMENT, MINUTE, NOW, PAYMENT, made
+from support.page_examples import ATTEMPT, HOSTILE, HOSTILE_PAYMENT, MINUTE, NOW, PAYMENT, made
 
 PAGES = sorted(made(Tongue("en")))
 VOID = {"meta", "link", "input", "img", "br"}

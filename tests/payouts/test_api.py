@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from api import Shop, Till, error_of, refused
-from money.world import fresh
 from opentill import adjustments, payouts
 from opentill.payouts.service import Wanted
+from support.api_server import ApiServer, Shop, error_of, refused
+from support.world import fresh
 
 NOW = 1_750_000_000_000
 
@@ -17,22 +17,22 @@ def _payout(shop: Shop, amount: int, event: str | None = None) -> str:
     wanted = Wanted(
         amount_minor=amount, fee_minor=150, reference=fresh(), reason="weekly", by="ann"
     )
-    made = shop.till.tx(lambda tx: payouts.create(tx, shop.id, wanted, None, NOW))
+    made = shop.api_server.tx(lambda tx: payouts.create(tx, shop.id, wanted, None, NOW))
     if event == "paid":
-        shop.till.tx(lambda tx: payouts.pay(tx, made.id, "TRN-1", "sent", "ann", NOW + 1))
+        shop.api_server.tx(lambda tx: payouts.pay(tx, made.id, "TRN-1", "sent", "ann", NOW + 1))
     elif event == "failed":
-        shop.till.tx(lambda tx: payouts.fail(tx, made.id, "account closed", "ann", NOW + 1))
+        shop.api_server.tx(lambda tx: payouts.fail(tx, made.id, "account closed", "ann", NOW + 1))
     return made.id
 
 
 @pytest.fixture
-def shop(till: Till) -> Shop:
+def shop(api_server: ApiServer) -> Shop:
     """A merchant with 100.00 available."""
-    made = till.shop()
+    made = api_server.shop()
     asked = adjustments.Ask(
         kind="recharge", amount_minor=10_000, reference=fresh(), reason="start", by="ann"
     )
-    till.tx(lambda tx: adjustments.ask(tx, made.id, asked, None, NOW))
+    api_server.tx(lambda tx: adjustments.ask(tx, made.id, asked, None, NOW))
     return made
 
 
@@ -78,9 +78,9 @@ def test_an_unknown_status_is_refused(shop: Shop) -> None:
     assert "PENDING, PAID or FAILED" in refused(shop.get("/v1/payouts", status="paid"), "status")
 
 
-def test_another_merchants_payouts_are_not_there(shop: Shop, till: Till) -> None:
+def test_another_merchants_payouts_are_not_there(shop: Shop, api_server: ApiServer) -> None:
     payout_id = _payout(shop, 100)
-    stranger = till.shop()
+    stranger = api_server.shop()
     answer = stranger.get(f"/v1/payouts/{payout_id}")
     assert (answer.status_code, error_of(answer)["code"]) == (404, 40401)
     assert stranger.data("GET", "/v1/payouts")["items"] == []

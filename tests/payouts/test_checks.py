@@ -3,13 +3,13 @@
 import asyncpg
 import pytest
 
-from money.world import NOW, fresh, merchant
 from opentill import adjustments, payouts
 from opentill.db.database import Tx
 from opentill.integrity.adjustment_rules import RULES as OPERATOR_RULES
 from opentill.integrity.payout_rules import RULES as PAYOUT_RULES
 from opentill.integrity.rules import check_books
 from opentill.payouts.service import Wanted
+from support.world import NOW, fresh, merchant
 
 OWN = (*PAYOUT_RULES, *OPERATOR_RULES)
 PAYOUT = "a payout has left with its fee, and is back with it exactly when it failed"
@@ -23,23 +23,23 @@ BROKEN = (
     ("update payouts set currency = 'EUR'", {PAYOUT}),
     ("update payouts set status = 'FAILED', failed_at = 1, failure_reason = 'x'", {PAYOUT}),
     ("delete from payouts", {"every entry of a payout has one"}),
-    ("update operator_movements set amount_minor = amount_minor + 1", {BY_HAND}),
-    ("update operator_movements set currency = 'EUR'", {BY_HAND}),
-    ("update operator_movements set kind = 'fee' where kind = 'freeze'", {BY_HAND, UNFROZEN}),
+    ("update adjustments set amount_minor = amount_minor + 1", {BY_HAND}),
+    ("update adjustments set currency = 'EUR'", {BY_HAND}),
+    ("update adjustments set kind = 'fee' where kind = 'freeze'", {BY_HAND, UNFROZEN}),
     (
-        "update operator_movements set status = 'WAITING', decided_at = null",
+        "update adjustments set status = 'WAITING', decided_at = null",
         {BY_HAND},
     ),
     (
-        "delete from operator_movements where kind = 'unfreeze'",
+        "delete from adjustments where kind = 'unfreeze'",
         {"every entry of an operator has its movement"},
     ),
 )
 
 
 @pytest.mark.parametrize(("statement", "rules"), BROKEN)
-async def test_what_is_not_explained_is_named(book: str, statement, rules) -> None:
-    connection = await asyncpg.connect(book)
+async def test_what_is_not_explained_is_named(rollback_database_url: str, statement, rules) -> None:
+    connection = await asyncpg.connect(rollback_database_url)
     transaction = connection.transaction()
     await transaction.start()
     try:

@@ -4,12 +4,12 @@ import asyncio
 
 import msgspec
 
-from money.world import NOW, fresh, merchant
 from opentill import adjustments, ledger, payouts
 from opentill.core.errors import Invalid
 from opentill.db.database import Db
 from opentill.payouts import Payout
 from opentill.payouts.service import Wanted
+from support.world import NOW, fresh, merchant
 
 
 async def _shop(db: Db, available: int) -> str:

@@ -4,11 +4,12 @@ from decimal import Decimal
 
 import pytest
 
-from money.world import DAY, NOW, entries, merchant, paid, product, session
 from opentill import checkouts, orders, rates
 from opentill.checkouts.model import SessionBody
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
+from support.api_server import ApiServer, refused
+from support.world import DAY, NOW, entries, merchant, paid, product, session
 
 CSV = b"Date,USD,JPY,HKD,\n2025-06-13,1.25,160,8.5,\n2025-06-12,1.2,150,8.4,\n"
 JUNE_13 = 1_749_772_800_000
@@ -88,7 +89,7 @@ async def test_a_file_brings_the_rates_between_all_its_currencies(tx: Tx) -> Non
     assert (made.days, made.first, made.last) == (2, JUNE_12, JUNE_13)
     assert made.currencies == ("EUR", "HKD", "JPY", "USD")
     assert made.rates == 2 * 4 * 3
-    assert await tx.fetchval("select count(*) from rates") == made.rates
+    assert await tx.fetchval("select count(*) from exchange_rates") == made.rates
     found = {(rate.base, rate.quote): rate.rate for rate in await rates.newest(tx, NOW)}
     assert found["EUR", "USD"] == Decimal("1.25")
     assert found["USD", "JPY"] == Decimal(128)
@@ -101,9 +102,9 @@ async def test_bringing_a_file_in_again_changes_nothing(tx: Tx) -> None:
     sheet = rates.read_file(CSV)
     told: list[int] = []
     await rates.bring_in(tx, sheet, NOW)
-    before = await tx.fetch("select * from rates order by base, quote, valid_from")
+    before = await tx.fetch("select * from exchange_rates order by base, quote, valid_from")
     await rates.bring_in(tx, sheet, NOW, advance=told.append)
-    assert await tx.fetch("select * from rates order by base, quote, valid_from") == before
+    assert await tx.fetch("select * from exchange_rates order by base, quote, valid_from") == before
     assert sum(told) == 2
 
 
@@ -151,3 +152,13 @@ async def test_the_rates_of_one_currency(tx: Tx, base, quote, found) -> None:
     newest = await rates.newest(tx, NOW, base, quote)
     assert [one.base + one.quote for one in newest] == found
     assert {(one.rate, one.valid_from) for one in newest} <= {(Decimal(2), NOW)}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_slip_in_a_rate_is_refused_and_no_defect(api_server: ApiServer, turned: bool) -> None:
+    shop = api_server.shop()
+    quoted = Decimal("0.000000000000000001") if turned else Decimal(999_999_999)
+    api_server.rate(*(("USD", "XAF") if turned else ("XAF", "USD")), quoted)
+    product = shop.product(price="99999999.00", currency="XAF")
+    reason = refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
+    assert "rate" in reason

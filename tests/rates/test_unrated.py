@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import structlog
 
-from money.world import DAY, NOW, assert_books, merchant, opened, paid, product, refunded, session
 from opentill import checkouts, orders, rates
 from opentill.checkouts.model import SessionBody
 from opentill.core.errors import Invalid
@@ -14,6 +13,7 @@ from opentill.db.database import Tx
 from opentill.products import service as products
 from opentill.products.model import ProductBody, ProductChange
 from opentill.refunds.model import Refund
+from support.world import DAY, NOW, assert_books, merchant, opened, paid, product, refunded, session
 
 OLD = NOW - 400 * DAY
 

@@ -1,5 +1,5 @@
 """A database for tests that commit."""
 
-from money.fixtures import db
+from support.transactions import db
 
 __all__ = ["db"]

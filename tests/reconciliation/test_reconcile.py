@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from money import world
-from money.world import DAY, NOW
 from opentill.db.database import Db
 from opentill.reconciliation import Result, reconcile
+from support import world
+from support.world import DAY, NOW
 
 HEAD = "kind,reference,amount,currency,settled_at"
 

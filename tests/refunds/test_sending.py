@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from money.world import DAY, NOW, opened, paid, refunded
 from opentill import refunds
 from opentill.db.database import Db, Tx
 from opentill.db.jobs import AT_ONCE
 from opentill.gateways import RefundOutcome, RefundRequest
 from opentill.refunds import Refund, jobs, queries
+from support.world import DAY, NOW, opened, paid, refunded
 
 URL = "http://127.0.0.1:9"
 Answer = Callable[[RefundRequest], Awaitable[RefundOutcome]]

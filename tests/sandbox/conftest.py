@@ -1,5 +1,5 @@
 """The bank and its surroundings as fixtures."""
 
-from sandbox.fixtures import calm_bank_url, calm_shop, receiver, shop
+from support.sandbox_bank import calm_bank_url, calm_shop, receiver, shop
 
 __all__ = ["calm_bank_url", "calm_shop", "receiver", "shop"]

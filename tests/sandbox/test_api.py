@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from opentill.sandbox import create_app
-from sandbox.running import Shop
+from support.sandbox_bank import Shop
 
 
 def test_the_same_id_is_the_same_payment(shop: Shop) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from opentill.sandbox.callbacks import LONGEST_NAP_S, sign
-from sandbox.running import (
+from support.sandbox_bank import (
     HURRY,
     SECRET,
     Receiver,

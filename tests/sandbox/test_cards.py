@@ -5,7 +5,7 @@ import re
 import pytest
 
 from opentill.sandbox.cards import CardForm, read_card
-from sandbox.running import Shop
+from support.sandbox_bank import Shop
 
 PAYS, CHALLENGED = "4242424242424242", "4000002500003155"
 

@@ -5,7 +5,7 @@ import time
 import httpx2
 import pytest
 
-from sandbox.running import Shop, wait_until
+from support.sandbox_bank import Shop, wait_until
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from opentill.sandbox import amounts
 from opentill.sandbox.cards import TEST_CARDS
 from opentill.sandbox.catalogue import SENTENCES
 from opentill.sandbox.language import choose
-from sandbox.running import Shop
+from support.sandbox_bank import Shop
 
 LATIN = re.compile(r">([^<]*[A-Za-z]{2,}[^<]*)<")
 # What stands on a Chinese page in Latin letters: names, codes, what the shop calls its things.

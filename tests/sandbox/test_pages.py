@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox.running import Shop
+from support.sandbox_bank import Shop
 
 WALLETS = ["ALIPAY", "WECHAT_PAY", "PAYNOW", "CRYPTO"]
 

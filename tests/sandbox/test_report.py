@@ -3,7 +3,7 @@
 import csv
 import io
 
-from sandbox.running import Shop, wait_until
+from support.sandbox_bank import Shop, wait_until
 
 
 def _rows(shop: Shop, **query: int) -> list[dict[str, str]]:

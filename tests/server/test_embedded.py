@@ -373,7 +373,8 @@ def _start_and_hang(data_dir: Path, *, durable: bool = True) -> subprocess.Popen
         from opentill.server.embedded.postgres import EmbeddedPostgres
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         with EmbeddedPostgres.start(Path(sys.argv[1]), durable=sys.argv[2] == "True") as server:
-            Path(sys.argv[1], "url").write_text(server.url)
+            Path(sys.argv[1], "new").write_text(server.url)
+            Path(sys.argv[1], "new").rename(Path(sys.argv[1], "url"))
             time.sleep(60)
     """
     child = subprocess.Popen([sys.executable, "-c", code, data_dir, str(durable)])

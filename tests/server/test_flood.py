@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from opentill.core.settings import Settings
-from opentill.server.connection_limits import LATE_S, RESERVE, Admission
+from opentill.server.connection_limits import LATE_S, RESERVE, ConnectionLimits
 from opentill.server.http_server import Server
 from opentill.server.protocol import Protocol
 from opentill.server.refusals import MAX_QUEUED, full, too_many
@@ -304,13 +304,13 @@ async def test_a_question_of_health_that_is_being_answered_keeps_its_place_in_th
 class Stub:
     """A connection that says whether it may be evicted."""
 
-    def __init__(self, admission: Admission, *, idle: bool) -> None:
+    def __init__(self, limits: ConnectionLimits, *, idle: bool) -> None:
         self.evicted = False
-        self.admission, self.idle = admission, idle
+        self.limits, self.idle = limits, idle
 
-    def enter(self, peer: str) -> str:
-        refusal = self.admission.enter(self, peer)
-        self.admission.idle[self] = len(self.admission.idle)
+    def admit(self, peer: str) -> str:
+        refusal = self.limits.admit(self, peer)
+        self.limits.note_idle(self)
         return "" if refusal is None else refusal.body.decode()
 
     def may_be_evicted(self) -> bool:
@@ -319,7 +319,7 @@ class Stub:
     def late_s(self) -> float:
         return 0.0
 
-    def is_answered(self) -> bool:
+    def is_running(self) -> bool:
         return False
 
     def evict(self) -> None:
@@ -343,17 +343,15 @@ SHARES = [
 def test_a_share_is_of_an_address_or_a_network_but_not_of_a_trusted_proxy(
     there: list[str], peer: str, refusal: object
 ) -> None:
-    admission = Admission(6, 2, [ip_network("10.0.0.0/8")])
-    guests = [Stub(admission, idle=False) for _ in there]
-    assert [guest.enter(each) for guest, each in zip(guests, there, strict=True)] == [""] * len(
-        there
-    )
-    newcomer = Stub(admission, idle=False)
-    assert newcomer.enter(peer) == ("" if refusal is None else refusal.body.decode())
-    for guest in [*guests, newcomer, newcomer]:
-        admission.leave(guest)
-    again = [Stub(admission, idle=False) for _ in range(2)]
-    assert [guest.enter("192.0.2.1") for guest in again] == ["", ""]
+    limits = ConnectionLimits(6, 2, [ip_network("10.0.0.0/8")])
+    stubs = [Stub(limits, idle=False) for _ in there]
+    assert [stub.admit(each) for stub, each in zip(stubs, there, strict=True)] == [""] * len(there)
+    newcomer = Stub(limits, idle=False)
+    assert newcomer.admit(peer) == ("" if refusal is None else refusal.body.decode())
+    for stub in [*stubs, newcomer, newcomer]:
+        limits.forget(stub)
+    again = [Stub(limits, idle=False) for _ in range(2)]
+    assert [stub.admit("192.0.2.1") for stub in again] == ["", ""]
 
 
 async def test_a_thousand_idle_connections_of_one_address_leave_room_for_all() -> None:

@@ -132,7 +132,7 @@ def test_a_server_that_waits_for_its_database_can_be_stopped(number: int, silent
             _, said = process.communicate(timeout=60)
             took = time.monotonic() - asked
     assert process.returncode == 0, said
-    assert took < 2, said
+    assert took < 10, said  # it would go on trying for 30 s
     assert "Traceback" not in said
     assert "failed" not in said
 

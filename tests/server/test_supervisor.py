@@ -14,7 +14,7 @@ def test_threads_may_ask_at_once_whether_a_child_is_ready() -> None:
 
     def ask(child: Child) -> bool:
         begin.wait()
-        return child.see_ready()
+        return child.check_ready()
 
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(300):

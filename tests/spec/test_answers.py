@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-from api import TEA, Shop, Till, error_of, refused, serving
 from opentill.app import OPERATIONS
 from opentill.http.operations import Operation
+from support.api_server import TEA, ApiServer, Shop, error_of, refused, serving
 
 _JSON: Final = {"content-type": "application/json"}
 AGREEMENT: Final = "/v1/config/legal/merchant-services-agreement"
@@ -38,7 +38,7 @@ def _path(operation: Operation) -> str:
 )  # fmt: skip
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 def test_what_is_nowhere_is_not_found(shop: Shop, path: str, method: str) -> None:
-    answer = shop.call(method, f"{shop.till.url}{path}")
+    answer = shop.call(method, f"{shop.api_server.url}{path}")
     assert answer.status_code in ({404, 405} if path.endswith("s/") else {404}), answer.text
 
 
@@ -60,8 +60,8 @@ def test_other_methods_are_405_and_say_which_are_allowed(shop: Shop, path: str) 
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/openapi.json"])
-def test_other_methods_elsewhere_are_405_too(till: Till, path: str) -> None:
-    answer = till.http.post(path)
+def test_other_methods_elsewhere_are_405_too(api_server: ApiServer, path: str) -> None:
+    answer = api_server.http.post(path)
     assert (answer.status_code, answer.json()["code"]) == (405, 40501)
     assert "GET" in answer.headers["allow"]
 
@@ -134,19 +134,19 @@ _addresses: Final = count(1)
 
 
 @pytest.fixture(scope="module")
-def limited(till: Till) -> Iterator[Till]:
+def limited(api_server: ApiServer) -> Iterator[ApiServer]:
     """A server with small limits behind a trusted proxy."""
     changes = {
         "limit_ip_per_minute": 5,
         "limit_checkouts_per_minute": 2,
         "trusted_proxies": (ip_network("127.0.0.0/8"),),
     }
-    with serving(till.settings, **changes) as running:
+    with serving(api_server.settings, **changes) as running:
         yield running
 
 
 @pytest.fixture
-def caller(limited: Till) -> Iterator[tuple[Shop, dict[str, str], Callable[[int], None]]]:
+def caller(limited: ApiServer) -> Iterator[tuple[Shop, dict[str, str], Callable[[int], None]]]:
     """A merchant, headers of an address of its own, and the hand on the clock."""
     now = limited.app.clock()
     address = {"x-forwarded-for": f"198.51.100.{next(_addresses)}"}
@@ -185,10 +185,10 @@ def test_the_window_of_an_address_slides(caller: Any) -> None:
 def test_every_operation_is_limited_before_anything_else(caller: Any, operation: Operation) -> None:
     shop, address, _ = caller
     for _ in range(5):  # failed authentications count
-        answer = shop.till.http.get("/v1/balance", headers=address)
+        answer = shop.api_server.http.get("/v1/balance", headers=address)
         assert answer.status_code == 401
     for headers in (address, address | {"x-api-key": shop.key}):
-        answer = shop.till.http.request(
+        answer = shop.api_server.http.request(
             operation.method, _path(operation), headers=headers, content=b"x" * 100_000
         )
         _is_limited(answer, 5, 60)
@@ -197,8 +197,8 @@ def test_every_operation_is_limited_before_anything_else(caller: Any, operation:
 def test_the_agreement_and_what_is_nowhere_count_too(caller: Any) -> None:
     shop, address, _ = caller
     for path in (AGREEMENT, "/v1/nothing", AGREEMENT, "/v1/", AGREEMENT):
-        assert shop.till.http.get(path, headers=address).status_code in {200, 404}
-    _is_limited(shop.till.http.get(AGREEMENT, headers=address), 5, 60)
+        assert shop.api_server.http.get(path, headers=address).status_code in {200, 404}
+    _is_limited(shop.api_server.http.get(AGREEMENT, headers=address), 5, 60)
     for path in (
         "/healthz",
         "/readyz",
@@ -206,7 +206,7 @@ def test_the_agreement_and_what_is_nowhere_count_too(caller: Any) -> None:
         "/checkout/x",
         "/legal/merchant-services-agreement",
     ):
-        assert shop.till.http.get(path, headers=address).status_code in {200, 404}
+        assert shop.api_server.http.get(path, headers=address).status_code in {200, 404}
 
 
 def test_exactly_as_many_as_allowed_pass_at_once(caller: Any) -> None:
@@ -225,7 +225,7 @@ def test_exactly_as_many_as_allowed_pass_at_once(caller: Any) -> None:
 def test_a_merchant_opens_so_many_sessions_from_all_its_addresses_together(caller: Any) -> None:
     shop, address, later = caller
     product = shop.data("POST", "/v1/products", json=TEA, headers=address)["id"]
-    other = shop.till.shop()
+    other = shop.api_server.shop()
 
     def open_(of: Shop, address: str, product: str) -> Any:
         body = {"productId": product}
@@ -252,8 +252,8 @@ def test_ipv6_clients_are_counted_by_their_64(caller: Any) -> None:
     assert shop.call("GET", "/v1/products", headers=headers).status_code == 200
 
 
-def test_an_untrusted_peer_cannot_name_an_address(till: Till) -> None:
-    with serving(till.settings, limit_ip_per_minute=3) as running:
+def test_an_untrusted_peer_cannot_name_an_address(api_server: ApiServer) -> None:
+    with serving(api_server.settings, limit_ip_per_minute=3) as running:
         limit_key = running.shop()
         statuses = [
             limit_key.call(

@@ -5,8 +5,8 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from api import Shop, refused
 from opentill.ledger.postings import Type
+from support.api_server import Shop, refused
 
 TYPES: Final = (
     "PAYMENT SETTLEMENT PAYOUT FREEZE UNFREEZE CHARGEBACK CHARGEBACK_FEE CHARGEBACK_RECOVERY "
@@ -48,8 +48,8 @@ def test_an_empty_balance_is_zero_in_the_settlement_currency(shop: Shop) -> None
     }
 
 
-def test_no_fee_posts_no_fee(till: Any) -> None:
-    shop = till.shop(platform_fee_rate=Decimal(0))
+def test_no_fee_posts_no_fee(api_server: Any) -> None:
+    shop = api_server.shop(platform_fee_rate=Decimal(0))
     shop.paid()
     assert [t["type"] for t in shop.data("GET", "/v1/balance/transactions")["items"]] == ["PAYMENT"]
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from api import Shop, Till, refused
+from support.api_server import ApiServer, Shop, refused
 
 DAY_MS: Final = 24 * 3600 * 1000
 _URL: Final = "https://shop.example/"
@@ -107,8 +107,8 @@ def test_a_session_lasts_24_hours_and_has_its_page(
     session = shop.session()
     assert session["createdAt"] == 1_795_233_600_000
     assert session["expiresAt"] == 1_795_233_600_000 + DAY_MS
-    assert session["url"] == f"{shop.till.url}/checkout/{session['id']}"
-    assert shop.till.http.get(session["url"]).status_code == 200
+    assert session["url"] == f"{shop.api_server.url}/checkout/{session['id']}"
+    assert shop.api_server.http.get(session["url"]).status_code == 200
 
 
 def test_the_order_is_created_with_the_session_and_shown_on_retrieval_only(shop: Shop) -> None:
@@ -136,13 +136,13 @@ def test_the_order_is_created_with_the_session_and_shown_on_retrieval_only(shop:
     ],
 )
 def test_the_hosted_page_shows_the_name(shop: Shop, body: dict[str, Any], shown: str) -> None:
-    page = shop.till.http.get(shop.session(**body)["url"]).text
+    page = shop.api_server.http.get(shop.session(**body)["url"]).text
     for name in ("Harbour Books", "Camel", "Snake"):
         assert (name in page) == (name == shown)
 
 
 def test_the_hosted_page_prefills_what_was_given(shop: Shop) -> None:
-    page = shop.till.http.get(
+    page = shop.api_server.http.get(
         shop.session(customerEmail="ada@example.com", customerName='Ada "L"')["url"]
     ).text
     assert 'value="ada@example.com"' in page
@@ -189,16 +189,18 @@ def test_an_unknown_session_is_not_found(shop: Shop, session_id: str) -> None:
         assert (answer.status_code, answer.json()) == (404, {"code": 40401, "message": "Not Found"})
 
 
-def test_a_currency_without_an_exchange_rate_is_refused_on_the_product(till: Till) -> None:
-    shop = till.shop(settlement_currency="USD")
+def test_a_currency_without_an_exchange_rate_is_refused_on_the_product(
+    api_server: ApiServer,
+) -> None:
+    shop = api_server.shop(settlement_currency="USD")
     product = shop.product(currency="ISK", price="100")
     reason = refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
     assert "ISK" in reason
 
 
-def test_amounts_worth_less_than_one_minor_unit_are_refused(till: Till) -> None:
-    till.rate("UGX", "USD", Decimal("0.00027"))
-    shop = till.shop()
+def test_amounts_worth_less_than_one_minor_unit_are_refused(api_server: ApiServer) -> None:
+    api_server.rate("UGX", "USD", Decimal("0.00027"))
+    shop = api_server.shop()
     product = shop.product(currency="UGX", price="1")
     refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
     assert shop.order(shop.product(currency="UGX", price="100")["id"])["settledAmount"] == "0.03"

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import httpx2
 import pytest
 
-from api import TEA, Shop, Till, serving
+from support.api_server import TEA, ApiServer, Shop, serving
 
 _AWAY: Final = {"code": 50301, "message": "Service unavailable"}
 
@@ -83,15 +83,19 @@ class Line:
 
 
 @pytest.fixture
-def line(till: Till, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Line, Till]]:
+def line(
+    api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Line, ApiServer]]:
     """A server whose database can go away."""
-    url = till.settings.database_url or ""
+    url = api_server.settings.database_url or ""
     query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
     made = Line(f"{query['host']}/.s.PGSQL.{query['port']}")
     folder = tmp_path_factory.mktemp("pg")
     with made.open(folder / f".s.PGSQL.{query['port']}"):
         through = url.split("?")[0] + "?" + urlencode(query | {"host": str(folder)})
-        with serving(till.settings, database_url=through, limit_ip_per_minute=10_000) as running:
+        with serving(
+            api_server.settings, database_url=through, limit_ip_per_minute=10_000
+        ) as running:
             yield made, running
 
 
@@ -100,16 +104,16 @@ def _is_away(answer: httpx2.Response) -> None:
     assert int(answer.headers["retry-after"]) >= 1
 
 
-def _busy_s(till: Till) -> float:
+def _busy_s(api_server: ApiServer) -> float:
     """Tell by how much a machine with other work may be late: nothing, if it is idle."""
     started = time.monotonic()
     for _ in range(10):
-        assert till.http.get("/healthz").status_code == 200
+        assert api_server.http.get("/healthz").status_code == 200
     return max(0.0, (time.monotonic() - started) * 10 - 0.5)
 
 
 def _well_again(shop: Shop, within_s: float) -> None:
-    end = time.monotonic() + within_s + _busy_s(shop.till)
+    end = time.monotonic() + within_s + _busy_s(shop.api_server)
     while True:
         found = {shop.get(path).status_code for path in ("/v1/products", "/readyz")}
         if found == {200}:
@@ -119,9 +123,9 @@ def _well_again(shop: Shop, within_s: float) -> None:
         time.sleep(0.05)
 
 
-def test_a_cut_line_is_503_at_once_and_well_again_soon(line: tuple[Line, Till]) -> None:
-    database, till = line
-    shop = till.shop()
+def test_a_cut_line_is_503_at_once_and_well_again_soon(line: tuple[Line, ApiServer]) -> None:
+    database, api_server = line
+    shop = api_server.shop()
     order = shop.paid()
     calls = (
         ("GET", "/v1/products", None),
@@ -134,9 +138,9 @@ def test_a_cut_line_is_503_at_once_and_well_again_soon(line: tuple[Line, Till]) 
         for key in (None, "key"):
             started = time.monotonic()
             _is_away(shop.call(method, path, json=body, headers={"idempotency-key": key}))
-            assert time.monotonic() - started < 2 + _busy_s(till)
-    assert till.http.get("/readyz").status_code == 503
-    assert till.http.get("/healthz").status_code == 200
+            assert time.monotonic() - started < 2 + _busy_s(api_server)
+    assert api_server.http.get("/readyz").status_code == 503
+    assert api_server.http.get("/healthz").status_code == 200
     database.cut(off=False)
     _well_again(shop, 5)
     answer = shop.post(calls[2][1], {}, key="key")  # 503 was not kept
@@ -144,14 +148,16 @@ def test_a_cut_line_is_503_at_once_and_well_again_soon(line: tuple[Line, Till]) 
     assert "idempotent-replayed" not in answer.headers
 
 
-def test_a_dead_line_is_503_within_two_seconds_and_well_again_soon(line: tuple[Line, Till]) -> None:
-    database, till = line
-    shop = till.shop()
+def test_a_dead_line_is_503_within_two_seconds_and_well_again_soon(
+    line: tuple[Line, ApiServer],
+) -> None:
+    database, api_server = line
+    shop = api_server.shop()
     shop.product()
     database.dead = True
     for path in ("/readyz", "/v1/products", "/v1/config/legal/merchant-services-agreement"):
         started = time.monotonic()
-        assert till.http.get(path, headers={"x-api-key": shop.key}).status_code == 503
-        assert time.monotonic() - started < 2.5 + _busy_s(till), path
+        assert api_server.http.get(path, headers={"x-api-key": shop.key}).status_code == 503
+        assert time.monotonic() - started < 2.5 + _busy_s(api_server), path
     database.dead = False
     _well_again(shop, 5)

@@ -14,10 +14,10 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
 from schemathesis.specs.openapi import definitions
 
-from api import Shop, Till
 from opentill.app import OPERATIONS, create_app, document
 from opentill.core.settings import Settings
 from opentill.http.operations import Operation
+from support.api_server import ApiServer, Shop
 
 DOCUMENT: Final = document(Settings())
 # Of each operation and mode, in every run and in `make stress`.
@@ -81,10 +81,10 @@ def test_operation_ids_are_unique() -> None:
     assert len(set(ids)) == len(ids) == len(OPERATIONS)
 
 
-def test_the_server_gives_this_document(till: Till) -> None:
-    answer = till.http.get("/openapi.json")
+def test_the_server_gives_this_document(api_server: ApiServer) -> None:
+    answer = api_server.http.get("/openapi.json")
     assert answer.headers["content-type"] == "application/json"
-    assert answer.json() == DOCUMENT | {"servers": [{"url": till.url}]}
+    assert answer.json() == DOCUMENT | {"servers": [{"url": api_server.url}]}
 
 
 KNOWN = [
@@ -99,10 +99,12 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("known", "has_it"), KNOWN)
-def test_who_has_the_document_is_not_sent_it_again(till: Till, known: str, has_it: bool) -> None:
-    first = till.http.get("/openapi.json")
+def test_who_has_the_document_is_not_sent_it_again(
+    api_server: ApiServer, known: str, has_it: bool
+) -> None:
+    first = api_server.http.get("/openapi.json")
     tag = first.headers["etag"]
-    again = till.http.get("/openapi.json", headers={"if-none-match": known.format(tag=tag)})
+    again = api_server.http.get("/openapi.json", headers={"if-none-match": known.format(tag=tag)})
     assert again.status_code == (304 if has_it else 200)
     assert again.headers["etag"] == tag
     assert again.content == (b"" if has_it else first.content)
@@ -186,9 +188,9 @@ CHECKS_OF_THEIRS: Final = [
 
 
 @pytest.fixture(scope="module")
-def stocked(till: Till) -> tuple[Shop, dict[str, str]]:
+def stocked(api_server: ApiServer) -> tuple[Shop, dict[str, str]]:
     """A merchant with one of everything."""
-    shop = till.shop(overdraft_minor=10**12)
+    shop = api_server.shop(overdraft_minor=10**12)
     order = shop.paid(shop.product(price="99999999.99")["id"])
     refund = shop.refund(order["id"], amount="0.01")
     ids = {
@@ -245,7 +247,7 @@ def test_the_server_does_what_its_document_says(
             made = {"products": shop.product, "webhook-endpoints": shop.endpoint}[kind]
             case.path_parameters["id"] = made()["id"]
         answer = case.call(
-            base_url=shop.till.url, headers={"x-api-key": shop.key}, session=connected
+            base_url=shop.api_server.url, headers={"x-api-key": shop.key}, session=connected
         )
         assert "x-request-id" in answer.headers
         case.validate_response(answer, checks=CHECKS_OF_THEIRS, headers={"x-api-key": shop.key})

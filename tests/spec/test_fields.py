@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from api import Shop
+from support.api_server import Shop
 
 Rows = tuple[tuple[str, str], ...]
 

@@ -12,10 +12,10 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from api import TEA, Shop, error_of, raw
 from opentill.app import OPERATIONS
 from opentill.http.operations import Nothing, Operation
-from spec.line import kept
+from support.api_server import TEA, Shop, error_of, raw
+from support.kept_connection import kept
 
 ID: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
 
@@ -191,7 +191,7 @@ def test_hostile_headers_are_harmless(shop: Shop) -> None:
             b",",
         ):
             headers: Any = {"x-api-key": shop.key} | {name: value}
-            answer = shop.till.http.post("/v1/products", json=TEA, headers=headers)
+            answer = shop.api_server.http.post("/v1/products", json=TEA, headers=headers)
             assert answer.status_code in {201, 400, 401, 415, 422}, (name, value, answer.text)
 
 
@@ -219,7 +219,7 @@ def test_hostile_text_is_shown_inert_everywhere(shop: Shop, text: str) -> None:
     assert row["customerName"].replace("'", "") == hostile.replace("'", "")
     assert "; -" not in row["customerName"]
     assert not row["customerName"].startswith(("=", "+", "-", "@"))
-    page = shop.till.http.get(session["url"])
+    page = shop.api_server.http.get(session["url"])
     assert page.status_code == 200
     assert "<script>alert" not in page.text
     assert "<img src=x" not in page.text

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from api import TEA, Shop, Till, refused, serving
 from opentill.db.database import Tx
 from opentill.http import idempotency
+from support.api_server import TEA, ApiServer, Shop, refused, serving
 
 DAY_MS: Final = 24 * 3600 * 1000
 
@@ -89,8 +89,8 @@ def test_refusals_are_kept_too(shop: Shop) -> None:
     assert [shop.post(missing, {}, key="m").status_code for _ in range(2)] == [404, 404]
 
 
-def test_a_refusal_leaves_nothing_behind_but_its_answer(till: Till) -> None:
-    shop = till.shop(overdraft_minor=0)
+def test_a_refusal_leaves_nothing_behind_but_its_answer(api_server: ApiServer) -> None:
+    shop = api_server.shop(overdraft_minor=0)
     order = shop.paid()
     refused(shop.post(f"/v1/orders/{order['id']}/refunds", {}, key="k"), "amount")
     assert shop.data("GET", f"/v1/orders/{order['id']}/refunds")["items"] == []
@@ -111,8 +111,8 @@ def test_another_key_is_refused(shop: Shop, key: bytes) -> None:
     refused(shop.call("POST", "/v1/products", json=TEA, headers=headers), "Idempotency-Key")
 
 
-def test_merchants_do_not_share_keys(shop: Shop, till: Till) -> None:
-    other = till.shop()
+def test_merchants_do_not_share_keys(shop: Shop, api_server: ApiServer) -> None:
+    other = api_server.shop()
     first = shop.post("/v1/products", TEA, key="k")
     second = other.post("/v1/products", TEA | {"name": "Other"}, key="k")
     assert second.status_code == 201
@@ -131,7 +131,7 @@ def test_other_methods_take_no_notice_of_a_key(shop: Shop) -> None:
 
 
 def test_an_answer_is_kept_for_seven_days(shop: Shop, clock: Callable[[int], None]) -> None:
-    now = shop.till.app.clock()
+    now = shop.api_server.app.clock()
     first = shop.post("/v1/products", TEA, key="k")
     clock(now + 7 * DAY_MS - 1000)
     assert shop.post("/v1/products", TEA, key="k").content == first.content
@@ -143,20 +143,20 @@ def test_an_answer_is_kept_for_seven_days(shop: Shop, clock: Callable[[int], Non
 
 def test_old_keys_are_pruned_and_young_ones_are_not(shop: Shop) -> None:
     shop.post("/v1/products", TEA, key="k")
-    now = shop.till.app.clock()
+    now = shop.api_server.app.clock()
 
     def left() -> int:
-        found = shop.till.sql("select from idempotency_keys where merchant_id = $1", shop.id)
+        found = shop.api_server.sql("select from idempotency_keys where merchant_id = $1", shop.id)
         return len(found)
 
-    shop.till.tx(lambda tx: idempotency.prune(tx, now + 7 * DAY_MS - 60_000))
+    shop.api_server.tx(lambda tx: idempotency.prune(tx, now + 7 * DAY_MS - 60_000))
     assert left() == 1
-    shop.till.tx(lambda tx: idempotency.prune(tx, now + 7 * DAY_MS + 60_000))
+    shop.api_server.tx(lambda tx: idempotency.prune(tx, now + 7 * DAY_MS + 60_000))
     assert left() == 0
 
 
-def test_429_is_not_kept(till: Till) -> None:
-    with serving(till.settings, limit_checkouts_per_minute=1) as limited:
+def test_429_is_not_kept(api_server: ApiServer) -> None:
+    with serving(api_server.settings, limit_checkouts_per_minute=1) as limited:
         shop = limited.shop()
         body = {"productId": shop.product()["id"]}
         shop.post("/v1/checkouts", body)
@@ -197,15 +197,17 @@ def test_while_the_first_request_still_runs_the_others_are_told_409(
 
     async def hold(tx: Tx) -> None:
         print_ = idempotency.fingerprint("POST", "/v1/products?", b"")
-        await idempotency.claim(tx, shop.id, "held", print_, shop.till.app.clock())
+        await idempotency.claim(tx, shop.id, "held", print_, shop.api_server.app.clock())
         running.set()
         await done.wait()
 
-    holder = asyncio.run_coroutine_threadsafe(shop.till.app.db.run(hold), shop.till._loop)
+    holder = asyncio.run_coroutine_threadsafe(
+        shop.api_server.app.db.run(hold), shop.api_server._loop
+    )
     assert running.wait(10)
     answer = shop.post("/v1/products", TEA, key="held")
     assert (answer.status_code, answer.json()) == (409, {"code": 40901, "message": "Conflict"})
-    shop.till._loop.call_soon_threadsafe(done.set)
+    shop.api_server._loop.call_soon_threadsafe(done.set)
     holder.result(10)
     assert shop.get(f"/v1/products/{first}").status_code == 200
 
@@ -227,10 +229,12 @@ def test_a_row_that_somebody_keeps_locked_is_503_and_not_kept(
         running.set()
         await done.wait()
 
-    holder = asyncio.run_coroutine_threadsafe(shop.till.app.db.run(hold), shop.till._loop)
+    holder = asyncio.run_coroutine_threadsafe(
+        shop.api_server.app.db.run(hold), shop.api_server._loop
+    )
     assert running.wait(10)
     assert shop.post(path, {}, key="k").status_code == 503
-    shop.till._loop.call_soon_threadsafe(done.set)
+    shop.api_server._loop.call_soon_threadsafe(done.set)
     holder.result(10)
     assert shop.post(path, {}, key="k").status_code == 201
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from api import Shop, Till, refused
 from opentill.app import OPERATIONS
 from opentill.http.operations import Operation
+from support.api_server import ApiServer, Shop, refused
 
 
 class Things(msgspec.Struct):
@@ -41,16 +41,16 @@ def _stock(shop: Shop) -> Things:
 
 
 @pytest.fixture(scope="module")
-def owner(till: Till) -> tuple[Shop, Things]:
+def owner(api_server: ApiServer) -> tuple[Shop, Things]:
     """A merchant with one of everything."""
-    shop = till.shop()
+    shop = api_server.shop()
     return shop, _stock(shop)
 
 
 @pytest.fixture(scope="module")
-def stranger(till: Till) -> tuple[Shop, Things]:
+def stranger(api_server: ApiServer) -> tuple[Shop, Things]:
     """Another one."""
-    shop = till.shop()
+    shop = api_server.shop()
     return shop, _stock(shop)
 
 
@@ -226,8 +226,8 @@ def test_a_list_shows_nothing_of_a_stranger(
         assert text not in theirs.text
 
 
-def test_a_merchant_without_anything_sees_nothing(till: Till, owner: Any) -> None:
-    fresh = till.shop()
+def test_a_merchant_without_anything_sees_nothing(api_server: ApiServer, owner: Any) -> None:
+    fresh = api_server.shop()
     for path in (
         "/v1/products", "/v1/orders", "/v1/balance/transactions", "/v1/disputes", "/v1/payouts",
         "/v1/webhook-endpoints",

@@ -5,26 +5,26 @@ from typing import Final
 
 import pytest
 
-from api import Shop, Till, serving
 from opentill import merchants
 from opentill.app import OPERATIONS
 from opentill.http.operations import Operation
+from support.api_server import ApiServer, Shop, serving
 
 _UNAUTHORIZED: Final = (401, {"code": 401, "message": "Unauthorized"})
 
 
 @pytest.fixture(scope="module")
-def wrong_keys(till: Till) -> dict[str, str | None]:
+def wrong_keys(api_server: ApiServer) -> dict[str, str | None]:
     """Keys that open nothing, by what is wrong with them."""
-    shop = till.shop()
-    now = till.app.clock()
-    revoked, old, expiring = till.shop(), till.shop(), till.shop()
-    till.tx(lambda tx: merchants.revoke_key(tx, revoked.key_id, now))
-    till.tx(lambda tx: merchants.regenerate_key(tx, old.key_id, now))
-    expired = till.tx(
+    shop = api_server.shop()
+    now = api_server.app.clock()
+    revoked, old, expiring = api_server.shop(), api_server.shop(), api_server.shop()
+    api_server.tx(lambda tx: merchants.revoke_key(tx, revoked.key_id, now))
+    api_server.tx(lambda tx: merchants.regenerate_key(tx, old.key_id, now))
+    expired = api_server.tx(
         lambda tx: merchants.create_key(tx, expiring.id, "production", now - 10, now - 1)
     )
-    staging = till.tx(lambda tx: merchants.create_key(tx, shop.id, "staging", now))
+    staging = api_server.tx(lambda tx: merchants.create_key(tx, shop.id, "staging", now))
     return {
         "none": None,
         "empty": "",
@@ -50,12 +50,12 @@ def wrong_keys(till: Till) -> dict[str, str | None]:
     ids=lambda operation: f"{operation.method} {operation.path}",
 )
 def test_without_a_valid_key_the_answer_is_401_and_nothing_more(
-    till: Till, operation: Operation, wrong_keys: dict[str, str | None]
+    api_server: ApiServer, operation: Operation, wrong_keys: dict[str, str | None]
 ) -> None:
     for key in wrong_keys.values():
         headers = {} if key is None else {"x-api-key": key}
         path = operation.path.replace("{id}", "prod_01m7y0m0jzefzv5n8efcf1hqw1")
-        answer = till.http.request(operation.method, path, headers=headers)
+        answer = api_server.http.request(operation.method, path, headers=headers)
         assert (answer.status_code, answer.json()) == _UNAUTHORIZED
 
 
@@ -66,14 +66,14 @@ def test_a_key_in_the_query_or_in_another_header_is_no_key(shop: Shop) -> None:
         ({"cookie": f"x-api-key={key}"}, {}),
         ({}, {"x-api-key": key}),
     ):
-        answer = shop.till.http.get("/v1/products", headers=headers, params=query)
+        answer = shop.api_server.http.get("/v1/products", headers=headers, params=query)
         assert (answer.status_code, answer.json()) == _UNAUTHORIZED
 
 
 def test_a_regenerated_key_works_at_once_and_the_old_one_stops_at_once(shop: Shop) -> None:
     assert shop.get("/v1/products").status_code == 200
-    now = shop.till.app.clock()
-    new = shop.till.tx(lambda tx: merchants.regenerate_key(tx, shop.key_id, now))
+    now = shop.api_server.app.clock()
+    new = shop.api_server.tx(lambda tx: merchants.regenerate_key(tx, shop.key_id, now))
     assert shop.get("/v1/products").status_code == 401
     shop.key = new.key
     assert shop.get("/v1/products").status_code == 200
@@ -82,24 +82,24 @@ def test_a_regenerated_key_works_at_once_and_the_old_one_stops_at_once(shop: Sho
 def test_several_keys_of_a_merchant_are_valid_until_each_expires(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
-    now = shop.till.app.clock()
-    second = shop.till.tx(
+    now = shop.api_server.app.clock()
+    second = shop.api_server.tx(
         lambda tx: merchants.create_key(tx, shop.id, "production", now, now + 60_000)
     )
     headers = {"x-api-key": second.key}
     for moment, status in ((now + 59_999, 200), (now + 60_000, 401)):
         clock(moment)
-        assert shop.till.http.get("/v1/products", headers=headers).status_code == status
+        assert shop.api_server.http.get("/v1/products", headers=headers).status_code == status
         assert shop.get("/v1/products").status_code == 200
 
 
-def test_a_staging_deployment_takes_staging_keys_only(till: Till) -> None:
-    with serving(till.settings, environment="staging") as staging:
+def test_a_staging_deployment_takes_staging_keys_only(api_server: ApiServer) -> None:
+    with serving(api_server.settings, environment="staging") as staging:
         shop = staging.shop()
         assert shop.key.startswith("svc_stg_")
         assert shop.get("/v1/products").status_code == 200
-        live = till.shop()
-        live.till = staging
+        live = api_server.shop()
+        live.api_server = staging
         assert live.get("/v1/products").status_code == 401
 
 
@@ -114,6 +114,6 @@ def test_a_staging_deployment_takes_staging_keys_only(till: Till) -> None:
     ],
 )
 def test_an_allowlist_admits_its_addresses_only(
-    till: Till, allowed: tuple[str, ...], status: int
+    api_server: ApiServer, allowed: tuple[str, ...], status: int
 ) -> None:
-    assert till.shop(ip_allowlist=allowed).get("/v1/products").status_code == status
+    assert api_server.shop(ip_allowlist=allowed).get("/v1/products").status_code == status

@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 import structlog
 
-from api import TEA, Shop, Till
 from opentill.core import log
 from opentill.db.database import Db
+from support.api_server import TEA, ApiServer, Shop
 
 CARD: Final = "4242424242424242"
 EMAIL: Final = "canary.ada@secret-mail.example"
@@ -20,7 +20,7 @@ PHONE: Final = "canary-user-agent"
 
 
 @pytest.fixture
-def lines(till: Till) -> Iterator[io.StringIO]:
+def lines(api_server: ApiServer) -> Iterator[io.StringIO]:
     """What is logged, at its most talkative."""
     stream = io.StringIO()
     before = structlog.get_config()
@@ -29,7 +29,7 @@ def lines(till: Till) -> Iterator[io.StringIO]:
     structlog.configure(**before)
 
 
-def _busy(shop: Shop, till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+def _busy(shop: Shop, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """All kinds of requests, good and bad, with canaries wherever something can be said."""
     body = {"customerEmail": EMAIL, "customerName": f"{TEXT} {CARD}", "metadata": {TEXT: CARD}}
     product = shop.product(name=f"{TEXT} {EMAIL}", description=CARD)
@@ -48,7 +48,7 @@ def _busy(shop: Shop, till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.post("/v1/checkouts", {"productId": TEXT, "customerEmail": EMAIL + "@"})
     shop.call("GET", f"/v1/orders/{TEXT}", headers={"x-api-key": shop.key[:-1] + "x"})
     shop.call("POST", "/gateways/sandbox/callback", content=f'{{"{TEXT}":"{CARD}"}}')
-    till.http.post(session["url"], data={"email": EMAIL, "name": TEXT, "method": CARD})
+    api_server.http.post(session["url"], data={"email": EMAIL, "name": TEXT, "method": CARD})
 
     async def fail(*_: object) -> None:
         msg = f"key {shop.key} of {EMAIL}, card {CARD}, at https://u:p@x.example/?{QUERY}=1"
@@ -60,19 +60,19 @@ def _busy(shop: Shop, till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_secret_is_in_any_line(
-    till: Till,
+    api_server: ApiServer,
     lines: io.StringIO,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    shop = till.shop()
-    _busy(shop, till, monkeypatch)
+    shop = api_server.shop()
+    _busy(shop, api_server, monkeypatch)
     log.flush()
     printed = capfd.readouterr()
     text = lines.getvalue() + printed.out + printed.err
     for canary in (shop.key, shop.key[9:40], CARD, EMAIL, "secret-mail", TEXT, QUERY, PHONE):
         assert canary not in text, next(line for line in text.splitlines() if canary in line)
-    for secret in (till.settings.secret_key, till.settings.sandbox_secret, "u:p@"):
+    for secret in (api_server.settings.secret_key, api_server.settings.sandbox_secret, "u:p@"):
         assert secret not in text
     records = [json.loads(line) for line in lines.getvalue().splitlines()]
     requests = [record for record in records if record["event"] == "request"]
@@ -92,9 +92,9 @@ def test_no_secret_is_in_any_line(
 
 
 def test_a_defect_is_found_in_the_log_by_the_id_of_the_answer(
-    till: Till, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
+    api_server: ApiServer, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = till.shop()
+    shop = api_server.shop()
 
     async def fail(*_: object) -> None:
         raise ZeroDivisionError
@@ -112,8 +112,10 @@ def test_a_defect_is_found_in_the_log_by_the_id_of_the_answer(
     assert "ZeroDivisionError" in record["exception"]
 
 
-def test_500_is_not_kept_under_a_key(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop = till.shop()
+def test_500_is_not_kept_under_a_key(
+    api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = api_server.shop()
     from opentill.products import service
 
     async def fail(*_: object) -> None:
@@ -127,12 +129,12 @@ def test_500_is_not_kept_under_a_key(till: Till, monkeypatch: pytest.MonkeyPatch
     assert "idempotent-replayed" not in answer.headers
 
 
-def test_settings_do_not_show_their_secrets(till: Till) -> None:
-    shown = repr(till.settings) + str(till.settings)
+def test_settings_do_not_show_their_secrets(api_server: ApiServer) -> None:
+    shown = repr(api_server.settings) + str(api_server.settings)
     for secret in (
-        till.settings.secret_key,
-        till.settings.sandbox_secret,
-        till.settings.database_url,
+        api_server.settings.secret_key,
+        api_server.settings.sandbox_secret,
+        api_server.settings.database_url,
     ):
         assert secret
         assert secret not in shown

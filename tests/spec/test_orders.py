@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from api import Shop, Till, refused
+from support.api_server import ApiServer, Shop, refused
 
 NOW: Final = 1_795_233_600_000  # 2026-11-21T04:00:00Z
 COLUMNS: Final = (
@@ -37,8 +37,10 @@ FEES: Final = (
 
 
 @pytest.mark.parametrize(("price", "rate", "fee", "net"), FEES)
-def test_the_fee_is_rounded_half_up(till: Till, price: str, rate: str, fee: str, net: str) -> None:
-    shop = till.shop(platform_fee_rate=Decimal(rate))
+def test_the_fee_is_rounded_half_up(
+    api_server: ApiServer, price: str, rate: str, fee: str, net: str
+) -> None:
+    shop = api_server.shop(platform_fee_rate=Decimal(rate))
     order = shop.paid(shop.product(price=price)["id"])
     assert order["platformFeeRate"] == rate
     assert (order["platformFee"], order["netAmount"]) == (fee, net)
@@ -63,7 +65,7 @@ CONVERTED: Final[tuple[tuple[Any, ...], ...]] = (
     ("currency", "price", "settled", "rates", "rate", "fee", "net", "amount", "pending"), CONVERTED
 )
 def test_a_conversion_takes_the_rate_of_the_session(
-    till: Till,
+    api_server: ApiServer,
     currency: str,
     price: str,
     settled: str,
@@ -75,11 +77,11 @@ def test_a_conversion_takes_the_rate_of_the_session(
     pending: str,
 ) -> None:
     for pair, value in rates.items():
-        till.rate(*pair.split(), Decimal(value))
-    shop = till.shop(settlement_currency=settled)
+        api_server.rate(*pair.split(), Decimal(value))
+    shop = api_server.shop(settlement_currency=settled)
     order = shop.order(shop.product(currency=currency, price=price)["id"])
     for pair in rates:
-        till.rate(*pair.split(), Decimal(7))  # frozen: a later rate changes nothing
+        api_server.rate(*pair.split(), Decimal(7))  # frozen: a later rate changes nothing
     shop.confirm(order["id"])
     order = shop.read_order(order["id"])
     assert order["exchangeRate"] == rate
@@ -300,7 +302,7 @@ def test_the_export_comes_in_pieces(shop: Shop) -> None:
     for _ in range(12):
         shop.order(product, metadata={"k": "v" * 16_000})
     headers = {"x-api-key": shop.key}
-    with shop.till.http.stream("GET", "/v1/orders/export", headers=headers) as answer:
+    with shop.api_server.http.stream("GET", "/v1/orders/export", headers=headers) as answer:
         assert answer.headers["transfer-encoding"] == "chunked"
         assert "content-length" not in answer.headers
         pieces = list(answer.iter_raw())

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import pytest
 
-from api import TEA, Shop, refused
 from opentill.core.money import EXPONENTS
+from support.api_server import TEA, Shop, refused
 
 _URL: Final = "https://shop.example/"
 _ABSENT: Final = object()

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from api import Shop, Till, refused
+from support.api_server import ApiServer, Shop, refused
 
 
 def _path(order: dict[str, Any]) -> str:
@@ -171,12 +171,12 @@ def test_the_same_number_for_the_same_refund_returns_the_first(shop: Shop) -> No
     assert shop.data("GET", _path(order))["pagination"]["total"] == 1
 
 
-def test_the_same_number_for_another_refund_is_refused(shop: Shop, till: Till) -> None:
+def test_the_same_number_for_another_refund_is_refused(shop: Shop, api_server: ApiServer) -> None:
     order, other = shop.paid(), shop.paid()
     shop.refund(order["id"], amount="2.00", refundNo="RMA-7")
     refused(shop.post(_path(order), {"amount": "3.00", "refundNo": "RMA-7"}), "refundNo")
     refused(shop.post(_path(other), {"amount": "2.00", "refundNo": "RMA-7"}), "refundNo")
-    stranger = till.shop()
+    stranger = api_server.shop()
     assert stranger.refund(stranger.paid()["id"], refundNo="RMA-7")["refundNo"] == "RMA-7"
 
 
@@ -192,19 +192,19 @@ POLICIES: Final = (
 
 @pytest.mark.parametrize(("policy", "amounts", "debits"), POLICIES)
 def test_the_fee_is_kept_or_returned_in_proportion(
-    till: Till, policy: str, amounts: tuple[str, ...], debits: tuple[str, ...]
+    api_server: ApiServer, policy: str, amounts: tuple[str, ...], debits: tuple[str, ...]
 ) -> None:
-    shop = till.shop(refund_fee_policy=policy)
+    shop = api_server.shop(refund_fee_policy=policy)
     order = shop.paid()
     made = [shop.refund(order["id"], amount=amount) for amount in amounts]
     assert [refund["merchantDebitUsd"] for refund in made] == list(debits)
     assert [refund["userRefundAmountUsd"] for refund in made] == list(amounts)
 
 
-def test_amounts_in_usd_follow_the_rates_of_the_order(till: Till) -> None:
-    till.rate("EUR", "USD", Decimal("1.1"))
-    till.rate("EUR", "CNY", Decimal("7.7"))
-    shop = till.shop(settlement_currency="CNY")
+def test_amounts_in_usd_follow_the_rates_of_the_order(api_server: ApiServer) -> None:
+    api_server.rate("EUR", "USD", Decimal("1.1"))
+    api_server.rate("EUR", "CNY", Decimal("7.7"))
+    shop = api_server.shop(settlement_currency="CNY")
     order = shop.paid(shop.product(currency="EUR", price="10.00")["id"])
     refund = shop.refund(order["id"], amount="2.00")
     assert refund["currency"] == "EUR"
@@ -217,9 +217,9 @@ def test_amounts_in_usd_follow_the_rates_of_the_order(till: Till) -> None:
     [(0, "9.59", True), (0, "9.60", False), (39, "9.99", False), (40, "9.99", True)],
 )
 def test_the_balance_goes_below_zero_down_to_the_overdraft_limit(
-    till: Till, overdraft: int, amount: str, taken: bool
+    api_server: ApiServer, overdraft: int, amount: str, taken: bool
 ) -> None:
-    shop = till.shop(overdraft_minor=overdraft)
+    shop = api_server.shop(overdraft_minor=overdraft)
     order = shop.paid()
     answer = shop.post(_path(order), {"amount": amount})
     if taken:
@@ -242,7 +242,7 @@ def test_100_parallel_refunds_of_a_fiftieth_are_taken_50_times(shop: Shop) -> No
         statuses = [status for some in pool.map(four, range(25)) for status in some]
     assert (statuses.count(201), statuses.count(400)) == (50, 50)
     assert shop.data("GET", _path(order))["pagination"]["total"] == 50
-    shop.till.check_books()
+    shop.api_server.check_books()
 
 
 @pytest.mark.parametrize("order_id", ["order_01m7y0m0jzefzv5n8efcf1hqw2", "x", "%00"])

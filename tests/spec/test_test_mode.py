@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from api import SECRETS, Shop, Till, serving
 from opentill.app import create_app
 from opentill.core.settings import Settings
 from opentill.pages.catalogue import SENTENCES
+from support.api_server import SECRETS, ApiServer, Shop, serving
 
 
 def _paths(shop: Shop) -> Iterator[Any]:
@@ -23,8 +23,8 @@ def _paths(shop: Shop) -> Iterator[Any]:
     yield shop.get("/v1")
     yield shop.call("PUT", "/v1/orders")
     yield shop.post("/v1/products", {})
-    yield shop.till.http.get("/v1/orders")  # without a key
-    yield shop.till.http.get("/v1/config/legal/merchant-services-agreement")
+    yield shop.api_server.http.get("/v1/orders")  # without a key
+    yield shop.api_server.http.get("/v1/config/legal/merchant-services-agreement")
 
 
 def test_every_answer_of_the_api_says_that_the_sandbox_is_among_the_gateways(shop: Shop) -> None:
@@ -33,7 +33,7 @@ def test_every_answer_of_the_api_says_that_the_sandbox_is_among_the_gateways(sho
         assert answer.headers["opentill-test-mode"] == "sandbox", answer.request.url
         statuses.add(answer.status_code)
     assert statuses == {200, 400, 401, 404, 405}
-    assert "opentill-test-mode" not in shop.till.http.get("/docs").headers
+    assert "opentill-test-mode" not in shop.api_server.http.get("/docs").headers
 
 
 def test_orders_and_their_file_say_whether_money_is_real(shop: Shop) -> None:
@@ -111,29 +111,31 @@ class _Without:
         return 0
 
 
-def test_the_agreement_is_marked_where_no_real_money_can_be_paid(till: Till) -> None:
+def test_the_agreement_is_marked_where_no_real_money_can_be_paid(api_server: ApiServer) -> None:
     path = "/legal/merchant-services-agreement"
-    answer = till.http.get(path)
+    answer = api_server.http.get(path)
     assert answer.status_code == 200, path
     assert SENTENCES["en"]["test_mode"] in answer.text
-    live = msgspec.structs.replace(till.settings, gateways=("sandbox", "manual"))
+    live = msgspec.structs.replace(api_server.settings, gateways=("sandbox", "manual"))
     assert live.livemode
-    assert not till.settings.livemode
+    assert not api_server.settings.livemode
 
 
 @pytest.mark.parametrize("noted", [True, False])
 def test_a_receipt_of_play_money_is_marked_where_real_money_can_be_paid_too(
-    till: Till, noted: bool
+    api_server: ApiServer, noted: bool
 ) -> None:
     """Also where the version before, which does not note it, has confirmed the payment."""
     options = {"manual_instructions": "IBAN"}
-    with serving(till.settings, gateways=("sandbox", "manual"), gateway_options=options) as both:
+    with serving(
+        api_server.settings, gateways=("sandbox", "manual"), gateway_options=options
+    ) as both:
         assert both.settings.livemode
         shop = both.shop()
         order = shop.paid()
         # As if it were the sandbox bank that had confirmed it.
         known, id_ = False if noted else None, order["id"]
-        through = "update attempts set gateway = 'sandbox' where order_id = $1"
+        through = "update payment_attempts set gateway = 'sandbox' where order_id = $1"
         both.tx(lambda tx: tx.execute(through, id_))
         both.tx(lambda tx: tx.execute("update orders set livemode = $2 where id = $1", id_, known))
         page = both.http.get(f"/checkout/{order['checkoutSessionId']}", follow_redirects=True)

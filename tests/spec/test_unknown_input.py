@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from api import TEA, Shop, Till, refused
 from opentill.app import OPERATIONS
 from opentill.http.operations import Operation
+from support.api_server import TEA, ApiServer, Shop, refused
 
 IGNORED: Final = "opentill-ignored-fields"
 NOBODYS: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
@@ -160,7 +160,9 @@ def test_what_was_ignored_is_named_in_refusals_and_in_replays(shop: Shop) -> Non
         own = {"x-api-key": shop.key, "content-type": "application/json"}
         own |= {"idempotency-key": f"k{number}"} | headers
         sent = json.dumps(body).encode()
-        first, again = (shop.till.http.post(path, content=sent, headers=own) for _ in range(2))
+        first, again = (
+            shop.api_server.http.post(path, content=sent, headers=own) for _ in range(2)
+        )
         assert [first.status_code, again.status_code] == [status, status]
         assert again.headers["idempotent-replayed"] == "true"
         assert [first.headers.get(IGNORED), again.headers.get(IGNORED)] == [shown, shown]
@@ -171,7 +173,7 @@ def _with_twice(shop: Shop, name: str, values: list[str], path: str = "/v1/produ
     own = {"x-api-key": shop.key, "content-type": "application/json"}
     own.pop(name.lower(), None)
     headers = [*own.items(), *((name, value) for value in values)]
-    return shop.till.http.post(path, content=b'{"name":"x","price":"1","currency":"USD"}',
+    return shop.api_server.http.post(path, content=b'{"name":"x","price":"1","currency":"USD"}',
                                headers=headers)  # fmt: skip
 
 
@@ -185,7 +187,7 @@ def test_a_doubled_header_is_refused(shop: Shop, name: str, values: list[str]) -
 
 
 def test_a_doubled_key_is_no_key(shop: Shop) -> None:
-    other = shop.till.shop()
+    other = shop.api_server.shop()
     for values in ([shop.key, shop.key], [shop.key, other.key], [shop.key, ""], ["", shop.key]):
         answer = _with_twice(shop, "X-Api-Key", values)
         assert (answer.status_code, answer.json()) == (
@@ -195,7 +197,7 @@ def test_a_doubled_key_is_no_key(shop: Shop) -> None:
     assert shop.data("GET", "/v1/products")["items"] == []
 
 
-def test_an_operation_without_a_key_answers_whatever_keys_come(till: Till) -> None:
+def test_an_operation_without_a_key_answers_whatever_keys_come(api_server: ApiServer) -> None:
     path = "/v1/config/legal/merchant-services-agreement"
     headers = [("x-api-key", "a"), ("x-api-key", "b")]
-    assert till.http.get(path, headers=headers).status_code == 200
+    assert api_server.http.get(path, headers=headers).status_code == 200

@@ -5,23 +5,23 @@ import os
 
 import pytest
 
-from money.hammer import hammered
-from money.storm import standing
-from money.test_lives import EVENTS, live
+from exploration.test_random_histories import EVENTS, live
 from opentill.db.database import Db
+from support.concurrent_movements import hammered
+from support.crash_load import standing
 
 pytestmark = pytest.mark.stress
 MINUTES = float(os.environ.get("STRESS_MINUTES", "5"))
 
 
-def test_deep_random_lives(book: str) -> None:
+def test_deep_random_lives(rollback_database_url: str) -> None:
     """Forty lives for each minute, and more of them while an event has not happened yet."""
     happened: collections.Counter[str] = collections.Counter()
     rounds = max(1, round(MINUTES))
     for number in range(rounds * 3):
         if number >= rounds and happened.keys() >= EVENTS:
             break
-        happened.update(live(book, examples=40, steps=80))
+        happened.update(live(rollback_database_url, examples=40, steps=80))
     print(dict(happened))  # noqa: T201
     assert happened.keys() >= EVENTS, EVENTS - happened.keys()
 

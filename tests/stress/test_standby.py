@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from money.house import Client, House, make_shop
-from money.storm import Storm
 from opentill.db import migrations
 from opentill.db.database import Db
 from opentill.server.embedded.postgres import EmbeddedPostgres
-from standby import following
+from support.cluster import Client, Cluster, make_shop
+from support.crash_load import Storm
+from support.standby import following
 
 pytestmark = pytest.mark.stress
 SECONDS = float(os.environ.get("STRESS_MINUTES", "0.5")) * 60
@@ -39,13 +39,13 @@ async def test_a_standby_that_is_promoted_has_everything_that_was_acknowledged()
             stack.callback(postgres.release)
             standby = await asyncio.to_thread(stack.enter_context, following(postgres.url))
             await asyncio.to_thread(standby.acknowledge)
-            house = House(folder, standby.both, servers=2)
-            stack.callback(house.stop)
-            await asyncio.to_thread(house.start)
+            cluster = Cluster(folder, standby.both, servers=2)
+            stack.callback(cluster.stop)
+            await asyncio.to_thread(cluster.start)
             db = await Db.connect(standby.both, 4, acquire_timeout_s=10)
-            storm = Storm(folder, postgres, house, db)
+            storm = Storm(folder, postgres, cluster, db)
             storm.shops = [await make_shop(db, overdraft_minor=10**9) for _ in range(2)]
-            processes = [process._popen.pid for process in house.processes if process._popen]
+            processes = [process._popen.pid for process in cluster.processes if process._popen]
 
             async def lose_the_primary() -> tuple[int, float]:
                 await asyncio.sleep(SECONDS / 2)
@@ -58,7 +58,7 @@ async def test_a_standby_that_is_promoted_has_everything_that_was_acknowledged()
                 return before, time.monotonic() - lost_at
 
             end = time.monotonic() + SECONDS
-            clients = [Client(house, shop.key) for shop in storm.shops]
+            clients = [Client(cluster, shop.key) for shop in storm.shops]
             async with asyncio.TaskGroup() as tasks:
                 failover = tasks.create_task(lose_the_primary())
                 for n in range(8):
@@ -67,7 +67,7 @@ async def test_a_standby_that_is_promoted_has_everything_that_was_acknowledged()
                 await client.close()
             await storm.reckon(120)
             # Nothing was started again: the service found the new primary by itself.
-            assert processes == [p._popen.pid for p in house.processes if p._popen]
+            assert processes == [p._popen.pid for p in cluster.processes if p._popen]
             before, seconds = failover.result()
             paid = sum(map(len, storm.paid.values()))
             figures = (dict(storm.answers), len(storm.opened), before, paid, len(storm.refunded))

@@ -10,26 +10,26 @@ import pytest
 import pytest_asyncio
 
 from opentill.webhooks.hosts import HostLimit
-from webhooks.place import Place, place, until
-from webhooks.receiver import Receiver, receiving
-from webhooks.storm import all_arrived, failing, storm
+from support.dispatcher_crashes import all_arrived, failing, storm
+from support.webhook_harness import WebhookHarness, until, webhook_harness
+from support.webhook_receiver import Receiver, receiving
 
 pytestmark = pytest.mark.stress
 
 
 @pytest_asyncio.fixture
-async def here(database_url: str) -> AsyncIterator[Place]:
+async def harness(database_url: str) -> AsyncIterator[WebhookHarness]:
     """A fresh database to dispatch from."""
-    async with place(database_url) as made:
+    async with webhook_harness(database_url) as made:
         yield made
 
 
-async def test_ten_thousand_events_arrive_through_twenty_kills(here: Place) -> None:
+async def test_ten_thousand_events_arrive_through_twenty_kills(harness: WebhookHarness) -> None:
     chance = random.Random(16)
     started = time.monotonic()
     async with receiving(failing(chance, 0.3)) as receiver:
-        await storm(here, receiver, 10_500, 20, lease_s=1.5)
-        await all_arrived(here, receiver)
+        await storm(harness, receiver, 10_500, 20, lease_s=1.5)
+        await all_arrived(harness, receiver)
         took = time.monotonic() - started
         sys.stderr.write(
             "\n" + f"{len(receiver.ids())} events, {len(receiver.got)} requests, {took:.0f} s"
@@ -37,13 +37,15 @@ async def test_ten_thousand_events_arrive_through_twenty_kills(here: Place) -> N
         assert len(receiver.ids()) == 10_500
 
 
-async def _latencies(here: Place, receivers: list[Receiver], owners: list[str]) -> list[float]:
+async def _latencies(
+    harness: WebhookHarness, receivers: list[Receiver], owners: list[str]
+) -> list[float]:
     """Seconds from just before the commit to the arrival, 50 events a second for ten seconds."""
     sent: dict[str, float] = {}
     for number in range(500):
         started = time.time()
-        await here.emit(owners[number % len(owners)])
-        (row,) = await here.rows("select id from events order by id desc limit 1")
+        await harness.emit(owners[number % len(owners)])
+        (row,) = await harness.rows("select id from events order by id desc limit 1")
         sent[row["id"]] = started
         await asyncio.sleep(max(0.0, started + 0.02 - time.time()))
     await until(lambda: sum(len(each.ids() & set(sent)) for each in receivers) == len(sent), 30)
@@ -56,26 +58,26 @@ async def _latencies(here: Place, receivers: list[Receiver], owners: list[str]) 
 
 
 async def test_first_attempts_are_prompt_and_a_dead_and_a_slow_endpoint_do_not_change_that(
-    here: Place,
+    harness: WebhookHarness,
 ) -> None:
     async with (
         receiving() as good,
         receiving(lambda _: "hang") as dead,
         receiving(lambda _: "slow") as slow,
     ):
-        owners = [await here.merchant() for _ in range(18)]
+        owners = [await harness.merchant() for _ in range(18)]
         for owner in owners:
-            await here.endpoint(owner, good.url)
+            await harness.endpoint(owner, good.url)
         # One host stands for many.
-        async with here.dispatching(
+        async with harness.dispatching(
             timeout_s=30.0, drain_s=0.1, lease_s=20.0, host_limit=HostLimit(512, 0)
         ):
-            alone = await _latencies(here, [good], owners)
+            alone = await _latencies(harness, [good], owners)
             for url in (dead.url, slow.url):
-                bad = await here.merchant()
-                await here.endpoint(bad, url)
-                await here.emit(bad, 500)
-            beside = await _latencies(here, [good], owners)
+                bad = await harness.merchant()
+                await harness.endpoint(bad, url)
+                await harness.emit(bad, 500)
+            beside = await _latencies(harness, [good], owners)
         p95, p95_beside = alone[475], beside[475]
         sys.stderr.write(
             f"\nfirst attempt p95 {p95 * 1000:.0f} ms,"
@@ -86,38 +88,40 @@ async def test_first_attempts_are_prompt_and_a_dead_and_a_slow_endpoint_do_not_c
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-async def test_more_dead_endpoints_than_lanes_hold_up_nobody(here: Place, *, hangs: bool) -> None:
+async def test_more_dead_endpoints_than_lanes_hold_up_nobody(
+    harness: WebhookHarness, *, hangs: bool
+) -> None:
     async with receiving() as good, receiving(lambda _: "hang") as dead:
-        owner = await here.merchant()
-        await here.endpoint(owner, good.url)
+        owner = await harness.merchant()
+        await harness.endpoint(owner, good.url)
         url = dead.url if hangs else "http://127.0.0.1:9009"
         for _ in range(40):
-            bad = await here.merchant()
+            bad = await harness.merchant()
             for number in range(15):
-                await here.endpoint(bad, f"{url}/{number}")
-            await here.emit(bad, 40)
+                await harness.endpoint(bad, f"{url}/{number}")
+            await harness.emit(bad, 40)
         # One host stands for many.
-        async with here.dispatching(
+        async with harness.dispatching(
             timeout_s=30.0, drain_s=0.1, lease_s=20.0, host_limit=HostLimit(512, 0)
         ):
             # Those that hang are known for it once the first of their requests are over.
             await asyncio.sleep(80 if hangs else 8)
             for number in range(4):
                 started = time.monotonic()
-                await here.emit(owner)
+                await harness.emit(owner)
                 await until(lambda expected=number + 1: len(good.got) == expected, 20)
                 sys.stderr.write(f"\nbeside 600 dead ones: {time.monotonic() - started:.2f} s")
                 await asyncio.sleep(3)
 
 
-async def test_deliveries_per_second_to_one_receiver(here: Place) -> None:
+async def test_deliveries_per_second_to_one_receiver(harness: WebhookHarness) -> None:
     async with receiving() as receiver:
-        owners = [await here.merchant() for _ in range(10)]
+        owners = [await harness.merchant() for _ in range(10)]
         for owner in owners:
-            await here.endpoint(owner, receiver.url)
-            await here.emit(owner, 1000)
+            await harness.endpoint(owner, receiver.url)
+            await harness.emit(owner, 1000)
         started = time.monotonic()
-        async with here.dispatching(lease_s=20.0, host_limit=HostLimit(per_second=0)):
+        async with harness.dispatching(lease_s=20.0, host_limit=HostLimit(per_second=0)):
             await until(lambda: len(receiver.ids()) == 10_000, 120)
         rate = 10_000 / (time.monotonic() - started)
         sys.stderr.write("\n" + f"{rate:.0f} deliveries a second")

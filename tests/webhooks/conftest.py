@@ -1,14 +1,14 @@
-"""A place of the test's own."""
+"""A fresh database to dispatch events from."""
 
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from webhooks.place import Place, place
+from support.webhook_harness import WebhookHarness, webhook_harness
 
 
 @pytest_asyncio.fixture
-async def here(database_url: str) -> AsyncIterator[Place]:
+async def harness(database_url: str) -> AsyncIterator[WebhookHarness]:
     """A fresh database to dispatch from."""
-    async with place(database_url) as made:
+    async with webhook_harness(database_url) as made:
         yield made

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from api import Shop, Till, refused
 from opentill.webhooks.service import MOST_ENDPOINTS
+from support.api_server import ApiServer, Shop, refused
 
 DAY = 86_400_000
 
@@ -40,8 +40,8 @@ def test_a_refused_type_names_those_there_are(shop: Shop) -> None:
     assert "order.paid" in refused(shop.post("/v1/webhook-endpoints", body), "events")
 
 
-def test_there_are_only_so_many(till: Till) -> None:
-    shop = till.shop()
+def test_there_are_only_so_many(api_server: ApiServer) -> None:
+    shop = api_server.shop()
     for _ in range(MOST_ENDPOINTS):
         made = shop.endpoint()
     body = {"url": "https://shop.example.com/"}
@@ -80,10 +80,12 @@ def test_a_secret_is_replayed_under_its_key_and_kept_sealed(shop: Shop) -> None:
     assert first.content == again.content
     assert again.headers["idempotent-replayed"] == "true"
     secret = first.json()["data"]["secret"].encode()
-    rows = shop.till.sql("select body from idempotency_keys where merchant_id = $1", shop.id)
+    rows = shop.api_server.sql("select body from idempotency_keys where merchant_id = $1", shop.id)
     assert rows
     assert all(secret not in row["body"] for row in rows)
-    rows = shop.till.sql("select secret from webhook_endpoints where merchant_id = $1", shop.id)
+    rows = shop.api_server.sql(
+        "select secret from webhook_endpoints where merchant_id = $1", shop.id
+    )
     assert all(secret not in row["secret"] for row in rows)
 
 
@@ -145,8 +147,8 @@ def test_one_event_and_a_range_are_sent_again(shop: Shop) -> None:
     refused(shop.post(f"{path}/resend", {"since": since}), "id")
 
 
-def test_events_are_read_with_a_cursor(till: Till) -> None:
-    shop = till.shop()
+def test_events_are_read_with_a_cursor(api_server: ApiServer) -> None:
+    shop = api_server.shop()
     shop.paid()
     first = shop.data("GET", "/v1/events", params={"size": 1})
     assert [item["type"] for item in first["items"]] == ["order.paid"]
@@ -161,8 +163,8 @@ def test_events_are_read_with_a_cursor(till: Till) -> None:
         refused(shop.get("/v1/events", cursor=cursor), "cursor")
 
 
-def test_the_events_of_an_order_are_as_the_product_says(till: Till) -> None:
-    shop = till.shop()
+def test_the_events_of_an_order_are_as_the_product_says(api_server: ApiServer) -> None:
+    shop = api_server.shop()
     meta = {"cart": "17", "n": {"deep": [1, 2.5]}}
     order = shop.paid(metadata=meta, customerEmail="ada@example.com")
     refund = shop.refund(order["id"], amount="4.00", reason="broken")
@@ -238,6 +240,6 @@ def test_what_waits_is_among_the_figures(shop: Shop) -> None:
 
     shop.endpoint()
     shop.paid()
-    found = shop.till.run(health.gauges(shop.till.app))
+    found = shop.api_server.run(health.gauges(shop.api_server.app))
     assert found["opentill_webhook_deliveries_waiting"] >= 2
     assert found["opentill_webhook_queue_age_seconds"] >= 0

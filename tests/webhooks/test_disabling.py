@@ -5,17 +5,17 @@ import asyncio
 import pytest
 
 from opentill import webhooks
-from webhooks.place import Place, until
-from webhooks.receiver import receiving
+from support.webhook_harness import WebhookHarness, until
+from support.webhook_receiver import receiving
 
 DAY = 24 * 60 * 60_000
 DISABLED = "select disabled_reason from webhook_endpoints where status = 'DISABLED'"
 
 
-async def _enable(here: Place, merchant_id: str, endpoint_id: str) -> None:
-    wanted, vet = webhooks.Wanted(status="ENABLED"), webhooks.Vet(here.outgoing.check)
-    now = here.now()
-    await here.db.run(lambda tx: webhooks.change(tx, merchant_id, endpoint_id, wanted, vet, now))
+async def _enable(harness: WebhookHarness, merchant_id: str, endpoint_id: str) -> None:
+    wanted, vet = webhooks.Wanted(status="ENABLED"), webhooks.Vet(harness.outgoing.check)
+    now = harness.now()
+    await harness.db.run(lambda tx: webhooks.change(tx, merchant_id, endpoint_id, wanted, vet, now))
 
 
 @pytest.mark.parametrize(
@@ -23,71 +23,79 @@ async def _enable(here: Place, merchant_id: str, endpoint_id: str) -> None:
     [(410, 0, "it answered 410 Gone"), (500, 5 * DAY, "five days without a success")],
 )
 async def test_an_endpoint_that_is_gone_is_disabled_and_what_waits_goes_on_when_it_is_back(
-    here: Place, answer: int, failing_ms: int, why: str
+    harness: WebhookHarness, answer: int, failing_ms: int, why: str
 ) -> None:
-    async with receiving(lambda _: answer) as receiver, here.dispatching():
-        merchant_id = await here.merchant()
-        endpoint, _ = await here.endpoint(merchant_id, receiver.url)
-        await here.emit(merchant_id)
+    async with receiving(lambda _: answer) as receiver, harness.dispatching():
+        merchant_id = await harness.merchant()
+        endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
+        await harness.emit(merchant_id)
         if failing_ms:
-            await until(lambda: here.rows("select 1 from webhook_lanes where failing_since > 0"))
-            here.ahead_ms += failing_ms
-        await until(lambda: here.rows(DISABLED))
-        assert (await here.rows(DISABLED))[0]["disabled_reason"] == why
-        (audit,) = await here.rows(
+            failing = "select 1 from endpoint_leases where failing_since > 0"
+            await until(lambda: harness.rows(failing))
+            harness.ahead_ms += failing_ms
+        await until(lambda: harness.rows(DISABLED))
+        assert (await harness.rows(DISABLED))[0]["disabled_reason"] == why
+        (audit,) = await harness.rows(
             "select action, who, subject, reason from audit_log where subject = $1", endpoint.id
         )
         assert list(audit.values()) == ["webhooks disable", "opentill", endpoint.id, why]
         seen = len(receiver.got)
-        here.ahead_ms += DAY
-        await here.emit(merchant_id)
-        assert await here.statuses() == {"PENDING": 1}  # none for the new one
+        harness.ahead_ms += DAY
+        await harness.emit(merchant_id)
+        assert await harness.statuses() == {"PENDING": 1}  # none for the new one
         await asyncio.sleep(0.5)
         assert len(receiver.got) == seen
         receiver.behave = lambda _: 200
-        await _enable(here, merchant_id, endpoint.id)
+        await _enable(harness, merchant_id, endpoint.id)
         await until(lambda: receiver.taken)
 
 
-async def test_a_success_within_five_days_begins_them_anew(here: Place) -> None:
+async def test_a_success_within_five_days_begins_them_anew(harness: WebhookHarness) -> None:
     doing: list[int] = [500, 200, 500]
-    async with receiving(lambda _: doing.pop(0)) as receiver, here.dispatching():
-        merchant_id = await here.merchant()
-        await here.endpoint(merchant_id, receiver.url)
+    async with receiving(lambda _: doing.pop(0)) as receiver, harness.dispatching():
+        merchant_id = await harness.merchant()
+        await harness.endpoint(merchant_id, receiver.url)
         for count in (1, 2, 3):
-            await here.emit(merchant_id)
-            await until(lambda n=count: here.rows("select from webhook_attempts offset $1", n - 1))
-            here.ahead_ms += 3 * DAY if count > 1 else 1000
-        assert await here.rows("select from webhook_endpoints where status = 'ENABLED'")
+            await harness.emit(merchant_id)
+            await until(
+                lambda n=count: harness.rows("select from delivery_attempts offset $1", n - 1)
+            )
+            harness.ahead_ms += 3 * DAY if count > 1 else 1000
+        assert await harness.rows("select from webhook_endpoints where status = 'ENABLED'")
 
 
-async def test_an_endpoint_enabled_again_has_five_days_anew_at_once(here: Place) -> None:
-    async with receiving(lambda _: 500) as receiver, here.dispatching():
-        merchant_id = await here.merchant()
-        endpoint, _ = await here.endpoint(merchant_id, receiver.url)
-        await here.emit(merchant_id, 20)
+async def test_an_endpoint_enabled_again_has_five_days_anew_at_once(
+    harness: WebhookHarness,
+) -> None:
+    async with receiving(lambda _: 500) as receiver, harness.dispatching():
+        merchant_id = await harness.merchant()
+        endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
+        await harness.emit(merchant_id, 20)
         await until(lambda: len(receiver.got) >= 6)
-        here.ahead_ms += 5 * DAY
-        await until(lambda: here.rows(DISABLED))
+        harness.ahead_ms += 5 * DAY
+        await until(lambda: harness.rows(DISABLED))
         seen = len(receiver.got)
-        await _enable(here, merchant_id, endpoint.id)
+        await _enable(harness, merchant_id, endpoint.id)
         await until(lambda: len(receiver.got) >= seen + 3)
         await asyncio.sleep(0.5)
-        assert not await here.rows(DISABLED)
+        assert not await harness.rows(DISABLED)
 
 
 async def test_an_attempt_from_before_does_not_disable_an_endpoint_that_was_enabled_again(
-    here: Place,
+    harness: WebhookHarness,
 ) -> None:
     doing: list[int | str] = [410, "slowly gone"]
-    async with receiving(lambda _: doing.pop(0) if doing else 200) as receiver, here.dispatching():
-        merchant_id = await here.merchant()
-        endpoint, _ = await here.endpoint(merchant_id, receiver.url)
-        await here.emit(merchant_id, 2)
-        await until(lambda: here.rows(DISABLED))
+    async with (
+        receiving(lambda _: doing.pop(0) if doing else 200) as receiver,
+        harness.dispatching(),
+    ):
+        merchant_id = await harness.merchant()
+        endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
+        await harness.emit(merchant_id, 2)
+        await until(lambda: harness.rows(DISABLED))
         assert receiver.open == 1
-        await _enable(here, merchant_id, endpoint.id)
-        await until(lambda: here.rows("select from webhook_attempts offset 1"))
-        await here.emit(merchant_id)
+        await _enable(harness, merchant_id, endpoint.id)
+        await until(lambda: harness.rows("select from delivery_attempts offset 1"))
+        await harness.emit(merchant_id)
         await until(lambda: receiver.taken)
-        assert not await here.rows(DISABLED)
+        assert not await harness.rows(DISABLED)

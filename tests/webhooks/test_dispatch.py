@@ -16,22 +16,22 @@ from opentill.webhooks import queries, signing
 from opentill.webhooks.hosts import LEASES, HostLimit, OpenHost
 from opentill.webhooks.leases import EndpointLease
 from opentill.webhooks.model import DeliveryAttempt, LeaseRow
-from webhooks.place import SECRET_KEY, Place, until
-from webhooks.receiver import Got, receiving
-from webhooks.storm import all_arrived, failing, storm
+from support.dispatcher_crashes import all_arrived, failing, storm
+from support.webhook_harness import SECRET_KEY, WebhookHarness, until
+from support.webhook_receiver import Got, receiving
 
 MINUTE = 60_000
 DAY = 24 * 60 * MINUTE
 
 
-async def test_an_event_arrives_signed_as_it_was_written(here: Place) -> None:
-    async with receiving() as receiver, here.dispatching():
-        merchant_id = await here.merchant()
-        _, secret = await here.endpoint(merchant_id, f"{receiver.url}/hooks?a=b")
-        await here.emit(merchant_id)
+async def test_an_event_arrives_signed_as_it_was_written(harness: WebhookHarness) -> None:
+    async with receiving() as receiver, harness.dispatching():
+        merchant_id = await harness.merchant()
+        _, secret = await harness.endpoint(merchant_id, f"{receiver.url}/hooks?a=b")
+        await harness.emit(merchant_id)
         await until(lambda: receiver.taken)
         got = receiver.taken[0]
-        (row,) = await here.rows("select id, body from events")
+        (row,) = await harness.rows("select id, body from events")
         assert (got.event_id, got.body.decode()) == (row["id"], row["body"])
         assert got.path == "/hooks?a=b"
         assert got.headers["content-type"] == "application/json"
@@ -43,18 +43,18 @@ async def test_an_event_arrives_signed_as_it_was_written(here: Place) -> None:
         assert got.headers["x-svc-signature"] == own
 
 
-async def test_it_goes_to_each_endpoint_that_wants_it_and_no_other(here: Place) -> None:
-    async with receiving() as receiver, here.dispatching():
-        merchant_id, other = await here.merchant(), await here.merchant()
+async def test_it_goes_to_each_endpoint_that_wants_it_and_no_other(harness: WebhookHarness) -> None:
+    async with receiving() as receiver, harness.dispatching():
+        merchant_id, other = await harness.merchant(), await harness.merchant()
         for owner, path, types in (
             (merchant_id, "/all", []),
             (merchant_id, "/paid", ["order.paid"]),
             (merchant_id, "/payouts", ["payout.paid", "payout.failed"]),
             (other, "/other", []),
         ):
-            await here.endpoint(owner, receiver.url + path, types=types)
-        await here.emit(merchant_id)
-        await here.emit(merchant_id, kind="payout.failed")
+            await harness.endpoint(owner, receiver.url + path, types=types)
+        await harness.emit(merchant_id)
+        await harness.emit(merchant_id, kind="payout.failed")
         await until(lambda: len(receiver.taken) == 4)
         assert sorted(got.path for got in receiver.taken) == ["/all", "/all", "/paid", "/payouts"]
 
@@ -72,67 +72,73 @@ BAD: Any = (
 
 @pytest.mark.parametrize(("doing", "outcome", "status"), BAD)
 async def test_what_is_not_2xx_in_time_is_tried_again_on_schedule(
-    here: Place, doing: Any, outcome: str, status: int | None
+    harness: WebhookHarness, doing: Any, outcome: str, status: int | None
 ) -> None:
     # Only who hangs is waited for in vain, and long enough for a busy machine to connect.
     options = {"timeout_s": 2.0} if doing == "hang" else {}
-    async with receiving(lambda _: doing) as receiver, here.dispatching(**options):
-        merchant_id = await here.merchant()
-        await here.endpoint(merchant_id, receiver.url)
-        await here.emit(merchant_id)
-        before = here.now()
-        await until(lambda: here.rows("select 1 from webhook_attempts"))
-        (made,) = await here.rows("select * from webhook_attempts")
+    async with receiving(lambda _: doing) as receiver, harness.dispatching(**options):
+        merchant_id = await harness.merchant()
+        await harness.endpoint(merchant_id, receiver.url)
+        await harness.emit(merchant_id)
+        before = harness.now()
+        await until(lambda: harness.rows("select 1 from delivery_attempts"))
+        (made,) = await harness.rows("select * from delivery_attempts")
         assert (made["outcome"], made["http_status"]) == (outcome, status)
         assert "webhook-signature: v1," in made["request"]
         assert receiver.url in made["request"]
         assert made["answer"].startswith(f"HTTP {status}\n" if status else "")
         assert bool(made["error"]) is (status is None)
-        (waiting,) = await here.rows("select * from webhook_deliveries")
+        (waiting,) = await harness.rows("select * from webhook_deliveries")
         assert (waiting["status"], waiting["attempts"], waiting["step"]) == ("PENDING", 1, 1)
         assert 0.9 * MINUTE <= waiting["try_at"] - made["at"] <= 1.1 * MINUTE + 60_000
         assert made["at"] >= before
         assert {got.path for got in receiver.got} == {"/"}  # no redirect was followed
         receiver.behave = lambda _: 200
-        here.ahead_ms += 2 * MINUTE
+        harness.ahead_ms += 2 * MINUTE
         await until(lambda: receiver.taken)
         assert receiver.taken[0].body == receiver.got[0].body
-        await until(lambda: here.rows("select 1 from webhook_deliveries where status='SUCCEEDED'"))
+        await until(
+            lambda: harness.rows("select 1 from webhook_deliveries where status='SUCCEEDED'")
+        )
 
 
-async def test_after_the_whole_schedule_it_has_failed(here: Place) -> None:
-    async with receiving(lambda _: 503) as receiver, here.dispatching():
-        merchant_id = await here.merchant()
-        endpoint, _ = await here.endpoint(merchant_id, receiver.url)
-        await here.emit(merchant_id)
+async def test_after_the_whole_schedule_it_has_failed(harness: WebhookHarness) -> None:
+    async with receiving(lambda _: 503) as receiver, harness.dispatching():
+        merchant_id = await harness.merchant()
+        endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
+        await harness.emit(merchant_id)
         for attempt in range(1, 11):
             await until(
-                lambda n=attempt: here.rows("select 1 from webhook_attempts where number = $1", n)
+                lambda n=attempt: harness.rows(
+                    "select 1 from delivery_attempts where number = $1", n
+                )
             )
-            (row,) = await here.rows("select status, try_at from webhook_deliveries")
+            (row,) = await harness.rows("select status, try_at from webhook_deliveries")
             if attempt < 10:
-                here.ahead_ms += row["try_at"] - here.now() + 1
-        assert await here.statuses() == {"FAILED": 1}
+                harness.ahead_ms += row["try_at"] - harness.now() + 1
+        assert await harness.statuses() == {"FAILED": 1}
         assert len(receiver.got) == 10
-        now = here.now()
-        (event,) = await here.rows("select id from events")
+        now = harness.now()
+        (event,) = await harness.rows("select id from events")
         receiver.behave = lambda _: 200
-        await here.db.run(
+        await harness.db.run(
             lambda tx: webhooks.resend(tx, merchant_id, endpoint.id, event["id"], now)
         )
         await until(lambda: receiver.taken)
-        await until(lambda: here.rows("select 1 from webhook_attempts where number = 11"))
+        await until(lambda: harness.rows("select 1 from delivery_attempts where number = 11"))
 
 
-async def test_while_a_secret_is_rotated_both_sign_and_then_the_new_one_alone(here: Place) -> None:
-    async with receiving() as receiver, here.dispatching():
-        merchant_id = await here.merchant()
-        endpoint, old = await here.endpoint(merchant_id, receiver.url)
-        now = here.now()
-        _, new = await here.db.run(
+async def test_while_a_secret_is_rotated_both_sign_and_then_the_new_one_alone(
+    harness: WebhookHarness,
+) -> None:
+    async with receiving() as receiver, harness.dispatching():
+        merchant_id = await harness.merchant()
+        endpoint, old = await harness.endpoint(merchant_id, receiver.url)
+        now = harness.now()
+        _, new = await harness.db.run(
             lambda tx: webhooks.rotate(tx, merchant_id, endpoint.id, SECRET_KEY, now)
         )
-        await here.emit(merchant_id)
+        await harness.emit(merchant_id)
         await until(lambda: receiver.taken)
         got = receiver.taken[0]
         for secret in (old, new):
@@ -140,8 +146,8 @@ async def test_while_a_secret_is_rotated_both_sign_and_then_the_new_one_alone(he
         ms = int(got.headers["x-svc-timestamp"])
         assert got.headers["x-svc-signature"] == signing.own_signature(new, ms, got.body)
         assert got.headers["x-svc-signature-old"] == signing.own_signature(old, ms, got.body)
-        here.ahead_ms += DAY + 1
-        await here.emit(merchant_id)
+        harness.ahead_ms += DAY + 1
+        await harness.emit(merchant_id)
         await until(lambda: len(receiver.taken) == 2)
         got = receiver.taken[1]
         Webhook(new).verify(got.body, got.headers)
@@ -149,24 +155,26 @@ async def test_while_a_secret_is_rotated_both_sign_and_then_the_new_one_alone(he
         assert "x-svc-signature-old" not in got.headers
 
 
-async def test_each_of_several_rotated_secrets_signs_for_its_own_24_hours(here: Place) -> None:
-    async with receiving() as receiver, here.dispatching():
-        merchant_id = await here.merchant()
-        endpoint, first = await here.endpoint(merchant_id, receiver.url)
+async def test_each_of_several_rotated_secrets_signs_for_its_own_24_hours(
+    harness: WebhookHarness,
+) -> None:
+    async with receiving() as receiver, harness.dispatching():
+        merchant_id = await harness.merchant()
+        endpoint, first = await harness.endpoint(merchant_id, receiver.url)
 
         async def rotate() -> str:
-            now = here.now()
-            _, secret = await here.db.run(
+            now = harness.now()
+            _, secret = await harness.db.run(
                 lambda tx: webhooks.rotate(tx, merchant_id, endpoint.id, SECRET_KEY, now)
             )
             return secret
 
         second = await rotate()
-        here.ahead_ms += 60 * MINUTE
+        harness.ahead_ms += 60 * MINUTE
         third = await rotate()
         for wanted, gone in (([third, second, first], []), ([third, second], [first])):
             seen = len(receiver.taken)
-            await here.emit(merchant_id)
+            await harness.emit(merchant_id)
             await until(lambda seen=seen: len(receiver.taken) > seen)
             got = receiver.taken[-1]
             for secret in wanted:
@@ -177,14 +185,16 @@ async def test_each_of_several_rotated_secrets_signs_for_its_own_24_hours(here: 
             for secret in gone:
                 with pytest.raises(WebhookInvalid):
                     verify_webhook(got.body, got.headers, secret)
-            here.ahead_ms += DAY - 60 * MINUTE
+            harness.ahead_ms += DAY - 60 * MINUTE
 
 
-async def test_a_deployment_signs_under_the_names_that_its_merchants_know(here: Place) -> None:
-    async with receiving() as receiver, here.dispatching(header_prefix="X-Acme-"):
-        merchant_id = await here.merchant()
-        _, secret = await here.endpoint(merchant_id, receiver.url)
-        await here.emit(merchant_id)
+async def test_a_deployment_signs_under_the_names_that_its_merchants_know(
+    harness: WebhookHarness,
+) -> None:
+    async with receiving() as receiver, harness.dispatching(header_prefix="X-Acme-"):
+        merchant_id = await harness.merchant()
+        _, secret = await harness.endpoint(merchant_id, receiver.url)
+        await harness.emit(merchant_id)
         await until(lambda: receiver.taken)
         got = receiver.taken[-1]
         assert not [name for name in got.headers if "svc" in name.lower()]
@@ -198,75 +208,77 @@ async def test_a_deployment_signs_under_the_names_that_its_merchants_know(here: 
 
 
 async def test_an_address_that_the_deployment_forbids_now_is_never_connected_to(
-    here: Place, database_url: str
+    harness: WebhookHarness, database_url: str
 ) -> None:
     from opentill.outgoing.client import Outgoing, Policy
 
     async with receiving() as receiver:
-        merchant_id = await here.merchant()
-        await here.endpoint(merchant_id, receiver.url)
-        await here.emit(merchant_id)
-        await here.outgoing.close()
-        here.outgoing = Outgoing(Policy())
-        async with here.dispatching():
-            await until(lambda: here.rows("select from webhook_attempts"))
-        (made,) = await here.rows("select outcome, error from webhook_attempts")
+        merchant_id = await harness.merchant()
+        await harness.endpoint(merchant_id, receiver.url)
+        await harness.emit(merchant_id)
+        await harness.outgoing.close()
+        harness.outgoing = Outgoing(Policy())
+        async with harness.dispatching():
+            await until(lambda: harness.rows("select from delivery_attempts"))
+        (made,) = await harness.rows("select outcome, error from delivery_attempts")
         assert made["outcome"] == "forbidden"
         assert made["error"]
         assert receiver.got == []
 
 
-async def test_one_secret_that_does_not_open_holds_up_no_other_endpoint(here: Place) -> None:
-    async with receiving() as receiver, here.dispatching():
-        merchant_id = await here.merchant()
-        broken, _ = await here.endpoint(merchant_id, f"{receiver.url}/broken")
-        await here.endpoint(merchant_id, f"{receiver.url}/good")
-        async with here.db.connection() as tx:
+async def test_one_secret_that_does_not_open_holds_up_no_other_endpoint(
+    harness: WebhookHarness,
+) -> None:
+    async with receiving() as receiver, harness.dispatching():
+        merchant_id = await harness.merchant()
+        broken, _ = await harness.endpoint(merchant_id, f"{receiver.url}/broken")
+        await harness.endpoint(merchant_id, f"{receiver.url}/good")
+        async with harness.db.connection() as tx:
             await tx.execute(
                 "update webhook_endpoints set secret = $1 where id = $2",
                 encrypt("another-key-0123456", "x", "whsec_x"),
                 broken.id,
             )
-        await here.emit(merchant_id, 5)
+        await harness.emit(merchant_id, 5)
         await until(lambda: len(receiver.taken) == 5)
-        await until(lambda: _rest_for_long(here, [broken.id]))
+        await until(lambda: _rest_for_long(harness, [broken.id]))
         assert {got.path for got in receiver.got} == {"/good"}
-        waits = await here.rows(
+        waits = await harness.rows(
             "select status, attempts from webhook_deliveries where endpoint_id = $1", broken.id
         )
         assert waits == [{"status": "PENDING", "attempts": 0}] * 5
 
 
-async def test_dead_and_slow_endpoints_hold_up_nobody(here: Place) -> None:
+async def test_dead_and_slow_endpoints_hold_up_nobody(harness: WebhookHarness) -> None:
     """Two that hang for longer than the test takes, among ten that answer."""
     async with receiving() as good, receiving(lambda _: "hang") as bad:
-        merchant_ids = [await here.merchant() for _ in range(12)]
+        merchant_ids = [await harness.merchant() for _ in range(12)]
         for number, merchant_id in enumerate(merchant_ids):
-            await here.endpoint(merchant_id, bad.url if number in (0, 5) else good.url)
-        async with here.dispatching(timeout_s=120.0, drain_s=0.1):
+            await harness.endpoint(merchant_id, bad.url if number in (0, 5) else good.url)
+        async with harness.dispatching(timeout_s=120.0, drain_s=0.1):
             for merchant_id in merchant_ids:
-                await here.emit(merchant_id, 20)
+                await harness.emit(merchant_id, 20)
             await until(lambda: len(good.ids()) == 200)
             assert 2 <= bad.most_open <= 2 * 32
             assert not bad.taken
 
 
 async def test_endpoints_that_fare_well_come_first_and_failing_ones_leave_them_room(
-    here: Place,
+    harness: WebhookHarness,
 ) -> None:
-    owner = await here.merchant()
-    made = [await here.endpoint(owner, f"http://127.0.0.1:9009/{n}") for n in range(4)]
+    owner = await harness.merchant()
+    made = [await harness.endpoint(owner, f"http://127.0.0.1:9009/{n}") for n in range(4)]
     *failing, well = [endpoint.id for endpoint, _ in made]
-    await here.rows(
-        "update webhook_lanes set failing_since = 1 where endpoint_id = any ($1)", failing
+    await harness.rows(
+        "update endpoint_leases set failing_since = 1 where endpoint_id = any ($1)", failing
     )
-    await here.emit(owner)
+    await harness.emit(owner)
 
     async def take(now: int, room: int, of_failing: int) -> set[str]:
-        async with here.db.connection() as tx:
+        async with harness.db.connection() as tx:
             leases = await queries.TAKE_LEASES.all(
                 tx,
-                now=here.now(),
+                now=harness.now(),
                 real_now=now,
                 owner="me",
                 until=now + 1,
@@ -303,90 +315,94 @@ _failed = DeliveryAttempt(
 )  # fmt: skip
 
 
-async def test_an_endpoint_gets_no_more_at_once_than_it_bears(here: Place) -> None:
-    async with receiving(lambda _: "late") as receiver, here.dispatching():
-        merchant_id = await here.merchant()
-        await here.endpoint(merchant_id, receiver.url)
-        await here.emit(merchant_id, 120)  # as many as would be more at once, by and by
-        async with here.dispatching():  # a second worker does not double it
+async def test_an_endpoint_gets_no_more_at_once_than_it_bears(harness: WebhookHarness) -> None:
+    async with receiving(lambda _: "late") as receiver, harness.dispatching():
+        merchant_id = await harness.merchant()
+        await harness.endpoint(merchant_id, receiver.url)
+        await harness.emit(merchant_id, 120)  # as many as would be more at once, by and by
+        async with harness.dispatching():  # a second worker does not double it
             await until(lambda: len(receiver.ids()) == 120)
         assert receiver.most_open <= 32
         assert len(receiver.got) == 120
 
 
-async def test_a_stop_in_good_order_leaves_nothing_to_send_twice(here: Place) -> None:
+async def test_a_stop_in_good_order_leaves_nothing_to_send_twice(harness: WebhookHarness) -> None:
     async with receiving() as receiver:
-        merchant_id = await here.merchant()
-        await here.endpoint(merchant_id, receiver.url)
-        await here.emit(merchant_id, 400)
+        merchant_id = await harness.merchant()
+        await harness.endpoint(merchant_id, receiver.url)
+        await harness.emit(merchant_id, 400)
         while len(receiver.ids()) < 400:
             seen = len(receiver.got)
-            async with here.dispatching():
+            async with harness.dispatching():
                 await until(lambda n=seen: len(receiver.got) > n)
         assert len(receiver.got) == 400
-        for leases in ("webhook_lanes", "webhook_hosts"):
-            assert await here.rows(f"select until from {leases}") == [{"until": 0}]
+        for leases in ("endpoint_leases", "host_leases"):
+            assert await harness.rows(f"select until from {leases}") == [{"until": 0}]
 
 
 async def test_what_cannot_be_signed_keeps_its_attempts_until_the_key_is_back(
-    here: Place,
+    harness: WebhookHarness,
 ) -> None:
     """Forty deliveries to two endpoints, a dispatcher with another key, then one with ours."""
     async with receiving() as receiver:
-        merchant_id = await here.merchant()
-        ids = [(await here.endpoint(merchant_id, receiver.url))[0].id for _ in range(2)]
-        await here.emit(merchant_id, 20)
+        merchant_id = await harness.merchant()
+        ids = [(await harness.endpoint(merchant_id, receiver.url))[0].id for _ in range(2)]
+        await harness.emit(merchant_id, 20)
         untouched = "select count(*) as n from webhook_deliveries where attempts = 0 and step = 0"
         with structlog.testing.capture_logs() as said:
-            async with here.dispatching(secret_key="another-key-another-key-another-01"):
-                await until(lambda: _rest_for_long(here, ids))
+            async with harness.dispatching(secret_key="another-key-another-key-another-01"):
+                await until(lambda: _rest_for_long(harness, ids))
         (error,) = [line for line in said if "webhook" in line["event"]]  # once for all
         assert (error["event"], error["log_level"]) == ("webhooks cannot be signed", "error")
         assert "OPENTILL_SECRET_KEY" in error["reason"]
-        assert await here.statuses() == {"PENDING": 40}
-        assert (await here.rows(untouched))[0]["n"] == 40
-        failing_ = await here.rows("select * from webhook_lanes where failing_since is not null")
+        assert await harness.statuses() == {"PENDING": 40}
+        assert (await harness.rows(untouched))[0]["n"] == 40
+        failing_ = await harness.rows(
+            "select * from endpoint_leases where failing_since is not null"
+        )
         assert (failing_, receiver.got) == ([], [])
 
-        async with here.db.connection() as tx:
-            await tx.execute("update webhook_lanes set until = 0")  # the pause is over
-        async with here.dispatching():
+        async with harness.db.connection() as tx:
+            await tx.execute("update endpoint_leases set until = 0")  # the pause is over
+        async with harness.dispatching():
             await until(lambda: len(receiver.ids()) == 20 and len(receiver.taken) == 40)
-            await until(lambda: _all_done(here))
-    attempts = await here.rows("select max(attempts) as most from webhook_deliveries")
+            await until(lambda: _all_done(harness))
+    attempts = await harness.rows("select max(attempts) as most from webhook_deliveries")
     assert attempts[0]["most"] == 1
 
 
-async def test_what_cannot_be_signed_is_tried_again_after_a_while(here: Place) -> None:
+async def test_what_cannot_be_signed_is_tried_again_after_a_while(harness: WebhookHarness) -> None:
     async with receiving() as receiver:
-        merchant_id = await here.merchant()
-        endpoint, _ = await here.endpoint(merchant_id, receiver.url)
-        await here.emit(merchant_id)
-        async with here.dispatching(secret_key="another-key-another-key-another-01", unsigned_s=1):
+        merchant_id = await harness.merchant()
+        endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
+        await harness.emit(merchant_id)
+        async with harness.dispatching(
+            secret_key="another-key-another-key-another-01", unsigned_s=1
+        ):
             await asyncio.sleep(0.5)
             purpose = f"webhook secret {merchant_id} {endpoint.id}"
             encrypted = encrypt("another-key-another-key-another-01", purpose, "whsec_" + "A" * 32)
-            async with here.db.connection() as tx:
+            async with harness.db.connection() as tx:
                 await tx.execute("update webhook_endpoints set secret = $1", encrypted)
             await until(lambda: receiver.taken)
 
 
-async def _rest_for_long(here: Place, endpoint_ids: list[str]) -> bool:
-    leases = "select until from webhook_lanes where endpoint_id = any ($1::text[])"
-    return all(row["until"] > now_ms() + 20_000 for row in await here.rows(leases, endpoint_ids))
+async def _rest_for_long(harness: WebhookHarness, endpoint_ids: list[str]) -> bool:
+    leases = "select until from endpoint_leases where endpoint_id = any ($1::text[])"
+    return all(row["until"] > now_ms() + 20_000 for row in await harness.rows(leases, endpoint_ids))
 
 
-async def _all_done(here: Place) -> bool:
-    return await here.statuses() == {"SUCCEEDED": 40}
+async def _all_done(harness: WebhookHarness) -> bool:
+    return await harness.statuses() == {"SUCCEEDED": 40}
 
 
 async def test_every_event_arrives_though_a_third_fails_and_the_dispatcher_is_killed(
-    here: Place,
+    harness: WebhookHarness,
 ) -> None:
     chance = random.Random(7)
     async with receiving(failing(chance, 0.3)) as receiver:
-        await storm(here, receiver, 120, 2, lease_s=1.5)
-        await all_arrived(here, receiver)
+        await storm(harness, receiver, 120, 2, lease_s=1.5)
+        await all_arrived(harness, receiver)
 
 
 def test_got_names_its_event() -> None:

@@ -5,59 +5,61 @@ import time
 
 import pytest
 
-from api import Shop, Till, error_of, serving
 from opentill import webhooks, worker
 from opentill.context import App
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.webhooks import queries
 from opentill.webhooks.hosts import LEASES, HostLimit, OpenHost
-from webhooks.place import SECRET_KEY, Place, until
-from webhooks.receiver import Got, receiving
+from support.api_server import ApiServer, Shop, error_of, serving
+from support.webhook_harness import SECRET_KEY, WebhookHarness, until
+from support.webhook_receiver import Got, receiving
 
 
-async def _sixteen_each(here: Place, url: str, merchants: int, events: int) -> None:
+async def _sixteen_each(harness: WebhookHarness, url: str, merchants: int, events: int) -> None:
     """Make merchants with all the endpoints that they may have, and events for each."""
-    owners = [await here.merchant() for _ in range(merchants)]
+    owners = [await harness.merchant() for _ in range(merchants)]
     for owner in owners:
         for number in range(16):
-            await here.endpoint(owner, f"{url}/{number}")
+            await harness.endpoint(owner, f"{url}/{number}")
     for owner in owners:
-        await here.emit(owner, events)
+        await harness.emit(owner, events)
 
 
 async def test_a_host_gets_no_more_at_once_than_its_limit_from_any_number_of_workers(
-    here: Place,
+    harness: WebhookHarness,
 ) -> None:
     limit = HostLimit(at_once=8, per_second=0)
     async with receiving(lambda _: "late") as receiver:
-        await _sixteen_each(here, receiver.url, 2, 2)  # 64 deliveries
-        async with here.dispatching(host_limit=limit), here.dispatching(host_limit=limit):
+        await _sixteen_each(harness, receiver.url, 2, 2)  # 64 deliveries
+        async with harness.dispatching(host_limit=limit), harness.dispatching(host_limit=limit):
             await until(lambda: len(receiver.taken) == 64)
         assert receiver.most_open <= 8
         assert len(receiver.got) == 64
 
 
-async def test_a_host_gets_no_more_in_a_second_than_its_limit(here: Place) -> None:
+async def test_a_host_gets_no_more_in_a_second_than_its_limit(harness: WebhookHarness) -> None:
     async with receiving() as receiver:
-        await _sixteen_each(here, receiver.url, 2, 4)  # 128 deliveries
+        await _sixteen_each(harness, receiver.url, 2, 4)  # 128 deliveries
         started = time.monotonic()
-        async with here.dispatching(host_limit=HostLimit(at_once=32, per_second=40)):
+        async with harness.dispatching(host_limit=HostLimit(at_once=32, per_second=40)):
             await until(lambda: len(receiver.taken) == 128)
         # What is due in that time, and what may be made up for of a second.
         assert 40 * (time.monotonic() - started + 1) + 1 >= 128
         assert len(receiver.got) == 128
 
 
-async def test_what_hangs_at_a_host_leaves_room_for_what_answers_there(here: Place) -> None:
+async def test_what_hangs_at_a_host_leaves_room_for_what_answers_there(
+    harness: WebhookHarness,
+) -> None:
     """On one host: an endpoint that hangs, and others that answer."""
 
     def hang(got: Got) -> int | str:
         return "hang" if got.path == "/0" else 200
 
     async with receiving(hang) as receiver:
-        await _sixteen_each(here, receiver.url, 1, 6)
-        async with here.dispatching(
+        await _sixteen_each(harness, receiver.url, 1, 6)
+        async with harness.dispatching(
             host_limit=HostLimit(at_once=1, per_second=0), timeout_s=120.0, drain_s=0.1
         ):
             await until(lambda: len(receiver.taken) == 15 * 6)
@@ -65,27 +67,27 @@ async def test_what_hangs_at_a_host_leaves_room_for_what_answers_there(here: Pla
 
 
 async def test_leases_beyond_those_of_a_host_have_their_turn(
-    here: Place, monkeypatch: pytest.MonkeyPatch
+    harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first ones never run dry; the others are sent all the same."""
     for name, value in (("LEASES", 4), ("TURN_S", 0.2)):
         monkeypatch.setattr(f"opentill.webhooks.dispatch.{name}", value)
     async with receiving() as receiver:
-        await _sixteen_each(here, receiver.url, 1, 40)
-        async with here.dispatching(host_limit=HostLimit(at_once=4, per_second=0)):
+        await _sixteen_each(harness, receiver.url, 1, 40)
+        async with harness.dispatching(host_limit=HostLimit(at_once=4, per_second=0)):
             await until(lambda: len({got.path for got in receiver.got}) == 16)
 
 
 async def test_a_leased_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_new_host(
-    here: Place,
+    harness: WebhookHarness,
 ) -> None:
-    owner = await here.merchant()
-    endpoint, _ = await here.endpoint(owner, "http://127.0.0.9:9009/")
-    await here.emit(owner)
-    async with here.db.connection() as tx:
+    owner = await harness.merchant()
+    endpoint, _ = await harness.endpoint(owner, "http://127.0.0.9:9009/")
+    await harness.emit(owner)
+    async with harness.db.connection() as tx:
         (lease,) = await queries.TAKE_LEASES.all(
             tx,
-            now=here.now(),
+            now=harness.now(),
             real_now=1,
             owner="one",
             until=100,
@@ -99,24 +101,24 @@ async def test_a_leased_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_
         async def due() -> int:
             found = await queries.DUE.all(
                 tx, merchant_id=[owner], endpoint_id=[endpoint.id], host=[lease.host], room=[9],
-                now=here.now(), sending=[],
+                now=harness.now(), sending=[],
             )  # fmt: skip
             return len(found)
 
         async def takes(who: str, now: int) -> list[str]:
             taken = await queries.TAKE_LEASES.all(
-                tx, now=here.now(), real_now=now, owner=who, until=now + 100, limit=9,
+                tx, now=harness.now(), real_now=now, owner=who, until=now + 100, limit=9,
                 failing_limit=9, full_hosts=[], per_host=LEASES,
             )  # fmt: skip
             return [one.host for one in taken]
 
         assert await due() == 1
-        other = await here.merchant()
-        await here.endpoint(other, "https://127.0.0.9:8443/hook")
-        await here.emit(other)
+        other = await harness.merchant()
+        await harness.endpoint(other, "https://127.0.0.9:8443/hook")
+        await harness.emit(other)
         assert await takes("two", 50) == []  # the host is somebody's
-        wanted, vet = webhooks.Wanted(url="http://127.0.0.8/"), webhooks.Vet(here.outgoing.check)
-        await webhooks.change(tx, owner, endpoint.id, wanted, vet, here.now())
+        wanted, vet = webhooks.Wanted(url="http://127.0.0.8/"), webhooks.Vet(harness.outgoing.check)
+        await webhooks.change(tx, owner, endpoint.id, wanted, vet, harness.now())
         assert await due() == 0
         assert sorted(await takes("two", 101)) == ["127.0.0.8", "127.0.0.9"]
         assert await queries.KEEP_HOSTS.all(tx, host=["127.0.0.9"], until=[300], owner="one") == []
@@ -129,8 +131,10 @@ async def test_a_leased_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_
     ("http://127.0.0.1:80/a:b@c", "127.0.0.1"),
     ("http://[::1]:8080/x", "[::1]"),
 ])  # fmt: skip
-async def test_a_host_is_named_without_its_port(here: Place, url: str, host: str) -> None:
-    async with here.db.connection() as tx:
+async def test_a_host_is_named_without_its_port(
+    harness: WebhookHarness, url: str, host: str
+) -> None:
+    async with harness.db.connection() as tx:
         found = await tx.fetchval(f"select {queries._HOST} from (select $1::text as url) e", url)
     assert found == host
 
@@ -148,8 +152,8 @@ def test_a_host_makes_up_for_a_second_at_most() -> None:
     assert [sent(at) for at in (1000.0, 1000.5, 1001.0, 2000.0)] == [9, 4, 4, 9]
 
 
-def test_resends_are_counted_per_merchant(till: Till) -> None:
-    with serving(till.settings, limit_resends_per_minute=3) as limited:
+def test_resends_are_counted_per_merchant(api_server: ApiServer) -> None:
+    with serving(api_server.settings, limit_resends_per_minute=3) as limited:
         shop, other = limited.shop(), limited.shop()
         made = {one: one.endpoint() for one in (shop, other)}
 
@@ -168,29 +172,29 @@ def test_resends_are_counted_per_merchant(till: Till) -> None:
         assert shop.get("/v1/events").status_code == 200
 
 
-async def test_a_stop_in_good_order_gives_hosts_back(here: Place) -> None:
+async def test_a_stop_in_good_order_gives_hosts_back(harness: WebhookHarness) -> None:
     async with receiving() as receiver:
-        owner = await here.merchant()
-        await here.endpoint(owner, receiver.url)
-        await here.emit(owner)
-        async with here.dispatching(lease_s=120.0):
+        owner = await harness.merchant()
+        await harness.endpoint(owner, receiver.url)
+        await harness.emit(owner)
+        async with harness.dispatching(lease_s=120.0):
             await until(lambda: receiver.taken)
-        assert [row["until"] for row in await here.rows("select until from webhook_hosts")] == [0]
+        assert [row["until"] for row in await harness.rows("select until from host_leases")] == [0]
 
 
-async def test_leases_from_before_the_clock_was_set_back_hold_nothing_up(here: Place) -> None:
+async def test_leases_from_before_the_clock_was_set_back_hold_nothing_up(
+    harness: WebhookHarness,
+) -> None:
     """Of a worker that is no more; one that is there has leases of the clock of today."""
     async with receiving() as receiver:
-        owner = await here.merchant()
-        await here.endpoint(owner, receiver.url)
-        await here.emit(owner)
+        owner = await harness.merchant()
+        await harness.endpoint(owner, receiver.url)
+        await harness.emit(owner)
         next_year = now_ms() + 365 * 86_400_000
-        async with here.db.connection() as tx:
-            await tx.execute(
-                "insert into webhook_hosts values ('127.0.0.1', 'gone', $1)", next_year
-            )
-            await tx.execute("update webhook_lanes set owner = 'gone', until = $1", next_year)
-        async with here.dispatching():
+        async with harness.db.connection() as tx:
+            await tx.execute("insert into host_leases values ('127.0.0.1', 'gone', $1)", next_year)
+            await tx.execute("update endpoint_leases set owner = 'gone', until = $1", next_year)
+        async with harness.dispatching():
             await until(lambda: receiver.taken, within_s=30)
 
 
@@ -203,20 +207,20 @@ SET = [
 
 @pytest.mark.parametrize(("limits", "behaviour", "events"), SET)
 async def test_a_worker_sends_within_the_bounds_and_under_the_names_that_are_set(
-    here: Place, limits: dict[str, int], behaviour: int | str, events: int
+    harness: WebhookHarness, limits: dict[str, int], behaviour: int | str, events: int
 ) -> None:
     settings = Settings(
-        database_url=here.url, secret_key=SECRET_KEY, webhook_header_prefix="X-Acme-", **limits
+        database_url=harness.url, secret_key=SECRET_KEY, webhook_header_prefix="X-Acme-", **limits
     )
     app = App(
-        settings=settings, db=here.db, gateways={}, outgoing=here.outgoing, clock=here.now
+        settings=settings, db=harness.db, gateways={}, outgoing=harness.outgoing, clock=harness.now
     )  # fmt: skip
     stop = asyncio.Event()
     async with receiving(lambda _: behaviour) as receiver:
-        owner = await here.merchant()
+        owner = await harness.merchant()
         for number in range(events):
-            await here.endpoint(owner, f"{receiver.url}/{number}")
-        await here.emit(owner)
+            await harness.endpoint(owner, f"{receiver.url}/{number}")
+        await harness.emit(owner)
         started = time.monotonic()
         working = asyncio.create_task(worker.work(app, stop))
         try:

@@ -5,11 +5,11 @@ from typing import Any, Final
 import jsonschema_rs
 import pytest
 
-from api import Shop
 from opentill import disputes, orders, payouts
 from opentill.app import document
 from opentill.core.settings import Settings
 from opentill.webhooks import TYPES
+from support.api_server import Shop
 
 DOCUMENT: Final = document(Settings())
 SCHEMAS: Final = DOCUMENT["components"]["schemas"]
@@ -69,17 +69,17 @@ def told(shop: Shop) -> dict[str, list[dict[str, Any]]]:
     shop.end_refund(shop.refund(order["id"], amount="1.00")["id"])
     shop.end_refund(shop.refund(order["id"], amount="1.00")["id"], "REFUSED", "closed")
     shop.revoke(shop.order()["id"])
-    till, now = shop.till, shop.till.app.clock()
+    api_server, now = shop.api_server, shop.api_server.app.clock()
     dispute = shop.dispute(shop.paid()["id"])
-    till.tx(
+    api_server.tx(
         lambda tx: disputes.decide(
             tx, shop.id, dispute.id, "won", who="tester", reason="letter", now=now
         )
     )
-    till.tx(lambda tx: orders.settle_one(tx, shop.id, order["id"], now, "early"))
+    api_server.tx(lambda tx: orders.settle_one(tx, shop.id, order["id"], now, "early"))
     paid, failed = shop.payout(), shop.payout()
-    till.tx(lambda tx: payouts.pay(tx, paid.id, "B1", "sent", "tester", now))
-    till.tx(lambda tx: payouts.fail(tx, failed.id, "account closed", "tester", now))
+    api_server.tx(lambda tx: payouts.pay(tx, paid.id, "B1", "sent", "tester", now))
+    api_server.tx(lambda tx: payouts.fail(tx, failed.id, "account closed", "tester", now))
     found: dict[str, list[dict[str, Any]]] = {}
     for event in shop.data("GET", "/v1/events?size=100")["items"]:
         found.setdefault(event["type"], []).append(event)

@@ -72,7 +72,7 @@ class Deployment:
                 cleanup.callback(lock_sandbox(settings).release)
                 listeners = bind_sandbox(settings)
                 beside.append(
-                    Child("sandbox", sandbox_process, settings, listeners, overlaps=False)
+                    Child("sandbox", sandbox_process, settings, listeners, replaceable=False)
                 )
             supervisor = Supervisor(
                 beside, finish_timeout_s=settings.drain_timeout_s + FINISH_GRACE_S
@@ -99,7 +99,7 @@ class Deployment:
             supervisor.wait_ready()
             self._announce()
 
-        with _tending(supervisor):
+        with _keeping_running(supervisor):
             return http_server.serve(
                 lambda: create_app(settings, run_worker=with_worker),
                 settings,
@@ -230,15 +230,15 @@ def _runs_sandbox(settings: Settings) -> bool:
 
 
 @contextlib.contextmanager
-def _tending(supervisor: Supervisor) -> Iterator[None]:
+def _keeping_running(supervisor: Supervisor) -> Iterator[None]:
     """Start again what dies, in a thread beside the server in this process."""
     stop = threading.Event()
 
-    def tend() -> None:
+    def keep_running() -> None:
         while not stop.wait(0.2):
-            supervisor.tend()
+            supervisor.keep_running()
 
-    thread = threading.Thread(target=tend, name="supervisor", daemon=True)
+    thread = threading.Thread(target=keep_running, name="supervisor", daemon=True)
     if supervisor.children:
         thread.start()
     try:

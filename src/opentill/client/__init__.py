@@ -5,7 +5,6 @@ Uses nothing of the server: a shop that only calls the API imports only this.
 
 from opentill.client.asynchronous import AsyncClient, AsyncDownload, AsyncPages
 from opentill.client.blocking import Client, Download, Pages
-from opentill.client.calls import Amount, Moment
 from opentill.client.errors import (
     Conflict,
     ConnectionFailed,
@@ -16,7 +15,7 @@ from opentill.client.errors import (
     RequestRefused,
     ServerError,
     Unauthorized,
-    UnexpectedAnswer,
+    UnexpectedResponse,
     ValidationFailed,
     WebhookInvalid,
 )
@@ -34,7 +33,8 @@ from opentill.client.events import (
     PayoutPaid,
     RefundFailed,
 )
-from opentill.client.series import Retries
+from opentill.client.request import Amount, Moment
+from opentill.client.retries import Retries
 from opentill.client.signatures import verify_webhook
 
 __all__ = [
@@ -68,7 +68,7 @@ __all__ = [
     "Retries",
     "ServerError",
     "Unauthorized",
-    "UnexpectedAnswer",
+    "UnexpectedResponse",
     "ValidationFailed",
     "WebhookInvalid",
     "verify_webhook",

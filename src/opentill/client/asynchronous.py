@@ -1,28 +1,29 @@
-"""``AsyncClient``: the same for asyncio; what it says stands in ``operations.py`` too."""
+"""``AsyncClient``: the API for asyncio. ``blocking.py`` is made of this file by `make client`."""
 
 import asyncio
-import functools
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Generic, ParamSpec, Self, TypeVar, overload
+from typing import IO, Any, Generic, ParamSpec, Self, TypeVar
 
 import httpx2
 
 from opentill.client import operations, webhook_operations
-from opentill.client.calls import Call, File
 from opentill.client.connection import (
+    DEFAULT_RETRIES,
     TIMEOUT_S,
-    USUAL,
     Identified,
-    Recent,
+    Method,
+    Resource,
+    SeenItems,
     filename,
-    options,
+    http_options,
     unfinished,
 )
 from opentill.client.model import Page
-from opentill.client.series import Retries, Series
+from opentill.client.request import File, Request
+from opentill.client.retries import RetriedRequest, Retries
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,120 +31,116 @@ I = TypeVar("I", bound=Identified)  # noqa: E741 - an item
 
 
 class Sender:
-    """Sends calls, and sends them again as ``Series`` says. For one event loop."""
+    """Sends requests, again where ``RetriedRequest`` says so. For one event loop."""
 
     def __init__(self, http: httpx2.AsyncClient, retries: Retries, timeout_s: float) -> None:
-        """Use ``Client``."""
+        """Use ``AsyncClient``."""
         self.http = http
         self.retries = retries
         self.timeout_s = timeout_s
 
-    async def send(self, call: Call[T]) -> T:
-        """Return the answer to a call. Raises OpenTillError."""
-        series = Series(call, self.retries, self.timeout_s)
+    async def send(self, request: Request[T]) -> T:
+        """Return the data of the response. Raises OpenTillError."""
+        retried, response, body = await self._send(request, whole=True)
+        return retried.read(response, body)
+
+    async def open(self, request: Request[File]) -> tuple[RetriedRequest[File], httpx2.Response]:
+        """Return a response whose body is not read yet. Raises OpenTillError."""
+        retried, response, _ = await self._send(request, whole=False)
+        return retried, response
+
+    async def _send(
+        self, request: Request[T], *, whole: bool
+    ) -> tuple[RetriedRequest[T], httpx2.Response, bytes]:
+        retried = RetriedRequest(request, self.retries, self.timeout_s)
         while True:
             try:
-                response = await self.http.send(self._request(series), stream=True)
-                body = await _whole(series, response)
+                response = await self.http.send(self._build(retried), stream=True)
+                if response.is_success and not whole:
+                    return retried, response, b""
+                body = await _read_body(retried, response)
             except (httpx2.RequestError, httpx2.StreamError) as failure:
-                wait = series.lost(failure)
+                delay_s = retried.delay_after_failure(failure)
             else:
                 if response.is_success:
-                    return series.read(response, body)
-                wait = series.refused(response, body)
-            await asyncio.sleep(wait)
+                    return retried, response, body
+                delay_s = retried.delay_after_refusal(response, body)
+            await asyncio.sleep(delay_s)
 
-    async def open(self, call: Call[File]) -> tuple[Series[File], httpx2.Response]:
-        """Return an answer whose body is still to come. Raises OpenTillError."""
-        series = Series(call, self.retries, self.timeout_s)
-        while True:
-            try:
-                response = await self.http.send(self._request(series), stream=True)
-                if response.is_success:
-                    return series, response
-                body = await _whole(series, response)
-            except (httpx2.RequestError, httpx2.StreamError) as failure:
-                wait = series.lost(failure)
-            else:
-                wait = series.refused(response, body)
-            await asyncio.sleep(wait)
-
-    def _request(self, series: Series[Any]) -> httpx2.Request:
-        call = series.call
+    def _build(self, retried: RetriedRequest[Any]) -> httpx2.Request:
         return self.http.build_request(
-            call.verb,
-            call.path,
-            params=call.query or None,
-            content=call.body,
-            headers=series.headers,
-            timeout=series.timeout_s,
+            retried.request.method,
+            retried.request.path,
+            params=retried.request.query or None,
+            content=retried.request.body,
+            headers=retried.headers,
+            timeout=retried.timeout_s,
         )
 
 
-async def _whole(series: Series[Any], response: httpx2.Response) -> bytes:
-    """Read an answer to its end."""
+async def _read_body(retried: RetriedRequest[Any], response: httpx2.Response) -> bytes:
     parts: list[bytes] = []
     try:
         async for chunk in response.aiter_bytes():
             parts.append(chunk)
-            series.in_time()
+            retried.check_time()
     finally:
         await response.aclose()
     return b"".join(parts)
 
 
 class AsyncPages(Generic[I]):
-    """A list that is read page by page, as far as somebody walks. Each loop begins anew."""
+    """A list, fetched page by page while it is iterated. Each loop begins anew."""
 
-    def __init__(self, sender: Sender, call: Call[Page[I]]) -> None:
+    def __init__(self, sender: Sender, request: Request[Page[I]]) -> None:
         """Use a client's ``list`` methods."""
         self._sender = sender
-        self._call = call
+        self._request = request
 
     async def __aiter__(self) -> AsyncIterator[I]:
-        """Give every item once, from the page that was asked for to the last."""
-        recent = Recent()
+        """Give every item once, from the requested page to the last."""
+        seen = SeenItems()
         async for page in self.pages():
-            for item in filter(recent.is_new, page.items):
+            for item in filter(seen.add, page.items):
                 yield item
 
     async def pages(self) -> AsyncIterator[Page[I]]:
-        """Give page after page, with the pagination that the server tells."""
-        number = int(self._call.query["page"])
+        """Give page after page, each with its pagination."""
+        number = int(self._request.query["page"])
         while True:
-            page = await self._sender.send(self._call.at(number))
+            page = await self._sender.send(self._request.at(number))
             yield page
             if number >= page.pagination.total_pages:
                 return
             number += 1
 
     async def page(self) -> Page[I]:
-        """Return the one page that was asked for."""
-        return await self._sender.send(self._call)
+        """Return the requested page alone."""
+        return await self._sender.send(self._request)
 
 
 class AsyncDownload:
-    """A file that is read as it comes, in constant memory: ``with`` and iterate, or ``save``."""
+    """A file, streamed in constant memory: ``async with`` and iterate, or ``save``."""
 
-    def __init__(self, sender: Sender, call: Call[File]) -> None:
+    def __init__(self, sender: Sender, request: Request[File]) -> None:
         """Use a client's ``export`` methods."""
         self._sender = sender
-        self._call = call
-        self._open: tuple[Series[File], httpx2.Response] | None = None
+        self._request = request
+        self._open: tuple[RetriedRequest[File], httpx2.Response] | None = None
         self.filename = ""  # as the server names it, once it is open
 
     async def __aenter__(self) -> Self:
-        """Ask for the file."""
-        series, response = await self._sender.open(self._call)
+        """Request the file."""
+        retried, response = await self._sender.open(self._request)
         if not response.headers.get("content-type", "").startswith("text/csv"):
             await response.aclose()
-            raise series.unexpected(response, "is not a CSV file")
-        self._open = series, response
+            raise retried.unexpected(response, "is not a CSV file")
+        self._open = retried, response
         self.filename = filename(response)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Leave the rest."""
+        """Close the response, read to its end or not."""
         if self._open is not None:
             await self._open[1].aclose()
             self._open = None
@@ -155,15 +152,15 @@ class AsyncDownload:
                 async for chunk in self:
                     yield chunk
             return
-        series, response = self._open
+        retried, response = self._open
         try:
             async for chunk in response.aiter_bytes():
                 yield chunk
         except httpx2.RequestError as failure:
-            raise series.broke_off(failure) from failure
+            raise retried.broke_off(failure) from failure
 
     async def save(self, target: str | os.PathLike[str] | IO[bytes]) -> int:
-        """Write the file and return its size in bytes; under its name it is whole or not there."""
+        """Write the file and return its size in bytes; a path gets the whole file or nothing."""
         if isinstance(target, str | os.PathLike):
             path = Path(target)
             part = unfinished(path)
@@ -182,168 +179,111 @@ class AsyncDownload:
         return size
 
 
-class Group:
-    """Operations on one kind of thing."""
-
-    def __init__(self, sender: Sender) -> None:
-        """Use ``Client``."""
-        self.sender = sender
+def _data(operation: Callable[P, Request[T]]) -> Method[P, Coroutine[Any, Any, T]]:
+    """Make a method that returns the data of its response."""
+    return Method(operation, Sender.send)
 
 
-class Does(Generic[P, T]):
-    """A method that sends an operation's call and returns its answer."""
-
-    def __init__(self, make: Callable[P, Call[T]]) -> None:
-        """``make`` is of ``operations.py``."""
-        self.make = make
-
-    @overload
-    def __get__(self, group: None, owner: type[Group]) -> Self: ...
-    @overload
-    def __get__(self, group: Group, owner: type[Group]) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    def __get__(
-        self, group: Group | None, owner: type[Group]
-    ) -> Self | Callable[P, Coroutine[Any, Any, T]]:
-        """Return the method of a group."""
-        if group is None:
-            return self
-        sender = group.sender
-
-        @functools.wraps(self.make)
-        async def method(*args: P.args, **options: P.kwargs) -> T:
-            return await sender.send(self.make(*args, **options))
-
-        return method
+def _list(operation: Callable[P, Request[Page[I]]]) -> Method[P, AsyncPages[I]]:
+    """Make a method that returns the pages of a list."""
+    return Method(operation, AsyncPages)
 
 
-class Lists(Generic[P, I]):
-    """A method that returns the pages of a list."""
-
-    def __init__(self, make: Callable[P, Call[Page[I]]]) -> None:
-        """``make`` is of ``operations.py``."""
-        self.make = make
-
-    @overload
-    def __get__(self, group: None, owner: type[Group]) -> Self: ...
-    @overload
-    def __get__(self, group: Group, owner: type[Group]) -> Callable[P, AsyncPages[I]]: ...
-    def __get__(self, group: Group | None, owner: type[Group]) -> Self | Callable[P, AsyncPages[I]]:
-        """Return the method of a group."""
-        if group is None:
-            return self
-        sender = group.sender
-
-        @functools.wraps(self.make)
-        def method(*args: P.args, **options: P.kwargs) -> AsyncPages[I]:
-            return AsyncPages(sender, self.make(*args, **options))
-
-        return method
+def _file(operation: Callable[P, Request[File]]) -> Method[P, AsyncDownload]:
+    """Make a method that returns a file."""
+    return Method(operation, AsyncDownload)
 
 
-class Downloads(Generic[P]):
-    """A method that returns a file."""
-
-    def __init__(self, make: Callable[P, Call[File]]) -> None:
-        """``make`` is of ``operations.py``."""
-        self.make = make
-
-    @overload
-    def __get__(self, group: None, owner: type[Group]) -> Self: ...
-    @overload
-    def __get__(self, group: Group, owner: type[Group]) -> Callable[P, AsyncDownload]: ...
-    def __get__(self, group: Group | None, owner: type[Group]) -> Self | Callable[P, AsyncDownload]:
-        """Return the method of a group."""
-        if group is None:
-            return self
-        sender = group.sender
-
-        @functools.wraps(self.make)
-        def method(*args: P.args, **options: P.kwargs) -> AsyncDownload:
-            return AsyncDownload(sender, self.make(*args, **options))
-
-        return method
-
-
-class Agreement(Group):
+class Agreement(Resource):
     """The merchant services agreement."""
 
-    read = Does(operations.read_agreement)
+    get = _data(operations.get_agreement)
 
 
-class Products(Group):
-    """What is sold."""
+class Products(Resource):
+    """What the merchant sells."""
 
-    create = Does(operations.create_product)
-    list = Lists(operations.list_products)
-    read = Does(operations.read_product)
-    change = Does(operations.change_product)
-    archive = Does(operations.archive_product)
-
-
-class Checkouts(Group):
-    """Sessions that customers pay in."""
-
-    create = Does(operations.open_checkout)
-    read = Does(operations.read_checkout)
-    expire = Does(operations.expire_checkout)
+    create = _data(operations.create_product)
+    list = _list(operations.list_products)
+    get = _data(operations.get_product)
+    update = _data(operations.update_product)
+    archive = _data(operations.archive_product)
 
 
-class Orders(Group):
-    """What was and will be paid."""
+class Checkouts(Resource):
+    """Checkout sessions, in which customers pay."""
 
-    list = Lists(operations.list_orders)
-    read = Does(operations.read_order)
-    export = Downloads(operations.export_orders)
-
-
-class Refunds(Group):
-    """Money given back."""
-
-    create = Does(operations.refund_order)
-    list = Lists(operations.list_refunds)
-    read = Does(operations.read_refund)
+    create = _data(operations.create_checkout)
+    get = _data(operations.get_checkout)
+    expire = _data(operations.expire_checkout)
 
 
-class Disputes(Group):
-    """What customers took back through their banks."""
+class Orders(Resource):
+    """Orders: paid, to be paid, or closed."""
 
-    list = Lists(operations.list_disputes)
-    read = Does(operations.read_dispute)
-
-
-class Payouts(Group):
-    """What was and will be sent to your bank."""
-
-    list = Lists(operations.list_payouts)
-    read = Does(operations.read_payout)
+    list = _list(operations.list_orders)
+    get = _data(operations.get_order)
+    export = _file(operations.export_orders)
 
 
-class Balance(Group):
-    """Your balance and every movement on it."""
+class Refunds(Resource):
+    """Money given back to customers."""
 
-    read = Does(operations.read_balance)
-    transactions = Lists(operations.list_transactions)
-    statement = Downloads(operations.export_statement)
-
-
-class WebhookEndpoints(Group):
-    """Where events are sent to."""
-
-    create = Does(webhook_operations.create_endpoint)
-    list = Lists(webhook_operations.list_endpoints)
-    read = Does(webhook_operations.read_endpoint)
-    change = Does(webhook_operations.change_endpoint)
-    delete = Does(webhook_operations.delete_endpoint)
-    rotate_secret = Does(webhook_operations.rotate_secret)
-    deliveries = Lists(webhook_operations.list_deliveries)
-    resend = Does(webhook_operations.resend_events)
+    create = _data(operations.create_refund)
+    list = _list(operations.list_refunds)
+    get = _data(operations.get_refund)
 
 
-class Events(Group):
-    """What happened."""
+class Disputes(Resource):
+    """Payments that customers dispute through their banks."""
 
-    list = Does(webhook_operations.list_events)
-    read = Does(webhook_operations.read_event)
+    list = _list(operations.list_disputes)
+    get = _data(operations.get_dispute)
+
+
+class Payouts(Resource):
+    """Payouts to the merchant's bank."""
+
+    list = _list(operations.list_payouts)
+    get = _data(operations.get_payout)
+
+
+class Balance(Resource):
+    """What is pending, available and frozen."""
+
+    get = _data(operations.get_balance)
+    export_statement = _file(operations.export_statement)
+
+
+class BalanceTransactions(Resource):
+    """Every entry on the balance."""
+
+    list = _list(operations.list_balance_transactions)
+
+
+class WebhookEndpoints(Resource):
+    """The addresses that events are sent to."""
+
+    create = _data(webhook_operations.create_endpoint)
+    list = _list(webhook_operations.list_endpoints)
+    get = _data(webhook_operations.get_endpoint)
+    update = _data(webhook_operations.update_endpoint)
+    delete = _data(webhook_operations.delete_endpoint)
+    rotate_secret = _data(webhook_operations.rotate_secret)
+    resend_events = _data(webhook_operations.resend_events)
+
+
+class WebhookDeliveries(Resource):
+    """Events on their way to an endpoint."""
+
+    list = _list(webhook_operations.list_deliveries)
+
+
+class Events(Resource):
+    """What happened, in order."""
+
+    list = _data(webhook_operations.list_events)
+    get = _data(webhook_operations.get_event)
 
 
 class AsyncClient:
@@ -353,13 +293,13 @@ class AsyncClient:
     ``trust_env`` are httpx2's own.
     """
 
-    def __init__(  # noqa: PLR0913 - the address, and what differs from the usual
+    def __init__(  # noqa: PLR0913 - the address, and what differs from the defaults
         self,
         base_url: str,
         api_key: str = "",
         *,
         timeout_s: float = TIMEOUT_S,
-        retries: Retries = USUAL,
+        retries: Retries = DEFAULT_RETRIES,
         headers: Mapping[str, str] | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
         event_hooks: Mapping[str, list[Callable[..., Any]]] | None = None,
@@ -367,7 +307,7 @@ class AsyncClient:
     ) -> None:
         """``timeout_s`` is how long the server may be silent. Raises ValueError."""
         self._http = httpx2.AsyncClient(
-            **options(base_url, api_key, headers, timeout_s),
+            **http_options(base_url, api_key, headers, timeout_s),
             transport=transport,
             event_hooks=event_hooks,
             trust_env=trust_env,
@@ -381,7 +321,9 @@ class AsyncClient:
         self.disputes = Disputes(sender)
         self.payouts = Payouts(sender)
         self.balance = Balance(sender)
+        self.balance_transactions = BalanceTransactions(sender)
         self.webhook_endpoints = WebhookEndpoints(sender)
+        self.webhook_deliveries = WebhookDeliveries(sender)
         self.events = Events(sender)
 
     def __repr__(self) -> str:

@@ -1,18 +1,23 @@
-"""What both clients share around their calls: the address, the headers, lists and file names."""
+"""What both clients share: connection options, methods made of operations, lists, file names."""
 
+import functools
 import platform
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
 
 import httpx2
 
 from opentill import __version__
-from opentill.client.series import Retries
+from opentill.client.request import Request
+from opentill.client.retries import Retries
 
-USUAL: Final = Retries()
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEFAULT_RETRIES: Final = Retries()
 TIMEOUT_S: Final = 30.0
 USER_AGENT: Final = (
     f"opentill-python/{__version__} "
@@ -22,8 +27,36 @@ _REMEMBERED: Final = 1000  # ids of a list: more than ten pages
 _FILENAME: Final = re.compile(r'filename="([^"/\\]{1,200})"')
 
 
+class Resource:
+    """The operations on one kind of resource, such as ``client.orders``."""
+
+    def __init__(self, sender: Any) -> None:
+        """``sender`` is the client's."""
+        self.sender = sender
+
+
+class Method(Generic[P, R]):
+    """A method of a resource: the parameters of an operation, and what becomes of its request."""
+
+    def __init__(
+        self, operation: Callable[P, Request[Any]], send: Callable[[Any, Request[Any]], R]
+    ) -> None:
+        """``operation`` is of ``operations.py``; ``send`` takes the sender and the request."""
+        self.operation = operation
+        self.send = send
+
+    def __get__(self, resource: Resource, owner: type[Resource]) -> Callable[P, R]:
+        """Return the method of a resource."""
+
+        @functools.wraps(self.operation)
+        def method(*args: P.args, **options: P.kwargs) -> R:
+            return self.send(resource.sender, self.operation(*args, **options))
+
+        return method
+
+
 class Identified(Protocol):
-    """What lists hold."""
+    """An item of a list."""
 
     @property
     def id(self) -> str:
@@ -31,31 +64,31 @@ class Identified(Protocol):
         ...
 
 
-class Recent:
-    """Tells what a list showed already.
+class SeenItems:
+    """The items that a list showed last.
 
-    Lists are newest first, so whatever is made while somebody walks moves the rest on: what was
-    last on one page is first on the next.
+    Lists are newest first, so a new item moves the others on: the last item of one page is then
+    the first of the next.
     """
 
     def __init__(self) -> None:
         """Begin a list."""
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._ids: OrderedDict[str, None] = OrderedDict()
 
-    def is_new(self, item: Identified) -> bool:
-        """Tell whether an item was not here before, and remember it."""
-        if item.id in self._seen:
+    def add(self, item: Identified) -> bool:
+        """Remember an item; return whether it is new."""
+        if item.id in self._ids:
             return False
-        self._seen[item.id] = None
-        if len(self._seen) > _REMEMBERED:
-            self._seen.popitem(last=False)
+        self._ids[item.id] = None
+        if len(self._ids) > _REMEMBERED:
+            self._ids.popitem(last=False)
         return True
 
 
-def options(
+def http_options(
     base_url: str, api_key: str, headers: Mapping[str, str] | None, timeout_s: float
 ) -> dict[str, Any]:
-    """Return what both kinds of httpx2's clients are made with. Raises ValueError."""
+    """Return the parameters of either of httpx2's clients. Raises ValueError."""
     try:
         url = httpx2.URL(base_url.rstrip("/"))
     except httpx2.InvalidURL:
@@ -85,5 +118,5 @@ def filename(response: httpx2.Response) -> str:
 
 
 def unfinished(path: Path) -> Path:
-    """Return where a file stays until it is whole."""
+    """Return where a file is written until it is whole."""
     return path.with_name(path.name + ".part")

@@ -1,12 +1,12 @@
-"""What can go wrong with a call: one class for each business code, and for no answer at all.
+"""The errors of the client: one class for each business code, and one for no response at all.
 
-Every error says by ``maybe_done`` whether the request may have had its effect all the same. Where
-it may, sending the same call again with ``idempotency_key`` has no second one.
+Every error says by ``maybe_done`` whether the request may have had its effect. Where it may,
+sending the same request again with ``idempotency_key`` has no second effect.
 """
 
 
 class OpenTillError(Exception):
-    """A call that did not succeed. ``str()`` is one sentence without any secret."""
+    """A request that did not succeed. ``str()`` is one sentence without any secret."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class OpenTillError(Exception):
 
 
 class ValidationFailed(OpenTillError):
-    """Refused input or a business rule: ``field`` and what would be accepted (40001)."""
+    """Input or a business rule was refused: ``field``, and what would be accepted (40001)."""
 
     field = ""
     reason = ""
@@ -38,11 +38,11 @@ class Unauthorized(OpenTillError):
 
 
 class NotFound(OpenTillError):
-    """There is nothing with this id among what is yours (40401)."""
+    """The merchant has nothing with this id (40401)."""
 
 
 class Conflict(OpenTillError):
-    """A request with the same Idempotency-Key was still running at the last try (40901)."""
+    """A request with the same Idempotency-Key was still running at the last attempt (40901)."""
 
 
 class IdempotencyKeyReused(OpenTillError):
@@ -52,24 +52,24 @@ class IdempotencyKeyReused(OpenTillError):
 class RateLimited(OpenTillError):
     """Too many requests (42901)."""
 
-    retry_after: float | None = None  # seconds until one passes again, where the server told
+    retry_after: float | None = None  # seconds until the next one passes, if the server says
 
 
 class RequestRefused(OpenTillError):
-    """Any other answer of 4xx: a method, a size or a media type that the server does not take."""
+    """Any other 4xx: a method, a size or a media type that the server does not accept."""
 
 
 class ServerError(OpenTillError):
-    """The server, or a proxy in front of it, answered 5xx."""
+    """The server, or a proxy in front of it, failed: 5xx."""
 
 
-class UnexpectedAnswer(OpenTillError):
-    """An answer that is not in the API's form: most often something else answers there."""
+class UnexpectedResponse(OpenTillError):
+    """A response that is not in the API's form: most often of another server."""
 
 
 class ConnectionFailed(OpenTillError):
-    """No whole answer came: refused, cut, or too slow."""
+    """No whole response came: the connection was refused, cut, or too slow."""
 
 
 class WebhookInvalid(Exception):
-    """A webhook that is not genuine, too old, or not in its form. Answer it with 400."""
+    """A webhook that is not genuine, too old, or not in its form. Respond with 400."""

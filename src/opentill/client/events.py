@@ -1,7 +1,7 @@
-"""What webhooks tell, typed. Amounts are ``Decimal``, times Unix milliseconds.
+"""The events of webhooks, typed. Amounts are ``Decimal``, times Unix milliseconds.
 
-``event.data`` is read when it is asked for, and raises WebhookInvalid if it is not in its form: an
-event is never taken for less than it is. A type that this client does not know is an ``Event``.
+``event.data`` is decoded when it is used, and raises WebhookInvalid if it is not in its form. An
+event of a type that this client does not know is an ``Event``.
 """
 
 from decimal import Decimal
@@ -24,7 +24,7 @@ class OrderPaidData(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     net_amount: Decimal
     paid_at: int
-    livemode: bool | None = None  # False: play money; None: it was not paid
+    livemode: bool | None = None  # False: test mode; None: it was not paid
     metadata: dict[str, Any]
 
 
@@ -40,7 +40,7 @@ class OrderRefundedData(msgspec.Struct, frozen=True, kw_only=True):
     original_amount: Decimal
     currency: str
     reason: str
-    livemode: bool | None = None  # False: play money; None: it was not paid
+    livemode: bool | None = None  # False: test mode; None: it was not paid
     metadata: dict[str, Any]
 
 
@@ -54,7 +54,7 @@ class OrderClosedData(msgspec.Struct, frozen=True, kw_only=True):
     status: str  # FAILED CLOSED REVOKED
     reason: str
     closed_at: int
-    livemode: bool | None = None  # False: play money; None: it was not paid
+    livemode: bool | None = None  # False: test mode; None: it was not paid
     metadata: dict[str, Any]
 
 
@@ -69,7 +69,7 @@ class OrderSettledData(msgspec.Struct, frozen=True, kw_only=True):
     settled_amount: Decimal
     settled_currency: str
     settled_at: int
-    livemode: bool | None = None  # False: play money; None: it was not paid
+    livemode: bool | None = None  # False: test mode; None: it was not paid
     metadata: dict[str, Any]
 
 
@@ -83,7 +83,7 @@ class RefundFailedData(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     reason: str
     error_message: str
-    livemode: bool | None = None  # False: play money; None: it was not paid
+    livemode: bool | None = None  # False: test mode; None: it was not paid
     metadata: dict[str, Any]
 
 
@@ -101,7 +101,7 @@ class DisputeData(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     opened_at: int
     closed_at: int | None
-    livemode: bool | None = None  # False: play money; None: it was not paid
+    livemode: bool | None = None  # False: test mode; None: it was not paid
     metadata: dict[str, Any]
 
 
@@ -115,7 +115,7 @@ class CheckoutData(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     completed_at: int | None = None
     expired_at: int | None = None
-    livemode: bool | None = None  # False: play money; None: it was not paid
+    livemode: bool | None = None  # False: test mode; None: it was not paid
     metadata: dict[str, Any]
 
 

@@ -1,7 +1,7 @@
-"""What the API answers, typed. Amounts are ``Decimal``, times Unix milliseconds.
+"""The resources of the API, typed. Amounts are ``Decimal``, times Unix milliseconds.
 
 Fields that a newer server adds are ignored. Statuses and types are plain text for the same reason:
-a new one must not break who only reads on.
+a program that reads them must not break when a new one appears.
 """
 
 from decimal import Decimal

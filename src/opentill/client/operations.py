@@ -1,7 +1,7 @@
-"""The operations of the API: each is one function that makes its call.
+"""The operations of the API: each is one typed function that makes its request.
 
-Both clients are made of these functions, so that they cannot differ: ``blocking.py`` and
-``asynchronous.py`` say how a call is sent, and nothing about what it says.
+``asynchronous.py`` and ``blocking.py`` make their methods of these functions, so that both
+clients send the same. The operations of webhooks stand in ``webhook_operations.py``.
 """
 
 from collections.abc import Mapping
@@ -9,18 +9,6 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
-from opentill.client.calls import (
-    Amount,
-    Call,
-    File,
-    Moment,
-    asked,
-    decimal_text,
-    given,
-    millis,
-    sent,
-)
-from opentill.client.calls import identified as of
 from opentill.client.model import (
     Agreement,
     Balance,
@@ -35,6 +23,19 @@ from opentill.client.model import (
     Product,
     Refund,
     Transaction,
+)
+from opentill.client.request import (
+    Amount,
+    File,
+    Moment,
+    Request,
+    checked_id,
+    decimal_text,
+    delete,
+    get,
+    millis,
+    patch,
+    post,
 )
 
 ProductStatus = Literal["ACTIVE", "ARCHIVED"]
@@ -54,10 +55,9 @@ DisputeStatus = Literal["OPEN", "WON", "LOST", "RECOVERED"]
 PayoutStatus = Literal["PENDING", "PAID", "FAILED"]
 
 
-def read_agreement() -> Call[Agreement]:
-    """Read the merchant services agreement in force. Needs no key and signs nothing."""
-    path = "/v1/config/legal/merchant-services-agreement"
-    return Call(verb="GET", path=path, answer=Agreement)
+def get_agreement() -> Request[Agreement]:
+    """Get the merchant services agreement in force. Needs no key and signs nothing."""
+    return get("/v1/config/legal/merchant-services-agreement", Agreement)
 
 
 def create_product(
@@ -69,9 +69,12 @@ def create_product(
     image: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
-) -> Call[Product]:
-    """Make a product."""
-    body = given(
+) -> Request[Product]:
+    """Create a product."""
+    return post(
+        "/v1/products",
+        Product,
+        idempotency_key,
         name=name,
         price=decimal_text(price),
         currency=currency,
@@ -79,23 +82,21 @@ def create_product(
         image=image,
         metadata=metadata,
     )
-    return Call(verb="POST", path="/v1/products", answer=Product, body=body, key=idempotency_key)
 
 
 def list_products(
     *, status: ProductStatus | None = None, page: int = 1, size: int = 100
-) -> Call[Page[Product]]:
+) -> Request[Page[Product]]:
     """List products, newest first."""
-    query = asked(status=status, page=page, size=size)
-    return Call(verb="GET", path="/v1/products", answer=Page[Product], query=query)
+    return get("/v1/products", Page[Product], status=status, page=page, size=size)
 
 
-def read_product(product_id: str) -> Call[Product]:
-    """Read a product, an archived one too."""
-    return Call(verb="GET", path=f"/v1/products/{of(product_id)}", answer=Product)
+def get_product(product_id: str) -> Request[Product]:
+    """Get a product, an archived one too."""
+    return get(f"/v1/products/{checked_id(product_id)}", Product)
 
 
-def change_product(
+def update_product(
     product_id: str,
     *,
     name: str | UnsetType = UNSET,
@@ -104,9 +105,11 @@ def change_product(
     description: str | UnsetType | None = UNSET,
     image: str | UnsetType | None = UNSET,
     metadata: Mapping[str, Any] | UnsetType = UNSET,
-) -> Call[Product]:
-    """Change what is given of a product; None takes a description or image away."""
-    body = sent(
+) -> Request[Product]:
+    """Update the given fields of a product; None removes a description or image."""
+    return patch(
+        f"/v1/products/{checked_id(product_id)}",
+        Product,
         name=name,
         price=price if price is UNSET else decimal_text(price),
         currency=currency,
@@ -114,15 +117,14 @@ def change_product(
         image=image,
         metadata=metadata,
     )
-    return Call(verb="PATCH", path=f"/v1/products/{of(product_id)}", answer=Product, body=body)
 
 
-def archive_product(product_id: str) -> Call[None]:
-    """Archive a product: nobody can open a session for it any more."""
-    return Call(verb="DELETE", path=f"/v1/products/{of(product_id)}", answer=None)
+def archive_product(product_id: str) -> Request[None]:
+    """Archive a product: no session can be created for it any more."""
+    return delete(f"/v1/products/{checked_id(product_id)}")
 
 
-def open_checkout(  # noqa: PLR0913 - the fields of a session
+def create_checkout(  # noqa: PLR0913 - the fields of a session
     product_id: str,
     *,
     success_url: str | None = None,
@@ -132,9 +134,12 @@ def open_checkout(  # noqa: PLR0913 - the fields of a session
     display_merchant_name: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
-) -> Call[NewCheckout]:
-    """Open a checkout session. Send the customer to the answer's ``url``."""
-    body = given(
+) -> Request[NewCheckout]:
+    """Create a checkout session. Send the customer to the response's ``url``."""
+    return post(
+        "/v1/checkouts",
+        NewCheckout,
+        idempotency_key,
         product_id=product_id,
         success_url=success_url,
         cancel_url=cancel_url,
@@ -143,20 +148,16 @@ def open_checkout(  # noqa: PLR0913 - the fields of a session
         display_merchant_name=display_merchant_name,
         metadata=metadata,
     )
-    return Call(
-        verb="POST", path="/v1/checkouts", answer=NewCheckout, body=body, key=idempotency_key
-    )
 
 
-def read_checkout(checkout_id: str) -> Call[Checkout]:
-    """Read a checkout session with its order's id."""
-    return Call(verb="GET", path=f"/v1/checkouts/{of(checkout_id)}", answer=Checkout)
+def get_checkout(checkout_id: str) -> Request[Checkout]:
+    """Get a checkout session with its order's id."""
+    return get(f"/v1/checkouts/{checked_id(checkout_id)}", Checkout)
 
 
-def expire_checkout(checkout_id: str, *, idempotency_key: str | None = None) -> Call[Checkout]:
-    """Expire a checkout session: nobody can pay it any more."""
-    path = f"/v1/checkouts/{of(checkout_id)}/expire"
-    return Call(verb="POST", path=path, answer=Checkout, key=idempotency_key)
+def expire_checkout(checkout_id: str, *, idempotency_key: str | None = None) -> Request[Checkout]:
+    """Expire a checkout session: it cannot be paid any more."""
+    return post(f"/v1/checkouts/{checked_id(checkout_id)}/expire", Checkout, idempotency_key)
 
 
 def list_orders(
@@ -167,9 +168,11 @@ def list_orders(
     end_date: Moment | None = None,
     page: int = 1,
     size: int = 100,
-) -> Call[Page[Order]]:
+) -> Request[Page[Order]]:
     """List orders, newest first; both dates are inclusive."""
-    query = asked(
+    return get(
+        "/v1/orders",
+        Page[Order],
         status=status,
         product_id=product_id,
         start_date=millis(start_date),
@@ -177,46 +180,47 @@ def list_orders(
         page=page,
         size=size,
     )
-    return Call(verb="GET", path="/v1/orders", answer=Page[Order], query=query)
 
 
-def read_order(order_id: str) -> Call[OrderDetail]:
-    """Read an order with everything."""
-    return Call(verb="GET", path=f"/v1/orders/{of(order_id)}", answer=OrderDetail)
+def get_order(order_id: str) -> Request[OrderDetail]:
+    """Get an order with all its fields."""
+    return get(f"/v1/orders/{checked_id(order_id)}", OrderDetail)
 
 
 def export_orders(
     *, start_date: Moment | None = None, end_date: Moment | None = None
-) -> Call[File]:
+) -> Request[File]:
     """Export orders as CSV, oldest first; both dates are inclusive."""
-    query = asked(start_date=millis(start_date), end_date=millis(end_date))
-    return Call(verb="GET", path="/v1/orders/export", answer=File, query=query)
+    return get("/v1/orders/export", File, start_date=millis(start_date), end_date=millis(end_date))
 
 
-def refund_order(
+def create_refund(
     order_id: str,
     *,
     amount: Amount | None = None,
     reason: str | None = None,
     refund_no: str | None = None,
     idempotency_key: str | None = None,
-) -> Call[Refund]:
+) -> Request[Refund]:
     """Refund an order; without an amount, all that is left."""
-    path = f"/v1/orders/{of(order_id)}/refunds"
-    part = None if amount is None else decimal_text(amount)
-    body = given(amount=part, reason=reason, refund_no=refund_no)
-    return Call(verb="POST", path=path, answer=Refund, body=body, key=idempotency_key)
+    return post(
+        f"/v1/orders/{checked_id(order_id)}/refunds",
+        Refund,
+        idempotency_key,
+        amount=None if amount is None else decimal_text(amount),
+        reason=reason,
+        refund_no=refund_no,
+    )
 
 
-def list_refunds(order_id: str, *, page: int = 1, size: int = 100) -> Call[Page[Refund]]:
+def list_refunds(order_id: str, *, page: int = 1, size: int = 100) -> Request[Page[Refund]]:
     """List an order's refunds, newest first."""
-    path = f"/v1/orders/{of(order_id)}/refunds"
-    return Call(verb="GET", path=path, answer=Page[Refund], query=asked(page=page, size=size))
+    return get(f"/v1/orders/{checked_id(order_id)}/refunds", Page[Refund], page=page, size=size)
 
 
-def read_refund(refund_id: str) -> Call[Refund]:
-    """Read a refund."""
-    return Call(verb="GET", path=f"/v1/refunds/{of(refund_id)}", answer=Refund)
+def get_refund(refund_id: str) -> Request[Refund]:
+    """Get a refund."""
+    return get(f"/v1/refunds/{checked_id(refund_id)}", Refund)
 
 
 def list_disputes(
@@ -225,49 +229,52 @@ def list_disputes(
     order_id: str | None = None,
     page: int = 1,
     size: int = 100,
-) -> Call[Page[Dispute]]:
+) -> Request[Page[Dispute]]:
     """List disputes, newest first."""
-    query = asked(status=status, order_id=order_id, page=page, size=size)
-    return Call(verb="GET", path="/v1/disputes", answer=Page[Dispute], query=query)
+    return get(
+        "/v1/disputes", Page[Dispute], status=status, order_id=order_id, page=page, size=size
+    )
 
 
-def read_dispute(dispute_id: str) -> Call[DisputeDetail]:
-    """Read a dispute with its notes."""
-    return Call(verb="GET", path=f"/v1/disputes/{of(dispute_id)}", answer=DisputeDetail)
+def get_dispute(dispute_id: str) -> Request[DisputeDetail]:
+    """Get a dispute with its notes."""
+    return get(f"/v1/disputes/{checked_id(dispute_id)}", DisputeDetail)
 
 
 def list_payouts(
     *, status: PayoutStatus | None = None, page: int = 1, size: int = 100
-) -> Call[Page[Payout]]:
+) -> Request[Page[Payout]]:
     """List payouts, newest first."""
-    query = asked(status=status, page=page, size=size)
-    return Call(verb="GET", path="/v1/payouts", answer=Page[Payout], query=query)
+    return get("/v1/payouts", Page[Payout], status=status, page=page, size=size)
 
 
-def read_payout(payout_id: str) -> Call[Payout]:
-    """Read a payout."""
-    return Call(verb="GET", path=f"/v1/payouts/{of(payout_id)}", answer=Payout)
+def get_payout(payout_id: str) -> Request[Payout]:
+    """Get a payout."""
+    return get(f"/v1/payouts/{checked_id(payout_id)}", Payout)
 
 
-def read_balance() -> Call[Balance]:
-    """Read the balance."""
-    return Call(verb="GET", path="/v1/balance", answer=Balance)
+def get_balance() -> Request[Balance]:
+    """Get the balance."""
+    return get("/v1/balance", Balance)
 
 
-def list_transactions(
+def list_balance_transactions(
     *,
     type: str | None = None,  # noqa: A002 - the contract's word
     page: int = 1,
     size: int = 100,
-) -> Call[Page[Transaction]]:
-    """List the movements on the balance, newest first."""
-    query = asked(type=type, page=page, size=size)
-    return Call(verb="GET", path="/v1/balance/transactions", answer=Page[Transaction], query=query)
+) -> Request[Page[Transaction]]:
+    """List balance transactions, newest first."""
+    return get("/v1/balance/transactions", Page[Transaction], type=type, page=page, size=size)
 
 
 def export_statement(
     *, start_date: Moment | None = None, end_date: Moment | None = None
-) -> Call[File]:
+) -> Request[File]:
     """Export a statement as CSV; it adds up, or it breaks off. Both dates are inclusive."""
-    query = asked(start_date=millis(start_date), end_date=millis(end_date))
-    return Call(verb="GET", path="/v1/balance/statement.csv", answer=File, query=query)
+    return get(
+        "/v1/balance/statement.csv",
+        File,
+        start_date=millis(start_date),
+        end_date=millis(end_date),
+    )

@@ -1,9 +1,9 @@
-"""Verifies webhooks: who has the endpoint's secret sent this, and not long ago.
+"""Verifies webhooks: signed with the endpoint's secret, and not long ago.
 
 Every delivery carries two sets of headers. ``X-Svc-Signature`` (a deployment may have another
-prefix) is keyed with the secret's text; ``webhook-signature`` (Standard Webhooks) with what the
-secret's base64 stands for. Either proves
-the sender, so one that fits is enough: while a secret is rotated, only some fit the old one.
+prefix) is keyed with the secret's text; ``webhook-signature`` (Standard Webhooks) with the secret's
+decoded base64. Either proves the sender, so one valid signature is enough: while a secret is
+rotated, only some are made with the old one.
 """
 
 import base64
@@ -36,10 +36,10 @@ def verify_webhook(
 ) -> events.Event:
     """Return the event of a genuine delivery. Raises WebhookInvalid for any other.
 
-    ``body`` is the request's body as it came, before anything parsed it. Several secrets are those
-    of a rotation. ``now`` is in Unix seconds. ``header_prefix`` is what the deployment has set, in
-    any case; where it is another, the headers of Standard Webhooks count all the same. Delivery is
-    at least once: keep ``event.id``.
+    ``body`` is the request's body as it came, before anything parsed it. Several secrets are given
+    during a rotation. ``now`` is in Unix seconds. ``header_prefix`` is the deployment's, in any
+    case; with another one the headers of Standard Webhooks are still valid. Delivery is at least
+    once: store ``event.id``.
     """
     raw = body.encode() if isinstance(body, str) else bytes(body)
     found = {name.lower(): value for name, value in headers.items()}
@@ -91,7 +91,7 @@ def _standard(secret: str, signed: bytes) -> str:
     text = secret.removeprefix(_PREFIX)
     try:
         key = base64.b64decode(text, validate=True)
-    except binascii.Error:  # no secret of this form: taken as it is, as the server does
+    except binascii.Error:  # not base64: used as text, as the server does
         key = text.encode()
     made = hmac.new(key, signed, hashlib.sha256).digest()
     return "v1," + base64.b64encode(made).decode()

@@ -5,8 +5,6 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from opentill.client.calls import Call, Moment, asked, given, millis, sent
-from opentill.client.calls import identified as of
 from opentill.client.events import Event
 from opentill.client.model import (
     Delivery,
@@ -15,6 +13,16 @@ from opentill.client.model import (
     Resent,
     WebhookEndpoint,
     WebhookEndpointWithSecret,
+)
+from opentill.client.request import (
+    Moment,
+    Request,
+    checked_id,
+    delete,
+    get,
+    millis,
+    patch,
+    post,
 )
 
 _PATH = "/v1/webhook-endpoints"
@@ -28,49 +36,58 @@ def create_endpoint(
     description: str | None = None,
     events: Sequence[str] | None = None,
     idempotency_key: str | None = None,
-) -> Call[WebhookEndpointWithSecret]:
-    """Add an endpoint for types of events, all without ``events``; its secret is shown here."""
-    body = given(url=url, description=description, events=events)
-    return Call(
-        verb="POST", path=_PATH, answer=WebhookEndpointWithSecret, body=body, key=idempotency_key
+) -> Request[WebhookEndpointWithSecret]:
+    """Create an endpoint for types of events, all without ``events``; only here is its secret."""
+    return post(
+        _PATH,
+        WebhookEndpointWithSecret,
+        idempotency_key,
+        url=url,
+        description=description,
+        events=events,
     )
 
 
-def list_endpoints(*, page: int = 1, size: int = 100) -> Call[Page[WebhookEndpoint]]:
+def list_endpoints(*, page: int = 1, size: int = 100) -> Request[Page[WebhookEndpoint]]:
     """List endpoints, newest first."""
-    query = asked(page=page, size=size)
-    return Call(verb="GET", path=_PATH, answer=Page[WebhookEndpoint], query=query)
+    return get(_PATH, Page[WebhookEndpoint], page=page, size=size)
 
 
-def read_endpoint(endpoint_id: str) -> Call[WebhookEndpoint]:
-    """Read an endpoint."""
-    return Call(verb="GET", path=f"{_PATH}/{of(endpoint_id)}", answer=WebhookEndpoint)
+def get_endpoint(endpoint_id: str) -> Request[WebhookEndpoint]:
+    """Get an endpoint."""
+    return get(f"{_PATH}/{checked_id(endpoint_id)}", WebhookEndpoint)
 
 
-def change_endpoint(
+def update_endpoint(
     endpoint_id: str,
     *,
     url: str | UnsetType = UNSET,
     description: str | UnsetType = UNSET,
     events: Sequence[str] | UnsetType = UNSET,
     status: EndpointStatus | UnsetType = UNSET,
-) -> Call[WebhookEndpoint]:
-    """Change what is given of an endpoint."""
-    body = sent(url=url, description=description, events=events, status=status)
-    return Call(verb="PATCH", path=f"{_PATH}/{of(endpoint_id)}", answer=WebhookEndpoint, body=body)
+) -> Request[WebhookEndpoint]:
+    """Update the given fields of an endpoint."""
+    return patch(
+        f"{_PATH}/{checked_id(endpoint_id)}",
+        WebhookEndpoint,
+        url=url,
+        description=description,
+        events=events,
+        status=status,
+    )
 
 
-def delete_endpoint(endpoint_id: str) -> Call[None]:
+def delete_endpoint(endpoint_id: str) -> Request[None]:
     """Delete an endpoint."""
-    return Call(verb="DELETE", path=f"{_PATH}/{of(endpoint_id)}", answer=None)
+    return delete(f"{_PATH}/{checked_id(endpoint_id)}")
 
 
 def rotate_secret(
     endpoint_id: str, *, idempotency_key: str | None = None
-) -> Call[WebhookEndpointWithSecret]:
-    """Give an endpoint a new secret; for 24 hours the old one signs along."""
-    path = f"{_PATH}/{of(endpoint_id)}/rotate-secret"
-    return Call(verb="POST", path=path, answer=WebhookEndpointWithSecret, key=idempotency_key)
+) -> Request[WebhookEndpointWithSecret]:
+    """Give an endpoint a new secret; for 24 hours deliveries are signed with the old one too."""
+    path = f"{_PATH}/{checked_id(endpoint_id)}/rotate-secret"
+    return post(path, WebhookEndpointWithSecret, idempotency_key)
 
 
 def list_deliveries(
@@ -81,11 +98,17 @@ def list_deliveries(
     event_id: str | None = None,
     page: int = 1,
     size: int = 100,
-) -> Call[Page[Delivery]]:
-    """List what was and will be sent to an endpoint, newest first."""
-    path = f"{_PATH}/{of(endpoint_id)}/deliveries"
-    query = asked(status=status, type=type, event_id=event_id, page=page, size=size)
-    return Call(verb="GET", path=path, answer=Page[Delivery], query=query)
+) -> Request[Page[Delivery]]:
+    """List an endpoint's deliveries, sent or due, newest first."""
+    return get(
+        f"{_PATH}/{checked_id(endpoint_id)}/deliveries",
+        Page[Delivery],
+        status=status,
+        type=type,
+        event_id=event_id,
+        page=page,
+        size=size,
+    )
 
 
 def resend_events(  # noqa: PLR0913 - one event, or what names a range
@@ -98,10 +121,12 @@ def resend_events(  # noqa: PLR0913 - one event, or what names a range
     failed_only: bool | None = None,
     after: str | None = None,
     idempotency_key: str | None = None,
-) -> Call[Resent]:
-    """Send one event again, or all since a time: go on ``after`` the answer's ``next``."""
-    path = f"{_PATH}/{of(endpoint_id)}/resend"
-    body = given(
+) -> Request[Resent]:
+    """Resend one event, or all since a time: continue ``after`` the response's ``next``."""
+    return post(
+        f"{_PATH}/{checked_id(endpoint_id)}/resend",
+        Resent,
+        idempotency_key,
         event_id=event_id,
         since=millis(since),
         until=millis(until),
@@ -109,7 +134,6 @@ def resend_events(  # noqa: PLR0913 - one event, or what names a range
         failed_only=failed_only,
         after=after,
     )
-    return Call(verb="POST", path=path, answer=Resent, body=body, key=idempotency_key)
 
 
 def list_events(
@@ -117,12 +141,11 @@ def list_events(
     cursor: str | None = None,
     type: str | None = None,  # noqa: A002 - the API's word
     size: int = 100,
-) -> Call[EventList]:
-    """Read events, oldest first, from a cursor on."""
-    query = asked(cursor=cursor, type=type, size=size)
-    return Call(verb="GET", path="/v1/events", answer=EventList, query=query)
+) -> Request[EventList]:
+    """List events, oldest first, from a cursor on."""
+    return get("/v1/events", EventList, cursor=cursor, type=type, size=size)
 
 
-def read_event(event_id: str) -> Call[Event]:
-    """Read an event, typed as a webhook is."""
-    return Call(verb="GET", path=f"/v1/events/{of(event_id)}", answer=Event)
+def get_event(event_id: str) -> Request[Event]:
+    """Get an event, typed as a webhook is."""
+    return get(f"/v1/events/{checked_id(event_id)}", Event)

@@ -1,9 +1,10 @@
-"""Serves an ASGI application with uvicorn until it is told to stop, and stops without losing any.
+"""Serves an ASGI application with uvicorn until a signal, and stops without losing a request.
 
-One process calls ``serve``. Several share sockets that were bound once, and each calls ``serve``.
+One process calls ``serve``; several share sockets that were bound once, and each calls ``serve``.
 On SIGTERM or SIGINT: ``on_drain`` (so that ``/readyz`` says 503), after ``drain_delay_s`` no more
-connections are accepted, running requests are answered with ``connection: close``, and then the
-application's lifespan ends. A second SIGINT does not wait. A server that still starts ends at once.
+connections are accepted, running requests get their response with ``connection: close``, and then
+the application's lifespan ends. A second SIGINT does not wait. A server that is starting ends at
+once.
 """
 
 import asyncio
@@ -25,14 +26,14 @@ import uvloop
 from opentill.core import log
 from opentill.core.configuration import ConfigurationError
 from opentill.core.settings import Settings
-from opentill.server.connection_limits import RESERVE, Admission
-from opentill.server.protocol import LimitedConfig, Limits, Protocol, sweep
+from opentill.server.connection_limits import RESERVE, ConnectionLimits
+from opentill.server.protocol import LimitedConfig, Protocol, Timeouts, check_deadlines
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 """An ASGI 3 application, whatever its framework calls the types of its parameters."""
 
 BACKLOG: Final = 2048
-OTHER_FILES: Final = 512  # beside the connections of clients: to databases, banks, receivers
+OTHER_FILES: Final = 512  # beside clients' connections: to databases, gateways, receivers
 PARENT_CHECK_S: Final = 0.5
 _log: Final = structlog.get_logger()
 
@@ -65,16 +66,6 @@ def bind(host: str, port: int, variable: str) -> list[socket.socket]:
     return bound
 
 
-def limits(settings: Settings) -> Limits:
-    """How long clients may take, by the settings."""
-    return Limits(
-        header_timeout_s=settings.header_timeout_s,
-        body_timeout_s=settings.body_timeout_s,
-        idle_timeout_s=settings.idle_timeout_s,
-        write_timeout_s=settings.request_timeout_s,
-    )
-
-
 def serve(
     factory: Callable[[], Asgi],
     settings: Settings,
@@ -84,17 +75,17 @@ def serve(
     on_drain: Callable[[Asgi], None] | None = None,
     child: bool = False,
 ) -> int:
-    """Serve until a signal comes; the exit code: 0, or 1 if the application could not start.
+    """Serve until a signal; return the exit code: 0, or 1 if the application could not start.
 
-    ``sockets`` listen already and are closed at the end. ``child``: SIGINT is the supervisor's
-    business, and the end of the parent process means to stop.
+    ``sockets`` listen already and are closed at the end. A ``child`` leaves SIGINT to its
+    supervisor, and stops when the supervisor's process ends.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(factory(), settings, sockets, on_ready, on_drain, child=child))
 
 
 def make(app: Asgi, settings: Settings) -> "Server":
-    """Make the server of an application; it does not listen to signals itself."""
+    """Make the server of an application; signals are its caller's."""
     config = LimitedConfig(
         app,
         http=Protocol,
@@ -107,15 +98,20 @@ def make(app: Asgi, settings: Settings) -> "Server":
         proxy_headers=False,
         timeout_graceful_shutdown=settings.drain_timeout_s,  # type: ignore[arg-type] # seconds
     )
-    config.limits = limits(settings)
-    config.admission = Admission(
+    config.timeouts = Timeouts(
+        header_s=settings.header_timeout_s,
+        body_s=settings.body_timeout_s,
+        idle_s=settings.idle_timeout_s,
+        write_s=settings.request_timeout_s,
+    )
+    config.connection_limits = ConnectionLimits(
         settings.connection_limit, settings.connection_limit_per_address, settings.trusted_proxies
     )
     return Server(config)
 
 
 def allow_files(count: int) -> None:
-    """Have so many files and connections open if the system lets us: many give 1024 at first."""
+    """Raise the soft limit of open files to ``count`` or the hard limit; often it is 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -148,71 +144,70 @@ async def _serve(
         loop.add_signal_handler(signal.SIGINT, lambda: None)
     else:
         loop.add_signal_handler(signal.SIGINT, stop, signal.SIGINT)
-    watch = loop.create_task(watch_parent(lambda: server.drain(0.0))) if child else None
+    watching = loop.create_task(watch_parent(lambda: server.drain(0.0))) if child else None
     serving = loop.create_task(_exit_code(server, sockets))
     early = loop.create_task(server.stopped_early.wait())
     try:
         await asyncio.wait({serving, early}, return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
             return serving.result()
-        # Nothing was accepted yet. What the start waits for is cut off, which is no error.
+        # No connection was accepted yet, so that what the start waits for may be cut off.
         logging.getLogger("uvicorn.error").disabled = True
         _log.info("stopped before it was ready")
         return 0
     finally:
         early.cancel()
-        if watch is not None:
-            watch.cancel()
+        if watching is not None:
+            watching.cancel()
         log.flush()
 
 
 async def _exit_code(server: "Server", sockets: Sequence[socket.socket]) -> int:
     try:
         await server.serve(sockets=list(sockets))
-    except SystemExit:  # uvicorn's way to say that the lifespan failed, which it has logged
+    except SystemExit:  # uvicorn raises it when the lifespan failed, which it has logged
         return 1
     return 0
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with our signals, which says when it is ready and when it drains."""
+    """uvicorn's server with our signals and callbacks."""
 
     on_ready: Callable[[], None] | None = None
     on_drain: Callable[[], None] | None = None
     draining = False
 
     def __init__(self, config: uvicorn.Config) -> None:
-        """Take the configuration; it does not run yet."""
+        """Take the configuration; nothing runs yet."""
         super().__init__(config)
-        self.stopped_early = asyncio.Event()  # told to stop while it still starts
+        self.stopped_early = asyncio.Event()  # drained before it was ready
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to us: uvicorn would raise them again after a clean end."""
+        """Install no handlers: uvicorn would raise the signals again after a clean end."""
         yield
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until ``should_exit``, cutting off slow clients all along."""
-        sweeping = asyncio.create_task(sweep(self.server_state))
+        """Serve until ``should_exit``."""
+        checking = asyncio.create_task(check_deadlines(self.server_state))
         try:
             await super().serve(sockets)
         finally:
-            sweeping.cancel()
+            checking.cancel()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then say so."""
+        """Start, then call ``on_ready``."""
         await super().startup(sockets)
-        # The headers that every answer carries come with the first tick, requests may come before.
+        # The first tick makes the headers of every response; requests may come before it.
         await self.on_tick(0)
-        # What is there by now stays: the collector need not look through it again and again, for
-        # which all requests wait some 50 ms.
+        # What was imported stays: a full collection that looks through it takes some 50 ms.
         gc.collect()
         gc.freeze()
         if self.on_ready is not None:
             self.on_ready()
 
     def drain(self, delay_s: float) -> None:
-        """Say that we are going away, then stop accepting after ``delay_s``."""
+        """Call ``on_drain``, and stop accepting connections after ``delay_s``."""
         if self.draining:
             return
         self.draining = True
@@ -227,16 +222,16 @@ class Server(uvicorn.Server):
 
 
 async def watch_parent(stop: Callable[[], None]) -> None:
-    """Call ``stop`` when the supervisor was killed: nobody else would ever tell us."""
+    """Call ``stop`` when the supervisor was killed and so cannot send a signal any more."""
     supervisor = multiprocessing.parent_process()
     parent = supervisor.pid if supervisor else os.getppid()
-    while os.getppid() == parent:  # noqa: ASYNC110 - nothing tells when a parent dies
+    while os.getppid() == parent:  # noqa: ASYNC110 - no event says that a parent ended
         await asyncio.sleep(PARENT_CHECK_S)
     _log.warning("the supervisor is gone, stopping")
     stop()
 
 
 def set_draining(app: Any) -> None:
-    """Let ``/readyz`` of an application say 503: the usual ``on_drain``."""
+    """Make ``/readyz`` of an application say 503: the usual ``on_drain``."""
     if (state := getattr(app, "state", None)) is not None:
         state.draining = True

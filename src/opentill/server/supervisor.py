@@ -1,9 +1,9 @@
 """Keeps child processes running: server processes on shared sockets, the worker, the sandbox bank.
 
-Children are spawned, never forked: no lock or connection of ours is copied half-way into them. One
-that dies is started again, after a pause that doubles while it keeps dying young. SIGHUP replaces
-them one after the other, each new one ready before the old one is told to finish, so that no
-request fails; SIGTERM and SIGINT finish all of them.
+Children are spawned, never forked, so that no lock or connection is copied into them. One that ends
+is started again, after pauses that grow while it keeps ending soon. SIGHUP replaces them one after
+the other: each new one is ready before the old one gets SIGTERM, so that no request fails. SIGTERM
+and SIGINT stop all of them. Decision 0057 says why this is not uvicorn's supervisor.
 """
 
 import multiprocessing
@@ -22,7 +22,7 @@ from opentill.server.http_server import ServeError
 
 READY_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.05
-YOUNG_S: Final = 10.0
+SOON_S: Final = 10.0  # after its start
 PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _log: Final = structlog.get_logger()
 _spawn: Final = multiprocessing.get_context("spawn")
@@ -32,41 +32,37 @@ Target = Callable[..., None]
 
 
 class Child:
-    """One place for a process: its current process, and how often it died young."""
+    """A process that is kept running, and how often it ended soon after its start."""
 
     def __init__(
-        self,
-        name: str,
-        target: Target,
-        *arguments: Any,
-        overlaps: bool = True,
+        self, name: str, target: Target, *arguments: Any, replaceable: bool = True
     ) -> None:
         """``arguments`` are pickled into the new process; sockets may be among them.
 
-        ``overlaps``: its successor may start while it runs, so it is replaced on SIGHUP.
+        A ``replaceable`` one is replaced on SIGHUP: two of them may run at the same time.
         """
         self.name = name
-        self.overlaps = overlaps
+        self.replaceable = replaceable
         self._target = target
         self._arguments = arguments
         self._process: SpawnProcess | None = None
         self._ready: Connection | None = None
-        self._looking = threading.Lock()
+        self._lock = threading.Lock()
         self.is_ready = False
         self._started_at = 0.0
-        self._deaths = 0
+        self._early_ends = 0
         self._not_before = 0.0
 
     def start(self) -> None:
-        """Start a process; ``is_ready`` turns true once it said so."""
+        """Start a process; ``is_ready`` is true once it has reported that."""
         self._ready, theirs = _spawn.Pipe(duplex=False)
         self.is_ready = False
         self._started_at = time.monotonic()
         self._process = _spawn.Process(
             target=_run, args=(self._target, self._arguments, theirs), name=self.name
         )
-        # Ctrl-C reaches the whole process group, and is for us: the child is told with SIGTERM.
-        # Blocked from its first moment, it ignores it once its own code runs.
+        # Ctrl-C sends SIGINT to the whole process group. It is the supervisor's, whose children get
+        # SIGTERM: a child begins with SIGINT blocked, and then ignores it (``_run``).
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process.start()
@@ -86,17 +82,17 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """How the process ended, minus the signal's number if one did it."""
+        """The exit code; the negative number of the signal that ended it; None while it runs."""
         return self._process.exitcode if self._process else None
 
-    def tend(self) -> None:
-        """Note that it is ready, or start it again if it died."""
+    def keep_running(self) -> None:
+        """Note that it is ready, or start it again if it ended."""
         if self.alive:
-            self.see_ready()
+            self.check_ready()
         elif self._not_before == 0.0:
-            young = time.monotonic() - self._started_at < YOUNG_S
-            self._deaths = self._deaths + 1 if young else 1
-            pause = PAUSES_S[min(self._deaths, len(PAUSES_S)) - 1]
+            soon = time.monotonic() - self._started_at < SOON_S
+            self._early_ends = self._early_ends + 1 if soon else 1
+            pause = PAUSES_S[min(self._early_ends, len(PAUSES_S)) - 1]
             self._not_before = time.monotonic() + pause
             _log.error(
                 "process ended, starting it again",
@@ -108,9 +104,9 @@ class Child:
             self._not_before = 0.0
             self.start()
 
-    def see_ready(self) -> bool:
-        """Look whether it has said that it is ready. Threads may ask at once."""
-        with self._looking:
+    def check_ready(self) -> bool:
+        """Tell whether it has reported that it is ready. Several threads may call this at once."""
+        with self._lock:
             if not self.is_ready and self._ready is not None and self._ready.poll():
                 try:
                     self._ready.recv_bytes()
@@ -121,7 +117,7 @@ class Child:
                 self._ready = None
             return self.is_ready
 
-    def tell(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, if it runs."""
         if self._process is not None and self._process.is_alive() and self._process.pid:
             os.kill(self._process.pid, number)
@@ -131,17 +127,17 @@ class Child:
         if self._process is not None:
             self._process.join(timeout_s)
             if self._process.is_alive():
-                _log.error("process does not finish, killed", name=self.name)
+                _log.error("process does not end, killed", name=self.name)
                 self._process.kill()
                 self._process.join()
 
     def successor(self) -> "Child":
-        """The same again, not started."""
-        return Child(self.name, self._target, *self._arguments, overlaps=self.overlaps)
+        """Return another one of the same, not started."""
+        return Child(self.name, self._target, *self._arguments, replaceable=self.replaceable)
 
 
 class Supervisor:
-    """Runs children: in the main thread (``run``), or beside a server in a thread (``tend``)."""
+    """Runs children: in the main thread by ``run``, beside a server's by ``keep_running``."""
 
     def __init__(self, children: Sequence[Child], *, finish_timeout_s: float) -> None:
         """``finish_timeout_s``: how long a child may take to finish before it is killed."""
@@ -151,11 +147,11 @@ class Supervisor:
         self._replace = False
 
     def wait_ready(self) -> None:
-        """Wait until each is ready; raises ``ServeError`` if one ends before."""
+        """Wait until all are ready. Raises ``ServeError`` if one ends before."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         while not self._all_ready() and not self._stopping:
             for child in self.children:
-                if not child.alive and not child.see_ready():
+                if not child.alive and not child.check_ready():
                     message = f"the {child.name} process ended while starting, see the log above"
                     raise ServeError(message)
             if time.monotonic() > deadline:
@@ -164,7 +160,7 @@ class Supervisor:
             time.sleep(POLL_S / 5)
 
     def run(self, on_ready: Callable[[], None]) -> int:
-        """Start, keep running, and finish on SIGTERM or SIGINT; the exit code."""
+        """Start all, keep them running until SIGTERM or SIGINT, and return the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_stop)
         signal.signal(signal.SIGHUP, self._on_replace)
@@ -176,7 +172,7 @@ class Supervisor:
             if not self._stopping:
                 on_ready()
             while not self._stopping:
-                self.tend()
+                self.keep_running()
                 if self._replace:
                     self._replace = False
                     self._replace_all()
@@ -186,17 +182,17 @@ class Supervisor:
         return 0
 
     def _all_ready(self) -> bool:
-        return sum(child.see_ready() for child in self.children) == len(self.children)
+        return sum(child.check_ready() for child in self.children) == len(self.children)
 
-    def tend(self) -> None:
-        """Start again what died."""
+    def keep_running(self) -> None:
+        """Start those again that ended."""
         for child in self.children:
-            child.tend()
+            child.keep_running()
 
     def finish(self) -> None:
-        """Tell all to finish and wait for them."""
+        """Send SIGTERM to all and wait for them."""
         for child in self.children:
-            child.tell(signal.SIGTERM)
+            child.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + self._finish_timeout_s
         for child in self.children:
             child.end(max(0.0, deadline - time.monotonic()))
@@ -208,14 +204,14 @@ class Supervisor:
         self._replace = True
 
     def _replace_all(self) -> None:
-        """Replace one after the other; an old one goes on if its successor does not come up."""
-        for place, old in enumerate(self.children):
-            if not old.overlaps:
+        """Replace one after the other, up to the first whose successor does not get ready."""
+        for index, old in enumerate(self.children):
+            if not old.replaceable:
                 continue
             new = old.successor()
             new.start()
             deadline = time.monotonic() + READY_TIMEOUT_S
-            while new.alive and not new.see_ready() and time.monotonic() < deadline:
+            while new.alive and not new.check_ready() and time.monotonic() < deadline:
                 time.sleep(POLL_S)
             if not new.is_ready:
                 _log.error(
@@ -223,22 +219,22 @@ class Supervisor:
                     name=old.name,
                     exit=new.exit_code,
                 )
-                new.tell(signal.SIGKILL)
+                new.send_signal(signal.SIGKILL)
                 new.end(1.0)
                 return
-            self.children[place] = new
-            old.tell(signal.SIGTERM)
+            self.children[index] = new
+            old.send_signal(signal.SIGTERM)
             old.end(self._finish_timeout_s)
         _log.info("all processes replaced")
 
 
 def _run(target: Target, arguments: tuple[Any, ...], ready: Connection) -> None:
-    """The first thing in the new process."""
+    """Run ``target`` in the new process."""
 
-    def say() -> None:
+    def report_ready() -> None:
         ready.send_bytes(b"1")
         ready.close()
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    target(*arguments, ready=say)
+    target(*arguments, ready=report_ready)

@@ -1,6 +1,6 @@
-"""The data directory of a deployment: its secrets, its locks, and one clear line when it is unfit.
+"""The data directory of a deployment: its secrets and its locks.
 
-Locks are ``flock``: the kernel drops them however a process dies, so none is ever stale.
+Locks are ``flock``: the kernel releases them however a process ends, so none is ever stale.
 """
 
 import contextlib
@@ -14,22 +14,21 @@ from typing import IO, Final
 from opentill.core.configuration import ConfigurationError
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-# What stands in a data directory begins so; what else is there is not ours to close.
+# Names of OpenTill's files begin so; the modes of other files are not changed.
 _OURS: Final = ("postgres", "sandbox.", "secret.key", "serve.lock", "demo.json", "metrics")
 _OF_FILE_SYSTEMS: Final = {"lost+found"}
 _READ_OR_WRITTEN: Final = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
 
 class DataDirError(ConfigurationError):
-    """The data directory cannot be used; the text is one line that says what to do."""
+    """The data directory cannot be used; the text, one line, says what to do."""
 
 
 def prepare(data_dir: Path) -> Path:
-    """Make the directory if it is not there and give its absolute path.
+    """Make the directory if there is none and return its absolute path.
 
-    It and what is in it are closed to other users (0700, 0600), whoever made it and however: what
-    is ours is put right. Raises ``DataDirError`` if it cannot be made or written, or is somebody
-    else's and open to everybody.
+    Other users lose their rights on it and on OpenTill's files in it (0700, 0600). Raises
+    ``DataDirError`` if it cannot be made or written, or is another user's and open to everybody.
     """
     path = data_dir.expanduser().absolute()
     try:
@@ -47,7 +46,7 @@ def prepare(data_dir: Path) -> Path:
 
 
 def _close(data_dir: Path) -> None:
-    """Take the rights of other users away from the data directory and from our files in it."""
+    """Take other users' rights on the data directory and on OpenTill's files in it."""
     if data_dir.stat().st_mode & stat.S_ISVTX:
         message = (
             f"{data_dir} is a directory that several users share; set OPENTILL_DATA_DIR to one for"
@@ -62,12 +61,12 @@ def _close(data_dir: Path) -> None:
         raise DataDirError(_unwritable(data_dir, error)) from None
     for path in paths:
         if path.name.startswith(_OURS):
-            with contextlib.suppress(FileNotFoundError):  # it was only there for a moment
+            with contextlib.suppress(FileNotFoundError):  # a temporary one
                 _close_one(path)
 
 
 def _check_is_ours(data_dir: Path) -> None:
-    """Refuse an open directory that nothing of ours is in, but other things: others may need it."""
+    """Refuse an open directory with files of others only: other users may need it."""
     if not data_dir.stat().st_mode & _READ_OR_WRITTEN:
         return
     names = {path.name for path in data_dir.iterdir()} - _OF_FILE_SYSTEMS
@@ -86,8 +85,8 @@ def _close_one(path: Path) -> None:
     if stat.S_ISLNK(status.st_mode) or not open_to:
         return
     if os.geteuid() in {0, status.st_uid}:
-        # Searching alone is what root's PostgreSQL, which runs as another user, is let through by
-        # (server/embedded/sysuser.py): it shows as a right of the group or of others.
+        # Root's PostgreSQL, which runs as another user, has the right to search the directory
+        # (server/embedded/sysuser.py), which shows as a right of the group or of others.
         let_through = os.geteuid() == 0 and not mode & _READ_OR_WRITTEN
         if not (let_through and stat.S_ISDIR(status.st_mode)):
             path.chmod(mode & ~open_to)
@@ -107,14 +106,13 @@ def _unwritable(path: Path, error: OSError) -> str:
 
 
 def key(data_dir: Path, name: str, *, lost: str = "") -> str:
-    """Read the secret in the file ``name``, made on first use: 64 hexadecimal digits, mode 0600.
+    """Return the secret in the file ``name``, made on first use: 64 hexadecimal digits, mode 0600.
 
-    Several processes may ask at once: all get the same. With ``lost`` none is made beside a
-    database, which was made after its key: it says what cannot be done without the one that is
-    missing. Raises ``DataDirError``.
+    Processes that call this at once get the same one. With ``lost``, which says what cannot be done
+    without the secret, none is made beside an existing database. Raises ``DataDirError``.
     """
     path = prepare(data_dir) / name
-    # In this order: who begins a deployment beside us makes the key first, and then the database.
+    # In this order: another process that begins the deployment makes the key before the database.
     if lost and _has_database(data_dir) and not path.exists():
         message = f"{path} is missing, and there is a database beside it: {lost}"
         raise DataDirError(message)
@@ -123,7 +121,7 @@ def key(data_dir: Path, name: str, *, lost: str = "") -> str:
         if not path.exists():
             _write_private(fresh, secrets.token_hex(32) + "\n")
             try:
-                os.link(fresh, path)  # fails if somebody was faster, and never shows half a file
+                os.link(fresh, path)  # atomic; fails if another process was faster
             except FileExistsError:
                 pass
             finally:
@@ -153,10 +151,10 @@ def _write_private(path: Path, text: str) -> None:
 
 
 class Lock:
-    """A file lock, held by this process until ``release`` or its end, however it comes."""
+    """A file lock, held by this process until ``release`` or its end."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file ``path``, made if it is not there; nothing is locked yet."""
+        """Open or make the file ``path``; nothing is locked yet."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -164,7 +162,7 @@ class Lock:
         self._file: IO[str] = os.fdopen(descriptor, "r+")
 
     def take(self, *, shared: bool = False, wait: bool = True) -> bool:
-        """Lock, alone or shared with others; ``False`` if ``wait`` is off and it is held."""
+        """Lock, exclusively or shared; return False if it is held and ``wait`` is off."""
         flags = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
         try:
             fcntl.flock(self._file, flags)
@@ -173,27 +171,24 @@ class Lock:
         return True
 
     def note(self, text: str) -> None:
-        """Leave a word for whoever finds the lock held."""
+        """Write who holds the lock, for others to read."""
         self._file.seek(0)
         self._file.truncate()
         self._file.write(text)
         self._file.flush()
 
     def read_note(self) -> str:
-        """The word that the holder left."""
+        """Return what the holder wrote."""
         self._file.seek(0)
         return self._file.read().strip()
 
     def release(self) -> None:
-        """Unlock; more than once does no harm."""
+        """Unlock. Safe to repeat."""
         self._file.close()
 
 
 def lock_serve(data_dir: Path) -> Lock:
-    """Be the only ``opentill serve`` of this data directory until the lock is released.
-
-    Raises ``DataDirError`` if another one runs.
-    """
+    """Lock the data directory for one ``opentill serve``. Raises ``DataDirError`` if one runs."""
     path = prepare(data_dir)
     lock = Lock(path / "serve.lock")
     if not lock.take(wait=False):
@@ -209,13 +204,13 @@ def lock_serve(data_dir: Path) -> Lock:
 
 
 class NoDatabase(DataDirError):
-    """A database was looked for and there is none; the text says where, and how to point at one."""
+    """There is no database; the text says where it was looked for, and what to set."""
 
 
 def check_exists(data_dir: Path) -> None:
-    """Raise ``NoDatabase`` if no database was made in ``data_dir``; nothing is touched."""
+    """Raise ``NoDatabase`` if there is none in ``data_dir``; nothing is written."""
     if _has_database(data_dir):
-        return  # what is wrong with it is said when it is started
+        return  # its start says what is wrong with it
     message = (
         f"there is no OpenTill database in {_database(data_dir)}: set OPENTILL_DATA_DIR to the data"
         " directory of the deployment that is meant, or OPENTILL_DATABASE_URL to its database, or"
@@ -233,7 +228,7 @@ def _has_database(data_dir: Path) -> bool:
     path = _database(data_dir)
     try:
         return (path / "PG_VERSION").exists() or (path.exists() and any(path.iterdir()))
-    except PermissionError:  # it is there, and somebody else's
+    except PermissionError:  # it exists, and is another user's
         return True
     except OSError:
         return False

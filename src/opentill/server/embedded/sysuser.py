@@ -1,9 +1,9 @@
 """The system user that PostgreSQL runs as: another one when OpenTill itself runs as root.
 
-PostgreSQL refuses to run as root. A user of its own then owns the database's files, and is let
-through, and only through, the directories above them and above the programs: an entry for this one
-user in the directory's access control list, so that a private ``/root`` stays closed to everybody
-else. File systems without such lists get the search bit (``o+x``, never the right to list).
+PostgreSQL refuses to run as root. A user of its own then owns the database's files, and may search,
+not list, the directories above them and above the programs: by an entry for this user in their
+access control lists, so that a private ``/root`` stays closed to all others, or by the search bit
+(``o+x``) on file systems without such lists.
 """
 
 import os
@@ -25,10 +25,10 @@ _SEARCH: Final = 1
 
 
 def ids(owned: Path) -> tuple[int, int] | None:
-    """Give the user and group id to run PostgreSQL as; ``None``: as the user that we are.
+    """Return the user and group id to run PostgreSQL as; None for those of this process.
 
-    ``owned`` is the database's directory. If it exists already its owner is kept, so that a volume
-    moved to another machine works. Raises ``OSError`` if no user can be made.
+    ``owned`` is the database's directory. If it exists its owner is taken: a volume may come from
+    another machine. Raises ``OSError`` if no user can be made.
     """
     if os.geteuid() != 0:
         return None
@@ -48,7 +48,7 @@ def _existing() -> pwd.struct_passwd | None:
 
 
 def _made() -> pwd.struct_passwd:
-    """Make the user with whichever tool the system has: Debian's and Red Hat's, or BusyBox's."""
+    """Make the user with the system's tool: of Debian and Red Hat, or of BusyBox."""
     tools = (
         ("useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"),
         ("adduser", "-S", "-D", "-H"),
@@ -64,11 +64,11 @@ def _made() -> pwd.struct_passwd:
 
 
 def naming(uid: int, folder: Path) -> Mapping[str, str]:
-    """The environment in which a program finds a name for the user id, if the system has none.
+    """Return the environment in which a user id without a name has one.
 
-    PostgreSQL makes no database for a user without a name, which is what containers are often run
-    as. The library nss_wrapper reads names from files of its own, made in ``folder``, which is the
-    caller's to remove. Raises ``OSError`` where it would be needed and is not there.
+    PostgreSQL makes no database for a user without a name, as which containers often run. The
+    library nss_wrapper reads names from files, made here in ``folder``, which the caller removes.
+    Raises ``OSError`` if the library is needed and not installed.
     """
     try:
         pwd.getpwuid(uid)
@@ -87,7 +87,7 @@ def naming(uid: int, folder: Path) -> Mapping[str, str]:
     (folder / "passwd").write_text(f"{NAME}:x:{uid}:{uid}::/nonexistent:/bin/false\n")
     (folder / "group").write_text(f"{NAME}:x:{uid}:\n")
     for path, mode in ((folder, 0o755), (folder / "passwd", 0o644), (folder / "group", 0o644)):
-        path.chmod(mode)  # whatever the umask is: the reader may be another user
+        path.chmod(mode)  # despite the umask: the reader may be another user
     return {
         "LD_PRELOAD": str(library),
         "NSS_WRAPPER_PASSWD": str(folder / "passwd"),
@@ -96,14 +96,14 @@ def naming(uid: int, folder: Path) -> Mapping[str, str]:
 
 
 def nss_wrapper() -> Path | None:
-    """Find the library that gives names to user ids; Debian's and Red Hat's places."""
+    """Find the library nss_wrapper where Debian or Red Hat install it."""
     places = ("lib/*-linux-*/", "lib64/", "lib/")
     found = (path for place in places for path in Path("/usr").glob(f"{place}libnss_wrapper.so"))
     return next(found, None)
 
 
 def let_through(target: Path, uid: int) -> None:
-    """Let the user reach ``target`` through all the directories above it; raises ``OSError``."""
+    """Let the user search all directories above ``target``. Raises ``OSError``."""
     for directory in target.resolve().parents:
         status = directory.stat()
         if not status.st_mode & stat.S_IXOTH and status.st_uid != uid:
@@ -114,7 +114,7 @@ def _allow_search(directory: Path, mode: int, uid: int) -> None:
     try:
         entries = _read(directory, mode)
         entries[_USER, uid] = entries.get((_USER, uid), 0) | _SEARCH
-        # The mask caps the named entries, and a later chmod of the group's bits changes the mask.
+        # The mask limits the named entries; a later chmod of the group's bits changes the mask.
         entries[_MASK, _NO_ID] = entries.get((_MASK, _NO_ID), entries[_GROUP, _NO_ID]) | _SEARCH
         os.setxattr(directory, _ACL, _packed(entries))
     except (OSError, AttributeError):  # no such lists on this file system, or no Linux
@@ -122,7 +122,7 @@ def _allow_search(directory: Path, mode: int, uid: int) -> None:
 
 
 def _read(directory: Path, mode: int) -> dict[tuple[int, int], int]:
-    """The list as ``{(kind, id): permissions}``; one that says what the mode says if none is."""
+    """Return the list as ``{(kind, id): permissions}``, made from the mode if there is none."""
     try:
         packed = os.getxattr(directory, _ACL)
     except OSError:
@@ -135,15 +135,15 @@ def _read(directory: Path, mode: int) -> dict[tuple[int, int], int]:
 
 
 def _packed(entries: dict[tuple[int, int], int]) -> bytes:
-    """Pack as the kernel wants it: by kind, then by id."""
+    """Pack in the kernel's order: by kind, then by id."""
     rows = (struct.pack("<HHI", kind, entries[kind, who], who) for kind, who in sorted(entries))
     return _VERSION + b"".join(rows)
 
 
 def make_readable(programs: Path) -> None:
-    """Let everybody read and run the programs below ``programs``; they hold no secret.
+    """Let everybody read and run the programs below ``programs``, which hold no secret.
 
-    A virtual environment installed with a strict umask would be closed to the other user.
+    A virtual environment that was installed with a strict umask is closed to the other user.
     """
     for path in (programs, *programs.rglob("*")):
         if not path.is_symlink():

@@ -1,0 +1,110 @@
+"""A request before it is sent: method, path, query, body, and the type of its response."""
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final, Generic, Literal, TypeVar, cast
+
+import msgspec
+from msgspec import UNSET
+
+from opentill.client.errors import NotFound
+
+T = TypeVar("T")
+Method = Literal["GET", "POST", "PATCH", "DELETE"]
+Amount = str | Decimal | int  # never a float, which cannot hold 0.10
+Moment = int | dt.datetime  # Unix milliseconds, or an aware datetime
+
+_ID: Final = re.compile(r"[a-z]{1,12}_[0-9A-Za-z]{1,64}", re.ASCII)
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class File:
+    """The type of a response that is a file."""
+
+
+class Request(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One request of the API; ``response`` is the type of ``data``, None without data."""
+
+    method: Method
+    path: str
+    response: Any
+    query: Mapping[str, str | int] = {}
+    body: bytes | None = None
+    idempotency_key: str | None = None  # as the caller chose it
+
+    def at(self, page: int) -> "Request[T]":
+        """Return the same request for another page."""
+        return msgspec.structs.replace(self, query={**self.query, "page": page})
+
+
+def get(path: str, response: type[T], **query: str | int | None) -> Request[T]:
+    """Return a GET; parameters that are None are left out."""
+    given = {_camel(name): value for name, value in query.items() if value is not None}
+    return Request(method="GET", path=path, response=response, query=given)
+
+
+def post(path: str, response: type[T], idempotency_key: str | None, **fields: Any) -> Request[T]:
+    """Return a POST; fields that are None are left out."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    return Request(
+        method="POST",
+        path=path,
+        response=response,
+        body=_json(given) if fields else None,
+        idempotency_key=idempotency_key,
+    )
+
+
+def patch(path: str, response: type[T], **fields: Any) -> Request[T]:
+    """Return a PATCH; fields that are UNSET are left out, None is sent as null."""
+    given = {name: value for name, value in fields.items() if value is not UNSET}
+    return Request(method="PATCH", path=path, response=response, body=_json(given))
+
+
+def delete(path: str) -> Request[None]:
+    """Return a DELETE, whose response has no data."""
+    return Request(method="DELETE", path=path, response=None)
+
+
+def checked_id(text: str) -> str:
+    """Return an id for a path. Raises NotFound, without a request, for what cannot be one."""
+    if _ID.fullmatch(text) is None:
+        message = f"{text!r} is not an id"
+        raise NotFound(message)
+    return text
+
+
+def decimal_text(value: Amount) -> str:
+    """Return an amount as decimal text. Raises TypeError for a float, ValueError for no number."""
+    untyped = cast("object", value)  # callers without a type checker
+    if isinstance(untyped, str):
+        return untyped
+    if isinstance(untyped, bool) or not isinstance(untyped, int | Decimal):
+        message = "an amount must be a str, a Decimal or an int: a float cannot hold 0.10"
+        raise TypeError(message)
+    if isinstance(untyped, Decimal) and not untyped.is_finite():
+        message = f"an amount must be a number, not {untyped}"
+        raise ValueError(message)
+    return format(untyped, "f") if isinstance(untyped, Decimal) else str(untyped)
+
+
+def millis(moment: Moment | None) -> int | None:
+    """Return Unix milliseconds. Raises ValueError for a datetime without a time zone."""
+    if not isinstance(moment, dt.datetime):
+        return moment
+    if moment.tzinfo is None:
+        message = "a datetime must have a time zone, as datetime.UTC gives it"
+        raise ValueError(message)
+    return (moment - _EPOCH) // dt.timedelta(milliseconds=1)
+
+
+def _camel(name: str) -> str:
+    """Return the name on the wire: ``product_id`` is ``productId``."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _json(fields: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode({_camel(name): value for name, value in fields.items()})

@@ -1,0 +1,249 @@
+"""When a request is sent again, when not, and which error its caller gets then.
+
+Nothing here does I/O: both clients ask it what to do. Nothing is repeated that could have a second
+effect: a POST carries one Idempotency-Key through all its attempts, GET and DELETE are idempotent
+by themselves, and a PATCH is repeated only when it surely had no effect.
+"""
+
+import email.utils
+import random
+import re
+import time
+import uuid
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final, Generic, NoReturn, TypeVar, cast
+
+import httpx2
+import msgspec
+
+from opentill.client import events
+from opentill.client.errors import (
+    Conflict,
+    ConnectionFailed,
+    IdempotencyKeyReused,
+    NotFound,
+    OpenTillError,
+    RateLimited,
+    RequestRefused,
+    ServerError,
+    Unauthorized,
+    UnexpectedResponse,
+    ValidationFailed,
+    WebhookInvalid,
+)
+from opentill.client.request import Request
+
+T = TypeVar("T")
+E = TypeVar("E", bound=OpenTillError)
+Failure = httpx2.RequestError | httpx2.StreamError  # raised when no whole response comes
+
+# Raised before anything of the request was sent.
+_NEVER_SENT: Final = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+)
+_ERRORS: Final[dict[int, type[OpenTillError]]] = {
+    400: ValidationFailed,
+    401: Unauthorized,
+    404: NotFound,
+    409: Conflict,
+    422: IdempotencyKeyReused,
+    429: RateLimited,
+}
+_KEY: Final = re.compile(r"[ -~]{1,255}")
+_RETRIED: Final = frozenset({429, 502, 503, 504})
+_STILL_RUNNING: Final = 40901  # the first attempt still runs: its response will be there soon
+# Sent before the server looks for an earlier attempt with the same key: they decide nothing about
+# an earlier attempt that got no response.
+_UNDECIDED: Final = frozenset({401, 409, 429})
+
+
+class Retries(msgspec.Struct, frozen=True, kw_only=True):
+    """How often and how long to try. Each delay doubles, and up to half of it is random."""
+
+    attempts: int = 6
+    total_s: float = 60.0  # over all attempts and delays; no new attempt begins after it
+    first_delay_s: float = 0.25
+    longest_delay_s: float = 8.0
+
+
+class _Detail(msgspec.Struct, frozen=True):
+    field: str = ""
+    reason: str = ""
+
+
+class _Body(msgspec.Struct, frozen=True):
+    code: int
+    message: str
+    error: _Detail | None = None
+    data: msgspec.Raw = msgspec.Raw()
+
+
+class RetriedRequest(Generic[T]):
+    """One request until it has a response, or until another attempt is of no use."""
+
+    def __init__(self, request: Request[T], retries: Retries, timeout_s: float) -> None:
+        """Begin; the clock of ``retries.total_s`` runs from now."""
+        self.request = request
+        self.key = _key(request.idempotency_key) if request.method == "POST" else None
+        self._retries = retries
+        self._timeout_s = timeout_s
+        self._end = time.monotonic() + retries.total_s
+        self._attempts = 0
+        self._uncertain = False  # an earlier attempt may have had its effect
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds for which the server may be silent in the next attempt."""
+        return max(0.001, min(self._timeout_s, self._end - time.monotonic()))
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of this request, beside those of the client."""
+        headers = {} if self.key is None else {"idempotency-key": self.key}
+        if self.request.body is not None:
+            headers["content-type"] = "application/json"
+        return headers
+
+    def check_time(self) -> None:
+        """Check that there is time left to read on. Raises httpx2.ReadTimeout."""
+        if time.monotonic() > self._end:
+            message = f"the response was not whole after {self._retries.total_s:g} s"
+            raise httpx2.ReadTimeout(message)
+
+    def delay_after_failure(self, failure: Failure) -> float:
+        """Return the seconds to wait after no whole response came. Raises ConnectionFailed."""
+        never_sent = isinstance(failure, _NEVER_SENT)
+        self._uncertain |= not never_sent and self.request.method != "GET"
+        why = str(failure) or type(failure).__name__
+        error = ConnectionFailed(f"{self._name} got no response: {why}")
+        if isinstance(failure, httpx2.LocalProtocolError):  # it cannot be sent at all
+            self._give_up(error)
+        repeatable = never_sent or self.request.method != "PATCH"
+        return self._delay(error, None) if repeatable else self._give_up(error)
+
+    def delay_after_refusal(self, response: httpx2.Response, body: bytes) -> float:
+        """Return the seconds to wait after a response that is no success. Raises OpenTillError."""
+        status, problem = response.status_code, _problem(body)
+        error = self._error(response, problem)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            self._uncertain |= self.request.method != "GET"
+        elif problem is not None and status not in _UNDECIDED:
+            self._uncertain = False  # one key: this is the response to all attempts
+        running = problem is not None and problem.code == _STILL_RUNNING and self.key is not None
+        again = running or status in _RETRIED
+        if self.request.method == "PATCH" and status != HTTPStatus.TOO_MANY_REQUESTS:
+            again = False
+        return self._delay(error, _retry_after(response)) if again else self._give_up(error)
+
+    def read(self, response: httpx2.Response, body: bytes) -> T:
+        """Return the data of a success. Raises UnexpectedResponse for another form."""
+        try:
+            found = msgspec.json.decode(body, type=_Body)
+            if self.request.response is None:
+                return cast("T", None)
+            if self.request.response is events.Event:  # its type says which event it is
+                return cast("T", events.read(bytes(found.data)))
+            return cast("T", msgspec.json.decode(found.data, type=self.request.response))
+        except (msgspec.MsgspecError, UnicodeDecodeError, WebhookInvalid) as reason:
+            raise self.unexpected(response, f"is not in the API's form ({reason})") from None
+
+    def unexpected(self, response: httpx2.Response, what: str) -> UnexpectedResponse:
+        """Return the error for a response that the API does not give."""
+        error = UnexpectedResponse(
+            f"the response to {self._name} {what}",
+            status=response.status_code,
+            request_id=_request_id(response),
+        )
+        self._uncertain |= self.request.method != "GET"
+        return self._finish(error)
+
+    def broke_off(self, failure: Failure) -> ConnectionFailed:
+        """Return the error for a file that ended before its end."""
+        why = str(failure) or type(failure).__name__
+        return self._finish(ConnectionFailed(f"{self.request.path} broke off: {why}"))
+
+    @property
+    def _name(self) -> str:
+        return f"{self.request.method} {self.request.path}"
+
+    def _delay(self, error: OpenTillError, retry_after_s: float | None) -> float:
+        self._attempts += 1
+        delay = self._retries.first_delay_s * 2.0 ** (self._attempts - 1)
+        delay = min(delay, self._retries.longest_delay_s)
+        delay *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
+        delay = max(delay, retry_after_s or 0.0)
+        if self._attempts >= self._retries.attempts or time.monotonic() + delay >= self._end:
+            self._give_up(error)
+        return delay
+
+    def _give_up(self, error: OpenTillError) -> NoReturn:
+        raise self._finish(error)
+
+    def _finish(self, error: E) -> E:
+        error.maybe_done = self._uncertain
+        error.idempotency_key = self.key
+        return error
+
+    def _error(self, response: httpx2.Response, problem: _Body | None) -> OpenTillError:
+        """Return the error that a response stands for."""
+        status = response.status_code
+        kind = _ERRORS.get(status, RequestRefused)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            kind = ServerError
+        elif problem is None and status != HTTPStatus.TOO_MANY_REQUESTS:
+            kind = UnexpectedResponse  # a 404 of another server says nothing about the resource
+        what = f"HTTP {status}" if problem is None else f"{problem.message} ({problem.code})"
+        detail = problem.error if problem is not None else None
+        text = f"{what}: {detail.reason}" if detail is not None and detail.reason else what
+        error = kind(
+            f"{self._name}: {text}",
+            status=status,
+            code=None if problem is None else problem.code,
+            request_id=_request_id(response),
+        )
+        if isinstance(error, ValidationFailed) and detail is not None:
+            error.field, error.reason = detail.field, detail.reason
+        if isinstance(error, RateLimited):
+            error.retry_after = _retry_after(response)
+        return error
+
+
+def _key(chosen: str | None) -> str:
+    """Return the key of a POST. Raises ValueError for one that the server would refuse."""
+    if chosen is None:
+        return f"auto-{uuid.uuid4().hex}"
+    if _KEY.fullmatch(chosen) is None:
+        message = "idempotency_key must be 1 to 255 printable ASCII characters"
+        raise ValueError(message)
+    return chosen
+
+
+def _problem(body: bytes) -> _Body | None:
+    """Return the API's error body; None for what a proxy sends."""
+    try:
+        return msgspec.json.decode(body, type=_Body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _request_id(response: httpx2.Response) -> str:
+    headers: Mapping[str, str] = response.headers
+    return headers.get("x-request-id", "")
+
+
+def _retry_after(response: httpx2.Response) -> float | None:
+    """Return the seconds of a Retry-After, which may also be a date (RFC 9110 §10.2.3)."""
+    headers: Mapping[str, str] = response.headers
+    text = headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        moment = email.utils.parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return max(0.0, moment.timestamp() - time.time())

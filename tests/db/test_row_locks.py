@@ -1,0 +1,456 @@
+"""Every statement that locks rows: who comes second waits, and sees what the first one did.
+
+The statements are found, not listed: one that nobody has said a row for fails the first test.
+"""
+
+import ast
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import asyncpg
+import pytest
+
+import opentill
+from opentill import webhooks
+from opentill.db.database import Db, Tx
+from opentill.db.query import Statement
+from opentill.webhooks import queries as webhook_queries
+from support import world
+from support.api_server import database
+from support.statements import LOCKING, LOCKS, without_comments
+
+Row = asyncpg.Record
+LATE: Final = world.NOW * 2
+PATIENCE_S: Final = 60.0
+
+
+class Case(NamedTuple):
+    """A row that a statement locks, and what somebody else does to it meanwhile."""
+
+    table: str
+    values: Callable[[Row], dict[str, Any]]  # the statement's parameters, of the row
+    change: str = "updated_at = updated_at + 1"
+    shows: str | None = "updated_at"  # a column of the result that has been changed
+    where: str = "true"
+    beside: bool = False  # rows that refer to it may be written meanwhile
+
+
+def ids(row: Row) -> dict[str, Any]:
+    return {"merchant_id": row["merchant_id"], "id": row["id"]}
+
+
+def many(row: Row) -> dict[str, Any]:
+    return {"merchant_id": [row["merchant_id"]], "id": [row["id"]]}
+
+
+def rollback_database_url(row: Row) -> dict[str, Any]:
+    return {"merchant_id": row["merchant_id"], "currency": row["currency"]}
+
+
+def mine(row: Row) -> dict[str, Any]:
+    return {"merchant_id": row["merchant_id"]}
+
+
+PROCESSING: Final = "status = 'PROCESSING'"
+CLAIM: Final = {
+    "now": LATE, "lease_until": LATE, "limit": 1000, "gateways": None, "included": True,
+}  # fmt: skip
+MERCHANT: Final = Case("merchants", lambda row: {"merchant_id": row["id"]}, shows=None, beside=True)
+CASES: Final = {
+    "orders.queries.LOCKED": Case("orders", ids),
+    "orders.queries.LOCK_MANY": Case("orders", many),
+    "orders.queries.LOCK_SETTLEABLE": Case("orders", ids, where="settle_at is not null"),
+    "orders.queries.LOCK_DUE": Case(
+        "orders",
+        lambda row: {"merchant_id": row["merchant_id"], "until": LATE, "limit": 1000},
+        where="settle_at is not null",
+    ),
+    "orders.queries.CLAIM_ATTEMPTS": Case(
+        "payment_attempts", lambda _: CLAIM, where="check_at is not null"
+    ),
+    "refunds.queries.LOCKED": Case("refunds", ids),
+    "refunds.queries.SENDING": Case("refunds", ids, "sent = not sent", "sent", PROCESSING),
+    "refunds.queries.CLAIM": Case(
+        "refunds", lambda _: CLAIM, where=PROCESSING
+    ),
+    "disputes.queries.LOCKED": Case("disputes", ids),
+    "disputes.queries.UNMATCHED": Case(
+        "unmatched_disputes",
+        lambda row: {name: row[name] for name in ("merchant_id", "gateway", "gateway_ref")},
+    ),
+    "disputes.queries.CLAIM_UNMATCHED": Case(
+        "unmatched_disputes", lambda _: {"now": LATE, "limit": 1000}
+    ),
+    "ledger.queries.LOCK_MANY": Case(
+        "balances",
+        lambda row: {name: [value] for name, value in rollback_database_url(row).items()},
+        "available = available + 1, bank = bank - 1",
+        "available",
+    ),
+    "payouts.queries.LOCK_AVAILABLE": Case(
+        "balances",
+        rollback_database_url,
+        "available = available + 1, bank = bank - 1",
+        "available",
+    ),
+    "merchants.queries.LOCK": MERCHANT,
+    "merchants.queries.LOCKED": MERCHANT._replace(shows="updated_at"),
+    "merchants.audit.LOCK_HEAD": Case(
+        "audit_head", lambda _: {}, "number = number + 1", "number"
+    ),
+    "products.queries.LOCKED": Case("products", ids),
+    "epay.queries.LOCKED": Case("epay_credentials", mine, beside=True),
+    "epay.queries.CLAIM_NOTICES": Case(
+        "epay_notifications",
+        lambda _: {
+            "now": LATE, "lease_until": LATE, "limit": 1000, "per_merchant": 50,
+            "merchant_id": [], "notices": [],
+        },
+    ),
+    "epay.queries.PRUNE_REQUESTS": Case(
+        "epay_refunds", lambda _: {"until": LATE}, "created_at = created_at + 1", None
+    ),
+    "list_counts.queries.ROLL": Case(
+        "list_changes", lambda row: {**mine(row), "limit": 1000}, "rows = rows + 1", None
+    ),
+    "webhooks.queries.LOCK_HEAD": Case(
+        "event_heads", mine, "number = number + 1", "number"
+    ),
+    "webhooks.queries.LOCKED": Case("webhook_endpoints", ids),
+    "webhooks.queries.TAKE_LEASES": Case(
+        "endpoint_leases",
+        lambda _: {
+            "now": LATE, "real_now": LATE, "owner": "me", "until": LATE, "limit": 1000,
+            "failing_limit": 1000, "full_hosts": [], "per_host": 1000,
+        },
+        "failing_since = coalesce(failing_since, 0) + 1",
+        "failing_since",
+    ),
+    "db.rate_limits.PRUNE": Case(
+        "rate_limit_windows",
+        lambda _: {"before": LATE, "after": LATE},
+        "last_at = last_at + 1",
+        None,
+    ),
+    "http.idempotency._PRUNE": Case(
+        "idempotency_keys", lambda _: {"before": LATE}, "created_at = created_at + 1", None
+    ),
+}  # fmt: skip
+
+
+def _clause(name: str) -> re.Match[str]:
+    found = LOCKS.search(without_comments(LOCKING[name].sql))
+    assert found is not None
+    return found
+
+
+WAITING: Final = sorted(name for name in LOCKING if not _clause(name).group(4))
+SKIPPING: Final = sorted(set(LOCKING) - set(WAITING))
+
+
+def test_every_statement_that_locks_is_held_against_another_session() -> None:
+    assert set(CASES) == set(LOCKING)
+
+
+def test_no_lock_stands_outside_of_the_statements() -> None:
+    known = [without_comments(statement.text) for statement in LOCKING.values()]
+    for path in Path(opentill.__file__).parent.rglob("*.py"):
+        if not LOCKS.search(path.read_text()):
+            continue
+        tree = ast.parse(path.read_text())
+        explained = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                text = without_comments(node.value)
+                if id(node) not in explained and LOCKS.search(text) and " from " in text:
+                    assert any(text in sql for sql in known), f"{path.name}: {text[:60]}"
+
+
+# ── the world ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def url(postgres_url: str, template: str) -> Iterator[str]:
+    """A database of its own, without a pooler in between: sessions are what this is about."""
+    with database(postgres_url, template) as made:
+        asyncio.run(_fill(made))
+        yield made
+
+
+async def _fill(url: str) -> None:
+    db = await Db.connect(url, 4, acquire_timeout_s=20)
+    try:
+        await db.run(fill)
+    finally:
+        await db.close()
+
+
+async def fill(tx: Tx) -> None:
+    """Make at least one row of everything that is locked somewhere."""
+    order = await world.in_status(tx, "PAID")
+    await world.refunded(tx, order, "1.00")
+    await world.in_status(tx, "CREATING")
+    await world.in_status(tx, "DISPUTED")
+    disputed = await world.in_status(tx, "REFUNDED")
+    await world.dispute_said(tx, disputed, "OPENED", minor=5)
+    await _fill_directly(tx, order.merchant_id, order.id)
+
+
+async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
+    await webhook_queries.INSERT_ENDPOINT.first(
+        tx,
+        merchant_id=merchant_id,
+        id="whe_1",
+        url="https://shop.example",
+        description="",
+        types=[],
+        secret=b"",
+        now=world.NOW,
+    )
+    event = webhooks.Event(merchant_id, "order.paid", {}, world.NOW)
+    await webhooks.emit(tx, [event])
+    await webhook_queries.OPEN_HEAD.run(tx, merchant_id=merchant_id)
+    await tx.execute(
+        """
+        insert into epay_credentials values ($1, 100000000, '', 'ENABLED', $2, null, $2)
+        """,
+        merchant_id,
+        world.NOW,
+    )
+    await tx.execute(
+        "insert into epay_notifications values ($1, $2, 'WAITING', $3, 0, '', $3, $3)",
+        merchant_id,
+        order_id,
+        world.NOW,
+    )
+    await tx.execute(
+        "insert into epay_refunds select merchant_id, $2, id, $3 from refunds"
+        " where merchant_id = $1 limit 1",
+        merchant_id,
+        b"r" * 32,
+        world.NOW,
+    )
+    await tx.execute(
+        "insert into rate_limit_windows"
+        " values ('ip', '192.0.2.1', array[$1::bigint], array[1], $1)",
+        world.NOW,
+    )
+    await tx.execute(
+        "insert into idempotency_keys values ($1, 'k', '', 200, '', $2)", merchant_id, world.NOW
+    )
+
+
+@asynccontextmanager
+async def session(url: str) -> AsyncIterator[asyncpg.Connection]:
+    """Lend a session of its own; whatever it holds is let go at the end."""
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute("set default_transaction_isolation = 'read committed'")
+        yield connection
+    finally:
+        connection.terminate()
+
+
+class Sessions(NamedTuple):
+    """Who came first, who comes second, who watches them, and who looks at rows."""
+
+    first: asyncpg.Connection
+    second: asyncpg.Connection
+    watch: asyncpg.Connection
+    look: asyncpg.Connection
+
+    async def waits(self, task: asyncio.Future[Any]) -> bool:
+        """Wait until the second one waits for the first; False if it came to an end instead."""
+        ours = self.first.get_server_pid()
+        async with asyncio.timeout(PATIENCE_S):
+            while not task.done():
+                blocking = await self.watch.fetchval(
+                    "select pg_blocking_pids($1)", self.second.get_server_pid()
+                )
+                if ours in blocking:
+                    return True
+                await asyncio.sleep(0.002)
+        return False
+
+
+@pytest.fixture
+async def sessions(url: str) -> AsyncIterator[Sessions]:
+    async with (
+        session(url) as first,
+        session(url) as second,
+        session(url) as watch,
+        session(url) as look,
+    ):
+        yield Sessions(first, second, watch, look)
+
+
+class Held(NamedTuple):
+    """A row that is held."""
+
+    row: Row  # as it is now
+    key: str  # the condition that finds it
+
+
+async def hold(sessions: Sessions, case: Case) -> Held:
+    """Let the first session begin, and change a row of the case."""
+    where = f"{case.table} where {case.where}"
+    if case.table == "merchants":  # the one that has everything
+        where += " and id in (select merchant_id from webhook_endpoints)"
+    row = await sessions.look.fetchrow(f"select ctid, * from {where} order by ctid limit 1")
+    assert row is not None, f"nothing to lock in {where}"
+    await sessions.first.execute("begin")
+    place = await sessions.first.fetchval(
+        f"update {case.table} set {case.change} where ctid = $1 returning ctid", row["ctid"]
+    )
+    return Held(row, place)
+
+
+async def changed(sessions: Sessions, case: Case, held: Held) -> Row:
+    """Commit what the first session did, and return the row."""
+    await sessions.first.execute("commit")
+    row = await sessions.look.fetchrow(f"select * from {case.table} where ctid = $1", held.key)
+    assert row is not None
+    return row
+
+
+async def is_locked(sessions: Sessions, case: Case, row: Row, how: str) -> bool:
+    """Tell whether somebody else could lock a row now."""
+    same = " and ".join(
+        f"{name} is not distinct from ${number}" for number, name in enumerate(row.keys(), 1)
+    )
+    statement = f"select from {case.table} where {same} for {how} nowait"
+    try:
+        async with sessions.look.transaction():
+            assert len(await sessions.look.fetch(statement, *row.values())) >= 1
+    except asyncpg.LockNotAvailableError:
+        return True
+    return False
+
+
+# ── who comes second ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", WAITING)
+async def test_who_comes_second_waits_and_sees_what_the_first_one_did(
+    sessions: Sessions, name: str
+) -> None:
+    case, statement = CASES[name], LOCKING[name]
+    held = await hold(sessions, case)
+    await sessions.second.execute("begin")
+    second = asyncio.ensure_future(_fetch(sessions.second, statement, case.values(held.row)))
+    assert await sessions.waits(second), "it did not wait"
+    row = await changed(sessions, case, held)
+    async with asyncio.timeout(PATIENCE_S):
+        result = await second
+    assert len(result) == 1
+    if case.shows is not None:
+        assert result[0][case.shows] == row[case.shows] != held.row[case.shows]
+
+
+@pytest.mark.parametrize("name", WAITING)
+async def test_a_lock_lasts_until_the_end_and_is_as_strong_as_it_has_to_be(
+    sessions: Sessions, name: str
+) -> None:
+    case, statement = CASES[name], LOCKING[name]
+    where = (
+        case.where if case.table != "merchants" else "id = (select min(merchant_id) from orders)"
+    )
+    row = await sessions.look.fetchrow(f"select * from {case.table} where {where} limit 1")
+    assert row is not None
+    await sessions.second.execute("begin")
+    result = await _fetch(sessions.second, statement, case.values(row))
+    assert len(result) == 1
+    if statement.sql.lstrip().startswith("update"):
+        await sessions.second.execute("rollback")
+        return  # the row itself was changed
+    assert await is_locked(sessions, case, row, "no key update")
+    # Payments only refer to what operators lock: they go on.
+    assert await is_locked(sessions, case, row, "key share") == (not case.beside)
+    await sessions.second.execute("commit")
+    assert not await is_locked(sessions, case, row, "update")
+
+
+@pytest.mark.parametrize("name", SKIPPING)
+async def test_what_somebody_holds_is_passed_over_and_taken_afterwards(
+    sessions: Sessions, name: str
+) -> None:
+    case, statement = CASES[name], LOCKING[name]
+    held = await hold(sessions, case)
+
+    async def run() -> list[Row]:
+        await sessions.second.execute("begin")
+        return await _fetch(sessions.second, statement, case.values(held.row))
+
+    second = asyncio.ensure_future(run())
+    assert not await sessions.waits(second), "it waited"
+    assert not any(_is(held.row, found) for found in await second)
+    await sessions.second.execute("rollback")
+    await sessions.first.execute("commit")
+    await run()
+    assert str(held.key) in await _locked(sessions, case)
+
+
+async def _fetch(
+    connection: asyncpg.Connection, statement: Statement, values: dict[str, Any]
+) -> list[Row]:
+    rows: list[Row] = await connection.fetch(statement.sql, *statement.values(None, values))
+    return rows
+
+
+def _is(row: Row, found: Row) -> bool:
+    """Tell whether a row of a result is a row of a table."""
+    names = {"merchant_id", "id", "order_id", "endpoint_id", "gateway_ref"} & {*row.keys()}
+    shown = names & {*found.keys()}
+    return bool(shown) and all(row[name] == found[name] for name in shown)
+
+
+async def _locked(sessions: Sessions, case: Case) -> set[str]:
+    """Return which rows of the case's table somebody holds now."""
+    async with sessions.look.transaction():
+        every = await sessions.look.fetch(f"select ctid from {case.table}")
+        free = await sessions.look.fetch(
+            f"select ctid from {case.table} for no key update skip locked"
+        )
+    return {str(row["ctid"]) for row in every} - {str(row["ctid"]) for row in free}
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "key"),
+    [
+        ("orders.queries.LOCK_MANY", "orders", "id"),
+        ("ledger.queries.LOCK_MANY", "balances", "currency"),
+    ],
+)
+async def test_many_are_locked_in_the_order_in_which_everybody_locks_them(
+    sessions: Sessions, name: str, table: str, key: str
+) -> None:
+    rows = await sessions.look.fetch(f"select * from {table} order by merchant_id, {key} limit 2")
+    assert len(rows) == 2
+    wanted = list(reversed(rows))  # asked for the other way round
+    await sessions.first.execute("begin")
+    await sessions.first.fetch(
+        f"select from {table} where merchant_id = $1 and {key} = $2 for update",
+        rows[0]["merchant_id"],
+        rows[0][key],
+    )
+    await sessions.second.execute("begin")
+    second = asyncio.ensure_future(
+        _fetch(
+            sessions.second,
+            LOCKING[name],
+            {
+                "merchant_id": [row["merchant_id"] for row in wanted],
+                key: [row[key] for row in wanted],
+            },
+        )
+    )
+    assert await sessions.waits(second)
+    case = Case(table, ids)
+    assert not await is_locked(sessions, case, rows[1], "update")
+    await sessions.first.execute("rollback")
+    assert [row[key] for row in await second] == [row[key] for row in rows]
+    assert await is_locked(sessions, case, rows[1], "update")

@@ -1,0 +1,455 @@
+"""Merchants with the same ids, numbers, names and texts, in two currencies: each has its own only.
+
+One merchant does everything there is to do, through the API, the Epay door, the worker's jobs and
+the operator's steps. Meanwhile each statement is held against merchants with the same ids
+(``support.tenant_examiner``). A statement about merchants' rows that nothing here runs fails the
+test, so that none is forgotten.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from opentill import (
+    adjustments,
+    checkouts,
+    disputes,
+    epay,
+    gateways,
+    merchants,
+    orders,
+    payouts,
+    refunds,
+    webhooks,
+)
+from opentill.checkouts import jobs as checkout_jobs
+from opentill.disputes import jobs as dispute_jobs
+from opentill.epay import credentials, notices
+from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
+from opentill.integrity import scheduler
+from opentill.list_counts.jobs import roll_up
+from opentill.orders import confirmation, payments, settlement
+from opentill.orders import jobs as order_jobs
+from opentill.refunds import jobs as refund_jobs
+from opentill.webhooks import catchup
+from opentill.webhooks.dispatch import Dispatcher
+from support import world
+from support.api_server import ApiServer, Shop
+from support.epay_shop import EpayShop, Inbox
+from support.statements import EVERYWHERE
+from support.tenant_examiner import Examiner
+from support.webhook_harness import until
+
+TRIED: Final = "select exists (select from delivery_attempts where merchant_id = $1)"
+DAY: Final = 86_400_000
+
+
+# What is not asked for here.
+UNASKED: Final = (
+    "integrity.rules.",
+    "integrity.adjustment_rules.",
+    "integrity.epay_rules.",
+    "integrity.payout_rules.",
+    "integrity.scheduler.",
+    "ledger.queries.RULES",
+    "ledger.queries.UNKNOWN",
+)
+EXPLAINED: Final = frozenset(
+    f"{feature}.{name}"
+    for feature, names in {
+        # over all merchants, or by an id that only one of them can have
+        "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE",
+        "disputes.queries": "ANYWHERE SEARCH",
+        "adjustments.queries": "ANYWHERE",
+        "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
+        "reconciliation.queries": "BETWEEN NAMED",
+        "list_counts.queries": "CHANGED",
+        "http.idempotency": "_PRUNE",
+        "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE",
+        "merchants.audit": "INSERT CHAIN NEWEST",
+        "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
+        " PRUNE_EVENTS OLDEST DISABLE",
+        "refunds.queries": "LOCKED ANYWHERE",
+        # a sum that is nought at the end, or before there is anything
+        "adjustments.queries ": "FROZEN",
+        "checkouts.queries ": "ATTEMPTS",
+        # how Epay begins, before there is anything to examine
+        "epay.queries": "CALLER LIST_PID INSERT ALL SET_TYPE",  # tests/epay/test_placing_orders.py
+        # what is asked for twice, and what is long over: tests/epay/test_refunds.py
+        "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS",
+        # who asks while somebody else may not yet: tests/gateways/test_asking.py
+        "orders.asking": "SOON",
+        # asked by commands: tests/cli/test_rates.py
+        "rates.queries": "LACKING",
+        # long lists and long exports: tests/list_counts, tests/orders/test_export.py
+        "ledger.queries": "LIST1 LIST2 LIST_BY_TYPE1 LIST_BY_TYPE2",
+        "orders.queries ": "LIST1 LIST2 LIST_BY_STATUS1 LIST_BY_STATUS2 LIST_BY_PRODUCT1"
+        " LIST_BY_PRODUCT2 LIST_BY_BOTH1 LIST_BY_BOTH2",
+        "orders.export_queries": "EXPORT_EDGES",
+        "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
+        " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
+        # what is wrong in the books: tests/ledger/test_incremental.py
+        "ledger.incremental": "NEXT WRONG UNKNOWN",
+    }.items()
+    for feature, names in [(feature.strip(), names)]
+    for name in names.split()
+)
+OF_MERCHANTS: Final = [
+    name
+    for name, statement in EVERYWHERE.items()
+    if "merchant_id" in statement.sql and name not in EXPLAINED and not name.startswith(UNASKED)
+]
+
+
+class Business:
+    """What the merchant does, piece by piece."""
+
+    def __init__(self, api_server: ApiServer, inbox: Inbox, examiner: Examiner) -> None:
+        self.api_server = api_server
+        self.app = api_server.app
+        self.now = api_server.app.clock() // 1000 * 1000
+        api_server.app.clock = lambda: self.now
+        self.epay_shop = EpayShop(api_server, inbox, reserve_rate=world.Decimal("0.1"))
+        self.shop: Shop = self.epay_shop.shop
+        self.id = self.shop.id
+        examiner.merchant = self.id
+        self.shop.payout(500_000)  # there is money to give back
+        self.product = self.shop.product()["id"]
+
+    def later(self, by_ms: int = 1000) -> int:
+        """Let time pass."""
+        self.now += by_ms
+        return self.now
+
+    def order(self) -> orders.Order:
+        """Place an order."""
+        order_id = self.shop.order(self.product)["id"]
+        return self.api_server.tx(lambda tx: orders.find(tx, self.id, order_id))
+
+    def paid(self) -> orders.Order:
+        """Have one paid at the gateway."""
+        order = self.order()
+        return self.api_server.tx(lambda tx: world.paid(tx, order, self.now))
+
+    def settled(self) -> orders.Order:
+        """Have one settled."""
+        order = self.paid()
+        return self.api_server.tx(lambda tx: world.settled(tx, order, self.now))
+
+    @contextlib.contextmanager
+    def unreachable(self) -> Iterator[Any]:
+        """Lend the gateways with a bank that nobody reaches."""
+        away = msgspec.structs.replace(self.api_server.settings, sandbox_url="http://127.0.0.1:9")
+        made = gateways.load(away.gateways, away)
+        yield made
+        for gateway in made.values():
+            self.api_server.run(gateway.close())
+
+    # ── what it does ───────────────────────────────────────────────────────────────────────────
+
+    def products(self) -> None:
+        """Products: made, read, changed, listed and archived."""
+        shop = self.shop
+        shop.data("PATCH", f"/v1/products/{self.product}", json={"name": "Tea, green"})
+        gone = shop.product()["id"]
+        shop.call("DELETE", f"/v1/products/{gone}")
+        for path in (f"/v1/products/{gone}", "/v1/products", "/v1/products?status=ARCHIVED"):
+            shop.data("GET", path)
+
+    def sessions(self) -> None:
+        """Sessions: read, ended, over their time."""
+        shop = self.shop
+        opened = shop.post("/v1/checkouts", {"productId": self.product}, key="same").json()["data"]
+        shop.post("/v1/checkouts", {"productId": self.product}, key="same")
+        shop.data("GET", f"/v1/checkouts/{opened['id']}")
+        self.api_server.tx(lambda tx: checkouts.set_method(tx, self.id, opened["id"], "ALIPAY"))
+        shop.data("POST", f"/v1/checkouts/{opened['id']}/expire")
+        over = self.order()
+        self.api_server.tx(lambda tx: checkouts.check_attempts(tx, self.id, over.id))
+        self.api_server.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
+
+    def payments(self) -> None:
+        """Attempts: asked for, declined, confirmed one by one and together, twice, by hand."""
+        api_server = self.api_server
+        order = self.order()
+        first = api_server.tx(lambda tx: world.submitted(tx, order, self.now))
+        api_server.tx(lambda tx: world.said(tx, first, "DECLINED", self.now, reason="no"))
+        twice = api_server.tx(lambda tx: world.submitted(tx, order, self.later()))
+        api_server.tx(lambda tx: world.said(tx, twice, "ACTION_REQUIRED", self.now))
+        api_server.tx(
+            lambda tx: orders.confirm_manually(tx, self.id, order.id, "op", "seen", self.now)
+        )
+        self.later()
+        whole = world.Money(order.amount_minor, order.currency)
+        api_server.tx(lambda tx: world.said(tx, twice, "SUCCEEDED", self.now, amount=whole))
+        (again,) = (
+            one
+            for one in api_server.tx(lambda tx: world.attempts(tx, order))
+            if one.status == "DUPLICATE"
+        )
+        api_server.run(
+            payments.give_back(self.app.db, self.app.gateways, again, api_server.url, self.later())
+        )
+        with self.unreachable() as closed:
+            api_server.run(payments.give_back(self.app.db, closed, again, api_server.url, self.now))
+        self._confirmed_together()
+        manual = self.order()
+        api_server.tx(lambda tx: world.submitted(tx, manual, self.now, gateway="manual"))
+        self.shop.confirm(manual.id)
+        self._asked_again()
+
+    def _confirmed_together(self) -> None:
+        waits = self.order()  # at the gateway's page: nobody else's payment is news to it
+        page = self.api_server.tx(lambda tx: world.submitted(tx, waits, self.now))
+        self.api_server.tx(lambda tx: world.said(tx, page, "ACTION_REQUIRED", self.now))
+        order = self.order()
+        attempt = self.api_server.tx(lambda tx: world.submitted(tx, order, self.now))
+        gateway_event = GatewayPaymentEvent(
+            attempt_id=attempt.id, outcome=PaymentOutcome(status="SUCCEEDED")
+        )
+        report = confirmation.Report(attempt.gateway, gateway_event)
+        done = self.api_server.tx(lambda tx: confirmation.confirm_many(tx, [report], self.now))
+        assert done == {report.key}
+
+    def _asked_again(self) -> None:
+        order = self.order()
+        attempt = self.api_server.tx(lambda tx: world.submitted(tx, order, self.now))
+        self.api_server.run(
+            order_jobs.check_attempts(
+                self.app.db, self.app.gateways, self.api_server.url, attempt.check_at or 0
+            )
+        )
+        self.shop.revoke(self.order().id)
+
+    def refunding(self) -> None:
+        """Refunds: asked for, repeated, sent, failed, in full."""
+        shop, api_server = self.shop, self.api_server
+        order = self.settled()
+        body = {"amount": "1.00", "refundNo": "R-1", "reason": "late"}
+        first = shop.refund(order.id, **body)
+        assert shop.refund(order.id, **body)["id"] == first["id"]
+        api_server.run(
+            refund_jobs.send_due(self.app.db, self.app.gateways, api_server.url, self.later())
+        )
+        other = shop.refund(self.paid().id, amount="1.00")
+        with self.unreachable() as closed:
+            api_server.run(refund_jobs.send_due(self.app.db, closed, api_server.url, self.later()))
+        for refund_id, end in ((first["id"], "SUCCEEDED"), (other["id"], "REFUSED")):
+            refund = api_server.tx(partial(refunds.find, merchant_id=self.id, refund_id=refund_id))
+            if refund.status == "PROCESSING":
+                api_server.tx(
+                    lambda tx, one=refund, end=end: world.refund_said(tx, one, end, self.now)
+                )
+        rest = api_server.tx(lambda tx: world.refunded(tx, order, now=self.later()))
+        api_server.tx(lambda tx: world.refund_said(tx, rest, "SUCCEEDED", self.now))
+        shop.data("GET", f"/v1/refunds/{first['id']}")
+        shop.data("GET", f"/v1/orders/{order.id}/refunds")
+
+    def settling(self) -> None:
+        """Settlement of one, of what is due, and of reserves."""
+        api_server = self.api_server
+        one, due = self.paid(), self.paid()
+        api_server.tx(lambda tx: orders.settle_one(tx, self.id, one.id, self.now, "early"))
+        at = (due.due_at or 0) + 1
+        api_server.tx(lambda tx: settlement.settleable(tx, at, self.id, None, early=False))
+        api_server.tx(lambda tx: settlement.settle_batch(tx, self.id, at))
+        api_server.run(settlement.settle_due(self.app.db, at, self.id))
+        api_server.run(settlement.release_reserves(self.app.db, at + 400 * DAY))
+
+    def disputing(self) -> None:
+        """Disputes: opened, noted, won, lost, recovered; and what cannot be matched."""
+        api_server = self.api_server
+        order, other = self.settled(), self.settled()
+        opened = self.shop.dispute(order.id)
+        api_server.tx(
+            lambda tx: disputes.add_note(tx, self.id, opened.id, "letter", "op", self.now)
+        )
+        api_server.tx(lambda tx: disputes.notes(tx, opened))
+        for event in ("lost", "recovered"):
+            api_server.tx(
+                lambda tx, event=event: disputes.decide(
+                    tx, self.id, opened.id, event, who="op", reason="bank", now=self.now
+                )
+            )
+        api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-1"))
+        api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-2"))
+        api_server.tx(lambda tx: disputes.unmatched(tx, self.id))
+        api_server.tx(lambda tx: world.dispute_said(tx, other, "WON", self.later(), ref="D-1"))
+        api_server.run(dispute_jobs.match(self.app.db, self.later(120_000)))
+        api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-3"))
+        (kept, *_) = api_server.tx(lambda tx: disputes.unmatched(tx, self.id))
+        api_server.tx(
+            lambda tx: disputes.dismiss(tx, self.id, kept.gateway, kept.gateway_ref, "op", self.now)
+        )
+        for query in ("", "?status=OPEN", f"?orderId={order.id}"):
+            self.shop.data("GET", f"/v1/disputes{query}")
+        self.shop.data("GET", f"/v1/disputes/{opened.id}")
+
+    def operators(self) -> None:
+        """Payouts, movements by hand, terms, keys, Epay credentials."""
+        api_server = self.api_server
+        for end in ("paid", "failed"):
+            payout = self.shop.payout()
+            if end == "paid":
+                api_server.tx(
+                    lambda tx, p=payout: payouts.pay(tx, p.id, "B1", "sent", "op", self.now)
+                )
+            else:
+                api_server.tx(lambda tx, p=payout: payouts.fail(tx, p.id, "closed", "op", self.now))
+        self.shop.payout()
+        for path in ("/v1/payouts", "/v1/payouts?status=PAID", f"/v1/payouts/{payout.id}"):
+            self.shop.data("GET", path)
+        api_server.tx(lambda tx: payouts.search(tx, self.id, "PAID"))
+        asked = partial(adjustments.Ask, amount_minor=50, reason="why", by="tester")
+        for kind, limit in (("freeze", None), ("unfreeze", None), ("recharge", 0), ("fee", 0)):
+            ask = asked(kind=kind, reference=world.fresh())
+            above = None if limit is None else world.Decimal(limit)
+            made = api_server.tx(
+                lambda tx, ask=ask, a=above: adjustments.ask(tx, self.id, ask, a, self.now)
+            )
+            again = api_server.tx(
+                lambda tx, ask=ask, a=above: adjustments.ask(tx, self.id, ask, a, self.now)
+            )
+            assert again.id == made.id
+            if made.status == "WAITING":
+                api_server.tx(lambda tx: adjustments.waiting(tx, self.id))
+                api_server.tx(lambda tx, m=made: adjustments.approve(tx, m.id, "second", self.now))
+        correction = asked(kind="correct", reference=world.fresh(), order_id=self.paid().id)
+        api_server.tx(lambda tx: adjustments.ask(tx, self.id, correction, None, self.now))
+        api_server.tx(
+            lambda tx: merchants.change(tx, self.id, self.now, who="op", reason="x", name="N")
+        )
+        api_server.tx(
+            lambda tx: merchants.change(
+                tx, self.id, self.now, who="op", reason="x", overdraft_minor=5
+            )
+        )
+        api_server.tx(lambda tx: merchants.history(tx, self.id))
+        api_server.tx(lambda tx: merchants.create_key(tx, self.id, "production", self.now))
+        api_server.tx(lambda tx: merchants.keys(tx, self.id))
+
+    def door(self) -> None:
+        """The Epay door: orders, all its acts, what is told and told again."""
+        epay_shop, api_server = self.epay_shop, self.api_server
+        placed = epay_shop.paid()
+        epay_shop.act("order", out_trade_no=placed["out_trade_no"])
+        form = epay_shop.form(money="10.5")
+        for type_ in ("alipay", "wxpay"):  # placed again, by another method
+            epay_shop.post("mapi", epay_shop.signed(form | {"type": type_}))
+        epay_shop.placed(out_trade_no="N-1", money_type="USD")
+        for act, more in (
+            ("query", {}), ("settle", {}), ("orders", {}), ("orders", {"status": "1"}),
+            ("order", {"trade_no": placed["trade_no"]}),
+            ("order", {"out_trade_no": placed["out_trade_no"]}),
+            ("refund", {"trade_no": placed["trade_no"], "money": "1"}),
+        ):  # fmt: skip
+            epay_shop.act(act, **more)
+        order_id = epay_shop.order_id(placed)
+        epay_shop.tell(self.later())
+        api_server.tx(lambda tx: notices.resend(tx, self.id, order_id, self.now))
+        epay_shop.inbox.answer = (500, b"no")
+        epay_shop.tell(self.later())
+        epay_shop.inbox.answer = (200, b"success")
+        api_server.tx(lambda tx: notices.newest(tx, self.id))
+        api_server.run(notices.return_address(self.app, self.id, order_id))
+        api_server.tx(lambda tx: credentials.rotate(tx, api_server.settings, self.id, self.now))
+        api_server.tx(lambda tx: credentials.disable(tx, self.id, self.now))
+        api_server.tx(lambda tx: epay.enable(tx, api_server.settings, self.id, self.now))
+
+    def events(self) -> None:
+        """Endpoints, events, deliveries; sent, sent again."""
+        shop, api_server = self.shop, self.api_server
+        endpoint = shop.endpoint(url=self.epay_shop.inbox.url)["id"]
+        other = shop.endpoint(url=self.epay_shop.inbox.url, events=["payout.paid"])["id"]
+        order = self.paid()
+        api_server.run(self._dispatched())
+        path = f"/v1/webhook-endpoints/{endpoint}"
+        items = shop.data("GET", "/v1/events")["items"]
+        shop.data("GET", "/v1/events?type=order.paid")
+        event = items[-1]["id"]
+        shop.data("GET", f"/v1/events/{event}")
+        shop.data("GET", "/v1/webhook-endpoints")
+        shop.data("GET", path)
+        for query in ("", "?status=PENDING", f"?eventId={event}", "?type=order.paid"):
+            shop.data("GET", f"{path}/deliveries{query}")
+        shop.data("POST", f"{path}/resend", json={"eventId": event})
+        shop.data("POST", f"{path}/resend", json={"since": 0})
+        api_server.tx(
+            lambda tx: webhooks.emit(
+                tx, [webhooks.Event(self.id, "order.paid", {"order_id": order.id}, self.now)]
+            )
+        )
+        api_server.tx(lambda tx: catchup.number(tx, self.id))
+        shop.data("PATCH", path, json={"description": "x"})
+        shop.data("POST", f"{path}/rotate-secret")
+        shop.call("PATCH", path, json={"status": "DISABLED"})
+        shop.call("PATCH", path, json={"status": "ENABLED"})
+        shop.call("DELETE", f"/v1/webhook-endpoints/{other}")
+
+    async def _dispatched(self) -> None:
+        """Send what is due once: nobody listens there."""
+        app = self.app
+        dispatcher = Dispatcher(app.db, app.outgoing, app.settings.secret_key, app.clock)
+        stop = asyncio.Event()
+        task = asyncio.create_task(dispatcher.run(stop))
+
+        async def recorded() -> bool:
+            async with app.db.connection() as tx:
+                return bool(await tx.fetchval(TRIED, self.id))
+
+        try:
+            await until(recorded)
+        finally:
+            stop.set()
+            await task
+
+    def reading(self) -> None:
+        """Lists, totals, exports, statements, checks."""
+        shop, api_server = self.shop, self.api_server
+        span = f"startDate={self.now - 3 * DAY}&endDate={self.now + 3 * DAY}"
+        for rolled in (False, True):
+            if rolled:
+                api_server.run(roll_up(self.app.db, at_least=1))
+            for query in (
+                "", "&status=PAID", f"&productId={self.product}",
+                f"&productId={self.product}&status=PAID",
+            ):  # fmt: skip
+                for when in ("", f"&{span}", f"&startDate={self.now - 1000}"):
+                    shop.data("GET", f"/v1/orders?size=5{query}{when}")
+                    shop.data("GET", f"/v1/orders?size=1&page=9{query}{when}")
+            for query in ("", "&type=FEE"):
+                shop.data("GET", f"/v1/balance/transactions?size=5{query}")
+        shop.data("GET", "/v1/balance")
+        order = shop.data("GET", "/v1/orders")["items"][0]["id"]
+        api_server.tx(lambda tx: orders.history(tx, self.id, order))
+        for path in ("/v1/orders/export", f"/v1/orders/export?{span}",
+                     "/v1/balance/statement.csv", f"/v1/balance/statement.csv?{span}"):  # fmt: skip
+            assert shop.get(path).status_code == 200
+        api_server.tx(lambda tx: scheduler.check_merchant(tx, self.id))
+        api_server.run(scheduler.check_some(self.app.db, 3))
+        api_server.run(scheduler.check_some(self.app.db, 1000))
+
+
+def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
+    examined: tuple[ApiServer, Examiner], inbox: Inbox
+) -> None:
+    api_server, examiner = examined
+    with examiner.watching():
+        business = Business(api_server, inbox, examiner)
+        business.products()
+        business.sessions()
+        business.payments()
+        business.events()
+        business.refunding()
+        business.settling()
+        business.disputing()
+        business.operators()
+        business.door()
+        business.reading()
+    assert not examiner.wrong, "\n".join(examiner.wrong)
+    forgotten = [name for name in OF_MERCHANTS if name not in examiner.seen]
+    assert not forgotten, " ".join(forgotten)

@@ -1,0 +1,348 @@
+"""api.php: query, settle, order, orders, refund."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from opentill import payouts
+from opentill.epay import reports
+from opentill.list_counts.jobs import roll_up
+from support.api_server import ApiServer
+from support.epay_shop import EpayShop, Inbox, assert_chinese
+
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize("way", ["get", "post", "signed", "act apart", "pid apart"])
+def test_a_call_is_understood_however_its_parameters_come(epay_shop: EpayShop, way: str) -> None:
+    placed = epay_shop.placed()
+    asked = {"act": "order", "pid": epay_shop.pid, "trade_no": placed["trade_no"]}
+    keyed = asked | {"key": epay_shop.key}
+    http, url = epay_shop.api_server.http, "/epay/api.php"
+    match way:
+        case "get":
+            answer = http.get(url, params=keyed)
+        case "post":
+            answer = http.post(url, data=keyed)
+        case "signed":
+            answer = http.post(url, data=epay_shop.signed(asked))
+        case "act apart":
+            del keyed["act"]
+            answer = http.post(f"{url}?act=order", data=keyed)
+        case _:
+            del keyed["act"]
+            answer = http.post(url, params=keyed, data={"act": "order"})
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["out_trade_no"] == placed["out_trade_no"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"act": None}, -5),
+        ({"act": ""}, -5),
+        ({"act": "change"}, -5),
+        ({"pid": None}, -4),
+        ({"key": None}, -4),
+        ({"key": ""}, -4),
+        ({"key": "x"}, -3),
+        ({"key": None, "sign": "0" * 32}, -3),
+        ({"pid": "000000001"}, -3),
+        ({"act": "order"}, -4),
+        ({"act": "order", "trade_no": "order0"}, -1),
+        ({"act": "order", "out_trade_no": "nothing"}, -1),
+        ({"act": "refund", "out_trade_no": "nothing"}, -4),
+        ({"act": "refund", "money": "1"}, -4),
+        ({"act": "refund", "money": "1", "out_trade_no": "nothing"}, -1),
+        ({"act": "order", "out_trade_no": "a&pid=1"}, -1),
+    ],
+    ids=str,
+)
+def test_each_refusal_has_its_code(epay_shop: EpayShop, changes: dict[str, Any], code: int) -> None:
+    query = {"act": "query", "pid": epay_shop.pid, "key": epay_shop.key} | changes
+    params = {name: text for name, text in query.items() if text is not None}
+    for answer in (
+        epay_shop.api_server.http.get("/epay/api.php", params=params),
+        epay_shop.api_server.http.post("/epay/api.php", data=params),
+    ):
+        assert answer.status_code == 200
+        assert set(answer.json()) == {"code", "msg"}
+        assert answer.json()["code"] == code
+        assert_chinese(answer.json()["msg"])
+
+
+@pytest.mark.parametrize("act", ["order", "refund"])
+def test_there_is_no_such_order_word_for_word(epay_shop: EpayShop, act: str) -> None:
+    other = EpayShop(epay_shop.api_server, epay_shop.inbox).placed()
+    api = epay_shop.shop.paid(epay_shop.shop.product(currency="CNY")["id"])
+    for number in ("x", other["trade_no"], api["id"], api["id"].replace("_", "")):
+        body = epay_shop.act(act, trade_no=number, money="1")
+        assert body == {"code": -1, "msg": "订单不存在"}
+
+
+def test_query_says_who_the_merchant_is(epay_shop: EpayShop) -> None:
+    now = epay_shop.api_server.app.clock()
+    epay_shop.paid()
+    epay_shop.placed()
+    epay_shop.api_server.app.clock = lambda: now + DAY_MS
+    epay_shop.paid()
+    body = epay_shop.act("query")
+    epay_shop.api_server.app.clock = lambda: now
+    assert body == {
+        "code": 1,
+        "msg": "success",
+        "pid": int(epay_shop.pid),
+        "key": epay_shop.key,
+        "active": "1",
+        "money": "0.00",
+        "type": "4",
+        "account": "",
+        "username": "Harbour Books",
+        "orders": "3",
+        "order_today": "1",
+        "order_lastday": "1",
+        "orders_today": "1",
+        "orders_lastday": "1",
+    }
+
+
+def test_query_counts_all_orders_of_the_door_and_no_others(epay_shop: EpayShop) -> None:
+    EpayShop(epay_shop.api_server, epay_shop.inbox).placed()
+    epay_shop.shop.paid(epay_shop.shop.product(currency="CNY")["id"])
+    assert epay_shop.act("query")["orders"] == "0"
+    for currency in ("CNY", "USD", "CNY"):
+        epay_shop.placed(money_type=currency)
+    epay_shop.paid()
+    assert epay_shop.act("query")["orders"] == "4"
+    epay_shop.api_server.run(
+        roll_up(epay_shop.api_server.app.db, at_least=1)
+    )  # and however the totals are kept
+    epay_shop.placed(money_type="USD")
+    assert epay_shop.act("query")["orders"] == "5"
+
+
+def test_a_signed_query_that_anyone_could_repeat_does_not_give_the_key_away(
+    epay_shop: EpayShop,
+) -> None:
+    form = epay_shop.signed({"act": "query", "pid": epay_shop.pid})
+    body = epay_shop.post("api", form).json()
+    assert body["code"] == 1
+    assert body["key"] == ""
+    assert epay_shop.key not in str(body)
+
+
+def test_settle_lists_payouts(epay_shop: EpayShop) -> None:
+    for amount in (100, 200, 300):
+        epay_shop.shop.payout(amount)
+    body = epay_shop.act("settle", limit="2", offset="1")
+    assert (body["code"], [row["money"] for row in body["data"]]) == (1, ["2.00", "1.00"])
+    assert all(type(row["status"]) is int for row in body["data"])
+    assert all(type(row["id"]) is int and row["type"] == "4" for row in body["data"])
+    numbers = [row["id"] for row in epay_shop.act("settle")["data"]]
+    assert numbers == sorted(numbers, reverse=True)
+    assert len(set(numbers)) == 3
+    assert 0 < numbers[-1] < 2**53  # what JavaScript keeps of a number
+    assert len(epay_shop.act("settle", limit="1000", offset="x")["data"]) == 3
+
+
+def test_an_order_is_shown_from_the_start_to_its_refund(epay_shop: EpayShop) -> None:
+    placed = epay_shop.placed(param="uid=7")
+    row = epay_shop.act("order", out_trade_no=placed["out_trade_no"])
+    assert row.pop("addtime")[:2] == "20"
+    assert row == {
+        "code": 1,
+        "msg": "查询订单号成功！",
+        "trade_no": placed["trade_no"],
+        "out_trade_no": placed["out_trade_no"],
+        "api_trade_no": "",
+        "type": "alipay",
+        "pid": int(epay_shop.pid),
+        "endtime": "",
+        "name": "VIP会员",
+        "money": "10.5",
+        "param": "uid=7",
+        "buyer": "",
+        "status": 0,
+        "trade_status": "WAIT_BUYER_PAY",
+        "payurl": placed["payurl"],
+    }
+    epay_shop.pay(placed)
+    row = epay_shop.act("order", out_trade_no="wrong", trade_no=placed["trade_no"])  # which wins
+    assert (row["status"], row["trade_status"], row["payurl"]) == (1, "TRADE_SUCCESS", "")
+    assert len(row["endtime"]) == len("2026-01-31 12:34:56")
+    body = epay_shop.act("refund", out_trade_no=placed["out_trade_no"], money="10.5")
+    refund_no = body.pop("refund_no")
+    assert refund_no.isalnum()
+    assert body == {
+        "code": 1,
+        "msg": "退款成功",
+        "trade_no": placed["trade_no"],
+        "out_trade_no": placed["out_trade_no"],
+        "money": "10.5",
+    }
+    epay_shop.shop.end_refund("re_" + refund_no.removeprefix("re"))
+    row = epay_shop.act("order", trade_no=placed["trade_no"])
+    assert (row["status"], row["trade_status"]) == (2, "TRADE_CLOSED")
+
+
+def test_a_disputed_order_is_frozen_and_a_revoked_one_closed(epay_shop: EpayShop) -> None:
+    placed = epay_shop.paid()
+    epay_shop.shop.dispute(epay_shop.order_id(placed))
+    row = epay_shop.act("order", trade_no=placed["trade_no"])
+    assert (row["status"], row["trade_status"]) == (3, "TRADE_CLOSED")
+    gone = epay_shop.placed()
+    epay_shop.shop.revoke(epay_shop.order_id(gone))
+    row = epay_shop.act("order", trade_no=gone["trade_no"])
+    assert (row["status"], row["trade_status"]) == (0, "TRADE_CLOSED")
+
+
+def test_orders_are_listed_newest_first(epay_shop: EpayShop) -> None:
+    numbers = [epay_shop.placed()["out_trade_no"] for _ in range(5)]
+    paid = epay_shop.paid()["out_trade_no"]
+    everything = [paid, *reversed(numbers)]
+    body = epay_shop.act("orders")
+    assert body["count"] == 6
+    assert body["data"] == body["orders"]
+    assert [row["out_trade_no"] for row in body["data"]] == everything
+
+    def listed(**query: str) -> list[str]:
+        return [row["out_trade_no"] for row in epay_shop.act("orders", **query)["data"]]
+
+    assert listed(limit="2") == everything[:2]
+    assert listed(limit="2", page="2") == everything[2:4]
+    assert listed(limit="2", offset="3") == everything[3:5]
+    assert listed(status="1") == [paid]
+    assert listed(status="0") == everything[1:]
+    assert listed(status="2") == listed(status="x") == listed(page="99") == []
+    assert epay_shop.act("orders", status="1")["count"] == 1
+
+
+@pytest.fixture
+def zone(api_server: ApiServer) -> Iterator[Callable[[str], None]]:
+    """Set the time zone of the deployment for the rest of the test."""
+    before = api_server.app.settings
+
+    def put(name: str) -> None:
+        api_server.app.settings = msgspec.structs.replace(before, epay_time_zone=name)
+
+    yield put
+    api_server.app.settings = before
+
+
+# in 2026, in which Berlin's clocks go forward on 29 March and back on 25 October
+MOMENTS = [
+    ("Asia/Shanghai", 1_767_225_600_000, "2026-01-01 08:00:00"),
+    ("UTC", 1_767_225_600_000, "2026-01-01 00:00:00"),
+    ("America/New_York", 1_767_225_600_000, "2025-12-31 19:00:00"),
+    ("Europe/Berlin", 1_780_272_000_000, "2026-06-01 02:00:00"),
+]
+
+
+@pytest.mark.parametrize(("name", "moment", "shown"), MOMENTS)
+def test_times_are_those_of_the_deployments_zone(
+    epay_shop: EpayShop, zone: Callable[[str], None], name: str, moment: int, shown: str
+) -> None:
+    zone(name)
+    number = epay_shop.paid()["out_trade_no"]
+    epay_shop.api_server.sql(
+        "update orders set created_at = $2, paid_at = $2 where merchant_id = $1",
+        epay_shop.id,
+        moment,
+    )
+    epay_shop.api_server.sql(
+        "update epay_orders set created_at = $2 where merchant_id = $1", epay_shop.id, moment
+    )
+    row = epay_shop.act("order", out_trade_no=number)
+    assert (row["addtime"], row["endtime"]) == (shown, shown)
+    payout = epay_shop.shop.payout(100)
+    epay_shop.api_server.tx(lambda tx: payouts.pay(tx, payout.id, "B1", "sent", "tester", moment))
+    epay_shop.api_server.sql(
+        "update payouts set created_at = $2 where merchant_id = $1", epay_shop.id, moment
+    )
+    settled = epay_shop.act("settle")["data"][0]
+    assert (settled["addtime"], settled["endtime"]) == (shown, shown)
+
+
+def test_times_are_those_of_shanghai_unless_said_otherwise(epay_shop: EpayShop) -> None:
+    number = epay_shop.placed()["out_trade_no"]
+    moment = 1_767_225_600_000
+    epay_shop.api_server.sql(
+        "update epay_orders set created_at = $2 where merchant_id = $1", epay_shop.id, moment
+    )
+    assert epay_shop.act("order", out_trade_no=number)["addtime"] == "2026-01-01 08:00:00"
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "yesterday", "today"),
+    [
+        ("Asia/Shanghai", 1_767_225_600_000, 1_767_110_400_000, 1_767_196_800_000),
+        # the day after one of 23 hours, and after one of 25
+        ("Europe/Berlin", 1_774_864_800_000, 1_774_738_800_000, 1_774_821_600_000),
+        ("Europe/Berlin", 1_793_012_400_000, 1_792_879_200_000, 1_792_969_200_000),
+    ],
+)
+def test_days_begin_where_the_deployment_is(
+    name: str, now: int, yesterday: int, today: int
+) -> None:
+    assert reports.days(now, name) == (yesterday, today)
+
+
+@pytest.mark.parametrize("money", ["0", "-1", "x", "10.51", "1.001", "１"])
+def test_a_refund_of_a_wrong_amount_is_refused(epay_shop: EpayShop, money: str) -> None:
+    placed = epay_shop.paid()
+    body = epay_shop.act("refund", trade_no=placed["trade_no"], money=money)
+    assert body["code"] == -1
+    assert "退款金额" in body["msg"]
+
+
+def test_refunds_never_exceed_the_order(epay_shop: EpayShop) -> None:
+    placed = epay_shop.paid(money="1.00")
+    unpaid = epay_shop.placed()
+    assert epay_shop.act("refund", trade_no=unpaid["trade_no"], money="1")["code"] == -1
+    asked = {"trade_no": placed["trade_no"], "money": "0.40"}
+    answers = [epay_shop.act("refund", **asked, refund_no=str(n)) for n in range(3)]
+    assert [answer["code"] for answer in answers] == [1, 1, -1]
+    assert "0.20 CNY" in answers[-1]["msg"]
+
+
+def test_an_order_is_refunded_where_it_was_placed(epay_shop: EpayShop) -> None:
+    placed = epay_shop.paid()
+    answer = epay_shop.shop.post(f"/v1/orders/{epay_shop.order_id(placed)}/refunds", {})
+    assert answer.status_code == 400
+    error = answer.json()
+    assert (error["code"], error["error"]["field"]) == (40001, "orderId")
+    assert "/epay/api.php?act=refund" in error["error"]["reason"]
+
+
+def test_what_a_customer_may_pay_by_is_what_was_asked_for(
+    epay_shop: EpayShop, inbox: Inbox
+) -> None:
+    one = epay_shop.api_server.http.get(epay_shop.placed(type="creditcard")["payurl"]).text
+    assert 'value="CREDIT_CARD"' in one
+    assert 'value="ALIPAY"' not in one
+    form = epay_shop.signed(epay_shop.form(type=None))
+    page = epay_shop.api_server.http.post("/epay/submit.php", data=form, follow_redirects=True).text
+    assert 'value="CREDIT_CARD"' in page
+    assert 'value="ALIPAY"' in page
+
+
+@pytest.mark.parametrize(
+    ("accepted", "language"),
+    [
+        (None, "zh-Hans"),
+        ("*", "zh-Hans"),
+        ("*/*", "zh-Hans"),
+        ("zh-CN,zh;q=0.9", "zh-Hans"),
+        ("zh-TW", "zh-Hant"),
+        ("en-GB,en;q=0.8", "en"),
+        ("fr", "en"),
+    ],
+)
+def test_the_page_speaks_chinese_unless_the_browser_says_otherwise(
+    epay_shop: EpayShop, accepted: str | None, language: str
+) -> None:
+    headers = {} if accepted is None else {"accept-language": accepted}
+    page = epay_shop.api_server.http.get(epay_shop.placed()["payurl"], headers=headers)
+    assert f'<html lang="{language}"' in page.text

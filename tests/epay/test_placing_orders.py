@@ -1,0 +1,452 @@
+"""submit.php and mapi.php: placing orders, and every refusal."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from opentill import epay
+from opentill.core import epaysign
+from support.epay_shop import EpayShop, assert_chinese
+
+VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text())
+
+
+def refused(answer: Any, code: int) -> str:
+    """Check a refusal: always HTTP 200 and JSON, numbers as numbers."""
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    body = answer.json()
+    assert set(body) == {"code", "msg"}
+    assert body["code"] == code, body
+    assert body["msg"]
+    text: str = body["msg"]
+    assert_chinese(text)
+    return text
+
+
+@pytest.mark.parametrize("way", ["get", "post", "multipart"])
+def test_submit_sends_the_browser_to_the_hosted_page(epay_shop: EpayShop, way: str) -> None:
+    form = epay_shop.signed(epay_shop.form())
+    http = epay_shop.api_server.http
+    match way:
+        case "get":
+            answer = http.get("/epay/submit.php", params=form)
+        case "post":
+            answer = http.post("/epay/submit.php", data=form)
+        case _:
+            parts = {name: (None, text.encode()) for name, text in form.items()}
+            answer = http.post("/epay/submit.php", files=parts)
+    assert answer.status_code == 302
+    page = http.get(answer.headers["location"])
+    assert page.status_code == 200
+    assert "VIP会员" in page.text
+    row = epay_shop.act("order", out_trade_no=form["out_trade_no"])
+    assert row["code"] == 1
+    assert row["payurl"] == answer.headers["location"]
+
+
+def test_a_client_may_leave_characters_as_they_are(epay_shop: EpayShop) -> None:
+    form = epay_shop.signed(epay_shop.form(name="测试＆商品", param="中"))
+    raw = "&".join(f"{name}={text}" for name, text in form.items()).encode()
+    headers = {"content-type": "Application/X-WWW-Form-Urlencoded; charset=UTF-8"}
+    placed = epay_shop.api_server.http.post("/epay/mapi.php", content=raw, headers=headers).json()
+    assert placed["code"] == 1
+    row = epay_shop.act("order", trade_no=placed["trade_no"])
+    assert (row["name"], row["param"]) == ("测试＆商品", "中")
+
+
+@pytest.mark.parametrize("charset", ["unicode_escape", "utf-16", "utf-7", "hex", "no-such"])
+def test_a_part_of_a_form_is_utf_8_whatever_it_says(epay_shop: EpayShop, charset: str) -> None:
+    form = epay_shop.signed(epay_shop.form() | {"x": "\\ud800+ACY-"})
+    files = {
+        name: (None, text.encode(), f"text/plain; charset={charset}") for name, text in form.items()
+    }
+    assert epay_shop.api_server.http.post("/epay/mapi.php", files=files).json()["code"] == 1
+
+
+def test_mapi_answers_with_the_page_and_the_code_to_scan(epay_shop: EpayShop) -> None:
+    placed = epay_shop.placed()
+    assert placed["msg"] == "success"
+    assert placed["trade_no"].isalnum()
+    assert placed["payurl"].startswith(f"{epay_shop.api_server.url}/checkout/cs_")
+    assert placed["qrcode"].startswith("http")
+    image = epay_shop.api_server.http.get(placed["img"])
+    assert image.headers["content-type"].startswith("image/svg+xml")
+
+
+def test_a_change_of_mind_is_about_the_own_order_whatever_others_call_theirs(
+    epay_shop: EpayShop,
+) -> None:
+    other = EpayShop(epay_shop.api_server, epay_shop.inbox)
+    forms = {shop: shop.form(type="alipay", out_trade_no="SAME-1") for shop in (epay_shop, other)}
+    placed = {shop: shop.post("mapi", shop.signed(form)).json() for shop, form in forms.items()}
+    neighbour = epay_shop.placed(type="alipay")
+    again = other.post("mapi", other.signed(forms[other] | {"type": "wxpay"})).json()
+    assert again["trade_no"] == placed[other]["trade_no"] != placed[epay_shop]["trade_no"]
+    types = [
+        shop.act("order", trade_no=one["trade_no"])["type"]
+        for shop, one in ((other, again), (epay_shop, placed[epay_shop]), (epay_shop, neighbour))
+    ]
+    assert types == ["wxpay", "alipay", "alipay"]
+
+
+@pytest.mark.parametrize("changes", [{"type": "creditcard"}, {"type": "bank"}, {"device": "jump"}])
+def test_mapi_gives_the_page_alone_where_there_is_nothing_to_scan(
+    epay_shop: EpayShop, changes: dict[str, str]
+) -> None:
+    placed = epay_shop.placed(**changes)
+    assert set(placed) == {"code", "msg", "trade_no", "out_trade_no", "payurl"}
+    assert epay_shop.api_server.http.get(placed["payurl"]).status_code == 200
+
+
+def test_the_order_is_the_same_as_one_of_the_api(epay_shop: EpayShop) -> None:
+    placed = epay_shop.placed(display_merchant_name="小店", param="uid=7", out_trade_no="a.b-c_d|9")
+    order = epay_shop.shop.read_order(epay_shop.order_id(placed))
+    assert (order["amount"], order["currency"], order["status"]) == ("10.50", "CNY", "PENDING")
+    assert order["payerIp"] == "203.0.113.7"
+    numbers = {"out_trade_no": "a.b-c_d|9", "trade_no": placed["trade_no"]}
+    assert order["metadata"] == numbers | {"param": "uid=7"}
+    assert epay_shop.shop.read_order(placed["trade_no"]) == order
+    product = epay_shop.shop.data("GET", f"/v1/products/{order['productId']}")
+    assert (product["status"], product["currency"]) == ("ARCHIVED", "CNY")
+    assert "小店" in epay_shop.api_server.http.get(placed["payurl"]).text
+    again = epay_shop.shop.read_order(epay_shop.order_id(epay_shop.placed()))
+    assert again["productId"] == order["productId"]
+
+
+# what is changed, the code, what the message names
+BAD: list[tuple[dict[str, Any], int, str]] = [
+    ({"pid": None}, -4, "pid"),
+    ({"pid": ""}, -4, "pid"),
+    ({"type": None}, -4, "type"),
+    ({"out_trade_no": None}, -4, "out_trade_no"),
+    ({"notify_url": None}, -4, "notify_url"),
+    ({"name": ""}, -4, "name"),
+    ({"money": None}, -4, "money"),
+    ({"clientip": None}, -4, "clientip"),
+    ({"pid": "1"}, -3, "签名校验失败"),
+    ({"pid": "１２３"}, -3, "签名校验失败"),
+    ({"pid": "x" * 3000}, -3, "签名校验失败"),
+    ({"type": "a b"}, -1, "type"),
+    ({"type": "a\\b"}, -1, "type"),
+    ({"type": "x" * 33}, -1, "type"),
+    ({"type": "paynow"}, -1, "alipay"),  # a method that is not on offer in CNY
+    ({"out_trade_no": "a b"}, -1, "out_trade_no"),
+    ({"out_trade_no": "x" * 65}, -1, "out_trade_no"),
+    ({"out_trade_no": "号"}, -1, "out_trade_no"),
+    ({"money": "0"}, -1, "money"),
+    ({"money": "0.00"}, -1, "money"),
+    ({"money": "-1"}, -1, "money"),
+    ({"money": "1.001"}, -1, "money"),
+    ({"money": "1.0010"}, -1, "money"),
+    ({"money": "1." + "0" * 31}, -1, "money"),
+    ({"money": "1e2"}, -1, "money"),
+    ({"money": "１"}, -1, "money"),
+    ({"money": "1,00"}, -1, "money"),
+    ({"money": "123456789"}, -1, "money"),
+    ({"money_type": "XXX"}, -1, "money_type"),
+    ({"money_type": "JPY", "money": "10.5"}, -1, "JPY"),
+    ({"money_type": "EUR", "type": "creditcard"}, -1, "EUR"),  # no exchange rate
+    ({"notify_url": "ftp://shop.example/n"}, -1, "notify_url"),
+    ({"notify_url": "https://u:p@shop.example/n"}, -1, "notify_url"),
+    ({"notify_url": "shop.example/n"}, -1, "notify_url"),
+    ({"return_url": "javascript:alert(1)"}, -1, "return_url"),
+    ({"return_url": "https://shop.example/" + "x" * 2048}, -1, "return_url"),
+    ({"return_url": "https://shop.example/{CHECKOUT_SESSION_ID}"}, -1, "return_url"),
+    ({"return_url": "https://" + "商" * 64 + ".example/"}, -1, "return_url"),
+    ({"return_url": "https://shop..example/"}, -1, "return_url"),
+    ({"notify_url": "https://店..example/"}, -1, "notify_url"),
+    ({"notify_url": "https://shop.example/" + "x" * 1900}, -1, "notify_url"),
+    ({"param": "x" * 2049}, -1, "param"),
+    ({"param": "a\\b"}, -1, "param"),
+    ({"name": "\\ "}, -1, "name"),
+    ({"display_merchant_name": "x" * 81}, -1, "display_merchant_name"),
+    ({"clientip": "nobody"}, -1, "clientip"),
+    ({"clientip": "fe80::1%<b>"}, -1, "clientip"),
+    ({"trade_no": "1"}, -1, "trade_no"),
+    ({"trade_status": ""}, -1, "trade_status"),
+    ({"channel_param": "4242424242424242"}, -1, "channel_param"),
+    ({"channel_param": "4242 4242-4242 4242"}, -1, "channel_param"),
+    ({"channel_param": '{"cvv":"123"}'}, -1, "channel_param"),
+    ({"channel_param": "exp_month=12"}, -1, "channel_param"),
+    ({"name": "x&trade_status=TRADE_SUCCESS"}, -1, "name"),
+    ({"param": "a&money=1"}, -1, "param"),
+    ({"whatever": "a&sign=1"}, -1, "whatever"),
+    ({"a&trade_no": "1"}, -1, "参数名"),
+    ({"name": "a\0b"}, -1, "NUL"),
+]
+
+
+@pytest.mark.parametrize(("changes", "code", "named"), BAD, ids=lambda value: repr(value)[:50])
+def test_each_refusal_of_an_order_has_its_code(
+    epay_shop: EpayShop, changes: dict[str, Any], code: int, named: str
+) -> None:
+    form = epay_shop.form(**changes)
+    answer = epay_shop.post("mapi", epay_shop.signed(form))
+    assert named in refused(answer, code)
+    assert epay_shop.act("query")["orders"] == "0"
+
+
+@pytest.mark.parametrize("name", ["out_trade_no", "notify_url", "return_url", "name", "money"])
+def test_submit_needs_what_it_needs(epay_shop: EpayShop, name: str) -> None:
+    answer = epay_shop.post("submit", epay_shop.signed(epay_shop.form(**{name: None})))
+    assert name in refused(answer, -4)
+
+
+@pytest.mark.parametrize("entry", ["submit", "mapi"])
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"sign": ""}, -4),
+        ({"sign": "0" * 32}, -3),
+        ({"sign_type": "RSA"}, -3),
+        ({"money": "10.6"}, -3),
+        ({"extra": "unsigned"}, -3),
+        ({"key": "{key}"}, -3),  # the key itself is no proof here
+    ],
+    ids=str,
+)
+def test_a_sign_that_is_not_genuine_is_refused(
+    epay_shop: EpayShop, entry: str, changes: dict[str, str], code: int
+) -> None:
+    form = epay_shop.signed(epay_shop.form()) | changes
+    if "key" in changes:
+        form = {**epay_shop.form(), "key": epay_shop.key, "sign": "0" * 32}
+    refused(epay_shop.post(entry, form), code)
+
+
+@pytest.mark.parametrize("row", VECTORS["negative"], ids=lambda row: row["id"])
+def test_negative_vectors_are_refused_at_the_door(epay_shop: EpayShop, row: dict[str, Any]) -> None:
+    form = epay_shop.form()
+    genuine = epaysign.sign(form, epay_shop.key)
+    wrong = {
+        "neg_uppercase_sign": genuine.upper(),
+        "neg_wrong_key": epaysign.sign(form, epay_shop.key + "x"),
+        "neg_urlencoded_values": epaysign.sign(
+            form | {"name": "VIP%E4%BC%9A%E5%91%98"}, epay_shop.key
+        ),
+        "neg_amp_key": epaysign.sign(form, "&key=" + epay_shop.key),
+        "neg_missing_sign": "",
+    }[row["id"]]
+    body = epay_shop.post("mapi", form | {"sign": wrong}).json()
+    assert body["code"] in {-3, -4}
+
+
+def test_one_sign_for_two_messages_is_refused_in_both(epay_shop: EpayShop) -> None:
+    pair = VECTORS["ambiguity"]
+    asked = pair["a"] | {"pid": epay_shop.pid}
+    forged = pair["b"] | {"pid": epay_shop.pid}
+    assert epaysign.sign(asked, epay_shop.key) == epaysign.sign(forged, epay_shop.key)
+    for form in (asked, forged):
+        refused(epay_shop.post("submit", epay_shop.signed(form)), -1)
+
+
+def test_an_unknown_pid_and_a_wrong_key_cannot_be_told_apart(epay_shop: EpayShop) -> None:
+    form = epay_shop.form()
+    answers = [
+        epay_shop.post("mapi", epay_shop.signed(form, "x" * 32)),
+        epay_shop.post("mapi", epay_shop.signed(form | {"pid": "999999999"})),
+        epay_shop.api_server.http.get(
+            "/epay/api.php", params={"act": "query", "pid": epay_shop.pid, "key": "x"}
+        ),
+        epay_shop.api_server.http.get(
+            "/epay/api.php", params={"act": "query", "pid": "9", "key": epay_shop.key}
+        ),
+    ]
+    assert {answer.content for answer in answers} == {
+        '{"code":-3,"msg":"签名校验失败"}'.encode(),
+    }
+
+
+def test_an_old_client_puts_a_parameter_into_the_query_that_it_does_not_sign(
+    epay_shop: EpayShop,
+) -> None:
+    form = epay_shop.signed(epay_shop.form())
+    answer = epay_shop.api_server.http.post("/epay/submit.php?_input_charset=utf-8", data=form)
+    assert answer.status_code == 302
+
+
+def test_the_query_alone_is_the_request_if_it_has_a_pid(epay_shop: EpayShop) -> None:
+    form = epay_shop.signed(epay_shop.form())
+    body = epay_shop.signed(epay_shop.form(money="99"))
+    answer = epay_shop.api_server.http.post("/epay/mapi.php", params=form, data=body)
+    assert answer.json()["out_trade_no"] == form["out_trade_no"]
+    mixed = {name: form[name] for name in form if name != "money"}
+    answer = epay_shop.api_server.http.post("/epay/mapi.php", params=mixed, data={"money": "10.5"})
+    refused(answer, -3)
+
+
+def test_of_a_parameter_that_comes_twice_the_last_counts(epay_shop: EpayShop) -> None:
+    form = epay_shop.signed(epay_shop.form())
+    pairs = [("money", "0.01"), *form.items()]
+    assert epay_shop.api_server.http.get("/epay/submit.php", params=pairs).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "options", "code"),
+    [
+        ("POST", "mapi.php", {"content": b"x=" + b"1" * 65536}, -1),
+        ("POST", "mapi.php", {"content": b"pid=%ff%fe"}, -1),
+        ("GET", "mapi.php?pid=%ff", {}, -1),
+        ("POST", "mapi.php", {"content": b"&".join(b"a%d=1" % n for n in range(200))}, -1),
+        ("POST", "mapi.php", {"content": b"{}", "headers": {"content-type": "text/json"}}, -4),
+        (
+            "POST",
+            "mapi.php",
+            {"content": b"--", "headers": {"content-type": "multipart/form-data"}},
+            -1,
+        ),
+        (
+            "POST",
+            "mapi.php",
+            {
+                "content": b"--b\r\ncontent-disposition: form-data; name=pid\r\n\r\n1",
+                "headers": {"content-type": "multipart/form-data; boundary=b"},
+            },
+            -1,
+        ),
+        ("POST", "mapi.php", {}, -4),
+        ("PUT", "mapi.php", {"content": b"pid=1"}, -1),
+        ("DELETE", "submit.php", {}, -1),
+        ("OPTIONS", "api.php", {}, -1),
+        ("GET", "qrcode.php", {}, -1),
+        ("GET", "", {}, -1),
+    ],
+)
+def test_whatever_comes_is_answered_in_the_convention(
+    epay_shop: EpayShop, method: str, path: str, options: dict[str, Any], code: int
+) -> None:
+    headers = {"content-type": "application/x-www-form-urlencoded"} | options.pop("headers", {})
+    answer = epay_shop.api_server.http.request(method, f"/epay/{path}", headers=headers, **options)
+    refused(answer, code)
+
+
+def test_the_same_submission_is_the_same_order(epay_shop: EpayShop) -> None:
+    form = epay_shop.form(param="7")
+    first = epay_shop.post("mapi", epay_shop.signed(form)).json()
+    assert epay_shop.post("mapi", epay_shop.signed(form)).json() == first
+    assert epay_shop.post("mapi", epay_shop.signed(form | {"money": "10.50"})).json() == first
+    other = epay_shop.post("mapi", epay_shop.signed(form | {"type": "wxpay"})).json()
+    assert (other["trade_no"], other["payurl"]) == (first["trade_no"], first["payurl"])
+    assert other["qrcode"] != first["qrcode"]
+    assert epay_shop.act("order", trade_no=first["trade_no"])["type"] == "wxpay"
+    assert epay_shop.act("query")["orders"] == "1"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"money": "10.51"},
+        {"money_type": "HKD"},
+        {"name": "other"},
+        {"notify_url": "https://shop.example/other"},
+        {"return_url": "https://shop.example/other"},
+        {"param": "8"},
+        {"param": None},
+    ],
+    ids=str,
+)
+def test_the_same_number_for_something_else_is_refused(
+    epay_shop: EpayShop, changes: dict[str, str]
+) -> None:
+    form = epay_shop.form(param="7")
+    assert epay_shop.post("mapi", epay_shop.signed(form)).json()["code"] == 1
+    form = {name: text for name, text in (form | changes).items() if text is not None}
+    text = refused(epay_shop.post("mapi", epay_shop.signed(form)), -1)
+    assert "out_trade_no" in text
+
+
+def test_a_number_is_used_up_for_ever(epay_shop: EpayShop) -> None:
+    form = epay_shop.form()
+    placed = epay_shop.post("mapi", epay_shop.signed(form)).json()
+    epay_shop.pay(placed)
+    assert "已支付" in refused(epay_shop.post("mapi", epay_shop.signed(form)), -1)
+    gone = epay_shop.form()
+    placed = epay_shop.post("submit", epay_shop.signed(gone))
+    row = epay_shop.act("order", out_trade_no=gone["out_trade_no"])
+    epay_shop.shop.revoke(epay_shop.order_id(row))
+    assert "已关闭" in refused(epay_shop.post("mapi", epay_shop.signed(gone)), -1)
+
+
+def test_another_merchant_may_have_the_same_number(epay_shop: EpayShop) -> None:
+    other = EpayShop(epay_shop.api_server, epay_shop.inbox)
+    one = epay_shop.placed(out_trade_no="shared")
+    two = other.placed(out_trade_no="shared")
+    assert one["trade_no"] != two["trade_no"]
+    assert other.act("order", trade_no=one["trade_no"])["msg"] == "订单不存在"
+
+
+def test_twenty_submissions_at_once_make_one_order(epay_shop: EpayShop) -> None:
+    form = epay_shop.signed(epay_shop.form(type="creditcard"))
+    with ThreadPoolExecutor(20) as threads:
+        answers = list(threads.map(lambda _: epay_shop.post("mapi", form).json(), range(20)))
+    assert {answer["code"] for answer in answers} == {1}, answers
+    assert len({answer["trade_no"] for answer in answers}) == 1
+    assert epay_shop.act("query")["orders"] == "1"
+    held = epay_shop.api_server.sql(
+        "select count(*) as n from orders where merchant_id = $1", epay_shop.id
+    )
+    assert held == [{"n": 1}]
+    products = epay_shop.api_server.sql(
+        "select count(*) as n from products where merchant_id = $1", epay_shop.id
+    )
+    assert products == [{"n": 1}]
+
+
+def test_a_name_is_cut_where_a_character_ends_and_holds_nothing_that_clients_strip(
+    epay_shop: EpayShop,
+) -> None:
+    placed = epay_shop.placed(name=" a\\" + "会" * 60 + " ")
+    name = epay_shop.act("order", trade_no=placed["trade_no"])["name"]
+    assert name == "a" + "会" * 42
+    assert len(name.encode()) == 127
+
+
+def test_a_disabled_door_says_so_only_to_who_has_the_key(epay_shop: EpayShop) -> None:
+    now = epay_shop.api_server.app.clock()
+    epay_shop.api_server.tx(lambda tx: epay.disable(tx, epay_shop.id, now))
+    refused(epay_shop.post("mapi", epay_shop.signed(epay_shop.form())), -2)
+    assert epay_shop.act("query")["code"] == -2
+    refused(epay_shop.post("mapi", epay_shop.signed(epay_shop.form(), "x")), -3)
+    back = epay_shop.api_server.tx(
+        lambda tx: epay.enable(tx, epay_shop.api_server.settings, epay_shop.id, now)
+    )
+    assert (str(back.pid), back.key) == (epay_shop.pid, epay_shop.key)
+    assert epay_shop.placed()["code"] == 1
+
+
+def test_a_rotated_key_ends_the_old_one_at_once(epay_shop: EpayShop) -> None:
+    now = epay_shop.api_server.app.clock()
+    new = epay_shop.api_server.tx(
+        lambda tx: epay.rotate(tx, epay_shop.api_server.settings, epay_shop.id, now)
+    )
+    assert str(new.pid) == epay_shop.pid
+    refused(epay_shop.post("mapi", epay_shop.signed(epay_shop.form())), -3)
+    epay_shop.key = new.key
+    assert epay_shop.placed()["code"] == 1
+
+
+def test_the_key_is_nowhere_in_the_database(epay_shop: EpayShop) -> None:
+    rows = epay_shop.api_server.sql(
+        "select * from epay_credentials where merchant_id = $1", epay_shop.id
+    )
+    assert epay_shop.key.encode() not in msgspec.msgpack.encode(rows)
+
+
+def test_a_list_of_addresses_holds_for_servers_and_not_for_browsers(epay_shop: EpayShop) -> None:
+    elsewhere = EpayShop(epay_shop.api_server, epay_shop.inbox, ip_allowlist=["192.0.2.1"])
+    refused(elsewhere.post("mapi", elsewhere.signed(elsewhere.form())), -3)
+    assert elsewhere.act("query")["code"] == -3
+    answer = elsewhere.post("submit", elsewhere.signed(elsewhere.form()))
+    assert answer.status_code == 302
+
+
+def test_a_double_slash_of_a_client_is_no_obstacle(epay_shop: EpayShop) -> None:
+    answer = epay_shop.api_server.http.post(
+        "/epay//mapi.php", data=epay_shop.signed(epay_shop.form())
+    )
+    assert answer.json()["code"] == 1

@@ -1,0 +1,282 @@
+"""Totals and pages of long lists: what a full count and an offset give, whatever happened."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opentill.db.database import Db, Tx
+from opentill.list_counts import FOREVER, ListKey, Paginator, service, total
+from opentill.list_counts import queries as totals_queries
+from opentill.list_counts.jobs import roll_up
+from opentill.list_counts.model import DAY_MS, HOUR_MS, page_window
+from opentill.orders import Order, queries
+from support import filled_database, world
+from support.transactions import rolled_back
+
+START: Final = world.NOW // DAY_MS * DAY_MS
+_numbers: Final = itertools.count(1)
+FILTERS: Final = {
+    (False, False): queries.LIST,
+    (False, True): queries.LIST_BY_STATUS,
+    (True, False): queries.LIST_BY_PRODUCT,
+    (True, True): queries.LIST_BY_BOTH,
+}
+# Around the boundaries of hours and days, and anywhere in five days.
+times = st.one_of(
+    st.integers(0, 5 * DAY_MS),
+    st.builds(
+        lambda hour, off: max(0, hour * HOUR_MS + off), st.integers(0, 120), st.integers(-1, 1)
+    ),
+).map(lambda millis: START + millis)
+statuses = st.sampled_from(["PENDING", "CREATING", "FAILED", "CLOSED"])
+ranges = st.one_of(
+    st.just((0, FOREVER)),
+    st.tuples(times, st.just(FOREVER)),
+    st.tuples(st.just(0), times),
+    st.tuples(times, times).map(lambda pair: (min(pair), max(pair))),
+)
+
+
+class OneConnection(Db):
+    """A pool of one connection that is in a transaction already."""
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+
+    @asynccontextmanager
+    async def connection(self, within_s: float | None = None) -> AsyncIterator[Tx]:
+        yield self._tx
+
+    @asynccontextmanager
+    async def snapshot(self, moment: str | None = None) -> AsyncIterator[Tx]:
+        yield self._tx
+
+
+def lists_of(order: Order, product: str | None, status: str | None) -> tuple[Any, ...]:
+    """Return which list, its statements and its values."""
+    which = ListKey(order.merchant_id, "orders", product or "", status)
+    both = {"product_id": product, "status": status}
+    values = {name: value for name, value in both.items() if value is not None}
+    return which, FILTERS[product is not None, status is not None], values
+
+
+async def insert(tx: Tx, order: Order, at: int, status: str, product: str) -> str:
+    """Put in an order like another one."""
+    row = dict(await tx.fetchrow("select * from orders where id = $1", order.id))
+    row |= {
+        "id": f"order_{next(_numbers):026}",
+        "created_at": at,
+        "status": status,
+        "product_id": product,
+    }
+    places = ", ".join(f"${number}" for number in range(1, len(row) + 1))
+    sql = f"insert into orders ({', '.join(row)}) values ({places})"
+    await tx.execute(sql, *row.values())
+    return str(row["id"])
+
+
+async def apply(tx: Tx, order: Order, lives: list[Any], products: list[str]) -> None:
+    """Let orders come, change, go, and be counted in between."""
+    there: list[str] = []
+    for what, at, status, number in lives:
+        one = there[number % len(there)] if there else ""
+        if what == "insert" or not there:
+            there.append(await insert(tx, order, at, status, products[number % 2]))
+        elif what == "change":
+            await tx.execute("update orders set status = $2 where id = $1", one, status)
+        elif what == "move":
+            sql = "update orders set created_at = $2, product_id = $3 where id = $1"
+            await tx.execute(sql, one, at, products[number % 2])
+        elif what == "delete":
+            await tx.execute("delete from orders where id = $1", one)
+            there.remove(one)
+        else:
+            await service.queries.ROLL.get(tx, merchant_id=order.merchant_id, limit=number)
+
+
+lives = st.lists(
+    st.tuples(
+        st.sampled_from(["insert", "insert", "insert", "change", "move", "delete", "count"]),
+        times,
+        statuses,
+        st.integers(0, 40),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=25)
+@given(
+    lives=lives, within=ranges, status=st.none() | statuses, by_product=st.booleans(),
+    size=st.integers(1, 7), near=st.integers(0, 6),
+)  # fmt: skip
+def test_totals_and_pages_are_those_of_a_full_count(
+    rollback_database_url: str, lives, within, status, by_product: bool, size: int, near: int
+) -> None:
+    async def look() -> None:
+        async with rolled_back(rollback_database_url) as tx:
+            order = await world.opened(tx)
+            other = await world.product(tx, order.merchant_id)
+            await apply(tx, order, lives, [order.product_id, other.id])
+            product = other.id if by_product else None
+            which, statements, values = lists_of(order, product, status)
+            expected = await tx.fetch(
+                """
+                select id from orders where merchant_id = $1 and created_at between $2 and $3
+                    and ($4::text is null or product_id = $4) and ($5::text is null or status = $5)
+                order by created_at desc, id desc
+                """,
+                order.merchant_id, *within, product, status,
+            )  # fmt: skip
+            ids = [row["id"] for row in expected]
+            assert await total(tx, which, statements, values, within) == len(ids)
+            rows = Paginator(OneConnection(tx), which, statements, values, near=near)
+            for number in range(1, len(ids) // size + 3):
+                page, found = await rows.page(number, size, within)
+                assert found == len(ids)
+                assert [one.id for one in page] == ids[(number - 1) * size : number * size]
+
+    asyncio.run(look())
+
+
+@given(pair=st.tuples(times, times).map(sorted), at=times)
+def test_a_stretch_covers_each_moment_once(pair: list[int], at: int) -> None:
+    start, end = pair
+    cut = page_window(start, end)
+    pieces = sum(piece.since <= at < piece.before for piece in cut.pieces)
+    edges = sum(first <= at <= last for first, last in cut.edges)
+    assert pieces + edges == (start <= at <= end)
+    assert (cut.since <= at < cut.before) == (pieces == 1)
+    assert all(last - first < HOUR_MS for first, last in cut.edges) or not cut.pieces
+
+
+async def test_totals_are_exact_while_many_write(module_database_url: str) -> None:
+    """Writers, two who roll up, and readers that count in one snapshot."""
+    db = await Db.connect(module_database_url, 10)
+    try:
+        async with db.transaction() as tx:
+            order = await world.opened(tx)
+        busy = True
+        chance = random.Random(5)
+
+        async def write() -> None:
+            for _ in range(25):
+                await db.run(lambda tx: _sell(tx, order, chance))
+
+        async def roll() -> int:
+            done = 0
+            while busy:
+                done += await roll_up(db, at_least=1)
+                await asyncio.sleep(0.01)
+            return done
+
+        async def read() -> int:
+            looks = 0
+            while busy:
+                async with db.snapshot() as tx:
+                    for status in (None, "PENDING", "PAID"):
+                        for within in ((0, FOREVER), (START + 12345, START + DAY_MS + 54321)):
+                            which, lists, values = lists_of(order, order.product_id, status)
+                            found = await total(tx, which, lists, values, within)
+                            there = await lists.counted.get(
+                                tx, merchant_id=order.merchant_id, since=within[0],
+                                until=within[1], **values,
+                            )  # fmt: skip
+                            assert found == there
+                    entries = ListKey(order.merchant_id, "entries", kind="PAYMENT")
+                    there = await tx.fetchval(
+                        "select count(*) from entries where merchant_id = $1 and type = 'PAYMENT'",
+                        order.merchant_id,
+                    )
+                    assert await total(tx, entries, queries.LIST, {"type": "PAYMENT"}) == there
+                looks += 1
+            return looks
+
+        others = [asyncio.create_task(each) for each in (roll(), roll(), read(), read())]
+        await asyncio.gather(*(write() for _ in range(4)))
+        busy = False
+        rolled_a, rolled_b, *looks = await asyncio.gather(*others)
+        assert rolled_a + rolled_b > 0
+        assert min(looks) > 0
+        await roll_up(db, at_least=1)
+        async with db.snapshot() as tx:
+            assert await tx.fetchval("select count(*) from list_changes") == 0
+            await world.assert_books(tx)
+    finally:
+        await db.close()
+
+
+async def _sell(tx: Tx, like: Order, chance: random.Random) -> None:
+    """Open one more session of a product, and pay most of them."""
+    at = START + chance.randrange(3 * DAY_MS)
+    made = await world.session(tx, like.merchant_id, like.product_id, at)
+    if chance.random() < 0.6:
+        one = await world.orders.find(tx, like.merchant_id, made.order_id)
+        await world.paid(tx, one, START + 4 * DAY_MS)
+
+
+async def test_few_changes_wait_until_they_are_worth_it(module_database_url: str) -> None:
+    db = await Db.connect(module_database_url, 2)
+    try:
+        async with db.transaction() as tx:
+            await world.opened(tx)
+        await roll_up(db, at_least=1)
+        async with db.transaction() as tx:
+            order = await world.opened(tx)
+        assert await roll_up(db, at_least=2) == 0
+        assert await roll_up(db, at_least=1) == 1
+        async with db.connection() as tx:
+            which, lists, values = lists_of(order, None, "PENDING")
+            assert await total(tx, which, lists, values) == 1
+    finally:
+        await db.close()
+
+
+async def test_copies_are_books_that_add_up(tx: Tx) -> None:
+    order = await filled_database.shop(tx, 30)
+    which, lists, values = lists_of(order, None, "PAID")
+    assert await total(tx, which, lists, values) == 31
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update list_changes set rows = 2",
+        "delete from list_changes where list = 'orders'",
+        "update list_counts set rows = rows - 1 where span = 'day'",
+        "delete from list_counts where span = 'all' and part = ''",
+    ],
+)
+async def test_the_check_of_the_books_sees_a_wrong_total(
+    rollback_database_url: str, statement: str
+) -> None:
+    async with rolled_back(rollback_database_url) as tx:
+        order = await world.in_status(tx, "PAID")
+        await service.queries.ROLL.get(tx, merchant_id=order.merchant_id, limit=1)
+        await world.assert_books(tx)
+        await tx.execute(statement)
+        with pytest.raises(AssertionError, match="totals of lists"):
+            await world.assert_books(tx)
+
+
+async def test_each_merchant_whose_lists_changed_is_named_once(tx: Tx) -> None:
+    shops = sorted([(await world.in_status(tx, "PAID")).merchant_id for _ in range(3)])
+    before = min(shops[0], "mer_0")
+    everybody = await totals_queries.CHANGED.all(tx, after=before, limit=100, most=1000)
+    named = [one.merchant_id for one in everybody]
+    assert [name for name in named if name in shops] == shops
+    assert named == sorted(set(named))
+    counted = await tx.fetch("select merchant_id, count(*) from list_changes group by 1")
+    assert {one.merchant_id: one.changes for one in everybody} == {
+        name: count for name, count in counted if name > before
+    }
+    after_first = await totals_queries.CHANGED.all(tx, after=shops[0], limit=1, most=2)
+    assert [(one.merchant_id, one.changes) for one in after_first] == [(shops[1], 2)]
+    assert await totals_queries.CHANGED.all(tx, after=max(named), limit=100, most=1000) == []

@@ -1,0 +1,238 @@
+"""The table of an order's life: every cell of it, and nothing else."""
+
+import pytest
+
+from opentill import checkouts, orders
+from opentill.core.errors import Invalid
+from opentill.db.database import Tx
+from opentill.orders import service
+from opentill.orders.model import EVENTS, STATUSES, TRANSITIONS
+from support.world import (
+    NOW,
+    dump,
+    entries,
+    history,
+    in_status,
+    merchant,
+    opened,
+    product,
+    refund_said,
+    refunded,
+    said,
+    session,
+    submitted,
+)
+
+LATER = NOW + 5_000
+PAID = [("PAYMENT", "gateway", "pending", 999), ("FEE", "pending", "platform", 40)]
+
+# Until the money is there (contract.md#order-transitions). The session before and after.
+TABLE = (
+    # from        event               to          posts  session
+    ("PENDING", "submitted", "CREATING", [], "OPEN"),
+    ("CREATING", "accepted", "PENDING", [], "OPEN"),
+    ("CREATING", "declined", "PENDING", [], "OPEN"),
+    ("CREATING", "refused", "FAILED", [], "EXPIRED"),
+    ("PENDING", "refused", "FAILED", [], "EXPIRED"),
+    ("CREATING", "confirmed", "PAID", PAID, "COMPLETE"),
+    ("PENDING", "confirmed", "PAID", PAID, "COMPLETE"),
+    ("CREATING", "voided", "REVOKED", [], "EXPIRED"),
+    ("PENDING", "voided", "REVOKED", [], "EXPIRED"),
+    ("PENDING", "expired", "CLOSED", [], "EXPIRED"),
+    ("CLOSED", "confirmed", "PAID", PAID, "EXPIRED"),
+    ("FAILED", "confirmed", "PAID", PAID, "EXPIRED"),
+)
+# What happens to money that was received; tested in tests/refunds, test_settlement.py and
+# tests/disputes.
+AFTER = {
+    ("PAID", "settled"): {"SETTLED"},
+    ("PAID", "refunded_in_full"): {"REFUNDED"},
+    ("SETTLED", "refunded_in_full"): {"REFUNDED"},
+    ("PAID", "disputed"): {"DISPUTED"},
+    ("SETTLED", "disputed"): {"DISPUTED"},
+    ("DISPUTED", "dispute_won"): {"PAID", "SETTLED"},
+    ("DISPUTED", "dispute_lost"): {"CHARGEBACK"},
+    ("CHARGEBACK", "recovered"): {"SETTLED"},
+}
+REACHED = (
+    "CREATING", "PENDING", "PAID", "SETTLED", "REFUNDED", "DISPUTED", "CHARGEBACK", "FAILED",
+    "CLOSED", "REVOKED",
+)  # fmt: skip
+REFUSED = [
+    (status, event)
+    for status in REACHED
+    for event in EVENTS
+    if (status, event) not in {(row[0], row[1]) for row in TABLE} | set(AFTER)
+]
+
+
+async def take(tx: Tx, order: orders.Order, event: str) -> None:
+    """Take a step the way the product does; an attempt stands by for what a gateway says."""
+    if event == "submitted":
+        await submitted(tx, order, LATER)
+    elif event == "expired":
+        await checkouts.expire(tx, order.merchant_id, order.checkout_id, "time is over", LATER)
+    else:
+        last = await orders.last_attempt(tx, order.merchant_id, order.id)
+        word = {"accepted": "ACTION_REQUIRED", "confirmed": "SUCCEEDED"}.get(event, event.upper())
+        assert last is not None
+        await said(tx, last, word, LATER)
+
+
+@pytest.mark.parametrize(("source", "event", "target", "posts", "ends"), TABLE)
+async def test_a_step_of_the_table(tx: Tx, source, event, target, posts, ends) -> None:
+    order = await in_status(tx, source)
+    if source == "PENDING" and event in {"refused", "confirmed", "voided"}:
+        await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
+    elif source == "CLOSED":
+        order = await opened(tx)
+        await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
+        await checkouts.expire(tx, order.merchant_id, order.checkout_id, "time is over", NOW)
+    before = await history(tx, order)
+    await take(tx, order, event)
+    after = await orders.find(tx, order.merchant_id, order.id)
+    line, *more = (await history(tx, order))[len(before) :]
+    assert (after.status, more) == (target, [])
+    assert (line.number, line.event, line.at) == (len(before) + 1, event, LATER)
+    assert (line.from_status, line.to_status) == (source, target)
+    assert await entries(tx, order.merchant_id) == posts
+    checkout = await checkouts.find(tx, order.merchant_id, order.checkout_id)
+    assert checkout.status == ends
+    paid_at = LATER if target == "PAID" else None
+    assert (after.paid_at, after.updated_at) == (paid_at, LATER)
+    assert (after.payment_method is None) == (paid_at is None)
+
+
+def test_the_table_in_code_is_this_one() -> None:
+    table = {(source, event): {target} for source, event, target, _, _ in TABLE} | AFTER
+    in_code: dict[tuple[str, str], set[str]] = {}
+    for step in TRANSITIONS:
+        in_code.setdefault((step.source, step.event), set()).add(step.target)
+    assert in_code == table
+    assert len(TRANSITIONS) == sum(map(len, table.values()))
+    assert set(STATUSES) == set(REACHED)
+
+
+@pytest.mark.parametrize(("status", "event"), REFUSED)
+async def test_what_is_not_in_the_table_is_refused_and_changes_nothing(tx: Tx, status, event):
+    order = await in_status(tx, status)
+    before = await dump(tx)
+    with pytest.raises(Invalid) as refused:
+        async with tx.transaction():
+            if event == "submitted":
+                await submitted(tx, order, LATER)
+            else:
+                await orders.transition(tx, order, event, "because", LATER)
+    assert refused.value.field == "orderId"
+    assert status in (refused.value.reason or "")
+    assert await dump(tx) == before
+
+
+async def test_an_order_is_refunded_in_full_by_its_last_refund(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    first = await refunded(tx, order, "4.00")
+    last = await refunded(tx, order)
+    await refund_said(tx, last, "SUCCEEDED", LATER)
+    assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
+    await refund_said(tx, first, "SUCCEEDED", LATER)
+    after = await orders.find(tx, order.merchant_id, order.id)
+    assert (after.status, after.refund_status) == ("REFUNDED", "FULL")
+    assert [line.event for line in await history(tx, order)] == [
+        "opened", "submitted", "confirmed", "refund_created", "refund_created",
+        "refund_succeeded", "refund_succeeded", "refunded_in_full",
+    ]  # fmt: skip
+    checkout = await checkouts.find(tx, order.merchant_id, order.checkout_id)
+    assert checkout.status == "COMPLETE"
+
+
+async def test_an_order_is_placed_with_its_session(tx: Tx) -> None:
+    order = await opened(tx)
+    (line,) = await history(tx, order)
+    assert (order.status, order.history_number) == ("PENDING", 1)
+    assert (line.event, line.from_status, line.to_status) == ("opened", None, "PENDING")
+    assert await entries(tx, order.merchant_id) == []
+
+
+@pytest.mark.parametrize("status", ["CREATING", "PENDING", "CLOSED", "FAILED"])
+async def test_the_operator_confirms_what_a_gateway_could(tx: Tx, status) -> None:
+    order = await in_status(tx, status)
+    after = await orders.confirm_manually(tx, order.merchant_id, order.id, "ann", "bank", LATER)
+    assert (after.status, after.payment_method, after.paid_at) == ("PAID", "BANK_TRANSFER", LATER)
+    assert await entries(tx, order.merchant_id) == PAID
+    assert (await history(tx, order))[-1].cause == "confirmed by ann: bank"
+
+
+@pytest.mark.parametrize(
+    "status", ["PAID", "SETTLED", "DISPUTED", "CHARGEBACK", "REFUNDED", "REVOKED"]
+)
+async def test_the_operator_confirms_nothing_twice(tx: Tx, status) -> None:
+    order = await in_status(tx, status)
+    before = await dump(tx)
+    with pytest.raises(Invalid):
+        async with tx.transaction():
+            await orders.confirm_manually(tx, order.merchant_id, order.id, "ann", "bank", LATER)
+    assert await dump(tx) == before
+
+
+@pytest.mark.parametrize("status", REACHED)
+async def test_the_operator_revokes_what_is_unpaid(tx: Tx, status) -> None:
+    order = await in_status(tx, status)
+    before = await dump(tx)
+    if status in {"CREATING", "PENDING"}:
+        after = await orders.revoke_manually(tx, order.merchant_id, order.id, "ann", "fraud", LATER)
+        assert after.status == "REVOKED"
+        return
+    with pytest.raises(Invalid):
+        async with tx.transaction():
+            await orders.revoke_manually(tx, order.merchant_id, order.id, "ann", "fraud", LATER)
+    assert await dump(tx) == before
+
+
+@pytest.mark.parametrize("status", REACHED)
+async def test_a_session_expires_only_while_nothing_is_on_its_way(tx: Tx, status) -> None:
+    order = await in_status(tx, status)
+    before = await dump(tx)
+    key = (order.merchant_id, order.checkout_id)
+    if status in {"CREATING", "PAID", "SETTLED", "DISPUTED", "CHARGEBACK", "REFUNDED"}:
+        with pytest.raises(Invalid) as refused:
+            async with tx.transaction():
+                await checkouts.expire(tx, *key, "time is over", LATER)
+        assert refused.value.field == "id"
+        assert await dump(tx) == before
+        return
+    ended = await checkouts.expire(tx, *key, "time is over", LATER)
+    assert ended.status == "EXPIRED"
+    if status == "PENDING":
+        assert ended.expires_at == LATER
+    else:
+        assert await dump(tx) == before
+
+
+async def test_history_never_runs_backwards_although_the_clock_does(tx: Tx) -> None:
+    order = await opened(tx)
+    attempt = await submitted(tx, order, NOW + 9_000)
+    await said(tx, attempt, "ACTION_REQUIRED", NOW + 4_000)
+    await said(tx, attempt, "SUCCEEDED", NOW - 4_000)
+    lines = await history(tx, order)
+    assert [line.at for line in lines] == sorted(line.at for line in lines)
+
+
+async def test_the_fee_of_the_example(tx: Tx) -> None:
+    order = await in_status(tx, "PAID", price="9.99", platform_fee_rate="0.04")
+    shown = orders.OrderDetail.of(order)
+    assert (shown.platform_fee, shown.net_amount, shown.settled_amount) == ("0.40", "9.59", "9.59")
+
+
+async def test_an_order_without_a_fee_posts_none(tx: Tx) -> None:
+    order = await in_status(tx, "PAID", platform_fee_rate="0")
+    assert await entries(tx, order.merchant_id) == PAID[:1]
+
+
+async def test_a_product_changed_later_does_not_change_the_order(tx: Tx) -> None:
+    shop = await merchant(tx)
+    mug = await product(tx, shop.id)
+    checkout = await session(tx, shop.id, mug.id)
+    await tx.execute("update merchants set platform_fee_rate = 0.5")
+    order = await orders.find(tx, shop.id, checkout.order_id)
+    await service.confirm_manually(tx, shop.id, order.id, "ann", "bank", LATER)
+    assert await entries(tx, shop.id) == PAID

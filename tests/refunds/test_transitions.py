@@ -1,0 +1,194 @@
+"""The table of a refund's life, and what a refund may take."""
+
+from decimal import Decimal
+
+import pytest
+
+from opentill import orders, refunds
+from opentill.core.errors import Invalid
+from opentill.db.database import Tx
+from opentill.refunds.model import RefundBody
+from support.world import (
+    NOW,
+    dump,
+    entries,
+    history,
+    in_status,
+    paid,
+    refund_said,
+    refunded,
+    session,
+)
+
+LATER = NOW + 5_000
+FROZEN = ("FREEZE", "pending", "frozen", 400)
+
+WORDS = (
+    # gateway says    status        postings after the two of the payment
+    ("SUCCEEDED", "SUCCEEDED", [FROZEN, ("REFUND", "frozen", "gateway", 400)]),
+    ("REFUSED", "FAILED", [FROZEN, ("UNFREEZE", "frozen", "pending", 400)]),
+    ("PENDING", "PROCESSING", [FROZEN]),
+    ("UNREACHABLE", "PROCESSING", [FROZEN]),
+    ("NOT_FOUND", "PROCESSING", [FROZEN]),
+    ("UNKNOWN", "PROCESSING", [FROZEN]),
+)
+
+
+@pytest.mark.parametrize(("word", "status", "posts"), WORDS)
+async def test_a_step_of_the_table(tx: Tx, word, status, posts) -> None:
+    order = await in_status(tx, "PAID")
+    refund = await refunded(tx, order, "4.00")
+    assert (refund.status, refund.held_from, refund.debit_minor) == ("PROCESSING", "pending", 400)
+    before = await dump(tx)
+    after = await refund_said(tx, refund, word, LATER, reason="no such account")
+    assert after.status == status
+    assert (await entries(tx, order.merchant_id))[2:] == posts
+    found = await orders.find(tx, order.merchant_id, order.id)
+    event = {"SUCCEEDED": "refund_succeeded", "FAILED": "refund_failed"}.get(status)
+    if event is None:
+        assert await dump(tx) == before
+        return
+    line = (await history(tx, order))[-1]
+    assert (line.event, line.at, line.from_status, line.to_status) == (event, LATER, "PAID", "PAID")
+    assert after.try_at is None
+    failed = status == "FAILED"
+    assert after.error_message == ("no such account" if failed else None)
+    assert (after.succeeded_at, after.failed_at) == ((None, LATER) if failed else (LATER, None))
+    held = 0 if failed else 400
+    assert (found.refunded_minor, found.refund_held_minor, found.refund_debit_minor) == (
+        held, held, held,
+    )  # fmt: skip
+    assert found.refund_status == ("NONE" if failed else "PARTIAL")
+
+
+@pytest.mark.parametrize("first", ["SUCCEEDED", "REFUSED"])
+@pytest.mark.parametrize("then", [row[0] for row in WORDS])
+async def test_a_refund_that_ended_does_not_move_again(tx: Tx, first, then) -> None:
+    order = await in_status(tx, "PAID")
+    refund = await refunded(tx, order, "4.00")
+    await refund_said(tx, refund, first, LATER)
+    before = await dump(tx)
+    await refund_said(tx, refund, then, LATER + 1)
+    assert await dump(tx) == before
+
+
+UNPAID = ("CREATING", "PENDING", "FAILED", "CLOSED", "REVOKED", "REFUNDED")
+
+
+@pytest.mark.parametrize("status", UNPAID)
+async def test_only_a_paid_order_is_refunded(tx: Tx, status) -> None:
+    order = await in_status(tx, status)
+    before = await dump(tx)
+    with pytest.raises(Invalid) as refused:
+        async with tx.transaction():
+            await refunded(tx, order)
+    assert refused.value.field == "orderId"
+    assert status in (refused.value.reason or "")
+    assert await dump(tx) == before
+
+
+AMOUNTS = (
+    # asked     field
+    ("0.00", "amount"),
+    ("9.99", "amount"),  # 4.00 are held
+    ("6.00", "amount"),
+    ("999999999999999.99", "amount"),
+)
+
+
+@pytest.mark.parametrize(("asked", "field"), AMOUNTS)
+async def test_more_than_what_is_left_is_refused(tx: Tx, asked, field) -> None:
+    order = await in_status(tx, "PAID")
+    await refunded(tx, order, "4.00")
+    before = await dump(tx)
+    with pytest.raises(Invalid) as refused:
+        async with tx.transaction():
+            await refunded(tx, order, asked)
+    assert refused.value.field == field
+    assert await dump(tx) == before
+
+
+async def test_a_failed_refund_gives_its_part_back(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    first = await refunded(tx, order)
+    with pytest.raises(Invalid):
+        async with tx.transaction():
+            await refunded(tx, order, "0.01")
+    await refund_said(tx, first, "REFUSED")
+    again = await refunded(tx, order)
+    await refund_said(tx, again, "SUCCEEDED")
+    assert (await orders.find(tx, order.merchant_id, order.id)).status == "REFUNDED"
+
+
+async def test_the_same_number_returns_the_first_refund(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    body = RefundBody(amount="4.00", refund_no="r-1")
+    first = await refunds.create(tx, order.merchant_id, order.id, body, NOW)
+    before = await dump(tx)
+    again = await refunds.create(tx, order.merchant_id, order.id, body, LATER)
+    assert (again, await dump(tx)) == (first, before)
+    other = RefundBody(amount="4.01", refund_no="r-1")
+    with pytest.raises(Invalid) as refused:
+        await refunds.create(tx, order.merchant_id, order.id, other, LATER)
+    assert refused.value.field == "refundNo"
+    assert await dump(tx) == before
+
+
+async def test_the_same_number_on_another_order_is_refused(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    checkout = await session(tx, order.merchant_id, order.product_id)
+    other = await paid(tx, await orders.find(tx, order.merchant_id, checkout.order_id))
+    body = RefundBody(amount="4.00", refund_no="r-1")
+    await refunds.create(tx, order.merchant_id, order.id, body, NOW)
+    before = await dump(tx)
+    with pytest.raises(Invalid) as refused:
+        await refunds.create(tx, other.merchant_id, other.id, body, NOW)
+    assert refused.value.field == "refundNo"
+    assert await dump(tx) == before
+    elsewhere = await in_status(tx, "PAID")  # of another merchant: its numbers are its own
+    await refunds.create(tx, elsewhere.merchant_id, elsewhere.id, body, NOW)
+
+
+@pytest.mark.parametrize(("overdraft", "accepted"), [(40, True), (39, False), (0, False)])
+async def test_a_refund_goes_below_zero_down_to_the_limit(tx: Tx, overdraft, accepted) -> None:
+    order = await in_status(tx, "PAID", overdraft_minor=overdraft)
+    before = await dump(tx)
+    if accepted:
+        await refunded(tx, order)
+        return
+    with pytest.raises(Invalid) as refused:
+        async with tx.transaction():
+            await refunded(tx, order)
+    assert refused.value.field == "amount"
+    assert await dump(tx) == before
+
+
+@pytest.mark.parametrize("policy", ["KEPT", "RETURNED"])
+@pytest.mark.parametrize(("currency", "settled", "rate"), [
+    ("USD", "USD", None),
+    ("JPY", "USD", "0.0067"),
+    ("USD", "JPY", "149.37"),
+    ("KWD", "USD", "3.2514"),
+    ("USD", "KWD", "0.30756"),
+])  # fmt: skip
+async def test_many_parts_add_up_to_the_whole(tx: Tx, policy, currency, settled, rate) -> None:
+    for base, quote in ((currency, settled), (currency, "USD"), (settled, "USD")):
+        if base != quote:
+            await tx.execute(
+                "insert into exchange_rates values ($1, $2, 0, $3) on conflict do nothing",
+                base, quote, Decimal(rate or 1),
+            )  # fmt: skip
+    price = "997.00"
+    order = await in_status(
+        tx, "PAID", price=price, currency=currency, settlement_currency=settled,
+        refund_fee_policy=policy, platform_fee_rate="0.037", overdraft_minor=10**9,
+    )  # fmt: skip
+    left = 997
+    for part in (1, 1, 3, 7, 333, 331, 2, 319):
+        left -= part
+        refund = await refunded(tx, order, f"{part}.00")
+        await refund_said(tx, refund, "SUCCEEDED")
+    assert left == 0
+    done = await orders.find(tx, order.merchant_id, order.id)
+    whole = done.gross_settled_minor if policy == "KEPT" else done.net_settled_minor
+    assert (done.status, done.refund_debit_minor) == ("REFUNDED", whole)

@@ -1,0 +1,101 @@
+"""The private parts of uvicorn and httptools that ``server/`` uses are those it was written for.
+
+A new version with other parts fails here first. Then read what changed, see whether ``server/``
+still fits, run the tests of this folder, and set the digest that the failure shows.
+"""
+
+import hashlib
+import inspect
+
+import httptools
+import pytest
+from uvicorn import Server
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+from uvicorn.server import ServerState
+
+from opentill.server.refusals import Refusal, too_many
+
+PARTS = [
+    # what, the first digits of its source's SHA-256, why it matters
+    (HttpToolsProtocol.__init__, "4f0899941034", "parser, pipeline, cycle: who makes them"),
+    (
+        HttpToolsProtocol.connection_made,
+        "6efb565ff3d3",
+        "makes `flow`, which is replaced, and `client`",
+    ),
+    (
+        HttpToolsProtocol.connection_lost,
+        "c91a4c9bf2e2",
+        "disconnects `cycle` only, drops the parser",
+    ),
+    (HttpToolsProtocol.data_received, "010a7ae59a5d", "is replaced as a whole"),
+    (HttpToolsProtocol.on_message_begin, "96d377fdc7c2", "makes `url`, `headers` and the scope"),
+    (HttpToolsProtocol.on_header, "65d62c044f61", "also gets trailers"),
+    (
+        HttpToolsProtocol.on_headers_complete,
+        "1ea8589acfad",
+        "starts the application or queues at the left",
+    ),
+    (HttpToolsProtocol.on_body, "dba9c32aeba3", "ignores what comes after the response"),
+    (HttpToolsProtocol.on_message_complete, "1fbad42dc31f", "ends the body"),
+    (HttpToolsProtocol.on_response_complete, "64e254f28e38", "is replaced as a whole"),
+    (HttpToolsProtocol.shutdown, "d7351fa33f00", "is replaced as a whole"),
+    (HttpToolsProtocol._start_asgi_task, "9c08c2571ae9", "runs one cycle"),
+    (
+        RequestResponseCycle,
+        "e67d470d435d",
+        "keep_alive, body, disconnected, message_event, response_…",
+    ),
+    (FlowControl, "126debcdaa89", "read_paused and the two pairs of methods"),
+    (ServerState, "f2260fbf1015", "connections, total_requests, default_headers"),
+    (Server._serve, "4575b7a50adf", "startup, main loop, shutdown"),
+    (Server.startup, "2aa1d70a244b", "raises SystemExit if the lifespan fails"),
+    (Server.on_tick, "60ea49b06ccf", "makes the default headers, ends on `should_exit`"),
+    (Server.shutdown, "9b33c5056299", "calls `shutdown` of each connection and waits for them"),
+    (Server.capture_signals, "e1bbcd4770d1", "is replaced as a whole"),
+]
+
+
+@pytest.mark.parametrize(
+    ("part", "digest"), [row[:2] for row in PARTS], ids=[row[0].__qualname__ for row in PARTS]
+)
+def test_a_private_part_of_uvicorn_is_as_it_was_read(part: object, digest: str) -> None:
+    source = inspect.getsource(part)  # type: ignore[arg-type] # a class or a function
+    assert hashlib.sha256(source.encode()).hexdigest()[:12] == digest
+
+
+def test_the_constants_of_uvicorn_are_as_they_were_read() -> None:
+    assert HIGH_WATER_LIMIT == 65536
+    assert STATUS_LINE[429] == b"HTTP/1.1 429 Too Many Requests\r\n"
+
+
+def test_the_parser_shows_what_a_callback_raised_as_the_context_of_its_error() -> None:
+    class Callbacks:
+        def on_message_begin(self) -> None:
+            raise too_many()
+
+    with pytest.raises(httptools.HttpParserCallbackError) as caught:
+        httptools.HttpRequestParser(Callbacks()).feed_data(b"GET / HTTP/1.1\r\n\r\n")
+    assert isinstance(caught.value.__context__, Refusal)
+
+
+AMBIGUOUS = [
+    b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+    b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+    b"Content-Length: 1\r\nContent-Length: 1\r\n",
+    b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+]
+
+
+@pytest.mark.parametrize("headers", AMBIGUOUS)
+def test_the_parser_refuses_more_than_one_length_or_coding_by_itself(headers: bytes) -> None:
+    """``check_framing`` leaves these to it."""
+    parser = httptools.HttpRequestParser(object())
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+    with pytest.raises(httptools.HttpParserError):
+        parser.feed_data(b"POST / HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n0\r\n\r\n")

@@ -1,0 +1,195 @@
+"""Three servers and three workers on one database, behind a balancer that knows nothing of HTTP."""
+
+import asyncio
+import collections
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from opentill.db.database import Db
+from support.cluster import Client, Cluster, Process, eventually, make_shop
+from support.ports import free_port
+from support.world import assert_books
+
+DAY_MS = 86_400_000
+
+
+class Balancer:
+    """Hands each new connection to the next server, as TCP balancers do."""
+
+    def __init__(self, targets: list[int]) -> None:
+        """``targets`` are ports of this machine."""
+        self._targets = itertools.cycle(targets)
+        self.used: collections.Counter[int] = collections.Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[int]:
+        """Listen at a port while the block runs."""
+        made = await asyncio.start_server(self._connected, "127.0.0.1", 0, backlog=512)
+        try:
+            yield made.sockets[0].getsockname()[1]
+        finally:
+            made.close()
+            for writer in self._writers:
+                writer.transport.abort()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            for writer in self._writers:
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        port = next(self._targets)
+        self.used[port] += 1
+        self._writers.append(writer)
+        there, back = await asyncio.open_connection("127.0.0.1", port)
+        self._writers.append(back)
+        for source, target in ((reader, back), (there, writer)):
+            self._tasks.add(asyncio.create_task(self._pump(source, target)))
+
+    async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while piece := await source.read(65536):
+                target.write(piece)
+                await target.drain()
+        target.close()
+
+
+@pytest.fixture
+async def db(make_database: Callable[[], str], tmp_path: Path) -> AsyncIterator[tuple[Db, Cluster]]:
+    """A database with three servers, three workers and a bank on it."""
+    url = make_database()
+    cluster = Cluster(
+        tmp_path, url, servers=3, LIMIT_IP_PER_MINUTE="200", LIMIT_CHECKOUTS_PER_MINUTE="0",
+        TRUSTED_PROXIES="127.0.0.1",
+    )  # fmt: skip
+    first = cluster.worker
+    others = [
+        Process(f"worker-{n}", first._words, first._env, tmp_path / f"worker-{n}.log")
+        for n in (2, 3)
+    ]
+    db = await Db.connect(url, 4, acquire_timeout_s=20)
+    try:
+        await asyncio.to_thread(cluster.start)
+        for process in others:
+            process.start()
+        yield db, cluster
+        for process in (first, *others):
+            assert process._popen is not None
+            assert process._popen.poll() is None, process.output
+            assert "failed" not in process.output, process.output
+        async with db.snapshot() as tx:
+            await assert_books(tx)
+    finally:
+        await asyncio.to_thread(cluster.stop)
+        for process in others:
+            process.end()
+        for process in others:
+            await asyncio.to_thread(process.stop)
+        await db.close()
+
+
+async def test_three_servers_and_three_workers_are_one_service(db: tuple[Db, Cluster]) -> None:
+    place, cluster = db
+    balancer = Balancer([server.port for server in cluster.servers])
+    shop = await make_shop(place, settlement_delay_days=1)
+    async with balancer.listening() as port:
+        through = Cluster(Path("/nonexistent"), "", servers=1)  # only to say where it is
+        through.bank = cluster.bank
+        through.servers[0].port = port
+        async with Client(through, shop.key) as client:
+            await _exact_limit(client)
+            client.http.headers.pop("X-Forwarded-For")
+            orders = await _paid(client, shop.product_id)
+            await _one_effect(client, orders[0])
+            await _refunded(client, place, orders)
+            await _settled_once(place, client, orders)
+    assert set(balancer.used) == {server.port for server in cluster.servers}
+
+
+async def _exact_limit(client: Client) -> None:
+    """One address, 200 a minute over all servers: 200 of 260 pass."""
+    client.http.headers["X-Forwarded-For"] = "192.0.2.1:51234"
+    answers = await asyncio.gather(*(client.call("GET", "/v1/balance") for _ in range(260)))
+    assert collections.Counter(a.status_code for a in answers) == {200: 200, 429: 60}
+
+
+async def _paid(client: Client, product_id: str) -> list[str]:
+    """Pay 12 orders, each customer from an address of its own."""
+    orders = []
+    for number in range(12):
+        client.http.headers["X-Forwarded-For"] = f"[2001:db8:{number:x}::1]:443"
+        orders.append(await client.paid(product_id))
+    return orders
+
+
+async def _one_effect(client: Client, order_id: str) -> None:
+    """One key at 30 requests on all servers is one refund."""
+    client.http.headers["X-Forwarded-For"] = "192.0.2.3"
+    path = f"/v1/orders/{order_id}/refunds"
+    answers = await asyncio.gather(
+        *(client.call("POST", path, {"amount": "0.10"}, "one-key") for _ in range(30))
+    )
+    codes = collections.Counter(answer.status_code for answer in answers)
+    assert set(codes) <= {201, 409}
+    assert len({answer.content for answer in answers if answer.status_code == 201}) == 1
+    found = (await client.call("GET", path)).json()["data"]["pagination"]
+    assert found["total"] == 1
+
+
+async def _refunded(client: Client, db: Db, orders: list[str]) -> None:
+    """Refunds of all orders, sent by whichever worker takes them, are done once at the bank."""
+    client.http.headers["X-Forwarded-For"] = "192.0.2.4"
+    answers = await asyncio.gather(
+        *(client.call("POST", f"/v1/orders/{order}/refunds", {"amount": "1.00"})
+          for order in orders[:6])
+    )  # fmt: skip
+    assert {answer.status_code for answer in answers} == {201}
+
+    async def done() -> bool:
+        async with db.connection() as tx:
+            return not await tx.fetchval("select count(*) from refunds where status = 'PROCESSING'")
+
+    assert await eventually(done, 40)
+
+
+async def _settled_once(db: Db, client: Client, orders: list[str]) -> None:
+    """All fall due at once; three workers settle each order once."""
+    async with db.connection() as tx:
+        await tx.execute("update business_clock set ahead_ms = $1", 3 * DAY_MS)
+
+    async def settled() -> bool:
+        async with db.connection() as tx:
+            count = await tx.fetchval("select count(*) from orders where status = 'SETTLED'")
+            return bool(count == len(orders))
+
+    assert await eventually(settled, 60)
+    async with db.connection() as tx:
+        rows = await tx.fetch(
+            "select source_id, count(*) from entries where type = 'SETTLEMENT' group by 1"
+        )
+        assert dict(rows) == dict.fromkeys(orders, 1)
+        steps = await tx.fetchval("select count(*) from order_history where event = 'settled'")
+        assert steps == len(orders)
+
+
+async def test_a_worker_waits_for_its_database(tmp_path: Path) -> None:
+    port = free_port()  # nobody listens
+    cluster = Cluster(tmp_path, f"postgresql://opentill@127.0.0.1:{port}/opentill", servers=1)
+    cluster.worker.start()
+    try:
+        assert await eventually(lambda: _said(cluster.worker, "waiting for it"), 40)
+        assert cluster.worker._popen is not None
+        assert cluster.worker._popen.poll() is None
+        cluster.worker.end()
+        assert await asyncio.to_thread(cluster.worker._popen.wait, 20) == 0
+    finally:
+        cluster.worker.stop()
+
+
+async def _said(process: Process, text: str) -> bool:
+    return text in process.output

@@ -1,0 +1,325 @@
+"""Many at once, over HTTP, against several server processes."""
+
+import asyncio
+import collections
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from opentill import merchants
+from opentill.db.clock import now_ms
+from opentill.db.database import Db
+from support.cluster import CARD, DECLINED, REFUNDS_FAIL, Client, Cluster, eventually, make_shop
+from support.world import assert_books
+
+# One deployment for the whole file: the fixtures of the database are made for single tests.
+
+
+@pytest.fixture(scope="module")
+def where(
+    module_database_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Cluster]]:
+    """Run three servers, a worker and the bank."""
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"), module_database_url, servers=3)
+    try:
+        yield module_database_url, cluster.start()
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+async def db(where: tuple[str, Cluster]) -> AsyncIterator[Db]:
+    """Look into the database of the deployment; the books are right at the end of each test."""
+    db = await Db.connect(where[0], 4, acquire_timeout_s=20)
+    try:
+        yield db
+        async with db.snapshot() as tx:
+            await assert_books(tx)
+    finally:
+        await db.close()
+
+
+@pytest.fixture
+def cluster(where: tuple[str, Cluster]) -> Cluster:
+    return where[1]
+
+
+async def rows(db: Db, sql: str, *values: object) -> list[tuple[object, ...]]:
+    async with db.connection() as tx:
+        return [tuple(row) for row in await tx.fetch(sql, *values)]
+
+
+async def test_100_parallel_refunds_of_010_on_500_are_50(cluster: Cluster, db: Db) -> None:
+    shop = await make_shop(db)
+    async with Client(cluster, shop.key) as client:
+        order_id = await client.paid(shop.product_id)
+        path = f"/v1/orders/{order_id}/refunds"
+        answers = await asyncio.gather(
+            *(client.call("POST", path, {"amount": "0.10"}) for _ in range(100))
+        )
+        counts = collections.Counter(answer.json()["code"] for answer in answers)
+        assert counts == {0: 50, 40001: 50}
+        assert {a.status_code for a in answers} == {201, 400}
+
+        async def done() -> bool:
+            return (await client.order(order_id))["status"] == "REFUNDED"
+
+        assert await eventually(done)
+        assert (await client.order(order_id))["refundedAmount"] == "5.00"
+    counted = await rows(
+        db, "select status, count(*), sum(amount_minor) from refunds where order_id = $1"
+        " group by 1", order_id,
+    )  # fmt: skip
+    assert counted == [("SUCCEEDED", 50, 500)]
+
+
+@pytest.mark.parametrize("what", ["product", "refund"])
+async def test_one_idempotency_key_has_one_effect(cluster: Cluster, db: Db, what: str) -> None:
+    shop = await make_shop(db)
+    async with Client(cluster, shop.key) as client:
+        path, body = "/v1/products", {"name": "A pot", "price": "7.00", "currency": "USD"}
+        if what == "refund":
+            order_id = await client.paid(shop.product_id)
+            path, body = f"/v1/orders/{order_id}/refunds", {"amount": "1.00"}
+        answers = await asyncio.gather(
+            *(client.call("POST", path, body, idempotency=f"key-{what}") for _ in range(50))
+        )
+        done = [answer for answer in answers if answer.status_code == 201]
+        assert {answer.status_code for answer in answers} <= {201, 409}
+        assert len({answer.content for answer in done}) == 1
+        fresh = [answer for answer in done if "idempotent-replayed" not in answer.headers]
+        assert len(fresh) == 1
+        table = "products" if what == "product" else "refunds"
+        made = await rows(
+            db, f"select count(*) from {table} where merchant_id = $1 and id <> $2",
+            shop.id, shop.product_id,
+        )  # fmt: skip
+        assert made == [(1,)]
+        other = await client.call("POST", path, {**body, "x": 1}, idempotency=f"key-{what}")
+        assert (other.status_code, other.json()["code"]) == (422, 42201)
+        refused = [
+            await client.call("POST", path, {"amount": "nothing"}, idempotency="refusal")
+            for _ in range(2)
+        ]
+        assert [answer.status_code for answer in refused] == [400, 400]
+        assert refused[0].content == refused[1].content
+        assert refused[1].headers["idempotent-replayed"] == "true"
+
+
+async def test_one_refund_number_has_one_refund(cluster: Cluster, db: Db) -> None:
+    shop = await make_shop(db)
+    async with Client(cluster, shop.key) as client:
+        orders = await asyncio.gather(*(client.paid(shop.product_id) for _ in range(4)))
+        body = {"amount": "1.00", "refundNo": "r-1"}
+        answers = await asyncio.gather(
+            *(client.call("POST", f"/v1/orders/{orders[n % 4]}/refunds", body) for n in range(40))
+        )
+        ids = {a.json()["data"]["id"] for a in answers if a.status_code == 201}
+        assert len(ids) == 1
+        refused = [a.json() for a in answers if a.status_code != 201]
+        assert {(r["code"], r["error"]["field"]) for r in refused} == {(40001, "refundNo")}
+
+
+async def test_an_old_key_is_refused_once_the_new_one_is_committed(
+    cluster: Cluster, db: Db
+) -> None:
+    shop = await make_shop(db)
+    for _ in range(5):
+        async with Client(cluster, shop.key) as client:
+            late: list[tuple[float, int]] = []
+            committed = float("inf")
+
+            async def knock(client: Client = client, late=late) -> None:
+                for _ in range(15):
+                    began = time.monotonic()
+                    answer = await client.call("GET", "/v1/balance")
+                    late.append((began, answer.status_code))
+
+            knocking = [asyncio.create_task(knock()) for _ in range(6)]
+            await asyncio.sleep(random.random() * 0.2)
+            new = await db.run(
+                lambda tx, key_id=shop.key_id: merchants.regenerate_key(tx, key_id, now_ms())
+            )
+            committed = time.monotonic()
+            await asyncio.gather(*knocking)
+            late.append((time.monotonic(), (await client.call("GET", "/v1/balance")).status_code))
+            assert {status for began, status in late if began > committed} == {401}
+            assert {status for _, status in late} <= {200, 401}
+            client.key = new.key
+            assert (await client.call("GET", "/v1/balance")).status_code == 200
+            shop.key, shop.key_id = new.key, new.id
+
+
+async def test_two_tabs_callback_poll_and_return_make_one_payment(cluster: Cluster, db: Db) -> None:
+    shop = await make_shop(db)
+    async with Client(cluster, shop.key) as client:
+        for _ in range(5):
+            session_id, order_id = await client.open(shop.product_id)
+            tabs = await asyncio.gather(*(client.begin(session_id) for _ in range(6)))
+            begun = {tab for tab in tabs if tab}
+            assert len(begun) == 1
+            attempt_id = begun.pop()
+            await client.spoil("callback", "duplicate", match=attempt_id)
+            await asyncio.gather(
+                client.type_card(attempt_id),
+                *(client.come_back(session_id, attempt_id) for _ in range(6)),
+            )
+            await asyncio.gather(*(client.come_back(session_id, attempt_id) for _ in range(6)))
+
+            async def paid(order_id: str = order_id) -> bool:
+                return (await client.order(order_id))["status"] == "PAID"
+
+            assert await eventually(paid)  # the bank is asked about it once in two seconds
+            posted = await rows(db, "select type from entries where source_id = $1", order_id)
+            assert sorted(posted) == [("FEE",), ("PAYMENT",)]
+
+
+async def test_two_tabs_with_two_methods_pay_once(cluster: Cluster, db: Db) -> None:
+    shop = await make_shop(db)
+    async with Client(cluster, shop.key) as client:
+        session_id, order_id = await client.open(shop.product_id)
+        card = await client.begin(session_id)
+        wallet = await client.begin(session_id, "ALIPAY")
+        assert card
+        assert wallet
+        assert card != wallet
+        approve = client.http.post(
+            f"{cluster.bank.url}/phone/{wallet}", data={"decision": "approve"}
+        )
+        await asyncio.gather(client.type_card(card), approve)
+
+        async def settled() -> bool:
+            found = await rows(
+                db, "select status from payment_attempts where order_id = $1", order_id
+            )
+            return sorted(found) == [("GIVEN_BACK",), ("SUCCEEDED",)]
+
+        assert await eventually(settled), await rows(
+            db, "select id, status, check_at from payment_attempts where order_id = $1", order_id
+        )
+        kept = 0
+        for attempt_id in (card, wallet):
+            payment = (await client.at_bank("GET", f"/payments/{attempt_id}")).json()
+            kept += payment["amount_minor"] - payment["refunded_minor"]
+        assert kept == 500
+
+
+async def test_a_jack_hammer_leaves_the_books_right(cluster: Cluster, db: Db) -> None:
+    shop = await make_shop(db, overdraft_minor=10**9)
+    tally: collections.Counter[int] = collections.Counter()
+    orders: list[tuple[str, str]] = []
+    refunded: set[str] = set()  # cards of orders that had a refund
+    begun = time.monotonic()
+
+    def goes_on() -> bool:
+        """For a while, and on a busy machine until there is enough to look at."""
+        passed = time.monotonic() - begun
+        enough = tally[201] > 20 and tally[400] and {CARD, REFUNDS_FAIL} <= refunded
+        return passed < 3 or (not enough and passed < 60)
+
+    async def hammer(client: Client) -> None:
+        while goes_on():
+            number = random.choice((CARD, CARD, REFUNDS_FAIL, DECLINED))
+            session_id, order_id = await client.open(shop.product_id)
+            attempt_id = await client.begin(session_id)
+            assert attempt_id
+            await client.type_card(attempt_id, number)
+            await client.come_back(session_id, attempt_id)
+            orders.append((order_id, number))
+            for _ in range(4):
+                some, card = random.choice(orders)
+                amount = random.choice(("0.01", "0.99", "2.50", "5.00"))
+                path = f"/v1/orders/{some}/refunds"
+                status = (await client.call("POST", path, {"amount": amount})).status_code
+                tally[status] += 1
+                if status == 201:
+                    refunded.add(card)
+
+    async with Client(cluster, shop.key) as client:
+        await asyncio.gather(*(hammer(client) for _ in range(24)))
+
+    async def quiet() -> bool:
+        return not await rows(db, "select id from refunds where status = 'PROCESSING'")
+
+    assert await eventually(quiet)
+    assert set(tally) == {201, 400}, tally
+    assert tally[201] > 20
+    states = dict(await rows(db, "select status, count(*) from refunds group by 1"))
+    assert states.keys() == {"SUCCEEDED", "FAILED"}
+
+
+@pytest.fixture
+def limited(
+    make_database: Callable[[], str], tmp_path: Path
+) -> Iterator[tuple[str, Callable[..., Cluster]]]:
+    """Start servers with rate limits."""
+    url, houses = make_database(), []
+
+    def start(**settings: str) -> Cluster:
+        houses.append(Cluster(tmp_path, url, servers=2, **settings))
+        return houses[-1].start(bank_too=False)
+
+    yield url, start
+    for cluster in houses:
+        cluster.stop()
+
+
+async def test_the_limits_are_exact_over_all_processes(limited) -> None:
+    db = await Db.connect(limited[0], 2)
+    try:
+        await limits_are_exact(db, limited[1])
+    finally:
+        await db.close()
+
+
+# Every third time in a window becomes a minute older; and how many requests passed at those.
+GROW_OLD = """
+    update rate_limit_windows set hits = (
+        select array_agg(case when n % 3 = 0 then h - 60000 else h end order by n)
+        from unnest(hits) with ordinality as u (h, n))
+    where subject = '192.0.2.2'
+"""
+GROWN_OLD = """
+    select coalesce(sum(count), 0)
+    from rate_limit_windows, unnest(counts) with ordinality as u (count, n)
+    where subject = '192.0.2.2' and n % 3 = 0
+"""
+
+
+async def limits_are_exact(db: Db, start: Callable[..., Cluster]) -> None:
+    cluster = start(LIMIT_IP_PER_MINUTE="100", LIMIT_CHECKOUTS_PER_MINUTE="60",
+                  TRUSTED_PROXIES="127.0.0.1")  # fmt: skip
+    shop = await make_shop(db)
+    async with Client(cluster, shop.key) as client:
+        client.http.headers["X-Forwarded-For"] = "192.0.2.1"
+        answers = await asyncio.gather(*(client.call("GET", "/v1/balance") for _ in range(150)))
+        assert collections.Counter(a.status_code for a in answers) == {200: 100, 429: 50}
+        late = next(a for a in answers if a.status_code == 429)
+        assert late.json()["code"] == 42901
+        # A request's time is taken before it waits its turn: one of a later time may pass first.
+        assert 1 <= int(late.headers["retry-after"]) <= 61
+        client.http.headers["X-Forwarded-For"] = "192.0.2.2"
+        wrong = Client(cluster, "svc_live_nobody")
+        wrong.http.headers["X-Forwarded-For"] = "192.0.2.2"
+        failed = await asyncio.gather(*(wrong.call("GET", "/v1/balance") for _ in range(110)))
+        assert collections.Counter(a.status_code for a in failed) == {401: 100, 429: 10}
+        assert (await client.call("GET", "/v1/balance")).status_code == 429
+        await wrong.close()
+        # The minute slides: what grows old is free again, exactly.
+        async with db.connection() as tx:
+            await tx.execute(GROW_OLD)
+            free = await tx.fetchval(GROWN_OLD)
+        answers = await asyncio.gather(*(client.call("GET", "/v1/balance") for _ in range(100)))
+        assert collections.Counter(a.status_code for a in answers) == {200: free, 429: 100 - free}
+        codes: collections.Counter[int] = collections.Counter()
+        for address in ("192.0.2.3", "192.0.2.4"):  # whatever the address, a merchant has 60
+            client.http.headers["X-Forwarded-For"] = address
+            opened = await asyncio.gather(
+                *(client.call("POST", "/v1/checkouts", {"productId": shop.product_id})
+                  for _ in range(40))
+            )  # fmt: skip
+            codes.update(answer.status_code for answer in opened)
+        assert codes == {201: 60, 429: 20}

@@ -1,0 +1,341 @@
+"""Every cell of the tables of contract.md#transitions: each status with each of its events.
+
+What the table has leads where it says; the rest is refused, or heard without effect, and not a row
+of the database changes. Transitions before an order is paid: tests/orders/test_transitions.py.
+"""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from exploration.histories import OneConnection
+from opentill import adjustments, disputes, ledger, orders, payouts
+from opentill.adjustments import Ask
+from opentill.core.errors import Invalid
+from opentill.db.database import Tx
+from opentill.ledger.postings import ACCOUNTS, BY_MOVE, Type
+from opentill.orders import Order, settlement
+from opentill.orders.model import STATUSES as ORDER
+from opentill.payouts.service import Wanted
+from support.world import (
+    DAY,
+    NOW,
+    balances,
+    dispute_said,
+    dump,
+    entries,
+    fresh,
+    in_status,
+    merchant,
+    paid,
+    refund_said,
+    refunded,
+    session,
+    settled,
+)
+
+LATER = NOW + 5_000
+FAR = NOW + 400 * DAY
+RESERVE = {"price": "100.00", "reserve_rate": "0.1", "reserve_days": 3}
+ORIGINS = ("PAID", "SETTLED")
+
+
+async def found(tx: Tx, order: Order) -> Order:
+    return await orders.find(tx, order.merchant_id, order.id)
+
+
+async def standing(tx: Tx, status: str, origin: str = "PAID") -> Order:
+    """Make an order of a status; those after payment by way of either origin."""
+    if origin == "PAID" or status in {"PAID", "SETTLED"} or status not in BY_WAY:
+        return await in_status(tx, status, **RESERVE)
+    order = await in_status(tx, "SETTLED", **RESERVE)
+    for word in BY_WAY[status]:
+        if word == "refund":
+            await refund_said(tx, await refunded(tx, order), "SUCCEEDED")
+        else:
+            await dispute_said(tx, order, word)
+    order = await found(tx, order)
+    assert order.status == status
+    return order
+
+
+BY_WAY = {"REFUNDED": ["refund"], "DISPUTED": ["OPENED"], "CHARGEBACK": ["LOST"]}
+STANDING = [(s, o) for s in ORDER for o in ORIGINS if o == "PAID" or s in BY_WAY]
+
+
+async def is_refused(tx: Tx, work: Any, field: str) -> None:
+    before = await dump(tx)
+    with pytest.raises(Invalid) as refused:
+        async with tx.transaction():
+            await work
+    assert refused.value.field == field
+    assert await dump(tx) == before
+
+
+# ── orders, once there is money ──
+
+
+@pytest.mark.parametrize(("status", "origin"), STANDING)
+async def test_refunds_of_an_order(tx: Tx, status, origin) -> None:
+    order = await standing(tx, status, origin)
+    if status in {"PAID", "SETTLED"}:
+        assert (await refunded(tx, order, "1.00")).status == "PROCESSING"
+        place = "pending" if status == "PAID" else "available"
+        assert (await entries(tx, order.merchant_id))[-1] == ("FREEZE", place, "frozen", 100)
+    else:
+        await is_refused(tx, refunded(tx, order, "1.00"), "orderId")
+
+
+@pytest.mark.parametrize(("status", "origin"), STANDING)
+@pytest.mark.parametrize("how", ["one", "due", "early"])
+async def test_settling_an_order(tx: Tx, status, origin, how) -> None:
+    order = await standing(tx, status, origin)
+    waits = origin == "PAID" and status in {"PAID", "REFUNDED", "CHARGEBACK"}
+    before = await dump(tx)
+    ids = (order.merchant_id, order.id)
+    if how == "one" and not waits:
+        await is_refused(tx, orders.settle_one(tx, *ids, FAR, "why"), "orderId")
+        return
+    if how == "one":
+        await orders.settle_one(tx, *ids, FAR, "why")
+    else:
+        early = how == "early"
+        now = LATER if early else FAR
+        await settlement.settle_batch(tx, order.merchant_id, now, "why", early=early)
+    after = await found(tx, order)
+    if not waits:
+        assert await dump(tx) == before
+        return
+    assert after.status == ("SETTLED" if status == "PAID" else status)
+    assert (after.settle_at, (await balances(tx, order))[0]) == (None, 0)
+    assert after.reserve_status == ("HELD" if status == "PAID" else "NONE")
+
+
+@pytest.mark.parametrize(("status", "origin"), STANDING)
+async def test_nothing_settles_before_it_is_due(tx: Tx, status, origin) -> None:
+    order = await standing(tx, status, origin)
+    before = await dump(tx)
+    assert await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY - 1) == []
+    assert await dump(tx) == before
+
+
+@pytest.mark.parametrize(("status", "origin"), STANDING)
+@pytest.mark.parametrize("now", [NOW + 3 * DAY - 1, NOW + 3 * DAY])
+async def test_releasing_a_reserve(tx: Tx, status, origin, now) -> None:
+    order = await standing(tx, status, origin)
+    held = order.reserve_status == "HELD"
+    assert held == ((status, origin) in {
+        ("SETTLED", "PAID"), ("REFUNDED", "SETTLED"), ("DISPUTED", "SETTLED"),
+    })  # fmt: skip
+    before = await dump(tx)
+    await settlement.release_reserves(OneConnection(tx), now)
+    if held and status != "DISPUTED" and now == NOW + 3 * DAY:
+        assert (await found(tx, order)).reserve_status == "RELEASED"
+        await settlement.release_reserves(OneConnection(tx), now)  # once
+        posted = [entry[0] for entry in await entries(tx, order.merchant_id)]
+        assert posted.count("ROLLING_RESERVE_RELEASE") == 1
+    else:
+        assert await dump(tx) == before
+
+
+@pytest.mark.parametrize(("status", "origin"), STANDING)
+async def test_opening_a_dispute(tx: Tx, status, origin) -> None:
+    order = await standing(tx, status, origin)
+    work = disputes.open_manually(
+        tx, order.merchant_id, order.id, who="ann", reason="why", now=LATER
+    )
+    if status not in {"PAID", "SETTLED"}:
+        await is_refused(tx, work, "orderId")
+        return
+    opened = await work
+    assert (opened.status, opened.disputed_from) == ("OPEN", status)
+
+
+# ── refunds ──
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize("status", ["SUCCEEDED", "REFUSED"])
+@pytest.mark.parametrize(
+    "word", ["SUCCEEDED", "REFUSED", "PENDING", "UNREACHABLE", "NOT_FOUND", "UNKNOWN"]
+)
+async def test_a_refund_that_ended_hears_nothing_more(tx: Tx, origin, status, word) -> None:
+    order = await in_status(tx, origin, **RESERVE)
+    refund = await refunded(tx, order, "40.00")
+    await refund_said(tx, refund, status)
+    before = await dump(tx)
+    await refund_said(tx, refund, word, LATER)
+    assert await dump(tx) == before
+
+
+@pytest.mark.parametrize("word", ["SUCCEEDED", "REFUSED"])
+@pytest.mark.parametrize("held", ORIGINS)
+@pytest.mark.parametrize(
+    ("then", "place"),
+    [
+        ([], None),
+        (["settle"], "available"),
+        (["OPENED"], None),
+        (["LOST"], None),
+        (["LOST", "settle"], "available"),
+        (["WON"], None),
+        (["RECOVERED"], "available"),
+    ],
+)
+async def test_where_a_failed_refund_goes(tx: Tx, word, held, then, place) -> None:
+    """Back to where the order's money is now: it may have moved while the refund was on its way."""
+    order = await in_status(tx, held, **RESERVE)
+    refund = await refunded(tx, order, "40.00")
+    for step in then:
+        if step != "settle":
+            await dispute_said(tx, order, step)
+        elif held == "PAID":
+            await settled(tx, order)
+    await refund_said(tx, refund, word, LATER)
+    stands = "available" if held == "SETTLED" else place or "pending"
+    last = (await entries(tx, order.merchant_id))[-1]
+    if word == "SUCCEEDED":
+        assert last == ("REFUND", "frozen", "gateway", 4_000)
+    else:
+        assert last == ("UNFREEZE", "frozen", stands, 4_000)
+
+
+# ── disputes ──
+
+DECISIONS = {("OPENED", "won"), ("OPENED", "lost"), ("LOST", "recovered")}
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize("stands", ["OPENED", "WON", "LOST", "RECOVERED"])
+@pytest.mark.parametrize("event", ["won", "lost", "recovered"])
+async def test_deciding_a_dispute(tx: Tx, origin, stands, event) -> None:
+    order = await in_status(tx, origin, **RESERVE)
+    dispute = await dispute_said(tx, order, stands)
+    assert dispute is not None
+    work = disputes.decide(
+        tx, order.merchant_id, dispute.id, event, who="ann", reason="why", now=LATER
+    )
+    if (stands, event) not in DECISIONS:
+        await is_refused(tx, work, "dispute")
+        return
+    assert (await work).status == event.upper()
+    status = {"won": origin, "lost": "CHARGEBACK", "recovered": "SETTLED"}[event]
+    assert (await found(tx, order)).status == status
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize("stands", ["OPENED", "WON", "LOST", "RECOVERED"])
+@pytest.mark.parametrize("word", ["OPENED", "WON", "LOST", "RECOVERED"])
+async def test_hearing_of_a_dispute(tx: Tx, origin, stands, word) -> None:
+    """What is repeated, late or against what was heard moves nothing."""
+    order = await in_status(tx, origin, **RESERVE)
+    await dispute_said(tx, order, stands)
+    before, posted = await found(tx, order), await entries(tx, order.merchant_id)
+    dispute = await dispute_said(tx, order, word, LATER)
+    assert dispute is not None
+    goes_on = stands == "OPENED" or (stands, word) == ("LOST", "RECOVERED")
+    if goes_on and word != stands:
+        assert dispute.status == word
+        return
+    after = await found(tx, order)
+    assert dispute.status == {"OPENED": "OPEN"}.get(stands, stands)
+    assert (after.status, await entries(tx, order.merchant_id)) == (before.status, posted)
+
+
+# ── payouts and movements by hand ──
+
+
+async def funded(tx: Tx) -> str:
+    shop = await merchant(tx)
+    asked = Ask(kind="recharge", amount_minor=10_000, reference=fresh(), reason="start", by="ann")
+    await adjustments.ask(tx, shop.id, asked, None, NOW)
+    return shop.id
+
+
+@pytest.mark.parametrize("status", ["PENDING", "PAID", "FAILED"])
+@pytest.mark.parametrize("event", ["paid", "failed"])
+async def test_how_a_payout_ends(tx: Tx, status, event) -> None:
+    shop_id = await funded(tx)
+
+    def ends(event: str) -> Any:
+        if event == "paid":
+            return payouts.pay(tx, payout.id, "TRN", "why", "ann", LATER)
+        return payouts.fail(tx, payout.id, "why", "ann", LATER)
+
+    wanted = Wanted(amount_minor=2_500, fee_minor=100, reference=fresh(), reason="why", by="ann")
+    payout = await payouts.create(tx, shop_id, wanted, None, NOW)
+    if status == "PENDING":
+        assert (await ends(event)).status == event.upper()
+        balance = await ledger.balance(tx, shop_id, "USD")
+        assert balance is not None
+        assert (balance.available, balance.bank) == (
+            (7_400, -7_500) if event == "paid" else (10_000, -10_000)
+        )
+        return
+    await ends(status.lower())
+    await is_refused(tx, ends(event), "payout")
+
+
+@pytest.mark.parametrize("kind", ["freeze", "unfreeze", "recharge", "correct", "fee"])
+@pytest.mark.parametrize("stands", ["WAITING", "DONE", "REJECTED"])
+@pytest.mark.parametrize("decision", ["approve", "reject"])
+async def test_deciding_a_movement(tx: Tx, kind, stands, decision) -> None:
+    shop_id = await funded(tx)
+    freeze = Ask(kind="freeze", amount_minor=700, reference=fresh(), reason="why", by="ann")
+    await adjustments.ask(tx, shop_id, freeze, None, NOW)
+    order = await in_status(tx, "PENDING")
+    about = None
+    if kind == "correct":
+        shop_id, about = order.merchant_id, order.id
+    asked = Ask(
+        kind=kind, amount_minor=700, reference=fresh(), reason="why", by="ann", order_id=about
+    )
+    made = await adjustments.ask(tx, shop_id, asked, 0, NOW)
+    assert made.status == "WAITING"
+    if stands == "DONE":
+        await adjustments.approve(tx, made.id, "bob", NOW)
+    elif stands == "REJECTED":
+        await adjustments.reject(tx, made.id, "bob", "why", NOW)
+
+    def decides() -> Any:
+        if decision == "approve":
+            return adjustments.approve(tx, made.id, "bob", LATER)
+        return adjustments.reject(tx, made.id, "bob", "why", LATER)
+
+    if stands != "WAITING":
+        await is_refused(tx, decides(), "movement")
+        return
+    posted = await entries(tx, shop_id)
+    assert (await decides()).status == ("DONE" if decision == "approve" else "REJECTED")
+    more = len(await entries(tx, shop_id)) - len(posted)
+    assert more == (decision == "approve")
+
+
+# ── postings ──
+
+TYPES = sorted({kind for kind, _, _ in BY_MOVE})
+
+
+@pytest.mark.parametrize("kind", TYPES)
+async def test_what_is_not_a_posting_cannot_be_posted(tx: Tx, kind: Type) -> None:
+    """Not by the service; and were it written past it, the check of the books would name it."""
+    shop_id = await funded(tx)
+    for source, target in itertools.permutations(ACCOUNTS, 2):
+        if (kind, source, target) in BY_MOVE:
+            continue
+        move = ledger.Movement(kind, source, target, 1, "operator", "mov_x", "x")
+        before = await entries(tx, shop_id)
+        with pytest.raises((KeyError, ValueError)):
+            await ledger.post(tx, shop_id, "USD", [move], NOW)
+        assert await entries(tx, shop_id) == before
+
+
+async def test_two_orders_of_one_merchant_do_not_touch_each_other(tx: Tx) -> None:
+    first = await in_status(tx, "SETTLED", **RESERVE)
+    opened = await session(tx, first.merchant_id, first.product_id)
+    second = await paid(tx, await orders.find(tx, first.merchant_id, opened.order_id))
+    before = await found(tx, second)
+    await dispute_said(tx, first, "LOST")
+    assert await found(tx, second) == before
+    assert await balances(tx, first) == (9_600, -400 - 1_500, 0, 0)

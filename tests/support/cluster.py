@@ -1,0 +1,314 @@
+"""A deployment made of real processes: servers, worker and bank, each to be killed at will."""
+
+import asyncio
+import http.client
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+import httpx2
+
+import opentill
+from opentill import merchants
+from opentill.db.clock import now_ms
+from opentill.db.database import Db, Tx
+from opentill.products import service as products
+from opentill.products.model import ProductBody
+from support import pooler
+from support.ports import free_port
+
+T = TypeVar("T")
+SECRET: Final = "the sandbox bank's secret, 32 characters and more"
+CARD: Final = "4242424242424242"
+REFUNDS_FAIL: Final = "4000000000005126"
+DECLINED: Final = "4000000000000002"
+
+_BANK: Final = """
+import sys, uvicorn
+from pathlib import Path
+from opentill.sandbox import Timing, create_app
+folder, port, secret = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+timing = Timing(processing_s=0.5, dispute_after_s=600, refund_fails_after_s=0.2,
+                retry_s=(0.1, 0.2, 0.5), callback_timeout_s=2.0)
+url = f"http://127.0.0.1:{port}"
+app = create_app(data_dir=folder, secret=secret, public_url=url, timing=timing)
+# Longer than any client here keeps a connection: none meets the end of one with a request.
+uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", timeout_keep_alive=60)
+"""
+
+
+class Process:
+    """One process of ours, in a session of its own, with its output in a file."""
+
+    def __init__(self, name: str, words: list[str], env: dict[str, str], log: Path, port: int = 0):
+        """Not started yet."""
+        self.name, self.port = name, port
+        self._words, self._env, self._log = words, env, log
+        self._popen: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, again if it was killed."""
+        with self._log.open("ab") as log:
+            self._popen = subprocess.Popen(
+                [sys.executable, *self._words], env=self._env, stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+
+    def keep(self) -> None:
+        """Start it again if it ended, as whatever supervises processes does."""
+        if self._popen is not None and self._popen.poll() is not None:
+            self.start()
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye."""
+        if self._popen is not None:
+            self._popen.kill()
+            self._popen.wait()
+
+    def end(self) -> None:
+        """SIGTERM."""
+        if self._popen is not None and self._popen.poll() is None:
+            self._popen.send_signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL if that does not help."""
+        if self._popen is None or self._popen.poll() is not None:
+            return
+        self.end()
+        try:
+            self._popen.wait(60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def output(self) -> str:
+        """What it wrote so far."""
+        return self._log.read_text(errors="replace")
+
+
+class Cluster:
+    """Servers, worker and bank on one database."""
+
+    def __init__(self, folder: Path, database_url: str, servers: int = 2, **settings: str) -> None:
+        """Nothing runs yet; ``settings`` are further environment variables without prefix."""
+        ports = [free_port() for _ in range(servers + 1)]
+        bank_url = f"http://127.0.0.1:{ports[0]}"
+        src = str(Path(opentill.__file__).parents[1])
+        bare = {k: v for k, v in os.environ.items() if not k.startswith(("OPENTILL_", "COV"))}
+        common = bare | {
+            "PYTHONPATH": src,
+            "OPENTILL_DATABASE_URL": database_url,
+            "OPENTILL_SANDBOX": "yes",
+            "OPENTILL_DATA_DIR": str(folder / "data"),
+            "OPENTILL_SECRET_KEY": "a secret key for tests, 32 characters and more",
+            "OPENTILL_SANDBOX_SECRET": SECRET,
+            "OPENTILL_SANDBOX_URL": bank_url,
+            "OPENTILL_PUBLIC_URL": f"http://127.0.0.1:{ports[1]}",
+            "OPENTILL_LIMIT_IP_PER_MINUTE": "0",
+            "OPENTILL_LIMIT_CHECKOUTS_PER_MINUTE": "0",
+            "OPENTILL_LIMIT_PAYMENTS_PER_MINUTE": "0",
+            "OPENTILL_LOG_LEVEL": "warning",
+            "OPENTILL_DB_PREPARED": pooler.prepared_setting(database_url),
+            **{f"OPENTILL_{name}": value for name, value in settings.items()},
+        }
+        self.bank = Process(
+            "bank", ["-c", _BANK, str(folder / "bank"), str(ports[0]), SECRET],
+            bare | {"PYTHONPATH": src}, folder / "bank.log", ports[0],
+        )  # fmt: skip
+        self.servers = [
+            Process(
+                f"server-{port}", ["-m", "opentill", "serve", "--no-worker"],
+                common | {"OPENTILL_PORT": str(port)}, folder / f"server-{port}.log", port,
+            )
+            for port in ports[1:]
+        ]  # fmt: skip
+        self.worker = Process("worker", ["-m", "opentill", "worker"], common, folder / "worker.log")
+        self.public_url = common["OPENTILL_PUBLIC_URL"]
+
+    @property
+    def processes(self) -> list[Process]:
+        """All of them."""
+        return [self.bank, *self.servers, self.worker]
+
+    def start(self, *, bank_too: bool = True) -> "Cluster":
+        """Start everything, or the servers alone, and wait until it answers."""
+        started = self.processes if bank_too else self.servers
+        for process in started:
+            process.start()
+        for process in started:
+            if process.port:
+                wait_for(process)
+        return self
+
+    def stop(self) -> None:
+        """Stop everything."""
+        for process in self.processes:
+            process.end()
+        for process in self.processes:
+            process.stop()
+
+    async def client(self, key: str = "") -> "Client":
+        """Return somebody who talks to it."""
+        return Client(self, key)
+
+
+def wait_for(process: Process, seconds: float = 180, *, keep: bool = False) -> None:
+    """Wait until a process answers; if it is to be kept, one that ended is started again."""
+    end = time.monotonic() + seconds
+    while True:
+        if keep:
+            process.keep()
+        if _answers(process.port):
+            return
+        assert time.monotonic() < end, f"{process.name} does not start: {process.output[-3000:]}"
+        time.sleep(0.02)
+
+
+def _answers(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+async def eventually(look: Callable[[], Awaitable[T]], seconds: float = 180) -> T:
+    """Return the first true value; the last one if there was none in time."""
+    end = time.monotonic() + seconds
+    while not (found := await look()) and time.monotonic() < end:
+        await asyncio.sleep(0.03)
+    return found
+
+
+class Shop:
+    """A merchant of a running cluster: its id, its key, and something on sale."""
+
+    def __init__(self, merchant_id: str, key_id: str, key: str, product_id: str) -> None:
+        """Keep what was made."""
+        self.id, self.key_id, self.key, self.product_id = merchant_id, key_id, key, product_id
+
+
+async def make_shop(db: Db, price: str = "5.00", **terms: Any) -> Shop:
+    """Make a merchant with a key and a product, straight in the database."""
+    now = now_ms()
+
+    async def work(tx: Tx) -> Shop:
+        merchant = await merchants.create(tx, name="Shop", now=now, **terms)
+        key = await merchants.create_key(tx, merchant.id, "production", now)
+        body = ProductBody(name="A mug", price=price, currency="USD")
+        product = await products.create(tx, merchant.id, body, now)
+        return Shop(merchant.id, key.id, key.key, product.id)
+
+    return await db.run(work)
+
+
+class Client:
+    """A merchant's program and its customers' browsers, spread over the servers."""
+
+    def __init__(self, cluster: Cluster, key: str = "") -> None:
+        """Talk to any of the servers, at random."""
+        self.cluster, self.key = cluster, key
+        limits = httpx2.Limits(max_connections=200, max_keepalive_connections=100)
+        self.http = httpx2.AsyncClient(timeout=120, limits=limits, trust_env=False)
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self.http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def server(self) -> str:
+        """Pick a server."""
+        return random.choice(self.cluster.servers).url
+
+    async def call(
+        self, method: str, path: str, body: Any = None, idempotency: str = "", server: str = ""
+    ) -> httpx2.Response:
+        """Make one API request."""
+        headers = {"X-API-Key": self.key}
+        if idempotency:
+            headers["Idempotency-Key"] = idempotency
+        return await self.http.request(
+            method, (server or self.server()) + path, json=body, headers=headers
+        )
+
+    async def open(self, product_id: str) -> tuple[str, str]:
+        """Open a session; return its id and its order's."""
+        made = await self.call("POST", "/v1/checkouts", {"productId": product_id})
+        made.raise_for_status()
+        session_id = made.json()["data"]["id"]
+        found = await self.call("GET", f"/v1/checkouts/{session_id}")
+        found.raise_for_status()
+        return session_id, found.json()["data"]["orderId"]
+
+    async def begin(self, session_id: str, method: str = "CREDIT_CARD") -> str | None:
+        """Send the payment page's form; return the attempt's id if the bank's page is next."""
+        form = {"email": "ann@example.com", "name": "Ann", "method": method}
+        url = f"{self.server()}/checkout/{session_id}"
+        answer = await self.http.post(url, data=form)
+        assert answer.status_code == 303, (answer.status_code, answer.text[:500])
+        found = re.search(r"/continue/(att_\w+)", answer.headers["location"])
+        return found[1] if found else None
+
+    async def type_card(self, attempt_id: str, number: str = CARD) -> None:
+        """Fill the bank's card form."""
+        form = {"number": number, "exp": "12/34", "csc": "123"}
+        answer = await self.http.post(f"{self.cluster.bank.url}/pay/{attempt_id}", data=form)
+        assert answer.status_code in {302, 303, 307}, answer.text[:500]
+
+    async def come_back(self, session_id: str, attempt_id: str) -> None:
+        """Follow the bank's link back."""
+        await self.http.get(f"{self.server()}/checkout/{session_id}/return/{attempt_id}")
+
+    async def order(self, order_id: str) -> dict[str, Any]:
+        """Read an order."""
+        found = await self.call("GET", f"/v1/orders/{order_id}")
+        found.raise_for_status()
+        data: dict[str, Any] = found.json()["data"]
+        return data
+
+    async def paid(self, product_id: str, number: str = CARD) -> str:
+        """Have an order paid from beginning to end; return its id."""
+        session_id, order_id = await self.open(product_id)
+        attempt_id = await self.begin(session_id)
+        assert attempt_id
+        await self.type_card(attempt_id, number)
+        await self.come_back(session_id, attempt_id)  # asks the bank, but not for long
+
+        async def paid() -> bool:
+            return (await self.order(order_id))["status"] == "PAID"
+
+        assert await eventually(paid), (await self.order(order_id))["status"]
+        return order_id
+
+    async def spoil(self, operation: str, kind: str, **how: Any) -> None:
+        """Order a fault at the bank."""
+        fault = {"operation": operation, "kind": kind, **how}
+        answer = await self.at_bank("POST", "/faults", fault)
+        assert answer.status_code == 201, answer.text
+
+    async def at_bank(self, method: str, path: str, body: Any = None) -> httpx2.Response:
+        """Ask the bank something as the shop's operator."""
+        headers = {"Authorization": f"Bearer {SECRET}"}
+        return await self.http.request(
+            method, self.cluster.bank.url + path, json=body, headers=headers
+        )

@@ -1,0 +1,59 @@
+"""Events through dispatchers that are killed, to a receiver that fails."""
+
+import asyncio
+import random
+from typing import Any, Final
+
+from support.webhook_harness import WebhookHarness, until
+from support.webhook_receiver import Receiver
+
+MINUTE: Final = 60_000
+
+
+def failing(chance: random.Random, part: float) -> Any:
+    """Fail so many of the requests, in all ways there are."""
+    return lambda _: chance.choice((500, "reset", "hang", 302)) if chance.random() < part else 200
+
+
+async def storm(
+    harness: WebhookHarness, receiver: Receiver, events: int, kills: int, lease_s: float
+) -> None:
+    """Send events through dispatchers that are killed, until all have arrived."""
+    merchant_ids = [await harness.merchant() for _ in range(5)]
+    for merchant_id in merchant_ids:
+        await harness.endpoint(merchant_id, receiver.url)
+    process = harness.process(timeout_s=0.4, lease_s=lease_s)
+    try:
+        for batch in range(kills + 1):
+            for merchant_id in merchant_ids:
+                await harness.emit(merchant_id, events // (kills + 1) // len(merchant_ids))
+            aim = len(receiver.got) + events // (kills + 1) // 2
+            await until(lambda n=aim: len(receiver.got) >= n, 120)
+            if batch < kills:
+                process.kill()
+                process.wait()
+                process = harness.process(timeout_s=0.4, lease_s=lease_s)
+        end = asyncio.get_running_loop().time() + 600
+        while (await harness.statuses()).get("PENDING"):
+            assert asyncio.get_running_loop().time() < end, await harness.statuses()
+            await asyncio.sleep(0.05)
+            due = await harness.rows(
+                "select count(*) as n from webhook_deliveries where try_at <= $1", harness.now()
+            )
+            if not due[0]["n"]:
+                await harness.advance(40 * MINUTE)
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def all_arrived(harness: WebhookHarness, receiver: Receiver) -> None:
+    """Every event arrived, with the bytes that were written, each time."""
+    rows = await harness.rows("select id, body from events")
+    bodies = {row["id"]: row["body"].encode() for row in rows}
+    assert all(got.body == bodies[got.event_id] for got in receiver.got)
+    failed = await harness.rows("select event_id from webhook_deliveries where status = 'FAILED'")
+    assert receiver.ids() | {row["event_id"] for row in failed} == set(bodies)
+    assert not failed  # 10 attempts at 30 %: one in 170,000 events
+    attempts = await harness.rows("select max(number) as most from delivery_attempts")
+    assert attempts[0]["most"] <= 10

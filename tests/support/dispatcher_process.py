@@ -1,0 +1,28 @@
+"""A dispatcher as a process: ``dispatcher_process.py DATABASE_URL TIMEOUT_S LEASE_S``."""
+
+import asyncio
+import sys
+
+import uvloop
+
+from opentill.db.clock import Clock
+from opentill.db.database import Db
+from opentill.outgoing.client import Outgoing
+from opentill.webhooks.dispatch import Dispatcher
+from support import pooler
+
+
+async def main(url: str, timeout_s: float, lease_s: float) -> None:
+    from support.webhook_harness import LOOPBACK, SECRET_KEY
+
+    db = await Db.connect(url, 4, prepared=pooler.prepared(url))
+    clock = Clock(db, ("sandbox",))
+    async with clock.following():
+        dispatcher = Dispatcher(
+            db, Outgoing(LOOPBACK), SECRET_KEY, clock.now, timeout_s=timeout_s, lease_s=lease_s
+        )
+        await dispatcher.run(asyncio.Event())
+
+
+if __name__ == "__main__":
+    uvloop.run(main(sys.argv[1], float(sys.argv[2]), float(sys.argv[3])))

@@ -1,0 +1,100 @@
+"""A running deployment: the server, its worker and the sandbox bank, on free ports."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest_asyncio
+import uvicorn
+from starlette.applications import Starlette
+
+from opentill import app, checkouts, merchants, sandbox
+from opentill.checkouts.model import SessionBody
+from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
+from opentill.products import service as products
+from opentill.products.model import ProductBody
+
+Open = Callable[..., Awaitable[checkouts.Session]]
+
+
+@asynccontextmanager
+async def serving(application: Any, listener: socket.socket) -> AsyncIterator[None]:
+    """Serve an application on a bound socket while the block runs."""
+    config = uvicorn.Config(
+        application, log_level="error", lifespan="on", timeout_graceful_shutdown=2
+    )
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # pytest's own stay
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started:
+        if task.done():
+            await task
+        await asyncio.sleep(0.02)
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
+
+def bound() -> tuple[socket.socket, str]:
+    """Bind a free port; the socket and its address."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", 0))
+    return listener, f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def running(settings: Settings, bank_dir: Path) -> AsyncIterator[Starlette]:
+    """Run a server with worker and sandbox bank on free ports."""
+    (shop, shop_url), (bank, bank_url) = bound(), bound()
+    changed = msgspec.structs.replace(settings, public_url=shop_url, sandbox_url=bank_url)
+    vault = sandbox.create_app(
+        data_dir=bank_dir, secret=changed.sandbox_secret, public_url=bank_url
+    )
+    server = app.create_app(changed, run_worker=True)
+    async with serving(vault, bank), serving(server, shop):
+        yield server
+
+
+@pytest_asyncio.fixture
+async def page_server(settings: Settings, tmp_path: Path) -> AsyncIterator[Starlette]:
+    """A server with worker and sandbox bank on free ports."""
+    async with running(settings, tmp_path / "bank") as server:
+        yield server
+
+
+@pytest_asyncio.fixture
+async def open_session(page_server: Starlette) -> Open:
+    """Open checkout sessions of one merchant."""
+    return await opening(page_server)
+
+
+async def opening(page_server: Starlette) -> Open:
+    """Make a merchant; what it gives opens checkout sessions."""
+    db, url = page_server.state.app.db, page_server.state.settings.public_url
+    merchant = await db.run(lambda tx: merchants.create(tx, name="Harbour Books", now=now_ms()))
+
+    async def make(
+        price: str = "9.99", currency: str = "USD", name: str = "Tea & <b>cake</b>"
+    ) -> checkouts.Session:
+        body = ProductBody(name=name, price=price, currency=currency, description="Two of each")
+        product = await db.run(lambda tx: products.create(tx, merchant.id, body, now_ms()))
+        wanted = SessionBody(
+            product_id=product.id,
+            success_url=f"{url}/?paid={{CHECKOUT_SESSION_ID}}",
+            cancel_url=f"{url}/?cancelled",
+        )
+        session: checkouts.Session = await db.run(
+            lambda tx: checkouts.open_session(tx, merchant.id, wanted, now_ms())
+        )
+        return session
+
+    return make

@@ -1,0 +1,257 @@
+"""Runs the bank and a receiver of callbacks on free loopback ports, each in a thread of its own."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import msgspec
+import pytest
+import uvicorn
+
+from opentill.sandbox import Timing, create_app
+
+SECRET: Final = "a secret for tests"
+HURRY: Final = Timing(
+    processing_s=0.3,
+    dispute_after_s=0.1,
+    refund_fails_after_s=0.2,
+    retry_s=(0.05, 0.1, 0.2),
+    callback_timeout_s=3.0,
+)
+# What is asked for in between stays long enough to be seen on a busy machine.
+CALM: Final = msgspec.structs.replace(HURRY, processing_s=3600)
+_PATIENCE_S: Final = 120.0
+_numbers = count(1)
+
+
+@contextmanager
+def serving(app: Any, sock: socket.socket) -> Iterator[None]:
+    """Serve the application on the socket while the block runs."""
+    config = uvicorn.Config(
+        app,
+        log_level="critical",
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=60,  # longer than any client here keeps a connection
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
+    thread.start()
+    wait_until(lambda: server.started)
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def free_socket(port: int = 0) -> socket.socket:
+    """Bind a loopback port."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", port))
+    return sock
+
+
+def url_of(sock: socket.socket) -> str:
+    """Return the address of what listens on the socket."""
+    return f"http://127.0.0.1:{sock.getsockname()[1]}"
+
+
+def wait_until(ready: Callable[[], Any], patience_s: float = _PATIENCE_S) -> Any:
+    """Return the first true value that ``ready`` gives."""
+    end = time.monotonic() + patience_s
+    while not (value := ready()):
+        if time.monotonic() > end:
+            msg = "waited in vain"
+            raise AssertionError(msg)
+        time.sleep(0.01)
+    return value
+
+
+class Receiver:
+    """Takes callbacks, keeps them in their order of arrival and answers ``status``."""
+
+    def __init__(self) -> None:
+        """Answer 200 until told otherwise."""
+        self.url = ""
+        self.status = 200
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        self.answered: list[int] = []  # the status of each response, as ``got``
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Take one request."""
+        if scope["type"] != "http":
+            return
+        body = b""
+        while (message := await receive())["type"] == "http.request":
+            body += message["body"]
+            if not message["more_body"]:
+                break
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        status = self.status
+        self.answered.append(status)
+        self.got.append((headers, body))
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    def about(self, payment_id: str) -> list[dict[str, Any]]:
+        """Return the callbacks about a payment."""
+        bodies = [json.loads(body) for _, body in list(self.got)]
+        # Who had the port before may get something here too.
+        return [body for body in bodies if body["data"].get("payment", {}).get("id") == payment_id]
+
+    def statuses(self, payment_id: str) -> list[int]:
+        """Return what each callback about a payment was answered with."""
+        bodies = [json.loads(body)["data"].get("payment", {}) for _, body in list(self.got)]
+        return [
+            status
+            for payment, status in zip(bodies, self.answered, strict=False)
+            if payment.get("id") == payment_id
+        ]
+
+    def types(self, payment_id: str) -> list[str]:
+        """Return the types of the callbacks about a payment."""
+        return [body["type"] for body in self.about(payment_id)]
+
+    def wait_for(self, payment_id: str, kind: str, times: int = 1) -> dict[str, Any]:
+        """Return the last of so many callbacks of the type."""
+
+        def arrived() -> dict[str, Any] | None:
+            found = [body for body in self.about(payment_id) if body["type"] == kind]
+            return found[times - 1] if len(found) >= times else None
+
+        found: dict[str, Any] = wait_until(arrived)
+        return found
+
+
+class Shop:
+    """A shop's view of the bank, and its customer's browser."""
+
+    def __init__(self, bank_url: str, receiver: Receiver) -> None:
+        """Talk to the bank and have callbacks sent to the receiver."""
+        self.bank_url = bank_url
+        self.receiver = receiver
+        self.api = httpx2.Client(
+            base_url=bank_url,
+            headers={"Authorization": f"Bearer {SECRET}"},
+            timeout=60,
+            trust_env=False,
+        )
+        self.browser = httpx2.Client(
+            base_url=bank_url, timeout=60, trust_env=False, follow_redirects=True
+        )
+
+    def close(self) -> None:
+        """Close connections."""
+        self.api.close()
+        self.browser.close()
+
+    def order(self, **changes: Any) -> dict[str, Any]:
+        """Return the body of an order of 9.99 euro by card, under a new id."""
+        return {
+            "id": f"att_{next(_numbers):020}",
+            "amount_minor": 999,
+            "currency": "EUR",
+            "method": "CREDIT_CARD",
+            "description": "A mug",
+            "merchant_name": "Mugs & <b>More</b>",
+            "customer_email": "ann@example.com",
+            "return_url": "http://shop.example/back?a=1&b=2",
+            "callback_url": f"{self.receiver.url}/callback",
+            "locale": "en",
+        } | changes
+
+    def start(self, **changes: Any) -> str:
+        """Start a payment and return its id."""
+        answer = self.api.post("/payments", json=self.order(**changes))
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def find(self, payment_id: str) -> dict[str, Any]:
+        """Ask what became of a payment."""
+        found: dict[str, Any] = self.api.get(f"/payments/{payment_id}").json()
+        return found
+
+    def type_card(self, payment_id: str, number: str, **fields: str) -> httpx2.Response:
+        """Fill the card form and follow where it leads."""
+        form = {"number": number, "exp": "12/34", "csc": "123"} | fields
+        return self.browser.post(f"/pay/{payment_id}", data=form)
+
+    def paid(self, number: str = "4242424242424242", **changes: Any) -> str:
+        """Return the id of a payment that was just paid by card."""
+        payment_id = self.start(**changes)
+        self.type_card(payment_id, number)
+        assert self.find(payment_id)["status"] == "succeeded"
+        return payment_id
+
+    def refund(self, payment_id: str, amount_minor: int, **changes: Any) -> httpx2.Response:
+        """Ask for a refund."""
+        body = {
+            "id": f"re_{next(_numbers):020}",
+            "payment_id": payment_id,
+            "amount_minor": amount_minor,
+            "currency": "EUR",
+            "callback_url": f"{self.receiver.url}/callback",
+        } | changes
+        return self.api.post("/refunds", json=body)
+
+    def spoil(self, operation: str, kind: str, **how: Any) -> None:
+        """Order a fault."""
+        answer = self.api.post("/faults", json={"operation": operation, "kind": kind, **how})
+        assert answer.status_code == 201, answer.text
+
+
+@contextmanager
+def bank(data_dir: Path, sock: socket.socket, timing: Timing = HURRY) -> Iterator[str]:
+    """Run the bank, with hurried timing if nothing else is said."""
+    url = url_of(sock)
+    app = create_app(data_dir=data_dir, secret=SECRET, public_url=url, timing=timing)
+    with serving(app, sock):
+        yield url
+
+
+@pytest.fixture(scope="session")
+def receiver() -> Iterator[Receiver]:
+    """Run a receiver of callbacks."""
+    receiver, sock = Receiver(), free_socket()
+    receiver.url = url_of(sock)
+    with serving(receiver, sock):
+        yield receiver
+
+
+@pytest.fixture(scope="session")
+def bank_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run the bank."""
+    with bank(tmp_path_factory.mktemp("bank"), free_socket()) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def calm_bank_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run a bank that takes its time to process."""
+    with bank(tmp_path_factory.mktemp("calm-bank"), free_socket(), CALM) as url:
+        yield url
+
+
+@pytest.fixture
+def calm_shop(calm_bank_url: str, receiver: Receiver) -> Iterator[Shop]:
+    """Return a shop of the bank that takes its time."""
+    shop = Shop(calm_bank_url, receiver)
+    yield shop
+    shop.close()
+
+
+@pytest.fixture
+def shop(bank_url: str, receiver: Receiver) -> Iterator[Shop]:
+    """Return a shop; faults that it ordered and did not use up are cleared."""
+    shop = Shop(bank_url, receiver)
+    yield shop
+    shop.api.delete("/faults")
+    shop.close()

@@ -1,0 +1,430 @@
+"""What a statement does while other merchants have the very same ids, numbers, names and texts.
+
+The examiner stands where statements are run. Before one of a merchant's runs, it runs in savepoints
+that are rolled back: alone; beside a twin, a merchant with a copy of every row, under the same ids;
+as that twin; as a stranger who has nothing; beside a copy of the books in another currency; and, if
+it names something, beside copies of everything that the merchant has, under other ids. The results
+must be the same, and no other rows may change. A statement that forgets whose rows it is about, or
+which, shows more of them, counts them or changes them.
+"""
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from decimal import Decimal
+from ipaddress import ip_network
+from typing import Any, Final, NamedTuple
+
+import asyncpg
+import pytest
+
+from opentill.core.settings import Settings
+from opentill.db.database import Tx
+from opentill.db.query import Command, Query, Value
+from support.api_server import SECRETS, ApiServer, database, serving
+from support.epay_shop import Inbox
+from support.sandbox_bank import SECRET
+from support.statements import EVERYWHERE, LOCKS, without_comments
+
+# Not a merchant's rows, or found by an id that nobody else can have.
+LEFT_OUT: Final = ("directory", "api_keys", "audit_log")
+# When something is due: a twin's comes later, so that claims over all merchants leave it alone.
+DUE: Final = frozenset(
+    {
+        "check_at",
+        "try_at",
+        "settle_at",
+        "expires_at",
+        "until",
+        "reserve_release_at",
+        "due_at",
+        "paid_at",
+    }
+)
+FAR: Final = 2**53
+# The books, which a merchant may have in several currencies, and what names a row of them.
+BOOKS: Final = {
+    "balances": (),
+    "entries": ("source_id",),
+    "ledger_checks": (),
+    "adjustments": ("id", "reference"),
+    "payouts": ("id", "reference"),
+    "epay_products": (),
+}
+OTHER_MONEY: Final = "XTS"
+# What makes a copy another thing of the same merchant, beside its id and the ids in it.
+UNIQUE: Final = frozenset({"refund_no", "reference", "out_trade_no", "gateway_ref", "key"})
+ONE_OF_EACH: Final = frozenset({"merchants", "epay_products"})  # what a merchant has no two of
+AN_ID: Final = re.compile(r"(?!mer_)[a-z]{2,6}_[0-9a-z]{12,}")
+# They name something as a place to go on from, or tell every endpoint of it.
+RANGES: Final = frozenset({
+    "orders.export_queries.EXPORT", "orders.export_queries.EXPORT_EDGES",
+    "webhooks.queries.RESEND_RANGE",
+    "webhooks.queries.EMIT",
+})  # fmt: skip
+_NAMES: Final = {id(statement): name for name, statement in EVERYWHERE.items()}
+
+
+class Outcome(NamedTuple):
+    """What a statement returned, and what the merchant's rows are afterwards."""
+
+    rows: list[tuple[Any, ...]]
+    names: tuple[str, ...]
+    after: str
+
+
+class Examiner:
+    """Looks at statements of one merchant, each a few times while it has an effect."""
+
+    def __init__(self, url: str, times: int = 1) -> None:
+        """``url`` leads to the database, for what runs in a transaction that only reads."""
+        self.merchant = ""
+        self.seen: Counter[str] = Counter()  # how often each had an effect
+        self.wrong: list[str] = []
+        self._url = url
+        self._times = times
+        self._twins = 0
+        self._tables: dict[str, list[str]] = {}
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Examine what runs in the block."""
+        with pytest.MonkeyPatch.context() as patch:
+            for kind, method in (
+                (Query, "first"),
+                (Query, "one"),
+                (Query, "all"),
+                (Value, "get"),
+                (Command, "run"),
+            ):
+                patch.setattr(kind, method, self._before(getattr(kind, method)))
+            patch.setattr(Query, "each", self._before_each(Query.each))
+            yield
+
+    def _before(self, run: Any) -> Any:
+        async def examined(statement: Any, tx: Tx, given: Any = None, /, **named: Any) -> Any:
+            await self._examine(statement, tx, tuple(statement.values(given, named)))
+            return await run(statement, tx, given, **named)
+
+        return examined
+
+    def _before_each(self, run: Any) -> Any:
+        async def examined(
+            statement: Any, tx: Tx, given: Any = None, /, **named: Any
+        ) -> AsyncIterator[Any]:
+            await self._examine(statement, tx, tuple(statement.values(given, named)))
+            async for row in run(statement, tx, given, **named):
+                yield row
+
+        return examined
+
+    async def _examine(self, statement: Any, tx: Tx, values: tuple[Any, ...]) -> None:
+        name = _NAMES.get(id(statement), "")
+        if not self.merchant or not name or self.seen[name] >= self._times:
+            return
+        own = _holds(values, self.merchant)
+        lock = LOCKS.search(without_comments(statement.sql))
+        claims = (
+            lock is not None
+            and lock.group(4) is not None
+            and not name.startswith(("core.", "db.", "http."))
+        )
+        if not own and not claims:
+            return
+        if await tx.fetchval("select current_setting('transaction_read_only')") == "on":
+            apart = await asyncpg.connect(self._url)
+            try:
+                await self._hold_against(apart, name, statement.sql, values, own=own)
+            finally:
+                await apart.close()
+        else:
+            await self._hold_against(tx, name, statement.sql, values, own=own)
+
+    async def _hold_against(
+        self, tx: Tx, name: str, sql: str, values: tuple[Any, ...], *, own: bool
+    ) -> None:
+        """Run a statement in each of the worlds."""
+        self._twins += 1
+        twin, stranger = f"mer_twin{self._twins}", f"mer_strange{self._twins}"
+        async with _undone(tx):
+            if not self._tables:
+                self._tables = await _tables(tx)
+            before = await self._digest(tx, self.merchant)
+            try:
+                async with tx.transaction():
+                    alone = await self._run(tx, sql, values)
+            except asyncpg.PostgresError:
+                return  # it is refused, which its caller expects
+            if not any(map(any, alone.rows)) and alone.after == before:
+                return
+        self.seen[name] += 1
+        async with _undone(tx):
+            await self._copy(tx, twin, later=True)
+            theirs = await self._digest(tx, twin)
+            beside = await self._run(tx, sql, values)
+            self._same(name, "beside a twin", alone, beside)
+            self._check(name, "changed a twin", await self._digest(tx, twin) == theirs)
+        if own:
+            await self._as_others(tx, name, sql, values, alone, twin, stranger)
+        if own and _names_something(values) and name not in RANGES:
+            async with _undone(tx):
+                await self._copy_things(tx)
+                there = await self._digest(tx, self.merchant, "like '%~%'")
+                beside = await self._run(tx, sql, values)
+                self._check(name, "saw other things", _sorted(beside.rows) == _sorted(alone.rows))
+                unchanged = await self._digest(tx, self.merchant, "like '%~%'") == there
+                self._check(name, "changed other things", unchanged)
+        currency = next((c for c in ("USD", "CNY") if _holds(values, c)), None)
+        if own and currency is not None:
+            async with _undone(tx):
+                await self._copy_money(tx, currency)
+                there = await self._digest_money(tx)
+                beside = await self._run(tx, sql, values)
+                self._check(name, "saw other money", _sorted(beside.rows) == _sorted(alone.rows))
+                self._check(name, "changed other money", await self._digest_money(tx) == there)
+
+    async def _as_others(
+        self,
+        tx: Tx,
+        name: str,
+        sql: str,
+        values: tuple[Any, ...],
+        alone: Outcome,
+        twin: str,
+        stranger: str,
+    ) -> None:
+        async with _undone(tx):
+            await self._copy(tx, twin, later=False)
+            mine = await self._digest(tx, self.merchant)
+            try:
+                async with tx.transaction():
+                    theirs = await self._run(tx, sql, _renamed(values, self.merchant, twin))
+            except asyncpg.UniqueViolationError:
+                theirs = None  # a new id that the directory has given to one merchant
+            if theirs is not None and name not in FROM_ELSEWHERE:
+                rows = [_renamed(row, twin, self.merchant) for row in theirs.rows]
+                self._check(name, "as the twin", _sorted(rows) == _sorted(alone.rows))
+            self._check(
+                name, "as the twin, changed it", await self._digest(tx, self.merchant) == mine
+            )
+        async with _undone(tx):
+            await self._copy(tx, stranger, later=False, only="merchants")
+            mine = await self._digest(tx, self.merchant)
+            try:
+                async with tx.transaction():
+                    given = _renamed(values, self.merchant, stranger)
+                    found = await self._run(tx, sql, given, stranger)
+            except asyncpg.PostgresError:
+                return  # there is nothing to refer to
+            if without_comments(sql).startswith(("select", "with recursive")):
+                told = [cell for row in found.rows for cell in row if cell and cell not in values]
+                self._check(name, f"told a stranger {told}", not told or name in ABOUT_MERCHANT)
+            unchanged = await self._digest(tx, self.merchant) == mine
+            self._check(name, "changed it for a stranger", unchanged)
+
+    def _same(self, name: str, where: str, one: Outcome, other: Outcome) -> None:
+        self._check(name, f"{where}, other rows", _sorted(one.rows) == _sorted(other.rows))
+        self._check(name, f"{where}, other changes", one.after == other.after)
+
+    def _check(self, name: str, what: str, holds: bool) -> None:
+        if not holds:
+            self.wrong.append(f"{name}: {what}")
+
+    async def _run(
+        self, tx: Tx, sql: str, values: tuple[Any, ...], whose: str | None = None
+    ) -> Outcome:
+        found = await tx.fetch(sql, *values)
+        names = tuple(found[0].keys()) if found else ()
+        after = await self._digest(tx, whose or self.merchant)
+        return Outcome([tuple(row) for row in found], names, after)
+
+    async def _digest(self, tx: Tx, merchant_id: str, which: str = "is not null") -> str:
+        """Return what changes when any row of a merchant does."""
+        parts = " union all ".join(
+            f"select '{table}' || md5(t::text) as row from {table} t"
+            f" where {_key(table)} = $1 and t::text {which}"
+            for table in self._tables
+        )
+        digest: str = await tx.fetchval(
+            f"select md5(coalesce(string_agg(row, ' ' order by row), '')) from ({parts}) r",
+            merchant_id,
+        )
+        return digest
+
+    async def _copy(self, tx: Tx, twin: str, *, later: bool, only: str = "") -> None:
+        """Give a twin a copy of every row of the merchant, as it is."""
+        await tx.execute("set local session_replication_role = replica")  # no triggers
+        made = []
+        for table, columns in self._tables.items():
+            if only and table != only:
+                continue
+            cells = [
+                f"'{twin}'"
+                if column == _key(table)
+                else f"{column} + {FAR}"
+                if later and column in DUE
+                else column
+                for column in columns
+            ]
+            made.append(
+                f"insert into {table} ({', '.join(columns)}) select {', '.join(cells)} from {table}"
+                f" where {_key(table)} = '{self.merchant}'"
+            )
+        await tx.execute(";".join(made))
+        await tx.execute("set local session_replication_role = origin")
+
+    async def _copy_things(self, tx: Tx) -> None:
+        """Give the merchant a copy of everything that it has, under other ids."""
+        await tx.execute("set local session_replication_role = replica")
+        made = []
+        for table, columns in self._tables.items():
+            named = [c for c in columns if (c == "id" or c.endswith("_id") or c in UNIQUE)]
+            if table in ONE_OF_EACH or named == ["merchant_id"]:
+                continue
+            cells = [
+                f"{column} || '{'|' if column == 'out_trade_no' else '~'}'"
+                if column in named and column != "merchant_id"
+                else f"sha256({column})"
+                if (table, column) == ("epay_refunds", "request")
+                else "number + 1000000"
+                if (table, column) in {("entries", "number"), ("events", "number")}
+                else column
+                for column in columns
+            ]
+            made.append(
+                f"insert into {table} ({', '.join(columns)}) select {', '.join(cells)} from {table}"
+                f" where merchant_id = '{self.merchant}'"
+            )
+        await tx.execute(";".join(made))
+        await tx.execute("set local session_replication_role = origin")
+
+    async def _copy_money(self, tx: Tx, currency: str) -> None:
+        """Copy the merchant's books to a currency that it has nothing in."""
+        await tx.execute("set local session_replication_role = replica")
+        made = []
+        for table, named in BOOKS.items():
+            columns = self._tables[table]
+            cells = [
+                f"'{OTHER_MONEY}'"
+                if column == "currency"
+                else f"{column} || '~'"
+                if column in named
+                else column
+                for column in columns
+            ]
+            made.append(
+                f"insert into {table} ({', '.join(columns)}) select {', '.join(cells)} from {table}"
+                f" where merchant_id = '{self.merchant}' and currency = '{currency}'"
+            )
+        await tx.execute(";".join(made))
+        await tx.execute("set local session_replication_role = origin")
+
+    async def _digest_money(self, tx: Tx) -> str:
+        parts = " union all ".join(
+            f"select md5(t::text) as row from {table} t where currency = '{OTHER_MONEY}'"
+            for table in BOOKS
+        )
+        digest: str = await tx.fetchval(
+            f"select md5(coalesce(string_agg(row, ' ' order by row), '')) from ({parts}) r"
+        )
+        return digest
+
+
+# They show rows that no twin can have.
+FROM_ELSEWHERE: Final = frozenset({"merchants.queries.KEYS"})
+# They tell of the merchant itself, not of what it has.
+ABOUT_MERCHANT: Final = frozenset({
+    "merchants.queries.BY_ID", "merchants.queries.LOCKED", "merchants.queries.EXISTS",
+    "ledger.queries.CURRENCY", "refunds.queries.OVERDRAFT",
+    "merchants.queries.LOCK", "integrity.scheduler._FIRST",
+})  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def _undone(tx: Tx) -> AsyncIterator[None]:
+    """Take back whatever the block does."""
+    transaction = tx.transaction()
+    await transaction.start()
+    try:
+        yield
+    finally:
+        await transaction.rollback()
+
+
+async def _tables(tx: Tx) -> dict[str, list[str]]:
+    """Return the tables that hold rows of merchants, and their columns."""
+    rows = await tx.fetch(
+        """
+        select c.table_name, array_agg(c.column_name::text order by c.ordinal_position) as columns
+        from information_schema.columns c
+        where c.table_schema = 'public' group by 1
+        having 'merchant_id' = any (array_agg(c.column_name)) or c.table_name = 'merchants'
+        order by 1
+        """
+    )
+    return {row["table_name"]: row["columns"] for row in rows if row["table_name"] not in LEFT_OUT}
+
+
+def _key(table: str) -> str:
+    return "id" if table == "merchants" else "merchant_id"
+
+
+def _holds(values: tuple[Any, ...], what: str) -> bool:
+    return any(what == value or (isinstance(value, list) and what in value) for value in values)
+
+
+def _names_something(values: tuple[Any, ...]) -> bool:
+    several = (one for value in values for one in (value if isinstance(value, list) else [value]))
+    return any(isinstance(one, str) and AN_ID.fullmatch(one) is not None for one in several)
+
+
+def _renamed(values: tuple[Any, ...], old: str, new: str) -> tuple[Any, ...]:
+    return tuple(
+        new
+        if value == old
+        else [new if one == old else one for one in value]
+        if isinstance(value, list)
+        else value
+        for value in values
+    )
+
+
+def _sorted(rows: list[tuple[Any, ...]]) -> list[str]:
+    return sorted(map(repr, rows))
+
+
+@pytest.fixture(scope="module")
+def inbox() -> Iterator[Inbox]:
+    """A notify_url that says success."""
+    made = Inbox()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def examined(
+    postgres_url: str,
+    template: str,
+    bank_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    through: Callable[[str], str],
+) -> Iterator[tuple[ApiServer, Examiner]]:
+    """A server, and who looks at its statements."""
+    with database(postgres_url, template) as url:
+        settings = Settings(
+            database_url=through(url),
+            data_dir=tmp_path_factory.mktemp("twins"),
+            limit_ip_per_minute=0,
+            limit_checkouts_per_minute=0,
+            limit_payments_per_minute=0,
+            db_pool_size=1,  # one at a time, so that nobody else changes what is compared
+            outgoing_http=True,
+            outgoing_allow=(ip_network("127.0.0.0/8"),),
+            sandbox_url=bank_url,
+            **(SECRETS | {"sandbox_secret": SECRET}),
+        )
+        with serving(settings) as running:
+            running.rate("CNY", "USD", Decimal("0.14"))
+            yield running, Examiner(url)
+            running.check_books()

@@ -1,0 +1,119 @@
+"""Fixtures of the tests about money."""
+
+import itertools
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import asyncpg
+import pytest
+
+from opentill.db import connection as connections
+from opentill.db.database import Db, Tx
+from opentill.server.embedded.postgres import find_programs
+from support import world
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def rollback_database_url(
+    postgres_url: str, template: str, through: Callable[[str], str]
+) -> Iterator[str]:
+    """Address of a migrated database in which nothing is ever committed."""
+    with _made(postgres_url, template, through) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def module_database_url(
+    postgres_url: str, template: str, through: Callable[[str], str]
+) -> Iterator[str]:
+    """Address of a migrated database for the tests of one file, which commit."""
+    with _made(postgres_url, template, through) as url:
+        yield url
+
+
+@contextmanager
+def _made(postgres_url: str, template: str, through: Callable[[str], str]) -> Iterator[str]:
+    name = f"book_{next(_numbers)}"
+    _sql(postgres_url, f"create database {name} template {template} strategy wal_log")
+    yield through(postgres_url.replace("@/opentill?", f"@/{name}?"))
+    _sql(postgres_url, f"drop database {name} with (force)")
+
+
+class RollbackConnection:
+    """The connection of a worker to a database in which nothing is ever committed.
+
+    It is kept from test to test: a new one would plan every statement anew.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: asyncpg.Connection | None = None
+
+    async def connection(self) -> asyncpg.Connection:
+        """Return it, a new one if a test has closed it."""
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await connections.connect(self._url)
+        return self._connection
+
+    async def close(self) -> None:
+        """Close it if it is open."""
+        if self._connection is not None:
+            await self._connection.close()
+
+
+@pytest.fixture(scope="session")
+async def rollback_connection(rollback_database_url: str) -> AsyncIterator[RollbackConnection]:
+    """Keep a connection to ``book``."""
+    kept = RollbackConnection(rollback_database_url)
+    yield kept
+    await kept.close()
+
+
+@pytest.fixture
+async def tx(rollback_connection: RollbackConnection) -> AsyncIterator[Tx]:
+    """Lend a transaction that is rolled back; the books are right at its end."""
+    async with _rolled_back(await rollback_connection.connection()) as connection:
+        yield connection
+        await world.assert_books(connection)
+
+
+@asynccontextmanager
+async def rolled_back(url: str) -> AsyncIterator[Tx]:
+    """Lend a transaction of a database that is rolled back, on a connection of its own."""
+    connection = await connections.connect(url)
+    try:
+        async with _rolled_back(connection):
+            yield connection
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def _rolled_back(connection: asyncpg.Connection) -> AsyncIterator[Tx]:
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        yield connection
+    finally:
+        await transaction.rollback()
+
+
+@pytest.fixture
+async def db(database_url: str) -> AsyncIterator[Db]:
+    """Connect to a database of the test's own; the books are right at its end."""
+    db = await Db.connect(database_url, 10, acquire_timeout_s=20)
+    try:
+        yield db
+        async with db.transaction() as tx:
+            await world.assert_books(tx)
+    finally:
+        await db.close()
+
+
+def _sql(url: str, statement: str) -> None:
+    _, programs = find_programs()
+    command = [str(programs / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url]
+    subprocess.run([*command, "-c", statement], check=True, capture_output=True)

@@ -1,0 +1,118 @@
+"""A database with merchants and endpoints, and a dispatcher over it."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any, Final
+
+from opentill import merchants, webhooks
+from opentill.db import clock
+from opentill.db.database import Db
+from opentill.outgoing.client import Outgoing, Policy
+from opentill.webhooks import Endpoint, Event, Vet, Wanted
+from opentill.webhooks.dispatch import Dispatcher
+
+SECRET_KEY: Final = "test-secret-key-test-secret-key-0123"
+LOOPBACK: Final = Policy(
+    allow_http=True, allowed_networks=(ip_network("127.0.0.0/8"), ip_network("::1/128"))
+)
+PROGRAM: Final = Path(__file__).with_name("dispatcher_process.py")
+
+
+class WebhookHarness:
+    """Merchants, endpoints and events in a database of the test's own."""
+
+    def __init__(self, db: Db, url: str) -> None:
+        self.db = db
+        self.url = url
+        self.outgoing = Outgoing(LOOPBACK)
+        self.ahead_ms = 0
+
+    def now(self) -> int:
+        """Business time, as this test moves it."""
+        return clock.now_ms() + self.ahead_ms
+
+    async def merchant(self) -> str:
+        """Make a merchant."""
+        now = self.now()
+        return (await self.db.run(lambda tx: merchants.create(tx, name="M", now=now))).id
+
+    async def endpoint(self, merchant_id: str, url: str, **wanted: Any) -> tuple[Endpoint, str]:
+        """Make an endpoint; returns it and its secret."""
+        asked, vet, now = Wanted(url=url, **wanted), Vet(self.outgoing.check), self.now()
+        return await self.db.run(
+            lambda tx: webhooks.create(tx, merchant_id, asked, vet, SECRET_KEY, now)
+        )
+
+    async def emit(self, merchant_id: str, count: int = 1, kind: Any = "order.paid") -> None:
+        """Write events in one transaction."""
+        now = self.now()
+        made = [Event(merchant_id, kind, {"number": n, "text": "é茶"}, now) for n in range(count)]
+        await self.db.run(lambda tx: webhooks.emit(tx, made))
+
+    async def rows(self, statement: str, *values: Any) -> list[dict[str, Any]]:
+        """Look something up."""
+        async with self.db.connection() as tx:
+            return [dict(row) for row in await tx.fetch(statement, *values)]
+
+    async def statuses(self) -> dict[str, int]:
+        """How many deliveries there are of each status."""
+        found = await self.rows("select status, count(*) from webhook_deliveries group by 1")
+        return {row["status"]: row["count"] for row in found}
+
+    async def advance(self, by_ms: int) -> None:
+        """Move business time, for dispatchers in other processes too."""
+        self.ahead_ms += by_ms
+        async with self.db.connection() as tx:
+            await clock.ADVANCE.run(tx, step_ms=by_ms, furthest_ms=clock.FURTHEST_MS)
+
+    @contextlib.asynccontextmanager
+    async def dispatching(self, **changes: Any) -> AsyncIterator[Dispatcher]:
+        """Run a dispatcher while the block runs; it stops in good order."""
+        options = {"timeout_s": 5.0, "drain_s": 1.0, "lease_s": 4.0} | changes
+        key = options.pop("secret_key", SECRET_KEY)
+        dispatcher = Dispatcher(self.db, self.outgoing, key, self.now, **options)
+        stop = asyncio.Event()
+        task = asyncio.create_task(dispatcher.run(stop))
+        try:
+            yield dispatcher
+        finally:
+            stop.set()
+            await task
+
+    def process(self, timeout_s: float, lease_s: float) -> subprocess.Popen[bytes]:
+        """Start a dispatcher as a process of its own, to be killed."""
+        command = [sys.executable, str(PROGRAM), self.url, str(timeout_s), str(lease_s)]
+        paths = os.pathsep.join(path for path in sys.path if path)
+        return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths})
+
+
+@contextlib.asynccontextmanager
+async def webhook_harness(url: str) -> AsyncIterator[WebhookHarness]:
+    """Connect to a fresh database."""
+    db = await Db.connect(url, 6, acquire_timeout_s=10)
+    made = WebhookHarness(db, url)
+    try:
+        yield made
+    finally:
+        await made.outgoing.close()
+        await db.close()
+
+
+async def until(condition: Callable[[], Any], within_s: float = 180) -> None:
+    """Wait until something holds; what it gives may be awaited."""
+    end = time.monotonic() + within_s
+    while True:
+        found = condition()
+        if asyncio.iscoroutine(found):
+            found = await found
+        if found:
+            return
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0.02)

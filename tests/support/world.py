@@ -1,0 +1,221 @@
+"""Merchants, orders in every state and gateways' words, all made through the services.
+
+The functions take ``tx`` and do not commit, so that a test may roll everything back.
+"""
+
+import itertools
+import json
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from opentill import checkouts, disputes, ledger, merchants, orders, refunds
+from opentill.checkouts import Session
+from opentill.checkouts.model import SessionBody
+from opentill.core.money import Money
+from opentill.db.database import Tx
+from opentill.disputes import Dispute
+from opentill.gateways.model import GatewayDisputeEvent, PaymentOutcome, RefundOutcome
+from opentill.integrity.rules import check_books
+from opentill.merchants import Merchant
+from opentill.orders import Line, Order, PaymentAttempt, queries, service
+from opentill.products import service as products
+from opentill.products.model import Product, ProductBody
+from opentill.refunds.model import Refund, RefundBody
+from support.missing_events import missing_events
+
+NOW: Final = 1_750_000_000_000
+_numbers = itertools.count(1)
+HOUR: Final = 3_600_000
+DAY: Final = 24 * HOUR
+LATE: Final = service.FIRST_CHECK_MS  # after this, a call to a gateway has surely ended
+_numbers: Final = itertools.count(1)
+
+
+def fresh() -> str:
+    """Return a reference that nobody has used yet."""
+    return f"REF-{next(_numbers)}"
+
+
+async def merchant(tx: Tx, **terms: Any) -> Merchant:
+    """Make a merchant; ``platform_fee_rate`` and ``reserve_rate`` may be text."""
+    names = ("platform_fee_rate", "reserve_rate")
+    rates = {key: Decimal(terms[key]) for key in names if key in terms}
+    name = f"Shop {next(_numbers)}"
+    return await merchants.create(tx, **{"name": name, "now": NOW, **terms, **rates})
+
+
+async def product(tx: Tx, merchant_id: str, price: str = "9.99", currency: str = "USD") -> Product:
+    """Put something on sale."""
+    body = ProductBody(name="A mug", price=price, currency=currency)
+    return await products.create(tx, merchant_id, body, NOW)
+
+
+async def session(tx: Tx, merchant_id: str, product_id: str, now: int = NOW) -> Session:
+    """Open a checkout session."""
+    return await checkouts.open_session(tx, merchant_id, SessionBody(product_id=product_id), now)
+
+
+async def opened(tx: Tx, price: str = "9.99", currency: str = "USD", **terms: Any) -> Order:
+    """Make an order that is PENDING, of a merchant of its own."""
+    shop = await merchant(tx, **terms)
+    mug = await product(tx, shop.id, price, currency)
+    checkout = await session(tx, shop.id, mug.id)
+    return await orders.find(tx, shop.id, checkout.order_id)
+
+
+async def submitted(
+    tx: Tx, order: Order, now: int = NOW, gateway: str = "sandbox"
+) -> PaymentAttempt:
+    """Start an attempt to pay the order, as it stands before the gateway is called."""
+    locked = await orders.lock(tx, order.merchant_id, order.id)
+    return await service.start_attempt(
+        tx, locked, gateway=gateway, method="CREDIT_CARD", email="ann@example.com", name="Ann",
+        locale="en", payer_ip="192.0.2.7", now=now,
+    )  # fmt: skip
+
+
+async def said(
+    tx: Tx, attempt: PaymentAttempt, status: str, now: int = NOW, **what: Any
+) -> PaymentAttempt:
+    """Let the gateway say something of an attempt."""
+    outcome = PaymentOutcome(status=status, **what)
+    ids = (attempt.merchant_id, attempt.id)
+    return await orders.apply_outcome(tx, *ids, outcome, now, gateway=attempt.gateway)
+
+
+async def paid(tx: Tx, order: Order, now: int = NOW) -> Order:
+    """Have an order paid."""
+    attempt = await submitted(tx, order, now)
+    await said(tx, attempt, "SUCCEEDED", now, amount=Money(order.amount_minor, order.currency))
+    return await orders.find(tx, order.merchant_id, order.id)
+
+
+async def in_status(tx: Tx, status: str, **what: Any) -> Order:
+    """Make an order of the given status by the way that customers take."""
+    order = await opened(tx, **what)
+    key = (order.merchant_id, order.id)
+    match status:
+        case "CREATING":
+            await submitted(tx, order)
+        case "PAID":
+            await paid(tx, order)
+        case "SETTLED":
+            await settled(tx, await paid(tx, order))
+        case "DISPUTED":
+            await dispute_said(tx, await paid(tx, order), "OPENED")
+        case "CHARGEBACK":
+            await dispute_said(tx, await paid(tx, order), "LOST")
+        case "FAILED":
+            await said(tx, await submitted(tx, order), "REFUSED")
+        case "REVOKED":
+            await said(tx, await submitted(tx, order), "VOIDED")
+        case "CLOSED":
+            await checkouts.expire(tx, key[0], order.checkout_id, "time is over", NOW)
+        case "REFUNDED":
+            done = await paid(tx, order)
+            await refund_said(tx, await refunded(tx, done), "SUCCEEDED")
+        case _:
+            assert status == "PENDING"
+    found = await orders.find(tx, *key)
+    assert found.status == status
+    return found
+
+
+async def refunded(tx: Tx, order: Order, amount: str | None = None, now: int = NOW) -> Refund:
+    """Accept a refund: it is PROCESSING."""
+    body = RefundBody(amount=amount)
+    return await refunds.create(tx, order.merchant_id, order.id, body, now)
+
+
+async def refund_said(tx: Tx, refund: Refund, status: str, now: int = NOW, **what: Any) -> Refund:
+    """Let the gateway say something of a refund."""
+    outcome = RefundOutcome(status=status, **what)
+    attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
+    ids = (refund.merchant_id, refund.id)
+    return await refunds.apply_outcome(tx, *ids, outcome, now, gateway=attempt.gateway)
+
+
+async def settled(tx: Tx, order: Order, now: int = NOW) -> Order:
+    """Settle an order, due or not."""
+    await orders.settle_one(tx, order.merchant_id, order.id, now, "test")
+    return await orders.find(tx, order.merchant_id, order.id)
+
+
+async def dispute_said(
+    tx: Tx,
+    order: Order,
+    status: str,
+    now: int = NOW,
+    *,
+    ref: str = "dispute-1",
+    minor: int | None = None,
+    attempt_id: str | None = None,
+) -> Dispute | None:
+    """Let the gateway say something of a dispute of all that is left, if nothing is said."""
+    fresh = await orders.find(tx, order.merchant_id, order.id)
+    left = fresh.amount_minor - fresh.refund_held_minor
+    for known in await tx.fetch(
+        "select amount_minor from disputes where merchant_id = $1 and gateway_ref = $2",
+        order.merchant_id,
+        ref,
+    ):
+        left = known["amount_minor"]
+    gateway_event = GatewayDisputeEvent(
+        attempt_id=attempt_id or fresh.paid_attempt_id or "",
+        dispute_ref=ref,
+        status=status,
+        amount=Money(left if minor is None else minor, order.currency),
+        reason="fraudulent",
+    )
+    attempt = await orders.find_attempt(tx, order.merchant_id, gateway_event.attempt_id)
+    return await disputes.apply_outcome(
+        tx, order.merchant_id, gateway_event, now, gateway=attempt.gateway
+    )
+
+
+async def balances(tx: Tx, order: Order) -> tuple[int, int, int, int]:
+    """Return the merchant's pending, available, frozen and reserve in the settled currency."""
+    found = await ledger.balance(tx, order.merchant_id, order.settled_currency)
+    assert found is not None
+    return found.pending, found.available, found.frozen, found.reserve
+
+
+async def history(tx: Tx, order: Order) -> list[Line]:
+    """Return the order's history."""
+    return await queries.HISTORY.all(tx, merchant_id=order.merchant_id, order_id=order.id)
+
+
+async def entries(tx: Tx, merchant_id: str) -> list[tuple[str, str, str, int]]:
+    """Return a merchant's postings in their order: type, from, to, amount."""
+    rows = await tx.fetch(
+        "select type, from_account, to_account, amount_minor from entries where merchant_id = $1"
+        " order by currency, number",
+        merchant_id,
+    )
+    return [tuple(row) for row in rows]
+
+
+async def attempts(tx: Tx, order: Order) -> list[PaymentAttempt]:
+    """Return the order's attempts, oldest first."""
+    return await queries.ATTEMPTS.all(tx, merchant_id=order.merchant_id, order_id=order.id)
+
+
+async def dump(tx: Tx) -> dict[str, list[str]]:
+    """Return every row of every table as text."""
+    tables = await tx.fetch(
+        "select tablename from pg_tables where schemaname = 'public' order by tablename"
+    )
+    return {
+        table: [row[0] for row in await tx.fetch(f"select t::text from {table} t order by 1")]
+        for (table,) in tables
+    }
+
+
+async def assert_books(tx: Tx) -> int:
+    """Fail with what is wrong if the books are not right; return how many entries there are."""
+    count, violations = await check_books(tx)
+    assert not violations, "\n".join(json.dumps(msgspec.to_builtins(v)) for v in violations)
+    assert await missing_events(tx) == []
+    return count

@@ -1,0 +1,105 @@
+"""The bench itself: its data are right, it judges by its table, and it runs."""
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from benchmarks import books
+from benchmarks.chart import Chart, draw
+from benchmarks.seed import plant
+from benchmarks.targets import TARGETS, Target, line, verdict
+
+from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
+from opentill.db.database import Db
+from opentill.integrity.rules import check_books
+from opentill.orders import settlement
+
+ROOT = Path(__file__).parents[1]
+RATIO = Target("ours beside theirs", "ours", 2.0, "theirs")
+TIME = Target("a time", "ours", 2.0, at_most=True, unit=" s")
+
+
+async def test_the_books_of_generated_orders_agree_and_the_orders_settle(
+    settings: Settings,
+) -> None:
+    db = await Db.connect(settings.database_url or "", 2)
+    try:
+        seed = await plant(db, settings, 2)
+        async with db.transaction() as tx:
+            await books.second_products(tx)
+        made = [await books.fill(seed, 80, range(2)), await books.fill(seed, 40, range(1, 2))]
+        due = sum(one.due for one in made)
+        async with db.snapshot() as tx:
+            entries, violations = await check_books(tx)
+        assert (entries, violations) == (3 * 36 + 2 * 12, [])
+        assert due == await settlement.settle_due(db, now_ms()) == 12
+        async with db.snapshot() as tx:
+            assert (await check_books(tx))[1] == []
+    finally:
+        await db.close()
+
+
+@pytest.mark.parametrize(
+    ("target", "figures", "met", "value"),
+    [
+        (RATIO, {"ours": [4.0], "theirs": [2.0]}, True, 2.0),
+        (RATIO, {"ours": [3.9], "theirs": [2.0]}, False, 1.95),
+        # of each round, not of the medians: both were slow in the second
+        (RATIO, {"ours": [10.0, 2.0, 9.0], "theirs": [4.0, 1.0, 3.0]}, True, 2.5),
+        (TIME, {"ours": [1.0, 2.0, 9.0]}, True, 2.0),
+        (TIME, {"ours": [2.5]}, False, 2.5),
+    ],
+)
+def test_a_target_is_met_or_not(
+    target: Target, figures: dict[str, list[float]], met: bool, value: float
+) -> None:
+    found = verdict(target, figures)
+    assert found is not None
+    assert (found.met, found.value) == (met, value)
+    assert line(target, found)[0] == ("met" if met else "NOT met")
+
+
+def test_what_was_not_measured_is_not_judged() -> None:
+    assert verdict(RATIO, {"ours": [1.0]}) is None
+    assert all(line(target, verdict(target, {}))[0] == "not measured" for target in TARGETS)
+
+
+def test_a_chart_is_an_image_with_every_point() -> None:
+    lines = {"read <it>": [(1000, 0.5), (10_000, 0.6)], "list & more": [(1000, 2.0)]}
+    chart = Chart(title="Time", across="orders", up="ms", lines=lines, log="xy")
+    even = Chart(title="Throughput", across="processes", up="/s", lines={"pay": [(1, 900.0)]})
+    root = ET.fromstring(draw([chart, even], "two cores"))  # noqa: S314 - our own
+    dots = [dot for dot in root.iter("{http://www.w3.org/2000/svg}circle") if list(dot)]
+    assert len(dots) == 4
+    assert "prefers-color-scheme: dark" in "".join(root.itertext())
+
+
+def _run(tmp_path: Path, *options: str) -> dict[str, Any]:
+    result = tmp_path / "samples.json"
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--json", str(result), *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:] + done.stdout[-4000:]
+    found: dict[str, Any] = msgspec.json.decode(result.read_bytes())
+    return found
+
+
+def test_the_bench_runs_a_contest_with_the_sql_of_now(tmp_path: Path) -> None:
+    found = _run(tmp_path, "--only", "pay-hot", "--competitors", "OpenTill,bare ASGI")
+    assert {"pay-hot OpenTill", "pay-hot bare ASGI"} <= set(found["figures"])
+    assert found["violations"] == []
+
+
+@pytest.mark.stress
+def test_the_whole_bench_runs(tmp_path: Path) -> None:
+    found = _run(tmp_path, "--write", str(tmp_path / "figures.md"))
+    text = (tmp_path / "figures.md").read_text()
+    assert text.index("## Ratios") < text.index("## Targets")
+    assert "growth.svg" in text
+    assert {path.name for path in tmp_path.glob("*.svg")} == {"growth.svg", "processes.svg"}
+    measured = {target.what for target in TARGETS if verdict(target, found["figures"])}
+    assert measured >= {"webhooks, 20 endpoints", "ready", "ledger check"}
