@@ -62,7 +62,7 @@ class _Endpoint:
 
 
 async def _take_in_ours(
-    app: App, together: Confirmations, gateway: str, gateway_event: GatewayEvent
+    app: App, confirmations: Confirmations, gateway: str, gateway_event: GatewayEvent
 ) -> None:
     """Apply a gateway event, unless it is about nothing that is here or nothing of that gateway's.
 
@@ -75,7 +75,7 @@ async def _take_in_ours(
             isinstance(gateway_event, GatewayPaymentEvent)
             and gateway_event.outcome.status == "SUCCEEDED"
         ):
-            await together.take_in(gateway, gateway_event)
+            await confirmations.take_in(gateway, gateway_event)
         else:
             await take_in(app, gateway, gateway_event, app.clock())
     except OfAnotherGateway as error:

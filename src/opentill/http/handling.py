@@ -132,13 +132,15 @@ async def _once(
     write = operation.write
     if write is None:
         raise AssertionError
-    sealed = app.settings.secret_key, f"answer {merchant_id} {key}"
+    key_and_use = app.settings.secret_key, f"answer {merchant_id} {key}"
 
     async def work(tx: Tx) -> tuple[int, bytes, bool]:
         stored = await idempotency.claim(tx, merchant_id, key, print_, now)
         if stored is not None:
             encrypted = operation.secret and stored.status == operation.status
-            plain = encryption.decrypt(*sealed, stored.body).encode() if encrypted else stored.body
+            plain = (
+                encryption.decrypt(*key_and_use, stored.body).encode() if encrypted else stored.body
+            )
             return stored.status, plain, True
         try:
             request = _request(
@@ -153,7 +155,7 @@ async def _once(
                 raise
             status, response, _ = responses.failure(problem)
         encrypted = operation.secret and status == operation.status
-        stored_body = encryption.encrypt(*sealed, response.decode()) if encrypted else response
+        stored_body = encryption.encrypt(*key_and_use, response.decode()) if encrypted else response
         await idempotency.keep(tx, merchant_id, key, status, stored_body)
         return status, response, False
 
