@@ -57,7 +57,7 @@ async def notice(gateway: Notified, scope: Scope, receive: Receive) -> tuple[Gat
 async def named(gateway: Gateway, gateway_event: GatewayEvent) -> GatewayEvent | None:
     """Have events that name a payment by the provider's name only traced; None if it is not ours.
 
-    Raises Unavailable while the provider does not answer: it is to report again.
+    Raises Unavailable while the provider does not respond: it is to report again.
     """
     if (
         not isinstance(gateway_event, GatewayDisputeEvent)

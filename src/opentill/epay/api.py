@@ -167,7 +167,7 @@ def routes(refusal_page: RefusalPage) -> list[Route]:
 
 
 def _takes_html(accept: str) -> bool:
-    """Tell whether an Accept header names HTML: ``*/*`` is what clients of servers send."""
+    """Return whether an Accept header names HTML: ``*/*`` is what clients of servers send."""
     for part in accept.split(","):
         media_type, *parameters = part.replace(" ", "").lower().split(";")
         if media_type in _HTML and not any(_NONE.fullmatch(text) for text in parameters):

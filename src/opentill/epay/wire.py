@@ -107,7 +107,7 @@ def _parts(body: bytes, boundary: str) -> dict[str, str]:
 
 
 def _check(params: Mapping[str, str]) -> None:
-    """Refuse what cannot be kept, and names that would make one sign fit two messages."""
+    """Refuse what cannot be stored, and names that would make one sign fit two messages."""
     for name, value in params.items():
         if "\0" in name or "\0" in value:
             raise Refused(BUSINESS, "参数不能含有 NUL 字符")
@@ -128,7 +128,7 @@ def refuse_borders(params: Mapping[str, str], *, addresses: Collection[str] = ()
 
 
 def _passes(field: str, text: str, params: Mapping[str, str]) -> bool:
-    """Tell whether an address may hold ``&field=text``: never what only notifications have.
+    """Return whether an address may hold ``&field=text``: never what only notifications have.
 
     What a request says of itself may stand there again, in plain or encoded. No forgery has any
     use for the rest.

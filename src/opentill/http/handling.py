@@ -156,7 +156,7 @@ async def _once(
             status, response, _ = responses.failure(problem)
         encrypted = operation.secret and status == operation.status
         stored_body = encryption.encrypt(*key_and_use, response.decode()) if encrypted else response
-        await idempotency.keep(tx, merchant_id, key, status, stored_body)
+        await idempotency.store(tx, merchant_id, key, status, stored_body)
         return status, response, False
 
     return await app.db.run(work)

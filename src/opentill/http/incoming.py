@@ -35,7 +35,7 @@ def idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 def is_json(headers: Mapping[bytes, bytes]) -> bool:
-    """Tell whether a request's body is said to be JSON."""
+    """Return whether a request's body is said to be JSON."""
     media_type = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
     return media_type == b"application/json"
 

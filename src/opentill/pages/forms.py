@@ -1,4 +1,4 @@
-"""The one form that customers send: read, kept from foreign sites, checked."""
+"""The one form that customers send: read, refused from foreign sites, checked."""
 
 import re
 from collections.abc import Mapping

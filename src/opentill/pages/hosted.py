@@ -1,8 +1,8 @@
 """``/checkout/…``: the hosted page, from the open form to the receipt.
 
-The customer's way: the form (POST) → 303 → the step to the bank (GET, a link and a refresh) → the
+The customer's way: the form (POST) → 303 → the page to the bank (GET, a link and a refresh) → the
 bank → ``return`` (asks the gateway) → 303 → the page again, in whatever state it is by then. Each
-step reads what is true now, so that going back, reloading and paying in two tabs are harmless.
+of them reads what is true now, so that going back, reloading and paying in two tabs are harmless.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class PageRequest:
     async def payment(self, session_id: str) -> model.Payment:
         """Look a session up as its customer sees it. Raises NotFound.
 
-        Customers of the Epay door are spoken to in Chinese, unless their browser says otherwise.
+        For orders of the Epay API the page is in Chinese, unless the browser asks for another language.
         """
         view = await checkouts.page_view(self.app.db, session_id)
         if view is None:
@@ -212,7 +212,7 @@ async def _count(request: PageRequest) -> None:
 
 
 async def proceed(request: PageRequest, session_id: str, attempt_id: str) -> Response:
-    """Show the step to the bank, as long as the attempt waits for the customer."""
+    """Show the way to the bank, as long as the attempt waits for the customer."""
     payment = await request.payment(session_id)
     visit = request.visit()
     attempt = _waiting_for_customer(payment, attempt_id, request.now)
