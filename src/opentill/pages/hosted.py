@@ -66,7 +66,7 @@ class PageRequest:
     async def payment(self, session_id: str) -> model.Payment:
         """Look a session up as its customer sees it. Raises NotFound.
 
-        For orders of the Epay API the page is in Chinese, unless the browser asks for another language.
+        Orders of the Epay API get a page in Chinese, unless the browser asks for another language.
         """
         view = await checkouts.page_view(self.app.db, session_id)
         if view is None:
