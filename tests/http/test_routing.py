@@ -1,10 +1,10 @@
 """The router: which route a path finds, and what is said where there is none."""
 
 import pytest
-from openapi_server.http.routing import PathRouter
 
 from opentill.app import ROUTES
 from opentill.core.errors import NotFound
+from opentill.http.routing import PathRouter
 from support.api_server import ApiServer, error_of
 
 _ID = "cs_" + "0" * 32
