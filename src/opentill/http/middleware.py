@@ -69,6 +69,14 @@ def _bare(hop: str) -> str | None:
     return address
 
 
+def _label(scope: Scope) -> str:
+    """Return a request's route for the log and the metrics."""
+    if "route" not in scope:
+        return "other"
+    path: str = scope["route"].path_format
+    return path.removesuffix("/{rest}")  # what takes all that is no other route's
+
+
 class RequestMiddleware:
     """ASGI middleware around the whole application."""
 
@@ -136,7 +144,7 @@ class RequestMiddleware:
             await send_problem(numbered, error, scope.get(IGNORED, ()))
         finally:
             seconds = time.perf_counter() - started
-            route = scope["route"].path_format if "route" in scope else "other"
+            route = _label(scope)
             metrics.count_request(route, scope["method"], status, seconds)
             log.request(
                 request_id, scope["method"], route, status, round(seconds * 1000, 1),
