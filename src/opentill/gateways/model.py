@@ -11,8 +11,8 @@ from typing import Literal, Protocol, runtime_checkable
 import msgspec
 
 from opentill.core.errors import NotFound
-from opentill.core.methods import Method as Method  # noqa: PLC0414 - a word of this language
 from opentill.core.money import Money
+from opentill.core.payment_methods import Method as Method  # noqa: PLC0414 - a word of this language
 
 # What became of a payment or refund, as far as the provider's answer tells:
 #   SUCCEEDED        the money moved (captured, or given back)

@@ -15,11 +15,11 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from opentill.core import log, metrics
-from opentill.core.client_address import inside
 from opentill.core.ids import new_id
 from opentill.http.caller import Caller
 from opentill.http.handling import IGNORED
 from opentill.http.responses import send_problem
+from opentill.server.client_address import inside
 
 Authenticate = Callable[[str | None, str], Awaitable[Caller | None]]  # API key, address
 _log: Final = structlog.get_logger()

@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from starlette.types import Receive
 
-from opentill.core import inputs
 from opentill.core.errors import Invalid, PayloadTooLarge, Problem, UnsupportedMediaType
+from opentill.http import inputs
 from opentill.pages.model import Entries, Payment
 
 _MAX_BODY: Final = 64 * 1024

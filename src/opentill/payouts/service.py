@@ -5,11 +5,11 @@ from decimal import Decimal
 import msgspec
 
 from opentill import ledger, list_counts, merchants, webhooks
-from opentill.core import money, operator_actions
+from opentill.core import money
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
-from opentill.merchants import Merchant
+from opentill.merchants import Merchant, operator_actions
 from opentill.payouts import queries
 from opentill.payouts.model import BY_EVENT, Event, Payout, Status, event_of, posted
 
