@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from opentill.db.database import Tx
-    from opentill.webhooks import Endpoint, Vet
+    from opentill.webhooks import Endpoint, UrlCheck
 
 _COLUMNS = ("id", "merchantId", "status", "url", "events", "description", "disabledReason")
 _DELIVERIES = (
@@ -66,11 +66,11 @@ def _do(step: "Callable[[Tx, int], Awaitable[dict[str, Any]]]", *, as_json: bool
     session.run(work())
 
 
-def _vet() -> "Vet":
+def _url_check() -> "UrlCheck":
     from opentill.outgoing.client import to_merchants
-    from opentill.webhooks import Vet
+    from opentill.webhooks import UrlCheck
 
-    return Vet(to_merchants(session.settings()).check)
+    return UrlCheck(to_merchants(session.settings()).check)
 
 
 def add(
@@ -86,13 +86,13 @@ def add(
     """Send a merchant's events to an address. The secret is shown only here."""
     from opentill import webhooks
 
-    vet, key = _vet(), session.settings().secret_key
-    wanted = webhooks.Wanted(url=url, types=event or [], description=description or "")
+    check, key = _url_check(), session.settings().secret_key
+    wanted = webhooks.EndpointFields(url=url, types=event or [], description=description or "")
 
     actor = inputs.actor(by, reason)
 
     async def step(tx: "Tx", now: int) -> dict[str, Any]:
-        return _shown(*await webhooks.create(tx, merchant_id, wanted, vet, key, now, actor=actor))
+        return _shown(*await webhooks.create(tx, merchant_id, wanted, check, key, now, actor=actor))
 
     _do(step, as_json=as_json)
 
@@ -144,9 +144,9 @@ def set_(  # noqa: PLR0913 - what can be changed
 
     from opentill import webhooks
 
-    vet = _vet()
+    check = _url_check()
     statuses: Any = {None: UNSET, True: "ENABLED", False: "DISABLED"}
-    wanted = webhooks.Wanted(
+    wanted = webhooks.EndpointFields(
         url=UNSET if url is None else url,
         types=[] if all_events else event or UNSET,
         description=UNSET if description is None else description,
@@ -158,7 +158,7 @@ def set_(  # noqa: PLR0913 - what can be changed
     async def step(tx: "Tx", now: int) -> dict[str, Any]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
         ids = found.merchant_id, found.id
-        return _shown(await webhooks.change(tx, *ids, wanted, vet, now, actor=actor))
+        return _shown(await webhooks.change(tx, *ids, wanted, check, now, actor=actor))
 
     _do(step, as_json=as_json)
 
@@ -245,7 +245,7 @@ def resend(  # noqa: PLR0913 - a range
     """Send one event again, or every one of a range, oldest first."""
     from opentill import webhooks
     from opentill.core.errors import Invalid
-    from opentill.webhooks import TYPES, Range
+    from opentill.webhooks import TYPES, EventRange
 
     if (event_id is None) == (since is None):
         raise Invalid("event-id", "event-id must be given, or a range with --since")
@@ -264,7 +264,7 @@ def resend(  # noqa: PLR0913 - a range
                 output.show({"resent": 1}, as_json=as_json)
                 return
             start: Any = {"since": first or 0, "until": now if last is None else last}
-            which = Range(**start, type=type_, failed_only=failed_only, after=after)
+            which = EventRange(**start, type=type_, failed_only=failed_only, after=after)
             with output.progress("sending again") as advance:
                 total = await webhooks.resend_all(db, *ids, which, now, _reporting(advance))
             output.show({"resent": total}, as_json=as_json)
