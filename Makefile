@@ -4,31 +4,34 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCREEN := chromium chromium-driver fonts-noto-cjk
 ARGS ?=
+# Tests also wait for servers and the database: three workers keep two cores busy.
+WORKERS ?= 3
 USUAL := not stress and not image and not clients
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where it is set, each of the many processes that tests start compiles every file anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run demo test test-pooled test-serializable test-clients test-image mutants check fix
-.PHONY: hooks client bench stress lock browser compilers
+.PHONY: test-nightly hooks client bench stress lock browser compilers
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make demo               serve, with a merchant and a session to pay: the quickest look'
-	@echo 'make run                serve'
+	@echo 'make demo               serve with a demo merchant and a checkout session to pay: the quickest look'
+	@echo 'make run                serve (ARGS="--workers 2" for two processes)'
 	@echo 'make test               all tests (ARGS="-k name" for some)'
-	@echo 'make test-pooled        all of them through a PgBouncer in transaction mode'
-	@echo 'make test-serializable  all of them with every transaction serializable'
+	@echo 'make test-nightly       all tests with ten times as many random examples, new ones each time'
+	@echo 'make test-pooled        all tests through a PgBouncer in transaction mode'
+	@echo 'make test-serializable  all tests with every transaction serializable'
 	@echo 'make test-clients       generated clients compile, buy and refund (Go, Java, Node.js)'
 	@echo 'make test-image         the container image, built and run (needs podman or docker)'
 	@echo 'make check              formatting, lint, workflow files, layers, types, known vulnerabilities'
-	@echo 'make fix                what can be put right by itself'
-	@echo 'make client             the blocking Python client, of the asynchronous one'
-	@echo 'make hooks              git runs the same before each commit and push'
-	@echo 'make bench              each target of speed and size, met or not (ARGS="--only pay" for some)'
-	@echo 'make mutants            breaks one thing at a time: does a test notice? (ARGS="--sql 200" for more)'
+	@echo 'make fix                apply the fixes that ruff can make, and format'
+	@echo 'make client             write the blocking Python client, generated from the asynchronous one'
+	@echo 'make hooks              install git hooks: git runs make check before commits and pushes'
+	@echo 'make bench              measure each target of speed and size (ARGS="--only pay" for some)'
+	@echo 'make mutants            mutation tests: break one thing at a time, see that a test fails (ARGS="--sql 200" for more)'
 	@echo 'make stress             long runs: kill -9, failing receivers, many clients'
-	@echo 'make lock               the lock files, after a change of pyproject.toml (ARGS=--upgrade for new versions)'
+	@echo 'make lock               write the lock files after a change of pyproject.toml (ARGS=--upgrade for new versions)'
 
 run: .venv/stamp
 	$(BIN)/opentill serve $(ARGS)
@@ -37,15 +40,18 @@ demo: .venv/stamp
 	$(BIN)/opentill demo $(ARGS)
 
 test: .venv/stamp-dev browser
-	$(BIN)/pytest -n 3 --dist worksteal -m '$(USUAL)' $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m '$(USUAL)' $(ARGS)
+
+test-nightly: .venv/stamp-dev browser
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m '$(USUAL)' --hypothesis-profile=nightly $(ARGS)
 
 test-pooled: .venv/stamp-dev browser
 	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer || \
 		{ echo 'No PgBouncer. Debian: apt-get install pgbouncer' >&2; exit 1; }
-	OPENTILL_TEST_PGBOUNCER=1 $(BIN)/pytest -n 3 --dist worksteal -m '$(USUAL)' $(ARGS)
+	OPENTILL_TEST_PGBOUNCER=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal -m '$(USUAL)' $(ARGS)
 
 test-serializable: .venv/stamp-dev browser
-	OPENTILL_TEST_ISOLATION=serializable $(BIN)/pytest -n 3 --dist worksteal -m '$(USUAL)' $(ARGS)
+	OPENTILL_TEST_ISOLATION=serializable $(BIN)/pytest -n $(WORKERS) --dist worksteal -m '$(USUAL)' $(ARGS)
 
 test-clients: .venv/stamp-dev .venv-clients/stamp compilers
 	$(BIN)/pytest tests/generated $(ARGS)

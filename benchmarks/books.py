@@ -127,8 +127,8 @@ _COPIES: Final = {
             "checkout_id": _SESSION,
             "product_id": _PRODUCT,
             "status": "p.status",
-            "steps": "case p.status when 'PENDING' then 1 when 'PAID' then 3 when 'SETTLED' then 4"
-            " else 2 end",
+            "history_number": "case p.status when 'PENDING' then 1 when 'PAID' then 3"
+            " when 'SETTLED' then 4 else 2 end",
             "paid_at": f"case when {_IS_PAID} then p.at + 2000 end",
             "due_at": f"case when {_IS_PAID} then p.at + 3000 end",
             "settle_at": "case p.status when 'PAID' then p.at + 3000 end",
@@ -140,7 +140,7 @@ _COPIES: Final = {
         },
         "id = p.template_order",
     ),
-    "attempts": (
+    "payment_attempts": (
         {
             "id": _ATTEMPT,
             "order_id": _ORDER,

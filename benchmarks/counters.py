@@ -8,9 +8,9 @@ from benchmarks.seed import MERCHANTS, first_payments
 _WRITING = ("create-many", "pay-many", "pay-hot")
 # That of the entries holds them against the balance, too.
 _TRIGGERS = (
-    ("orders", "orders_are_counted"),
-    ("orders", "changed_orders_are_counted"),
-    ("entries", "entries_are_right"),
+    ("orders", "orders_count_new"),
+    ("orders", "orders_count_changed"),
+    ("entries", "entries_check_and_count"),
 )
 
 

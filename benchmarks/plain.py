@@ -19,7 +19,7 @@ _LIKE: Final = (
     "checkouts",
     "orders",
     "order_history",
-    "attempts",
+    "payment_attempts",
     "balances",
     "entries",
 )
@@ -33,7 +33,9 @@ async def build(tx: Tx) -> None:
         like = f"(like public.{table} including all)"
         await tx.execute(f"create table {SCHEMA}.{table} {like}")
     # The callback names the attempt alone.
-    await tx.execute(f"create unique index attempts_by_id on {SCHEMA}.attempts (id)")
+    await tx.execute(
+        f"create unique index payment_attempts_by_id on {SCHEMA}.payment_attempts (id)"
+    )
     for table in _FILLED:
         await tx.execute(f"insert into {SCHEMA}.{table} select * from public.{table}")  # noqa: S608 - ours
 
@@ -44,14 +46,15 @@ SCRIPT: Final = rf"""
 \set i :first + :n * :clients + :client_id
 \set m (:i - :first) % :merchants
 begin;
-select merchant_id, steps + 1 as step, settled_currency as currency, gross_settled_minor as gross,
-    gross_settled_minor - net_settled_minor as fee, (extract(epoch from now()) * 1000)::bigint as at
+select merchant_id, history_number + 1 as step, settled_currency as currency,
+    gross_settled_minor as gross, gross_settled_minor - net_settled_minor as fee,
+    (extract(epoch from now()) * 1000)::bigint as at
 from {SCHEMA}.orders
 where merchant_id = (select merchant_id from public.bench_tenants where place = :m)
     and id = {_ORDER} and status = 'PENDING'
 for update
 \gset
-update {SCHEMA}.orders set status = 'PAID', steps = :step, paid_at = :at, updated_at = :at,
+update {SCHEMA}.orders set status = 'PAID', history_number = :step, paid_at = :at, updated_at = :at,
     payment_method = 'ALIPAY', paid_attempt_id = 'att_1', due_at = :at::bigint + 604800000,
     settle_at = :at::bigint + 604800000
 where merchant_id = :merchant_id and id = {_ORDER};

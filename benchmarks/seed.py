@@ -144,7 +144,7 @@ _KEYS: Final = {
     "checkouts": "id = b.session_id",
     "orders": "id = b.order_id",
     "order_history": "order_id = b.order_id",
-    "attempts": "id = b.attempt_id",
+    "payment_attempts": "id = b.attempt_id",
     "directory": "id in (b.session_id, b.attempt_id)",
 }
 # (table, what its copied columns become)
@@ -152,7 +152,10 @@ _COPIED: Final = (
     ("checkouts", {"id": _SESSION, "order_id": _ORDER}),
     ("orders", {"id": _ORDER, "checkout_id": _SESSION}),
     ("order_history", {"order_id": _ORDER}),
-    ("attempts", {"id": _ATTEMPT, "order_id": _ORDER, "check_at": f"t.check_at + {_FAR_MS}"}),
+    (
+        "payment_attempts",
+        {"id": _ATTEMPT, "order_id": _ORDER, "check_at": f"t.check_at + {_FAR_MS}"},
+    ),
     (
         "directory",
         {"id": f"case when t.id = b.session_id then {_SESSION} else {_ATTEMPT} end"},
@@ -211,7 +214,7 @@ async def _tenant(tx: Tx, settings: Settings, place: int, now: int) -> Tenant:
     waits = PaymentOutcome(status="ACTION_REQUIRED", provider_ref=attempt.id, action_url=url)
     await orders.apply_outcome(tx, merchant.id, attempt.id, waits, now, gateway="sandbox")
     await tx.execute(
-        "update attempts set check_at = check_at + $2 where id = $1", attempt.id, _FAR_MS
+        "update payment_attempts set check_at = check_at + $2 where id = $1", attempt.id, _FAR_MS
     )
     return Tenant(
         merchant_id=merchant.id,

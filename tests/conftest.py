@@ -61,15 +61,18 @@ ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
 _numbers: Final = itertools.count(1)
 
 
+# `make test` tries the same examples each time, `make test-nightly` more and others each time.
 # How long an example takes says nothing on a machine that has other work.
-hypothesis.settings.register_profile(
-    "suite",
+_PROFILE: Final = hypothesis.settings(
     deadline=None,
+    database=None,
     suppress_health_check=[
         hypothesis.HealthCheck.too_slow,
         hypothesis.HealthCheck.function_scoped_fixture,
     ],
 )
+hypothesis.settings.register_profile("suite", _PROFILE, max_examples=100, derandomize=True)
+hypothesis.settings.register_profile("nightly", _PROFILE, max_examples=1000)
 hypothesis.settings.load_profile("suite")
 
 # structlog draws a traceback with the local variables of each frame unless it is told otherwise:

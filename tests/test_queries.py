@@ -210,11 +210,12 @@ def test_a_statement_about_a_tenant_names_merchant_id(name: str, statement: Any)
         "checkouts.queries.BY_PUBLIC_ID",
     }
     tenant = (
-        "products", "checkouts", "orders", "attempts", "refunds", "balances", "order_history",
-        "disputes", "dispute_notes", "payouts", "operator_movements", "merchant_terms", "events",
-        "webhook_endpoints", "webhook_deliveries", "webhook_attempts", "webhook_lanes",
+        "products", "checkouts", "orders", "payment_attempts", "refunds", "balances",
+        "order_history", "disputes", "dispute_notes", "payouts", "adjustments",
+        "merchant_terms", "events",
+        "webhook_endpoints", "webhook_deliveries", "delivery_attempts", "endpoint_leases",
         "epay_credentials", "epay_products", "epay_orders", "epay_refunds",
-        "order_notices",
+        "epay_notifications",
     )  # fmt: skip
     text = " ".join(statement.sql.split())
     touches = any(f" {table} " in f"{text} " for table in tenant)

@@ -28,29 +28,29 @@ __all__ = ["module_database_url"]
 REFERENCE: Final = {
     "merchants": "the list of tenants itself",
     "api_keys": "found by a key before the merchant is known",
-    "rates": "of the whole deployment",
+    "exchange_rates": "of the whole deployment",
     "directory": "finds the merchant of a public id",
     "audit_log": "of the operator",
     "audit_head": "of the operator, one row",
     "business_clock": "of the deployment, one row",
     "schema_migrations": "of the deployment",
     "secret_key": "of the deployment, one row",
-    "rate_windows": "counts addresses too; unlogged",
-    "webhook_hosts": "of the deployment: a host may be several merchants'",
+    "rate_limit_windows": "counts addresses too; unlogged",
+    "host_leases": "of the deployment: a host may be several merchants'",
 }
 # Indexes by which the worker finds what is due, over all merchants; each is partial or small.
 QUEUES: Final = {
     "checkouts_due",
-    "attempts_due",
+    "payment_attempts_due",
     "refunds_due",
     "idempotency_keys_old",
     "epay_refunds_old",
     "orders_due",
     "orders_reserve_due",
-    "orders_creating",
-    "order_notices_due",
+    "orders_creating_due",
+    "epay_notifications_due",
     "order_history_old",
-    "operator_movements_waiting",
+    "adjustments_due",
     "unmatched_disputes_due",
 }
 
@@ -168,8 +168,8 @@ LITERALS: Final = (
     ("orders", "refund_fee_policy", merchants.FeePolicy),
     ("orders", "payment_method", Method),
     ("orders", "reserve_status", orders.ReserveStatus),
-    ("attempts", "status", orders.AttemptStatus),
-    ("attempts", "method", Method),
+    ("payment_attempts", "status", orders.AttemptStatus),
+    ("payment_attempts", "method", Method),
     ("refunds", "status", refunds.Status),
     ("refunds", "held_from", ledger.Held),
     ("merchants", "refund_fee_policy", merchants.FeePolicy),
@@ -178,13 +178,13 @@ LITERALS: Final = (
     ("merchant_terms", "settlement_calendar", merchants.Calendar),
     ("disputes", "status", disputes.Status),
     ("payouts", "status", payouts.Status),
-    ("operator_movements", "kind", operator.Kind),
-    ("operator_movements", "status", operator.Status),
+    ("adjustments", "kind", operator.Kind),
+    ("adjustments", "status", operator.Status),
     ("api_keys", "environment", Environment),
     ("events", "type", webhooks.Type),
     ("webhook_endpoints", "status", webhooks.Status),
     ("webhook_deliveries", "status", webhooks.DeliveryStatus),
-    ("webhook_attempts", "outcome", webhooks.Outcome),
+    ("delivery_attempts", "outcome", webhooks.Outcome),
     ("entries", "type", postings.Type),
     ("entries", "from_account", postings.Account),
     ("entries", "to_account", postings.Account),
@@ -261,23 +261,27 @@ def _entry(**changes: Any) -> str:
 
 
 _BOOKS: Final = f"""
-    insert into merchants values ('mer_1', 'M', 'USD', 0.04, 'KEPT', 0, 7, 0, 180, '{{}}', 1, 1);
+    insert into merchants values ('mer_1', 'M', 'USD', 1, 0.04, '[]', 'KEPT', 0, 7, 'EVERY_DAY', 0,
+        180, 1500, 0, '{{}}', 1, 1);
     insert into balances values ('mer_1', 'USD', 1, 0, 0, 0, -1, 0, 0, 1, 1);
     {_entry(number=1, cause="c1")};
     insert into products values ('mer_1', 'prod_1', 'P', '', null, 1, 'USD', 'ACTIVE', '{{}}', 1,
         1);
     insert into checkouts values ('mer_1', 'cs_1', 'prod_1', 'order_1', 1, 'USD', 'OPEN', null,
-        null, '', null, 'M', 2, 1, 1);
+        null, null, '', null, 'M', 2, 1, 1);
     insert into orders (merchant_id, id, checkout_id, product_id, product_name, product_description,
-        source, status, steps, currency, amount_minor, platform_fee_rate, platform_fee_minor,
-        settled_currency, exchange_rate, usd_exchange_rate, gross_settled_minor, net_settled_minor,
+        source, status, history_number, currency, amount_minor, platform_fee_rate,
+        platform_fee_minor, settled_currency, exchange_rate, usd_exchange_rate,
+        gross_settled_minor, net_settled_minor,
         refund_fee_policy, customer_email, payer_ip, refunded_minor, refund_held_minor,
         refund_debit_minor, reserve_rate, reserve_minor, reserve_status, metadata, created_at,
-        updated_at)
+        updated_at, terms_version, fees, settlement_delay_days, settlement_calendar, reserve_days,
+        dispute_fee_minor)
     values ('mer_1', 'order_1', 'cs_1', 'prod_1', 'P', '', 'API', 'PENDING', 1, 'USD', 100, 0.04, 4,
-        'USD', 1, 1, 100, 96, 'KEPT', '', '', 0, 0, 0, 0, 0, 'NONE', '{{}}', 1, 1);
+        'USD', 1, 1, 100, 96, 'KEPT', '', '', 0, 0, 0, 0, 0, 'NONE', '{{}}', 1, 1, 1, '[]', 7,
+        'EVERY_DAY', 180, 1500);
     insert into order_history values ('mer_1', 'order_1', 1, 1, 'opened', null, 'PENDING', 'cs_1');
-    insert into audit_log values ('aud_1', 1, 'me', 'test', 'mer_1', 'x', 'because');
+    insert into audit_log values (null, 'aud_1', 1, 'me', 'test', 'mer_1', 'x', 'because');
 """
 _FINAL: Final = "IntegrityConstraintViolationError"
 

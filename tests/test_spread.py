@@ -118,7 +118,8 @@ def test_triggers_refuse_or_count(catalogue: Any) -> None:
         " where not t.tgisinternal"
     )
     counting = {
-        "count_new_order", "count_gone_orders", "count_changed_orders", "entries_are_right",
+        "count_new_order", "count_deleted_orders", "count_changed_orders",
+        "check_and_count_entries",
     }  # fmt: skip
     refusing = {"refuse_change", "refuse_history_change", "refuse_removal"}
     assert {row["proname"] for row in rows} == refusing | counting

@@ -1,60 +1,206 @@
-"""The glossary's terms in code: a name that was replaced does not come back."""
+"""The words of the glossary: what its last column names stands in no code, message or document.
+
+The column *not* of ``docs/glossary.md`` is the only list. Its entries are separated by commas:
+
+- plain text is a word, with its usual endings, or a phrase. It is looked for in prose (comments,
+  docstrings and other strings, templates, comments of SQL, documents) and in the parts of Python
+  names, so that ``by hand`` also finds ``by_hand`` and ``ByHand``;
+- text in backticks is a piece of code, looked for in code only, with the same capitals.
+"""
 
 import io
+import re
 import tokenize
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[1] / "src" / "opentill"
-# Replaced name: the glossary's term.
-REPLACED: Final = {
-    "ByHand": "adjustment",
-    "Edge": "request middleware, cursor",
-    "News": "gateway event",
-    "OpenLane": "endpoint lease",
-    "OperatorError": "configuration error",
-    "STEPS": "transition",
-    "Step": "transition",
-    "Together": "batcher",
-    "Which": "list count",
-    "Whose": "gateway filter",
-    "alone": "autocommit",
-    "byhand": "adjustment",
-    "enter": "authenticate",
-    "hear": "apply an outcome",
-    "lane": "endpoint lease",
-    "lanes": "endpoint lease",
-    "news": "gateway event",
-    "seal": "encryption",
-    "sealed": "encryption",
-    "together": "batcher",
-    "unseal": "encryption",
-}
-# The bank and the merchants' client have words of their own; elsewhere a word may be the right one.
-APART: Final = ("sandbox/", "client/")
+TOP: Final = Path(__file__).parents[1]
+PAGES: Final = ("README", "ARCHITECTURE", "CONTRIBUTING", "SECURITY", "CHANGELOG")
+# A word in another sense: the words around it, and why it is the right one there.
 MEANT: Final = {
-    ("ledger/incremental.py", "Step"),  # of a check that goes in steps
-    ("callbacks/confirmations.py", "lanes"),  # how many batches at the same time
-    ("db/batcher.py", "lane"),
-    ("db/batcher.py", "lanes"),
-    ("orders/settlement.py", "lane"),
-    ("orders/settlement.py", "lanes"),
+    "step-up": "step-up authentication is a term of its own",
+    "os.walk": "a name of Python's library",
+    "ast.walk": "a name of Python's library",
 }
-
-
-@pytest.mark.parametrize(
-    "path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT))
+# What still has replaced words: packages, "docs" and "migrations". This list only shrinks.
+STILL: Final = frozenset(
+    """
+    docs migrations adjustments agreement app callbacks checkouts cli client config core db
+    disputes epay gateways health healthcheck http integrity ledger list_counts merchants orders
+    outgoing pages payouts rates reconciliation refunds sandbox server webhooks worker
+    """.split()
 )
-def test_a_replaced_name_does_not_come_back(path: Path) -> None:
-    name = str(path.relative_to(ROOT))
-    if name.startswith(APART):
+_ENDS: Final = "(?:s|es|ed|d|ing|er|ers)?"
+_PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+
+
+class Found(NamedTuple):
+    """A replaced word: where it stands, and what the glossary says instead."""
+
+    place: str
+    word: str
+    term: str
+
+    def __str__(self) -> str:
+        """Show it as compilers do."""
+        return f"{self.place}: {self.word!r}: {self.term}"
+
+
+@cache
+def entries(top: Path = TOP) -> tuple[tuple[re.Pattern[str], bool, str], ...]:
+    """Read the glossary: a pattern, whether it is for code only, and the term to use."""
+    found = []
+    for line in (top / "docs" / "glossary.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|") or len(cells) != 4 or cells[0] in {"term", "---"}:
+            continue
+        replaced = filter(None, (word.strip() for word in cells[3].split(",")))
+        found += [(*_pattern(word), cells[0]) for word in replaced]
+    return tuple(found)
+
+
+def _pattern(word: str) -> tuple[re.Pattern[str], bool]:
+    if word.startswith("`"):
+        return re.compile(rf"(?<!\w){re.escape(word.strip('`'))}(?!\w)"), True
+    stem = r"\s+".join(map(re.escape, word.split()))
+    if " " not in word:
+        stem = rf"{stem}{_ENDS}|{stem[:-1]}ing" if word.endswith("e") else rf"{stem}{_ENDS}"
+    return re.compile(rf"(?<![\w-])(?:{stem})(?![\w-])", re.IGNORECASE), False
+
+
+def _search(path: str, line: int, text: str, top: Path, *, code: bool) -> Iterator[Found]:
+    """Look for replaced words in a piece of text that begins in ``line``."""
+    for pattern, code_only, term in entries(top):
+        if code_only is not code:
+            continue
+        for match in pattern.finditer(text):
+            around = text[max(0, match.start() - 40) : match.end() + 40]
+            if not any(phrase in around for phrase in MEANT):
+                row = line + text.count("\n", 0, match.start())
+                yield Found(f"{path}:{row}", " ".join(match[0].split()), term)
+
+
+def in_python(path: Path, top: Path = TOP) -> list[Found]:
+    """Return the replaced words of a Python file."""
+    name, found = str(path.relative_to(top)), []
+    prose: dict[int, str] = {}  # comments of neighbouring lines are one text
+    code: dict[int, list[str]] = {}
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        row = token.start[0]
+        if token.type == tokenize.COMMENT:
+            prose[row] = token.string
+        elif token.type in {tokenize.NAME, tokenize.OP}:
+            parts = code.setdefault(row, [])
+            both = parts and parts[-1][-1].isidentifier() and token.string[0].isidentifier()
+            parts.append(f" {token.string}" if both else token.string)
+            if token.type == tokenize.NAME and not token.string.startswith("__"):
+                words = " ".join(_PARTS.findall(token.string))
+                found += _search(name, row, words, top, code=False)
+        elif tokenize.tok_name[token.type] in {"STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE"}:
+            found += _search(name, row, token.string, top, code=False)
+    for row, pieces in code.items():
+        found += _search(name, row, "".join(pieces), top, code=True)
+    for row, text in _joined(prose):
+        found += _search(name, row, text, top, code=False)
+    return found
+
+
+def _joined(lines: dict[int, str]) -> Iterator[tuple[int, str]]:
+    """Put comments of neighbouring lines together."""
+    rows = sorted(lines)
+    while rows:
+        first, text = rows[0], lines[rows[0]]
+        while len(rows) > 1 and rows[1] == rows[0] + 1:
+            text = f"{text}\n{lines[rows[1]].lstrip('# ')}"
+            rows = rows[1:]
+        rows = rows[1:]
+        yield first, text
+
+
+_FENCED: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_SPAN: Final = re.compile(r"`[^`\n]*`|\]\([^)\s]*\)|<a id=[^>]*>")
+
+
+def in_document(path: Path, top: Path = TOP) -> list[Found]:
+    """Return the replaced words of a document: prose without code and links, then the code."""
+    name, text = str(path.relative_to(top)), path.read_text()
+    if path.name == "glossary.md":
+        text = re.sub(r"\|[^|\n]*\|$", "|", text, flags=re.MULTILINE)
+    unfenced = _FENCED.sub(lambda block: "\n" * block[0].count("\n"), text)
+    prose = _SPAN.sub(lambda span: " " * len(span[0]), unfenced)
+    found = list(_search(name, 1, prose, top, code=False))
+    for span in _SPAN.finditer(unfenced):
+        row = unfenced.count("\n", 0, span.start()) + 1
+        found += _search(name, row, span[0], top, code=True)
+    return found
+
+
+def in_text(path: Path, top: Path = TOP) -> list[Found]:
+    """Return the replaced words of a template, a style sheet, or the comments of SQL."""
+    text = path.read_text()
+    if path.suffix == ".sql":
+        lines = text.split("\n")
+        text = "\n".join(line.partition("--")[2] for line in lines)
+    text = re.sub(r"\{%.*?%\}", lambda tag: "\n" * tag[0].count("\n"), text, flags=re.DOTALL)
+    return list(_search(str(path.relative_to(top)), 1, text, top, code=False))
+
+
+def documents(top: Path = TOP) -> list[Path]:
+    """Return the documents for readers."""
+    return [*(top / f"{page}.md" for page in PAGES), *sorted((top / "docs").rglob("*.md"))]
+
+
+def sources(top: Path = TOP, package: str = "") -> list[Path]:
+    """Return the files of a package, or of all."""
+    folder = top / "src" / "opentill"
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in {".py", ".html", ".css", ".md"}
+        and (not package or path.relative_to(folder).parts[0].removesuffix(".py") == package)
+    ]
+
+
+def words(path: Path, top: Path = TOP) -> list[Found]:
+    """Return the replaced words of a file."""
+    form = {".py": in_python, ".md": in_document}.get(path.suffix, in_text)
+    return form(path, top)
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: path.stem)
+def test_documents_use_the_words_of_the_glossary(document: Path) -> None:
+    if "docs" in STILL:
         return
-    tokens = tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
-    found = {
-        (name, token.string)
-        for token in tokens
-        if token.type == tokenize.NAME and token.string in REPLACED
-    } - MEANT
-    assert {word: REPLACED[word] for _, word in found} == {}
+    assert [str(found) for found in words(document)] == []
+
+
+PACKAGES: Final = sorted(
+    {path.relative_to(TOP / "src/opentill").parts[0].removesuffix(".py") for path in sources()}
+)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_code_uses_the_words_of_the_glossary(package: str) -> None:
+    if package in STILL:
+        return
+    assert [str(found) for path in sources(package=package) for found in words(path)] == []
+
+
+def test_migrations_use_the_words_of_the_glossary() -> None:
+    if "migrations" in STILL:
+        return
+    found = [found for path in sorted((TOP / "migrations").glob("*.sql")) for found in words(path)]
+    assert [str(one) for one in found] == []
+
+
+def test_the_glossary_names_replaced_words() -> None:
+    assert len(entries()) > 40
+    assert [found.word for found in _search("", 1, "It answers by hand", TOP, code=False)] == [
+        "answers",
+        "by hand",
+    ]
+    assert [found.word for found in _search("", 1, "a: Whose = 1", TOP, code=True)] == ["Whose"]

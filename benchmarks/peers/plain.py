@@ -113,7 +113,7 @@ class Order(Base):
     product_image: Mapped[str | None]
     source: Mapped[str]
     status: Mapped[str]
-    steps: Mapped[int]
+    history_number: Mapped[int]
     currency: Mapped[str]
     amount_minor: Mapped[int]
     platform_fee_rate: Mapped[Decimal]
@@ -162,7 +162,7 @@ class History(Base):
 
 
 class Attempt(Base):
-    __tablename__ = "attempts"
+    __tablename__ = "payment_attempts"
     merchant_id: Mapped[str] = mapped_column(primary_key=True)
     id: Mapped[str] = mapped_column(primary_key=True)
     order_id: Mapped[str]
@@ -383,7 +383,7 @@ async def open_session(body: SessionIn, db: Database, merchant: Caller) -> Sessi
         product_image=product.image,
         source="API",
         status="PENDING",
-        steps=1,
+        history_number=1,
         currency=product.currency,
         amount_minor=product.price_minor,
         platform_fee_rate=merchant.platform_fee_rate,
@@ -508,7 +508,7 @@ async def confirm_payment(told: Annotated[Callback, Depends(verified)], db: Data
     attempt.check_at = None
     attempt.updated_at = now
     before, order.status = order.status, "PAID"
-    order.steps += 1
+    order.history_number += 1
     order.paid_at = now
     order.updated_at = now
     order.payment_method = payment.method
@@ -518,7 +518,7 @@ async def confirm_payment(told: Annotated[Callback, Depends(verified)], db: Data
         History(
             merchant_id=order.merchant_id,
             order_id=order.id,
-            number=order.steps,
+            number=order.history_number,
             at=now,
             event="confirmed",
             from_status=before,

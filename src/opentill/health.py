@@ -20,13 +20,14 @@ from opentill.webhooks import jobs as webhook_jobs
 
 _TIMEOUT_S: Final = 1.5
 _DUE_ATTEMPTS: Final = Value(
-    int, "select count(*) from (select from attempts where check_at <= :now limit 10000) due"
+    int,
+    "select count(*) from (select from payment_attempts where check_at <= :now limit 10000) due",
 )
 _DUE_REFUNDS: Final = Value(
     int, "select count(*) from (select from refunds where try_at <= :now limit 10000) due"
 )
-_VIOLATIONS: Final = Value(int, "select sum(violations)::bigint from books_checks")
-_CHECKED: Final = Value(int, "select sum(greatest(entries, checked_to))::bigint from books_checks")
+_VIOLATIONS: Final = Value(int, "select sum(violations)::bigint from ledger_checks")
+_CHECKED: Final = Value(int, "select sum(greatest(entries, checked_to))::bigint from ledger_checks")
 
 
 @get("/healthz", media_type=MediaType.JSON, include_in_schema=False)

@@ -113,7 +113,7 @@ TAMPERED = (
         [(7, "altered")],
     ),
     (
-        ["drop index audit_log_in_order", FORGED.format(", number, hash", ", 3, sha256('x')")],
+        ["drop index audit_log_by_number", FORGED.format(", number, hash", ", 3, sha256('x')")],
         [(3, "inserted")],
     ),
     (

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from opentill import app, checkouts, ledger, orders, rates
 from opentill.db.clock import now_ms
@@ -15,10 +15,17 @@ from support.page_server import Open
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def page(browser: Browser, page_server: app.Server) -> AsyncIterator[Page]:
-    """A page that fails the test for any console message and any request to somewhere else."""
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """One context for all tests of a worker: to make another costs as much as to pay."""
     context = await browser.new_context(locale="en-US")
+    yield context
+    await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(context: BrowserContext, page_server: app.Server) -> AsyncIterator[Page]:
+    """A page that fails the test for any console message and any request to somewhere else."""
     tab = await context.new_page()
     settings = page_server.state.settings
     ours = {urlsplit(url).netloc for url in (settings.public_url, settings.sandbox_url)}
@@ -30,7 +37,9 @@ async def page(browser: Browser, page_server: app.Server) -> AsyncIterator[Page]
         lambda request: urlsplit(request.url).netloc in ours or wrong.append(request.url),
     )
     yield tab
-    await context.close()
+    for each in context.pages:
+        await each.close()
+    await context.clear_cookies()
     statuses = ("400 (Bad Request)", "404 (Not Found)", "422 (Unprocessable")
     assert [text for text in wrong if not any(status in text for status in statuses)] == []
 
@@ -59,22 +68,17 @@ async def _enter_card(page: Page, number: str) -> None:
     await page.click("button")
 
 
-# card, what the page says then, the order's status
+# card, what the page says then, the order's status; all cards: sandbox/test_cards.py
 CARDS = [
     ("4242 4242 4242 4242", "Payment received", "PAID"),
-    ("4000 0000 0000 0259", "Payment received", "PAID"),
-    ("4000 0000 0000 5126", "Payment received", "PAID"),
     ("4000 0000 0000 0002", "Your bank declined the payment", "PENDING"),
-    ("4000 0000 0000 9995", "There is not enough money", "PENDING"),
-    ("4000 0000 0000 0069", "The card has expired", "PENDING"),
-    ("4000 0000 0000 0127", "The security code of the card was wrong", "PENDING"),
     ("4000 0000 0000 9987", "The payment was refused", "FAILED"),
     ("4000 0000 0000 0119", "Waiting for the bank", "PENDING"),
 ]
 
 
 @pytest.mark.parametrize("case", CARDS, ids=lambda case: case[0])
-async def test_each_test_card_comes_to_its_page(
+async def test_each_outcome_of_a_card_has_its_page(
     page: Page, page_server: app.Server, open_session: Open, case: tuple[str, str, str]
 ) -> None:
     number, text, status = case

@@ -94,7 +94,7 @@ def test_open_sessions_that_an_advance_ends_are_named_first(deployment: Deployme
     assert "sessions" not in far.stderr
     day = deployment.run("clock", "advance", "1d")
     assert day.returncode == 0
-    assert day.stderr.startswith("open sessions that this ends: cs_")
+    assert day.stderr.startswith("open sessions that expire: cs_")
     assert day.stderr.endswith(" and 2 more\n")
     named = day.stderr.removesuffix(" and 2 more\n").rpartition(": ")[2].split(", ")
     assert len(set(named) & set(opened)) == 10

@@ -274,7 +274,7 @@ def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> N
     assert "run `opentill migrate`" in refused.stderr
     assert refused.stderr.count("\n") == 1
     migrated = place.run("migrate", **external)
-    assert migrated.stdout.startswith("applied 0001_first\n")
+    assert migrated.stdout.startswith("applied 0001_schema\n")
     assert json.loads(place.run("migrate", "--json", **external).stdout) == {"applied": []}
 
 
@@ -304,7 +304,7 @@ def test_migrate_waits_for_the_database_and_needs_no_data_directory(
         (late / ".s.PGSQL.5432").symlink_to(folder / ".s.PGSQL.5432")
         output, _ = migrating.communicate(timeout=TIMEOUT_S)
     assert migrating.returncode == 0
-    assert output.startswith("applied 0001_first\n")
+    assert output.startswith("applied 0001_schema\n")
 
 
 @pytest.mark.usefixtures("with_database")

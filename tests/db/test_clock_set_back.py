@@ -13,11 +13,11 @@ from support.transactions import rolled_back
 
 # What is woken, and when it is due.
 PLACES = {
-    "orders.queries.MAKE_DUE": ("attempts", "check_at"),
+    "orders.queries.MAKE_DUE": ("payment_attempts", "check_at"),
     "refunds.queries.MAKE_DUE": ("refunds", "try_at"),
     "disputes.queries.MAKE_DUE": ("unmatched_disputes", "try_at"),
     "webhooks.queries.MAKE_DUE": ("webhook_deliveries", "try_at"),
-    "epay.queries.MAKE_NOTICES_DUE": ("order_notices", "due_at"),
+    "epay.queries.MAKE_NOTICES_DUE": ("epay_notifications", "due_at"),
 }
 
 
@@ -40,7 +40,7 @@ async def test_what_waits_for_later_is_due_and_what_is_due_stays(
     await fill(tx)
     statement = EVERYWHERE[name]
     assert isinstance(statement, Command)
-    key = "order_id" if table == "order_notices" else "ctid"
+    key = "order_id" if table == "epay_notifications" else "ctid"
     for before, after in (
         (world.NOW - 5, world.NOW - 5),
         (world.NOW, world.NOW),

@@ -1,7 +1,10 @@
 """Migrations: whole or not at all, once however many migrate, and clear about what does not fit."""
 
 import asyncio
+import shutil
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import asyncpg
@@ -133,22 +136,48 @@ def test_the_numbers_leave_no_doubt(tmp_path: Path, names: list[str]) -> None:
 async def test_the_shipped_files_are_what_the_tests_run_on(
     make_database: Callable[[], str],
 ) -> None:
-    assert (folder() / "0001_first.sql").exists()
+    assert (folder() / "0001_schema.sql").exists()
     assert await migrate(make_database()) == []
 
 
-def test_a_server_goes_on_while_the_next_version_migrates_ahead(
-    api_server: ApiServer, shop: Shop
+# What a later version might bring: a column that its default fills, an index, another table.
+NEXT = """
+alter table orders add column later text not null default '';
+create index orders_by_later on orders (merchant_id, later);
+create table laters (merchant_id text primary key references merchants (id));
+"""
+
+
+def test_a_migration_runs_under_load_while_the_version_before_goes_on_serving(
+    api_server: ApiServer, shop: Shop, tmp_path: Path
 ) -> None:
+    shutil.copy(folder() / "0001_schema.sql", tmp_path)
+    (tmp_path / "0002_later.sql").write_text(NEXT)
     order = shop.paid()
     shop.refund(order["id"], amount="1.00")  # the statements are prepared by now
-    api_server.sql("alter table orders add column later text not null default ''")
-    try:
-        assert shop.read_order(order["id"])["id"] == order["id"]
-        assert shop.refund(order["id"], amount="1.00")["status"] == "PROCESSING"
-        assert shop.paid()["status"] == "PAID"
-    finally:
-        api_server.sql("alter table orders drop column later")
+    over = threading.Event()
+
+    def customer() -> int:
+        count = 0
+        while not over.is_set():
+            assert shop.paid()["status"] == "PAID"
+            assert shop.read_order(order["id"])["id"] == order["id"]
+            assert api_server.http.get("/readyz").status_code == 200
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(4) as threads:
+        customers = [threads.submit(customer) for _ in range(4)]
+        try:
+            applied = asyncio.run(migrate(api_server.settings.database_url, tmp_path))
+            assert shop.refund(order["id"], amount="1.00")["status"] == "PROCESSING"
+            assert shop.paid()["status"] == "PAID"
+        finally:
+            over.set()
+        assert all(one.result(60) for one in customers)
+    assert applied == ["0002_later"]
+    assert api_server.sql("select from laters") == []
+    api_server.check_books()
 
 
 @pooler.direct("behind a pooler no statement outlives its transaction, so none is outdated")

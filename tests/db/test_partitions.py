@@ -21,7 +21,7 @@ BY_TIME: Final = (
     #  table           column      prefix of its ids
     ("orders", "id", "order"),
     ("order_history", "order_id", "order"),
-    ("attempts", "id", "att"),
+    ("payment_attempts", "id", "att"),
 )
 BY_MERCHANT: Final = ("entries", "refunds", "idempotency_keys")
 _COLUMNS: Final = """

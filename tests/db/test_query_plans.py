@@ -17,7 +17,7 @@ from test_queries import EVERYWHERE, STATEMENTS
 
 BIG: Final = 10_000  # orders of the busy merchant
 BIG_TABLES: Final = frozenset(
-    {"orders", "checkouts", "attempts", "order_history", "entries", "events", "list_counts"}
+    {"orders", "checkouts", "payment_attempts", "order_history", "entries", "events", "list_counts"}
 )
 _RECENT: Final = f"cs_{BIG * 9 // 10:026}"
 # Read as much as there is to be found, and why that is right.

@@ -70,7 +70,7 @@ CASES: Final = {
         where="settle_at is not null",
     ),
     "orders.queries.CLAIM_ATTEMPTS": Case(
-        "attempts", lambda _: CLAIM, where="check_at is not null"
+        "payment_attempts", lambda _: CLAIM, where="check_at is not null"
     ),
     "refunds.queries.LOCKED": Case("refunds", ids),
     "refunds.queries.SENDING": Case("refunds", ids, "sent = not sent", "sent", PROCESSING),
@@ -105,7 +105,7 @@ CASES: Final = {
     "products.queries.LOCKED": Case("products", ids),
     "epay.queries.LOCKED": Case("epay_credentials", mine, beside=True),
     "epay.queries.CLAIM_NOTICES": Case(
-        "order_notices",
+        "epay_notifications",
         lambda _: {
             "now": LATE, "lease_until": LATE, "limit": 1000, "per_merchant": 50,
             "merchant_id": [], "notices": [],
@@ -122,7 +122,7 @@ CASES: Final = {
     ),
     "webhooks.queries.LOCKED": Case("webhook_endpoints", ids),
     "webhooks.queries.TAKE_LEASES": Case(
-        "webhook_lanes",
+        "endpoint_leases",
         lambda _: {
             "now": LATE, "real_now": LATE, "owner": "me", "until": LATE, "limit": 1000,
             "failing_limit": 1000, "full_hosts": [], "per_host": 1000,
@@ -131,7 +131,10 @@ CASES: Final = {
         "failing_since",
     ),
     "db.rate_limits.PRUNE": Case(
-        "rate_windows", lambda _: {"before": LATE, "after": LATE}, "last_at = last_at + 1", None
+        "rate_limit_windows",
+        lambda _: {"before": LATE, "after": LATE},
+        "last_at = last_at + 1",
+        None,
     ),
     "http.idempotency._PRUNE": Case(
         "idempotency_keys", lambda _: {"before": LATE}, "created_at = created_at + 1", None
@@ -219,7 +222,7 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
         world.NOW,
     )
     await tx.execute(
-        "insert into order_notices values ($1, $2, 'WAITING', $3, 0, '', $3, $3)",
+        "insert into epay_notifications values ($1, $2, 'WAITING', $3, 0, '', $3, $3)",
         merchant_id,
         order_id,
         world.NOW,
@@ -232,7 +235,8 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
         world.NOW,
     )
     await tx.execute(
-        "insert into rate_windows values ('ip', '192.0.2.1', array[$1::bigint], array[1], $1)",
+        "insert into rate_limit_windows"
+        " values ('ip', '192.0.2.1', array[$1::bigint], array[1], $1)",
         world.NOW,
     )
     await tx.execute(

@@ -44,7 +44,7 @@ from support.statements import EVERYWHERE
 from support.tenant_examiner import Examiner
 from support.webhook_harness import until
 
-TRIED: Final = "select exists (select from webhook_attempts where merchant_id = $1)"
+TRIED: Final = "select exists (select from delivery_attempts where merchant_id = $1)"
 DAY: Final = 86_400_000
 
 

@@ -41,14 +41,14 @@ def tx(database_url: str) -> Iterator[Callable[[Callable[[Tx], Awaitable[Any]]],
     """Run a step of the services in a transaction; the books are right at the end."""
 
     def commit(work: Callable[[Tx], Awaitable[Any]]) -> Any:
-        async def work() -> Any:
+        async def committed() -> Any:
             db = await Db.connect(database_url, 2, acquire_timeout_s=20)
             try:
                 return await db.run(work)
             finally:
                 await db.close()
 
-        return asyncio.run(work())
+        return asyncio.run(committed())
 
     yield commit
     commit(assert_books)

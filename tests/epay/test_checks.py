@@ -16,7 +16,7 @@ SUBMITTED = "an Epay order is what was submitted, and what was submitted an Epay
 # What is done behind the services' back, to a paid order of the door ($1 merchant, $2 order), and
 # which rules say so.
 BROKEN = [
-    ("delete from order_notices where merchant_id = $1 and order_id = $2", {TOLD}),
+    ("delete from epay_notifications where merchant_id = $1 and order_id = $2", {TOLD}),
     ("update orders set source = 'API' where merchant_id = $1 and id = $2", {TOLD, SUBMITTED}),
     ("delete from epay_orders where merchant_id = $1 and order_id = $2", {SUBMITTED}),
     ("update epay_orders set money = '10.51' where merchant_id = $1 and order_id = $2",
@@ -39,7 +39,7 @@ def test_what_was_changed_behind_its_back_is_found(epay_shop: EpayShop, statemen
 
 def test_an_order_that_nobody_paid_is_not_told(epay_shop: EpayShop) -> None:
     order_id = epay_shop.order_id(epay_shop.placed())
-    insert = "insert into order_notices values ($1, $2, 'FAILED', null, 8, '', 1, 1)"
+    insert = "insert into epay_notifications values ($1, $2, 'FAILED', null, 8, '', 1, 1)"
     (violation,) = _found_after(epay_shop.api_server, insert, epay_shop.id, order_id)
     assert (violation.rule, violation.subject) == (TOLD, order_id)
 

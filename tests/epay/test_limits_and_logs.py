@@ -83,7 +83,7 @@ def limits(api_server: ApiServer) -> Iterator[Any]:
 
 
 def test_too_many_requests_of_one_address_are_refused(epay_shop: EpayShop, limits: Any) -> None:
-    epay_shop.api_server.tx(lambda tx: tx.execute("delete from rate_windows"))
+    epay_shop.api_server.tx(lambda tx: tx.execute("delete from rate_limit_windows"))
     limits(limit_ip_per_minute=3)
     answers = [epay_shop.act("query") for _ in range(5)]
     assert [body["code"] for body in answers] == [1, 1, 1, -1, -1]

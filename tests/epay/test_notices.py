@@ -23,7 +23,9 @@ MINUTE_MS = 60_000
 @pytest.fixture(autouse=True)
 def _quiet(api_server: ApiServer) -> None:
     """Let notices of other tests be over."""
-    over = "update order_notices set state = 'DELIVERED', due_at = null where due_at is not null"
+    over = (
+        "update epay_notifications set state = 'DELIVERED', due_at = null where due_at is not null"
+    )
     api_server.tx(lambda tx: tx.execute(over))
 
 
@@ -215,7 +217,7 @@ def test_ten_thousand_notices_of_one_merchant_hold_up_nobody_elses(epay_shop: Ep
         await tx.execute("set local session_replication_role = replica")  # of no orders
         await tx.execute(
             """
-            insert into order_notices select $1, 'order_crowd' || n, 'WAITING', n, 0, '', n, n
+            insert into epay_notifications select $1, 'order_crowd' || n, 'WAITING', n, 0, '', n, n
             from generate_series(1, 10000) n
             """,
             epay_shop.id,
@@ -232,7 +234,7 @@ def test_ten_thousand_notices_of_one_merchant_hold_up_nobody_elses(epay_shop: Ep
     )  # fmt: skip
     assert sorted(notice.merchant_id for notice in claimed).count(other.id) == 1
     assert len(claimed) == 9
-    epay_shop.api_server.sql("delete from order_notices where order_id like 'order_crowd%'")
+    epay_shop.api_server.sql("delete from epay_notifications where order_id like 'order_crowd%'")
 
 
 def test_who_has_none_on_the_way_comes_before_who_has(epay_shop: EpayShop) -> None:
@@ -300,7 +302,7 @@ def test_money_that_comes_late_is_told_too_and_a_duplicate_only_once(epay_shop: 
     epay_shop.shop.data("POST", f"/v1/checkouts/{placed['payurl'].rpartition('/')[2]}/expire")
     assert epay_shop.shop.read_order(order_id)["status"] == "CLOSED"
     (row,) = epay_shop.api_server.sql(
-        "select id, gateway from attempts where merchant_id = $1 and order_id = $2",
+        "select id, gateway from payment_attempts where merchant_id = $1 and order_id = $2",
         epay_shop.id,
         order_id,
     )

@@ -1,4 +1,4 @@
-"""Random lives against a model; the deep version is in tests/stress."""
+"""Random histories against a model; the deep version is in tests/stress."""
 
 import asyncio
 
@@ -6,11 +6,12 @@ import asyncpg
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from exploration.histories import Lives
+from exploration.histories import Histories
 from opentill.db import connection
 from support import pooler
+from support.examples import examples
 
-# What deep lives must have seen: every event of every table, and where there is one its refusal.
+# What the deep version must have seen: every event of every table, and its refusal if it has one.
 _BOTH = (
     "open", "submit", "confirm", "revoke", "expire", "refund", "settle", "dispute by hand",
     "dispute won by hand", "dispute lost by hand", "dispute recovered by hand", "payout",
@@ -31,39 +32,43 @@ EVENTS = (
 )
 
 
-def live(rollback_database_url: str, examples: int, steps: int) -> dict[str, int]:
-    """Run so many lives of so many steps, all on one loop, one database and one connection.
+def explore(url: str, number: int, steps: int, *, fixed: bool) -> dict[str, int]:
+    """Run so many histories of so many steps, on one loop, one database and one connection.
+
+    ``fixed``: the same histories each time.
 
     Returns how often each event happened, or was refused, and each ending.
     """
     with asyncio.Runner() as runner:
-        Lives.url, Lives.loop, Lives.tally = rollback_database_url, runner.get_loop(), {}
+        Histories.url, Histories.loop, Histories.tally = (
+            url,
+            runner.get_loop(),
+            {},
+        )
         # The books' questions are planned once, and not compiled for a handful of rows.
         settled = {"jit": "off", "plan_cache_mode": "force_generic_plan"}
-        Lives.tx = runner.run(
-            asyncpg.connect(
-                rollback_database_url, statement_cache_size=1000, server_settings=settled
-            )
-            if pooler.prepared(rollback_database_url)
-            else connection.connect(rollback_database_url, prepared=False)
+        Histories.tx = runner.run(
+            asyncpg.connect(url, statement_cache_size=1000, server_settings=settled)
+            if pooler.prepared(url)
+            else connection.connect(url, prepared=False)
         )
         try:
             run_state_machine_as_test(
-                Lives,
+                Histories,
                 settings=settings(
-                    max_examples=examples,
+                    max_examples=number,
                     stateful_step_count=steps,
-                    deadline=None,
-                    database=None,
+                    derandomize=fixed,
                     # A step costs a question to a database: shrinking would take minutes.
                     phases=[Phase.generate],
                     suppress_health_check=list(HealthCheck),
                 ),
             )
         finally:
-            runner.run(Lives.tx.close())
-        return Lives.tally
+            runner.run(Histories.tx.close())
+        return Histories.tally
 
 
-def test_random_lives_come_to_what_the_model_says(rollback_database_url: str) -> None:
-    live(rollback_database_url, examples=30, steps=40)
+def test_random_histories_come_to_what_the_model_says(rollback_database_url: str) -> None:
+    fixed = settings.default.derandomize
+    explore(rollback_database_url, examples(30), 40, fixed=fixed)

@@ -21,7 +21,7 @@ def test_a_gateway_is_asked_once_in_two_seconds_however_often_its_customer_comes
     headers = {"origin": api_server.url, "sec-fetch-site": "same-origin"}
     answer = api_server.http.post(page, data=FORM, headers=headers)
     assert answer.status_code == 303, answer.text
-    (attempt,) = api_server.sql("select * from attempts where merchant_id = $1", shop.id)
+    (attempt,) = api_server.sql("select * from payment_attempts where merchant_id = $1", shop.id)
     assert (attempt["gateway"], attempt["status"]) == ("stripe", "ACTION_REQUIRED")
     back = f"{page}/return/{attempt['id']}"
 
@@ -38,10 +38,10 @@ def test_a_gateway_is_asked_once_in_two_seconds_however_often_its_customer_comes
             assert set(crowd.map(visit, range(40))) == {303}
         assert asked() == 1
         # Nor does the worker ask in between; it does right after, since somebody came back.
-        (row,) = api_server.sql("select check_at from attempts where id = $1", attempt["id"])
-        assert row["check_at"] == now + 2000
+        look = "select check_at from payment_attempts where id = $1"
+        assert api_server.sql(look, attempt["id"])[0]["check_at"] == now + 2000
         app = api_server.app
-        api_server.tx(lambda tx: tx.execute("update attempts set check_at = $1", now))
+        api_server.tx(lambda tx: tx.execute("update payment_attempts set check_at = $1", now))
         api_server.run(jobs.check_attempts(app.db, app.gateways, api_server.url, now + 1999))
         assert asked() == 1
         stripe.pay(attempt["id"])

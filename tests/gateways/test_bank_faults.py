@@ -129,7 +129,7 @@ class World:
         """Return what the bank took for the order and did not give back."""
         kept = 0
         async with self.db.connection() as tx:
-            rows = await tx.fetch("select id from attempts where order_id = $1", order.id)
+            rows = await tx.fetch("select id from payment_attempts where order_id = $1", order.id)
         for (attempt_id,) in rows:
             payment = await self.bank("GET", f"/payments/{attempt_id}")
             if payment.get("status") == "succeeded":
@@ -144,7 +144,7 @@ async def world(db: Db, cluster: Cluster) -> AsyncIterator[World]:
     yield world
     await world.bank("DELETE", "/faults")
     async with db.connection() as tx:
-        waiting = await tx.fetch("select id from attempts where status = 'SUBMITTED'")
+        waiting = await tx.fetch("select id from payment_attempts where status = 'SUBMITTED'")
         processing = await tx.fetch("select id from refunds where status = 'PROCESSING'")
         stuck = await tx.fetch("select id from orders where status = 'CREATING'")
     assert (waiting, processing, stuck) == ([], [], [])
@@ -287,7 +287,7 @@ async def test_a_duplicate_is_given_back_although_answers_are_lost(world: World)
     order = await world.open()
     card = await world.pay(order)
     async with world.db.transaction() as tx:
-        await tx.execute("update attempts set method = 'ALIPAY' where id = $1", card.id)
+        await tx.execute("update payment_attempts set method = 'ALIPAY' where id = $1", card.id)
     other = await world.pay(order)
     assert other.id != card.id
     await world.type_card(card)
@@ -298,7 +298,7 @@ async def test_a_duplicate_is_given_back_although_answers_are_lost(world: World)
     assert (await world.look(order)).status == "PAID"
     assert await world.kept_at_bank(order) == 999
     async with world.db.connection() as tx:
-        found = await tx.fetch("select status from attempts where order_id = $1", order.id)
+        found = await tx.fetch("select status from payment_attempts where order_id = $1", order.id)
     assert sorted(row[0] for row in found) == ["GIVEN_BACK", "SUCCEEDED"]
 
 
@@ -318,7 +318,7 @@ async def test_a_row_that_raises_holds_up_no_other(world: World) -> None:
             f"create trigger bad before update of status on orders for each row when (old.id in"
             f" ('{bad.id}', '{stale_bad.id}')) execute function fail()"
         )
-        await tx.execute("update attempts set check_at = 1 where order_id = $1", bad.id)
+        await tx.execute("update payment_attempts set check_at = 1 where order_id = $1", bad.id)
         await tx.execute("update checkouts set expires_at = 1 where order_id = $1", stale_bad.id)
         await tx.execute("update checkouts set expires_at = 2 where order_id = $1", stale_good.id)
     world.now += 60_000
@@ -331,7 +331,9 @@ async def test_a_row_that_raises_holds_up_no_other(world: World) -> None:
     assert (await world.look(stale_good)).status == "CLOSED"
     assert (await world.look(bad)).status == "PENDING"
     async with world.db.transaction() as tx:
-        claimed = await tx.fetchval("select max(checks) from attempts where order_id = $1", bad.id)
+        claimed = await tx.fetchval(
+            "select max(checks) from payment_attempts where order_id = $1", bad.id
+        )
         await tx.execute("drop trigger bad on orders")
     assert claimed == 1  # its lease keeps it from spinning
     await world.work(2)

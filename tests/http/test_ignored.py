@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
@@ -51,7 +51,6 @@ def test_what_is_inside_is_named_by_its_place(tree: Any, shown: str | None) -> N
 
 
 @given(st.dictionaries(st.text(max_size=200), st.none(), max_size=80))
-@settings(max_examples=300, deadline=None)
 def test_any_names_make_a_header_of_bounded_length_and_harmless_letters(tree: Any) -> None:
     for _, value in ignored.header(tree, Cart):
         assert 0 < len(value) <= ignored.MAX_BYTES

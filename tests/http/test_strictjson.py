@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
@@ -41,7 +41,6 @@ _VALUES = st.recursive(
 
 
 @given(_VALUES, st.booleans())
-@settings(max_examples=300)
 def test_whatever_is_taken_is_valid_storable_and_shallow(value: Any, ascii_: bool) -> None:
     try:
         body = json.dumps(value, ensure_ascii=ascii_).encode()
@@ -71,7 +70,6 @@ def _text(value: Any) -> str:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=500)
 def test_any_bytes_are_taken_or_refused(body: bytes) -> None:
     try:
         strictjson.decode(body, Body)
@@ -81,7 +79,6 @@ def test_any_bytes_are_taken_or_refused(body: bytes) -> None:
 
 
 @given(st.text(alphabet='[]{}",:\\u0019adtrufelsn ', max_size=100))
-@settings(max_examples=500)
 def test_nearly_json_is_taken_or_refused(text: str) -> None:
     try:
         strictjson.check(text.encode())
@@ -91,7 +88,6 @@ def test_nearly_json_is_taken_or_refused(text: str) -> None:
 
 
 @given(st.binary(max_size=100))
-@settings(max_examples=500)
 def test_any_query_is_taken_or_refused(query: bytes) -> None:
     try:
         found = querystring.read(query, Search)

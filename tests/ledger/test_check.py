@@ -64,8 +64,8 @@ CORRUPTIONS = (
     ("update orders set gross_settled_minor = 1000 where paid_at is not null", {PAYMENT, FEE}),
     ("update orders set net_settled_minor = 960 where paid_at is not null", {FEE}),
     ("update orders set paid_attempt_id = 'att_other' where paid_at is not null", {ATTEMPT}),
-    ("update attempts set status = 'DECLINED' where status = 'SUCCEEDED'", {ATTEMPT}),
-    ("update attempts set status = 'SUCCEEDED' where status = 'SUBMITTED'", {ATTEMPT}),
+    ("update payment_attempts set status = 'DECLINED' where status = 'SUCCEEDED'", {ATTEMPT}),
+    ("update payment_attempts set status = 'SUCCEEDED' where status = 'SUBMITTED'", {ATTEMPT}),
     ("update orders set refunded_minor = 201 where paid_at is not null", {COUNTS}),
     ("update orders set refund_held_minor = 501 where paid_at is not null", {COUNTS}),
     ("update orders set refund_debit_minor = 499 where paid_at is not null", {COUNTS}),
@@ -88,7 +88,7 @@ CORRUPTIONS = (
     ("update order_history set event = 'voided' where event = 'confirmed'", {HISTORY}),
     ("update order_history set at = at - 1 where number = 2", {HISTORY}),
     ("update orders set status = 'CREATING' where status = 'PENDING'", {HISTORY}),
-    ("update orders set steps = steps + 1", {HISTORY}),
+    ("update orders set history_number = history_number + 1", {HISTORY}),
 )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ async def business(module_database_url: str) -> AsyncIterator[Db]:
     try:
         await _business(db)
         async with db.transaction() as tx:
-            await tx.execute("alter table entries drop constraint entries_moves")
+            await tx.execute("alter table entries drop constraint entries_follow_postings")
             await tx.execute("create schema kept")
             for table in DAMAGED:
                 await tx.execute(f"create table kept.{table} as table {table}")
@@ -76,7 +76,7 @@ async def mended(business: Db) -> Db:
         for table in DAMAGED:
             await tx.execute(f"delete from {table}")
             await tx.execute(f"insert into {table} table kept.{table}")
-        await tx.execute("delete from books_checks")
+        await tx.execute("delete from ledger_checks")
     return business
 
 
@@ -120,7 +120,7 @@ async def test_each_entry_is_compared_wherever_a_range_ends(tx: Tx, limit: int) 
     order = await world.in_status(tx, "REFUNDED", platform_fee_rate="0.04")
     key = (order.merchant_id, order.settled_currency)
     await tx.execute("set local session_replication_role = replica")
-    await tx.execute("alter table entries drop constraint entries_moves")
+    await tx.execute("alter table entries drop constraint entries_follow_postings")
     for number in range(1, 5):
         for damage in (
             "update entries set pending_after = pending_after + 1 where number >= $1",
@@ -164,7 +164,8 @@ async def _forget(db: Db, status: str | None) -> world.Order:
     attempt = await db.run(lambda tx: world.submitted(tx, order))
     async with db.connection() as tx:
         await tx.execute(
-            "update attempts set check_at = null, status = coalesce($2, status) where id = $1",
+            "update payment_attempts set check_at = null, status = coalesce($2, status)"
+            " where id = $1",
             attempt.id,
             status,
         )
@@ -216,8 +217,10 @@ async def test_the_gauges_count_what_is_due_and_nothing_else(db: Db) -> None:
     attempts = [await db.run(lambda tx: world.in_status(tx, "CREATING")) for _ in range(2)]
     refunds = [await db.run(lambda tx: world.refunded(tx, order, "1.00")) for _ in range(2)]
     async with db.connection() as tx:
-        for table, rows in (("attempts", attempts), ("refunds", refunds)):
-            column, key = ("check_at", "order_id") if table == "attempts" else ("try_at", "id")
+        for table, rows in (("payment_attempts", attempts), ("refunds", refunds)):
+            column, key = (
+                ("check_at", "order_id") if table == "payment_attempts" else ("try_at", "id")
+            )
             for row, at in zip(rows, (world.NOW, world.NOW + 1), strict=True):
                 await tx.execute(f"update {table} set {column} = $2 where {key} = $1", row.id, at)
         assert await health._DUE_ATTEMPTS.get(tx, now=world.NOW) == 1

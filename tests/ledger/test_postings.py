@@ -105,7 +105,7 @@ async def test_the_database_refuses_every_other_movement_too(tx: Tx) -> None:
             await tx.execute(INSERT, shop.id, next(numbers), kind, source, target, sign)
             assert known, (kind, source, target, sign)
         except asyncpg.CheckViolationError as error:
-            assert error.constraint_name == "entries_moves"
+            assert error.constraint_name == "entries_follow_postings"
             assert not known
             refused += 1
         await savepoint.rollback()

@@ -5,10 +5,8 @@ import itertools
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Final
 
-import asyncpg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +18,7 @@ from opentill.list_counts.jobs import roll_up
 from opentill.list_counts.model import DAY_MS, HOUR_MS, page_window
 from opentill.orders import Order, queries
 from support import filled_database, world
+from support.examples import examples
 from support.transactions import rolled_back
 
 START: Final = world.NOW // DAY_MS * DAY_MS
@@ -114,7 +113,7 @@ lives = st.lists(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     lives=lives, within=ranges, status=st.none() | statuses, by_product=st.booleans(),
     size=st.integers(1, 7), near=st.integers(0, 6),
@@ -266,26 +265,6 @@ async def test_the_check_of_the_books_sees_a_wrong_total(
         await tx.execute(statement)
         with pytest.raises(AssertionError, match="totals of lists"):
             await world.assert_books(tx)
-
-
-async def test_what_was_there_before_is_counted(empty_database_url: str) -> None:
-    """The migration fills the counts: they are right without a single change on top."""
-    directory = Path(__file__).parents[2] / "migrations"
-    connection = await asyncpg.connect(empty_database_url)
-    try:
-        for path in sorted(directory.glob("*.sql")):
-            if path.name < "0006":
-                await connection.execute(path.read_text())
-        for later in ("0008_throttles.sql", "0009_livemode.sql"):  # what makes orders is of today
-            await connection.execute((directory / later).read_text())
-        order = await filled_database.shop(connection, 40)
-        await connection.execute((directory / "0006_totals.sql").read_text())
-        which, lists, values = lists_of(order, None, "PAID")
-        assert await total(connection, which, lists, values) == 41
-        assert await connection.fetchval("select count(*) from list_changes") == 0
-        await world.assert_books(connection)
-    finally:
-        await connection.close()
 
 
 async def test_each_merchant_whose_lists_changed_is_named_once(tx: Tx) -> None:

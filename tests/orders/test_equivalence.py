@@ -19,6 +19,7 @@ from opentill.epay.queries import INSERT_ORDER
 from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
 from opentill.orders import PaymentAttempt
 from opentill.orders.model import UNDECIDED
+from support.examples import examples
 from support.world import DAY, NOW, assert_books, dump, fresh, merchant, product, said, submitted
 
 LATER: Final = NOW + 5_000
@@ -197,8 +198,7 @@ def test_together_is_as_one_by_one_in_every_table(rollback_database_url: str) ->
                 await outer.rollback()
 
         @settings(
-            max_examples=30, deadline=None, database=None,
-            suppress_health_check=list(HealthCheck),
+            max_examples=examples(30), suppress_health_check=list(HealthCheck),
         )  # fmt: skip
         @given(PLANS, NEWS)
         def all_of(plans: list[Plan], wanted: list[tuple[int, Any]]) -> None:

@@ -14,6 +14,7 @@ from opentill.db.export_limits import EXPORTS_EACH, STATEMENTS_EACH, Exports
 from opentill.http import csvfile
 from opentill.orders import export, export_queries, queries
 from support import filled_database, world
+from support.examples import examples
 from support.transactions import rolled_back
 
 texts = st.one_of(
@@ -23,7 +24,7 @@ texts = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     email=texts, name=st.none() | texts, metadata=texts, refunded=st.integers(0, 999),
     at=st.integers(0, 253_402_300_799_999), rate=st.decimals("0.000001", 999999, places=6),

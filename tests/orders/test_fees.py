@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opentill import checkouts, merchants, orders, rates
@@ -276,7 +276,6 @@ def test_fee_and_net_add_up_in_both_currencies(
 async def test_partial_refunds_add_up_whatever_they_are(tx: Tx) -> None:
     template = await paid(tx, await opened(tx))
 
-    @settings(max_examples=400)
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
         currency, settled = data.draw(currencies), data.draw(currencies)

@@ -18,11 +18,11 @@ YEAR_MS = 365 * 86_400_000
 async def _aged(tx: Tx, age_ms: int, status: str = "SETTLED") -> tuple[str, str]:
     """Make an order whose whole history is so old, which only a test may write."""
     order = await world.in_status(tx, status)
-    await tx.execute("alter table order_history disable trigger history_is_final")
+    await tx.execute("alter table order_history disable trigger order_history_is_final")
     await tx.execute(
         "update order_history set at = $1 where order_id = $2", now_ms() - age_ms, order.id
     )
-    await tx.execute("alter table order_history enable trigger history_is_final")
+    await tx.execute("alter table order_history enable trigger order_history_is_final")
     return order.merchant_id, order.id
 
 
@@ -81,7 +81,7 @@ async def test_a_gap_in_young_history_is_still_found(db: Db) -> None:
     _, order_id = await db.run(lambda tx: _aged(tx, YEAR_MS - 60_000))
 
     async def look(tx: Tx) -> None:
-        await tx.execute("alter table order_history disable trigger history_is_final")
+        await tx.execute("alter table order_history disable trigger order_history_is_final")
         await tx.execute("delete from order_history where order_id = $1 and number = 1", order_id)
         with pytest.raises(AssertionError):
             await world.assert_books(tx)
@@ -95,7 +95,7 @@ async def test_keys_and_windows_go_in_batches(db: Db) -> None:
     now = now_ms()
     async with db.connection() as tx:
         await tx.execute(
-            "insert into rate_windows (scope, subject, hits, counts, last_at)"
+            "insert into rate_limit_windows (scope, subject, hits, counts, last_at)"
             " select 'ip', n::text, '{1}', '{1}', $1 from generate_series(1, 1500) n",
             now - 200_000,
         )

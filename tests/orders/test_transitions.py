@@ -148,7 +148,7 @@ async def test_an_order_is_refunded_in_full_by_its_last_refund(tx: Tx) -> None:
 async def test_an_order_is_placed_with_its_session(tx: Tx) -> None:
     order = await opened(tx)
     (line,) = await history(tx, order)
-    assert (order.status, order.steps) == ("PENDING", 1)
+    assert (order.status, order.history_number) == ("PENDING", 1)
     assert (line.event, line.from_status, line.to_status) == ("opened", None, "PENDING")
     assert await entries(tx, order.merchant_id) == []
 

@@ -54,7 +54,7 @@ async def test_an_address_may_send_so_many_forms_a_minute(
             assert (await client.get(pages[0])).status_code == 200  # looking is free
         with _limited(page_server, 0):
             assert (await client.post(pages[0], data=FORM)).status_code == 303
-    attempts = "select count(*) from attempts"
+    attempts = "select count(*) from payment_attempts"
     async with page_server.state.app.db.connection() as tx:
         assert await tx.fetchval(attempts) == 2
 

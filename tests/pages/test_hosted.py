@@ -71,7 +71,7 @@ async def test_sending_the_form_twice_at_once_starts_one_payment(
         )
     assert {answer.status_code for answer in answers} == {303}
     async with page_server.state.app.db.connection() as tx:
-        assert await tx.fetchval("select count(*) from attempts") == 1
+        assert await tx.fetchval("select count(*) from payment_attempts") == 1
 
 
 # method, path, status: everything below /checkout is answered with a page
@@ -157,13 +157,15 @@ async def test_a_code_to_scan_is_drawn_by_us_and_waits_on_our_page(
     async with httpx2.AsyncClient() as client:
         sent = await client.post(address, data={**FORM, "method": "ALIPAY", "lang": "zh-Hans"})
         async with page_server.state.app.db.connection() as tx:
-            await tx.execute("update attempts set action_url = '', qr_text = 'https://qr.example'")
+            await tx.execute(
+                "update payment_attempts set action_url = '', qr_text = 'https://qr.example'"
+            )
         onward = urlsplit(address)._replace(path="").geturl() + sent.headers["location"]
         shown = await client.get(onward)
         attempt = sent.headers["location"].rpartition("/")[2].partition("?")[0]
         code = await client.get(f"{address}/qr/{attempt}.svg")
         async with page_server.state.app.db.connection() as tx:
-            await tx.execute("update attempts set qr_text = repeat('x', 4000)")
+            await tx.execute("update payment_attempts set qr_text = repeat('x', 4000)")
         too_long = await client.get(f"{address}/qr/{attempt}.svg")
         back = await client.get(f"{address}/return/{attempt}?lang=zh-Hans")
     assert "扫码支付" in shown.text
@@ -202,7 +204,9 @@ async def test_the_bank_speaks_the_language_that_the_page_was_read_in(
             sent = await client.post(address, data={**FORM, "lang": language})
             attempt = sent.headers["location"].rpartition("/")[2].partition("?")[0]
             async with page_server.state.app.db.connection() as tx:
-                bank = await tx.fetchval("select action_url from attempts where id = $1", attempt)
+                bank = await tx.fetchval(
+                    "select action_url from payment_attempts where id = $1", attempt
+                )
             page = await client.get(bank, headers={"accept-language": "fr, de"})
         assert f'<html lang="{language}">' in page.text
 

@@ -23,15 +23,15 @@ BROKEN = (
     ("update payouts set currency = 'EUR'", {PAYOUT}),
     ("update payouts set status = 'FAILED', failed_at = 1, failure_reason = 'x'", {PAYOUT}),
     ("delete from payouts", {"every entry of a payout has one"}),
-    ("update operator_movements set amount_minor = amount_minor + 1", {BY_HAND}),
-    ("update operator_movements set currency = 'EUR'", {BY_HAND}),
-    ("update operator_movements set kind = 'fee' where kind = 'freeze'", {BY_HAND, UNFROZEN}),
+    ("update adjustments set amount_minor = amount_minor + 1", {BY_HAND}),
+    ("update adjustments set currency = 'EUR'", {BY_HAND}),
+    ("update adjustments set kind = 'fee' where kind = 'freeze'", {BY_HAND, UNFROZEN}),
     (
-        "update operator_movements set status = 'WAITING', decided_at = null",
+        "update adjustments set status = 'WAITING', decided_at = null",
         {BY_HAND},
     ),
     (
-        "delete from operator_movements where kind = 'unfreeze'",
+        "delete from adjustments where kind = 'unfreeze'",
         {"every entry of an operator has its movement"},
     ),
 )

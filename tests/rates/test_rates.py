@@ -89,7 +89,7 @@ async def test_a_file_brings_the_rates_between_all_its_currencies(tx: Tx) -> Non
     assert (made.days, made.first, made.last) == (2, JUNE_12, JUNE_13)
     assert made.currencies == ("EUR", "HKD", "JPY", "USD")
     assert made.rates == 2 * 4 * 3
-    assert await tx.fetchval("select count(*) from rates") == made.rates
+    assert await tx.fetchval("select count(*) from exchange_rates") == made.rates
     found = {(rate.base, rate.quote): rate.rate for rate in await rates.newest(tx, NOW)}
     assert found["EUR", "USD"] == Decimal("1.25")
     assert found["USD", "JPY"] == Decimal(128)
@@ -102,9 +102,9 @@ async def test_bringing_a_file_in_again_changes_nothing(tx: Tx) -> None:
     sheet = rates.read_file(CSV)
     told: list[int] = []
     await rates.bring_in(tx, sheet, NOW)
-    before = await tx.fetch("select * from rates order by base, quote, valid_from")
+    before = await tx.fetch("select * from exchange_rates order by base, quote, valid_from")
     await rates.bring_in(tx, sheet, NOW, advance=told.append)
-    assert await tx.fetch("select * from rates order by base, quote, valid_from") == before
+    assert await tx.fetch("select * from exchange_rates order by base, quote, valid_from") == before
     assert sum(told) == 2
 
 

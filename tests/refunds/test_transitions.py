@@ -175,7 +175,7 @@ async def test_many_parts_add_up_to_the_whole(tx: Tx, policy, currency, settled,
     for base, quote in ((currency, settled), (currency, "USD"), (settled, "USD")):
         if base != quote:
             await tx.execute(
-                "insert into rates values ($1, $2, 0, $3) on conflict do nothing",
+                "insert into exchange_rates values ($1, $2, 0, $3) on conflict do nothing",
                 base, quote, Decimal(rate or 1),
             )  # fmt: skip
     price = "997.00"

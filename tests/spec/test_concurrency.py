@@ -192,11 +192,13 @@ async def test_two_tabs_with_two_methods_pay_once(cluster: Cluster, db: Db) -> N
         await asyncio.gather(client.type_card(card), approve)
 
         async def settled() -> bool:
-            found = await rows(db, "select status from attempts where order_id = $1", order_id)
+            found = await rows(
+                db, "select status from payment_attempts where order_id = $1", order_id
+            )
             return sorted(found) == [("GIVEN_BACK",), ("SUCCEEDED",)]
 
         assert await eventually(settled), await rows(
-            db, "select id, status, check_at from attempts where order_id = $1", order_id
+            db, "select id, status, check_at from payment_attempts where order_id = $1", order_id
         )
         kept = 0
         for attempt_id in (card, wallet):
@@ -275,14 +277,14 @@ async def test_the_limits_are_exact_over_all_processes(limited) -> None:
 
 # Every third time in a window becomes a minute older; and how many requests passed at those.
 GROW_OLD = """
-    update rate_windows set hits = (
+    update rate_limit_windows set hits = (
         select array_agg(case when n % 3 = 0 then h - 60000 else h end order by n)
         from unnest(hits) with ordinality as u (h, n))
     where subject = '192.0.2.2'
 """
 GROWN_OLD = """
     select coalesce(sum(count), 0)
-    from rate_windows, unnest(counts) with ordinality as u (count, n)
+    from rate_limit_windows, unnest(counts) with ordinality as u (count, n)
     where subject = '192.0.2.2' and n % 3 = 0
 """
 

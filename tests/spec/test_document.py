@@ -1,6 +1,5 @@
 """The OpenAPI document: valid, true of every operation, and held against the running server."""
 
-import os
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -18,11 +17,12 @@ from opentill.app import OPERATIONS, create_app, document
 from opentill.core.settings import Settings
 from opentill.http.operations import Operation
 from support.api_server import ApiServer, Shop
+from support.examples import examples
 
 DOCUMENT: Final = document(Settings())
-# Of each operation and mode, in every run and in `make stress`.
+# Of each operation and mode: in `make test`, and in `make stress`.
 EXAMPLES: Final = (
-    int(os.environ.get("OPENTILL_TEST_EXAMPLES", "12")),
+    examples(12),
     pytest.param(200, marks=pytest.mark.stress),
 )
 
@@ -215,7 +215,7 @@ def connected() -> Iterator[requests.Session]:
         yield session
 
 
-@pytest.mark.parametrize("examples", EXAMPLES)
+@pytest.mark.parametrize("number", EXAMPLES)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("operation", CHECKED, ids=lambda operation: operation.label)
 def test_the_server_does_what_its_document_says(
@@ -223,7 +223,7 @@ def test_the_server_does_what_its_document_says(
     connected: requests.Session,
     operation: Any,
     mode: GenerationMode,
-    examples: int,
+    number: int,
 ) -> None:
     shop, ids = stocked
     if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body):
@@ -231,9 +231,7 @@ def test_the_server_does_what_its_document_says(
 
     @seed(20261121)
     @given(case=operation.as_strategy(generation_mode=mode))
-    @settings(
-        max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=number, suppress_health_check=list(HealthCheck))
     def run(case: Any) -> None:
         # An empty list or text in a query is none; an object is sent as something else.
         values = list((case.query or {}).values())

@@ -135,7 +135,7 @@ def test_a_receipt_of_play_money_is_marked_where_real_money_can_be_paid_too(
         order = shop.paid()
         # As if it were the sandbox bank that had confirmed it.
         known, id_ = False if noted else None, order["id"]
-        through = "update attempts set gateway = 'sandbox' where order_id = $1"
+        through = "update payment_attempts set gateway = 'sandbox' where order_id = $1"
         both.tx(lambda tx: tx.execute(through, id_))
         both.tx(lambda tx: tx.execute("update orders set livemode = $2 where id = $1", id_, known))
         page = both.http.get(f"/checkout/{order['checkoutSessionId']}", follow_redirects=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from exploration.histories import OneConnection
+from exploration.history_state import OneConnection
 from opentill import adjustments, disputes, ledger, orders, payouts
 from opentill.adjustments import Ask
 from opentill.core.errors import Invalid

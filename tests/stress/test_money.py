@@ -1,11 +1,11 @@
-"""The long versions: deep random lives, and hours' worth of kills in minutes."""
+"""The long versions: deep random histories, and hours' worth of kills in minutes."""
 
 import collections
 import os
 
 import pytest
 
-from exploration.test_random_histories import EVENTS, live
+from exploration.test_random_histories import EVENTS, explore
 from opentill.db.database import Db
 from support.concurrent_movements import hammered
 from support.crash_load import standing
@@ -14,14 +14,14 @@ pytestmark = pytest.mark.stress
 MINUTES = float(os.environ.get("STRESS_MINUTES", "5"))
 
 
-def test_deep_random_lives(rollback_database_url: str) -> None:
-    """Forty lives for each minute, and more of them while an event has not happened yet."""
+def test_deep_random_histories(rollback_database_url: str) -> None:
+    """Forty histories for each minute, and more of them while an event has not happened yet."""
     happened: collections.Counter[str] = collections.Counter()
     rounds = max(1, round(MINUTES))
     for number in range(rounds * 3):
         if number >= rounds and happened.keys() >= EVENTS:
             break
-        happened.update(live(rollback_database_url, examples=40, steps=80))
+        happened.update(explore(rollback_database_url, 40, 80, fixed=False))
     print(dict(happened))  # noqa: T201
     assert happened.keys() >= EVENTS, EVENTS - happened.keys()
 

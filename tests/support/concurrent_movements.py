@@ -263,7 +263,8 @@ STUCK: Final = """
     union all
     select 'refund ' || id from refunds where status = 'PROCESSING'
     union all
-    select 'attempt ' || id from attempts where status = 'DUPLICATE' and check_at is not null
+    select 'attempt ' || id from payment_attempts
+    where status = 'DUPLICATE' and check_at is not null
 """
 
 

@@ -154,7 +154,7 @@ class Storm:
             left = await tx.fetchval(
                 "select (select count(*) from orders where status = 'CREATING')"
                 " + (select count(*) from refunds where status = 'PROCESSING')"
-                " + (select count(*) from attempts where status in"
+                " + (select count(*) from payment_attempts where status in"
                 "    ('SUBMITTED', 'PENDING', 'DUPLICATE'))"
             )
         return left == 0 and self.at_bank(waiting=True) == {} and not await self._behind()
@@ -201,7 +201,7 @@ class Storm:
             orders = dict(await tx.fetch("select id, paid_at is not null from orders"))
             refunds = dict(await tx.fetch("select id, order_id from refunds"))
             unknown = await tx.fetch(
-                "select a.id, a.status, a.checks, o.status from attempts a join orders o"
+                "select a.id, a.status, a.checks, o.status from payment_attempts a join orders o"
                 " on o.merchant_id = a.merchant_id and o.id = a.order_id"
                 " where a.status in ('SUBMITTED', 'PENDING', 'DUPLICATE')"
             )
@@ -214,7 +214,7 @@ class Storm:
 
 async def _make_due(tx: Tx) -> None:
     await tx.execute(
-        "update attempts set check_at = least(check_at, 1),"
+        "update payment_attempts set check_at = least(check_at, 1),"
         " created_at = least(created_at, updated_at - 60000) where check_at is not null"
     )
     await tx.execute("update refunds set try_at = 1 where try_at is not null")

@@ -55,5 +55,5 @@ async def all_arrived(harness: WebhookHarness, receiver: Receiver) -> None:
     failed = await harness.rows("select event_id from webhook_deliveries where status = 'FAILED'")
     assert receiver.ids() | {row["event_id"] for row in failed} == set(bodies)
     assert not failed  # 10 attempts at 30 %: one in 170,000 events
-    attempts = await harness.rows("select max(number) as most from webhook_attempts")
+    attempts = await harness.rows("select max(number) as most from delivery_attempts")
     assert attempts[0]["most"] <= 10

@@ -157,7 +157,7 @@ class EpayShop:
     def notice(self, placed: dict[str, Any]) -> dict[str, Any]:
         """Look up how far telling of an order has come."""
         (row,) = self.api_server.sql(
-            "select * from order_notices where merchant_id = $1 and order_id = $2",
+            "select * from epay_notifications where merchant_id = $1 and order_id = $2",
             self.id,
             self.order_id(placed),
         )

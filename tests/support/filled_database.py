@@ -22,7 +22,7 @@ _COPIED: Final = {
         "paid_attempt_id": f"'att_' || {_ID}",
         "created_at": "t.created_at - n * $3::bigint",
     },
-    "attempts": {"id": f"'att_' || {_ID}", "order_id": f"'order_' || {_ID}"},
+    "payment_attempts": {"id": f"'att_' || {_ID}", "order_id": f"'order_' || {_ID}"},
     "order_history": {"order_id": f"'order_' || {_ID}"},
 }
 

@@ -47,8 +47,8 @@ FAR: Final = 2**53
 BOOKS: Final = {
     "balances": (),
     "entries": ("source_id",),
-    "books_checks": (),
-    "operator_movements": ("id", "reference"),
+    "ledger_checks": (),
+    "adjustments": ("id", "reference"),
     "payouts": ("id", "reference"),
     "epay_products": (),
 }

@@ -109,11 +109,11 @@ async def test_what_is_old_is_removed_in_batches_and_nothing_else(harness: Webho
     now = harness.now()
     await harness.db.run(lambda tx: webhooks.delete(tx, merchant_id, gone.id, now))
     assert [await jobs.prune(harness.db, now) for _ in range(3)] == [500, 200, 0]
-    assert await harness.rows("select from webhook_lanes where endpoint_id = $1", gone.id)
+    assert await harness.rows("select from endpoint_leases where endpoint_id = $1", gone.id)
     later = now + jobs.KEEP_DELIVERIES_MS + 60_000
     assert [await jobs.prune(harness.db, later) for _ in range(3)] == [501, 200, 0]
     assert not await harness.rows("select from webhook_endpoints where id = $1", gone.id)
-    assert not await harness.rows("select from webhook_lanes where endpoint_id = $1", gone.id)
+    assert not await harness.rows("select from endpoint_leases where endpoint_id = $1", gone.id)
     assert await harness.statuses() == {}
     sent = await harness.rows("select id from events order by id limit 3")
     for event in sent:

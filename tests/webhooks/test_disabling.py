@@ -35,7 +35,8 @@ async def test_an_endpoint_that_is_gone_is_disabled_and_what_waits_goes_on_when_
         endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id)
         if failing_ms:
-            await until(lambda: harness.rows("select 1 from webhook_lanes where failing_since > 0"))
+            failing = "select 1 from endpoint_leases where failing_since > 0"
+            await until(lambda: harness.rows(failing))
             harness.ahead_ms += failing_ms
         await until(lambda: harness.rows(DISABLED))
         assert (await harness.rows(DISABLED))[0]["disabled_reason"] == why
@@ -62,7 +63,7 @@ async def test_a_success_within_five_days_begins_them_anew(harness: WebhookHarne
         for count in (1, 2, 3):
             await harness.emit(merchant_id)
             await until(
-                lambda n=count: harness.rows("select from webhook_attempts offset $1", n - 1)
+                lambda n=count: harness.rows("select from delivery_attempts offset $1", n - 1)
             )
             harness.ahead_ms += 3 * DAY if count > 1 else 1000
         assert await harness.rows("select from webhook_endpoints where status = 'ENABLED'")
@@ -99,7 +100,7 @@ async def test_an_attempt_from_before_does_not_disable_an_endpoint_that_was_enab
         await until(lambda: harness.rows(DISABLED))
         assert receiver.open == 1
         await _enable(harness, merchant_id, endpoint.id)
-        await until(lambda: harness.rows("select from webhook_attempts offset 1"))
+        await until(lambda: harness.rows("select from delivery_attempts offset 1"))
         await harness.emit(merchant_id)
         await until(lambda: receiver.taken)
         assert not await harness.rows(DISABLED)

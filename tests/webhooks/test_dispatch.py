@@ -81,8 +81,8 @@ async def test_what_is_not_2xx_in_time_is_tried_again_on_schedule(
         await harness.endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id)
         before = harness.now()
-        await until(lambda: harness.rows("select 1 from webhook_attempts"))
-        (made,) = await harness.rows("select * from webhook_attempts")
+        await until(lambda: harness.rows("select 1 from delivery_attempts"))
+        (made,) = await harness.rows("select * from delivery_attempts")
         assert (made["outcome"], made["http_status"]) == (outcome, status)
         assert "webhook-signature: v1," in made["request"]
         assert receiver.url in made["request"]
@@ -110,7 +110,7 @@ async def test_after_the_whole_schedule_it_has_failed(harness: WebhookHarness) -
         for attempt in range(1, 11):
             await until(
                 lambda n=attempt: harness.rows(
-                    "select 1 from webhook_attempts where number = $1", n
+                    "select 1 from delivery_attempts where number = $1", n
                 )
             )
             (row,) = await harness.rows("select status, try_at from webhook_deliveries")
@@ -125,7 +125,7 @@ async def test_after_the_whole_schedule_it_has_failed(harness: WebhookHarness) -
             lambda tx: webhooks.resend(tx, merchant_id, endpoint.id, event["id"], now)
         )
         await until(lambda: receiver.taken)
-        await until(lambda: harness.rows("select 1 from webhook_attempts where number = 11"))
+        await until(lambda: harness.rows("select 1 from delivery_attempts where number = 11"))
 
 
 async def test_while_a_secret_is_rotated_both_sign_and_then_the_new_one_alone(
@@ -219,8 +219,8 @@ async def test_an_address_that_the_deployment_forbids_now_is_never_connected_to(
         await harness.outgoing.close()
         harness.outgoing = Outgoing(Policy())
         async with harness.dispatching():
-            await until(lambda: harness.rows("select from webhook_attempts"))
-        (made,) = await harness.rows("select outcome, error from webhook_attempts")
+            await until(lambda: harness.rows("select from delivery_attempts"))
+        (made,) = await harness.rows("select outcome, error from delivery_attempts")
         assert made["outcome"] == "forbidden"
         assert made["error"]
         assert receiver.got == []
@@ -270,7 +270,7 @@ async def test_endpoints_that_fare_well_come_first_and_failing_ones_leave_them_r
     made = [await harness.endpoint(owner, f"http://127.0.0.1:9009/{n}") for n in range(4)]
     *failing, well = [endpoint.id for endpoint, _ in made]
     await harness.rows(
-        "update webhook_lanes set failing_since = 1 where endpoint_id = any ($1)", failing
+        "update endpoint_leases set failing_since = 1 where endpoint_id = any ($1)", failing
     )
     await harness.emit(owner)
 
@@ -336,7 +336,7 @@ async def test_a_stop_in_good_order_leaves_nothing_to_send_twice(harness: Webhoo
             async with harness.dispatching():
                 await until(lambda n=seen: len(receiver.got) > n)
         assert len(receiver.got) == 400
-        for leases in ("webhook_lanes", "webhook_hosts"):
+        for leases in ("endpoint_leases", "host_leases"):
             assert await harness.rows(f"select until from {leases}") == [{"until": 0}]
 
 
@@ -357,11 +357,13 @@ async def test_what_cannot_be_signed_keeps_its_attempts_until_the_key_is_back(
         assert "OPENTILL_SECRET_KEY" in error["reason"]
         assert await harness.statuses() == {"PENDING": 40}
         assert (await harness.rows(untouched))[0]["n"] == 40
-        failing_ = await harness.rows("select * from webhook_lanes where failing_since is not null")
+        failing_ = await harness.rows(
+            "select * from endpoint_leases where failing_since is not null"
+        )
         assert (failing_, receiver.got) == ([], [])
 
         async with harness.db.connection() as tx:
-            await tx.execute("update webhook_lanes set until = 0")  # the pause is over
+            await tx.execute("update endpoint_leases set until = 0")  # the pause is over
         async with harness.dispatching():
             await until(lambda: len(receiver.ids()) == 20 and len(receiver.taken) == 40)
             await until(lambda: _all_done(harness))
@@ -386,7 +388,7 @@ async def test_what_cannot_be_signed_is_tried_again_after_a_while(harness: Webho
 
 
 async def _rest_for_long(harness: WebhookHarness, endpoint_ids: list[str]) -> bool:
-    leases = "select until from webhook_lanes where endpoint_id = any ($1::text[])"
+    leases = "select until from endpoint_leases where endpoint_id = any ($1::text[])"
     return all(row["until"] > now_ms() + 20_000 for row in await harness.rows(leases, endpoint_ids))
 
 

@@ -182,9 +182,7 @@ async def test_a_stop_in_good_order_gives_hosts_back(harness: WebhookHarness) ->
         await harness.emit(owner)
         async with harness.dispatching(lease_s=120.0):
             await until(lambda: receiver.taken)
-        assert [row["until"] for row in await harness.rows("select until from webhook_hosts")] == [
-            0
-        ]
+        assert [row["until"] for row in await harness.rows("select until from host_leases")] == [0]
 
 
 async def test_leases_from_before_the_clock_was_set_back_hold_nothing_up(
@@ -197,10 +195,8 @@ async def test_leases_from_before_the_clock_was_set_back_hold_nothing_up(
         await harness.emit(owner)
         next_year = now_ms() + 365 * 86_400_000
         async with harness.db.connection() as tx:
-            await tx.execute(
-                "insert into webhook_hosts values ('127.0.0.1', 'gone', $1)", next_year
-            )
-            await tx.execute("update webhook_lanes set owner = 'gone', until = $1", next_year)
+            await tx.execute("insert into host_leases values ('127.0.0.1', 'gone', $1)", next_year)
+            await tx.execute("update endpoint_leases set owner = 'gone', until = $1", next_year)
         async with harness.dispatching():
             await until(lambda: receiver.taken, within_s=30)
 

@@ -3,12 +3,10 @@
 from opentill.adjustments.model import Adjustment
 from opentill.db.query import Query, Value
 
-BY_ID = Query(
-    Adjustment, "select * from operator_movements where merchant_id = :merchant_id and id = :id"
-)
+BY_ID = Query(Adjustment, "select * from adjustments where merchant_id = :merchant_id and id = :id")
 BY_REFERENCE = Query(
     Adjustment,
-    "select * from operator_movements where merchant_id = :merchant_id and reference = :reference",
+    "select * from adjustments where merchant_id = :merchant_id and reference = :reference",
 )
 # For the operator, who has only the movement's id: one look into the index for each merchant.
 ANYWHERE = Query(
@@ -16,14 +14,14 @@ ANYWHERE = Query(
     """
     select o.* from merchants m
     cross join lateral (
-        select * from operator_movements where merchant_id = m.id and id = :id
+        select * from adjustments where merchant_id = m.id and id = :id
     ) o
     """,
 )
 INSERT = Query(
     Adjustment,
     """
-    insert into operator_movements (merchant_id, id, kind, status, amount_minor, currency, account,
+    insert into adjustments (merchant_id, id, kind, status, amount_minor, currency, account,
         order_id, reference, reason, asked_by, created_at, decided_at)
     values (:merchant_id, :id, :kind, :status, :amount_minor, :currency, :account, :order_id,
         :reference, :reason, :asked_by, :now, case :status when 'DONE' then :now::bigint end)
@@ -33,7 +31,7 @@ INSERT = Query(
 DECIDE = Query(
     Adjustment,
     """
-    update operator_movements set status = :status, decided_by = :decided_by,
+    update adjustments set status = :status, decided_by = :decided_by,
         decided_at = greatest(created_at, :now::bigint)
     where merchant_id = :merchant_id and id = :id and status = 'WAITING'
     returning *
@@ -42,7 +40,7 @@ DECIDE = Query(
 WAITING = Query(
     Adjustment,
     """
-    select * from operator_movements
+    select * from adjustments
     where status = 'WAITING' and (:merchant_id::text is null or merchant_id = :merchant_id)
     order by created_at, id
     """,
@@ -53,7 +51,7 @@ FROZEN = Value(
     """
     select coalesce(sum(
         case kind when 'freeze' then amount_minor else -amount_minor end), 0)::bigint
-    from operator_movements
+    from adjustments
     where merchant_id = :merchant_id and currency = :currency and status = 'DONE'
         and kind in ('freeze', 'unfreeze')
     """,

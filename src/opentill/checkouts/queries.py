@@ -39,8 +39,8 @@ OPEN = Query(
         returning *
     ), placed as (
         insert into orders (merchant_id, id, checkout_id, product_id, product_name,
-            product_description, product_image, source, status, steps, currency, amount_minor,
-            platform_fee_rate, platform_fee_minor, settled_currency, exchange_rate,
+            product_description, product_image, source, status, history_number, currency,
+            amount_minor, platform_fee_rate, platform_fee_minor, settled_currency, exchange_rate,
             usd_exchange_rate, gross_settled_minor, net_settled_minor, refund_fee_policy,
             customer_email, customer_name, payer_ip, refunded_minor, refund_held_minor,
             refund_debit_minor, reserve_rate, reserve_minor, reserve_status, metadata, created_at,
@@ -97,5 +97,9 @@ SET_METHOD = Command(
     "update checkouts set method = :method where merchant_id = :merchant_id and id = :id"
 )
 ATTEMPTS = Value(
-    int, "select count(*) from attempts where merchant_id = :merchant_id and order_id = :order_id"
+    int,
+    """
+    select count(*) from payment_attempts
+    where merchant_id = :merchant_id and order_id = :order_id
+    """,
 )

@@ -5,25 +5,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opentill.cli import output, session
+from opentill.cli import inputs, output, session
+from opentill.cli.groups import add_group
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
-    from opentill.merchants import AuditHead
+    from opentill.db.database import Tx
+    from opentill.merchants import AuditHead, AuditRow
 
 _COLUMNS = ("number", "at", "who", "action", "merchantId", "subject", "reason")
 
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(help="What operators did: a chain of hashes.", no_args_is_help=True)
-    group.command("list")(list_)
-    group.command("verify")(verify)
-    app.add_typer(group, name="audit")
+    summary = "The audit log: what operators did, chained by hashes."
+    add_group(app, "audit", summary, list=list_, verify=verify)
 
 
 def list_(
-    merchant_id: Annotated[str | None, typer.Argument(help="Only about this merchant.")] = None,
+    merchant_id: inputs.OnlyMerchant = None,
     *,
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 100,
     as_json: Json = False,
@@ -31,17 +31,15 @@ def list_(
     """List what operators did, newest first."""
     from opentill import merchants
 
-    async def work() -> None:
-        async with session.database() as db, db.connection() as tx:
-            if merchant_id is not None:
-                await merchants.find(tx, merchant_id)
-            rows = await merchants.audit_log(tx, merchant_id, limit)
-            output.show(rows, as_json=as_json, columns=_COLUMNS)
+    async def work(tx: "Tx") -> "list[AuditRow]":
+        if merchant_id is not None:
+            await merchants.find(tx, merchant_id)
+        return await merchants.audit_log(tx, merchant_id, limit)
 
-    session.run(work())
+    output.show(session.query(work), as_json=as_json, columns=_COLUMNS)
 
 
-def _place(text: str | None) -> "AuditHead | None":
+def _head(text: str | None) -> "AuditHead | None":
     from opentill.core.errors import Invalid
     from opentill.merchants import AuditHead
 
@@ -57,26 +55,21 @@ def verify(
     *,
     expect: Annotated[
         str | None,
-        typer.Option(help="NUMBER:HASH that an earlier verify printed and you kept elsewhere."),
+        typer.Option(help="NUMBER:HASH that an earlier verify printed and you stored elsewhere."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Name every row that was altered, removed or slipped in. Exit code 1 if there is one."""
+    """Name every row that was changed, removed or inserted. Exit code 1 if there is one."""
     from opentill import merchants
 
-    place = _place(expect)
-
-    async def work() -> bool:
-        async with session.database() as db, db.snapshot() as tx:
-            found = await merchants.verify_audit(tx, place)
-        if as_json:
-            output.show(found, as_json=True)
-        else:
-            if found.breaks:
-                output.show(found.breaks, as_json=False)
-            head = f"{found.head.number}:{found.head.hash}" if found.head else "missing"
-            output.say(f"{found.rows} rows, {len(found.breaks)} breaks, head {head}")
-        return not found.breaks
-
-    if not session.run(work()):
+    expected = _head(expect)
+    found = session.query(lambda tx: merchants.verify_audit(tx, expected), snapshot=True)
+    if as_json:
+        output.show(found, as_json=True)
+    else:
+        if found.breaks:
+            output.show(found.breaks, as_json=False)
+        head = f"{found.head.number}:{found.head.hash}" if found.head else "missing"
+        output.say(f"{found.rows} rows, {len(found.breaks)} breaks, head {head}")
+    if found.breaks:
         raise typer.Exit(1)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from opentill.cli import output, session
+from opentill.cli.groups import add_group
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
@@ -17,14 +18,14 @@ _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(
-        help="Business time, to try out what takes days. With the sandbox bank only.",
-        no_args_is_help=True,
+    add_group(
+        app,
+        "clock",
+        "Business time, to try out what takes days. With the sandbox bank only.",
+        show=show,
+        advance=advance,
+        reset=reset,
     )
-    group.command("show")(show)
-    group.command("advance")(advance)
-    group.command("reset")(reset)
-    app.add_typer(group, name="clock")
 
 
 def duration(text: str) -> int:
@@ -72,11 +73,7 @@ def show(*, as_json: Json = False) -> None:
     """Show business time and how far it is ahead of the real one."""
     _movable()
 
-    async def work() -> None:
-        async with session.database() as db, db.connection() as tx:
-            output.show(await _state(tx), as_json=as_json)
-
-    session.run(work())
+    output.show(session.query(_state), as_json=as_json)
 
 
 def advance(
@@ -86,7 +83,7 @@ def advance(
 ) -> None:
     """Move business time ahead; servers and workers follow within a second.
 
-    Open checkout sessions whose time is over by then are ended by it, and named first.
+    Open checkout sessions that expire by then are named first.
     """
     from opentill.core.errors import Invalid
     from opentill.db import clock
@@ -94,7 +91,7 @@ def advance(
     _movable()
     step_ms = duration(by)
 
-    async def step(tx: "Tx") -> dict[str, Any]:
+    async def move(tx: "Tx") -> dict[str, Any]:
         if not await clock.ADVANCE.run(tx, step_ms=step_ms, furthest_ms=clock.FURTHEST_MS):
             raise Invalid("by", "by must not lead further than twenty years ahead in all")
         return await _state(tx)
@@ -105,7 +102,7 @@ def advance(
                 ahead_ms = await clock.AHEAD.get(tx) or 0
                 if ahead_ms + step_ms <= clock.FURTHEST_MS:
                     await _announce(tx, clock.now_ms() + ahead_ms + step_ms)
-            output.show(await db.run(step), as_json=as_json)
+            output.show(await db.run(move), as_json=as_json)
 
     session.run(work())
 
@@ -117,14 +114,14 @@ async def _announce(tx: "Tx", time: int) -> None:
     count, first = await jobs.due_by(tx, time, _MOST_NAMED)
     if count:
         rest = f" and {count - len(first)} more" if count > len(first) else ""
-        output.say(f"open sessions that this ends: {', '.join(first)}{rest}")
+        output.say(f"open sessions that expire: {', '.join(first)}{rest}")
 
 
 def reset(*, as_json: Json = False) -> None:
-    """Go back to real time. What is to settle or to be released waits for real time to get there.
+    """Return to real time. What is to settle or to be released is due when real time gets there.
 
-    Gateways are asked at once about what waits for them, disputes that no order could take are
-    tried at once, and rate limits begin anew.
+    Unknown outcomes, unmatched disputes and deliveries are due at once, and rate limits start
+    from zero.
     """
     from opentill.db import clock, rate_limits
     from opentill.disputes import jobs as dispute_jobs
@@ -135,7 +132,7 @@ def reset(*, as_json: Json = False) -> None:
 
     _movable()
 
-    async def step(tx: "Tx") -> dict[str, Any]:
+    async def work(tx: "Tx", _: int) -> dict[str, Any]:
         await clock.RESET.run(tx)
         now = clock.now_ms()
         await order_jobs.make_due(tx, now)
@@ -146,8 +143,4 @@ def reset(*, as_json: Json = False) -> None:
         await rate_limits.forget(tx)
         return await _state(tx)
 
-    async def work() -> None:
-        async with session.database() as db:
-            output.show(await db.run(step), as_json=as_json)
-
-    session.run(work())
+    output.show(session.transact(work), as_json=as_json)

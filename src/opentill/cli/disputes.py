@@ -1,35 +1,46 @@
 """``opentill disputes open|win|lose|recover|note|list|show|unmatched|dismiss``."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from opentill.cli import inputs, output, session
+from opentill.cli.groups import add_group
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from opentill.db.database import Tx
-    from opentill.disputes import Dispute
+    from opentill.disputes import Dispute, Note, Unmatched
     from opentill.disputes.model import Event
 
-_Reason = Annotated[str, typer.Option("--reason", help="Why; compulsory, for the audit log.")]
+_Merchant = Annotated[str | None, typer.Option(help="Only this merchant's.")]
 _UNMATCHED = ("merchantId", "gateway", "gatewayRef", "orderId", "status", "amount", "refusal")
 _COLUMNS = ("id", "orderId", "status", "amount", "currency", "debit", "debitCurrency", "reason")
+
+_DECISIONS: Final["tuple[tuple[str, Event, str], ...]"] = (
+    ("win", "won", "End a dispute as won: its money is the merchant's again."),
+    ("lose", "lost", "End a dispute as lost: a chargeback and its fee."),
+    ("recover", "recovered", "Record that the bank returned the money of a lost dispute."),
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(help="Disputes and chargebacks.", no_args_is_help=True)
-    group.command("open")(open_)
-    group.command("win")(win)
-    group.command("lose")(lose)
-    group.command("recover")(recover)
-    group.command("note")(note)
-    group.command("list")(list_)
-    group.command("show")(show)
-    group.command("unmatched")(unmatched)
-    group.command("dismiss")(dismiss)
-    app.add_typer(group, name="disputes")
+    decisions = {name: _decision(name, event, summary) for name, event, summary in _DECISIONS}
+    add_group(
+        app,
+        "disputes",
+        "Disputes and chargebacks.",
+        open=open_,
+        **decisions,
+        note=note,
+        list=list_,
+        show=show,
+        unmatched=unmatched,
+        dismiss=dismiss,
+    )
 
 
 def _shown(dispute: "Dispute") -> dict[str, Any]:
@@ -44,7 +55,7 @@ def open_(
     amount: Annotated[
         str | None, typer.Option(help="How much of it; without it, all that is left.")
     ] = None,
-    reason: _Reason = "",
+    reason: inputs.Reason = "",
     by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
@@ -53,8 +64,7 @@ def open_(
 
     who = inputs.who(by)
 
-    async def step(tx: "Tx") -> "Dispute":
-        now = await session.now(tx)
+    async def work(tx: "Tx", now: int) -> "Dispute":
         order = await orders.find_anywhere(tx, order_id)
         await merchants.record_audit(
             tx, who=who, action="disputes open", merchant_id=order.merchant_id, subject=order_id,
@@ -66,57 +76,37 @@ def open_(
             who=who, reason=reason.strip(), now=now, amount_minor=minor,
         )  # fmt: skip
 
-    async def work() -> None:
-        async with session.database() as db:
-            output.show(_shown(await db.run(step)), as_json=as_json)
-
-    session.run(work())
+    output.show(_shown(session.transact(work)), as_json=as_json)
 
 
-def win(
-    dispute_id: str, *, reason: _Reason = "", by: inputs.By = "", as_json: Json = False
-) -> None:
-    """Say that a dispute was won: its money is the merchant's again."""
-    _decide("won", "disputes win", dispute_id, reason, by, as_json=as_json)
+def _decision(name: str, event: "Event", summary: str) -> "Callable[..., None]":
+    """Make the command by which an operator says how a dispute ended."""
 
+    def command(
+        dispute_id: str,
+        *,
+        reason: inputs.Reason = "",
+        by: inputs.By = "",
+        as_json: Json = False,
+    ) -> None:
+        from opentill import disputes, merchants
 
-def lose(
-    dispute_id: str, *, reason: _Reason = "", by: inputs.By = "", as_json: Json = False
-) -> None:
-    """Say that a dispute was lost: a chargeback and its fee."""
-    _decide("lost", "disputes lose", dispute_id, reason, by, as_json=as_json)
+        who = inputs.who(by)
 
+        async def work(tx: "Tx", now: int) -> "Dispute":
+            found = await disputes.find_anywhere(tx, dispute_id)
+            await merchants.record_audit(
+                tx, who=who, action=f"disputes {name}", merchant_id=found.merchant_id,
+                subject=dispute_id, reason=reason, now=now,
+            )  # fmt: skip
+            return await disputes.decide(
+                tx, found.merchant_id, dispute_id, event, who=who, reason=reason.strip(), now=now
+            )
 
-def recover(
-    dispute_id: str, *, reason: _Reason = "", by: inputs.By = "", as_json: Json = False
-) -> None:
-    """Say that the bank gave the money of a lost dispute back."""
-    _decide("recovered", "disputes recover", dispute_id, reason, by, as_json=as_json)
+        output.show(_shown(session.transact(work)), as_json=as_json)
 
-
-def _decide(
-    event: "Event", action: str, dispute_id: str, reason: str, by: str, *, as_json: bool
-) -> None:
-    from opentill import disputes, merchants
-
-    who = inputs.who(by)
-
-    async def step(tx: "Tx") -> "Dispute":
-        now = await session.now(tx)
-        found = await disputes.find_anywhere(tx, dispute_id)
-        await merchants.record_audit(
-            tx, who=who, action=action, merchant_id=found.merchant_id, subject=dispute_id,
-            reason=reason, now=now,
-        )  # fmt: skip
-        return await disputes.decide(
-            tx, found.merchant_id, dispute_id, event, who=who, reason=reason.strip(), now=now
-        )
-
-    async def work() -> None:
-        async with session.database() as db:
-            output.show(_shown(await db.run(step)), as_json=as_json)
-
-    session.run(work())
+    command.__doc__ = summary
+    return command
 
 
 def note(
@@ -134,8 +124,7 @@ def note(
 
     who = inputs.who(by)
 
-    async def step(tx: "Tx") -> disputes.Note:
-        now = await session.now(tx)
+    async def work(tx: "Tx", now: int) -> "Note":
         found = await disputes.find_anywhere(tx, dispute_id)
         await merchants.record_audit(
             tx, who=who, action="disputes note", merchant_id=found.merchant_id, subject=dispute_id,
@@ -143,16 +132,12 @@ def note(
         )  # fmt: skip
         return await disputes.add_note(tx, found.merchant_id, dispute_id, text, who, now)
 
-    async def work() -> None:
-        async with session.database() as db:
-            output.show(await db.run(step), as_json=as_json)
-
-    session.run(work())
+    output.show(session.transact(work), as_json=as_json)
 
 
 def list_(
     *,
-    merchant: Annotated[str | None, typer.Option(help="Only this merchant's.")] = None,
+    merchant: _Merchant = None,
     status: Annotated[
         str | None, typer.Option(help="Only OPEN, WON, LOST or RECOVERED ones.")
     ] = None,
@@ -160,65 +145,55 @@ def list_(
 ) -> None:
     """List disputes, newest first."""
     from opentill import disputes, merchants
-    from opentill.core.errors import Invalid
     from opentill.disputes.model import STATUSES
 
-    if status is not None and status not in STATUSES:
-        raise Invalid("status", f"status must be one of {', '.join(STATUSES)}")
+    wanted = inputs.choice("status", status, STATUSES)
 
-    async def work() -> None:
-        async with session.database() as db, db.connection() as tx:
-            if merchant is not None:
-                await merchants.find(tx, merchant)
-            found = await disputes.search(tx, merchant, status)
-        output.show([_shown(dispute) for dispute in found], as_json=as_json, columns=_COLUMNS)
+    async def work(tx: "Tx") -> "list[Dispute]":
+        if merchant is not None:
+            await merchants.find(tx, merchant)
+        return await disputes.search(tx, merchant, wanted)
 
-    session.run(work())
+    rows = [_shown(dispute) for dispute in session.query(work)]
+    output.show(rows, as_json=as_json, columns=_COLUMNS)
 
 
 def show(dispute_id: str, *, as_json: Json = False) -> None:
     """Show a dispute with its notes."""
     from opentill import disputes
 
-    async def work() -> None:
-        async with session.database() as db, db.connection() as tx:
-            dispute = await disputes.find_anywhere(tx, dispute_id)
-            notes = await disputes.notes(tx, dispute)
-        detail = output.plain(disputes.DisputeDetail.of(dispute, notes))
-        if not as_json:
-            detail["notes"] = "\n".join(f"{note.who}: {note.note}" for note in notes)
-        shown = {
-            "merchantId": dispute.merchant_id,
-            "gateway": dispute.gateway,
-            "gatewayRef": dispute.gateway_ref,
-            **detail,
-        }
-        output.show(shown, as_json=as_json)
+    async def work(tx: "Tx") -> "tuple[Dispute, list[Note]]":
+        dispute = await disputes.find_anywhere(tx, dispute_id)
+        return dispute, await disputes.notes(tx, dispute)
 
-    session.run(work())
+    dispute, notes = session.query(work)
+    detail = output.plain(disputes.DisputeDetail.of(dispute, notes))
+    if not as_json:
+        detail["notes"] = "\n".join(f"{note.who}: {note.note}" for note in notes)
+    shown = {
+        "merchantId": dispute.merchant_id,
+        "gateway": dispute.gateway,
+        "gatewayRef": dispute.gateway_ref,
+        **detail,
+    }
+    output.show(shown, as_json=as_json)
 
 
-def unmatched(
-    *,
-    merchant: Annotated[str | None, typer.Option(help="Only this merchant's.")] = None,
-    as_json: Json = False,
-) -> None:
-    """List what gateways said of disputes that their orders could not take.
+def unmatched(*, merchant: _Merchant = None, as_json: Json = False) -> None:
+    """List the disputes that a gateway reported and their orders could not take.
 
-    It is tried again by itself. Where the status is LOST or RECOVERED, money moved at the gateway
-    that the books know nothing of: correct the balance, then dismiss it.
+    The worker tries each again. Where the status is LOST or RECOVERED, money moved at the gateway
+    that the ledger does not have: correct the balance, then dismiss the dispute.
     """
     from opentill import disputes, merchants
 
-    async def work() -> None:
-        async with session.database() as db, db.connection() as tx:
-            if merchant is not None:
-                await merchants.find(tx, merchant)
-            found = await disputes.unmatched(tx, merchant)
-        shown = [disputes.UnmatchedOut.of(one) for one in found]
-        output.show(shown, as_json=as_json, columns=_UNMATCHED)
+    async def work(tx: "Tx") -> "list[Unmatched]":
+        if merchant is not None:
+            await merchants.find(tx, merchant)
+        return await disputes.unmatched(tx, merchant)
 
-    session.run(work())
+    rows = [disputes.UnmatchedOut.of(one) for one in session.query(work)]
+    output.show(rows, as_json=as_json, columns=_UNMATCHED)
 
 
 def dismiss(
@@ -226,17 +201,16 @@ def dismiss(
     gateway: str,
     gateway_ref: Annotated[str, typer.Argument(help="The gateway's name of the dispute.")],
     *,
-    reason: _Reason = "",
+    reason: inputs.Reason = "",
     by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
-    """Say that an unmatched dispute has been seen to."""
+    """Close an unmatched dispute that has been dealt with."""
     from opentill import disputes, merchants
 
     who = inputs.who(by)
 
-    async def step(tx: "Tx") -> disputes.Unmatched:
-        now = await session.now(tx)
+    async def work(tx: "Tx", now: int) -> "Unmatched":
         await merchants.find(tx, merchant_id)
         await merchants.record_audit(
             tx, who=who, action="disputes dismiss", merchant_id=merchant_id,
@@ -244,9 +218,4 @@ def dismiss(
         )  # fmt: skip
         return await disputes.dismiss(tx, merchant_id, gateway, gateway_ref, who, now)
 
-    async def work() -> None:
-        async with session.database() as db:
-            closed = await db.run(step)
-        output.show(disputes.UnmatchedOut.of(closed), as_json=as_json)
-
-    session.run(work())
+    output.show(disputes.UnmatchedOut.of(session.transact(work)), as_json=as_json)

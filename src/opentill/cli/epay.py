@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opentill.cli import inputs, output, session
+from opentill.cli.groups import add_group
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
@@ -17,18 +18,19 @@ _COLUMNS = ("merchantId", "pid", "state", "createdAt", "rotatedAt")
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(
-        help="The Epay door: credentials of merchants, and notices of paid orders.",
-        no_args_is_help=True,
+    summary = "The Epay API: credentials of merchants, and notifications of paid orders."
+    add_group(
+        app,
+        "epay",
+        summary,
+        enable=enable,
+        rotate=rotate,
+        disable=disable,
+        show=show,
+        list=list_,
+        notices=notices,
+        resend=resend,
     )
-    group.command("enable")(enable)
-    group.command("rotate")(rotate)
-    group.command("disable")(disable)
-    group.command("show")(show)
-    group.command("list")(list_)
-    group.command("notices")(notices)
-    group.command("resend")(resend)
-    app.add_typer(group, name="epay")
 
 
 def _plain(found: "Credentials", settings: "Settings") -> dict[str, Any]:
@@ -44,82 +46,72 @@ def _plain(found: "Credentials", settings: "Settings") -> dict[str, Any]:
 
 
 def enable(
-    merchant_id: str, *, reason: inputs.Why = "", by: inputs.By = "", as_json: Json = False
+    merchant_id: str,
+    *,
+    reason: inputs.OptionalReason = "",
+    by: inputs.By = "",
+    as_json: Json = False,
 ) -> None:
     """Let a merchant take payments by Epay; shows its pid and key."""
     from opentill import epay
 
-    actor = inputs.actor(by, reason)
-
-    async def work() -> None:
-        found = session.settings()
-        async with session.database(found) as db:
-            now = await session.now(db)
-            made = await db.run(lambda tx: epay.enable(tx, found, merchant_id, now, actor=actor))
-        output.show(made, as_json=as_json)
-
-    session.run(work())
+    actor, found = inputs.actor(by, reason), session.settings()
+    made = session.transact(
+        lambda tx, now: epay.enable(tx, found, merchant_id, now, actor=actor), found
+    )
+    output.show(made, as_json=as_json)
 
 
 def rotate(
-    merchant_id: str, *, reason: inputs.Why = "", by: inputs.By = "", as_json: Json = False
+    merchant_id: str,
+    *,
+    reason: inputs.OptionalReason = "",
+    by: inputs.By = "",
+    as_json: Json = False,
 ) -> None:
-    """Replace a merchant's key at once: what is signed with the old one is refused from now on."""
+    """Replace a merchant's key at once: signatures with the old one are refused from now on."""
     from opentill import epay
 
-    actor = inputs.actor(by, reason)
-
-    async def work() -> None:
-        found = session.settings()
-        async with session.database(found) as db:
-            now = await session.now(db)
-            made = await db.run(lambda tx: epay.rotate(tx, found, merchant_id, now, actor=actor))
-        output.show(made, as_json=as_json)
-
-    session.run(work())
+    actor, found = inputs.actor(by, reason), session.settings()
+    made = session.transact(
+        lambda tx, now: epay.rotate(tx, found, merchant_id, now, actor=actor), found
+    )
+    output.show(made, as_json=as_json)
 
 
 def disable(
-    merchant_id: str, *, reason: inputs.Why = "", by: inputs.By = "", as_json: Json = False
+    merchant_id: str,
+    *,
+    reason: inputs.OptionalReason = "",
+    by: inputs.By = "",
+    as_json: Json = False,
 ) -> None:
-    """Close the door for a merchant. `enable` opens it again, with the same pid and key."""
+    """Stop a merchant's Epay API. `enable` starts it again, with the same pid and key."""
     from opentill import epay
 
-    actor = inputs.actor(by, reason)
-
-    async def work() -> None:
-        found = session.settings()
-        async with session.database(found) as db:
-            now = await session.now(db)
-            closed = await db.run(lambda tx: epay.disable(tx, merchant_id, now, actor=actor))
-        output.show(_plain(closed, found), as_json=as_json)
-
-    session.run(work())
+    actor, found = inputs.actor(by, reason), session.settings()
+    closed = session.transact(
+        lambda tx, now: epay.disable(tx, merchant_id, now, actor=actor), found
+    )
+    output.show(_plain(closed, found), as_json=as_json)
 
 
 def show(merchant_id: str, *, as_json: Json = False) -> None:
     """Show a merchant's credentials, without the key."""
     from opentill import epay
 
-    async def work() -> None:
-        found = session.settings()
-        async with session.database(found) as db, db.connection() as tx:
-            output.show(_plain(await epay.find(tx, merchant_id), found), as_json=as_json)
-
-    session.run(work())
+    found = session.settings()
+    credentials = session.query(lambda tx: epay.find(tx, merchant_id), found)
+    output.show(_plain(credentials, found), as_json=as_json)
 
 
 def list_(*, as_json: Json = False) -> None:
     """List the merchants that have Epay credentials."""
     from opentill import epay
 
-    async def work() -> None:
-        found = session.settings()
-        async with session.database(found) as db, db.connection() as tx:
-            rows = [_plain(one, found) for one in await epay.everyone(tx)]
-        output.show(rows, as_json=as_json, columns=_COLUMNS)
-
-    session.run(work())
+    found = session.settings()
+    rows = [_plain(one, found) for one in session.query(epay.everyone, found)]
+    output.show(rows, as_json=as_json, columns=_COLUMNS)
 
 
 def notices(
@@ -131,26 +123,22 @@ def notices(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """List the notices of a merchant's paid orders, newest first."""
-    from typing import cast, get_args
+    """List the notifications of a merchant's paid orders, newest first."""
+    from typing import get_args
 
     from opentill import epay
-    from opentill.core.errors import Invalid
     from opentill.epay.model import NoticeState
 
-    async def work() -> None:
-        wanted = state.upper() if state else None
-        if wanted is not None and wanted not in get_args(NoticeState):
-            raise Invalid("state", "state must be WAITING, DELIVERED or FAILED")
-        async with session.database() as db, db.connection() as tx:
-            await epay.find(tx, merchant_id)
-            rows = await epay.newest_notices(
-                tx, merchant_id, cast("NoticeState | None", wanted), limit
-            )
-        columns = ("orderId", "state", "tries", "answer", "dueAt")
-        output.show(rows, as_json=as_json, columns=columns)
+    wanted: NoticeState | None = inputs.choice(
+        "state", state.upper() if state else None, get_args(NoticeState)
+    )
 
-    session.run(work())
+    async def work(tx: "Tx") -> "list[Notice]":
+        await epay.find(tx, merchant_id)
+        return await epay.newest_notices(tx, merchant_id, wanted, limit)
+
+    columns = ("orderId", "state", "tries", "answer", "dueAt")
+    output.show(session.query(work), as_json=as_json, columns=columns)
 
 
 def resend(
@@ -158,16 +146,12 @@ def resend(
     *,
     as_json: Json = False,
 ) -> None:
-    """Tell of a paid order anew, at once and with all tries."""
+    """Send the notification of a paid order again, at once and with all attempts."""
     from opentill import epay, orders
     from opentill.epay.model import order_id_of
 
-    async def step(tx: "Tx") -> "Notice":
+    async def work(tx: "Tx", now: int) -> "Notice":
         found = await orders.find_anywhere(tx, order if "_" in order else order_id_of(order))
-        return await epay.resend(tx, found.merchant_id, found.id, await session.now(tx))
+        return await epay.resend(tx, found.merchant_id, found.id, now)
 
-    async def work() -> None:
-        async with session.database() as db:
-            output.show(await db.run(step), as_json=as_json)
-
-    session.run(work())
+    output.show(session.transact(work), as_json=as_json)

@@ -1,8 +1,6 @@
 """``opentill export``: a merchant's orders as CSV."""
 
 import asyncio
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -17,22 +15,14 @@ def register(app: typer.Typer) -> None:
 def export(
     merchant_id: str,
     *,
-    since: Annotated[
-        str | None, typer.Option("--from", help="First day (UTC), or Unix ms.")
-    ] = None,
-    until: Annotated[str | None, typer.Option("--to", help="Last day (UTC), or Unix ms.")] = None,
-    to_file: Annotated[
-        Path | None, typer.Option("--output", help="A file; without it, standard output.")
-    ] = None,
+    since: inputs.From = None,
+    until: inputs.To = None,
+    to_file: inputs.Output = None,
 ) -> None:
     """Write a merchant's orders as CSV, oldest first, as the API exports them."""
     from opentill import merchants, orders
-    from opentill.core.errors import Invalid
 
-    start = inputs.moment("from", since)
-    end = inputs.moment("to", until, end=True)
-    if start is not None and end is not None and start > end:
-        raise Invalid("to", "to must not be before from")
+    start, end = inputs.period(since, until)
 
     async def work() -> None:
         found = session.settings()

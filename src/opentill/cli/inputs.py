@@ -1,14 +1,14 @@
-"""What commands take: amounts, rates and dates as text, and who is at the keyboard."""
+"""What commands take: options, amounts, rates and dates as text, and who runs the command."""
 
 import getpass
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeVar
 
 import typer
 
@@ -17,14 +17,23 @@ from opentill.core.terminal import Terminal
 if TYPE_CHECKING:
     from opentill.merchants import Actor
 
+W = TypeVar("W", bound=str)
 _LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
-Reason = Annotated[str, typer.Option("--reason", help="Why; goes to the audit log.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; required, for the audit log.")]
+OptionalReason = Annotated[
+    str, typer.Option("--reason", help="Why; goes to the audit log, if given.")
+]
 Reference = Annotated[
     str,
-    typer.Option("--reference", help="Yours; compulsory: given again, the same is not done twice."),
+    typer.Option("--reference", help="Your reference; required. Repeated, nothing is done twice."),
 ]
-Why = Annotated[str, typer.Option("--reason", help="Why; goes to the audit log, if given.")]
 By = Annotated[str, typer.Option("--by", help="Who does it; without it, the system's user name.")]
+OnlyMerchant = Annotated[str | None, typer.Argument(help="Only this merchant's.")]
+From = Annotated[str | None, typer.Option("--from", help="First day (UTC), or Unix ms.")]
+To = Annotated[str | None, typer.Option("--to", help="Last day (UTC), or Unix ms.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", help="A file; without it, standard output.")
+]
 
 
 class Target(Protocol):
@@ -43,7 +52,7 @@ class Target(Protocol):
 def target(path: Path | None) -> Iterator[Target]:
     """Open a file to write, or standard output where there is none. Raises Invalid.
 
-    On a terminal nothing of it acts on the terminal.
+    On a terminal, control characters are written as escapes.
     """
     from opentill.core.errors import Invalid
 
@@ -73,7 +82,7 @@ def who(by: str) -> str:
 
 
 def actor(by: str, reason: str) -> "Actor":
-    """Return who does it and why, for the audit log; a reason may be left out."""
+    """Return who does it and why, for the audit log; the reason may be empty."""
     from opentill.merchants import Actor
 
     return Actor(who(by), reason.strip() or "by command, without a reason")
@@ -121,6 +130,26 @@ def moment(field: str, text: str | None, *, end: bool = False) -> int | None:
     return start + 86_400_000 - 1 if end else start
 
 
+def period(since: str | None, until: str | None) -> tuple[int | None, int | None]:
+    """Turn ``--from`` and ``--to`` into Unix ms, both inclusive. Raises Invalid."""
+    from opentill.core.errors import Invalid
+
+    start, end = moment("from", since), moment("to", until, end=True)
+    if start is not None and end is not None and start > end:
+        raise Invalid("to", "to must not be before from")
+    return start, end
+
+
+def choice(field: str, text: str | None, words: Sequence[W]) -> W | None:
+    """Return which of the words was given. Raises Invalid for any other."""
+    from opentill.core.errors import Invalid
+
+    found = next((word for word in words if word == text), None)
+    if found is None and text is not None:
+        raise Invalid(field, f"{field} must be one of {' '.join(words)}")
+    return found
+
+
 def day(millis: int) -> str:
-    """Write Unix ms as the day (UTC) they are in, for people."""
+    """Write the day (UTC) of Unix ms, for people."""
     return datetime.fromtimestamp(millis / 1000, UTC).strftime("%Y-%m-%d")

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opentill.cli import inputs, output, session
+from opentill.cli.groups import add_group
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
     from opentill.core.settings import Settings
     from opentill.db.database import Tx
-    from opentill.merchants import NewKey
+    from opentill.merchants import Key, NewKey
 
 _Which = Annotated[
     str, typer.Argument(help="A key's id, or the id of a merchant with one valid key.")
@@ -19,14 +20,15 @@ _Which = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(
-        help="API keys. A key is shown once, when it is made.", no_args_is_help=True
+    add_group(
+        app,
+        "keys",
+        "API keys. A key is shown once, when it is created.",
+        create=create,
+        list=list_,
+        regenerate=regenerate,
+        revoke=revoke,
     )
-    group.command("create")(create)
-    group.command("list")(list_)
-    group.command("regenerate")(regenerate)
-    group.command("revoke")(revoke)
-    app.add_typer(group, name="keys")
 
 
 async def _key_id(tx: "Tx", which: str) -> str:
@@ -44,7 +46,7 @@ async def _key_id(tx: "Tx", which: str) -> str:
 
 
 def _show(made: "NewKey", found: "Settings", *, as_json: bool) -> None:
-    """Show a new key, and what its payments are worth: not everything that looks real is."""
+    """Show a new key, and whether its payments are real money."""
     from opentill.core.settings import SANDBOX
 
     output.show({**output.plain(made), "livemode": found.livemode}, as_json=as_json)
@@ -64,76 +66,58 @@ def create(
     expires: Annotated[
         str | None, typer.Option(help="Last day (UTC), such as 2027-01-31, or Unix ms.")
     ] = None,
-    reason: inputs.Why = "",
+    reason: inputs.OptionalReason = "",
     by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
-    """Make a key for the deployment's environment."""
+    """Create a key for the deployment's environment."""
     from opentill import merchants
 
-    actor = inputs.actor(by, reason)
-
-    async def work() -> None:
-        found = session.settings()
-        until = inputs.moment("expires", expires, end=True)
-        async with session.database(found) as db:
-            now = await session.now(db)
-            made = await db.run(
-                lambda tx: merchants.create_key(
-                    tx, merchant_id, found.environment, now, until, actor=actor
-                ),
-            )
-        _show(made, found, as_json=as_json)
-
-    session.run(work())
+    actor, found = inputs.actor(by, reason), session.settings()
+    until = inputs.moment("expires", expires, end=True)
+    made = session.transact(
+        lambda tx, now: merchants.create_key(
+            tx, merchant_id, found.environment, now, until, actor=actor
+        ),
+        found,
+    )
+    _show(made, found, as_json=as_json)
 
 
 def list_(merchant_id: str, *, as_json: Json = False) -> None:
     """List a merchant's keys."""
     from opentill import merchants
 
-    async def work() -> None:
-        async with session.database() as db, db.connection() as tx:
-            merchant = await merchants.find(tx, merchant_id)
-            output.show(await merchants.keys(tx, merchant.id), as_json=as_json)
+    async def work(tx: "Tx") -> "list[Key]":
+        merchant = await merchants.find(tx, merchant_id)
+        return await merchants.keys(tx, merchant.id)
 
-    session.run(work())
+    output.show(session.query(work), as_json=as_json)
 
 
 def regenerate(
-    key: _Which, *, reason: inputs.Why = "", by: inputs.By = "", as_json: Json = False
+    key: _Which, *, reason: inputs.OptionalReason = "", by: inputs.By = "", as_json: Json = False
 ) -> None:
-    """Replace a key at once: the old one gets 401 from now on."""
+    """Replace a key at once: requests with the old one get 401 from now on."""
     from opentill import merchants
 
-    actor = inputs.actor(by, reason)
+    actor, found = inputs.actor(by, reason), session.settings()
 
-    async def step(tx: "Tx") -> merchants.NewKey:
-        now = await session.now(tx)
+    async def work(tx: "Tx", now: int) -> "NewKey":
         return await merchants.regenerate_key(tx, await _key_id(tx, key), now, actor=actor)
 
-    async def work() -> None:
-        found = session.settings()
-        async with session.database(found) as db:
-            _show(await db.run(step), found, as_json=as_json)
-
-    session.run(work())
+    _show(session.transact(work, found), found, as_json=as_json)
 
 
 def revoke(
-    key: _Which, *, reason: inputs.Why = "", by: inputs.By = "", as_json: Json = False
+    key: _Which, *, reason: inputs.OptionalReason = "", by: inputs.By = "", as_json: Json = False
 ) -> None:
-    """Revoke a key: it gets 401 from now on."""
+    """Revoke a key: requests with it get 401 from now on."""
     from opentill import merchants
 
     actor = inputs.actor(by, reason)
 
-    async def step(tx: "Tx") -> object:
-        now = await session.now(tx)
+    async def work(tx: "Tx", now: int) -> "Key":
         return await merchants.revoke_key(tx, await _key_id(tx, key), now, actor=actor)
 
-    async def work() -> None:
-        async with session.database() as db:
-            output.show(await db.run(step), as_json=as_json)
-
-    session.run(work())
+    output.show(session.transact(work), as_json=as_json)

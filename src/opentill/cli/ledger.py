@@ -1,48 +1,45 @@
 """``opentill ledger check``."""
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from opentill.cli import output, session
+from opentill.cli.groups import add_group
 from opentill.cli.output import Json
+
+if TYPE_CHECKING:
+    from opentill.ledger import Violation
 
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(help="The ledger.", no_args_is_help=True)
-    group.callback()(_group)
-    group.command("check")(check)
-    app.add_typer(group, name="ledger")
-
-
-def _group() -> None:
-    """The ledger."""
+    add_group(app, "ledger", "The ledger and its integrity rules.", check=check)
 
 
 def check(*, as_json: Json = False) -> None:
-    """Check every rule of the books. Exit code 1 if one does not hold.
+    """Check every integrity rule of the ledger. Exit code 1 if one does not hold.
 
-    Disputes that moved money at a gateway and match no order are no fault of the books: counted.
+    Disputes that moved money at a gateway and match no order break no rule; they are counted.
     """
     from opentill import disputes
     from opentill.integrity.rules import check_all
 
-    async def work() -> bool:
+    async def work() -> "tuple[int, list[Violation], int]":
         async with session.database() as db:
             entries, violations = await check_all(db)
             async with db.connection() as tx:
-                unmatched = await disputes.count_unmatched(tx)
-        if as_json:
-            found = {"entries": entries, "violations": violations, "unmatchedDisputes": unmatched}
-            output.show(found, as_json=True)
-        else:
-            if violations:
-                output.show(violations, as_json=False)
-            output.say(f"{entries} entries, {len(violations)} violations")
-            if unmatched:
-                output.say(
-                    f"disputes that match no order: {unmatched}; opentill disputes unmatched"
-                )
-        return not violations
+                return entries, violations, await disputes.count_unmatched(tx)
 
-    if not session.run(work()):
+    entries, violations, unmatched = session.run(work())
+    if as_json:
+        found = {"entries": entries, "violations": violations, "unmatchedDisputes": unmatched}
+        output.show(found, as_json=True)
+    else:
+        if violations:
+            output.show(violations, as_json=False)
+        output.say(f"{entries} entries, {len(violations)} violations")
+        if unmatched:
+            output.say(f"disputes that match no order: {unmatched}; opentill disputes unmatched")
+    if violations:
         raise typer.Exit(1)

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from opentill.cli import inputs, output, session
+from opentill.cli.groups import add_group
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
+    from opentill.db.database import Tx
     from opentill.merchants import Merchant, TermsVersion
 
 _Text = Annotated[str | None, typer.Option()]
@@ -45,8 +47,6 @@ _Allow = Annotated[
     list[str] | None,
     typer.Option(help="Address or network that may use the API; repeat it. '' allows all."),
 ]
-_Why = Annotated[str, typer.Option("--reason", help="Why; compulsory, for the audit log.")]
-_WhyMade = Annotated[str, typer.Option("--reason", help="Why; kept with the terms.")]
 _COLUMNS = ("id", "name", "settlementCurrency", "platformFeeRate", "createdAt")
 _WORDS = {
     "refund_fee_policy": ("KEPT", "RETURNED"),
@@ -56,13 +56,16 @@ _WORDS = {
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(help="Merchants and their terms.", no_args_is_help=True)
-    group.command("create")(create)
-    group.command("list")(list_)
-    group.command("show")(show)
-    group.command("set")(set_)
-    group.command("terms")(terms_)
-    app.add_typer(group, name="merchants")
+    add_group(
+        app,
+        "merchants",
+        "Merchants and their terms.",
+        create=create,
+        list=list_,
+        show=show,
+        set=set_,
+        terms=terms_,
+    )
 
 
 def _terms(currency: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -120,11 +123,11 @@ def create(  # noqa: PLR0913 - a merchant's terms
     dispute_fee: _DisputeFee = None,
     payout_minimum: _PayoutMinimum = None,
     allow: _Allow = None,
-    reason: _WhyMade = "",
+    reason: inputs.OptionalReason = "",
     by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
-    """Make a merchant."""
+    """Create a merchant."""
     from opentill import merchants, rates
 
     given = {
@@ -142,50 +145,37 @@ def create(  # noqa: PLR0913 - a merchant's terms
     }
     terms = _terms(currency, given)
 
-    async def work() -> None:
-        async with session.database() as db:
-            now = await session.now(db)
-            made = await db.run(
-                lambda tx: merchants.create(
-                    tx, name=name, now=now, settlement_currency=currency,
-                    who=inputs.who(by), reason=reason.strip() or "merchant created", **terms,
-                ),
-            )  # fmt: skip
-            async with db.connection() as tx:
-                rated = currency == "USD" or await rates.latest(tx, currency, "USD", now)
-        output.show(_shown(made, as_json=as_json), as_json=as_json)
-        if not rated:
-            output.say(
-                f"There is no exchange rate from {currency} to USD: sessions open without, but no"
-                f" refund is taken until `opentill rates set {currency} USD RATE`."
-            )
+    async def work(tx: "Tx", now: int) -> "tuple[Merchant, bool]":
+        made = await merchants.create(
+            tx, name=name, now=now, settlement_currency=currency,
+            who=inputs.who(by), reason=reason.strip() or "merchant created", **terms,
+        )  # fmt: skip
+        return made, currency == "USD" or bool(await rates.latest(tx, currency, "USD", now))
 
-    session.run(work())
+    made, rated = session.transact(work)
+    output.show(_shown(made, as_json=as_json), as_json=as_json)
+    if not rated:
+        output.say(
+            f"There is no exchange rate from {currency} to USD: sessions can be created without"
+            f" one, but refunds are refused until `opentill rates set {currency} USD RATE`."
+        )
 
 
 def list_(*, as_json: Json = False) -> None:
     """List all merchants."""
     from opentill import merchants
 
-    async def work() -> None:
-        async with session.database() as db, db.connection() as tx:
-            found = await merchants.all_merchants(tx)
-        rows = [_shown(merchant, as_json=as_json) for merchant in found]
-        output.show(rows, as_json=as_json, columns=_COLUMNS)
-
-    session.run(work())
+    found = session.query(merchants.all_merchants)
+    rows = [_shown(merchant, as_json=as_json) for merchant in found]
+    output.show(rows, as_json=as_json, columns=_COLUMNS)
 
 
 def show(merchant_id: str, *, as_json: Json = False) -> None:
     """Show a merchant with its terms."""
     from opentill import merchants
 
-    async def work() -> None:
-        async with session.database() as db, db.connection() as tx:
-            found = await merchants.find(tx, merchant_id)
-        output.show(_shown(found, as_json=as_json), as_json=as_json)
-
-    session.run(work())
+    found = session.query(lambda tx: merchants.find(tx, merchant_id))
+    output.show(_shown(found, as_json=as_json), as_json=as_json)
 
 
 def set_(  # noqa: PLR0913 - a merchant's terms
@@ -203,14 +193,13 @@ def set_(  # noqa: PLR0913 - a merchant's terms
     dispute_fee: _DisputeFee = None,
     payout_minimum: _PayoutMinimum = None,
     allow: _Allow = None,
-    reason: _Why = "",
+    reason: inputs.Reason = "",
     by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
     """Change a merchant's terms, for sessions opened from now on."""
     from opentill import merchants
     from opentill.core.errors import Invalid
-    from opentill.db.database import Tx
 
     given = {
         "fee_rate": fee_rate,
@@ -226,40 +215,28 @@ def set_(  # noqa: PLR0913 - a merchant's terms
         "allow": allow,
     }
 
-    async def step(tx: Tx) -> "Merchant":
+    async def work(tx: "Tx", now: int) -> "Merchant":
         old = await merchants.find(tx, merchant_id)
         terms = _terms(old.settlement_currency, given)
         if name is not None:
             terms["name"] = name.strip()
         if not terms:
             raise Invalid("terms", "at least one term must be given, such as --fee-rate 0.03")
-        now, who = await session.now(tx), inputs.who(by)
+        who = inputs.who(by)
         return await merchants.change(tx, merchant_id, now, who=who, reason=reason, **terms)
 
-    async def work() -> None:
-        async with session.database() as db:
-            changed = await db.run(step)
-        output.show(_shown(changed, as_json=as_json), as_json=as_json)
-
-    session.run(work())
+    output.show(_shown(session.transact(work), as_json=as_json), as_json=as_json)
 
 
 def terms_(merchant_id: str, *, as_json: Json = False) -> None:
     """Show every version of a merchant's terms: when, who, why, and what changed."""
     from opentill import merchants
 
-    async def work() -> None:
-        async with session.database() as db, db.connection() as tx:
-            versions = await merchants.history(tx, merchant_id)
-        rows: list[dict[str, Any]] = []
-        before: TermsVersion | None = None
-        for version in versions:
-            rows.append(_version(version, before, as_json=as_json))
-            before = version
-        columns = ("version", "day", "who", "reason", "changes")
-        output.show(rows, as_json=as_json, columns=columns)
-
-    session.run(work())
+    versions = session.query(lambda tx: merchants.history(tx, merchant_id))
+    pairs = zip(versions, [None, *versions], strict=False)
+    rows = [_version(version, before, as_json=as_json) for version, before in pairs]
+    columns = ("version", "day", "who", "reason", "changes")
+    output.show(rows, as_json=as_json, columns=columns)
 
 
 def _version(

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opentill.cli import inputs, output, session
+from opentill.cli.groups import add_group
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from opentill.db.database import Tx
     from opentill.payouts import Payout
 
@@ -18,15 +17,16 @@ _COLUMNS = ("id", "merchantId", "status", "amount", "fee", "currency", "bankRefe
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(
-        help="Payouts: available money, sent to a merchant's bank.", no_args_is_help=True
+    add_group(
+        app,
+        "payouts",
+        "Payouts: available money, sent to a merchant's bank.",
+        create=create,
+        paid=paid,
+        failed=failed,
+        list=list_,
+        show=show,
     )
-    group.command("create")(create)
-    group.command("paid")(paid)
-    group.command("failed")(failed)
-    group.command("list")(list_)
-    group.command("show")(show)
-    app.add_typer(group, name="payouts")
 
 
 def _shown(payout: "Payout") -> dict[str, Any]:
@@ -40,17 +40,6 @@ def _shown(payout: "Payout") -> dict[str, Any]:
         "approvedBy": payout.approved_by,
     }
     return {**output.plain(PayoutOut.of(payout)), **own}
-
-
-def _do(step: "Callable[[Tx, int], Awaitable[Payout]]", *, as_json: bool) -> None:
-    """Take one step with the business time of now, and show the payout after it."""
-
-    async def work() -> None:
-        async with session.database() as db:
-            now = await session.now(db)
-            output.show(_shown(await db.run(lambda tx: step(tx, now))), as_json=as_json)
-
-    session.run(work())
 
 
 def create(  # noqa: PLR0913 - what to pay out, and who says so
@@ -72,7 +61,7 @@ def create(  # noqa: PLR0913 - what to pay out, and who says so
     by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
-    """Take money out of a merchant's available balance, to be sent to its bank."""
+    """Create a payout: available money, to be sent to the merchant's bank."""
     from opentill import merchants, payouts
     from opentill.core.errors import Invalid
     from opentill.payouts.service import Wanted
@@ -81,7 +70,7 @@ def create(  # noqa: PLR0913 - what to pay out, and who says so
         raise Invalid("amount", "amount must be given with --amount, or everything with --all")
     above = session.settings().approval_above
 
-    async def step(tx: "Tx", now: int) -> "Payout":
+    async def work(tx: "Tx", now: int) -> "Payout":
         currency = (await merchants.find(tx, merchant_id)).settlement_currency
         wanted = Wanted(
             amount_minor=inputs.amount("amount", amount, currency),
@@ -93,7 +82,7 @@ def create(  # noqa: PLR0913 - what to pay out, and who says so
         )
         return await payouts.create(tx, merchant_id, wanted, above, now)
 
-    _do(step, as_json=as_json)
+    output.show(_shown(session.transact(work)), as_json=as_json)
 
 
 def paid(
@@ -104,28 +93,29 @@ def paid(
     by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
-    """Say that the bank has sent a payout."""
+    """Mark a payout as sent by the bank."""
     from opentill import payouts
 
     who = inputs.who(by)
-    _do(
-        lambda tx, now: payouts.pay(tx, payout_id, bank_reference, reason, who, now),
-        as_json=as_json,
+    made = session.transact(
+        lambda tx, now: payouts.pay(tx, payout_id, bank_reference, reason, who, now)
     )
+    output.show(_shown(made), as_json=as_json)
 
 
 def failed(
     payout_id: str, *, reason: inputs.Reason = "", by: inputs.By = "", as_json: Json = False
 ) -> None:
-    """Say that the bank cannot send a payout: it returns to available, with its fee."""
+    """Mark a payout as failed: it returns to the available balance, with its fee."""
     from opentill import payouts
 
     who = inputs.who(by)
-    _do(lambda tx, now: payouts.fail(tx, payout_id, reason, who, now), as_json=as_json)
+    made = session.transact(lambda tx, now: payouts.fail(tx, payout_id, reason, who, now))
+    output.show(_shown(made), as_json=as_json)
 
 
 def list_(
-    merchant_id: Annotated[str | None, typer.Argument(help="Only this merchant's.")] = None,
+    merchant_id: inputs.OnlyMerchant = None,
     *,
     status: Annotated[str | None, typer.Option(help="PENDING, PAID or FAILED.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 100,
@@ -133,26 +123,16 @@ def list_(
 ) -> None:
     """List payouts, newest first."""
     from opentill import payouts
-    from opentill.core.errors import Invalid
     from opentill.payouts.model import STATUSES
 
-    if status not in (None, *STATUSES):
-        raise Invalid("status", f"status must be one of {' '.join(STATUSES)}")
-
-    async def work() -> None:
-        async with session.database() as db, db.connection() as tx:
-            found = await payouts.search(tx, merchant_id, status, limit)
-            output.show([_shown(one) for one in found], as_json=as_json, columns=_COLUMNS)
-
-    session.run(work())
+    wanted = inputs.choice("status", status, STATUSES)
+    found = session.query(lambda tx: payouts.search(tx, merchant_id, wanted, limit))
+    output.show([_shown(one) for one in found], as_json=as_json, columns=_COLUMNS)
 
 
 def show(payout_id: str, *, as_json: Json = False) -> None:
     """Show a payout."""
     from opentill import payouts
 
-    async def work() -> None:
-        async with session.database() as db, db.connection() as tx:
-            output.show(_shown(await payouts.find_anywhere(tx, payout_id)), as_json=as_json)
-
-    session.run(work())
+    found = session.query(lambda tx: payouts.find_anywhere(tx, payout_id))
+    output.show(_shown(found), as_json=as_json)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from opentill.cli import inputs, output, session
+from opentill.cli.groups import add_group
 from opentill.cli.output import Json
 
 _Code = Annotated[str | None, typer.Option(help="Only of this currency.")]
@@ -15,16 +16,11 @@ _From = Annotated[
 ]
 _Since = Annotated[str | None, typer.Option("--from", help="Leave out the days before this one.")]
 _At = Annotated[str | None, typer.Option("--at", help="The end of this day (UTC), or Unix ms.")]
-_Why = Annotated[str, typer.Option("--reason", help="Why; goes to the audit log.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(help="Exchange rates.", no_args_is_help=True)
-    group.command("set")(set_)
-    group.command("list")(list_)
-    group.command("import")(import_)
-    app.add_typer(group, name="rates")
+    add_group(app, "rates", "Exchange rates.", set=set_, list=list_, **{"import": import_})
 
 
 def set_(
@@ -33,11 +29,11 @@ def set_(
     rate: str,
     *,
     since: _From = None,
-    reason: _Why = "",
+    reason: inputs.OptionalReason = "",
     by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
-    """Say what one BASE is worth in QUOTE: opentill rates set EUR USD 1.08."""
+    """Set what one BASE is worth in QUOTE: opentill rates set EUR USD 1.08."""
     from opentill import merchants, rates
     from opentill.core import money
     from opentill.db.database import Tx
@@ -46,57 +42,50 @@ def set_(
     valid_from = inputs.moment("from", since)
     if value is None:
         raise AssertionError
-    shown: dict[str, object] = {"base": base, "quote": quote}
 
-    async def step(tx: Tx) -> None:
-        now = await session.now(tx)
+    async def work(tx: Tx, now: int) -> dict[str, object]:
         made = await rates.put(tx, base, quote, value, now if valid_from is None else valid_from)
         text = money.rate_text(made.rate)
-        shown.update(rate=text, validFrom=made.valid_from)
         await merchants.record_audit(
             tx, who=inputs.who(by), action="rates set", merchant_id="",
             subject=f"{base} {quote} {text} from {made.valid_from}", reason=reason or "rate set",
             now=now,
         )  # fmt: skip
+        return {"base": base, "quote": quote, "rate": text, "validFrom": made.valid_from}
 
-    async def work() -> None:
-        async with session.database() as db:
-            await db.run(step)
-        output.show(shown, as_json=as_json)
-
-    session.run(work())
+    output.show(session.transact(work), as_json=as_json)
 
 
 def list_(
     *, base: _Code = None, quote: _Code = None, at: _At = None, as_json: Json = False
 ) -> None:
-    """List the rate of each pair that holds now, and whether it is too old to count."""
+    """List the current rate of each pair, and whether it is still used or too old."""
     from opentill import rates
     from opentill.core import money
+    from opentill.db.database import Tx
 
     moment = inputs.moment("at", at, end=True)
 
-    async def work() -> None:
-        settings = session.settings()
-        async with session.database(settings) as db, db.connection() as tx:
-            now = await session.now(tx) if moment is None else moment
-            found = await rates.newest(tx, now, base, quote)
-        oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
-        rows = [
-            {
-                "base": rate.base,
-                "quote": rate.quote,
-                "rate": money.rate_text(rate.rate),
-                "validFrom": rate.valid_from,
-                "day": inputs.day(rate.valid_from),
-                "counts": rate.valid_from >= oldest,
-            }
-            for rate in found
-        ]
-        columns = ("base", "quote", "rate", "day", "counts")
-        output.show(rows, as_json=as_json, columns=columns)
+    settings = session.settings()
 
-    session.run(work())
+    async def work(tx: Tx) -> tuple[int, list[rates.Rate]]:
+        now = await session.now(tx) if moment is None else moment
+        return now, await rates.newest(tx, now, base, quote)
+
+    now, found = session.query(work, settings)
+    oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
+    rows = [
+        {
+            "base": rate.base,
+            "quote": rate.quote,
+            "rate": money.rate_text(rate.rate),
+            "validFrom": rate.valid_from,
+            "day": inputs.day(rate.valid_from),
+            "counts": rate.valid_from >= oldest,
+        }
+        for rate in found
+    ]
+    output.show(rows, as_json=as_json, columns=("base", "quote", "rate", "day", "counts"))
 
 
 def _read(file: Path) -> bytes:
@@ -113,19 +102,18 @@ def import_(
     file: Path,
     *,
     since: _Since = None,
-    reason: _Why = "",
+    reason: inputs.OptionalReason = "",
     by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
-    """Bring in the ECB's reference rates (CSV or XML; - reads standard input), and all crosses."""
+    """Import the ECB's reference rates (CSV or XML; - for standard input), with all crosses."""
     from opentill import merchants, rates
     from opentill.db.database import Tx
 
     start = inputs.moment("from", since) or 0
     sheet = rates.read_file(_read(file))
 
-    async def step(tx: Tx) -> rates.Imported:
-        now = await session.now(tx)
+    async def work(tx: Tx, now: int) -> rates.Imported:
         with output.progress("days", len(sheet.days)) as advance:
             made = await rates.bring_in(tx, sheet, now, start, advance)
         span = f"{inputs.day(made.first)} to {inputs.day(made.last)}"
@@ -136,16 +124,9 @@ def import_(
         )  # fmt: skip
         return made
 
-    async def work() -> None:
-        async with session.database() as db:
-            made = await db.run(step)
-        shown = {
-            **output.plain(made),
-            "first": inputs.day(made.first),
-            "last": inputs.day(made.last),
-        }
-        if not as_json:
-            shown |= {name: " ".join(shown[name]) for name in ("currencies", "skipped")}
-        output.show(shown, as_json=as_json)
-
-    session.run(work())
+    made = session.transact(work)
+    days = {"first": inputs.day(made.first), "last": inputs.day(made.last)}
+    shown = output.plain(made) | days
+    if not as_json:
+        shown |= {name: " ".join(shown[name]) for name in ("currencies", "skipped")}
+    output.show(shown, as_json=as_json)

@@ -1,4 +1,4 @@
-"""``opentill reconcile``: a gateway's settlement report against the books."""
+"""``opentill reconcile``: a gateway's settlement report against the ledger."""
 
 import contextlib
 import io
@@ -30,24 +30,17 @@ def reconcile(
         typer.Argument(help="A settlement report; without it, the sandbox bank's is fetched."),
     ] = None,
     *,
-    since: Annotated[
-        str | None, typer.Option("--from", help="First day (UTC), or Unix ms.")
-    ] = None,
-    until: Annotated[str | None, typer.Option("--to", help="Last day (UTC), or Unix ms.")] = None,
+    since: inputs.From = None,
+    until: inputs.To = None,
     as_json: Json = False,
 ) -> None:
-    """Compare a gateway's settlement report with the books. Exit code 1 if they differ.
+    """Compare a gateway's settlement report with the ledger. Exit code 1 if they differ.
 
     The report is CSV with the columns kind (payment, refund, chargeback, recovery), reference (our
     attempt or refund id or the gateway's own), amount, currency and settled_at. Without --from and
     --to, its first and last settled_at are the range. Nothing is changed.
     """
-    from opentill.core.errors import Invalid
-
-    start = inputs.moment("from", since)
-    end = inputs.moment("to", until, end=True)
-    if start is not None and end is not None and start > end:
-        raise Invalid("to", "to must not be before from")
+    start, end = inputs.period(since, until)
 
     async def work() -> "Result":
         found = session.settings()

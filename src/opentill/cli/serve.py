@@ -34,7 +34,7 @@ def serve(
 
 
 def worker() -> None:
-    """Run the jobs: settlement, events, lost answers. As many beside each other as you like."""
+    """Run the worker: settlement, deliveries, payments of unknown outcome. Several may run."""
     from opentill import gateways
     from opentill.cli.running import run_worker
 

@@ -8,7 +8,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -136,8 +136,45 @@ async def database(found: Settings | None = None, *, any_key: bool = False) -> "
         await asyncio.to_thread(context.__exit__, None, None, None)
 
 
+def query(
+    work: "Callable[[Tx], Awaitable[T]]", found: Settings | None = None, *, snapshot: bool = False
+) -> T:
+    """Run a command that only reads, and return what ``work`` returns.
+
+    ``snapshot``: all its queries see the same state. Raises as ``database`` and ``work`` do.
+    """
+
+    async def command() -> T:
+        async with database(found) as db, db.snapshot() if snapshot else db.connection() as tx:
+            return await work(tx)
+
+    return run(command())
+
+
+def transact(
+    work: "Callable[[Tx, int], Awaitable[T]]",
+    found: Settings | None = None,
+    *,
+    any_key: bool = False,
+) -> T:
+    """Run a command that writes in one transaction, and return what ``work`` returns.
+
+    ``work`` gets the transaction and the business time (Unix ms), and runs again after a collision.
+    ``any_key`` as in ``database``. Raises as ``database`` and ``work`` do.
+    """
+
+    async def timed(tx: "Tx") -> T:
+        return await work(tx, await now(tx))
+
+    async def command() -> T:
+        async with database(found, any_key=any_key) as db:
+            return await db.run(timed)
+
+    return run(command())
+
+
 async def now(place: "Db | Tx") -> int:
-    """Business time in Unix ms, read once: what a command hands to everything it does.
+    """Return business time in Unix ms, read once for all that a command does.
 
     Raises ``Unavailable``.
     """

@@ -1,4 +1,4 @@
-"""``opentill settle``: by hand what the worker does by itself when orders are due."""
+"""``opentill settle``: settle orders at once, as the worker does when they are due."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,7 +28,7 @@ def settle(
         bool, typer.Option("--now", help="Whether due or not: the merchant's orders, or the order.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would move, and move nothing.")
+        bool, typer.Option("--dry-run", help="Show what would move, and move nothing.")
     ] = False,
     reason: inputs.Reason = "",
     by: inputs.By = "",

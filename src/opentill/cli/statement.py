@@ -1,9 +1,8 @@
-"""``opentill statement``: opening balances, every movement, closing balances."""
+"""``opentill statement``: opening balances, every entry, closing balances."""
 
 import sys
 from collections.abc import AsyncIterator
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -49,29 +48,21 @@ def register(app: typer.Typer) -> None:
 def statement(
     merchant_id: str,
     *,
-    since: Annotated[
-        str | None, typer.Option("--from", help="First day (UTC), or Unix ms.")
-    ] = None,
-    until: Annotated[str | None, typer.Option("--to", help="Last day (UTC), or Unix ms.")] = None,
-    to_file: Annotated[
-        Path | None, typer.Option("--output", help="A file; without it, standard output.")
-    ] = None,
+    since: inputs.From = None,
+    until: inputs.To = None,
+    to_file: inputs.Output = None,
     form: Annotated[
         Format | None,
         typer.Option("--format", help="Without it, csv to a file or pipe, table to a terminal."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Write a merchant's statement: opening balances, every movement, closing balances."""
+    """Write a merchant's statement: opening balances, every entry, closing balances."""
     from opentill import merchants
     from opentill.core.configuration import ConfigurationError
-    from opentill.core.errors import Invalid
     from opentill.ledger.statement import StatementError
 
-    start = inputs.moment("from", since)
-    end = inputs.moment("to", until, end=True)
-    if start is not None and end is not None and start > end:
-        raise Invalid("to", "to must not be before from")
+    start, end = inputs.period(since, until)
     to_screen = to_file is None and sys.stdout.isatty()
     chosen = Format.json if as_json else form or (Format.table if to_screen else Format.csv)
 

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opentill.cli import inputs, output, session
+from opentill.cli.groups import add_group
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from opentill.db.database import Tx
     from opentill.webhooks import Endpoint, UrlCheck
@@ -24,7 +25,8 @@ _DELIVERIES = (
     "nextAttemptAt",
 )
 Events = Annotated[
-    list[str] | None, typer.Option("--event", help="A type of event; may be repeated. None: all.")
+    list[str] | None,
+    typer.Option("--event", help="A type of event; repeat it for more. None: all."),
 ]
 Description = Annotated[str | None, typer.Option(help="What it is for.")]
 
@@ -33,19 +35,20 @@ def register(app: typer.Typer) -> None:
     """Add the group."""
     from opentill.cli import listen
 
-    group = typer.Typer(
-        help="Webhooks: where merchants are told what happens.", no_args_is_help=True
+    add_group(
+        app,
+        "webhooks",
+        "Webhook endpoints of merchants, and their deliveries.",
+        add=add,
+        list=list_,
+        show=show,
+        set=set_,
+        remove=remove,
+        rotate=rotate,
+        deliveries=deliveries,
+        resend=resend,
+        listen=listen.listen,
     )
-    group.command("add")(add)
-    group.command("list")(list_)
-    group.command("show")(show)
-    group.command("set")(set_)
-    group.command("remove")(remove)
-    group.command("rotate")(rotate)
-    group.command("deliveries")(deliveries)
-    group.command("resend")(resend)
-    group.command("listen")(listen.listen)
-    app.add_typer(group, name="webhooks")
 
 
 def _shown(endpoint: "Endpoint", secret: str | None = None) -> dict[str, Any]:
@@ -53,17 +56,6 @@ def _shown(endpoint: "Endpoint", secret: str | None = None) -> dict[str, Any]:
 
     own = {"merchantId": endpoint.merchant_id} | ({"secret": secret} if secret else {})
     return {**output.plain(EndpointOut.of(endpoint)), **own}
-
-
-def _do(step: "Callable[[Tx, int], Awaitable[dict[str, Any]]]", *, as_json: bool) -> None:
-    """Run one step with the business time of now, and show what it gives."""
-
-    async def work() -> None:
-        async with session.database() as db:
-            now = await session.now(db)
-            output.show(await db.run(lambda tx: step(tx, now)), as_json=as_json)
-
-    session.run(work())
 
 
 def _url_check() -> "UrlCheck":
@@ -79,11 +71,11 @@ def add(
     *,
     event: Events = None,
     description: Description = None,
-    reason: inputs.Why = "",
+    reason: inputs.OptionalReason = "",
     by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
-    """Send a merchant's events to an address. The secret is shown only here."""
+    """Add an endpoint that a merchant's events are sent to. Its secret is shown only here."""
     from opentill import webhooks
 
     check, key = _url_check(), session.settings().secret_key
@@ -91,38 +83,35 @@ def add(
 
     actor = inputs.actor(by, reason)
 
-    async def step(tx: "Tx", now: int) -> dict[str, Any]:
+    async def work(tx: "Tx", now: int) -> dict[str, Any]:
         return _shown(*await webhooks.create(tx, merchant_id, wanted, check, key, now, actor=actor))
 
-    _do(step, as_json=as_json)
+    output.show(session.transact(work), as_json=as_json)
 
 
 def list_(
-    merchant_id: Annotated[str | None, typer.Argument(help="Only this merchant's.")] = None,
+    merchant_id: inputs.OnlyMerchant = None,
     *,
     as_json: Json = False,
 ) -> None:
     """List endpoints, newest first."""
     from opentill import merchants, webhooks
 
-    async def work() -> None:
-        async with session.database() as db, db.connection() as tx:
-            if merchant_id is not None:
-                await merchants.find(tx, merchant_id)
-            found = await webhooks.search(tx, merchant_id)
-            output.show([_shown(one) for one in found], as_json=as_json, columns=_COLUMNS)
+    async def work(tx: "Tx") -> "list[Endpoint]":
+        if merchant_id is not None:
+            await merchants.find(tx, merchant_id)
+        return await webhooks.search(tx, merchant_id)
 
-    session.run(work())
+    rows = [_shown(one) for one in session.query(work)]
+    output.show(rows, as_json=as_json, columns=_COLUMNS)
 
 
 def show(endpoint_id: str, *, as_json: Json = False) -> None:
     """Show an endpoint."""
     from opentill import webhooks
 
-    async def step(tx: "Tx", _: int) -> dict[str, Any]:
-        return _shown(await webhooks.find_anywhere(tx, endpoint_id))
-
-    _do(step, as_json=as_json)
+    found = session.query(lambda tx: webhooks.find_anywhere(tx, endpoint_id))
+    output.show(_shown(found), as_json=as_json)
 
 
 def set_(  # noqa: PLR0913 - what can be changed
@@ -133,13 +122,13 @@ def set_(  # noqa: PLR0913 - what can be changed
     all_events: Annotated[bool, typer.Option("--all-events", help="Every type.")] = False,
     description: Description = None,
     enabled: Annotated[
-        bool | None, typer.Option("--enable/--disable", help="Send, or send nothing.")
+        bool | None, typer.Option("--enable/--disable", help="Start or stop its deliveries.")
     ] = None,
-    reason: inputs.Why = "",
+    reason: inputs.OptionalReason = "",
     by: inputs.By = "",
     as_json: Json = False,
 ) -> None:
-    """Change an endpoint: only what is given. Enabling gives it five days anew."""
+    """Change an endpoint: only what is given. Enabled again, it has five more days."""
     from msgspec import UNSET
 
     from opentill import webhooks
@@ -155,46 +144,54 @@ def set_(  # noqa: PLR0913 - what can be changed
 
     actor = inputs.actor(by, reason)
 
-    async def step(tx: "Tx", now: int) -> dict[str, Any]:
+    async def work(tx: "Tx", now: int) -> dict[str, Any]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
         ids = found.merchant_id, found.id
         return _shown(await webhooks.change(tx, *ids, wanted, check, now, actor=actor))
 
-    _do(step, as_json=as_json)
+    output.show(session.transact(work), as_json=as_json)
 
 
 def remove(
-    endpoint_id: str, *, reason: inputs.Why = "", by: inputs.By = "", as_json: Json = False
+    endpoint_id: str,
+    *,
+    reason: inputs.OptionalReason = "",
+    by: inputs.By = "",
+    as_json: Json = False,
 ) -> None:
     """Delete an endpoint, with its deliveries."""
     from opentill import webhooks
 
     actor = inputs.actor(by, reason)
 
-    async def step(tx: "Tx", now: int) -> dict[str, Any]:
+    async def work(tx: "Tx", now: int) -> dict[str, Any]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
         await webhooks.delete(tx, found.merchant_id, found.id, now, actor=actor)
         return {"id": found.id, "deleted": True}
 
-    _do(step, as_json=as_json)
+    output.show(session.transact(work), as_json=as_json)
 
 
 def rotate(
-    endpoint_id: str, *, reason: inputs.Why = "", by: inputs.By = "", as_json: Json = False
+    endpoint_id: str,
+    *,
+    reason: inputs.OptionalReason = "",
+    by: inputs.By = "",
+    as_json: Json = False,
 ) -> None:
-    """Give an endpoint a new secret; the one before signs along for 24 hours."""
+    """Give an endpoint a new secret; for 24 hours deliveries are signed with the old one too."""
     from opentill import webhooks
 
     key = session.settings().secret_key
 
     actor = inputs.actor(by, reason)
 
-    async def step(tx: "Tx", now: int) -> dict[str, Any]:
+    async def work(tx: "Tx", now: int) -> dict[str, Any]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
         ids = found.merchant_id, found.id
         return _shown(*await webhooks.rotate(tx, *ids, key, now, actor=actor))
 
-    _do(step, as_json=as_json)
+    output.show(session.transact(work), as_json=as_json)
 
 
 def deliveries(
@@ -204,27 +201,24 @@ def deliveries(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """List what was sent to an endpoint; as JSON with every attempt, request and answer."""
+    """List an endpoint's deliveries; as JSON with every attempt, request and response."""
     from opentill import webhooks
-    from opentill.core.errors import Invalid
     from opentill.webhooks.model import DELIVERY_STATUSES
     from opentill.webhooks.wire import DeliveryOut
 
-    if status not in (None, *DELIVERY_STATUSES):
-        raise Invalid("status", f"status must be one of {' '.join(DELIVERY_STATUSES)}")
+    wanted = inputs.choice("status", status, DELIVERY_STATUSES)
 
-    async def work() -> None:
-        async with session.database() as db, db.connection() as tx:
-            found = await webhooks.find_anywhere(tx, endpoint_id)
-            made, attempts = await webhooks.deliveries(tx, found, status, limit)
-            shown = [output.plain(DeliveryOut.of(one, attempts)) for one in made]
-        for one in [] if as_json else shown:
-            last: dict[str, Any] = one["attempts"][-1] if one["attempts"] else {}
-            one["attempts"] = len(one["attempts"])
-            one["lastOutcome"], one["lastHttpStatus"] = last.get("outcome"), last.get("httpStatus")
-        output.show(shown, as_json=as_json, columns=_DELIVERIES)
+    async def work(tx: "Tx") -> list[dict[str, Any]]:
+        found = await webhooks.find_anywhere(tx, endpoint_id)
+        made, attempts = await webhooks.deliveries(tx, found, wanted, limit)
+        return [output.plain(DeliveryOut.of(one, attempts)) for one in made]
 
-    session.run(work())
+    shown = session.query(work)
+    for one in [] if as_json else shown:
+        last: dict[str, Any] = one["attempts"][-1] if one["attempts"] else {}
+        one["attempts"] = len(one["attempts"])
+        one["lastOutcome"], one["lastHttpStatus"] = last.get("outcome"), last.get("httpStatus")
+    output.show(shown, as_json=as_json, columns=_DELIVERIES)
 
 
 def resend(  # noqa: PLR0913 - a range
@@ -234,23 +228,24 @@ def resend(  # noqa: PLR0913 - a range
     since: Annotated[
         str | None, typer.Option(help="Events since a day (2026-01-31) or Unix ms.")
     ] = None,
-    until: Annotated[str | None, typer.Option(help="And until a day or Unix ms.")] = None,
+    until: Annotated[str | None, typer.Option(help="Events until a day or Unix ms.")] = None,
     type_: Annotated[str | None, typer.Option("--type", help="Only of this type.")] = None,
     failed_only: Annotated[
         bool, typer.Option("--failed-only", help="Only what has failed.")
     ] = False,
-    after: Annotated[str, typer.Option(help="Go on after this event, where a run broke off.")] = "",
+    after: Annotated[
+        str, typer.Option(help="Continue after this event, where a run broke off.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """Send one event again, or every one of a range, oldest first."""
+    """Resend one event, or all of a range, oldest first."""
     from opentill import webhooks
     from opentill.core.errors import Invalid
     from opentill.webhooks import TYPES, EventRange
 
     if (event_id is None) == (since is None):
         raise Invalid("event-id", "event-id must be given, or a range with --since")
-    if type_ is not None and type_ not in TYPES:
-        raise Invalid("type", f"type must be one of {' '.join(TYPES)}")
+    of_type = inputs.choice("type", type_, TYPES)
     first, last = inputs.moment("since", since), inputs.moment("until", until, end=True)
 
     async def work() -> None:
@@ -264,8 +259,8 @@ def resend(  # noqa: PLR0913 - a range
                 output.show({"resent": 1}, as_json=as_json)
                 return
             start: Any = {"since": first or 0, "until": now if last is None else last}
-            which = EventRange(**start, type=type_, failed_only=failed_only, after=after)
-            with output.progress("sending again") as advance:
+            which = EventRange(**start, type=of_type, failed_only=failed_only, after=after)
+            with output.progress("resending") as advance:
                 total = await webhooks.resend_all(db, *ids, which, now, _reporting(advance))
             output.show({"resent": total}, as_json=as_json)
 
@@ -276,6 +271,6 @@ def _reporting(advance: "Callable[[int], None]") -> "Callable[[int, str | None],
     def report(count: int, after: str | None) -> None:
         advance(count)
         if after is not None:
-            output.say(f"sent again up to {after}: go on from there with --after")
+            output.say(f"resent up to {after}: continue with --after")
 
     return report

@@ -26,7 +26,7 @@ _TIME: Final = "case when :limit::bigint > 1000 then (:now::bigint / 1000 + 1) *
 _LIVE: Final = """unnest(w.hits, w.counts) as live (hit, count)
     where hit > :now - 60000 and hit <= :now + 60000"""
 HIT_SQL: Final = f"""
-    insert into rate_windows as w (scope, subject, hits, counts, last_at)
+    insert into rate_limit_windows as w (scope, subject, hits, counts, last_at)
     values (:scope::text, :subject::text, array[{_TIME}], array[1], :now::bigint)
     on conflict (scope, subject) do update
         set (hits, counts) = (
@@ -53,19 +53,19 @@ LOOK: Final = Query(
     Window,
     """
     select coalesce(sum(count), 0)::bigint as used, coalesce(min(hit), :now::bigint) as oldest
-    from rate_windows w, unnest(w.hits, w.counts) as live (hit, count)
+    from rate_limit_windows w, unnest(w.hits, w.counts) as live (hit, count)
     where w.scope = :scope and w.subject = :subject
         and hit > :now::bigint - 60000 and hit <= :now::bigint + 60000
     """,
 )
 PRUNE: Final = Command(
     """
-    delete from rate_windows where (scope, subject) in (
-        select scope, subject from rate_windows where last_at < :before or last_at > :after
+    delete from rate_limit_windows where (scope, subject) in (
+        select scope, subject from rate_limit_windows where last_at < :before or last_at > :after
         limit 1000 for update skip locked)
     """
 )
-FORGET: Final = Command("delete from rate_windows")
+FORGET: Final = Command("delete from rate_limit_windows")
 
 
 async def hit(tx: Tx, scope: str, subject: str, limit: int, now: int) -> Window | None:

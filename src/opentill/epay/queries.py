@@ -78,7 +78,7 @@ SET_TYPE = Command(
 
 _KEPT = """
     select e.*, o.status, o.amount_minor, o.paid_at, o.payment_method, o.customer_email,
-        coalesce((select provider_ref from attempts a
+        coalesce((select provider_ref from payment_attempts a
             where a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id), '') as provider_ref
     from epay_orders e
     join orders o on o.merchant_id = e.merchant_id and o.id = e.order_id
@@ -154,12 +154,12 @@ CLAIM_NOTICES = Query(
     Notice,
     """
     with recursive waiting as (
-        (select merchant_id, due_at from order_notices where due_at is not null
-            and (select min(due_at) from order_notices) <= :now  -- otherwise nothing is due at all
+        (select merchant_id, due_at from epay_notifications where due_at is not null
+            and (select min(due_at) from epay_notifications) <= :now  -- else nothing is due
             order by merchant_id, due_at limit 1)
         union all
         select following.merchant_id, following.due_at from waiting cross join lateral (
-            select merchant_id, due_at from order_notices
+            select merchant_id, due_at from epay_notifications
             where due_at is not null and merchant_id > waiting.merchant_id
             order by merchant_id, due_at limit 1
         ) following
@@ -170,19 +170,19 @@ CLAIM_NOTICES = Query(
         left join unnest(:merchant_id::text[], :notices::integer[]) as busy (merchant_id, notices)
             using (merchant_id)
         cross join lateral (
-            select n.order_id, n.merchant_id, n.due_at from order_notices n
+            select n.order_id, n.merchant_id, n.due_at from epay_notifications n
             where n.merchant_id = waiting.merchant_id and n.due_at <= :now
             order by n.due_at limit :per_merchant
         ) oldest
         where waiting.due_at <= :now
     ), due as (
-        select n.merchant_id, n.order_id from order_notices n
+        select n.merchant_id, n.order_id from epay_notifications n
         join (
             select * from ranked where place <= :per_merchant order by place, random() limit :limit
         ) chosen using (merchant_id, order_id)
         where n.due_at <= :now for update of n skip locked
     )
-    update order_notices n set due_at = :lease_until from due
+    update epay_notifications n set due_at = :lease_until from due
     where n.merchant_id = due.merchant_id and n.order_id = due.order_id
     returning n.*
     """,
@@ -191,14 +191,14 @@ CLAIM_NOTICES = Query(
 # once.
 DELIVERED = Command(
     """
-    update order_notices set state = 'DELIVERED', due_at = null, tries = tries + 1,
+    update epay_notifications set state = 'DELIVERED', due_at = null, tries = tries + 1,
         answer = :answer, updated_at = :now
     where merchant_id = :merchant_id and order_id = :order_id and state = 'WAITING'
     """,
 )
 TRIED = Command(
     """
-    update order_notices set tries = tries + 1, answer = :answer, updated_at = :now,
+    update epay_notifications set tries = tries + 1, answer = :answer, updated_at = :now,
         due_at = :due_at::bigint,
         state = case when :due_at::bigint is null then 'FAILED' else 'WAITING' end
     where merchant_id = :merchant_id and order_id = :order_id and state = 'WAITING'
@@ -208,7 +208,7 @@ TRIED = Command(
 RESEND = Query(
     Notice,
     """
-    update order_notices set state = 'WAITING', due_at = :now::bigint, tries = 0,
+    update epay_notifications set state = 'WAITING', due_at = :now::bigint, tries = 0,
         updated_at = :now::bigint
     where merchant_id = :merchant_id and order_id = :order_id
     returning *
@@ -217,9 +217,9 @@ RESEND = Query(
 NEWEST_NOTICES = Query(
     Notice,
     """
-    select * from order_notices
+    select * from epay_notifications
     where merchant_id = :merchant_id and (:state::text is null or state = :state)
     order by created_at desc, order_id desc limit :limit
     """,
 )
-MAKE_NOTICES_DUE = Command("update order_notices set due_at = :now where due_at > :now")
+MAKE_NOTICES_DUE = Command("update epay_notifications set due_at = :now where due_at > :now")

@@ -20,7 +20,7 @@ RULES: Final = (
             o.kind || ' of ' || o.amount_minor || ' ' || o.currency || ' is ' || o.status || ': '
                 || coalesce(e.type || ' of ' || e.amount_minor || ' ' || e.currency || ' from '
                     || e.from_account || ' to ' || e.to_account, 'no entry') as detail
-        from operator_movements o
+        from adjustments o
         left join (values {_TABLE}) as t (kind, account, sign, type, from_account, to_account)
             on (t.kind, t.account, t.sign) = (o.kind, o.account, sign(o.amount_minor)::int)
         left join entries e on e.merchant_id = o.merchant_id
@@ -37,7 +37,7 @@ RULES: Final = (
         select 'every entry of an operator has its movement' as rule, e.merchant_id,
             e.id as subject, 'movement ' || e.source_id || ' is not there' as detail
         from entries e where e.source_type = 'operator' and not exists (
-            select from operator_movements o
+            select from adjustments o
             where o.merchant_id = e.merchant_id and o.id = e.source_id)
         """,
     ),
@@ -48,7 +48,7 @@ RULES: Final = (
             currency as subject,
             'frozen by hand: ' || sum(case kind when 'freeze' then amount_minor
                 else -amount_minor end) as detail
-        from operator_movements where status = 'DONE' and kind in ('freeze', 'unfreeze')
+        from adjustments where status = 'DONE' and kind in ('freeze', 'unfreeze')
         group by merchant_id, currency
         having sum(case kind when 'freeze' then amount_minor else -amount_minor end) < 0
         """,

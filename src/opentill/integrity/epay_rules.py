@@ -13,11 +13,12 @@ RULES: Final = (
             o.merchant_id, o.id as subject, 'no notice' as detail
         from orders o
         where o.source = 'EPAY' and o.paid_at is not null and not exists (
-            select from order_notices n where n.merchant_id = o.merchant_id and n.order_id = o.id)
+            select from epay_notifications n
+            where n.merchant_id = o.merchant_id and n.order_id = o.id)
         union all
         select 'who placed an Epay order is told of it exactly when it was paid', n.merchant_id,
             n.order_id, 'a notice of no paid Epay order'
-        from order_notices n
+        from epay_notifications n
         where not exists (
             select from orders o where o.merchant_id = n.merchant_id and o.id = n.order_id
                 and o.source = 'EPAY' and o.paid_at is not null)

@@ -62,7 +62,7 @@ RULES: Final = (
         select 'a paid order was paid by exactly one attempt' as rule, o.merchant_id,
             o.id as subject,
             count(a.id) || ' succeeded, paid by ' || coalesce(o.paid_attempt_id, 'none') as detail
-        from orders o left join attempts a on a.merchant_id = o.merchant_id
+        from orders o left join payment_attempts a on a.merchant_id = o.merchant_id
             and a.order_id = o.id and a.status = 'SUCCEEDED'
         group by o.merchant_id, o.id
         having count(a.id) <> (o.paid_at is not null)::int
@@ -241,7 +241,7 @@ RULES: Final = (
             union all
             select merchant_id, currency, 0,
                 case kind when 'freeze' then -amount_minor else amount_minor end, 0
-            from operator_movements where status = 'DONE' and kind in ('freeze', 'unfreeze')
+            from adjustments where status = 'DONE' and kind in ('freeze', 'unfreeze')
             union all
             select merchant_id, currency,
                 case e.from_account when 'pending' then amount_minor else -amount_minor end, 0, 0
@@ -345,7 +345,7 @@ HISTORY: Final = Query(
         or (h.number <> h.number_before + 1 and not h.pruned)
         or (h.from_status is distinct from h.status_before and not h.pruned)
         or h.at < h.at_before
-        or (h.last and (h.number, h.to_status) <> (o.steps, o.status))
+        or (h.last and (h.number, h.to_status) <> (o.history_number, o.status))
         or (h.number = 1 and (h.event, h.to_status) <> ('opened', 'PENDING'))
         or (h.number > 1 and h.from_status <> h.to_status and not exists (
             select from unnest(:source::text[], :event::text[], :target::text[])

@@ -52,7 +52,7 @@ async def check_merchant(tx: Tx, merchant_id: str) -> list[Violation]:
 async def check_some(db: Db, limit: int = incremental.RANGE) -> int:
     """Check up to ``limit`` entries where the last run stopped, and return how many there were.
 
-    Every violation is logged as an error and counted in ``books_checks``. Two workers at once do
+    Every violation is logged as an error and counted in ``ledger_checks``. Two workers at once do
     no harm: the slower one's step is not counted.
     """
     left = limit

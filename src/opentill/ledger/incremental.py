@@ -62,7 +62,7 @@ NEXT = Query(
         coalesce(c.bank, 0) as bank, coalesce(c.platform, 0) as platform,
         coalesce(c.last_at, 0) as last_at, coalesce(c.found, 0) as found
     from merchants m left join balances b on b.merchant_id = m.id
-    left join books_checks c on c.merchant_id = m.id
+    left join ledger_checks c on c.merchant_id = m.id
         and c.currency = coalesce(b.currency, m.settlement_currency)
     where c.checked_at is null or c.checked_to > 0 or c.checked_at <= :until
     order by c.checked_to > 0 desc nulls last, c.checked_at nulls first limit 1
@@ -126,7 +126,7 @@ UNKNOWN = Query(
 # `:checked_to` is 0 at the end of a round, `:entries` null before it; `:checked_at` is real time.
 SAVE = Command(
     """
-    insert into books_checks as c (merchant_id, currency, checked_to, pending, available, frozen,
+    insert into ledger_checks as c (merchant_id, currency, checked_to, pending, available, frozen,
         reserve, gateway, bank, platform, last_at, found, violations, entries, checked_at)
     values (:merchant_id, :currency, :checked_to, :pending, :available, :frozen, :reserve, :gateway,
         :bank, :platform, :last_at, :found, :found, coalesce(:entries, 0), :checked_at)

@@ -12,7 +12,7 @@ EVERY_MS: Final = 2_000
 # further ahead than that is from before the clock was set back.
 ASKING: Final = Command(
     """
-    update attempts set asked_at = :now::bigint
+    update payment_attempts set asked_at = :now::bigint
     where merchant_id = :merchant_id and id = :id
         and (asked_at is null or abs(:now::bigint - asked_at) >= :every_ms::bigint)
     """,
@@ -22,7 +22,7 @@ ASKING: Final = Command(
 # PostgreSQL from the index of all that is due.)
 SOON: Final = Command(
     """
-    update attempts set check_at = asked_at + :every_ms::bigint
+    update payment_attempts set check_at = asked_at + :every_ms::bigint
     where merchant_id = :merchant_id and id = :id
         and coalesce(check_at, 0) - asked_at > :every_ms::bigint
     """,

@@ -51,7 +51,7 @@ EXPORT = Value(
             (case when livemode is not null then livemode
                 when paid_attempt_id is null then :livemode
                 else coalesce((
-                    select nullif(gateway, '{OPERATOR}') <> '{SANDBOX}' from attempts a
+                    select nullif(gateway, '{OPERATOR}') <> '{SANDBOX}' from payment_attempts a
                     where a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id), :livemode)
                 end)::text
         ) || e'\\r\\n' as line

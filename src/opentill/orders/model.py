@@ -139,7 +139,7 @@ class Order(msgspec.Struct, frozen=True):
     product_image: str | None
     source: Source
     status: Status
-    steps: int
+    history_number: int
     currency: str
     amount_minor: int
     platform_fee_rate: Decimal

@@ -44,7 +44,7 @@ STEP = Query(
     Order,
     """
     with moved as (
-        update orders set status = :target, steps = steps + 1,
+        update orders set status = :target, history_number = history_number + 1,
             updated_at = greatest(updated_at, :now), paid_at = coalesce(:paid_at, paid_at),
             payment_method = coalesce(:payment_method, payment_method),
             paid_attempt_id = coalesce(:paid_attempt_id, paid_attempt_id),
@@ -66,7 +66,8 @@ STEP = Query(
     ), noted as (
         insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
             cause)
-        select :merchant_id, :id, steps, updated_at, :event, :source, :target, :cause from moved
+        select :merchant_id, :id, history_number, updated_at, :event, :source, :target, :cause
+        from moved
     ), followed as (
         -- A join would read all sessions of the merchant while the statistics are of a small table.
         update checkouts set status = :session_status::text, updated_at = :now::bigint
@@ -74,13 +75,13 @@ STEP = Query(
             and status = 'OPEN' and :session_status::text is not null
     ), notified as (
         -- Who placed it through the Epay door is told, see epay/jobs.py.
-        insert into order_notices (merchant_id, order_id, state, due_at, tries, answer, created_at,
-            updated_at)
+        insert into epay_notifications (merchant_id, order_id, state, due_at, tries, answer,
+            created_at, updated_at)
         select merchant_id, id, 'WAITING', :now, 0, '', :now, :now from moved
         where source = 'EPAY' and :event = 'confirmed'
     ), released as (
         -- Nobody is to pay it elsewhere any more: gateways are told at once.
-        update attempts set check_at = :now::bigint, checks = 0
+        update payment_attempts set check_at = :now::bigint, checks = 0
         where merchant_id = :merchant_id and order_id = :id and status = 'ACTION_REQUIRED'
             and check_at > :now::bigint and :source in ('CREATING', 'PENDING')
             and :target not in ('CREATING', 'PENDING')
@@ -102,26 +103,28 @@ CONFIRM = Query(
             as p (merchant_id, order_id, before, session, attempt_id, attempt_before, provider_ref,
                 reason, method, payer_ip, due_at, fee_rate, fee_minor, net_minor, cause, livemode)
     ), taken as (
-        update attempts a set status = 'SUCCEEDED', reason = p.reason, check_at = null,
+        update payment_attempts a set status = 'SUCCEEDED', reason = p.reason, check_at = null,
             provider_ref = case p.provider_ref when '' then a.provider_ref else p.provider_ref end,
             updated_at = greatest(a.updated_at, :now::bigint)
         from paid p
         where a.merchant_id = p.merchant_id and a.id = p.attempt_id and a.status = p.attempt_before
         returning p.*
     ), moved as (
-        update orders o set status = 'PAID', steps = o.steps + 1, paid_at = :now::bigint,
+        update orders o set status = 'PAID', history_number = o.history_number + 1,
+            paid_at = :now::bigint,
             updated_at = greatest(o.updated_at, :now::bigint), payment_method = p.method,
             paid_attempt_id = p.attempt_id, payer_ip = p.payer_ip, due_at = p.due_at,
             settle_at = p.due_at, platform_fee_rate = p.fee_rate, platform_fee_minor = p.fee_minor,
             net_settled_minor = p.net_minor, livemode = coalesce(p.livemode, o.livemode)
         from taken p
         where o.merchant_id = p.merchant_id and o.id = p.order_id and o.status = p.before
-        returning o.merchant_id, o.id, o.steps, o.updated_at, o.source, o.checkout_id, p.before,
-            p.session, p.attempt_id, p.cause
+        returning o.merchant_id, o.id, o.history_number, o.updated_at, o.source, o.checkout_id,
+            p.before, p.session, p.attempt_id, p.cause
     ), noted as (
         insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
             cause)
-        select merchant_id, id, steps, updated_at, 'confirmed', before, 'PAID', cause from moved
+        select merchant_id, id, history_number, updated_at, 'confirmed', before, 'PAID', cause
+        from moved
     ), followed as (
         update checkouts c set status = m.session, updated_at = :now::bigint
         from moved m
@@ -129,13 +132,13 @@ CONFIRM = Query(
             and m.session is not null
     ), notified as (
         -- Who placed them through the Epay door is told, see epay/jobs.py.
-        insert into order_notices (merchant_id, order_id, state, due_at, tries, answer, created_at,
-            updated_at)
+        insert into epay_notifications (merchant_id, order_id, state, due_at, tries, answer,
+            created_at, updated_at)
         select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
         from moved where source = 'EPAY'
     ), released as (
         -- Nobody is to pay them elsewhere any more: gateways are told at once.
-        update attempts a set check_at = :now::bigint, checks = 0
+        update payment_attempts a set check_at = :now::bigint, checks = 0
         from moved m
         where a.merchant_id = m.merchant_id and a.order_id = m.id and a.id <> m.attempt_id
             and a.status = 'ACTION_REQUIRED' and a.check_at > :now::bigint
@@ -148,7 +151,8 @@ CONFIRM = Query(
 SETTLE = Command(
     """
     with settled as (
-        update orders o set status = m.after, steps = o.steps + 1, settle_at = null,
+        update orders o set status = m.after, history_number = o.history_number + 1,
+            settle_at = null,
             settled_at = case m.event when 'settled' then :now::bigint else o.settled_at end,
             reserve_minor = case when m.reserve_minor > 0 then m.reserve_minor
                 else o.reserve_minor end,
@@ -159,11 +163,11 @@ SETTLE = Command(
             :release_at::bigint[], :event::text[])
             as m (id, before, after, reserve_minor, release_at, event)
         where o.merchant_id = :merchant_id and o.id = m.id and o.status = m.before
-        returning o.id, o.steps, o.updated_at, m.event, m.before, m.after
+        returning o.id, o.history_number, o.updated_at, m.event, m.before, m.after
     )
     insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
         cause)
-    select :merchant_id, id, steps, updated_at, event, before, after, :cause from settled
+    select :merchant_id, id, history_number, updated_at, event, before, after, :cause from settled
     """,
 )
 DUE_MERCHANTS = Query(
@@ -218,13 +222,14 @@ SET_RESERVE = Query(
 NOTE = Command(
     """
     with noted as (
-        update orders set steps = steps + 1, updated_at = greatest(updated_at, :now)
+        update orders set history_number = history_number + 1,
+            updated_at = greatest(updated_at, :now)
         where merchant_id = :merchant_id and id = :id
-        returning steps, status, updated_at
+        returning history_number, status, updated_at
     )
     insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
         cause)
-    select :merchant_id, :id, steps, updated_at, :event, status, status, :cause from noted
+    select :merchant_id, :id, history_number, updated_at, :event, status, status, :cause from noted
     """,
 )
 SET_CUSTOMER = Command(
@@ -258,7 +263,7 @@ INSERT_ATTEMPT = Query(
     PaymentAttempt,
     """
     with listed as (insert into directory (id, merchant_id) values (:id, :merchant_id))
-    insert into attempts (merchant_id, id, order_id, gateway, method, status, amount_minor,
+    insert into payment_attempts (merchant_id, id, order_id, gateway, method, status, amount_minor,
         currency, provider_ref, action_url, qr_text, reason, locale, payer_ip, check_at, checks,
         created_at, updated_at)
     values (:merchant_id, :id, :order_id, :gateway, :method, :status, :amount_minor, :currency, '',
@@ -269,10 +274,13 @@ INSERT_ATTEMPT = Query(
 # Through which gateways attempts of a merchant went.
 PAID_THROUGH = Query(
     PaidThrough,
-    "select id, gateway from attempts where merchant_id = :merchant_id and id = any (:ids::text[])",
+    """
+    select id, gateway from payment_attempts
+    where merchant_id = :merchant_id and id = any (:ids::text[])
+    """,
 )
 ATTEMPT = Query(
-    PaymentAttempt, "select * from attempts where merchant_id = :merchant_id and id = :id"
+    PaymentAttempt, "select * from payment_attempts where merchant_id = :merchant_id and id = :id"
 )
 # Attempts of any merchants, each if it went through the gateway that speaks of it. The
 # transaction then waits half a second for a lock, lest one merchant's hold up the others'.
@@ -283,20 +291,21 @@ ATTEMPTS_OF_GATEWAYS = Query(
     select a.* from patience
     cross join unnest(:gateway::text[], :id::text[]) as wanted (gateway, id)
     join directory d on d.id = wanted.id
-    join attempts a on a.merchant_id = d.merchant_id and a.id = d.id and a.gateway = wanted.gateway
+    join payment_attempts a on a.merchant_id = d.merchant_id and a.id = d.id
+        and a.gateway = wanted.gateway
     """,
 )
 LAST_ATTEMPT = Query(
     PaymentAttempt,
     """
-    select * from attempts where merchant_id = :merchant_id and order_id = :order_id
+    select * from payment_attempts where merchant_id = :merchant_id and order_id = :order_id
     order by created_at desc, id desc limit 1
     """,
 )
 ATTEMPTS = Query(
     PaymentAttempt,
     """
-    select * from attempts
+    select * from payment_attempts
     where merchant_id = :merchant_id and order_id = :order_id order by created_at, id
     """,
 )
@@ -304,7 +313,7 @@ ATTEMPTS = Query(
 BY_HAND = Query(
     PaymentAttempt,
     """
-    select * from attempts where merchant_id = :merchant_id and order_id = :order_id
+    select * from payment_attempts where merchant_id = :merchant_id and order_id = :order_id
         and gateway = 'manual' and status in ('SUBMITTED', 'ACTION_REQUIRED', 'PENDING')
     order by created_at desc, id desc limit 1
     """,
@@ -312,7 +321,7 @@ BY_HAND = Query(
 UPDATE_ATTEMPT = Query(
     PaymentAttempt,
     """
-    update attempts set status = :status,
+    update payment_attempts set status = :status,
         provider_ref = case :provider_ref when '' then provider_ref else :provider_ref end,
         action_url = case :action_url when '' then action_url else :action_url end,
         qr_text = case :qr_text when '' then qr_text else :qr_text end,
@@ -326,9 +335,9 @@ UPDATE_ATTEMPT = Query(
 CLAIM_ATTEMPTS = Query(
     PaymentAttempt,
     """
-    update attempts a set check_at = :lease_until, checks = checks + 1
+    update payment_attempts a set check_at = :lease_until, checks = checks + 1
     from (
-        select merchant_id, id from attempts
+        select merchant_id, id from payment_attempts
         where check_at <= :now and (:gateways::text[] is null
             or (gateway = any(:gateways)) = :included::boolean)
         order by check_at limit :limit for update skip locked
@@ -341,27 +350,28 @@ CLAIM_ATTEMPTS = Query(
 # may have been; taken back only if the request surely did not reach it.
 GIVING_BACK = Command(
     """
-    update attempts set reason = 'giving_back'
+    update payment_attempts set reason = 'giving_back'
     where merchant_id = :merchant_id and id = :id and status = 'DUPLICATE'
         and reason <> 'giving_back'
     """,
 )
 NOT_GIVEN_BACK = Command(
     """
-    update attempts set reason = ''
+    update payment_attempts set reason = ''
     where merchant_id = :merchant_id and id = :id and status = 'DUPLICATE'
     """,
 )
 # Not if it became something else, or another time was set, since it was claimed.
 ASK_AGAIN = Command(
     """
-    update attempts set check_at = :check_at
+    update payment_attempts set check_at = :check_at
     where merchant_id = :merchant_id and id = :id and status = :status and check_at = :claimed_until
     """,
 )
 STOP_GIVING_BACK = Command(
     """
-    update attempts set check_at = null, reason = :reason, updated_at = greatest(updated_at, :now)
+    update payment_attempts set check_at = null, reason = :reason,
+        updated_at = greatest(updated_at, :now)
     where merchant_id = :merchant_id and id = :id
     """,
 )
@@ -371,7 +381,7 @@ FORGOTTEN = Query(
     """
     select o.merchant_id, o.id from orders o
     where o.status = 'CREATING' and o.updated_at <= :since and not exists (
-        select from attempts a where a.merchant_id = o.merchant_id and a.order_id = o.id
+        select from payment_attempts a where a.merchant_id = o.merchant_id and a.order_id = o.id
             and (a.check_at is not null or a.updated_at > :since))
     order by o.updated_at limit :limit
     """,
@@ -385,11 +395,11 @@ STUCK = Value(
 )
 ASK_NOW = Command(
     """
-    update attempts set check_at = :now, updated_at = greatest(updated_at, :now)
+    update payment_attempts set check_at = :now, updated_at = greatest(updated_at, :now)
     where merchant_id = :merchant_id and id = :id and check_at is null
     """,
 )
-MAKE_DUE = Command("update attempts set check_at = :now where check_at > :now")
+MAKE_DUE = Command("update payment_attempts set check_at = :now where check_at > :now")
 
 # Retention, see jobs.prune_history: the trigger of the table asks for the word.
 PRUNES_HISTORY = Command("set local opentill.prunes_history = 'yes'")
@@ -404,6 +414,6 @@ PRUNE_HISTORY = Command(
     )
     delete from order_history h using old, orders o, limits
     where h.merchant_id = old.merchant_id and h.order_id = old.order_id and h.at < before
-        and o.merchant_id = old.merchant_id and o.id = old.order_id and h.number < o.steps
+        and o.merchant_id = old.merchant_id and o.id = old.order_id and h.number < o.history_number
     """,
 )

@@ -12,9 +12,9 @@ _UNRATED = """
             union select 'USD'
         ) wanted
         where wanted.quote <> products.currency and not exists (
-            select from rates where base = products.currency and rates.quote = wanted.quote
+            select from exchange_rates r where r.base = products.currency and r.quote = wanted.quote
         ) and not exists (
-            select from rates where base = wanted.quote and rates.quote = products.currency
+            select from exchange_rates r where r.base = wanted.quote and r.quote = products.currency
         )
         order by wanted.quote
     ) as unrated

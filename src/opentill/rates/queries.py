@@ -11,11 +11,11 @@ from opentill.rates.model import Lacking, Rate
 _NEWEST: Final = """
         select <shown>
         from (
-            (select false as turned, rate, valid_from from rates
+            (select false as turned, rate, valid_from from exchange_rates
                 where base = {base} and quote = {quote} and valid_from between {oldest} and {at}
                 order by valid_from desc limit 1)
             union all
-            (select true, rate, valid_from from rates
+            (select true, rate, valid_from from exchange_rates
                 where base = {quote} and quote = {base} and valid_from between {oldest} and {at}
                 order by valid_from desc limit 1)
         ) found
@@ -43,13 +43,14 @@ FIND = Value(
 )
 PUT = Command(
     """
-    insert into rates (base, quote, valid_from, rate) values (:base, :quote, :valid_from, :rate)
+    insert into exchange_rates (base, quote, valid_from, rate)
+    values (:base, :quote, :valid_from, :rate)
     on conflict (base, quote, valid_from) do update set rate = excluded.rate
     """,
 )
 PUT_MANY = Command(
     """
-    insert into rates (base, quote, valid_from, rate)
+    insert into exchange_rates (base, quote, valid_from, rate)
     select * from unnest(:base::text[], :quote::text[], :valid_from::bigint[], :rate::numeric[])
     on conflict (base, quote, valid_from) do update set rate = excluded.rate
     """,
@@ -58,7 +59,7 @@ PUT_MANY = Command(
 NEWEST = Query(
     Rate,
     """
-    select distinct on (base, quote) base, quote, valid_from, rate from rates
+    select distinct on (base, quote) base, quote, valid_from, rate from exchange_rates
     where valid_from <= :at and (:base::text is null or base = :base)
         and (:quote::text is null or quote = :quote)
     order by base, quote, valid_from desc
@@ -79,12 +80,12 @@ LACKING = Query(
     )
     select base, quote, bool_or(opening) as opening from wanted
     where base <> quote and not exists (
-        select from rates
-        where rates.base = wanted.base and rates.quote = wanted.quote
+        select from exchange_rates
+        where exchange_rates.base = wanted.base and exchange_rates.quote = wanted.quote
             and valid_from between case when opening then :oldest::bigint else 0 end and :at
     ) and not exists (
-        select from rates
-        where rates.base = wanted.quote and rates.quote = wanted.base
+        select from exchange_rates
+        where exchange_rates.base = wanted.quote and exchange_rates.quote = wanted.base
             and valid_from between case when opening then :oldest::bigint else 0 end and :at
     )
     group by base, quote order by base, quote

@@ -11,15 +11,15 @@ _ITEMS: Final = """
     select 'payment' as kind, a.merchant_id, a.id, a.provider_ref, '' as payment, a.amount_minor,
         a.currency, a.status,
         case when a.id = o.paid_attempt_id then o.paid_at else a.updated_at end as at
-    from attempts a join orders o on o.merchant_id = a.merchant_id and o.id = a.order_id
+    from payment_attempts a join orders o on o.merchant_id = a.merchant_id and o.id = a.order_id
     where a.gateway = :gateway
     union all
     select 'refund', a.merchant_id, a.id, '', '', a.amount_minor, a.currency, a.status, a.updated_at
-    from attempts a where a.gateway = :gateway and a.status in ('DUPLICATE', 'GIVEN_BACK')
+    from payment_attempts a where a.gateway = :gateway and a.status in ('DUPLICATE', 'GIVEN_BACK')
     union all
     select 'refund', r.merchant_id, r.id, r.provider_ref, '', r.amount_minor, r.currency, r.status,
         coalesce(r.succeeded_at, r.updated_at)
-    from refunds r join attempts a on a.merchant_id = r.merchant_id and a.id = r.attempt_id
+    from refunds r join payment_attempts a on a.merchant_id = r.merchant_id and a.id = r.attempt_id
     where a.gateway = :gateway
     union all
     select 'chargeback', d.merchant_id, d.id, coalesce(d.gateway_ref, ''), d.attempt_id,
@@ -47,4 +47,4 @@ NAMED = Query(
     where id = any(:names) or provider_ref = any(:names) or payment = any(:names)
     """,  # noqa: S608 - a constant of ours
 )
-KNOWN = Value(bool, "select exists (select from attempts where gateway = :gateway)")
+KNOWN = Value(bool, "select exists (select from payment_attempts where gateway = :gateway)")

@@ -83,7 +83,7 @@ CLAIM = Query(
     from (
         select w.merchant_id, w.id from refunds w
         where w.try_at <= :now and (:gateways::text[] is null or (
-            select a.gateway = any(:gateways) from attempts a
+            select a.gateway = any(:gateways) from payment_attempts a
             where a.merchant_id = w.merchant_id and a.id = w.attempt_id) = :included::boolean)
         order by w.try_at limit :limit for update skip locked
     ) due

@@ -100,7 +100,7 @@ INSERT_ENDPOINT = Query(
         values (:merchant_id, :id, :url, :description, :types, 'ENABLED', '', :secret, :now, :now)
         returning *
     ), lease as (
-        insert into webhook_lanes (merchant_id, endpoint_id, owner, until)
+        insert into endpoint_leases (merchant_id, endpoint_id, owner, until)
         select merchant_id, id, '', 0 from endpoint
     )
     select * from endpoint
@@ -145,7 +145,7 @@ UPDATE = Query(
 )
 CLEAR_FAILING = Command(
     """
-    update webhook_lanes set failing_since = null
+    update endpoint_leases set failing_since = null
     where merchant_id = :merchant_id and endpoint_id = :endpoint_id
     """,
 )
@@ -200,9 +200,9 @@ TAKE_LEASES = Query(
                 as there
         from waiting w
         join webhook_endpoints e on e.merchant_id = w.merchant_id and e.id = w.endpoint_id
-        join webhook_lanes l on l.merchant_id = w.merchant_id and l.endpoint_id = w.endpoint_id
+        join endpoint_leases l on l.merchant_id = w.merchant_id and l.endpoint_id = w.endpoint_id
         cross join lateral (select {_HOST} as host) at
-        left join webhook_hosts h on h.host = at.host
+        left join host_leases h on h.host = at.host
         where w.try_at <= :now and e.status = 'ENABLED' and l.until not {_LEASED}
             and (h.host is null or h.owner = :owner or h.until not {_LEASED})
             and at.host <> all (:full_hosts)
@@ -211,17 +211,17 @@ TAKE_LEASES = Query(
         where (not failing or place <= :failing_limit::int) and there <= :per_host::int
         order by failing, place limit :limit
     ), hosts as (
-        insert into webhook_hosts as h (host, owner, until)
+        insert into host_leases as h (host, owner, until)
         select distinct host, :owner, :until::bigint from picked order by host
         on conflict (host) do update set owner = :owner, until = :until
             where h.owner = :owner or h.until not {_LEASED} returning h.host
     ), free as (
         select l.merchant_id, l.endpoint_id, p.host from picked p
         join hosts on hosts.host = p.host
-        join webhook_lanes l on l.merchant_id = p.merchant_id and l.endpoint_id = p.endpoint_id
+        join endpoint_leases l on l.merchant_id = p.merchant_id and l.endpoint_id = p.endpoint_id
         where l.until not {_LEASED} for update of l skip locked
     )
-    update webhook_lanes l set owner = :owner, until = :until from free f
+    update endpoint_leases l set owner = :owner, until = :until from free f
     where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id
     returning l.merchant_id, l.endpoint_id, l.failing_since, f.host
     """,  # noqa: S608 - constants of ours
@@ -230,7 +230,7 @@ TAKE_LEASES = Query(
 RENEW_HOSTS = Query(
     HostRow,
     """
-    update webhook_hosts h set until = mine.until
+    update host_leases h set until = mine.until
     from unnest(:host::text[], :until::bigint[]) as mine (host, until)
     where h.host = mine.host and h.owner = :owner
     returning h.host
@@ -240,7 +240,7 @@ RENEW_HOSTS = Query(
 RENEW_LEASES = Query(
     LeaseRow,
     """
-    update webhook_lanes l set until = mine.until
+    update endpoint_leases l set until = mine.until
     from unnest(:merchant_id::text[], :endpoint_id::text[], :until::bigint[])
         as mine (merchant_id, endpoint_id, until)
     where l.merchant_id = mine.merchant_id and l.endpoint_id = mine.endpoint_id and l.owner = :owner
@@ -259,7 +259,7 @@ DUE = Query(
         as lease (merchant_id, endpoint_id, host, room)
     join webhook_endpoints e on e.merchant_id = lease.merchant_id and e.id = lease.endpoint_id
         and {_HOST} = lease.host
-    join webhook_lanes l on l.merchant_id = e.merchant_id and l.endpoint_id = e.id
+    join endpoint_leases l on l.merchant_id = e.merchant_id and l.endpoint_id = e.id
     cross join lateral (
         select * from webhook_deliveries d
         where d.merchant_id = lease.merchant_id and d.endpoint_id = lease.endpoint_id
@@ -289,7 +289,7 @@ RECORD = Command(
             and d.event_id = r.event_id and d.attempts = r.number - 1 and d.status = 'PENDING'
         returning d.merchant_id, d.endpoint_id, d.event_id
     )
-    insert into webhook_attempts (merchant_id, endpoint_id, event_id, number, at, duration_ms,
+    insert into delivery_attempts (merchant_id, endpoint_id, event_id, number, at, duration_ms,
         outcome, http_status, request, answer, error)
     select r.merchant_id, r.endpoint_id, r.event_id, r.number, r.at, r.duration_ms, r.outcome,
         r.http_status, r.request, r.answer, r.error
@@ -300,7 +300,7 @@ RECORD = Command(
 # Since when endpoints fail; null where they do not.
 SET_FAILING = Command(
     """
-    update webhook_lanes l set failing_since = f.since
+    update endpoint_leases l set failing_since = f.since
     from unnest(:merchant_id::text[], :endpoint_id::text[], :since::bigint[])
         as f (merchant_id, endpoint_id, since)
     where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id
@@ -324,7 +324,7 @@ COUNT_DELIVERIES = Value(int, f"select count(*) {_LISTED}")
 ATTEMPTS = Query(
     DeliveryAttempt,
     """
-    select * from webhook_attempts
+    select * from delivery_attempts
     where merchant_id = :merchant_id and endpoint_id = :endpoint_id
         and event_id = any (:event_ids::text[])
     order by event_id, number
@@ -376,9 +376,9 @@ MAKE_DUE = Command("update webhook_deliveries set try_at = :now where try_at > :
 # is before `:first_event`. Deliveries of deleted endpoints are removed at once.
 PRUNE_ATTEMPTS = Command(
     """
-    delete from webhook_attempts where (merchant_id, endpoint_id, event_id, number) in (
+    delete from delivery_attempts where (merchant_id, endpoint_id, event_id, number) in (
         select a.* from webhook_endpoints e cross join lateral (
-            select merchant_id, endpoint_id, event_id, number from webhook_attempts
+            select merchant_id, endpoint_id, event_id, number from delivery_attempts
             where merchant_id = e.merchant_id and endpoint_id = e.id
                 and (event_id < :keep_from and (at < :kept_since or event_id < :first_event)
                     or e.status = 'DELETED')
@@ -406,17 +406,17 @@ PRUNE_ENDPOINTS = Command(
         where status = 'DELETED' and updated_at < :before
             and not exists (select from webhook_deliveries
                 where merchant_id = e.merchant_id and endpoint_id = e.id)
-            and not exists (select from webhook_attempts
+            and not exists (select from delivery_attempts
                 where merchant_id = e.merchant_id and endpoint_id = e.id)
     ), leases as (
-        delete from webhook_lanes l using gone g
+        delete from endpoint_leases l using gone g
         where l.merchant_id = g.merchant_id and l.endpoint_id = g.id
     )
     delete from webhook_endpoints e using gone g
     where e.merchant_id = g.merchant_id and e.id = g.id
     """,
 )
-PRUNE_HOSTS = Command("delete from webhook_hosts where until < :before")
+PRUNE_HOSTS = Command("delete from host_leases where until < :before")
 PRUNE_EVENTS = Command(
     """
     delete from events where (merchant_id, id) in (

@@ -1,0 +1,237 @@
+"""Rules of random histories: orders and their payments, refunds, settlement."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from exploration import reference_model
+from exploration.history_state import ANY, CURRENCIES, HistoryState, Kept
+from opentill import checkouts, orders
+from opentill.checkouts.jobs import expire_due
+from opentill.core.money import Money
+from opentill.gateways.model import RefundOutcome
+from opentill.orders import service as order_service
+from opentill.orders import settlement
+from support import world
+
+
+class OrderRules(HistoryState):
+    """All that happens to an order but disputes."""
+
+    # ── orders ──
+
+    def _opens(self, which: int, price: int, currency: str) -> Kept | None:
+        shop_id = list(self.shops)[which % len(self.shops)]
+        shop = self.shops[shop_id]
+        exponent = reference_model.EXPONENTS[currency]
+        text = f"{price}.00" if exponent == 0 else f"{price // 100}.{price % 100:02}"
+        rate, usd = self._worth(currency, shop.currency), self._worth(currency, "USD")
+        made = None
+        if rate is not None and usd is not None:
+            made = reference_model.Order(
+                shop, reference_model.minor(text, currency), currency, rate
+            )
+        key = (shop_id, text, currency)
+        if key not in self.products:
+            self.products[key] = self.run(world.product(self.tx, *key)).id
+        work = world.session(self.tx, shop_id, self.products[key], self.now)
+        opened = self.take("open", work, fine=made is not None and made.gross > 0)
+        if opened is None:
+            return None
+        kept = Kept(opened.order_id, shop_id, made, session=opened.id, until=opened.expires_at)
+        self.orders.append(kept)
+        return kept
+
+    @rule(which=ANY, price=st.integers(1, 30_000), currency=st.sampled_from(CURRENCIES))
+    def opens(self, which: int, price: int, currency: str) -> None:
+        self._opens(which, price, currency)
+
+    @rule(which=ANY, price=st.integers(1, 30_000), currency=st.sampled_from(CURRENCIES))
+    def buys(self, which: int, price: int, currency: str) -> None:
+        self._buys(which, price, currency)
+
+    @rule(
+        which=ANY,
+        price=st.integers(1, 30_000),
+        word=st.sampled_from(["ACTION_REQUIRED", "DECLINED", "REFUSED", "VOIDED"]),
+    )
+    def tries_to_buy(self, which: int, price: int, word: str) -> None:
+        self._buys(which, price, "USD", word)
+
+    def _buys(self, which: int, price: int, currency: str, word: str = "SUCCEEDED") -> None:
+        kept = self._opens(which, price, currency)
+        if kept is not None:
+            self._submits(kept)
+            self._says(len(self.attempts) - 1, word, None)
+
+    def find(self, kept: Kept) -> orders.Order:
+        return self.run(orders.find(self.tx, kept.shop_id, kept.key))
+
+    def _submits(self, kept: Kept) -> None:
+        work = world.submitted(self.tx, self.find(kept), self.now)
+        done = self.take("submit", work, fine=kept.of.submit())
+        if done is not None:
+            self.attempts.append(done)
+
+    @precondition(lambda self: self.orders)
+    @rule(which=ANY)
+    def submits(self, which: int) -> None:
+        self._submits(self.order_of(which))
+
+    @precondition(lambda self: self.attempts)
+    @rule(
+        which=ANY,
+        word=st.sampled_from([
+            "SUCCEEDED", "SUCCEEDED", "ACTION_REQUIRED", "PENDING", "DECLINED", "REFUSED",
+            "VOIDED", "UNKNOWN", "NOT_FOUND", "UNREACHABLE",
+        ]),
+        method=st.sampled_from([None, "ALIPAY", "WECHAT_PAY"]),
+        wrong=st.sampled_from([False, False, False, True]),
+    )  # fmt: skip
+    def says(self, which: int, word: str, method: str | None, wrong: bool) -> None:
+        """A gateway says something of any attempt there ever was."""
+        place = self.attempts.index(self.pick(self.attempts, which))
+        self._says(place, word, method, wrong)
+
+    def _says(self, place: int, word: str, method: str | None, wrong: bool = False) -> None:
+        seen = self.attempts[place]
+        kept = next(kept for kept in self.orders if kept.key == seen.order_id)
+        order, before = kept.of, seen.status
+        what: dict[str, Any] = {}
+        if word == "SUCCEEDED":
+            what["amount"] = Money(seen.amount_minor + wrong, seen.currency)
+            what["method"] = method
+        after = self.take(
+            f"gateway: {word}", world.said(self.tx, seen, word, self.now, **what), fine=True
+        )
+        assert after is not None
+        self.attempts[place] = after
+        if word == "SUCCEEDED":
+            if before in {"SUCCEEDED", "DUPLICATE", "GIVEN_BACK"} or wrong:
+                assert after.status == before
+                return
+            paid = order.confirm(method or seen.method, self.now)
+            assert after.status == ("SUCCEEDED" if paid else "DUPLICATE")
+        elif before in reference_model.UNDECIDED and order.status in {"CREATING", "PENDING"}:
+            self._not_paid(order, before, word, self.now - seen.created_at >= world.LATE)
+
+    @staticmethod
+    def _not_paid(order: reference_model.Order, before: str, word: str, late: bool) -> None:
+        fresh = before == "SUBMITTED"
+        ended = word in {"DECLINED", "UNREACHABLE"} or (word == "NOT_FOUND" and fresh and late)
+        if word in {"REFUSED", "VOIDED"}:
+            order.end({"REFUSED": "FAILED", "VOIDED": "REVOKED"}[word])
+        elif fresh and (ended or word in {"ACTION_REQUIRED", "PENDING"}):
+            order.status = "PENDING"
+
+    @precondition(lambda self: any(a.status == "DUPLICATE" for a in self.attempts))
+    @rule(which=ANY, word=st.sampled_from(["SUCCEEDED", "REFUSED", "UNKNOWN", "PENDING"]))
+    def a_duplicate_is_given_back(self, which: int, word: str) -> None:
+        """It posts nothing."""
+        found = [n for n, a in enumerate(self.attempts) if a.status == "DUPLICATE"]
+        seen = self.attempts[self.pick(found, which)]
+        outcome = RefundOutcome(status=word)
+        self.run(order_service.given_back(self.tx, seen, outcome, self.now))
+        after = self.run(orders.find_attempt(self.tx, seen.merchant_id, seen.id))
+        assert after.status == ("GIVEN_BACK" if word == "SUCCEEDED" else "DUPLICATE")
+        self.attempts[self.attempts.index(seen)] = after
+
+    @precondition(lambda self: self.orders)
+    @rule(which=ANY, how=st.sampled_from(["confirm", "confirm", "revoke"]))
+    def the_operator_says(self, which: int, how: str) -> None:
+        kept = self.order_of(which)
+        if how == "confirm":
+            work = orders.confirm_manually(self.tx, kept.shop_id, kept.key, "ann", "why", self.now)
+            self.take("confirm", work, fine=kept.of.confirm("BANK_TRANSFER", self.now))
+        else:
+            work = orders.revoke_manually(self.tx, kept.shop_id, kept.key, "ann", "why", self.now)
+            self.take("revoke", work, fine=kept.of.end("REVOKED"))
+
+    @precondition(lambda self: self.orders)
+    @rule(which=ANY)
+    def expires(self, which: int) -> None:
+        """Expiring what is over already is harmless."""
+        kept = self.order_of(which)
+        fine = kept.of.end("CLOSED") or kept.of.session == "EXPIRED"
+        work = checkouts.expire(self.tx, kept.shop_id, kept.session, "over", self.now)
+        self.take("expire", work, fine=fine)
+
+    @rule()
+    def sessions_grow_old(self) -> None:
+        self.run(expire_due(self.db, self.now))
+        for kept in self.orders:
+            if kept.until <= self.now:
+                kept.of.end("CLOSED")
+
+    # ── refunds ──
+
+    @precondition(lambda self: self.orders)
+    @rule(
+        which=ANY,
+        part=st.one_of(st.none(), st.integers(1, 100), st.integers(1, 99), st.just(0)),
+        cents=st.booleans(),
+    )
+    def refunds_(self, which: int, part: int | None, cents: bool) -> None:
+        """``part`` is hundredths of the order, or just so many cents or units."""
+        kept = self.order_of(which)
+        order = kept.of
+        text = None
+        if part is not None:
+            unit = reference_model.grain(order.currency)
+            amount = part * unit if cents else order.price * part // 100 // unit * unit
+            exponent = reference_model.EXPONENTS[order.currency]
+            cents_in_all = amount * 100 // 10**exponent
+            text = f"{cents_in_all // 100}.{cents_in_all % 100:02}"
+        made = order.refund(None if text is None else reference_model.minor(text, order.currency))
+        work = world.refunded(self.tx, self.find(kept), text, self.now)
+        done = self.take("refund", work, fine=made is not None)
+        if done is None or made is None:
+            return
+        assert (done.amount_minor, done.debit_minor) == (made.amount, made.debit)
+        self.refunds.append(Kept(done.id, kept.shop_id, made, order=order, row=done))
+
+    @precondition(lambda self: self.refunds)
+    @rule(which=ANY, word=st.sampled_from(["SUCCEEDED", "SUCCEEDED", "REFUSED", "PENDING"]))
+    def refund_ends(self, which: int, word: str) -> None:
+        """A gateway says something of a refund, also of one that ended."""
+        self._refund_ends(self.pick(self.refunds, which), word)
+
+    def _refund_ends(self, kept: Kept, word: str) -> None:
+        self.take(
+            f"refund: {word}", world.refund_said(self.tx, kept.row, word, self.now), fine=True
+        )
+        kept.order.refund_ends(kept.of, word)
+
+    # ── settlement ──
+
+    @precondition(lambda self: self.orders)
+    @rule(which=ANY)
+    def one_settles(self, which: int) -> None:
+        """Due or not."""
+        kept = self.order_of(which)
+        fine = kept.of.settle(self.now)
+        work = orders.settle_one(self.tx, kept.shop_id, kept.key, self.now, "why")
+        self.take("settle", work, fine=fine)
+
+    @rule(which=ANY)
+    def all_of_one_settle_early(self, which: int) -> None:
+        shop_id = list(self.shops)[which % len(self.shops)]
+        work = settlement.settle_batch(self.tx, shop_id, self.now, "why", early=True)
+        self.take("settle early", work, fine=True)
+        for kept in self.orders:
+            if kept.shop_id == shop_id:
+                kept.of.settle(self.now)
+
+    @rule()
+    def what_is_due_settles(self) -> None:
+        self.take("settle due", settlement.settle_due(self.db, self.now), fine=True)
+        for kept in self.orders:
+            if kept.of.paid and kept.of.due_at <= self.now:
+                kept.of.settle(self.now)
+
+    @rule()
+    def reserves_are_released(self) -> None:
+        done = [kept.of.release(self.now) for kept in self.orders]
+        name = "release" if any(done) else "release nothing"
+        self.take(name, settlement.release_reserves(self.db, self.now), fine=True)
