@@ -47,7 +47,7 @@ def gateway_of(server: EpayServer, **options: str) -> EpayGateway:
     given = {"epay_url": server.url, "epay_pid": PID, "epay_key": KEY}
     given |= {f"epay_{name}": text for name, text in options.items()}
     outgoing = Outgoing(Policy.only(server.url))
-    return EpayGateway(configuration.read(given), outgoing, timeout_s=5.0, lately_s=0.0)
+    return EpayGateway(configuration.read(given), outgoing, timeout_s=5.0, reused_s=0.0)
 
 
 @pytest_asyncio.fixture
