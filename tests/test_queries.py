@@ -17,6 +17,7 @@ import pytest
 import opentill
 from opentill.db.query import Command, Query, Statement, Value
 from support.statements import EVERYWHERE as EVERY_STATEMENT
+from support.statements import several
 
 # Where statements may stand beside the features' `queries` modules.
 ALSO: Final = (
@@ -71,7 +72,7 @@ STATEMENTS: Final = [
     (f"{module.__name__.removeprefix('opentill.')}.{name}{index}", statement)
     for module in _modules()
     for name, value in vars(module).items()
-    for index, statement in (enumerate(value) if isinstance(value, tuple) else [("", value)])
+    for index, statement in several(value)
     if isinstance(statement, Query | Value | Command)
 ]
 

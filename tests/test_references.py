@@ -10,8 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 TOP: Final = Path(__file__).parents[1]
 CONTRACT: Final = TOP / "docs" / "contract.md"
+LONGEST_RECORD: Final = 60  # lines: one screen
 RECORDS: Final = sorted((TOP / "docs" / "decisions").glob("*.md"))
 FOLDERS: Final = ("src", "docs", "tests", "migrations", "mutants", "benchmarks")
 TEXT: Final = frozenset(
@@ -166,6 +169,18 @@ def test_each_record_has_its_number() -> None:
     assert sorted(set(numbers)) == numbers
     titles = [_TITLE.match(path.read_text()) for path in RECORDS]
     assert [title and title[1] for title in titles] == numbers
+
+
+_FORM: Final = re.compile(
+    r"^(?:\*\*|## )(Context|Decision|Consequences|Enforced by)\b", re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda path: path.stem)
+def test_each_record_has_the_same_parts(record: Path) -> None:
+    parts = _FORM.findall(record.read_text())
+    assert parts == ["Context", "Decision", "Consequences", "Enforced by"]
+    assert len(record.read_text().splitlines()) <= LONGEST_RECORD
 
 
 def test_each_decision_that_is_cited_is_recorded() -> None:

@@ -29,7 +29,7 @@ MEANT: Final = {
 # What still has replaced words: packages, "docs" and "migrations". This list only shrinks.
 STILL: Final = frozenset(
     """
-    docs migrations adjustments agreement app callbacks checkouts cli client config core db
+    migrations adjustments agreement app callbacks checkouts cli client config core db
     disputes epay gateways health healthcheck http integrity ledger list_counts merchants orders
     outgoing pages payouts rates reconciliation refunds sandbox server webhooks worker
     """.split()

@@ -5,8 +5,7 @@ import sys
 
 def main() -> None:
     """Run the command line: exit code 0 done, 1 not as it should be, 2 refused, 130 Ctrl-C."""
-    from opentill.core.configuration import ConfigurationError
-    from opentill.core.errors import Problem
+    from opentill.core.errors import ConfigurationError, Problem
     from opentill.core.terminal import inert
 
     try:

@@ -7,8 +7,8 @@ import pytest
 from playwright.async_api import Browser, Request, Route, expect
 
 from opentill import app, epay, merchants
-from opentill.core import epaysign
 from opentill.db.clock import now_ms
+from opentill.gateways.epay import signature
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -33,7 +33,7 @@ async def test_a_customer_who_comes_by_epay_returns_with_a_sign(
         "money_type": "USD",
         "param": "uid=7",
     }
-    signed = form | {"sign": epaysign.sign(form, door.key), "sign_type": "MD5"}
+    signed = form | {"sign": signature.sign(form, door.key), "sign_type": "MD5"}
     context = await browser.new_context(locale="zh-CN")
     page = await context.new_page()
     back: list[Request] = []
@@ -57,7 +57,7 @@ async def test_a_customer_who_comes_by_epay_returns_with_a_sign(
     await page.wait_for_url("https://shop.example/**", timeout=60_000)
     got = dict(parse_qsl(urlsplit(page.url).query))
     assert got.pop("lang") == "zh"
-    assert epaysign.verify(got, door.key)
+    assert signature.verify(got, door.key)
     told = {name: got[name] for name in ("type", "money", "name", "param", "trade_status")}
     assert told == {
         "type": "creditcard",

@@ -10,7 +10,7 @@ from asyncpg.connect_utils import _parse_connect_dsn_and_args
 
 from opentill import config, gateways
 from opentill.config import SETTINGS, SettingError, load
-from opentill.core.configuration import ConfigurationError
+from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Setting, Settings
 
 KEY = "k" * 32

@@ -86,9 +86,14 @@ EXPLAINED: Final = frozenset(
         # asked by commands: tests/cli/test_rates.py
         "rates.queries": "LACKING",
         # long lists and long exports: tests/list_counts, tests/orders/test_export.py
-        "ledger.queries": "LIST1 LIST2 LIST_BY_TYPE1 LIST_BY_TYPE2",
-        "orders.queries ": "LIST1 LIST2 LIST_BY_STATUS1 LIST_BY_STATUS2 LIST_BY_PRODUCT1"
-        " LIST_BY_PRODUCT2 LIST_BY_BOTH1 LIST_BY_BOTH2",
+        "ledger.queries": "LISTS1 LISTS2 LISTS_BY_TYPE1 LISTS_BY_TYPE2",
+        "orders.queries ": "LISTS1 LISTS2 LISTS_BY_STATUS1 LISTS_BY_STATUS2 LISTS_BY_PRODUCT_ID1"
+        " LISTS_BY_PRODUCT_ID2 LISTS_BY_STATUS_BY_PRODUCT_ID1 LISTS_BY_STATUS_BY_PRODUCT_ID2",
+        # the last pages of lists that are a thousand rows long
+        "payouts.queries ": "LISTS1 LISTS_BY_STATUS1",
+        "products.queries": "LISTS1 LISTS_BY_STATUS1",
+        "disputes.queries ": "LISTS1 LISTS_BY_STATUS1 LISTS_BY_ORDER_ID1"
+        " LISTS_BY_STATUS_BY_ORDER_ID1",
         "orders.export_queries": "EXPORT_EDGES",
         "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
         " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
@@ -285,7 +290,9 @@ class Business:
         api_server.tx(
             lambda tx: disputes.dismiss(tx, self.id, kept.gateway, kept.gateway_ref, "op", self.now)
         )
-        for query in ("", "?status=OPEN", f"?orderId={order.id}"):
+        one = f"orderId={order.id}"
+        each = (f"?{one}&status={status}" for status in disputes.model.STATUSES)
+        for query in ("", "?status=OPEN", f"?{one}", *each):
             self.shop.data("GET", f"/v1/disputes{query}")
         self.shop.data("GET", f"/v1/disputes/{opened.id}")
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 
-from opentill.core import epaysign
 from opentill.epay import forms
 from opentill.epay.model import Refused
 from opentill.epay.wire import Request
+from opentill.gateways.epay import signature
 from support.epay_shop import EpayShop
 
 _CUT: Final = re.compile(r"&(?=[^&=]+=)")
@@ -46,7 +46,7 @@ def forged(form: dict[str, str]) -> list[dict[str, str]]:
     """Return the notifications of a payment that can be cut out of a signed request."""
     return [
         made
-        for made in messages(epaysign.text_to_sign(form))
+        for made in messages(signature.text_to_sign(form))
         if made.get("trade_status") == "TRADE_SUCCESS" and made.keys() & {"trade_no"}
     ]
 
@@ -144,14 +144,14 @@ def test_cutting_finds_the_forgeries_that_are_there(epay_shop: EpayShop) -> None
     assert len(found) == 64
     assert any(made.keys() >= _NOTIFICATION for made in found)
     for made in found:
-        assert epaysign.sign(made, epay_shop.key) == epaysign.sign(form, epay_shop.key)
+        assert signature.sign(made, epay_shop.key) == signature.sign(form, epay_shop.key)
 
 
 def test_no_query_of_protocol_fields_that_is_taken_forges_a_notification(
     epay_shop: EpayShop,
 ) -> None:
     """Every two of them behind each other, at both addresses, with own values and others."""
-    fields = sorted(epaysign.PROTOCOL_FIELDS)
+    fields = sorted(signature.PROTOCOL_FIELDS)
     taken = 0
     form = epay_shop.form(type="creditcard", out_trade_no="N-1")
     for name, one, two in itertools.product(("return_url", "notify_url"), fields, fields):

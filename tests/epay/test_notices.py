@@ -9,9 +9,9 @@ import pytest
 import structlog
 
 from opentill import epay, orders
-from opentill.core import epaysign
 from opentill.db.database import Tx
 from opentill.epay import jobs, notices, queries
+from opentill.gateways.epay import signature
 from opentill.gateways.model import PaymentOutcome
 from opentill.outgoing.client import Response
 from support.api_server import ApiServer
@@ -35,7 +35,7 @@ def test_a_paid_order_is_told_word_for_word(epay_shop: EpayShop) -> None:
     epay_shop.pay(placed)
     assert epay_shop.tell() == 1
     (got,) = epay_shop.inbox.got
-    assert epaysign.verify(got, epay_shop.key)
+    assert signature.verify(got, epay_shop.key)
     assert {name: text for name, text in got.items() if name != "sign"} == {
         "pid": epay_shop.pid,
         "trade_no": placed["trade_no"],
@@ -62,7 +62,7 @@ def test_without_a_type_the_notice_names_what_the_customer_chose(epay_shop: Epay
     (got,) = epay_shop.inbox.got
     assert got["type"] == "bank"
     assert "param" not in got
-    assert epaysign.verify(got, epay_shop.key)
+    assert signature.verify(got, epay_shop.key)
 
 
 def test_a_query_that_is_there_stays(epay_shop: EpayShop) -> None:
@@ -122,8 +122,8 @@ def test_each_try_is_signed_with_the_key_of_its_moment(epay_shop: EpayShop) -> N
     )
     epay_shop.tell(now + MINUTE_MS)
     first, second = epay_shop.inbox.got
-    assert epaysign.verify(first, epay_shop.key)
-    assert epaysign.verify(second, new.key)
+    assert signature.verify(first, epay_shop.key)
+    assert signature.verify(second, new.key)
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_the_signed_return_is_there_only_after_the_payment(epay_shop: EpayShop) 
     link, *_ = _links(epay_shop.api_server.http.get(placed["payurl"]).text)
     got = dict(parse_qsl(urlsplit(link).query))
     assert got.pop("from") == "till"
-    assert epaysign.verify(got, epay_shop.key)
+    assert signature.verify(got, epay_shop.key)
     assert (got["trade_no"], got["trade_status"]) == (placed["trade_no"], "TRADE_SUCCESS")
     session = placed["payurl"].rpartition("/")[2]
     assert epay_shop.key not in str(epay_shop.shop.data("GET", f"/v1/checkouts/{session}"))

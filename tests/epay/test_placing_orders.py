@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from opentill import epay
-from opentill.core import epaysign
+from opentill.gateways.epay import signature
 from support.epay_shop import EpayShop, assert_chinese
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text())
@@ -222,14 +222,14 @@ def test_a_sign_that_is_not_genuine_is_refused(
 @pytest.mark.parametrize("row", VECTORS["negative"], ids=lambda row: row["id"])
 def test_negative_vectors_are_refused_at_the_door(epay_shop: EpayShop, row: dict[str, Any]) -> None:
     form = epay_shop.form()
-    genuine = epaysign.sign(form, epay_shop.key)
+    genuine = signature.sign(form, epay_shop.key)
     wrong = {
         "neg_uppercase_sign": genuine.upper(),
-        "neg_wrong_key": epaysign.sign(form, epay_shop.key + "x"),
-        "neg_urlencoded_values": epaysign.sign(
+        "neg_wrong_key": signature.sign(form, epay_shop.key + "x"),
+        "neg_urlencoded_values": signature.sign(
             form | {"name": "VIP%E4%BC%9A%E5%91%98"}, epay_shop.key
         ),
-        "neg_amp_key": epaysign.sign(form, "&key=" + epay_shop.key),
+        "neg_amp_key": signature.sign(form, "&key=" + epay_shop.key),
         "neg_missing_sign": "",
     }[row["id"]]
     body = epay_shop.post("mapi", form | {"sign": wrong}).json()
@@ -240,7 +240,7 @@ def test_one_sign_for_two_messages_is_refused_in_both(epay_shop: EpayShop) -> No
     pair = VECTORS["ambiguity"]
     asked = pair["a"] | {"pid": epay_shop.pid}
     forged = pair["b"] | {"pid": epay_shop.pid}
-    assert epaysign.sign(asked, epay_shop.key) == epaysign.sign(forged, epay_shop.key)
+    assert signature.sign(asked, epay_shop.key) == signature.sign(forged, epay_shop.key)
     for form in (asked, forged):
         refused(epay_shop.post("submit", epay_shop.signed(form)), -1)
 

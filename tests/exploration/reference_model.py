@@ -9,8 +9,9 @@ from fractions import Fraction
 from math import floor
 from typing import Any, Final
 
+from opentill.ledger.postings import ACCOUNTS
+
 EXPONENTS: Final = {"USD": 2, "EUR": 2, "HKD": 2, "JPY": 0, "KWD": 3}
-ACCOUNTS: Final = ("pending", "available", "frozen", "reserve", "gateway", "bank", "platform")
 PAYABLE: Final = {"CREATING", "PENDING", "CLOSED", "FAILED"}
 UNDECIDED: Final = {"SUBMITTED", "ACTION_REQUIRED", "PENDING"}
 DAY: Final = 86_400_000

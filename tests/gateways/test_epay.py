@@ -8,12 +8,10 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from opentill.core import epaysign
-from opentill.core.configuration import ConfigurationError
-from opentill.core.errors import Unavailable
+from opentill.core.errors import ConfigurationError, Unavailable
 from opentill.core.money import Money
 from opentill.gateways import BadCallback, Notified, PaymentRequest, RefundRequest
-from opentill.gateways.epay import configuration, wire
+from opentill.gateways.epay import configuration, signature, wire
 from opentill.gateways.epay.client import EpayGateway
 from opentill.outgoing.client import Outgoing, Policy
 from support import epay_gateway_server
@@ -102,7 +100,7 @@ async def test_without_mapi_the_browser_takes_a_signed_address_along(server: Epa
     path, _, query = outcome.action_url.partition("?")
     assert path == f"{server.url}submit.php"
     params = _parsed(query)
-    assert epaysign.verify(params, KEY)
+    assert signature.verify(params, KEY)
     assert params["out_trade_no"] == ATTEMPT
     assert KEY not in query
     await gateway.close()
@@ -301,7 +299,7 @@ def test_settings_say_which_server_and_which_of_its_types() -> None:
 )  # fmt: skip
 def test_a_name_is_one_that_every_server_signs_alike(text: str, wanted: str) -> None:
     assert wire.name(text) == wanted
-    assert epaysign.borders(wire.name(text + "&trade_no=1")) == []
+    assert signature.borders(wire.name(text + "&trade_no=1")) == []
 
 
 HOSTILE: Final = [

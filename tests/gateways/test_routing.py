@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from opentill import config
-from opentill.core.configuration import ConfigurationError
+from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
 from opentill.gateways import Gateways, candidates, load, offered
 from opentill.gateways.manual import ManualGateway, instructions

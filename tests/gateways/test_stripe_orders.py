@@ -8,8 +8,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -144,7 +142,7 @@ async def api_server(
         api_server.environ["KEY"] = (await api_server.command("keys", "create", merchant["id"]))[
             "key"
         ]
-        async with _served(api_server, tmp_path):
+        async with _served(api_server, fork_server, tmp_path):
             yield api_server
     finally:
         await api_server.http.aclose()
@@ -152,16 +150,15 @@ async def api_server(
 
 
 @asynccontextmanager
-async def _served(api_server: Deployment, tmp_path: Path) -> AsyncIterator[None]:
+async def _served(
+    api_server: Deployment, fork_server: ForkServer, tmp_path: Path
+) -> AsyncIterator[None]:
     log = (tmp_path / "log").open("wb")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "opentill", "serve", env=api_server.environ, cwd=tmp_path,
-        stdout=subprocess.PIPE, stderr=log,
-    )  # fmt: skip
+    process = fork_server.start(["serve"], api_server.environ, tmp_path, log.fileno())
     try:
         assert process.stdout is not None
-        ready = await asyncio.wait_for(process.stdout.readline(), 60)
-        assert b"is ready" in ready, (tmp_path / "log").read_text()
+        ready = await asyncio.to_thread(process.stdout.readline)
+        assert "is ready" in ready, (tmp_path / "log").read_text()
         yield
         assert (await api_server.command("ledger", "check"))["violations"] == []
         said = (tmp_path / "log").read_text()
@@ -169,7 +166,8 @@ async def _served(api_server: Deployment, tmp_path: Path) -> AsyncIterator[None]
         assert not any(secret in said for secret in (KEY, SECRET, "whsec_new", "ann@example.com"))
     finally:
         process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(process.wait(), 30)
+        await asyncio.to_thread(process.wait, 60)
+        process.stdout.close()
         log.close()
 
 

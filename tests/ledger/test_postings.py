@@ -11,7 +11,9 @@ import pytest
 from opentill import ledger
 from opentill.db.database import Tx
 from opentill.ledger import BY_MOVE, POSTINGS, Movement
-from opentill.ledger.postings import ACCOUNTS, Type
+from opentill.ledger.model import Accounts, Entry
+from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, Type
+from opentill.ledger.statement import LineOut
 from support.transactions import rolled_back
 from support.world import NOW, dump, entries, in_status, merchant
 
@@ -66,6 +68,14 @@ async def test_each_movement_of_the_table_can_be_posted(tx: Tx, posting) -> None
     row = await tx.fetchrow("select * from entries where merchant_id = $1 and number = 4", shop.id)
     assert row["shown_minor"] == 100 * posting.shown
     assert posting.shown == SIGNS.get(posting.type, posting.shown)
+
+
+def test_balances_and_entries_have_the_accounts_of_the_table() -> None:
+    assert Accounts.__struct_fields__ == ACCOUNTS
+    after = [name for name in Entry.__struct_fields__ if name.endswith("_after")]
+    assert after == [f"{account}_after" for account in MERCHANT_ACCOUNTS]
+    shown = [name for name in LineOut.__struct_fields__ if name in {*ACCOUNTS, *after}]
+    assert shown == [*MERCHANT_ACCOUNTS, *after]
 
 
 def test_the_table_has_every_type_and_nothing_twice() -> None:

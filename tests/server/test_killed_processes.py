@@ -5,14 +5,15 @@ import asyncio
 import httpx2
 
 from support.cluster import Client, Shop, eventually, make_shop, wait_for
+from support.commands import ForkServer
 from support.crash_load import Storm, standing
 
 LONG_S = 12  # longer than any call to the bank lasts
 
 
-async def test_kill_during_the_call_and_at_any_moment() -> None:
+async def test_kill_during_the_call_and_at_any_moment(fork_server: ForkServer) -> None:
     """First exactly between intent, call and result; then at random, under load."""
-    async with standing() as storm:
+    async with standing(fork_server=fork_server) as storm:
         shop = await make_shop(storm.db, overdraft_minor=10**9)
         async with Client(storm.cluster, shop.key) as client:
             await _killed_while_refunds_are_sent(storm, client, shop)

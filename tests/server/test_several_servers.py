@@ -11,6 +11,7 @@ import pytest
 
 from opentill.db.database import Db
 from support.cluster import Client, Cluster, Process, eventually, make_shop
+from support.commands import ForkServer
 from support.ports import free_port
 from support.world import assert_books
 
@@ -60,25 +61,23 @@ class Balancer:
 
 
 @pytest.fixture
-async def db(make_database: Callable[[], str], tmp_path: Path) -> AsyncIterator[tuple[Db, Cluster]]:
+async def db(
+    make_database: Callable[[], str], fork_server: ForkServer, tmp_path: Path
+) -> AsyncIterator[tuple[Db, Cluster]]:
     """A database with three servers, three workers and a bank on it."""
     url = make_database()
     cluster = Cluster(
-        tmp_path, url, servers=3, LIMIT_IP_PER_MINUTE="200", LIMIT_CHECKOUTS_PER_MINUTE="0",
-        TRUSTED_PROXIES="127.0.0.1",
+        tmp_path, url, 3, fork_server,
+        LIMIT_IP_PER_MINUTE="200", LIMIT_CHECKOUTS_PER_MINUTE="0", TRUSTED_PROXIES="127.0.0.1",
     )  # fmt: skip
-    first = cluster.worker
-    others = [
-        Process(f"worker-{n}", first._words, first._env, tmp_path / f"worker-{n}.log")
-        for n in (2, 3)
-    ]
+    others = [cluster.worker.another(f"worker-{n}") for n in (2, 3)]
     db = await Db.connect(url, 4, acquire_timeout_s=20)
     try:
         await asyncio.to_thread(cluster.start)
         for process in others:
             process.start()
         yield db, cluster
-        for process in (first, *others):
+        for process in (cluster.worker, *others):
             assert process._popen is not None
             assert process._popen.poll() is None, process.output
             assert "failed" not in process.output, process.output
@@ -177,9 +176,10 @@ async def _settled_once(db: Db, client: Client, orders: list[str]) -> None:
         assert steps == len(orders)
 
 
-async def test_a_worker_waits_for_its_database(tmp_path: Path) -> None:
+async def test_a_worker_waits_for_its_database(fork_server: ForkServer, tmp_path: Path) -> None:
     port = free_port()  # nobody listens
-    cluster = Cluster(tmp_path, f"postgresql://opentill@127.0.0.1:{port}/opentill", servers=1)
+    nowhere = f"postgresql://opentill@127.0.0.1:{port}/opentill"
+    cluster = Cluster(tmp_path, nowhere, servers=1, fork_server=fork_server)
     cluster.worker.start()
     try:
         assert await eventually(lambda: _said(cluster.worker, "waiting for it"), 40)

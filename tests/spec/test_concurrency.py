@@ -13,6 +13,7 @@ from opentill import merchants
 from opentill.db.clock import now_ms
 from opentill.db.database import Db
 from support.cluster import CARD, DECLINED, REFUNDS_FAIL, Client, Cluster, eventually, make_shop
+from support.commands import ForkServer
 from support.world import assert_books
 
 # One deployment for the whole file: the fixtures of the database are made for single tests.
@@ -20,10 +21,10 @@ from support.world import assert_books
 
 @pytest.fixture(scope="module")
 def where(
-    module_database_url: str, tmp_path_factory: pytest.TempPathFactory
+    module_database_url: str, fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Cluster]]:
     """Run three servers, a worker and the bank."""
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"), module_database_url, servers=3)
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"), module_database_url, 3, fork_server)
     try:
         yield module_database_url, cluster.start()
     finally:
@@ -253,17 +254,17 @@ async def test_a_jack_hammer_leaves_the_books_right(cluster: Cluster, db: Db) ->
 
 @pytest.fixture
 def limited(
-    make_database: Callable[[], str], tmp_path: Path
+    make_database: Callable[[], str], fork_server: ForkServer, tmp_path: Path
 ) -> Iterator[tuple[str, Callable[..., Cluster]]]:
     """Start servers with rate limits."""
-    url, houses = make_database(), []
+    url, clusters = make_database(), []
 
     def start(**settings: str) -> Cluster:
-        houses.append(Cluster(tmp_path, url, servers=2, **settings))
-        return houses[-1].start(bank_too=False)
+        clusters.append(Cluster(tmp_path, url, 2, fork_server, **settings))
+        return clusters[-1].start(bank_too=False)
 
     yield url, start
-    for cluster in houses:
+    for cluster in clusters:
         cluster.stop()
 
 

@@ -22,6 +22,7 @@ from opentill.db.database import Db, Tx
 from opentill.products import service as products
 from opentill.products.model import ProductBody
 from support import pooler
+from support.commands import ForkServer, Served
 from support.ports import free_port
 
 T = TypeVar("T")
@@ -45,17 +46,36 @@ uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", timeout_keep_
 
 
 class Process:
-    """One process of ours, in a session of its own, with its output in a file."""
+    """One process of ours with its output in a file."""
 
-    def __init__(self, name: str, words: list[str], env: dict[str, str], log: Path, port: int = 0):
-        """Not started yet."""
+    def __init__(
+        self,
+        name: str,
+        words: list[str],
+        env: dict[str, str],
+        log: Path,
+        port: int = 0,
+        fork_server: ForkServer | None = None,
+    ):
+        """Not started yet. With a fork server ``words`` are of a command, else of Python."""
         self.name, self.port = name, port
         self._words, self._env, self._log = words, env, log
-        self._popen: subprocess.Popen[bytes] | None = None
+        self._fork_server = fork_server
+        self._popen: subprocess.Popen[bytes] | Served | None = None
+
+    def another(self, name: str) -> "Process":
+        """Return one like it under another name, not started."""
+        log = self._log.with_name(f"{name}.log")
+        return Process(name, self._words, self._env, log, self.port, self._fork_server)
 
     def start(self) -> None:
         """Start it, again if it was killed."""
         with self._log.open("ab") as log:
+            if self._fork_server is not None:
+                self._popen = self._fork_server.start_logged(
+                    self._words, self._env, self._log.parent, log.fileno()
+                )
+                return
             self._popen = subprocess.Popen(
                 [sys.executable, *self._words], env=self._env, stdout=log, stderr=log,
                 stdin=subprocess.DEVNULL, start_new_session=True,
@@ -84,7 +104,7 @@ class Process:
         self.end()
         try:
             self._popen.wait(60)
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, TimeoutError):
             self.kill()
 
     @property
@@ -101,8 +121,19 @@ class Process:
 class Cluster:
     """Servers, worker and bank on one database."""
 
-    def __init__(self, folder: Path, database_url: str, servers: int = 2, **settings: str) -> None:
-        """Nothing runs yet; ``settings`` are further environment variables without prefix."""
+    def __init__(
+        self,
+        folder: Path,
+        database_url: str,
+        servers: int = 2,
+        fork_server: ForkServer | None = None,
+        **settings: str,
+    ) -> None:
+        """Nothing runs yet; ``settings`` are further environment variables without prefix.
+
+        Servers and worker are forked off the fork server, if there is one.
+        """
+        program = ["-m", "opentill"] if fork_server is None else []
         ports = [free_port() for _ in range(servers + 1)]
         bank_url = f"http://127.0.0.1:{ports[0]}"
         src = str(Path(opentill.__file__).parents[1])
@@ -129,12 +160,15 @@ class Cluster:
         )  # fmt: skip
         self.servers = [
             Process(
-                f"server-{port}", ["-m", "opentill", "serve", "--no-worker"],
+                f"server-{port}", [*program, "serve", "--no-worker"],
                 common | {"OPENTILL_PORT": str(port)}, folder / f"server-{port}.log", port,
+                fork_server,
             )
             for port in ports[1:]
         ]  # fmt: skip
-        self.worker = Process("worker", ["-m", "opentill", "worker"], common, folder / "worker.log")
+        self.worker = Process(
+            "worker", [*program, "worker"], common, folder / "worker.log", fork_server=fork_server
+        )
         self.public_url = common["OPENTILL_PUBLIC_URL"]
 
     @property

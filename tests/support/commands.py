@@ -37,7 +37,7 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
 class Served:
     """A server that was forked, to be handled as if it were a child of ours."""
 
-    def __init__(self, fork_server: socket.socket, stdout: TextIO) -> None:
+    def __init__(self, fork_server: socket.socket, stdout: TextIO | None) -> None:
         """``fork_server`` says how it ends."""
         self._fork_server = fork_server
         self.stdout = stdout
@@ -48,6 +48,10 @@ class Served:
         """Send it a signal, if it runs."""
         if self.poll() is None:
             os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
 
     def poll(self) -> int | None:
         """Return how it ended, if it did."""
@@ -112,13 +116,21 @@ class ForkServer:
     def start(
         self, words: Sequence[str], environ: Mapping[str, str], directory: Path, stderr: int
     ) -> Served:
-        """Start a command that lasts until it gets a signal."""
+        """Start a command that lasts until it gets a signal; its output can be read."""
         ours, theirs = os.pipe()
         with Path(os.devnull).open() as nothing:
             streams = [nothing.fileno(), theirs, stderr]
             fork_server = self._ask(streams, words, environ, directory, lasts=True)
         os.close(theirs)
         return Served(fork_server, os.fdopen(ours))
+
+    def start_logged(
+        self, words: Sequence[str], environ: Mapping[str, str], directory: Path, log: int
+    ) -> Served:
+        """Start a command that lasts until it gets a signal; all its output goes to ``log``."""
+        with Path(os.devnull).open() as nothing:
+            streams = [nothing.fileno(), log, log]
+            return Served(self._ask(streams, words, environ, directory, lasts=True), None)
 
     def _ask(
         self, streams: Sequence[int], words: Sequence[str], environ: Mapping[str, str],

@@ -30,6 +30,7 @@ from support.cluster import (
     make_shop,
     wait_for,
 )
+from support.commands import ForkServer
 from support.world import assert_books
 
 CARDS: Final = (CARD, CARD, CARD, REFUNDS_FAIL, DECLINED, "4000000000000119")
@@ -221,13 +222,13 @@ async def _make_due(tx: Tx) -> None:
 
 
 @contextlib.asynccontextmanager
-async def standing(servers: int = 2) -> AsyncIterator[Storm]:
+async def standing(servers: int = 2, fork_server: ForkServer | None = None) -> AsyncIterator[Storm]:
     """Run a deployment that may be killed, on durable storage, gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="opentill-storm-") as name:
         folder = Path(name)
         postgres = await asyncio.to_thread(EmbeddedPostgres.start, folder)
         await migrations.migrate(postgres.url)
-        cluster = Cluster(folder, postgres.url, servers=servers)
+        cluster = Cluster(folder, postgres.url, servers, fork_server)
         storm = None
         try:
             await asyncio.to_thread(cluster.start)

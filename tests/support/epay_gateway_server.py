@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from opentill.core import epaysign
+from opentill.gateways.epay import signature
 from support.page_server import bound, serving
 
 PID: Final = "1001"
@@ -95,7 +95,7 @@ class EpayServer:
         return {"code": 1, "msg": "退款成功", "money": params["money"], "refund_no": "R1"}
 
     def _place(self, params: dict[str, str]) -> dict[str, Any]:
-        if params["pid"] != PID or not epaysign.verify(params, KEY):
+        if params["pid"] != PID or not signature.verify(params, KEY):
             return {"code": -3, "msg": "签名校验失败"}
         number = params["out_trade_no"]
         if number not in self.orders:
@@ -129,7 +129,7 @@ class EpayServer:
         fields = ("trade_no", "out_trade_no", "type", "name", "money")
         params = {name: str(order[name]) for name in fields}
         params |= {"pid": PID, "trade_status": "TRADE_SUCCESS"} | changes
-        return {**params, "sign": epaysign.sign(params, key), "sign_type": "MD5"}
+        return {**params, "sign": signature.sign(params, key), "sign_type": "MD5"}
 
 
 @contextlib.asynccontextmanager

@@ -11,14 +11,14 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2
 
 from opentill import epay
-from opentill.core import epaysign
 from opentill.epay import jobs
+from opentill.gateways.epay import signature
 from support.api_server import ApiServer, Shop
 
 _numbers: Final = itertools.count(1)
 # What reasons may name: fields, files, acts and types of the convention, codes. All else in them is
 # Chinese, and no name of ours.
-_WORDS: Final = epaysign.PROTOCOL_FIELDS | frozenset("""
+_WORDS: Final = signature.PROTOCOL_FIELDS | frozenset("""
     alipay wxpay creditcard crypto paynow bank whatever
     epay submit mapi api php query settle order orders refund GET POST
     CNY EUR IDR JPY HKD USD XPF http https IP ISO UTF NUL KiB
@@ -104,7 +104,7 @@ class EpayShop:
 
     def signed(self, form: dict[str, str], key: str | None = None) -> dict[str, str]:
         """Sign parameters."""
-        sign = epaysign.sign(form, key or self.key)
+        sign = signature.sign(form, key or self.key)
         return {**form, "sign": sign, "sign_type": "MD5"}
 
     def post(self, entry: str, form: dict[str, str], **options: Any) -> httpx2.Response:

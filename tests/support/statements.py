@@ -3,16 +3,30 @@
 import importlib
 import pkgutil
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 import opentill
 from opentill.db.query import Command, Query, Value
+from opentill.list_counts.queries import ListStatements
 
 # A clause that locks rows; comments of SQL are no part of it.
 LOCKS: Final = re.compile(
     r"\bfor\s+(no\s+key\s+)?(update|share|key\s+share)(\s+of\s+\w+)?(\s+skip\s+locked)?\b",
     re.IGNORECASE,
 )
+
+
+def several(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Number the statements of what a module has under one name: of a list, by its filters."""
+    if isinstance(value, dict):
+        return (
+            ("_BY_".join(["", *filters]).upper() + str(index), statement)
+            for filters, statements in value.items()
+            if isinstance(statements, ListStatements)
+            for index, statement in enumerate(statements)
+        )
+    return enumerate(value) if isinstance(value, tuple) else [("", value)]
 
 
 def _everywhere() -> dict[str, Any]:
@@ -23,8 +37,7 @@ def _everywhere() -> dict[str, Any]:
         if module_name.endswith("__main__"):
             continue
         for name, value in vars(importlib.import_module(module_name)).items():
-            several = enumerate(value) if isinstance(value, tuple) else [("", value)]
-            for index, one in several:
+            for index, one in several(value):
                 if isinstance(one, Query | Value | Command) and id(one) not in seen:
                     seen.add(id(one))
                     found[f"{module_name.removeprefix('opentill.')}.{name}{index}"] = one

@@ -5,12 +5,12 @@ from decimal import Decimal
 from opentill import ledger, merchants, orders
 from opentill.adjustments import queries
 from opentill.adjustments.model import BY_KIND, DECISIONS, Adjustment, Ask, Decision, Status
-from opentill.core import money, operator_actions
+from opentill.core import money
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.ledger import Balance
-from opentill.merchants import Merchant
+from opentill.merchants import Merchant, operator_actions
 
 
 async def ask(tx: Tx, merchant_id: str, asked: Ask, above: Decimal | None, now: int) -> Adjustment:

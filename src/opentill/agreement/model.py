@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from opentill.core.configuration import ConfigurationError
+from opentill.core.errors import ConfigurationError
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

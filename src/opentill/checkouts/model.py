@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from opentill.core import money
 from opentill.core.errors import Invalid
-from opentill.core.methods import Method
+from opentill.core.payment_methods import Method
 from opentill.http import schemas
 
 Status = Literal["OPEN", "COMPLETE", "EXPIRED"]

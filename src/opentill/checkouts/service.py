@@ -21,11 +21,12 @@ from opentill.checkouts.model import (
     Session,
     SessionBody,
 )
-from opentill.core import inputs, money
+from opentill.core import money
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id, new_id, new_session_id
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway, Method
+from opentill.http import inputs
 from opentill.orders import Order, Payer, PaymentAttempt
 from opentill.orders.fees import Priced, price
 from opentill.orders.model import UNDECIDED, Source

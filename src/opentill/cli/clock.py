@@ -41,7 +41,7 @@ def duration(text: str) -> int:
 
 def _movable() -> None:
     """Raise ConfigurationError where real money could be concerned."""
-    from opentill.core.configuration import ConfigurationError
+    from opentill.core.errors import ConfigurationError
     from opentill.db import clock
 
     found = session.settings()

@@ -41,7 +41,7 @@ def demo(
 ) -> None:
     """Serve, with a merchant, a product and a session to pay. The quickest way to a paid order."""
     from opentill.cli.running import Deployment
-    from opentill.core.configuration import ConfigurationError
+    from opentill.core.errors import ConfigurationError
     from opentill.server.embedded.datadir import lock_serve
 
     found = session.settings(creates=True)
@@ -130,7 +130,7 @@ def _post(settings: Settings, key: str, path: str, body: dict[str, str]) -> dict
     import httpx2
 
     from opentill import config
-    from opentill.core.configuration import ConfigurationError
+    from opentill.core.errors import ConfigurationError
 
     # Straight to the server: the public address may lead through what is not there yet.
     url = config.address(settings.host, settings.port) + path

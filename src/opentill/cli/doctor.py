@@ -17,7 +17,7 @@ from opentill.cli import exposure, output, session
 from opentill.cli.exposure import Finding
 from opentill.cli.output import Json
 from opentill.core import terminal
-from opentill.core.configuration import ConfigurationError
+from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
 from opentill.server.embedded.datadir import NoDatabase, prepare
 

@@ -104,7 +104,7 @@ class _Forward:
 
     def __init__(self, url: str, header_prefix: str) -> None:
         from opentill.cli import output
-        from opentill.core import inputs
+        from opentill.http import inputs
         from opentill.outgoing.client import Outgoing, Policy
         from opentill.webhooks import signing
 

@@ -21,7 +21,7 @@ def migrate(*, as_json: Json = False) -> None:
     import asyncpg
 
     from opentill import config
-    from opentill.core.configuration import ConfigurationError
+    from opentill.core.errors import ConfigurationError
     from opentill.db import migrations
     from opentill.server.embedded.postgres import EmbeddedPostgres
 

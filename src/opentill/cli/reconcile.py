@@ -89,8 +89,7 @@ async def _fetched(
     """Fetch the sandbox bank's report and compare it: all of it, if no times are given."""
     from opentill import reconciliation
     from opentill.config import with_sandbox_key
-    from opentill.core.configuration import ConfigurationError
-    from opentill.core.errors import Invalid
+    from opentill.core.errors import ConfigurationError, Invalid
     from opentill.db.clock import now_ms
     from opentill.gateways.sandbox import SandboxGateway
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from opentill.core.configuration import ConfigurationError
+from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
 
 if TYPE_CHECKING:

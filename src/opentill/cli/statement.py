@@ -59,7 +59,7 @@ def statement(
 ) -> None:
     """Write a merchant's statement: opening balances, every entry, closing balances."""
     from opentill import merchants
-    from opentill.core.configuration import ConfigurationError
+    from opentill.core.errors import ConfigurationError
     from opentill.ledger.statement import StatementError
 
     start, end = inputs.period(since, until)

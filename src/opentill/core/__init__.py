@@ -1,1 +1,1 @@
-"""What every feature stands on: database, money, ids, errors, HTTP. Uses nothing of ours."""
+"""Money, ids, errors, settings, encryption, log and metrics; imports no other package of ours."""

@@ -1,8 +1,7 @@
-"""Problems: what a caller is told when something is refused.
+"""Errors: one class per business code of the error table (contract.md#error-codes).
 
-One class per business code of the error table (contract.md#error-codes). A problem
-is raised anywhere below a handler; the HTTP layer turns it into the one error body, the pages into
-a page and the command line into one line on standard error.
+Any layer raises them; HTTP makes the error body of them, the payment page a page, and the command
+line one line on standard error.
 """
 
 from typing import ClassVar
@@ -33,7 +32,7 @@ class Invalid(Problem):
 
 
 class Unauthorized(Problem):
-    """Missing, unknown, expired or foreign API key; carries nothing that helps a guesser."""
+    """Missing, unknown, expired or foreign API key; says nothing that helps to guess one."""
 
     status, code, message = 401, 401, "Unauthorized"
 
@@ -96,14 +95,21 @@ class TooManyAtOnce(TooManyRequests):
 
 
 class Internal(Problem):
-    """A defect of ours; the log has it under the request id."""
+    """A defect of the server; the log has it under the request id."""
 
 
 class Unavailable(Problem):
-    """The database, or a gateway that must be asked first, is away for the moment."""
+    """The database, or a gateway that must be asked first, does not respond now."""
 
     status, code, message = 503, 50301, "Service unavailable"
 
 
 class Contended(Unavailable):
-    """The database is there, and others kept what was wanted for too long."""
+    """The database responds, and others held a lock for too long."""
+
+
+class ConfigurationError(Exception):
+    """Only the operator can put it right: a setting, a directory, the schema.
+
+    The text is one line that says what is wrong and what to do; the command line prints it.
+    """

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 import msgspec
 
 from opentill.core import settingvalues as values
-from opentill.core.configuration import ConfigurationError
+from opentill.core.errors import ConfigurationError
 
 Environment = Literal["production", "staging"]
 LogLevel = Literal["debug", "info", "warning", "error"]

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from opentill.core.methods import by_method
+from opentill.core.payment_methods import by_method
 
 SHORTEST_KEY: Final = 32
 LONGEST_KEY: Final = 256

@@ -1,8 +1,8 @@
-"""Text of others on a terminal: what would steer it, or turn the text around, is written out.
+"""Makes text that others wrote harmless on a terminal.
 
-Control characters move the cursor and more; direction and other unseen characters (Unicode's Cf)
-make a line read otherwise than it is. Each is shown as the escape that JSON has for it, so that
-JSON keeps its meaning.
+Control characters move the cursor and more; text direction and other invisible characters
+(Unicode's Cf) make a line look different. Each is written as its JSON escape, so that JSON keeps
+its meaning.
 """
 
 import codecs

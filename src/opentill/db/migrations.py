@@ -14,7 +14,7 @@ from typing import Final
 import asyncpg
 import msgspec
 
-from opentill.core.configuration import ConfigurationError
+from opentill.core.errors import ConfigurationError
 from opentill.db import connection as connections
 from opentill.db.database import Tx
 from opentill.db.query import Command

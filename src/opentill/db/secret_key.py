@@ -9,7 +9,7 @@ import hmac
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from opentill.core.configuration import ConfigurationError
+from opentill.core.errors import ConfigurationError
 from opentill.core.settings import KEY_IS_LOST
 from opentill.db.database import Tx
 from opentill.db.query import Command, Value

@@ -1,40 +1,21 @@
 """``/v1/disputes``: what customers took back through their banks. An extension of the contract."""
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import msgspec
-from msgspec import Meta
-
-from opentill.db.database import Tx
+from opentill import list_counts
 from opentill.disputes import queries, service
-from opentill.disputes.model import Dispute, DisputeDetail, DisputeOut, Status
+from opentill.disputes.model import DisputeDetail, DisputeOut
 from opentill.http.operations import ApiRequest, Nothing, Operation
-from opentill.http.paging import Listing, Page, Size, listing
+from opentill.http.paging import Listing, given, listing
 
 
-class ListQuery(msgspec.Struct, frozen=True, rename="camel"):
-    """Which disputes to list."""
-
-    page: Page = 1
-    size: Size = 20
-    status: (
-        Annotated[Status, Meta(description="a dispute status: OPEN, WON, LOST or RECOVERED")] | None
-    ) = None
-    order_id: Annotated[str, Meta(description="the id of one of your orders")] | None = None
-
-
-async def list_disputes(request: ApiRequest[ListQuery, Nothing]) -> Listing[DisputeOut]:
+async def list_disputes(request: ApiRequest[queries.ListQuery, Nothing]) -> Listing[DisputeOut]:
     """List disputes, newest first."""
-    query, merchant_id = request.query, request.merchant_id
-    which = {"merchant_id": merchant_id, "status": query.status, "order_id": query.order_id}
-
-    async def page(tx: Tx) -> tuple[list[Dispute], int | None]:
-        offset = (query.page - 1) * query.size
-        found = await queries.LIST.all(tx, **which, limit=query.size, offset=offset)
-        return found, await queries.COUNT.get(tx, **which)
-
-    found, total = await request.app.replica.read(page)
-    return listing([DisputeOut.of(item) for item in found], query.page, query.size, total or 0)
+    query = request.query
+    here = request.app.replica.reading()
+    rows = list_counts.Paginator(here, queries.LISTS, request.merchant_id, given(query))
+    items, total = await rows.page(query.page, query.size)
+    return listing([DisputeOut.of(item) for item in items], query.page, query.size, total)
 
 
 async def read(request: ApiRequest[Nothing, Nothing]) -> DisputeDetail:
@@ -67,7 +48,7 @@ operations: Final = (
         summary="List disputes",
         description="An extension of the contract. Newest first. `debit` and `fee` are what "
         "losing the dispute takes from the balance, in `debitCurrency`.",
-        query=ListQuery,
+        query=queries.ListQuery,
         response=Listing[DisputeOut],
         read=list_disputes,
         response_example={

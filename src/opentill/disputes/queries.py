@@ -1,7 +1,13 @@
 """All SQL about disputes and their notes. Their order is locked by whoever changes one."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from opentill.db.query import Command, Query, Value
-from opentill.disputes.model import Dispute, Note, Unmatched
+from opentill.disputes.model import Dispute, Note, Status, Unmatched
+from opentill.http.paging import PageQuery
+from opentill.list_counts import lists
 
 BY_ID = Query(Dispute, "select * from disputes where merchant_id = :merchant_id and id = :id")
 BY_REF = Query(
@@ -31,23 +37,18 @@ SEARCH = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-LIST = Query(
-    Dispute,
-    """
-    select * from disputes
-    where merchant_id = :merchant_id and (:status::text is null or status = :status)
-        and (:order_id::text is null or order_id = :order_id)
-    order by created_at desc, id desc limit :limit offset :offset
-    """,
-)
-COUNT = Value(
-    int,
-    """
-    select count(*) from disputes
-    where merchant_id = :merchant_id and (:status::text is null or status = :status)
-        and (:order_id::text is null or order_id = :order_id)
-    """,
-)
+
+
+class ListQuery(PageQuery, frozen=True, rename="camel"):
+    """Which disputes to list."""
+
+    status: (
+        Annotated[Status, Meta(description="a dispute status: OPEN, WON, LOST or RECOVERED")] | None
+    ) = None
+    order_id: Annotated[str, Meta(description="the id of one of your orders")] | None = None
+
+
+LISTS = lists(Dispute, "disputes", ListQuery)
 INSERT = Query(
     Dispute,
     """

@@ -13,8 +13,7 @@ import structlog
 
 from opentill import merchants
 from opentill.core import encryption
-from opentill.core.configuration import ConfigurationError
-from opentill.core.errors import Invalid, NotFound
+from opentill.core.errors import ConfigurationError, Invalid, NotFound
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.epay import queries

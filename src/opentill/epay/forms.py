@@ -5,10 +5,11 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-from opentill.core import inputs, money
+from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.epay.model import BUSINESS, MISSING, Refused, Submission
 from opentill.epay.wire import Request, refuse_borders, without_zeros
+from opentill.http import inputs
 
 DEFAULT_CURRENCY: Final = "CNY"
 MAX_NAME_BYTES: Final = 127

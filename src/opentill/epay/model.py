@@ -1,7 +1,7 @@
 """What the Epay door speaks of: codes, payment types, statuses, and what is kept of an order.
 
 The convention is Epay V1 (the "rainbow" servers); what it leaves open is decided in
-docs/decisions/0022-epay-door.md.
+docs/decisions/0022-epay-api.md.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from opentill.core.methods import Method
+from opentill.core.payment_methods import Method
 from opentill.orders import Status
 from opentill.orders.model import order_id_of as order_id_of  # noqa: PLC0414 - the convention's
 from opentill.orders.model import trade_no as trade_no  # noqa: PLC0414 - the convention's

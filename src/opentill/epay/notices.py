@@ -6,11 +6,12 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 import structlog
 
 from opentill.context import App
-from opentill.core import encryption, epaysign
+from opentill.core import encryption
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.epay import credentials, queries
 from opentill.epay.model import PAID, Credentials, Kept, Notice, NoticeState, Submission
+from opentill.gateways.epay import signature
 
 _log: Final = structlog.get_logger()
 MAX_ADDRESS: Final = 2048  # as long as outgoing/addresses.py lets one be
@@ -23,7 +24,7 @@ def message(kept: Kept, pid: int, key: str) -> dict[str, str]:
     Nothing in it is empty: some clients sign empty values too, which the convention leaves out.
     """
     params = {**_fields(pid, kept.trade_no, kept), "type": kept.told_type}
-    return {**params, "sign": epaysign.sign(params, key), "sign_type": epaysign.SIGN_TYPE}
+    return {**params, "sign": signature.sign(params, key), "sign_type": signature.SIGN_TYPE}
 
 
 def _fields(pid: int, trade_no: str, order: Kept | Submission) -> dict[str, str]:
@@ -59,7 +60,7 @@ def fits(wanted: Submission) -> bool:
         "pid": "0" * 9,
         "type": wanted.type or "creditcard",
         "sign": "0" * 32,
-        "sign_type": epaysign.SIGN_TYPE,
+        "sign_type": signature.SIGN_TYPE,
     }
     return len(address(wanted.notify_url, longest)) <= MAX_ADDRESS
 

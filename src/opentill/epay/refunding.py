@@ -13,12 +13,13 @@ import msgspec
 
 from opentill import orders, refunds
 from opentill.context import App
-from opentill.core import epaysign, money
+from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.epay import queries, service
 from opentill.epay.model import BUSINESS, MISSING, PAID, PAYABLE, Kept, Refused, trade_no
 from opentill.epay.wire import Request, without_zeros
+from opentill.gateways.epay import signature
 from opentill.orders import Order
 
 SAME_FOR_MS: Final = 86_400_000  # so long the same request is the same refund
@@ -64,7 +65,7 @@ def read(request: Request) -> Wanted:
     if number and _NUMBER.fullmatch(number) is None:
         raise Refused(BUSINESS, "refund_no 须为 1 到 64 个字符，只能用字母、数字和 . _ - |")
     asked = {name: text for name, text in request.params.items() if name not in _PROOFS}
-    text = epaysign.text_to_sign({**asked, "act": request.act})
+    text = signature.text_to_sign({**asked, "act": request.act})
     digest = hashlib.sha256(text.encode()).digest()
     return Wanted(without_zeros(request.get("money")), number, digest)
 

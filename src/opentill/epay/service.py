@@ -11,7 +11,7 @@ import structlog
 
 from opentill import checkouts, gateways, merchants, orders, products
 from opentill.context import App
-from opentill.core import encryption, epaysign
+from opentill.core import encryption
 from opentill.core.errors import Invalid
 from opentill.core.ids import new_id
 from opentill.core.money import exponent, parse, show
@@ -36,6 +36,7 @@ from opentill.epay.model import (
     trade_no,
 )
 from opentill.epay.wire import Request
+from opentill.gateways.epay import signature
 from opentill.orders import Payer, PaymentAttempt
 
 _log: Final = structlog.get_logger()
@@ -131,8 +132,8 @@ def _is_signed(request: Request, key: str, of_api: bool) -> bool:  # noqa: FBT00
     if of_api and not _OF_BROWSERS.isdisjoint(params):
         return False
     with_act = {**params, "act": request.act} if of_api and request.act else params
-    unsaid = request.act not in _SIGNED_ACTS and epaysign.verify(params, key)
-    return unsaid or epaysign.verify(with_act, key)
+    unsaid = request.act not in _SIGNED_ACTS and signature.verify(params, key)
+    return unsaid or signature.verify(with_act, key)
 
 
 async def place(app: App, known: EpayCaller, wanted: Submission, now: int) -> Placed:

@@ -13,9 +13,9 @@ from urllib.parse import parse_qsl, unquote_plus
 import msgspec
 import multipart  # type: ignore[import-untyped]  # it does not say that it brings types
 
-from opentill.core import epaysign
 from opentill.core.errors import Invalid, PayloadTooLarge
 from opentill.epay.model import BUSINESS, Refused
+from opentill.gateways.epay import signature
 from opentill.http.incoming import MAX_BODY, read_body
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def refuse_borders(params: Mapping[str, str], *, addresses: Collection[str] = ()
     cut out of the signed text to forge something is refused (decision 0041).
     """
     for name, value in params.items():
-        for field, text in epaysign.borders(value):
+        for field, text in signature.borders(value):
             if name not in addresses or not _passes(field, text, params):
                 raise Refused(BUSINESS, f"参数 {name} 不能含有 &{field}=，签名后会与协议字段混淆")
 
@@ -140,7 +140,7 @@ def _passes(field: str, text: str, params: Mapping[str, str]) -> bool:
         return False
     if field not in _OF_REQUESTS:
         return True
-    own = epaysign.sign_type(params) if field == "sign_type" else params.get(field, "")
+    own = signature.sign_type(params) if field == "sign_type" else params.get(field, "")
     plain = text.partition("#")[0]
     said = {text, plain, unquote_plus(plain)}
     if field == "sign_type":

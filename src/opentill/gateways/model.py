@@ -15,8 +15,8 @@ from typing import Literal, Protocol, runtime_checkable
 import msgspec
 
 from opentill.core.errors import NotFound
-from opentill.core.methods import Method as Method  # noqa: PLC0414 - part of this interface
 from opentill.core.money import Money
+from opentill.core.payment_methods import Method as Method  # noqa: PLC0414 - part of this interface
 
 # What became of a payment or refund, as far as the provider's response says:
 #   SUCCEEDED        the money moved: it was captured, or given back

@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from opentill.core.configuration import ConfigurationError
-from opentill.core.methods import by_method
+from opentill.core.errors import ConfigurationError
 from opentill.core.money import EXPONENTS
+from opentill.core.payment_methods import by_method
 from opentill.gateways.model import Gateway, Method
 
 _AWAY_S: Final = 30

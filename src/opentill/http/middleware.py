@@ -16,10 +16,10 @@ import structlog
 from litestar.enums import ScopeType
 
 from opentill.core import log, metrics
-from opentill.core.client_address import inside
 from opentill.core.ids import new_id
 from opentill.http.caller import Caller
 from opentill.http.operations import send_problem
+from opentill.server.client_address import inside
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp, Message, Receive, Scope, Send

@@ -1,6 +1,6 @@
 """Lists: page and size as the contract asks for them, and the pagination of the answer."""
 
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -12,6 +12,32 @@ Millis = Annotated[
     int,
     Meta(ge=0, le=253_402_300_799_999, description="a time in Unix milliseconds"),
 ]
+
+
+class PageQuery(msgspec.Struct, frozen=True, rename="camel"):
+    """Which page of a list. Each field that a subclass adds is a filter, named as its column."""
+
+    page: Page = 1
+    size: Size = 20
+
+
+class PeriodQuery(PageQuery, frozen=True, rename="camel"):
+    """Which page of what was created in a period, whose ends are inclusive."""
+
+    start_date: Millis | None = None
+    end_date: Millis | None = None
+
+
+def filters(query: type[PageQuery]) -> tuple[str, ...]:
+    """Return the names of the filters of a list."""
+    rest = PeriodQuery.__struct_fields__
+    return tuple(name for name in query.__struct_fields__ if name not in rest)
+
+
+def given(query: PageQuery) -> dict[str, Any]:
+    """Return the filters that a query asks for, with their values."""
+    values = {name: getattr(query, name) for name in filters(type(query))}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 class Pagination(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,28 +1,16 @@
 """``/v1/balance…``: the balance, every movement on it, and statements."""
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
-from msgspec import Meta
 
 from opentill import list_counts
 from opentill.core.errors import Invalid
 from opentill.http import csvfile
 from opentill.http.operations import ApiRequest, Download, Nothing, Operation
-from opentill.http.paging import Listing, Millis, Page, Size, listing
+from opentill.http.paging import Listing, Millis, given, listing
 from opentill.ledger import queries, statement
 from opentill.ledger.model import BalanceOut, Transaction
-from opentill.ledger.postings import Type
-
-_TYPE_TEXT: Final = "a balance transaction type such as PAYMENT or REFUND"
-
-
-class ListQuery(msgspec.Struct, frozen=True):
-    """Which movements to list."""
-
-    page: Page = 1
-    size: Size = 20
-    type: Annotated[Type, Meta(description=_TYPE_TEXT)] | None = None
 
 
 class StatementQuery(msgspec.Struct, frozen=True, rename="camel"):
@@ -32,13 +20,14 @@ class StatementQuery(msgspec.Struct, frozen=True, rename="camel"):
     end_date: Millis | None = None
 
 
-async def list_transactions(request: ApiRequest[ListQuery, Nothing]) -> Listing[Transaction]:
+async def list_transactions(
+    request: ApiRequest[queries.ListQuery, Nothing],
+) -> Listing[Transaction]:
     """List movements, newest first."""
     query = request.query
-    lists = queries.LIST if query.type is None else queries.LIST_BY_TYPE
-    which = list_counts.ListKey(request.merchant_id, "entries", kind=query.type)
-    values = {} if query.type is None else {"type": query.type}
-    rows = list_counts.Paginator(request.app.replica.reading(), which, lists, values)
+    counts = list_counts.ListKey(request.merchant_id, "entries", kind=query.type)
+    here = request.app.replica.reading()
+    rows = list_counts.Paginator(here, queries.LISTS, counts.merchant_id, given(query), counts)
     entries, total = await rows.page(query.page, query.size)
     return listing([Transaction.of(entry) for entry in entries], query.page, query.size, total)
 
@@ -84,7 +73,7 @@ operations: Final = (
         tag="Balance",
         summary="List balance transactions",
         description="Every movement on the balance, newest first, with the balances after it.",
-        query=ListQuery,
+        query=queries.ListQuery,
         response=Listing[Transaction],
         read=list_transactions,
         response_example={

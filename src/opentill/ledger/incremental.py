@@ -11,68 +11,47 @@ import msgspec
 from opentill.db.database import Tx
 from opentill.db.query import Command, Query
 from opentill.ledger import queries
-from opentill.ledger.model import Violation
+from opentill.ledger.model import Accounts, Violation
 from opentill.ledger.postings import ACCOUNTS
 from opentill.ledger.service import known_moves
 
 RANGE: Final = 50_000
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
+class Progress(Accounts, frozen=True, kw_only=True):
     """How far a balance is checked in this round, and the sums of all accounts up to there."""
 
     merchant_id: str
     currency: str
     checked_to: int
-    pending: int
-    available: int
-    frozen: int
-    reserve: int
-    gateway: int
-    bank: int
-    platform: int
     last_at: int
     found: int
 
 
-class Range(msgspec.Struct, frozen=True, kw_only=True):
+class Range(Accounts, frozen=True, kw_only=True):
     """What stands in a range: how many entries, the last one, what they move."""
 
     entries: int
     last: int
     last_at: int
-    pending: int
-    available: int
-    frozen: int
-    reserve: int
-    gateway: int
-    bank: int
-    platform: int
 
 
 # The balance that waits longest; one that is half checked comes first, one that was finished after
 # `:until` (real time, Unix ms) not yet.
 NEXT = Query(
     Progress,
-    """
+    f"""
     select m.id as merchant_id, coalesce(b.currency, m.settlement_currency) as currency,
-        coalesce(c.checked_to, 0) as checked_to, coalesce(c.pending, 0) as pending,
-        coalesce(c.available, 0) as available, coalesce(c.frozen, 0) as frozen,
-        coalesce(c.reserve, 0) as reserve, coalesce(c.gateway, 0) as gateway,
-        coalesce(c.bank, 0) as bank, coalesce(c.platform, 0) as platform,
+        coalesce(c.checked_to, 0) as checked_to, {queries.each("coalesce(c.{0}, 0) as {0}")},
         coalesce(c.last_at, 0) as last_at, coalesce(c.found, 0) as found
     from merchants m left join balances b on b.merchant_id = m.id
     left join ledger_checks c on c.merchant_id = m.id
         and c.currency = coalesce(b.currency, m.settlement_currency)
     where c.checked_at is null or c.checked_to > 0 or c.checked_at <= :until
     order by c.checked_to > 0 desc nulls last, c.checked_at nulls first limit 1
-    """,
+    """,  # noqa: S608 - the names of accounts are constants of ours
 )
-_SUMS: Final = ", ".join(
-    f"coalesce(sum((to_account = '{account}')::int * amount_minor"
-    f" - (from_account = '{account}')::int * amount_minor), 0)::bigint as {account}"
-    for account in ACCOUNTS
-)
+_SUMS: Final = queries.each(f"coalesce(sum({queries.MOVED}), 0)::bigint as {{0}}")
 SUMS = Query(
     Range,
     f"""
@@ -83,13 +62,7 @@ SUMS = Query(
         where merchant_id = :merchant_id and currency = :currency and number > :after
         order by number limit :limit
     ) as range
-    """,  # noqa: S608 - the account names are constants of ours
-)
-_FOLLOWS: Final = " and ".join(
-    f"{account}_after = lag({account}_after, 1, 0::bigint) over following"
-    f" + (to_account = '{account}')::int * amount_minor"
-    f" - (from_account = '{account}')::int * amount_minor"
-    for account in ("pending", "available", "frozen", "reserve")
+    """,  # noqa: S608 - as above
 )
 WRONG = Query(
     Violation,
@@ -98,14 +71,13 @@ WRONG = Query(
         :merchant_id::text as merchant_id, id as subject,
         'entry ' || number || ' of ' || :currency as detail
     from (
-        select id, number, ({_FOLLOWS}) and number = lag(number, 1, 0::bigint) over following + 1
-            and created_at >= lag(created_at, 1, 0::bigint) over following as follows
+        select id, number, {queries.FOLLOWS} as follows
         from entries
         where merchant_id = :merchant_id and currency = :currency
             and number >= :after and number <= :last
         window following as (order by number)
     ) as checked where not follows and number > :after order by number limit 1000
-    """,  # noqa: S608 - the account names are constants of ours
+    """,  # noqa: S608 - as above
 )
 UNKNOWN = Query(
     Violation,
@@ -125,19 +97,18 @@ UNKNOWN = Query(
 # Nothing is written if another worker was faster: the round is not at `:checked_from` any more.
 # `:checked_to` is 0 at the end of a round, `:entries` null before it; `:checked_at` is real time.
 SAVE = Command(
-    """
-    insert into ledger_checks as c (merchant_id, currency, checked_to, pending, available, frozen,
-        reserve, gateway, bank, platform, last_at, found, violations, entries, checked_at)
-    values (:merchant_id, :currency, :checked_to, :pending, :available, :frozen, :reserve, :gateway,
-        :bank, :platform, :last_at, :found, :found, coalesce(:entries, 0), :checked_at)
-    on conflict (merchant_id, currency) do update set checked_to = :checked_to, pending = :pending,
-        available = :available, frozen = :frozen, reserve = :reserve, gateway = :gateway,
-        bank = :bank, platform = :platform, last_at = :last_at, found = :found,
+    f"""
+    insert into ledger_checks as c (merchant_id, currency, checked_to, {queries.each("{0}")},
+        last_at, found, violations, entries, checked_at)
+    values (:merchant_id, :currency, :checked_to, {queries.each(":{0}")}, :last_at, :found, :found,
+        coalesce(:entries, 0), :checked_at)
+    on conflict (merchant_id, currency) do update set checked_to = :checked_to,
+        {queries.each("{0} = :{0}")}, last_at = :last_at, found = :found,
         checked_at = :checked_at, entries = coalesce(:entries, c.entries),
         violations = case when :entries::bigint is null then greatest(c.violations, :found)
             else :found end
     where c.checked_to = :checked_from
-    """,
+    """,  # noqa: S608 - as above
 )
 
 

@@ -47,11 +47,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
-class Balance(msgspec.Struct, frozen=True, kw_only=True):
-    """All accounts of one merchant in one currency, in minor units."""
+class Accounts(msgspec.Struct, frozen=True, kw_only=True):
+    """An amount of minor units for each account of a merchant in one currency."""
 
-    merchant_id: str
-    currency: str
     pending: int
     available: int
     frozen: int
@@ -59,6 +57,13 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
     gateway: int
     bank: int
     platform: int
+
+
+class Balance(Accounts, frozen=True, kw_only=True):
+    """What stands on the accounts after so many entries, the last of them at ``last_at``."""
+
+    merchant_id: str
+    currency: str
     entries: int
     last_at: int
 

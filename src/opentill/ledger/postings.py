@@ -4,11 +4,14 @@ A posting moves one positive amount from one account to another, so the books ba
 construction. ``shown`` is the sign under which the merchant sees it.
 """
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 
-Account = Literal["pending", "available", "frozen", "reserve", "gateway", "bank", "platform"]
+# The merchant's own accounts: each entry has their balances after it. The others are the operator's
+# and the world's, kept for each merchant too.
+MerchantAccount = Literal["pending", "available", "frozen", "reserve"]
+Account = Literal[MerchantAccount, "gateway", "bank", "platform"]
 Type = Literal[
     "PAYMENT",
     "SETTLEMENT",
@@ -29,15 +32,8 @@ Type = Literal[
 ]
 Cause = Literal["order", "refund", "dispute", "payout", "operator"]
 
-ACCOUNTS: Final[tuple[Account, ...]] = (
-    "pending",
-    "available",
-    "frozen",
-    "reserve",
-    "gateway",
-    "bank",
-    "platform",
-)
+MERCHANT_ACCOUNTS: Final[tuple[MerchantAccount, ...]] = get_args(MerchantAccount)
+ACCOUNTS: Final[tuple[Account, ...]] = get_args(Account)
 
 
 class Posting(msgspec.Struct, frozen=True):

@@ -1,8 +1,44 @@
 """All SQL about entries and balances."""
 
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+from msgspec import Meta
+
 from opentill.db.query import Command, Query, Value
+from opentill.http.paging import PageQuery
 from opentill.ledger.model import Balance, Entry, Violation
+from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, Account, Type
 from opentill.list_counts import lists
+
+
+# SQL that is said of each account is made of the table of accounts, once, at import: nothing that
+# a request says becomes part of it (decision 0051).
+def each(piece: str, accounts: Iterable[Account] = ACCOUNTS, between: str = ", ") -> str:
+    """Write a piece of SQL for each account, whose name stands for ``{0}``."""
+    return between.join(piece.format(account) for account in accounts)
+
+
+# What an entry moves on an account.
+MOVED: Final = (
+    "((to_account = '{0}')::int * amount_minor - (from_account = '{0}')::int * amount_minor)"
+)
+# That an entry follows the one before it, in a window `following`.
+FOLLOWS: Final = (
+    each(
+        "{0}_after = lag({0}_after, 1, 0::bigint) over following + " + MOVED,
+        MERCHANT_ACCOUNTS,
+        " and ",
+    )
+    + " and number = lag(number, 1, 0::bigint) over following + 1"
+    " and created_at >= lag(created_at, 1, 0::bigint) over following"
+)
+# What a movement of the table moves on an account: its source is never its target.
+_CHANGE: Final = (
+    "case '{0}' when target then amount_minor when source then - amount_minor else 0 end as {0}"
+)
+_NAMES: Final = each("{0}")
+_AFTER: Final = each("{0}_after", MERCHANT_ACCOUNTS)
 
 # Post lists of movements in one statement: the lock of a balance's row orders all entries of its
 # merchant and currency; running balances are window sums over the movements.
@@ -11,23 +47,9 @@ from opentill.list_counts import lists
 # The movements are `ledger.service.Row`s.
 POST = Query(
     Balance,
-    """
+    f"""
     with move as (
-        select m.*,
-            (case target when 'pending' then amount_minor else 0 end
-             - case source when 'pending' then amount_minor else 0 end) as pending,
-            (case target when 'available' then amount_minor else 0 end
-             - case source when 'available' then amount_minor else 0 end) as available,
-            (case target when 'frozen' then amount_minor else 0 end
-             - case source when 'frozen' then amount_minor else 0 end) as frozen,
-            (case target when 'reserve' then amount_minor else 0 end
-             - case source when 'reserve' then amount_minor else 0 end) as reserve,
-            (case target when 'gateway' then amount_minor else 0 end
-             - case source when 'gateway' then amount_minor else 0 end) as gateway,
-            (case target when 'bank' then amount_minor else 0 end
-             - case source when 'bank' then amount_minor else 0 end) as bank,
-            (case target when 'platform' then amount_minor else 0 end
-             - case source when 'platform' then amount_minor else 0 end) as platform
+        select m.*, {each(_CHANGE)}
         from unnest(:merchant_id::text[], :currency::text[], :random::text[], :type::text[],
                     :source::text[], :target::text[], :amount_minor::bigint[],
                     :shown_minor::bigint[], :cause_type::text[], :cause_id::text[],
@@ -35,19 +57,11 @@ POST = Query(
             with ordinality as m (merchant_id, currency, random, type, source, target,
                 amount_minor, shown_minor, cause_type, cause_id, description, n)
     ), change as (
-        select merchant_id, currency, sum(pending) as pending, sum(available) as available,
-            sum(frozen) as frozen, sum(reserve) as reserve, sum(gateway) as gateway,
-            sum(bank) as bank, sum(platform) as platform, count(*) as entries
+        select merchant_id, currency, {each("sum({0}) as {0}")}, count(*) as entries
         from move group by merchant_id, currency
     ), after as (
         update balances b set
-            pending = b.pending + change.pending,
-            available = b.available + change.available,
-            frozen = b.frozen + change.frozen,
-            reserve = b.reserve + change.reserve,
-            gateway = b.gateway + change.gateway,
-            bank = b.bank + change.bank,
-            platform = b.platform + change.platform,
+            {each("{0} = b.{0} + change.{0}")},
             entries = b.entries + change.entries,
             last_at = greatest(b.last_at, :now::bigint)
         from change
@@ -55,28 +69,23 @@ POST = Query(
         returning b.*
     ), written as (
         insert into entries (merchant_id, currency, number, id, type, from_account, to_account,
-            amount_minor, shown_minor, pending_after, available_after, frozen_after, reserve_after,
-            source_type, source_id, description, created_at)
+            amount_minor, shown_minor, {_AFTER}, source_type, source_id, description, created_at)
         select m.merchant_id, m.currency, a.entries - m.later,
             'txn_' || lpad(to_hex(a.last_at), 12, '0')
                 || lpad(to_hex(a.entries - m.later), 10, '0') || m.random,
             m.type, m.source, m.target, m.amount_minor, m.shown_minor,
-            a.pending - m.later_pending, a.available - m.later_available,
-            a.frozen - m.later_frozen, a.reserve - m.later_reserve,
+            {each("a.{0} - m.later_{0}", MERCHANT_ACCOUNTS)},
             m.cause_type, m.cause_id, m.description, a.last_at
         from after a join (
             select move.*, count(*) over later as later,
-                coalesce(sum(pending) over later, 0) as later_pending,
-                coalesce(sum(available) over later, 0) as later_available,
-                coalesce(sum(frozen) over later, 0) as later_frozen,
-                coalesce(sum(reserve) over later, 0) as later_reserve
+                {each("coalesce(sum({0}) over later, 0) as later_{0}", MERCHANT_ACCOUNTS)}
             from move
             window later as (partition by merchant_id, currency order by n desc
                 rows between unbounded preceding and 1 preceding)
         ) m on m.merchant_id = a.merchant_id and m.currency = a.currency
     )
     select * from after
-    """,
+    """,  # noqa: S608 - the names of accounts are constants of ours
 )
 # Balances of merchants in currencies, locked in the order in which everybody locks them.
 LOCK_MANY = Query(
@@ -91,12 +100,11 @@ LOCK_MANY = Query(
 # The row that postings change. Not an upsert of the posting itself: PostgreSQL holds the row that
 # an upsert proposes against the constraints, and a change alone may lower what the balance holds.
 OPEN = Command(
-    """
-    insert into balances (merchant_id, currency, pending, available, frozen, reserve, gateway, bank,
-        platform, entries, last_at)
-    values (:merchant_id, :currency, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    f"""
+    insert into balances (merchant_id, currency, {_NAMES}, entries, last_at)
+    values (:merchant_id, :currency, {each("0")}, 0, 0)
     on conflict (merchant_id, currency) do nothing
-    """,
+    """,  # noqa: S608 - as above
 )
 BALANCE = Query(
     Balance, "select * from balances where merchant_id = :merchant_id and currency = :currency"
@@ -122,25 +130,22 @@ BETWEEN = Query(
     order by number limit :limit
     """,
 )
-LIST = lists(Entry, "entries")
-LIST_BY_TYPE = lists(Entry, "entries", "type")
+
+
+class ListQuery(PageQuery, frozen=True, rename="camel"):
+    """Which movements to list."""
+
+    type: (
+        Annotated[Type, Meta(description="a balance transaction type such as PAYMENT or REFUND")]
+        | None
+    ) = None
+
+
+LISTS = lists(Entry, "entries", ListQuery)
 CURRENCY = Value(str, "select settlement_currency from merchants where id = :merchant_id")
 ENTRIES = Value(int, "select count(*) from entries")
 
 # What `opentill ledger check` looks for; each returns the places where its rule does not hold.
-_SIGNED = """
-    (case e.to_account when '{0}' then e.amount_minor else 0 end
-     - case e.from_account when '{0}' then e.amount_minor else 0 end)
-"""
-
-
-def _running(account: str) -> str:
-    return (
-        f"{account}_after <> lag({account}_after, 1, 0) over following + "
-        + _SIGNED.format(account).strip()
-    )
-
-
 RULES = (
     Query(
         Violation,
@@ -149,51 +154,34 @@ RULES = (
             merchant_id, id as subject, 'entry ' || number || ' of ' || currency as detail
         from (
             select e.merchant_id, e.id, e.number, e.currency,
-                ({_running("pending")}) or ({_running("available")}) or ({_running("frozen")})
-                or ({_running("reserve")}) or number <> lag(number, 1, 0::bigint) over following + 1
-                or created_at < lag(created_at, 1, 0::bigint) over following as wrong
+                not ({FOLLOWS}) as wrong
             from entries e
             window following as (partition by merchant_id, currency order by number)
         ) as checked where wrong
-        """,  # noqa: S608 - the account names are constants of ours
+        """,  # noqa: S608 - as above
     ),
     Query(
         Violation,
-        """
+        f"""
         select 'the balance equals the sum of its entries' as rule, b.merchant_id,
             b.currency as subject, 'the balance row and its entries differ' as detail
         from balances b left join (
             select merchant_id, currency, count(*) as entries, max(created_at) as last_at,
-                sum(case to_account when 'pending' then amount_minor else 0 end
-                    - case from_account when 'pending' then amount_minor else 0 end) as pending,
-                sum(case to_account when 'available' then amount_minor else 0 end
-                    - case from_account when 'available' then amount_minor else 0 end) as available,
-                sum(case to_account when 'frozen' then amount_minor else 0 end
-                    - case from_account when 'frozen' then amount_minor else 0 end) as frozen,
-                sum(case to_account when 'reserve' then amount_minor else 0 end
-                    - case from_account when 'reserve' then amount_minor else 0 end) as reserve,
-                sum(case to_account when 'gateway' then amount_minor else 0 end
-                    - case from_account when 'gateway' then amount_minor else 0 end) as gateway,
-                sum(case to_account when 'bank' then amount_minor else 0 end
-                    - case from_account when 'bank' then amount_minor else 0 end) as bank,
-                sum(case to_account when 'platform' then amount_minor else 0 end
-                    - case from_account when 'platform' then amount_minor else 0 end) as platform
+                {each("sum(" + MOVED + ") as {0}")}
             from entries group by merchant_id, currency
         ) e using (merchant_id, currency)
-        where (b.entries, b.last_at, b.pending, b.available, b.frozen, b.reserve, b.gateway,
-               b.bank, b.platform)
-            is distinct from (e.entries, e.last_at, e.pending, e.available, e.frozen, e.reserve,
-               e.gateway, e.bank, e.platform)
-        """,
+        where (b.entries, b.last_at, {each("b.{0}")})
+            is distinct from (e.entries, e.last_at, {each("e.{0}")})
+        """,  # noqa: S608 - as above
     ),
     Query(
         Violation,
-        """
+        f"""
         select 'the sum over all accounts is zero' as rule, merchant_id, currency as subject,
             'the accounts do not add up' as detail
         from balances
-        where pending + available + frozen + reserve + gateway + bank + platform <> 0
-        """,
+        where {each("{0}", between=" + ")} <> 0
+        """,  # noqa: S608 - as above
     ),
     Query(
         Violation,

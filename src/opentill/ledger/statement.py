@@ -4,8 +4,10 @@
 statement that does not add up is never finished: it raises.
 """
 
+import operator
 from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
+from itertools import repeat
 from typing import Final, Literal, Self
 
 import msgspec
@@ -16,10 +18,10 @@ from opentill.http import csvfile
 from opentill.http.csvfile import cell, utc
 from opentill.ledger import queries
 from opentill.ledger.model import Balance, Entry
+from opentill.ledger.postings import MERCHANT_ACCOUNTS
 
-Own = Literal["pending", "available", "frozen", "reserve"]
-Amounts = tuple[int, int, int, int]  # minor units: pending, available, frozen, reserve
-NOTHING: Final[Amounts] = (0, 0, 0, 0)
+Amounts = tuple[int, ...]  # minor units, one for each of MERCHANT_ACCOUNTS
+NOTHING: Final[Amounts] = (0,) * len(MERCHANT_ACCOUNTS)
 _BATCH: Final = 500
 
 
@@ -72,8 +74,6 @@ class LineOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def of(cls, line: Line) -> Self:
         """Show a line."""
-        pending, available, frozen, reserve = _shown(line.moved, line.currency)
-        after = _shown(line.after, line.currency)
         return cls(
             row=line.row,
             currency=line.currency,
@@ -82,17 +82,11 @@ class LineOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             number=line.number,
             id=line.id,
             type=line.type,
-            pending=pending,
-            available=available,
-            frozen=frozen,
-            reserve=reserve,
+            **_shown("{0}", line.moved, line.currency),
             source_type=line.source_type,
             source_id=line.source_id,
             description=line.description,
-            pending_after=after[0],
-            available_after=after[1],
-            frozen_after=after[2],
-            reserve_after=after[3],
+            **_shown("{0}_after", line.after, line.currency),
         )
 
 
@@ -101,36 +95,28 @@ COLUMNS: Final = tuple(field.encode_name for field in msgspec.structs.fields(Lin
 _FREE: Final = frozenset({"source_id", "description"})
 
 
-def _shown(amounts: Amounts | None, currency: str) -> tuple[str, str, str, str]:
-    if amounts is None:
-        return "", "", "", ""
-    pending, available, frozen, reserve = (money.show(amount, currency) for amount in amounts)
-    return pending, available, frozen, reserve
+def _shown(field: str, amounts: Amounts | None, currency: str) -> dict[str, str]:
+    """Return the fields of ``LineOut`` for amounts; ``{0}`` in ``field`` stands for the account."""
+    texts = repeat("") if amounts is None else (money.show(amount, currency) for amount in amounts)
+    return {field.format(name): text for name, text in zip(MERCHANT_ACCOUNTS, texts)}  # noqa: B905 - repeat has no end
 
 
 def moved(entry: Entry) -> Amounts:
     """Return what an entry moves on each of the merchant's own accounts."""
-
-    def on(account: Own) -> int:
-        gained = entry.amount_minor if entry.to_account == account else 0
-        return gained - (entry.amount_minor if entry.from_account == account else 0)
-
-    return on("pending"), on("available"), on("frozen"), on("reserve")
+    return tuple(
+        entry.amount_minor * ((entry.to_account == account) - (entry.from_account == account))
+        for account in MERCHANT_ACCOUNTS
+    )
 
 
 def _after(entry: Entry | None) -> Amounts:
     if entry is None:
         return NOTHING
-    return entry.pending_after, entry.available_after, entry.frozen_after, entry.reserve_after
+    return tuple(getattr(entry, f"{account}_after") for account in MERCHANT_ACCOUNTS)
 
 
 def _add(left: Amounts, right: Amounts) -> Amounts:
-    return (
-        left[0] + right[0],
-        left[1] + right[1],
-        left[2] + right[2],
-        left[3] + right[3],
-    )
+    return tuple(map(operator.add, left, right))
 
 
 class _Book:
@@ -176,7 +162,7 @@ class _Book:
             sums = _add(sums, amounts)
         expected = [_after(last), _add(self.opening, self.total), _add(self.opening, sums)]
         if whole is not None:
-            expected.append((whole.pending, whole.available, whole.frozen, whole.reserve))
+            expected.append(tuple(getattr(whole, account) for account in MERCHANT_ACCOUNTS))
         short = whole is not None and self.number != whole.entries
         if short or any(balance != self.balance for balance in expected):
             msg = "the closing balance is not the opening balance and its movements"

@@ -1,37 +1,53 @@
 """All SQL about how many rows the long lists have (decision 0028)."""
 
+from collections.abc import Mapping
+from itertools import chain, combinations
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from opentill.db.query import Query, Value
+from opentill.http.paging import PageQuery, filters
 from opentill.list_counts.model import Busy
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class Lists(NamedTuple, Generic[S]):
-    """How to read a list of a merchant's rows by certain columns, for which it has an index.
+class ListStatements(NamedTuple, Generic[S]):
+    """How to read a list of a merchant's rows by certain filters.
 
-    Their values are ``merchant_id``, ``since`` and ``until`` (inclusive) and the columns' own;
+    Their values are ``merchant_id``, ``since`` and ``until`` (inclusive) and the filters' own;
     where rows are read, ``limit`` and ``offset`` too.
     """
 
     newest: Query[S]
     oldest: Query[S]
-    counted: Value[int]  # by reading the rows: for short stretches of time
+    counted: Value[int]  # by reading the rows
 
 
-def lists(struct: type[S], table: str, *columns: str) -> Lists[S]:
-    """Make the statements of one kind of list. The names are constants of ours."""
+Lists = Mapping[tuple[str, ...], ListStatements[S]]  # by the filters that are given
+
+
+def lists(struct: type[S], table: str, query: type[PageQuery]) -> Lists[S]:
+    """Make the statements of a list, for each combination of its filters.
+
+    Called when a module is imported, with names that stand in it: no request has a part in this
+    (decision 0051). Each combination is a statement of its own, so that an index serves it.
+    """
+    names = filters(query)
+    some = (combinations(names, number) for number in range(len(names) + 1))
+    return {chosen: _statements(struct, table, chosen) for chosen in chain.from_iterable(some)}
+
+
+def _statements(struct: type[S], table: str, columns: tuple[str, ...]) -> ListStatements[S]:
     where = "merchant_id = :merchant_id and created_at between :since and :until" + "".join(
         f" and {column} = :{column}" for column in columns
     )
-    some = "limit :limit offset :offset"
+    page = "limit :limit offset :offset"
     rows = f"select * from {table} where {where}"  # noqa: S608 - constants of ours
-    return Lists(
-        Query(struct, f"{rows} order by created_at desc, id desc {some}"),
-        Query(struct, f"{rows} order by created_at, id {some}"),
+    return ListStatements(
+        Query(struct, f"{rows} order by created_at desc, id desc {page}"),
+        Query(struct, f"{rows} order by created_at, id {page}"),
         Value(int, f"select count(*) from {table} where {where}"),  # noqa: S608 - as above
     )
 

@@ -26,48 +26,28 @@ async def of_all_time(tx: Tx, which: ListKey) -> int:
     return await queries.TOTAL.get(tx, which) or 0
 
 
-async def total(
-    tx: Tx, which: ListKey, lists: Lists[S], values: Mapping[str, Any], within: Range = EVER
-) -> int:
-    """Return how many rows a list has in a range of time; ``values`` are of the lists' columns.
-
-    Exact in one snapshot: the statement's for all time and for whole hours, that of ``tx`` where
-    the range has edges, whose rows are counted one by one.
-    """
-    if within == EVER:
-        return await of_all_time(tx, which)
-    cut = page_window(*within)
-    found = 0
-    if cut.pieces:
-        pieces = columns(Piece, cut.pieces)
-        whole = {"start": cut.since, "end": cut.before}
-        found = await queries.TOTAL_IN_HOURS.get(tx, which, **whole, **pieces) or 0
-    for since, until in cut.edges:
-        edge = {"merchant_id": which.merchant_id, "since": since, "until": until}
-        found += await lists.counted.get(tx, **edge, **values) or 0
-    return found
-
-
 class Paginator(Generic[S]):
-    """The rows of a list, to be read by pages."""
+    """The rows of a list that a query asks for, to be read by pages."""
 
     def __init__(
         self,
         db: Db,
-        which: ListKey,
         lists: Lists[S],
-        values: Mapping[str, Any],
+        merchant_id: str,
+        filters: Mapping[str, Any],
+        counts: ListKey | None = None,
         *,
         near: int = NEAR,
     ) -> None:
-        """``values`` are those of the lists' columns, and say the same as ``which``.
+        """``filters`` are those that are given, in the order of the query's fields.
 
-        ``near`` is how many rows are skipped by reading them.
+        ``counts`` says the same where the list is counted beforehand; any other is counted by
+        reading it. ``near`` is how many rows are skipped by reading them.
         """
         self._db = db
-        self._which = which
-        self._lists = lists
-        self._values = values
+        self._statements = lists[tuple(filters)]
+        self._values = {"merchant_id": merchant_id, **filters}
+        self._counts = counts
         self._near = near
 
     async def page(self, number: int, size: int, within: Range = EVER) -> tuple[list[S], int]:
@@ -81,9 +61,9 @@ class Paginator(Generic[S]):
         if offset <= self._near and within == EVER:
             async with self._db.connection() as tx:
                 rows = await self._newest(tx, within, size, offset)
-                return rows, await self._total(tx, within)
+                return rows, await self.total(tx, within)
         async with self._db.snapshot() as tx:
-            found = await self._total(tx, within)
+            found = await self.total(tx, within)
             size = min(size, found - offset)
             if size <= 0:
                 return [], found
@@ -91,25 +71,45 @@ class Paginator(Generic[S]):
                 return await self._newest(tx, within, size, offset), found
             after = found - offset - size
             if after <= self._near:
-                rows = await self._some(self._lists.oldest, tx, within, size, after)
+                rows = await self._some(self._statements.oldest, tx, within, size, after)
                 return rows[::-1], found
             end, newer = await self._seek(tx, within, offset)
             return await self._newest(tx, (within[0], end), size, offset - newer), found
 
     async def _newest(self, tx: Tx, within: Range, size: int, offset: int) -> list[S]:
-        return await self._some(self._lists.newest, tx, within, size, offset)
+        return await self._some(self._statements.newest, tx, within, size, offset)
 
     async def _some(
         self, query: Query[S], tx: Tx, within: Range, size: int, offset: int
     ) -> list[S]:
         since, until = within
         return await query.all(
-            tx, merchant_id=self._which.merchant_id, since=since, until=until, **self._values,
-            limit=size, offset=offset,
-        )  # fmt: skip
+            tx, **self._values, since=since, until=until, limit=size, offset=offset
+        )
 
-    async def _total(self, tx: Tx, within: Range) -> int:
-        return await total(tx, self._which, self._lists, self._values, within)
+    async def total(self, tx: Tx, within: Range = EVER) -> int:
+        """Return how many rows there are in a range of time, exact in one snapshot.
+
+        The snapshot is the statement's for all time and for whole hours, and that of ``tx`` where
+        the range has edges, whose rows are counted one by one.
+        """
+        if self._counts is None:
+            return await self._counted(tx, within)
+        if within == EVER:
+            return await of_all_time(tx, self._counts)
+        cut = page_window(*within)
+        found = 0
+        if cut.pieces:
+            pieces = columns(Piece, cut.pieces)
+            whole = {"start": cut.since, "end": cut.before}
+            found = await queries.TOTAL_IN_HOURS.get(tx, self._counts, **whole, **pieces) or 0
+        for edge in cut.edges:
+            found += await self._counted(tx, edge)
+        return found
+
+    async def _counted(self, tx: Tx, within: Range) -> int:
+        since, until = within
+        return await self._statements.counted.get(tx, **self._values, since=since, until=until) or 0
 
     async def _seek(self, tx: Tx, within: Range, offset: int) -> tuple[int, int]:
         """Return the end of the hour in which the row after ``offset`` newer ones is.
@@ -122,7 +122,7 @@ class Paginator(Generic[S]):
         newer = 0
         while high - low > 1:  # the row is not before hour `low`, and before hour `high`
             middle = (low + high) // 2
-            since = await self._total(tx, (middle * HOUR_MS, end))
+            since = await self.total(tx, (middle * HOUR_MS, end))
             if since > offset:
                 low = middle
             else:

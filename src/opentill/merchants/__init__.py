@@ -1,6 +1,5 @@
 """Merchants, their API keys, and who is calling."""
 
-from opentill.core.client_address import limit_subject
 from opentill.merchants.audit import OPENTILL, Actor, AuditHead, AuditRow, Verdict
 from opentill.merchants.audit import newest as audit_log
 from opentill.merchants.audit import record as record_audit
@@ -20,6 +19,7 @@ from opentill.merchants.service import (
     revoke_key,
 )
 from opentill.merchants.terms import change, create, differences, history
+from opentill.server.client_address import limit_subject
 
 __all__ = [
     "OPENTILL",

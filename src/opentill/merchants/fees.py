@@ -14,7 +14,7 @@ import msgspec
 
 from opentill.core import money
 from opentill.core.errors import Invalid
-from opentill.core.methods import METHODS, Method
+from opentill.core.payment_methods import METHODS, Method
 
 MAX_ROWS: Final = 100
 MAX_RATE_DIGITS: Final = 6  # after the decimal point

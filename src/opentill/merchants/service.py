@@ -3,7 +3,6 @@
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
-from opentill.core.client_address import limit_subject
 from opentill.core.errors import Invalid, NotFound, TooManyRequests
 from opentill.core.ids import new_id
 from opentill.core.settings import Environment, Settings
@@ -14,6 +13,7 @@ from opentill.http.csvfile import utc
 from opentill.merchants import audit, model, queries
 from opentill.merchants.audit import OPENTILL, Actor
 from opentill.merchants.model import Key, Merchant, NewKey
+from opentill.server.client_address import limit_subject
 
 _PATIENCE_S: Final = 1.8  # every request begins here: a database that hangs is told from here
 

@@ -1,32 +1,18 @@
 """``/v1/orders`` (contract.md#orders)."""
 
 import functools
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
-from msgspec import Meta
 
 from opentill import list_counts
 from opentill.core.errors import Invalid
 from opentill.core.ids import is_id
 from opentill.db.database import Tx
 from opentill.http.operations import ApiRequest, Download, Nothing, Operation
-from opentill.http.paging import Listing, Millis, Page, Size, listing
+from opentill.http.paging import Listing, Millis, given, listing
 from opentill.orders import export, livemode, queries, service
-from opentill.orders.model import OrderDetail, OrderOut, Status, named
-
-_STATUS_TEXT: Final = "an order status such as PENDING, PAID or REFUNDED"
-
-
-class ListQuery(msgspec.Struct, frozen=True, rename="camel"):
-    """Which orders to list; times are inclusive."""
-
-    page: Page = 1
-    size: Size = 20
-    status: Annotated[Status, Meta(description=_STATUS_TEXT)] | None = None
-    product_id: Annotated[str, Meta(description="the id of one of your products")] | None = None
-    start_date: Millis | None = None
-    end_date: Millis | None = None
+from opentill.orders.model import OrderDetail, OrderOut, named
 
 
 class ExportQuery(msgspec.Struct, frozen=True, rename="camel"):
@@ -36,7 +22,7 @@ class ExportQuery(msgspec.Struct, frozen=True, rename="camel"):
     end_date: Millis | None = None
 
 
-def _range(query: ListQuery | ExportQuery) -> tuple[int, int]:
+def _range(query: queries.ListQuery | ExportQuery) -> tuple[int, int]:
     start = 0 if query.start_date is None else query.start_date
     end = list_counts.FOREVER if query.end_date is None else query.end_date
     if start > end:
@@ -48,32 +34,18 @@ async def _has_product(merchant_id: str, product_id: str, tx: Tx) -> bool:
     return bool(await queries.HAS_PRODUCT.get(tx, merchant_id=merchant_id, product_id=product_id))
 
 
-async def list_orders(request: ApiRequest[ListQuery, Nothing]) -> Listing[OrderOut]:
+async def list_orders(request: ApiRequest[queries.ListQuery, Nothing]) -> Listing[OrderOut]:
     """List orders, newest first."""
     query, merchant_id = request.query, request.merchant_id
     within = _range(query)
-    values: dict[str, str] = {}
-    if query.product_id is not None:
-        values["product_id"] = query.product_id
-    if query.status is not None:
-        values["status"] = query.status
-    match query.product_id, query.status:
-        case None, None:
-            lists = queries.LIST
-        case None, _:
-            lists = queries.LIST_BY_STATUS
-        case _, None:
-            lists = queries.LIST_BY_PRODUCT
-        case _:
-            lists = queries.LIST_BY_BOTH
     here = request.app.replica.reading()
     if query.product_id is not None and not (
         is_id(query.product_id)
         and await here.read(functools.partial(_has_product, merchant_id, query.product_id))
     ):
         return listing([], query.page, query.size, 0)
-    which = list_counts.ListKey(merchant_id, "orders", query.product_id or "", query.status)
-    rows = list_counts.Paginator(here, which, lists, values)
+    counts = list_counts.ListKey(merchant_id, "orders", query.product_id or "", query.status)
+    rows = list_counts.Paginator(here, queries.LISTS, merchant_id, given(query), counts)
     found, total = await rows.page(query.page, query.size, within)
     deployment = request.app.settings.livemode
     orders = await livemode.known(here.read, found, deployment=deployment)
@@ -151,7 +123,7 @@ operations: Final = (
         summary="List orders",
         description="Newest first. `startDate` and `endDate` are about when orders were created, "
         "both inclusive.",
-        query=ListQuery,
+        query=queries.ListQuery,
         response=Listing[OrderOut],
         read=list_orders,
         response_example={

@@ -5,7 +5,7 @@ from decimal import Decimal
 import msgspec
 
 from opentill.core import money
-from opentill.core.methods import Method
+from opentill.core.payment_methods import Method
 from opentill.merchants import fees
 from opentill.orders.model import Order
 

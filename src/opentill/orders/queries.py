@@ -1,6 +1,11 @@
 """All SQL about orders, their history and their attempts."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from opentill.db.query import Command, Query, Value
+from opentill.http.paging import PeriodQuery
 from opentill.list_counts import lists
 from opentill.orders.model import (
     Confirmed,
@@ -10,6 +15,7 @@ from opentill.orders.model import (
     Order,
     PaidThrough,
     PaymentAttempt,
+    Status,
 )
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = :id")
@@ -247,10 +253,18 @@ HISTORY = Query(
     """,
 )
 
-LIST = lists(Order, "orders")
-LIST_BY_STATUS = lists(Order, "orders", "status")
-LIST_BY_PRODUCT = lists(Order, "orders", "product_id")
-LIST_BY_BOTH = lists(Order, "orders", "product_id", "status")
+
+class ListQuery(PeriodQuery, frozen=True, rename="camel"):
+    """Which orders to list."""
+
+    status: (
+        Annotated[Status, Meta(description="an order status such as PENDING, PAID or REFUNDED")]
+        | None
+    ) = None
+    product_id: Annotated[str, Meta(description="the id of one of your products")] | None = None
+
+
+LISTS = lists(Order, "orders", ListQuery)
 EXISTS = Value(
     bool, "select exists (select from orders where merchant_id = :merchant_id and id = :id)"
 )

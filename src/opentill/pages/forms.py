@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from opentill.core import inputs
 from opentill.core.errors import Invalid, PayloadTooLarge, Problem, UnsupportedMediaType
+from opentill.http import inputs
 from opentill.pages.model import Entries, Payment
 
 if TYPE_CHECKING:

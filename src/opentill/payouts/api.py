@@ -1,45 +1,21 @@
 """``/v1/payouts``: what was and will be sent to the merchant's bank."""
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import msgspec
-from msgspec import Meta
-
-from opentill.db.database import Tx
+from opentill import list_counts
 from opentill.http.operations import ApiRequest, Nothing, Operation
-from opentill.http.paging import Listing, Page, Size, listing
+from opentill.http.paging import Listing, given, listing
 from opentill.payouts import queries, service
-from opentill.payouts.model import Payout, PayoutOut, Status
+from opentill.payouts.model import PayoutOut
 
 
-class ListQuery(msgspec.Struct, frozen=True):
-    """Which payouts to list."""
-
-    page: Page = 1
-    size: Size = 20
-    status: Annotated[Status, Meta(description="PENDING, PAID or FAILED")] | None = None
-
-
-async def _page(tx: Tx, merchant_id: str, query: ListQuery) -> tuple[list[Payout], int]:
-    offset = (query.page - 1) * query.size
-    if query.status is None:
-        items = await queries.LIST.all(tx, merchant_id=merchant_id, limit=query.size, offset=offset)
-        return items, await queries.COUNT.get(tx, merchant_id=merchant_id) or 0
-    items = await queries.LIST_BY_STATUS.all(
-        tx, merchant_id=merchant_id, limit=query.size, offset=offset, status=query.status
-    )
-    return items, await queries.COUNT_BY_STATUS.get(
-        tx, merchant_id=merchant_id, status=query.status
-    ) or 0
-
-
-async def list_payouts(request: ApiRequest[ListQuery, Nothing]) -> Listing[PayoutOut]:
+async def list_payouts(request: ApiRequest[queries.ListQuery, Nothing]) -> Listing[PayoutOut]:
     """List payouts, newest first."""
-    items, total = await request.app.replica.read(
-        lambda tx: _page(tx, request.merchant_id, request.query)
-    )
-    shown = [PayoutOut.of(item) for item in items]
-    return listing(shown, request.query.page, request.query.size, total)
+    query = request.query
+    here = request.app.replica.reading()
+    rows = list_counts.Paginator(here, queries.LISTS, request.merchant_id, given(query))
+    items, total = await rows.page(query.page, query.size)
+    return listing([PayoutOut.of(item) for item in items], query.page, query.size, total)
 
 
 async def read(request: ApiRequest[Nothing, Nothing]) -> PayoutOut:
@@ -70,7 +46,7 @@ operations: Final = (
         summary="List payouts",
         description="An extension of the contract. Newest first. The operator makes payouts: one "
         "is PENDING until the bank has sent it; what FAILED is back on the balance with its fee.",
-        query=ListQuery,
+        query=queries.ListQuery,
         response=Listing[PayoutOut],
         read=list_payouts,
         response_example={

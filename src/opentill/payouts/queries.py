@@ -1,7 +1,13 @@
 """All SQL about payouts."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from opentill.db.query import Query, Value
-from opentill.payouts.model import Payout
+from opentill.http.paging import PageQuery
+from opentill.list_counts import lists
+from opentill.payouts.model import Payout, Status
 
 # The audit log's head is locked before it, see merchants/audit.py.
 LOCK_AVAILABLE = Value(
@@ -45,24 +51,15 @@ STEP = Query(
     returning *
     """,
 )
-LIST = Query(
-    Payout,
-    """
-    select * from payouts where merchant_id = :merchant_id
-    order by created_at desc, id desc limit :limit offset :offset
-    """,
-)
-LIST_BY_STATUS = Query(
-    Payout,
-    """
-    select * from payouts where merchant_id = :merchant_id and status = :status
-    order by created_at desc, id desc limit :limit offset :offset
-    """,
-)
-COUNT = Value(int, "select count(*) from payouts where merchant_id = :merchant_id")
-COUNT_BY_STATUS = Value(
-    int, "select count(*) from payouts where merchant_id = :merchant_id and status = :status"
-)
+
+
+class ListQuery(PageQuery, frozen=True, rename="camel"):
+    """Which payouts to list."""
+
+    status: Annotated[Status, Meta(description="PENDING, PAID or FAILED")] | None = None
+
+
+LISTS = lists(Payout, "payouts", ListQuery)
 # For the operator: of whichever merchant, newest first.
 SEARCH = Query(
     Payout,

@@ -4,12 +4,12 @@ from decimal import Decimal
 
 import msgspec
 
-from opentill import ledger, merchants, webhooks
-from opentill.core import money, operator_actions
+from opentill import ledger, list_counts, merchants, webhooks
+from opentill.core import money
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
-from opentill.merchants import Merchant
+from opentill.merchants import Merchant, operator_actions
 from opentill.payouts import queries
 from opentill.payouts.model import BY_EVENT, Event, Payout, Status, event_of, posted
 
@@ -210,4 +210,6 @@ async def search(
 
 async def newest(tx: Tx, merchant_id: str, limit: int, offset: int) -> list[Payout]:
     """Return a merchant's payouts, newest first."""
-    return await queries.LIST.all(tx, merchant_id=merchant_id, limit=limit, offset=offset)
+    return await queries.LISTS[()].newest.all(
+        tx, merchant_id=merchant_id, since=0, until=list_counts.FOREVER, limit=limit, offset=offset
+    )

@@ -1,24 +1,14 @@
 """``/v1/products`` (contract.md#products)."""
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import msgspec
-from msgspec import Meta
-
+from opentill import list_counts
 from opentill.core.errors import NotFound
 from opentill.db.database import Tx
 from opentill.http.operations import ApiRequest, Nothing, Operation
-from opentill.http.paging import Listing, Page, Size, listing
+from opentill.http.paging import Listing, given, listing
 from opentill.products import queries, service
-from opentill.products.model import Product, ProductBody, ProductChange, ProductOut, Status
-
-
-class ListQuery(msgspec.Struct, frozen=True):
-    """Which products to list."""
-
-    page: Page = 1
-    size: Size = 20
-    status: Annotated[Status, Meta(description="ACTIVE or ARCHIVED")] | None = None
+from opentill.products.model import ProductBody, ProductChange, ProductOut
 
 
 async def create(request: ApiRequest[Nothing, ProductBody], tx: Tx) -> ProductOut:
@@ -37,30 +27,13 @@ async def read(request: ApiRequest[Nothing, Nothing]) -> ProductOut:
     return ProductOut.of(product)
 
 
-async def list_products(request: ApiRequest[ListQuery, Nothing]) -> Listing[ProductOut]:
+async def list_products(request: ApiRequest[queries.ListQuery, Nothing]) -> Listing[ProductOut]:
     """List products, newest first."""
     query = request.query
-    offset = (query.page - 1) * query.size
-
-    async def page(tx: Tx) -> tuple[list[Product], int | None]:
-        if query.status is None:
-            items = await queries.LIST.all(
-                tx, merchant_id=request.merchant_id, limit=query.size, offset=offset
-            )
-            return items, await queries.COUNT.get(tx, merchant_id=request.merchant_id)
-        items = await queries.LIST_BY_STATUS.all(
-            tx,
-            merchant_id=request.merchant_id,
-            limit=query.size,
-            offset=offset,
-            status=query.status,
-        )
-        return items, await queries.COUNT_BY_STATUS.get(
-            tx, merchant_id=request.merchant_id, status=query.status
-        )
-
-    items, total = await request.app.replica.read(page)
-    return listing([ProductOut.of(item) for item in items], query.page, query.size, total or 0)
+    here = request.app.replica.reading()
+    rows = list_counts.Paginator(here, queries.LISTS, request.merchant_id, given(query))
+    items, total = await rows.page(query.page, query.size)
+    return listing([ProductOut.of(item) for item in items], query.page, query.size, total)
 
 
 async def change(request: ApiRequest[Nothing, ProductChange], tx: Tx) -> ProductOut:
@@ -119,7 +92,7 @@ operations: Final = (
         tag="Products",
         summary="List products",
         description="Newest first, archived ones too unless `status` says otherwise.",
-        query=ListQuery,
+        query=queries.ListQuery,
         response=Listing[ProductOut],
         read=list_products,
         response_example={

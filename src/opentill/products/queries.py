@@ -1,7 +1,13 @@
 """All SQL about products."""
 
-from opentill.db.query import Command, Query, Value
-from opentill.products.model import Product, Saved
+from typing import Annotated
+
+from msgspec import Meta
+
+from opentill.db.query import Command, Query
+from opentill.http.paging import PageQuery
+from opentill.list_counts import lists
+from opentill.products.model import Product, Saved, Status
 
 # The currencies that there is no rate to, of those that a product's sessions and refunds need.
 _UNRATED = """
@@ -50,21 +56,12 @@ ARCHIVE = Command(
     where merchant_id = :merchant_id and id = :id
     """,
 )
-LIST = Query(
-    Product,
-    """
-    select * from products where merchant_id = :merchant_id
-    order by created_at desc, id desc limit :limit offset :offset
-    """,
-)
-LIST_BY_STATUS = Query(
-    Product,
-    """
-    select * from products where merchant_id = :merchant_id and status = :status
-    order by created_at desc, id desc limit :limit offset :offset
-    """,
-)
-COUNT = Value(int, "select count(*) from products where merchant_id = :merchant_id")
-COUNT_BY_STATUS = Value(
-    int, "select count(*) from products where merchant_id = :merchant_id and status = :status"
-)
+
+
+class ListQuery(PageQuery, frozen=True, rename="camel"):
+    """Which products to list."""
+
+    status: Annotated[Status, Meta(description="ACTIVE or ARCHIVED")] | None = None
+
+
+LISTS = lists(Product, "products", ListQuery)

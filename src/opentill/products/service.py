@@ -5,10 +5,11 @@ from typing import Final
 import structlog
 from msgspec import UNSET
 
-from opentill.core import inputs, money
+from opentill.core import money
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
+from opentill.http import inputs
 from opentill.products import queries
 from opentill.products.model import Product, ProductBody, ProductChange, Saved
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final, Protocol
 
-from opentill.core.client_address import inside, limit_subject
+from opentill.server.client_address import inside, limit_subject
 from opentill.server.refusals import Refusal, full, too_many
 
 RESERVE: Final = 16  # connections beyond the limits

@@ -24,7 +24,7 @@ import uvicorn
 import uvloop
 
 from opentill.core import log
-from opentill.core.configuration import ConfigurationError
+from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
 from opentill.server.connection_limits import RESERVE, ConnectionLimits
 from opentill.server.protocol import LimitedConfig, Protocol, Timeouts, check_deadlines

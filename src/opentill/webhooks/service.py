@@ -9,11 +9,11 @@ import structlog
 from msgspec import UNSET, UnsetType
 
 from opentill import merchants
-from opentill.core import inputs
 from opentill.core.encryption import WrongKey, decrypt, encrypt
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
+from opentill.http import inputs
 from opentill.merchants import OPENTILL, Actor
 from opentill.outgoing.client import Forbidden
 from opentill.webhooks import queries, signing

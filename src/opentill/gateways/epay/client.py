@@ -15,10 +15,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from opentill.core import epaysign
 from opentill.core.errors import Unavailable
 from opentill.core.ids import is_id
-from opentill.gateways.epay import wire
+from opentill.gateways.epay import signature, wire
 from opentill.gateways.epay.wire import Reply
 from opentill.gateways.failures import FAILURES, status_of
 from opentill.gateways.model import (
@@ -221,7 +220,7 @@ class EpayGateway:
         """
         options = self._options
         attempt_id = params.get("out_trade_no", "")
-        if not epaysign.verify(params, options.key) or params.get("pid") != options.pid:
+        if not signature.verify(params, options.key) or params.get("pid") != options.pid:
             msg = "the sign does not fit the parameters"
             raise BadCallback(msg)
         if not is_id(attempt_id):

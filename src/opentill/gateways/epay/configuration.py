@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from opentill.core import settingvalues
-from opentill.core.configuration import ConfigurationError
-from opentill.core.methods import METHODS, Method
+from opentill.core.errors import ConfigurationError
 from opentill.core.money import EXPONENTS
+from opentill.core.payment_methods import METHODS, Method
 from opentill.gateways.epay.client import EpayGateway, Options
 from opentill.gateways.epay.wire import DEFAULT_CURRENCY, TYPES
 from opentill.outgoing.client import Outgoing, Policy

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
-from opentill.core import epaysign
 from opentill.core.money import Money, parse
+from opentill.gateways.epay import signature
 from opentill.gateways.model import Method, PaymentRequest
 
 # type ↔ payment method, as far as the convention names them.
@@ -119,4 +119,4 @@ def name(description: str) -> str:
 
 def signed(params: Mapping[str, str], key: str) -> dict[str, str]:
     """Return parameters with their sign."""
-    return {**params, "sign": epaysign.sign(params, key), "sign_type": epaysign.SIGN_TYPE}
+    return {**params, "sign": signature.sign(params, key), "sign_type": signature.SIGN_TYPE}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from opentill.core.configuration import ConfigurationError
+from opentill.core.errors import ConfigurationError
 from opentill.core.money import EXPONENTS
 
 _VARIABLE: Final = "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS"

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from opentill.core.configuration import ConfigurationError
+from opentill.core.errors import ConfigurationError
 from opentill.core.money import EXPONENTS
 from opentill.gateways.failures import FAILURES, status_of
 from opentill.gateways.model import (

@@ -12,8 +12,8 @@ Stripe counts in "the currency's minor unit", which is not always that of ISO 42
 
 from typing import Final
 
-from opentill.core.methods import Method
 from opentill.core.money import EXPONENTS, Money
+from opentill.core.payment_methods import Method
 
 _ZERO: Final = "BIF CLP DJF GNF JPY KMF KRW MGA PYG RWF VND VUV XAF XOF XPF"
 _THREE: Final = "BHD JOD KWD OMR TND"

@@ -5,7 +5,7 @@ from typing import Final, NoReturn
 
 import stripe
 
-from opentill.core.configuration import ConfigurationError
+from opentill.core.errors import ConfigurationError
 from opentill.gateways.stripe.client import StripeGateway
 from opentill.outgoing.client import Forbidden, Outgoing, Policy
 

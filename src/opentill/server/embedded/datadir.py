@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import IO, Final
 
-from opentill.core.configuration import ConfigurationError
+from opentill.core.errors import ConfigurationError
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 # Names of OpenTill's files begin so; the modes of other files are not changed.

@@ -1,11 +1,11 @@
-"""Whose a connection or a request is: one address, one network of IPv6, a proxy of ours."""
+"""Client addresses: what they are counted under, and which networks they are in."""
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 
 def limit_subject(address: str) -> str:
-    """Return what an address is counted under: IPv6 by its /64."""
+    """Return what an address is counted under by limits: IPv6 by its /64."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -17,7 +17,7 @@ def limit_subject(address: str) -> str:
 
 
 def inside(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
-    """Tell whether an address is in one of these networks; a local socket's is in none."""
+    """Return whether an address is in one of the networks; a local socket's is in none."""
     try:
         parsed = ip_address(address)
     except ValueError:

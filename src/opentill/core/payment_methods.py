@@ -1,4 +1,4 @@
-"""The payment methods there are: gateways offer them, fees depend on them."""
+"""The payment methods: gateways offer them, fees depend on them."""
 
 from typing import Final, Literal, get_args
 
@@ -9,7 +9,7 @@ _NAMED: Final[dict[str, Method]] = {method: method for method in METHODS}
 
 
 def by_method(text: str) -> dict[Method, tuple[str, ...]]:
-    """Read a list of methods, each with words of its own or without: ``ALIPAY:CNY|HKD,PAYNOW``.
+    """Read a list of methods, each with or without values: ``ALIPAY:CNY|HKD,PAYNOW``.
 
     Raises ValueError with a text that says what is accepted.
     """

@@ -1,10 +1,9 @@
 """The signature of Epay V1: MD5 over the sorted parameters and the key.
 
-The convention is that of the "rainbow" Epay servers and of every client of theirs: take each
-parameter that was received except ``sign``, ``sign_type`` and the empty ones, sort by name, join
-``name=value`` with ``&``, append the key with nothing between, MD5 over UTF-8 in lower-case hex.
-Values are raw, not URL-encoded. Both directions use it: the door for merchants, and the gateway
-that speaks to an Epay server as one.
+The convention of the "rainbow" Epay servers and their clients: take each parameter received except
+``sign``, ``sign_type`` and the empty ones, sort by name, join ``name=value`` with ``&``, append the
+key with nothing between, MD5 over UTF-8 in lower-case hex. Values are raw, not URL-encoded. Used in
+both directions: by the Epay API for merchants, and by the gateway that calls an Epay server.
 """
 
 import hashlib
@@ -44,10 +43,10 @@ def sign(params: Mapping[str, str], key: str) -> str:
 
 
 def verify(params: Mapping[str, str], key: str) -> bool:
-    """Tell whether ``params["sign"]`` is the sign of the rest, in constant time.
+    """Return whether ``params["sign"]`` is the signature of the rest, in constant time.
 
     A ``sign_type`` that is missing or empty means MD5, in any case; with any other there is no
-    valid sign. A sign in capitals is not valid: the reference server compares letter by letter.
+    valid signature. Capitals are not valid: the reference server compares letter by letter.
     """
     given = params.get("sign", "")
     if sign_type(params) != SIGN_TYPE or _SIGN.fullmatch(given) is None:
@@ -63,7 +62,7 @@ def sign_type(params: Mapping[str, str]) -> str:
 def borders(value: str) -> list[tuple[str, str]]:
     """Return each ``&``, name of a protocol field and ``=`` within a value: the name, what follows.
 
-    The signed text is not escaped, so such a value can make the sign of one message that of
+    The signed text is not escaped, so such a value can make one message's signature that of
     another: ``return_url=…?a=1&trade_no=1&trade_status=TRADE_SUCCESS``.
     """
     found = ((name.strip().lower(), text) for name, text in _BORDER.findall(value))

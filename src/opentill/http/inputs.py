@@ -1,4 +1,4 @@
-"""Checks of single inputs that more than one feature takes: addresses, e-mail, metadata."""
+"""Checks of fields that several features take: URLs, e-mail addresses, metadata, names."""
 
 import json
 import re

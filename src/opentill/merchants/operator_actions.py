@@ -1,4 +1,4 @@
-"""What every action of an operator has in common: its words, amounts, the approval of a second."""
+"""Checks of what operators enter: reasons, references, amounts, a second operator's approval."""
 
 from decimal import Decimal
 from typing import Final
@@ -6,13 +6,15 @@ from typing import Final
 from opentill.core import money
 from opentill.core.errors import Invalid
 
-MOST_MINOR: Final = 10**15  # of one movement: a slip of the keyboard must not overflow the books
+MOST_MINOR: Final = (
+    10**15
+)  # of one adjustment or payout: a typing error must not overflow the ledger
 _WORDS: Final = 500
 _REFERENCE: Final = 64
 
 
 def words(field: str, text: str, most: int = _WORDS) -> str:
-    """Trim what an operator wrote and check that it can be kept. Raises Invalid."""
+    """Trim what an operator wrote and check that it can be stored. Raises Invalid."""
     trimmed = text.strip()
     if not (1 <= len(trimmed) <= most and trimmed.isprintable()):
         raise Invalid(field, f"{field} must be text of 1 to {most} printable characters")
@@ -22,7 +24,7 @@ def words(field: str, text: str, most: int = _WORDS) -> str:
 def reference(text: str) -> str:
     """Check the reference that makes a command idempotent. Raises Invalid.
 
-    It is compulsory: a command whose answer was lost is given again, and must not move money twice.
+    It is required: a command whose result was lost is repeated, and must not move money twice.
     """
     return words("reference", text, _REFERENCE)
 
@@ -36,16 +38,16 @@ def amount(field: str, minor: int, currency: str) -> int:
 
 
 def needs_second(minor: int, currency: str, above: Decimal | None) -> bool:
-    """Tell whether moving so much needs a second operator's approval.
+    """Return whether moving this amount needs a second operator's approval.
 
-    ``above`` is the deployment's limit in whole units of whichever currency; None: never.
+    ``above`` is the deployment's limit in whole units of any currency; None: never.
     """
     moved = Decimal(minor).scaleb(-money.exponent(currency))
     return above is not None and abs(moved) > above
 
 
 def second(first: str, other: str, field: str = "by") -> str:
-    """Check that somebody else approves, and return who. Raises Invalid."""
+    """Return who approves. Raises Invalid unless it is another operator."""
     approver = words(field, other)
     if approver.casefold() == first.casefold():
         raise Invalid(field, f"{field} must be another operator than {first}, who asked for it")
