@@ -32,6 +32,7 @@ ALSO: Final = (
     "opentill.ledger.incremental",
     "opentill.merchants.audit",
     "opentill.orders.asking",
+    "opentill.orders.transition_queries",
     "opentill.integrity.adjustment_rules",
     "opentill.integrity.payout_rules",
     "opentill.integrity.scheduler",
@@ -186,7 +187,7 @@ def test_a_statement_about_a_tenant_names_merchant_id(name: str, statement: Any)
         "ledger.queries.POST",
         "ledger.queries.LOCK_MANY",
         "orders.queries.LOCK_MANY",
-        "orders.queries.CONFIRM",
+        "orders.transition_queries.TRANSITIONS",
         "orders.queries.ATTEMPTS_OF_GATEWAYS",
         # the outbox and the dispatcher, over all merchants
         "webhooks.queries.ANYWHERE",
