@@ -2,8 +2,8 @@
 
 The key's row is inserted at the start of the very transaction that has the effect and gets the
 response before its commit. So a crash leaves neither key nor effect, and of requests with one key
-that run at once, one has the effect while the others wait for its commit and get its response; who
-waits too long is told 409 (draft-ietf-httpapi-idempotency-key-header §2.6).
+that run at once, one has the effect while the others wait for its commit and get its response;
+one that waits too long gets 409 (draft-ietf-httpapi-idempotency-key-header §2.6).
 """
 
 import hashlib
@@ -15,7 +15,7 @@ import asyncpg
 from opentill.core.errors import Conflict, Invalid, KeyReused
 from opentill.db.database import Tx
 from opentill.http import queries
-from opentill.http.queries import StoredResponse
+from opentill.http.queries import Stored
 
 KEEP_MS: Final = 7 * 24 * 3600 * 1000
 _PRINTABLE: Final = re.compile(r"[\x20-\x7e]{1,255}", re.ASCII)
@@ -32,12 +32,10 @@ def fingerprint(method: str, path: str, body: bytes) -> bytes:
     return hashlib.sha256(b"\0".join((method.encode(), path.encode(), body))).digest()
 
 
-async def claim(
-    tx: Tx, merchant_id: str, key: str, print_: bytes, now: int
-) -> StoredResponse | None:
+async def claim(tx: Tx, merchant_id: str, key: str, print_: bytes, now: int) -> Stored | None:
     """Take the key for this transaction, or return the response that is stored under it.
 
-    Raises KeyReused if the stored response was to another request, and Conflict if the first one
+    Raises KeyReused if the response belongs to another request, and Conflict if the first request
     still runs after five seconds.
     """
     await queries.WAIT_5_S.run(tx)
@@ -49,15 +47,15 @@ async def claim(
         raise Conflict from None
     if mine:
         return None
-    kept = await queries.STORED.first(tx, merchant_id=merchant_id, key=key)
-    if kept is None:  # its owner rolled back, and another took it in between
+    stored = await queries.STORED.first(tx, merchant_id=merchant_id, key=key)
+    if stored is None:  # its owner rolled back, and another took it in between
         raise Conflict
-    if kept.fingerprint != print_:
+    if stored.fingerprint != print_:
         raise KeyReused
-    return kept
+    return stored
 
 
-async def keep(tx: Tx, merchant_id: str, key: str, status: int, body: bytes) -> None:
+async def store(tx: Tx, merchant_id: str, key: str, status: int, body: bytes) -> None:
     """Store the response under the claimed key, in the transaction of its effect."""
     await queries.STORE.run(tx, merchant_id=merchant_id, key=key, status=status, body=body)
 

@@ -7,7 +7,7 @@ import msgspec
 from opentill.db.query import Command, Query, Value
 
 
-class StoredResponse(msgspec.Struct, frozen=True):
+class Stored(msgspec.Struct, frozen=True):
     """A stored response: HTTP status and body bytes of the request with this fingerprint."""
 
     fingerprint: bytes
@@ -29,7 +29,7 @@ CLAIM: Final = Value(
     """,
 )
 STORED: Final = Query(
-    StoredResponse,
+    Stored,
     """
     select fingerprint, status, body from idempotency_keys
     where merchant_id = :merchant_id and key = :key
