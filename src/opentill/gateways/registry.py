@@ -31,12 +31,37 @@ class Option(msgspec.Struct, frozen=True):
     default: str = ""
 
 
+_METHODS: Final = "what it is used for, such as CREDIT_CARD,ALIPAY:CNY|HKD"
+_EVERY_METHOD: Final = "all that it takes"
+
 OPTIONS: Final = (
     Option("stripe", "stripe_secret_key", "sk_… or rk_…, of Stripe's dashboard"),
     Option("stripe", "stripe_webhook_secret", "whsec_…; several with commas while one is rotated"),
     Option(
         "stripe", "stripe_api_base", "an emulator of Stripe", secret=False,
         default="https://api.stripe.com",
+    ),
+    Option("epay", "epay_url", "the Epay server: the folder of its submit.php", secret=False),
+    Option("epay", "epay_pid", "the number of your account there", secret=False),
+    Option("epay", "epay_key", "the key of your account there"),
+    Option("epay", "epay_currency", "the one that the account takes", secret=False, default="CNY"),
+    Option("epay", "epay_mode", "submit: it has no mapi.php", secret=False, default="mapi"),
+    Option(
+        "epay", "epay_query", "get: it reads the key from the address only", secret=False,
+        default="post",
+    ),
+    Option(
+        "manual", "manual_instructions", "how to transfer money; …_EUR and the like for one"
+        " currency, …_FILE for text in a file", secret=False,
+    ),
+    *(
+        Option(name, f"{name}_methods", text, secret=False, default=default)
+        for name, text, default in (
+            ("stripe", _METHODS, _EVERY_METHOD),
+            ("epay", "on offer; WECHAT_PAY=wxpay2 for a type of another name", "ALIPAY,WECHAT_PAY"),
+            ("manual", _METHODS, _EVERY_METHOD),
+            ("sandbox", _METHODS, _EVERY_METHOD),
+        )
     ),
 )  # fmt: skip
 
@@ -46,7 +71,7 @@ def _sandbox(settings: Settings) -> Gateway:
 
 
 def _stripe(settings: Settings) -> Gateway:
-    from opentill.gateways.stripe.opening import make  # its library takes its time
+    from opentill.gateways.stripe.configuration import make  # its library is slow to import
 
     return make(settings.gateway_options)
 
@@ -56,7 +81,7 @@ def _manual(settings: Settings) -> Gateway:
 
 
 def _epay(settings: Settings) -> Gateway:
-    from opentill.gateways.epay.opening import make  # only who has it pays for its imports
+    from opentill.gateways.epay.configuration import make  # imported only where it is used
 
     return make(settings.gateway_options)
 
@@ -67,7 +92,7 @@ BUILT_IN: Final[dict[str, Factory]] = {
     "stripe": _stripe,
     "epay": _epay,
 }
-# Those that cannot always say what became of a refund: then an operator may.
+# Gateways that cannot always say what became of a refund: an operator may report it.
 OPERATOR_MAY_REPORT: Final = frozenset({"epay", "manual"})
 
 
@@ -81,9 +106,9 @@ def _from_outside(entry: EntryPoint, settings: Settings) -> Gateway:
 
 
 def load(names: tuple[str, ...], settings: Settings) -> Gateways:
-    """Make the named gateways, in the order of the names, with what the settings say of each.
+    """Make the named gateways, in the order of the names. Raises ConfigurationError.
 
-    Raises ConfigurationError with a sentence that names the variable that something is wrong with.
+    Its text names the variable that is wrong.
     """
     if SANDBOX in names and settings.sandbox_refused:
         raise BadGateways(settings.sandbox_refused)
@@ -98,4 +123,6 @@ def load(names: tuple[str, ...], settings: Settings) -> Gateways:
         else:
             msg = f"OPENTILL_GATEWAYS names {name!r}; available are: {available}."
             raise BadGateways(msg)
-    return routed(gateways, settings.gateway_options, settings.routes)
+    options = dict(settings.gateway_options)
+    options.pop("epay_methods", None)  # read by the adapter: it may name the server's types
+    return routed(gateways, options, settings.routes)

@@ -1,0 +1,20 @@
+"""``examples/epay_shop.py`` against a real server: it is notified of its paid order."""
+
+from client.test_examples import line, running
+from support.epay_shop import EpayShop
+
+
+def test_a_shop_in_one_file_is_paid(epay_shop: EpayShop) -> None:
+    url = f"{epay_shop.api_server.url}/epay/"
+    with running("epay_shop.py", url, PID=epay_shop.pid, KEY=epay_shop.key) as process:
+        said = line(process)
+        assert said.startswith("pay at http"), said
+        session_id = said.rpartition("/")[2].strip()
+        order_id = epay_shop.shop.data("GET", f"/v1/checkouts/{session_id}")["orderId"]
+        epay_shop.shop.confirm(order_id)
+        epay_shop.tell()
+        rest = line(process)
+        while rest and not rest.startswith("paid: "):  # the server logs each request
+            rest = line(process)
+        assert rest.strip().endswith(" 10.50"), rest
+        assert process.wait(timeout=30) == 0
