@@ -17,7 +17,7 @@ from benchmarks.deployment import Beside, environment, free_port
 from benchmarks.run import Apart, Run
 from opentill.db.clock import now_ms
 from opentill.webhooks import service
-from opentill.webhooks.service import Vet, Wanted
+from opentill.webhooks.service import EndpointFields, UrlCheck
 
 ENDPOINTS = 20
 _GIVE_UP_S = 120.0
@@ -100,12 +100,12 @@ async def measure(run: Run) -> None:
 
 async def _endpoints(apart: Apart, port: int) -> None:
     """Give each merchant an endpoint."""
-    vet = Vet(lambda _url: None)  # the deployment may send to loopback
+    check_url = UrlCheck(lambda _url: None)  # the deployment may send to loopback
     for place, tenant in enumerate(apart.seed.tenants):
-        wanted = Wanted(url=f"http://127.0.0.1:{port}/{place}")
+        wanted = EndpointFields(url=f"http://127.0.0.1:{port}/{place}")
         async with apart.db.transaction() as tx:
             await service.create(
-                tx, tenant.merchant_id, wanted, vet, apart.settings.secret_key, now_ms()
+                tx, tenant.merchant_id, wanted, check_url, apart.settings.secret_key, now_ms()
             )
 
 

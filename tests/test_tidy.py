@@ -176,7 +176,7 @@ CLOCKS: Final = {
     "client/signatures.py": "the age of a signature: real time, on a merchant's machine",
     "integrity/scheduler.py": "how long checked books rest: real time, whatever business time does",
     "worker.py": "how long a job took",
-    "webhooks/dispatch.py": "leases, which other workers compare with their clocks: real time",
+    "webhooks/held_leases.py": "leases, which other workers compare with their clocks: real time",
     "webhooks/sending.py": "the time of a signature, which the receiver compares: real time",
 }
 

@@ -33,7 +33,7 @@ from opentill.orders import settlement
 from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
-from opentill.webhooks.dispatch import Dispatcher
+from opentill.webhooks.dispatch import Dispatcher, Options
 from opentill.webhooks.hosts import HostLimit
 
 _FIRST_PAUSE_S: Final = 0.25
@@ -176,11 +176,12 @@ async def _connected(settings: Settings, stop: asyncio.Event) -> Db | None:
 async def work(app: App, stop: asyncio.Event) -> None:
     """Run every job and send webhooks until ``stop`` is set; what is begun is finished."""
     settings = app.settings
-    dispatcher = Dispatcher(
-        app.db, app.outgoing, settings.secret_key, app.clock, drain_s=settings.drain_timeout_s,
+    options = Options(
+        drain_s=settings.drain_timeout_s,
         host_limit=HostLimit(settings.webhook_host_at_once, settings.webhook_host_per_second),
         header_prefix=settings.webhook_header_prefix,
-    )  # fmt: skip
+    )
+    dispatcher = Dispatcher(app.db, app.outgoing, settings.secret_key, app.clock, options)
     notifier = epay_jobs.Notifier(app)
     notices = Job("send_notices", 0.25, lambda _: notifier.turn())
     jobs = (*JOBS, notices, *_per_gateway(app))

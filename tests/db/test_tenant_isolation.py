@@ -171,7 +171,7 @@ class Business:
         opened = shop.post("/v1/checkouts", {"productId": self.product}, key="same").json()["data"]
         shop.post("/v1/checkouts", {"productId": self.product}, key="same")
         shop.data("GET", f"/v1/checkouts/{opened['id']}")
-        self.api_server.tx(lambda tx: checkouts.set_method(tx, self.id, opened["id"], "ALIPAY"))
+        self.api_server.tx(lambda tx: orders.set_method(tx, self.id, opened["id"], "ALIPAY"))
         shop.data("POST", f"/v1/checkouts/{opened['id']}/expire")
         over = self.order()
         self.api_server.tx(lambda tx: checkouts.check_attempts(tx, self.id, over.id))
@@ -211,14 +211,16 @@ class Business:
         waits = self.order()  # at the gateway's page: nobody else's payment is news to it
         page = self.api_server.tx(lambda tx: world.submitted(tx, waits, self.now))
         self.api_server.tx(lambda tx: world.said(tx, page, "ACTION_REQUIRED", self.now))
-        order = self.order()
+        reports = [self._report(self.order()) for _ in range(2)]
+        done = self.api_server.tx(lambda tx: confirmation.confirm_many(tx, reports, self.now))
+        assert done == {report.key for report in reports}
+
+    def _report(self, order: orders.Order) -> confirmation.Report:
         attempt = self.api_server.tx(lambda tx: world.submitted(tx, order, self.now))
         gateway_event = GatewayPaymentEvent(
             attempt_id=attempt.id, outcome=PaymentOutcome(status="SUCCEEDED")
         )
-        report = confirmation.Report(attempt.gateway, gateway_event)
-        done = self.api_server.tx(lambda tx: confirmation.confirm_many(tx, [report], self.now))
-        assert done == {report.key}
+        return confirmation.Report(attempt.gateway, gateway_event)
 
     def _asked_again(self) -> None:
         order = self.order()

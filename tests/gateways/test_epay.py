@@ -11,7 +11,7 @@ import pytest_asyncio
 from opentill.core.errors import ConfigurationError, Unavailable
 from opentill.core.money import Money
 from opentill.gateways import BadCallback, Notified, PaymentRequest, RefundRequest
-from opentill.gateways.epay import opening, signature, wire
+from opentill.gateways.epay import configuration, signature, wire
 from opentill.gateways.epay.client import EpayGateway
 from opentill.outgoing.client import Outgoing, Policy
 from support import epay_gateway_server
@@ -45,7 +45,7 @@ def gateway_of(server: EpayServer, **options: str) -> EpayGateway:
     given = {"epay_url": server.url, "epay_pid": PID, "epay_key": KEY}
     given |= {f"epay_{name}": text for name, text in options.items()}
     outgoing = Outgoing(Policy.only(server.url))
-    return EpayGateway(opening.read(given), outgoing, timeout_s=5.0, lately_s=0.0)
+    return EpayGateway(configuration.read(given), outgoing, timeout_s=5.0, reused_s=0.0)
 
 
 @pytest_asyncio.fixture
@@ -277,13 +277,13 @@ WRONG: Final = [
 def test_a_wrong_setting_is_named(name: str, text: str) -> None:
     given = {"epay_url": "https://pay.example.com", "epay_pid": PID, "epay_key": KEY}
     with pytest.raises(ConfigurationError, match=f"OPENTILL_GATEWAY_EPAY_{name.upper()} must be"):
-        opening.read(given | {f"epay_{name}": text})
+        configuration.read(given | {f"epay_{name}": text})
 
 
 def test_settings_say_which_server_and_which_of_its_types() -> None:
     given = {"epay_url": "https://pay.example.com/epay/submit.php", "epay_pid": PID}
     given |= {"epay_key": KEY, "epay_methods": "WECHAT_PAY=wxpay2, ALIPAY"}
-    options = opening.read(given)
+    options = configuration.read(given)
     assert options.url == "https://pay.example.com/epay/"
     assert options.methods == {"WECHAT_PAY": "wxpay2", "ALIPAY": "alipay"}
     assert KEY not in repr(options)

@@ -90,10 +90,10 @@ def test_instructions_may_stand_in_files_and_differ_by_currency(tmp_path: Path) 
 
 def test_who_is_away_comes_last_until_it_is_heard_again() -> None:
     gateways = loaded({})
-    gateways.heard("sandbox", reached=False)
+    gateways.note_reached("sandbox", reached=False)
     assert candidates(gateways, "BANK_TRANSFER", "EUR") == ["manual", "sandbox"]
     assert candidates(gateways, "CREDIT_CARD", "EUR") == ["sandbox"]
-    gateways.heard("sandbox", reached=True)
+    gateways.note_reached("sandbox", reached=True)
     assert candidates(gateways, "BANK_TRANSFER", "EUR") == ["sandbox", "manual"]
 
 

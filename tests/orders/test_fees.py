@@ -14,9 +14,8 @@ from opentill.core.errors import Invalid
 from opentill.core.money import EXPONENTS
 from opentill.db.database import Tx
 from opentill.merchants import fees
-from opentill.orders import Order, service
+from opentill.orders import Order, OrderDetail, service
 from opentill.orders.fees import price
-from opentill.orders.model import OrderDetail
 from opentill.refunds import service as refund_service
 from support.world import (
     NOW,

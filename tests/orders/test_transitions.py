@@ -46,6 +46,8 @@ TABLE = (
 # tests/disputes.
 AFTER = {
     ("PAID", "settled"): {"SETTLED"},
+    ("REFUNDED", "carried_over"): {"REFUNDED"},
+    ("CHARGEBACK", "carried_over"): {"CHARGEBACK"},
     ("PAID", "refunded_in_full"): {"REFUNDED"},
     ("SETTLED", "refunded_in_full"): {"REFUNDED"},
     ("PAID", "disputed"): {"DISPUTED"},

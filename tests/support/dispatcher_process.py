@@ -8,7 +8,7 @@ import uvloop
 from opentill.db.clock import Clock
 from opentill.db.database import Db
 from opentill.outgoing.client import Outgoing
-from opentill.webhooks.dispatch import Dispatcher
+from opentill.webhooks.dispatch import Dispatcher, Options
 from support import pooler
 
 
@@ -18,9 +18,8 @@ async def main(url: str, timeout_s: float, lease_s: float) -> None:
     db = await Db.connect(url, 4, prepared=pooler.prepared(url))
     clock = Clock(db, ("sandbox",))
     async with clock.following():
-        dispatcher = Dispatcher(
-            db, Outgoing(LOOPBACK), SECRET_KEY, clock.now, timeout_s=timeout_s, lease_s=lease_s
-        )
+        options = Options(timeout_s=timeout_s, lease_s=lease_s)
+        dispatcher = Dispatcher(db, Outgoing(LOOPBACK), SECRET_KEY, clock.now, options)
         await dispatcher.run(asyncio.Event())
 
 

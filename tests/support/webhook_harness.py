@@ -15,8 +15,8 @@ from opentill import merchants, webhooks
 from opentill.db import clock
 from opentill.db.database import Db
 from opentill.outgoing.client import Outgoing, Policy
-from opentill.webhooks import Endpoint, Event, Vet, Wanted
-from opentill.webhooks.dispatch import Dispatcher
+from opentill.webhooks import Endpoint, EndpointFields, Event, UrlCheck
+from opentill.webhooks.dispatch import Dispatcher, Options
 
 SECRET_KEY: Final = "test-secret-key-test-secret-key-0123"
 LOOPBACK: Final = Policy(
@@ -45,9 +45,13 @@ class WebhookHarness:
 
     async def endpoint(self, merchant_id: str, url: str, **wanted: Any) -> tuple[Endpoint, str]:
         """Make an endpoint; returns it and its secret."""
-        asked, vet, now = Wanted(url=url, **wanted), Vet(self.outgoing.check), self.now()
+        fields, check, now = (
+            EndpointFields(url=url, **wanted),
+            UrlCheck(self.outgoing.check),
+            self.now(),
+        )
         return await self.db.run(
-            lambda tx: webhooks.create(tx, merchant_id, asked, vet, SECRET_KEY, now)
+            lambda tx: webhooks.create(tx, merchant_id, fields, check, SECRET_KEY, now)
         )
 
     async def emit(self, merchant_id: str, count: int = 1, kind: Any = "order.paid") -> None:
@@ -77,7 +81,7 @@ class WebhookHarness:
         """Run a dispatcher while the block runs; it stops in good order."""
         options = {"timeout_s": 5.0, "drain_s": 1.0, "lease_s": 4.0} | changes
         key = options.pop("secret_key", SECRET_KEY)
-        dispatcher = Dispatcher(self.db, self.outgoing, key, self.now, **options)
+        dispatcher = Dispatcher(self.db, self.outgoing, key, self.now, Options(**options))
         stop = asyncio.Event()
         task = asyncio.create_task(dispatcher.run(stop))
         try:

@@ -13,9 +13,14 @@ DISABLED = "select disabled_reason from webhook_endpoints where status = 'DISABL
 
 
 async def _enable(harness: WebhookHarness, merchant_id: str, endpoint_id: str) -> None:
-    wanted, vet = webhooks.Wanted(status="ENABLED"), webhooks.Vet(harness.outgoing.check)
+    fields, check = (
+        webhooks.EndpointFields(status="ENABLED"),
+        webhooks.UrlCheck(harness.outgoing.check),
+    )
     now = harness.now()
-    await harness.db.run(lambda tx: webhooks.change(tx, merchant_id, endpoint_id, wanted, vet, now))
+    await harness.db.run(
+        lambda tx: webhooks.change(tx, merchant_id, endpoint_id, fields, check, now)
+    )
 
 
 @pytest.mark.parametrize(

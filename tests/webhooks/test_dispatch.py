@@ -13,7 +13,7 @@ from opentill.client import WebhookInvalid, verify_webhook
 from opentill.core.encryption import encrypt
 from opentill.db.clock import now_ms
 from opentill.webhooks import queries, signing
-from opentill.webhooks.hosts import LEASES, HostLimit, OpenHost
+from opentill.webhooks.hosts import LEASES_PER_HOST, HostLease, HostLimit
 from opentill.webhooks.leases import EndpointLease
 from opentill.webhooks.model import DeliveryAttempt, LeaseRow
 from support.dispatcher_crashes import all_arrived, failing, storm
@@ -285,7 +285,7 @@ async def test_endpoints_that_fare_well_come_first_and_failing_ones_leave_them_r
                 limit=room,
                 failing_limit=of_failing,
                 full_hosts=[],
-                per_host=LEASES,
+                per_host=LEASES_PER_HOST,
             )
         return {lease.endpoint_id for lease in leases}
 
@@ -299,9 +299,9 @@ async def test_endpoints_that_fare_well_come_first_and_failing_ones_leave_them_r
 
 def test_an_endpoint_that_has_failed_for_long_pauses_at_once() -> None:
     def pause_s(failed_for_ms: int) -> float:
-        host = OpenHost("shop.example.com", HostLimit())
+        host = HostLease("shop.example.com", HostLimit())
         lease = EndpointLease(LeaseRow("mer_1", "whe_1", 1000), host, 0.0, 1000 + failed_for_ms)
-        lease.fared(_failed, 0.0)
+        lease.adapt(_failed, 0.0)
         return lease.paused_until
 
     assert pause_s(0) <= 0.1

@@ -10,7 +10,7 @@ from opentill.context import App
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.webhooks import queries
-from opentill.webhooks.hosts import LEASES, HostLimit, OpenHost
+from opentill.webhooks.hosts import LEASES_PER_HOST, HostLease, HostLimit
 from support.api_server import ApiServer, Shop, error_of, serving
 from support.webhook_harness import SECRET_KEY, WebhookHarness, until
 from support.webhook_receiver import Got, receiving
@@ -70,8 +70,8 @@ async def test_leases_beyond_those_of_a_host_have_their_turn(
     harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first ones never run dry; the others are sent all the same."""
-    for name, value in (("LEASES", 4), ("TURN_S", 0.2)):
-        monkeypatch.setattr(f"opentill.webhooks.dispatch.{name}", value)
+    for name, value in (("LEASES_PER_HOST", 4), ("HOST_TURN_S", 0.2)):
+        monkeypatch.setattr(f"opentill.webhooks.held_leases.{name}", value)
     async with receiving() as receiver:
         await _sixteen_each(harness, receiver.url, 1, 40)
         async with harness.dispatching(host_limit=HostLimit(at_once=4, per_second=0)):
@@ -94,7 +94,7 @@ async def test_a_leased_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_
             limit=9,
             failing_limit=9,
             full_hosts=[],
-            per_host=LEASES,
+            per_host=LEASES_PER_HOST,
         )
         assert lease.host == "127.0.0.9"
 
@@ -108,7 +108,7 @@ async def test_a_leased_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_
         async def takes(who: str, now: int) -> list[str]:
             taken = await queries.TAKE_LEASES.all(
                 tx, now=harness.now(), real_now=now, owner=who, until=now + 100, limit=9,
-                failing_limit=9, full_hosts=[], per_host=LEASES,
+                failing_limit=9, full_hosts=[], per_host=LEASES_PER_HOST,
             )  # fmt: skip
             return [one.host for one in taken]
 
@@ -117,11 +117,14 @@ async def test_a_leased_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_
         await harness.endpoint(other, "https://127.0.0.9:8443/hook")
         await harness.emit(other)
         assert await takes("two", 50) == []  # the host is somebody's
-        wanted, vet = webhooks.Wanted(url="http://127.0.0.8/"), webhooks.Vet(harness.outgoing.check)
-        await webhooks.change(tx, owner, endpoint.id, wanted, vet, harness.now())
+        fields, check = (
+            webhooks.EndpointFields(url="http://127.0.0.8/"),
+            webhooks.UrlCheck(harness.outgoing.check),
+        )
+        await webhooks.change(tx, owner, endpoint.id, fields, check, harness.now())
         assert await due() == 0
         assert sorted(await takes("two", 101)) == ["127.0.0.8", "127.0.0.9"]
-        assert await queries.KEEP_HOSTS.all(tx, host=["127.0.0.9"], until=[300], owner="one") == []
+        assert await queries.RENEW_HOSTS.all(tx, host=["127.0.0.9"], until=[300], owner="one") == []
 
 
 @pytest.mark.parametrize(("url", "host"), [
@@ -140,7 +143,7 @@ async def test_a_host_is_named_without_its_port(
 
 
 def test_a_host_makes_up_for_a_second_at_most() -> None:
-    host = OpenHost("shop.example.com", HostLimit(at_once=1000, per_second=8))
+    host = HostLease("shop.example.com", HostLimit(at_once=1000, per_second=8))
 
     def sent(now_s: float) -> int:
         count = 0

@@ -10,7 +10,6 @@ from opentill.checkouts.service import (
     page_view,
     pay,
     refresh,
-    set_method,
 )
 
 __all__ = [
@@ -26,5 +25,4 @@ __all__ = [
     "page_view",
     "pay",
     "refresh",
-    "set_method",
 ]

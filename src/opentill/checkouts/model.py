@@ -10,6 +10,7 @@ from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.core.payment_methods import Method
 from opentill.http import schemas
+from opentill.orders import NewOrder
 
 Status = Literal["OPEN", "COMPLETE", "EXPIRED"]
 LIFETIME_MS: Final = 24 * 3600 * 1000
@@ -103,6 +104,12 @@ class Session(msgspec.Struct, frozen=True):
     updated_at: int
     method: Method | None  # the only one it can be paid by; None: the customer chooses
 
+    @classmethod
+    def of(cls, new: NewOrder, now: int) -> Self:
+        """Return the session that was opened with an order at ``now``."""
+        own = {name: getattr(new, name) for name in cls.__struct_fields__ if hasattr(new, name)}
+        return cls(**own, status="OPEN", created_at=now, updated_at=now)
+
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
     """What is sold where the product does not say it: a name and an amount of the order's own."""
@@ -135,44 +142,6 @@ class Offer(msgspec.Struct, frozen=True):
     dispute_fee_minor: int
     exchange_rate: Decimal | None
     usd_exchange_rate: Decimal | None
-
-
-class NewSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session and its order, as ``queries.OPEN`` writes them."""
-
-    merchant_id: str
-    id: str
-    product_id: str
-    order_id: str
-    amount_minor: int
-    currency: str
-    success_url: str | None
-    cancel_url: str | None
-    customer_email: str
-    customer_name: str | None
-    display_merchant_name: str
-    expires_at: int
-    method: Method | None
-    product_name: str
-    product_description: str
-    product_image: str | None
-    source: str
-    platform_fee_rate: Decimal
-    platform_fee_minor: int
-    settled_currency: str
-    exchange_rate: Decimal
-    usd_exchange_rate: Decimal | None
-    gross_settled_minor: int
-    net_settled_minor: int
-    refund_fee_policy: str
-    reserve_rate: Decimal
-    reserve_days: int
-    metadata: str
-    terms_version: int
-    fees: str
-    settlement_delay_days: int
-    settlement_calendar: str
-    dispute_fee_minor: int
 
 
 class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

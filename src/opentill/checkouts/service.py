@@ -16,7 +16,6 @@ from opentill.checkouts.model import (
     MAX_DISPLAY_NAME,
     AmountOutOfBounds,
     Item,
-    NewSession,
     Offer,
     Session,
     SessionBody,
@@ -27,7 +26,7 @@ from opentill.core.ids import is_id, new_id, new_session_id
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway, Method
 from opentill.http import inputs
-from opentill.orders import Order, Payer, PaymentAttempt
+from opentill.orders import NewOrder, Order, Payer, PaymentAttempt
 from opentill.orders.fees import Priced, price
 from opentill.orders.model import UNDECIDED, Source
 
@@ -117,7 +116,7 @@ async def open_session(  # noqa: PLR0913 - what a session is opened with
     terms = _terms(offer)
     shown_name = _shown_name(body, offer)
     email = inputs.email("customerEmail", body.customer_email) if body.customer_email else ""
-    new = NewSession(
+    new = NewOrder(
         merchant_id=merchant_id,
         id=new_session_id(),
         product_id=body.product_id,
@@ -152,7 +151,8 @@ async def open_session(  # noqa: PLR0913 - what a session is opened with
         settlement_calendar=offer.settlement_calendar,
         dispute_fee_minor=offer.dispute_fee_minor,
     )
-    return await queries.OPEN.one(tx, new, now=now)
+    await orders.place(tx, new, now)
+    return Session.of(new, now)
 
 
 async def _offer(
@@ -186,11 +186,6 @@ def _shown_name(body: SessionBody, offer: Offer) -> str:
     if other is not None:
         return inputs.name("display_merchant_name", other, MAX_DISPLAY_NAME)
     return offer.merchant_name
-
-
-async def set_method(tx: Tx, merchant_id: str, session_id: str, method: Method | None) -> None:
-    """Say by which method alone a session can be paid; None: the customer chooses."""
-    await queries.SET_METHOD.run(tx, merchant_id=merchant_id, id=session_id, method=method)
 
 
 async def find(tx: Tx, merchant_id: str, session_id: str) -> Session:
@@ -230,7 +225,6 @@ async def expire(tx: Tx, merchant_id: str, session_id: str, cause: str, now: int
     if order.status == "CREATING":
         raise Invalid("id", "id must be a session without a payment on its way: try again shortly")
     await orders.transition(tx, order, "expired", cause, now)
-    await queries.TOUCH_EXPIRED.run(tx, merchant_id=merchant_id, id=session_id, now=now)
     return await find(tx, merchant_id, session_id)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from opentill.db.database import Tx
-    from opentill.webhooks import Endpoint, Vet
+    from opentill.webhooks import Endpoint, UrlCheck
 
 _COLUMNS = ("id", "merchantId", "status", "url", "events", "description", "disabledReason")
 _DELIVERIES = (
@@ -58,11 +58,11 @@ def _shown(endpoint: "Endpoint", secret: str | None = None) -> dict[str, Any]:
     return {**output.plain(EndpointOut.of(endpoint)), **own}
 
 
-def _vet() -> "Vet":
+def _url_check() -> "UrlCheck":
     from opentill.outgoing.client import to_merchants
-    from opentill.webhooks import Vet
+    from opentill.webhooks import UrlCheck
 
-    return Vet(to_merchants(session.settings()).check)
+    return UrlCheck(to_merchants(session.settings()).check)
 
 
 def add(
@@ -78,13 +78,13 @@ def add(
     """Add an endpoint that a merchant's events are sent to. Its secret is shown only here."""
     from opentill import webhooks
 
-    vet, key = _vet(), session.settings().secret_key
-    wanted = webhooks.Wanted(url=url, types=event or [], description=description or "")
+    check, key = _url_check(), session.settings().secret_key
+    wanted = webhooks.EndpointFields(url=url, types=event or [], description=description or "")
 
     actor = inputs.actor(by, reason)
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
-        return _shown(*await webhooks.create(tx, merchant_id, wanted, vet, key, now, actor=actor))
+        return _shown(*await webhooks.create(tx, merchant_id, wanted, check, key, now, actor=actor))
 
     output.show(session.transact(work), as_json=as_json)
 
@@ -133,9 +133,9 @@ def set_(  # noqa: PLR0913 - what can be changed
 
     from opentill import webhooks
 
-    vet = _vet()
+    check = _url_check()
     statuses: Any = {None: UNSET, True: "ENABLED", False: "DISABLED"}
-    wanted = webhooks.Wanted(
+    wanted = webhooks.EndpointFields(
         url=UNSET if url is None else url,
         types=[] if all_events else event or UNSET,
         description=UNSET if description is None else description,
@@ -147,7 +147,7 @@ def set_(  # noqa: PLR0913 - what can be changed
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
         ids = found.merchant_id, found.id
-        return _shown(await webhooks.change(tx, *ids, wanted, vet, now, actor=actor))
+        return _shown(await webhooks.change(tx, *ids, wanted, check, now, actor=actor))
 
     output.show(session.transact(work), as_json=as_json)
 
@@ -241,7 +241,7 @@ def resend(  # noqa: PLR0913 - a range
     """Resend one event, or all of a range, oldest first."""
     from opentill import webhooks
     from opentill.core.errors import Invalid
-    from opentill.webhooks import TYPES, Range
+    from opentill.webhooks import TYPES, EventRange
 
     if (event_id is None) == (since is None):
         raise Invalid("event-id", "event-id must be given, or a range with --since")
@@ -259,7 +259,7 @@ def resend(  # noqa: PLR0913 - a range
                 output.show({"resent": 1}, as_json=as_json)
                 return
             start: Any = {"since": first or 0, "until": now if last is None else last}
-            which = Range(**start, type=of_type, failed_only=failed_only, after=after)
+            which = EventRange(**start, type=of_type, failed_only=failed_only, after=after)
             with output.progress("resending") as advance:
                 total = await webhooks.resend_all(db, *ids, which, now, _reporting(advance))
             output.show({"resent": total}, as_json=as_json)

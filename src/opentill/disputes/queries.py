@@ -71,26 +71,6 @@ STEP = Query(
     returning *
     """,
 )
-# What a loss takes from an order: debit and fee.
-LOSE_ORDER = Command(
-    """
-    update orders set charged_back_minor = charged_back_minor + :loss_minor,
-        reserve_status = :reserve_status, updated_at = greatest(updated_at, :now)
-    where merchant_id = :merchant_id and id = :order_id
-    """,
-)
-# The loss is undone. `:reserve_minor` is the reserve that is held again, 0 if none is.
-RECOVER_ORDER = Command(
-    """
-    update orders set charged_back_minor = charged_back_minor - :loss_minor,
-        settled_at = coalesce(settled_at, :now::bigint),
-        updated_at = greatest(updated_at, :now::bigint),
-        reserve_minor = case when :reserve_minor::bigint > 0 then :reserve_minor::bigint
-            else reserve_minor end,
-        reserve_status = case when :reserve_minor::bigint > 0 then 'HELD' else reserve_status end
-    where merchant_id = :merchant_id and id = :order_id
-    """,
-)
 NOTES = Query(
     Note,
     """

@@ -6,6 +6,7 @@ Whoever changes a dispute has locked its order first, so that the two always agr
 from decimal import Decimal
 from typing import Final
 
+import msgspec
 import structlog
 
 from opentill import orders, webhooks
@@ -274,30 +275,26 @@ async def _take(
 async def _lose(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int) -> Order:
     offset = dispute.offset_minor
     released = order.reserve_minor - offset if offset else 0
-    reserve = "OFFSET" if offset else order.reserve_status
-    await queries.LOSE_ORDER.run(
-        tx,
-        merchant_id=order.merchant_id,
-        order_id=order.id,
-        loss_minor=dispute.loss_minor,
-        reserve_status=reserve,
-        now=now,
+    charged = msgspec.structs.replace(
+        order,
+        charged_back_minor=order.charged_back_minor + dispute.loss_minor,
+        reserve_status="OFFSET" if offset else order.reserve_status,
     )
     posted = model.lost(dispute, offset, released)
-    return await orders.transition(tx, order, "dispute_lost", cause, now, posted=posted)
+    return await orders.transition(tx, charged, "dispute_lost", cause, now, posted=posted)
 
 
 async def _recover(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int) -> Order:
     """The bank gave back what it had taken. The order is settled by it, wherever it stood."""
     if order.settle_at is not None:  # what it left in pending goes along
         await orders.settle_one(tx, order.merchant_id, order.id, now, dispute.id)
-    await queries.RECOVER_ORDER.run(
-        tx,
-        merchant_id=order.merchant_id,
-        order_id=order.id,
-        loss_minor=dispute.loss_minor,
-        reserve_minor=dispute.offset_minor,
-        now=now,
+        order = await orders.lock(tx, order.merchant_id, order.id)
+    offset = dispute.offset_minor
+    recovered = msgspec.structs.replace(
+        order,
+        charged_back_minor=order.charged_back_minor - dispute.loss_minor,
+        reserve_minor=offset or order.reserve_minor,
+        reserve_status="HELD" if offset else order.reserve_status,
     )
     posted = model.recovered(dispute)
-    return await orders.transition(tx, order, "recovered", cause, now, posted=posted)
+    return await orders.transition(tx, recovered, "recovered", cause, now, posted=posted)

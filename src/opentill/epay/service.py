@@ -252,7 +252,7 @@ async def _again(tx: Tx, before: Kept, wanted: Submission, now: int) -> None:
             type=wanted.known_type,
             requested_type=wanted.other_type,
         )
-        await checkouts.set_method(tx, before.merchant_id, before.checkout_id, wanted.method)
+        await orders.set_method(tx, before.merchant_id, before.checkout_id, wanted.method)
 
 
 async def _product(tx: Tx, merchant_id: str, currency: str, now: int) -> str:

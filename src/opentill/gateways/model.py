@@ -1,8 +1,12 @@
 """The language between OpenTill and a payment service provider.
 
-An adapter turns these requests into the provider's calls and the provider's answers and callbacks
-into these outcomes. It is stateless and has no database; our attempt or refund id is the
-provider's idempotency key, so that the same request may be sent again without a second effect.
+This is the public surface for adapters, ours and those that other packages add through the entry
+point group ``opentill.gateways`` (``docs/recipes/add-a-gateway.md``). An adapter translates: these
+requests into the provider's, the provider's responses and callbacks into these outcomes. It stores
+nothing. Our attempt or refund id is the provider's idempotency key, so that the same request may be
+sent again without a second effect.
+
+Amounts are ``Money``: whole minor units and an ISO 4217 currency. Times are Unix milliseconds.
 """
 
 from collections.abc import Mapping
@@ -12,18 +16,19 @@ import msgspec
 
 from opentill.core.errors import NotFound
 from opentill.core.money import Money
-from opentill.core.payment_methods import Method as Method  # noqa: PLC0414 - a word of this language
+from opentill.core.payment_methods import Method as Method  # noqa: PLC0414 - part of this interface
 
-# What became of a payment or refund, as far as the provider's answer tells:
-#   SUCCEEDED        the money moved (captured, or given back)
+# What became of a payment or refund, as far as the provider's response says:
+#   SUCCEEDED        the money moved: it was captured, or given back
 #   ACTION_REQUIRED  the customer must go to action_url or scan qr_text
-#   PENDING          accepted; the result comes later by callback
-#   DECLINED         did not go through; the customer may try again
-#   REFUSED          did not and will never go through
-#   VOIDED           an authorization was given back before capture
-#   UNREACHABLE      the call surely never reached the provider (connection refused)
-#   NOT_FOUND        the provider answers that it has never seen this id
-#   UNKNOWN          no usable answer: the provider may or may not have done it
+#   PENDING          accepted; the result comes later, by a callback or when it is asked for
+#   DECLINED         it did not go through; the customer may try again
+#   REFUSED          it did not and never will go through
+#   VOIDED           an authorization was cancelled before capture
+#   UNREACHABLE      the request surely never reached the provider; another gateway may be tried
+#   NOT_FOUND        the provider says that it does not know this id
+#   UNKNOWN          no usable response: the provider may have done it, and is asked again
+# ``failures.status_of`` says which of UNREACHABLE and UNKNOWN a failed request is.
 PaymentStatus = Literal[
     "SUCCEEDED",
     "ACTION_REQUIRED",
@@ -40,7 +45,7 @@ DisputeStatus = Literal["OPENED", "WON", "LOST", "RECOVERED"]
 
 
 class PaymentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt to take ``amount`` by ``method``; ``attempt_id`` is the idempotency key."""
+    """Take ``amount`` by ``method``; ``attempt_id`` is the idempotency key."""
 
     attempt_id: str
     method: Method
@@ -50,21 +55,21 @@ class PaymentRequest(msgspec.Struct, frozen=True, kw_only=True):
     customer_email: str
     customer_name: str | None
     payer_ip: str
-    return_url: str  # where the provider sends the customer back to, whatever came of it
-    callback_url: str  # where the provider reports results to
-    locale: str  # BCP 47 tag of the page the customer came from
-    expires_at: int | None = None  # until when it can be paid (Unix ms), where that is known
+    return_url: str  # where the provider sends the customer afterwards, paid or not
+    callback_url: str  # where the provider sends its callbacks
+    locale: str  # BCP 47 tag of the customer's page
+    expires_at: int | None = None  # the end of the checkout session, Unix ms, if known
 
 
 class RefundRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Give ``amount`` of the attempt's payment back; ``refund_id`` is the idempotency key.
+    """Give ``amount`` of a payment back; ``refund_id`` is the idempotency key.
 
-    ``repeated``: it was sent before and may have been done. For providers without such a key.
+    ``repeated``: it was sent before and may have been done, for providers without such a key.
     """
 
     refund_id: str
     attempt_id: str
-    provider_ref: str  # the provider's own name of the payment, "" if it has none
+    provider_ref: str  # the provider's id of the payment, "" if it has none
     amount: Money
     reason: str
     callback_url: str
@@ -72,7 +77,7 @@ class RefundRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _storable(text: str) -> str:
-    """Leave out what PostgreSQL cannot keep: NUL, and halves of surrogate pairs."""
+    """Replace what PostgreSQL cannot store: NUL, and halves of surrogate pairs."""
     if text.isascii() and "\x00" not in text:
         return text
     return text.replace("\x00", "").encode(errors="replace").decode()
@@ -86,31 +91,31 @@ def _make_storable(outcome: "PaymentOutcome | RefundOutcome | GatewayDisputeEven
 
 
 class PaymentOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider said about one attempt; its texts can be kept, whatever it sent."""
+    """The state of an attempt as the provider reports it. Its texts are made storable."""
 
     status: PaymentStatus
     provider_ref: str = ""
     action_url: str = ""
     qr_text: str = ""
-    reason: str = ""  # a decline code such as "insufficient_funds", or why it is unknown
-    amount: Money | None = None  # what was really captured, where the provider tells
-    method: Method | None = None  # what was really used, where the provider tells
-    clearing_currency: str | None = None  # ISO 4217, where the provider tells
+    reason: str = ""  # a decline code such as "insufficient_funds", or why it is UNKNOWN
+    amount: Money | None = None  # what was captured, if the provider says so
+    method: Method | None = None  # what the customer used, if the provider says so
+    clearing_currency: str | None = None  # ISO 4217, if the provider says so
 
     def __post_init__(self) -> None:
-        """Drop from the texts what cannot be stored, so that no answer is lost for its wording."""
+        """Make the texts storable, so that no outcome is lost for its wording."""
         _make_storable(self)
 
 
 class RefundOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider said about one refund; its texts can be kept, whatever it sent."""
+    """The state of a refund as the provider reports it. Its texts are made storable."""
 
     status: RefundStatus
     provider_ref: str = ""
     reason: str = ""
 
     def __post_init__(self) -> None:
-        """Drop from the texts what cannot be stored, so that no answer is lost for its wording."""
+        """Make the texts storable, so that no outcome is lost for its wording."""
         _make_storable(self)
 
 
@@ -132,8 +137,8 @@ class GatewayRefundEvent(msgspec.Struct, frozen=True, kw_only=True):
 class GatewayDisputeEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A callback about a dispute of an attempt's payment.
 
-    A provider that does not carry our id along leaves ``attempt_id`` "" and gives its own name of
-    the payment: its adapter ``Traces`` that.
+    For a provider that does not return our id, ``attempt_id`` is "", ``payment_ref`` the provider's
+    id of the payment, and the adapter has ``Traces``.
     """
 
     attempt_id: str
@@ -144,7 +149,7 @@ class GatewayDisputeEvent(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
     def __post_init__(self) -> None:
-        """Drop from the texts what cannot be stored, so that no event is lost for its wording."""
+        """Make the texts storable, so that no event is lost for its wording."""
         _make_storable(self)
 
 
@@ -152,98 +157,107 @@ GatewayEvent = GatewayPaymentEvent | GatewayRefundEvent | GatewayDisputeEvent
 
 
 class OfAnotherGateway(NotFound):
-    """A gateway speaks of a payment that went through another one: its word does not count."""
+    """A gateway reports on a payment that went through another one, and is not believed."""
 
     def __init__(self, gateway: str, owner: str) -> None:
         """``gateway`` signed the event, ``owner`` the gateway of the payment."""
-        super().__init__(reason=f"{gateway} speaks of a payment of {owner}")
+        super().__init__(reason=f"{gateway} reports on a payment of {owner}")
         self.gateway = gateway
         self.owner = owner
 
 
 class BadCallback(Exception):
-    """A callback without a valid signature, too old, or not in the provider's form."""
+    """A callback with no valid signature, too old, or not in the provider's format."""
 
 
 class Gateway(Protocol):
-    """What an adapter offers. No method raises for a provider's or network's failure."""
+    """What every adapter has.
+
+    No operation raises for a failure of the provider or the network: that is an outcome
+    (``failures``). An operation ends within some ten seconds; an attempt without a result is asked
+    for after 15 s.
+    """
 
     name: str
 
     def methods(self, currency: str) -> tuple[Method, ...]:
-        """Return the payment methods on offer for the currency, in order of preference."""
+        """Return the payment methods for an ISO 4217 currency, the preferred first; () for none."""
         ...
 
     async def pay(self, request: PaymentRequest) -> PaymentOutcome:
-        """Start the attempt, or find it if it was started before under the same id."""
+        """Start a payment, or find the one that was started before under the same id.
+
+        Any outcome but NOT_FOUND. ACTION_REQUIRED has ``action_url`` or ``qr_text``. REFUSED ends
+        the attempt for good; UNREACHABLE lets the next gateway try.
+        """
         ...
 
     async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
-        """Ask what became of an attempt. NOT_FOUND only if the provider says so.
+        """Ask the provider for an attempt's state. NOT_FOUND only if the provider says so.
 
-        ``provider_ref`` is what an outcome of it named before, "" as long as none did.
+        ``provider_ref`` is that of an earlier outcome, "" if none had one.
         """
         ...
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
-        """Start the refund, or find it if it was started before under the same id."""
+        """Start a refund, or find the one that was started before under the same id.
+
+        SUCCEEDED, PENDING, REFUSED (the money stays with the merchant), UNREACHABLE or UNKNOWN.
+        """
         ...
 
     async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:
-        """Ask what became of a refund. NOT_FOUND only if the provider says so.
+        """Ask the provider for a refund's state. NOT_FOUND only if the provider says so.
 
-        ``payment_ref`` is the provider's name of the payment that it is of.
+        ``payment_ref`` is the provider's id of the payment that is refunded.
         """
         ...
 
     def read_callback(
         self, headers: Mapping[str, str], body: bytes, now: int
     ) -> tuple[GatewayEvent, ...]:
-        """Verify and translate a callback (``now`` in Unix ms). Raises BadCallback.
+        """Verify a callback's signature and age and return its events. Raises BadCallback.
 
-        ``headers`` has lower-case names. A genuine callback about something that does not
-        concern us is an empty tuple.
+        ``headers`` has lower-case names, ``now`` is real time in Unix ms. A genuine callback about
+        anything else than our payments is an empty tuple.
         """
         ...
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close the connections; nothing is called afterwards."""
         ...
 
 
 @runtime_checkable
 class Notified(Protocol):
-    """What an adapter offers besides, if its provider reports by a query or a form.
+    """What an adapter has as well if its provider sends callbacks as a query or a form.
 
-    A provider of this kind wants a certain text back, and takes everything else for a failure.
+    Such a provider expects ``acknowledgement`` as the response and takes any other as a failure.
     """
 
     acknowledgement: bytes
 
     async def read_notice(self, params: Mapping[str, str]) -> tuple[GatewayEvent, ...]:
-        """Verify and translate a notice. Raises BadCallback, and Unavailable to have it sent again.
+        """Verify a callback's parameters and return its events, as ``read_callback`` does.
 
-        A genuine notice about something that does not concern us is an empty tuple.
+        Raises BadCallback, and Unavailable to have the provider send it again.
         """
         ...
 
 
 @runtime_checkable
 class Expires(Protocol):
-    """What an adapter offers besides, if a page that waits for its customer can be closed."""
+    """What an adapter has as well if the provider's open payment page can be closed."""
 
     async def expire(self, attempt_id: str, provider_ref: str) -> PaymentOutcome:
-        """Close the attempt's page, so that nobody pays there any more; what became of it.
-
-        What is paid, or being paid, is not closed but said.
-        """
+        """Close the attempt's page and return its state; one that is being paid stays open."""
         ...
 
 
 @runtime_checkable
 class Traces(Protocol):
-    """What an adapter offers besides, if its events can name a payment without our id."""
+    """What an adapter has as well if the provider's events name a payment without our id."""
 
     async def trace(self, payment_ref: str) -> str | None:
-        """Return the attempt that a payment was made for; "" if none of ours, None if unknown."""
+        """Return the attempt id of a payment; "" if it is not ours, None if that is unknown."""
         ...

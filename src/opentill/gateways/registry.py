@@ -46,7 +46,7 @@ def _sandbox(settings: Settings) -> Gateway:
 
 
 def _stripe(settings: Settings) -> Gateway:
-    from opentill.gateways.stripe.opening import make  # its library takes its time
+    from opentill.gateways.stripe.configuration import make  # its library is slow to import
 
     return make(settings.gateway_options)
 
@@ -56,7 +56,7 @@ def _manual(settings: Settings) -> Gateway:
 
 
 def _epay(settings: Settings) -> Gateway:
-    from opentill.gateways.epay.opening import make  # only who has it pays for its imports
+    from opentill.gateways.epay.configuration import make  # imported only where it is used
 
     return make(settings.gateway_options)
 
@@ -67,7 +67,7 @@ BUILT_IN: Final[dict[str, Factory]] = {
     "stripe": _stripe,
     "epay": _epay,
 }
-# Those that cannot always say what became of a refund: then an operator may.
+# Gateways that cannot always say what became of a refund: an operator may report it.
 OPERATOR_MAY_REPORT: Final = frozenset({"epay", "manual"})
 
 
@@ -81,9 +81,9 @@ def _from_outside(entry: EntryPoint, settings: Settings) -> Gateway:
 
 
 def load(names: tuple[str, ...], settings: Settings) -> Gateways:
-    """Make the named gateways, in the order of the names, with what the settings say of each.
+    """Make the named gateways, in the order of the names. Raises ConfigurationError.
 
-    Raises ConfigurationError with a sentence that names the variable that something is wrong with.
+    Its text names the variable that is wrong.
     """
     if SANDBOX in names and settings.sandbox_refused:
         raise BadGateways(settings.sandbox_refused)

@@ -1,4 +1,4 @@
-"""Which gateway takes a payment: what each is used for, the order of preference, who is away.
+"""Which gateway takes a payment: its methods, the order of preference, and which cannot be reached.
 
 ``OPENTILL_GATEWAYS`` is the order; ``OPENTILL_ROUTES`` puts others first for a method;
 ``OPENTILL_GATEWAY_<NAME>_METHODS`` narrows what a gateway is used for.
@@ -21,7 +21,7 @@ class BadGateways(ConfigurationError, ValueError):
 
 
 class Gateways(dict[str, Gateway]):
-    """The gateways by name, in order of preference, as this process knows them."""
+    """The gateways by name, in order of preference."""
 
     def __init__(
         self,
@@ -29,30 +29,30 @@ class Gateways(dict[str, Gateway]):
         routes: Mapping[Method, tuple[str, ...]],
         allowed: Mapping[str, Mapping[Method, tuple[str, ...]]],
     ) -> None:
-        """``routes`` names, for a method, those that come before the others.
+        """``routes`` has, for a method, the gateways before the others.
 
-        ``allowed`` has those that are used for less than they take, with the methods and for each
-        the currencies, () for any.
+        ``allowed`` has the gateways that are restricted, with their methods and for each method the
+        currencies, () for any.
         """
         super().__init__(gateways)
         self.routes = routes
         self.allowed = allowed
         self._away_until: dict[str, float] = {}  # of time.monotonic()
 
-    def heard(self, name: str, *, reached: bool) -> None:
-        """Remember whether a gateway could be reached; one that is away comes last for a while."""
+    def note_reached(self, name: str, *, reached: bool) -> None:
+        """Note whether a gateway was reached; one that was not comes last for 30 seconds."""
         if reached:
             self._away_until.pop(name, None)
         else:
             self._away_until[name] = time.monotonic() + _AWAY_S
 
     def is_away(self, name: str) -> bool:
-        """Tell whether a gateway could not be reached a moment ago."""
+        """Tell whether a gateway could not be reached within the last 30 seconds."""
         return self._away_until.get(name, 0) > time.monotonic()
 
 
 def methods_of(gateways: Mapping[str, Gateway], name: str, currency: str) -> tuple[Method, ...]:
-    """Return what a gateway is used for in a currency: what it takes, as far as it is allowed."""
+    """Return a gateway's methods for a currency, without those that the settings exclude."""
     taken = gateways[name].methods(currency)
     allowed = gateways.allowed.get(name) if isinstance(gateways, Gateways) else None
     if allowed is None:
@@ -65,7 +65,7 @@ def methods_of(gateways: Mapping[str, Gateway], name: str, currency: str) -> tup
 
 
 def candidates(gateways: Mapping[str, Gateway], method: Method, currency: str) -> list[str]:
-    """Return who takes the currency by the method, the preferred first, whoever is away last."""
+    """Return the gateways for a method and currency, the preferred first, unreachable ones last."""
     able = [name for name in gateways if method in methods_of(gateways, name, currency)]
     if isinstance(gateways, Gateways):
         first = gateways.routes.get(method, ())
@@ -83,7 +83,7 @@ def offered(gateways: Mapping[str, Gateway], currency: str) -> tuple[Method, ...
 
 
 def limits(gateway: Gateway, name: str, text: str) -> Mapping[Method, tuple[str, ...]]:
-    """Read a gateway's METHODS variable: what it is used for. Raises BadGateways."""
+    """Read a gateway's METHODS variable, which restricts it. Raises BadGateways."""
     variable = f"OPENTILL_GATEWAY_{name.upper()}_METHODS"
     try:
         allowed = by_method(text)
@@ -105,7 +105,7 @@ def limits(gateway: Gateway, name: str, text: str) -> Mapping[Method, tuple[str,
 
 
 def routed(gateways: Mapping[str, Gateway], options: Mapping[str, str], text: str) -> Gateways:
-    """Put the gateways together with what the settings say of them. Raises BadGateways.
+    """Put the gateways together with their settings. Raises BadGateways.
 
     ``options`` has the METHODS variables, ``text`` is OPENTILL_ROUTES.
     """

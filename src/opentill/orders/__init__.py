@@ -11,18 +11,17 @@ from opentill.orders.model import (
     TRANSITIONS,
     Event,
     Line,
+    NewOrder,
     Order,
-    OrderDetail,
-    OrderOut,
     PaymentAttempt,
     Status,
     Transition,
 )
+from opentill.orders.notes import complete_refund, hold_refund, note, release_refund
 from opentill.orders.payments import Payer, ask, callback_url, submit
 from opentill.orders.service import (
     apply_outcome,
     attempt_of,
-    can,
     confirm_manually,
     exists,
     find,
@@ -33,17 +32,20 @@ from opentill.orders.service import (
     last_attempt,
     lock,
     merchant_of,
-    note,
+    place,
     revoke_manually,
-    transition,
+    set_method,
 )
 from opentill.orders.settlement import Settled, settle_batch, settle_one, settleable
+from opentill.orders.transitions import can, transition
+from opentill.orders.wire import OrderDetail, OrderOut
 
 __all__ = [
     "CONFIRMED_TOGETHER",
     "TRANSITIONS",
     "Event",
     "Line",
+    "NewOrder",
     "Order",
     "OrderDetail",
     "OrderOut",
@@ -59,6 +61,7 @@ __all__ = [
     "attempt_of",
     "callback_url",
     "can",
+    "complete_refund",
     "confirm_manually",
     "confirm_many",
     "exists",
@@ -68,13 +71,17 @@ __all__ = [
     "find_attempt",
     "given_back",
     "history",
+    "hold_refund",
     "last_attempt",
     "livemode_of",
     "lock",
     "merchant_of",
     "metadata",
     "note",
+    "place",
+    "release_refund",
     "revoke_manually",
+    "set_method",
     "settle_batch",
     "settle_one",
     "settleable",

@@ -12,7 +12,8 @@ from opentill.db.database import Tx
 from opentill.http.operations import ApiRequest, Download, Nothing, Operation
 from opentill.http.paging import Listing, Millis, given, listing
 from opentill.orders import export, livemode, queries, service
-from opentill.orders.model import OrderDetail, OrderOut, named
+from opentill.orders.model import named
+from opentill.orders.wire import OrderDetail, OrderOut
 
 
 class ExportQuery(msgspec.Struct, frozen=True, rename="camel"):

@@ -14,7 +14,8 @@ from opentill.db.export_limits import Exports, Readers
 from opentill.http import csvfile
 from opentill.http.csvfile import cell, utc
 from opentill.orders import export_queries
-from opentill.orders.model import ExportCursor, Order, OrderOut
+from opentill.orders.model import ExportCursor, Order
+from opentill.orders.wire import OrderOut
 
 COLUMNS: Final = (
     *(name for name in OrderOut.__struct_encode_fields__ if name != "livemode"),

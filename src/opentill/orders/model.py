@@ -1,13 +1,11 @@
-"""What an order and an attempt are, the table of an order's steps, and the shapes on the wire."""
+"""What an order and a payment attempt are, and the table of an order's transitions."""
 
 from decimal import Decimal
-from typing import Annotated, Any, Final, Literal, Self, get_args
+from typing import Final, Literal, get_args
 
 import msgspec
-from msgspec import Meta
 
 from opentill import webhooks
-from opentill.core import money
 from opentill.gateways.model import Method
 from opentill.ledger import Account, Movement
 from opentill.ledger import Type as PostingType
@@ -50,6 +48,7 @@ Event = Literal[
     "expired",
     "refunded_in_full",
     "settled",
+    "carried_over",
     "disputed",
     "dispute_won",
     "dispute_lost",
@@ -62,10 +61,10 @@ EVENTS: Final[tuple[Event, ...]] = get_args(Event)
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """One allowed step of an order; ``session`` is what an open session becomes by it.
+    """One allowed transition of an order; ``session`` is what an open session becomes by it.
 
     ``postings`` says what it may post; which of them depends on the order: no fee where there is
-    none, no UNFREEZE where nothing was frozen. ``emits`` are the events that the merchant is told.
+    none, no UNFREEZE where nothing was frozen. ``emits`` are the events that the merchant is sent.
     """
 
     source: Status
@@ -77,7 +76,8 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 _RECEIVED: Final = ("PAYMENT", "FEE")
-_SETTLED: Final = ("SETTLEMENT", "ROLLING_RESERVE")
+_CARRIED: Final = ("SETTLEMENT", "FREEZE", "UNFREEZE")  # a rest below zero goes through frozen
+_SETTLED: Final = (*_CARRIED, "ROLLING_RESERVE")
 _RECOVERED: Final = ("CHARGEBACK_RECOVERY", "ROLLING_RESERVE_RECOVERY")
 _LOST: Final = (
     "UNFREEZE",
@@ -106,6 +106,8 @@ TRANSITIONS: Final = (
     Transition("CLOSED", "confirmed", "PAID", _RECEIVED, emits=("order.paid",)),
     Transition("FAILED", "confirmed", "PAID", _RECEIVED, emits=("order.paid",)),
     Transition("PAID", "settled", "SETTLED", _SETTLED, emits=("order.settled",)),
+    Transition("REFUNDED", "carried_over", "REFUNDED", _CARRIED),
+    Transition("CHARGEBACK", "carried_over", "CHARGEBACK", _CARRIED),
     Transition("PAID", "refunded_in_full", "REFUNDED"),
     Transition("SETTLED", "refunded_in_full", "REFUNDED"),
     Transition("PAID", "disputed", "DISPUTED"),
@@ -201,6 +203,44 @@ class Order(msgspec.Struct, frozen=True):
         return "FULL" if self.refunded_minor == self.amount_minor else "PARTIAL"
 
 
+class NewOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """An order to be placed and the session that it is paid in, whose id is ``id``."""
+
+    merchant_id: str
+    id: str
+    product_id: str
+    order_id: str
+    amount_minor: int
+    currency: str
+    success_url: str | None
+    cancel_url: str | None
+    customer_email: str
+    customer_name: str | None
+    display_merchant_name: str
+    expires_at: int
+    method: Method | None
+    product_name: str
+    product_description: str
+    product_image: str | None
+    source: str
+    platform_fee_rate: Decimal
+    platform_fee_minor: int
+    settled_currency: str
+    exchange_rate: Decimal
+    usd_exchange_rate: Decimal | None
+    gross_settled_minor: int
+    net_settled_minor: int
+    refund_fee_policy: str
+    reserve_rate: Decimal
+    reserve_days: int
+    metadata: str
+    terms_version: int
+    fees: str
+    settlement_delay_days: int
+    settlement_calendar: str
+    dispute_fee_minor: int
+
+
 class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """One try to pay an order through one gateway with one payment method."""
 
@@ -284,8 +324,8 @@ class PaidThrough(msgspec.Struct, frozen=True):
     gateway: str
 
 
-class Confirmed(msgspec.Struct, frozen=True):
-    """An order whose payment was confirmed in a batch."""
+class Transitioned(msgspec.Struct, frozen=True):
+    """An order that has taken a transition."""
 
     merchant_id: str
     id: str
@@ -340,107 +380,3 @@ def _move(
     order: Order, kind: PostingType, source: Account, target: Account, amount: int, text: str
 ) -> Movement:
     return Movement(kind, source, target, amount, "order", order.id, text)
-
-
-Metadata = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
-
-
-class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An order in a list (contract.md#order-fields)."""
-
-    id: str
-    checkout_session_id: str
-    product_id: str
-    customer_email: str
-    customer_name: str | None
-    amount: str
-    currency: str
-    platform_fee_rate: str
-    platform_fee: str
-    net_amount: str
-    settled_amount: str
-    settled_currency: str
-    exchange_rate: str
-    hkd_exchange_rate: str | None
-    payment_method: Method | None
-    status: Status
-    paid_at: int | None
-    settled_at: int | None
-    metadata: Metadata
-    created_at: int
-    livemode: Annotated[
-        bool,
-        Meta(description="false: paid, or only to be paid, with the sandbox bank's play money"),
-    ]
-
-    @classmethod
-    def of(cls, order: Order) -> Self:
-        """Show an order, whose ``livemode`` is known, as a list does."""
-        return cls(**_listed(order))
-
-
-class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
-    """An order with everything (contract.md#order-detail)."""
-
-    base_amount: str
-    payable_amount: str
-    refund_status: RefundState
-    refunded_amount: str
-    payer_ip: str
-    updated_at: int
-    rolling_reserve_rate: str
-    rolling_reserve_amount: str
-    rolling_reserve_status: ReserveStatus
-    rolling_reserve_release_at: int | None
-
-    @classmethod
-    def of(cls, order: Order) -> Self:
-        """Show an order, whose ``livemode`` is known, with everything."""
-        return cls(**_detailed(order))
-
-
-def _listed(order: Order) -> dict[str, Any]:
-    if order.livemode is None:
-        raise AssertionError  # whoever shows it has asked livemode.known
-    hkd = order.hkd_exchange_rate
-    net = order.amount_minor - order.platform_fee_minor
-    return {
-        "id": order.id,
-        "checkout_session_id": order.checkout_id,
-        "product_id": order.product_id,
-        "customer_email": order.customer_email,
-        "customer_name": order.customer_name,
-        "amount": money.show(order.amount_minor, order.currency),
-        "currency": order.currency,
-        "platform_fee_rate": money.rate_text(order.platform_fee_rate),
-        "platform_fee": money.show(order.platform_fee_minor, order.currency),
-        "net_amount": money.show(net, order.currency),
-        "settled_amount": money.show(order.net_settled_minor, order.settled_currency),
-        "settled_currency": order.settled_currency,
-        "exchange_rate": money.rate_text(order.exchange_rate),
-        "hkd_exchange_rate": None if hkd is None else money.rate_text(hkd),
-        "payment_method": order.payment_method,
-        "status": order.status,
-        "paid_at": order.paid_at,
-        "settled_at": order.settled_at,
-        "metadata": msgspec.Raw(order.metadata.encode()),
-        "created_at": order.created_at,
-        "livemode": order.livemode,
-    }
-
-
-def _detailed(order: Order) -> dict[str, Any]:
-    shown = _listed(order)
-    refunded = order.refunded_minor
-    return shown | {
-        "base_amount": shown["amount"],
-        "payable_amount": shown["amount"],
-        "refund_status": order.refund_status,
-        "refunded_amount": money.show(refunded, order.currency) if refunded else "0",
-        "payer_ip": order.payer_ip,
-        "updated_at": order.updated_at,
-        "rolling_reserve_rate": money.rate_text(order.reserve_rate),
-        "rolling_reserve_amount": money.show(order.reserve_minor, order.settled_currency),
-        "rolling_reserve_status": order.reserve_status,
-        "rolling_reserve_release_at": order.reserve_release_at,
-    }

@@ -89,7 +89,7 @@ async def submit(  # noqa: PLR0913 - a payment and its surroundings
             _request(order, attempt, payer, merchant_name, public_url, expires_at)
         )
         if isinstance(gateways, Gateways):
-            gateways.heard(attempt.gateway, reached=outcome.status != "UNREACHABLE")
+            gateways.note_reached(attempt.gateway, reached=outcome.status != "UNREACHABLE")
         waited_ms = (time.monotonic_ns() - started_ns) // 1_000_000
         tried = (*tried, attempt.gateway)
         if outcome.status != "UNREACHABLE" or waited_ms > _PATIENCE_MS:

@@ -8,7 +8,6 @@ from opentill.db.query import Command, Query, Value
 from opentill.http.paging import PeriodQuery
 from opentill.list_counts import lists
 from opentill.orders.model import (
-    Confirmed,
     DueMerchant,
     Forgotten,
     Line,
@@ -42,140 +41,6 @@ ANYWHERE = Query(
     """,
 )
 
-# Take a step: from the status `:source` to `:target`; `:session_status` is null where the session
-# stays as it is, and so is what becomes known with the step where nothing does; a `:customer_name`
-# of '' is none. A disputed order does not settle; one that came back, or lost what was not settled
-# yet, is seen to when it is due.
-STEP = Query(
-    Order,
-    """
-    with moved as (
-        update orders set status = :target, history_number = history_number + 1,
-            updated_at = greatest(updated_at, :now), paid_at = coalesce(:paid_at, paid_at),
-            payment_method = coalesce(:payment_method, payment_method),
-            paid_attempt_id = coalesce(:paid_attempt_id, paid_attempt_id),
-            customer_email = coalesce(:customer_email, customer_email),
-            customer_name = nullif(coalesce(:customer_name, customer_name), ''),
-            payer_ip = coalesce(:payer_ip, payer_ip), due_at = coalesce(:due_at, due_at),
-            platform_fee_rate = coalesce(:platform_fee_rate, platform_fee_rate),
-            platform_fee_minor = coalesce(:platform_fee_minor, platform_fee_minor),
-            net_settled_minor = coalesce(:net_settled_minor, net_settled_minor),
-            hkd_exchange_rate = coalesce(:hkd_exchange_rate, hkd_exchange_rate),
-            livemode = coalesce(:livemode, livemode),
-            settle_at = case
-                when :target = 'DISPUTED' then null
-                when :target in ('PAID', 'CHARGEBACK') and settled_at is null
-                    then coalesce(:due_at::bigint, due_at)
-                else settle_at end
-        where merchant_id = :merchant_id and id = :id and status = :source
-        returning *
-    ), noted as (
-        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-            cause)
-        select :merchant_id, :id, history_number, updated_at, :event, :source, :target, :cause
-        from moved
-    ), followed as (
-        -- A join would read all sessions of the merchant while the statistics are of a small table.
-        update checkouts set status = :session_status::text, updated_at = :now::bigint
-        where merchant_id = :merchant_id and id = (select checkout_id from moved)
-            and status = 'OPEN' and :session_status::text is not null
-    ), notified as (
-        -- Who placed it through the Epay door is told, see epay/jobs.py.
-        insert into epay_notifications (merchant_id, order_id, state, due_at, tries, answer,
-            created_at, updated_at)
-        select merchant_id, id, 'WAITING', :now, 0, '', :now, :now from moved
-        where source = 'EPAY' and :event = 'confirmed'
-    ), released as (
-        -- Nobody is to pay it elsewhere any more: gateways are told at once.
-        update payment_attempts set check_at = :now::bigint, checks = 0
-        where merchant_id = :merchant_id and order_id = :id and status = 'ACTION_REQUIRED'
-            and check_at > :now::bigint and :source in ('CREATING', 'PENDING')
-            and :target not in ('CREATING', 'PENDING')
-    )
-    select * from moved
-    """,
-)
-# Confirm many orders that are locked, each a `confirmation.Paid`. Returns those whose order and
-# attempt had the status that they say. What belongs to an order is carried along, not joined again.
-CONFIRM = Query(
-    Confirmed,
-    """
-    with paid as (
-        select * from unnest(:merchant_id::text[], :order_id::text[], :before::text[],
-            :session::text[], :attempt_id::text[], :attempt_before::text[], :provider_ref::text[],
-            :reason::text[], :method::text[], :payer_ip::text[], :due_at::bigint[],
-            :fee_rate::numeric[], :fee_minor::bigint[], :net_minor::bigint[], :cause::text[],
-            :livemode::boolean[])
-            as p (merchant_id, order_id, before, session, attempt_id, attempt_before, provider_ref,
-                reason, method, payer_ip, due_at, fee_rate, fee_minor, net_minor, cause, livemode)
-    ), taken as (
-        update payment_attempts a set status = 'SUCCEEDED', reason = p.reason, check_at = null,
-            provider_ref = case p.provider_ref when '' then a.provider_ref else p.provider_ref end,
-            updated_at = greatest(a.updated_at, :now::bigint)
-        from paid p
-        where a.merchant_id = p.merchant_id and a.id = p.attempt_id and a.status = p.attempt_before
-        returning p.*
-    ), moved as (
-        update orders o set status = 'PAID', history_number = o.history_number + 1,
-            paid_at = :now::bigint,
-            updated_at = greatest(o.updated_at, :now::bigint), payment_method = p.method,
-            paid_attempt_id = p.attempt_id, payer_ip = p.payer_ip, due_at = p.due_at,
-            settle_at = p.due_at, platform_fee_rate = p.fee_rate, platform_fee_minor = p.fee_minor,
-            net_settled_minor = p.net_minor, livemode = coalesce(p.livemode, o.livemode)
-        from taken p
-        where o.merchant_id = p.merchant_id and o.id = p.order_id and o.status = p.before
-        returning o.merchant_id, o.id, o.history_number, o.updated_at, o.source, o.checkout_id,
-            p.before, p.session, p.attempt_id, p.cause
-    ), noted as (
-        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-            cause)
-        select merchant_id, id, history_number, updated_at, 'confirmed', before, 'PAID', cause
-        from moved
-    ), followed as (
-        update checkouts c set status = m.session, updated_at = :now::bigint
-        from moved m
-        where c.merchant_id = m.merchant_id and c.id = m.checkout_id and c.status = 'OPEN'
-            and m.session is not null
-    ), notified as (
-        -- Who placed them through the Epay door is told, see epay/jobs.py.
-        insert into epay_notifications (merchant_id, order_id, state, due_at, tries, answer,
-            created_at, updated_at)
-        select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
-        from moved where source = 'EPAY'
-    ), released as (
-        -- Nobody is to pay them elsewhere any more: gateways are told at once.
-        update payment_attempts a set check_at = :now::bigint, checks = 0
-        from moved m
-        where a.merchant_id = m.merchant_id and a.order_id = m.id and a.id <> m.attempt_id
-            and a.status = 'ACTION_REQUIRED' and a.check_at > :now::bigint
-            and m.before in ('CREATING', 'PENDING')
-    )
-    select merchant_id, id from moved
-    """,
-)
-# Settle many orders of one merchant that are locked, each a `settlement.Settling`.
-SETTLE = Command(
-    """
-    with settled as (
-        update orders o set status = m.after, history_number = o.history_number + 1,
-            settle_at = null,
-            settled_at = case m.event when 'settled' then :now::bigint else o.settled_at end,
-            reserve_minor = case when m.reserve_minor > 0 then m.reserve_minor
-                else o.reserve_minor end,
-            reserve_status = case when m.reserve_minor > 0 then 'HELD' else o.reserve_status end,
-            reserve_release_at = coalesce(m.release_at, o.reserve_release_at),
-            updated_at = greatest(o.updated_at, :now::bigint)
-        from unnest(:id::text[], :before::text[], :after::text[], :reserve_minor::bigint[],
-            :release_at::bigint[], :event::text[])
-            as m (id, before, after, reserve_minor, release_at, event)
-        where o.merchant_id = :merchant_id and o.id = m.id and o.status = m.before
-        returning o.id, o.history_number, o.updated_at, m.event, m.before, m.after
-    )
-    insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-        cause)
-    select :merchant_id, id, history_number, updated_at, event, before, after, :cause from settled
-    """,
-)
 DUE_MERCHANTS = Query(
     DueMerchant,
     """
@@ -216,27 +81,9 @@ RESERVES_DUE = Query(
     order by reserve_release_at limit :limit
     """,
 )
-SET_RESERVE = Query(
-    Order,
-    """
-    update orders set reserve_status = :reserve_status, updated_at = greatest(updated_at, :now)
-    where merchant_id = :merchant_id and id = :id
-    returning *
-    """,
-)
-# Note something that happened without a step.
-NOTE = Command(
-    """
-    with noted as (
-        update orders set history_number = history_number + 1,
-            updated_at = greatest(updated_at, :now)
-        where merchant_id = :merchant_id and id = :id
-        returning history_number, status, updated_at
-    )
-    insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-        cause)
-    select :merchant_id, :id, history_number, updated_at, :event, status, status, :cause from noted
-    """,
+# The only method that a session can be paid by; null: the customer chooses.
+SET_METHOD = Command(
+    "update checkouts set method = :method where merchant_id = :merchant_id and id = :checkout_id"
 )
 SET_CUSTOMER = Command(
     """

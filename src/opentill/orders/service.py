@@ -1,35 +1,31 @@
 """The life of an order: taking steps, and hearing what became of its attempts."""
 
-from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final
 
+import msgspec
 import structlog
 
-from opentill import ledger, rates, webhooks
+from opentill import rates
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.gateways.model import Method, OfAnotherGateway, PaymentOutcome, RefundOutcome
-from opentill.ledger import Movement
-from opentill.orders import events, queries
-from opentill.orders.fees import with_fee_of
-from opentill.orders.livemode import of_gateway
+from opentill.orders import queries, transition_queries
+from opentill.orders.confirmation import confirmation
 from opentill.orders.model import (
-    BACK,
-    BY_EVENT,
     FINAL,
     UNDECIDED,
     AttemptStatus,
     Event,
     Line,
+    NewOrder,
     Order,
     PaymentAttempt,
-    Status,
-    due_at,
-    received,
 )
+from opentill.orders.notes import note
+from opentill.orders.transitions import can, take, transition
 
 _log: Final = structlog.get_logger()
 
@@ -97,85 +93,15 @@ async def lock(tx: Tx, merchant_id: str, order_id: str) -> Order:
     return order
 
 
-async def transition(  # noqa: PLR0913 - a transition and what becomes known with it
-    tx: Tx,
-    order: Order,
-    event: Event,
-    cause: str,
-    now: int,
-    *,
-    method: Method | None = None,
-    attempt: PaymentAttempt | None = None,
-    email: str | None = None,
-    name: str | None = None,
-    payer_ip: str | None = None,
-    hkd_rate: Decimal | None = None,
-    back_to: Status | None = None,
-    posted: Sequence[Movement] | None = None,
-    reason: str | None = None,
-    livemode: bool | None = None,
-) -> Order:
-    """Take a transition of a locked order: new status, history, session, events, postings.
-
-    The one place that assigns an order's status (``settlement`` assigns those of a batch).
-    ``posted``: the postings of another feature, all in the table. ``back_to``: where a won dispute
-    puts the order. ``method`` decides the fee. ``reason``: what the merchant is told of the end, if
-    not the cause. Raises Invalid on ``orderId`` for a transition that is not in the table.
-    """
-    row = BACK.get(back_to) if back_to else BY_EVENT.get((order.status, event))
-    if row is None or (row.source, row.event) != (order.status, event):
-        raise Invalid("orderId", f"an order that is {order.status} cannot be {event}")
-    paid = event == "confirmed"
-    if paid and method:
-        order = with_fee_of(order, method)
-    moves = received(order) if paid else list(posted or ())
-    if any(move.type not in row.postings for move in moves):
-        msg = f"{event} cannot post {[move.type for move in moves]}"
-        raise ValueError(msg)
-    due = due_at(now, order.settlement_delay_days, order.settlement_calendar) if paid else None
-    moved = await queries.STEP.one(
-        tx,
-        merchant_id=order.merchant_id,
-        id=order.id,
-        source=row.source,
-        target=row.target,
-        now=now,
-        event=event,
-        cause=cause,
-        session_status=row.session,
-        paid_at=now if paid else None,
-        payment_method=method,
-        paid_attempt_id=attempt.id if paid and attempt else None,
-        customer_email=email,
-        customer_name=name,
-        payer_ip=payer_ip,
-        due_at=due,
-        platform_fee_rate=order.platform_fee_rate if paid else None,
-        platform_fee_minor=order.platform_fee_minor if paid else None,
-        net_settled_minor=order.net_settled_minor if paid else None,
-        hkd_exchange_rate=hkd_rate,
-        livemode=livemode,
-    )
-    emitted = [
-        events.event_of(moved, type_, cause if reason is None else reason, now)
-        for type_ in row.emits
-        if type_ != "order.settled" or order.settled_at is None
-    ]
-    await webhooks.emit(tx, emitted)
-    if moves:
-        await ledger.post(tx, order.merchant_id, order.settled_currency, moves, now)
-    return moved
+async def place(tx: Tx, new: NewOrder, now: int) -> None:
+    """Place an order, PENDING, with the session that it is paid in, OPEN."""
+    await transition_queries.PLACE.run(tx, new, now=now)
 
 
-def can(order: Order, event: Event) -> bool:
-    """Tell whether the table has a step from where the order stands."""
-    return (order.status, event) in BY_EVENT
-
-
-async def note(tx: Tx, order: Order, event: str, cause: str, now: int) -> None:
-    """Write something that happened to an order, without a step, into its history."""
-    await queries.NOTE.run(
-        tx, merchant_id=order.merchant_id, id=order.id, now=now, event=event, cause=cause
+async def set_method(tx: Tx, merchant_id: str, checkout_id: str, method: Method | None) -> None:
+    """Say by which method alone a session can be paid; None: the customer chooses."""
+    await queries.SET_METHOD.run(
+        tx, merchant_id=merchant_id, checkout_id=checkout_id, method=method
     )
 
 
@@ -220,9 +146,10 @@ async def start_attempt(  # noqa: PLR0913 - what an attempt is
         now=now,
     )
     cause = f"{attempt.id} by {method} through {gateway}"
-    await transition(
-        tx, order, "submitted", cause, now, email=email, name=name or "", payer_ip=payer_ip
+    known = msgspec.structs.replace(
+        order, customer_email=email, customer_name=name or None, payer_ip=payer_ip
     )
+    await transition(tx, known, "submitted", cause, now)
     return attempt
 
 
@@ -298,16 +225,11 @@ async def _received(
             await note(tx, order, "amount_differs", cause, now)
         differs = PaymentOutcome(status="UNKNOWN", reason="amount_differs")
         return await _write(tx, attempt, attempt.status, differs, None, now)
-    cause = f"{attempt.id} confirmed by {attempt.gateway}"
-    if (order.status, "confirmed") in BY_EVENT:
+    if can(order, "confirmed"):
         paid = await _write(tx, attempt, "SUCCEEDED", outcome, None, now)
-        method = outcome.method or attempt.method
         hkd = await _hkd_rate(tx, order, outcome)
-        await transition(
-            tx, order, "confirmed", cause, now,
-            method=method, attempt=attempt, payer_ip=attempt.payer_ip, hkd_rate=hkd,
-            livemode=of_gateway(attempt.gateway),
-        )  # fmt: skip
+        order = msgspec.structs.replace(order, hkd_exchange_rate=hkd)
+        await take(tx, [confirmation(order, attempt, outcome, now)], now)
         return paid
     await note(tx, order, "duplicate_payment", f"{attempt.id} is given back", now)
     return await _write(tx, attempt, "DUPLICATE", outcome, now, now)
@@ -367,7 +289,7 @@ async def _ended(
     cause = f"{attempt.id}: {reason}"
     # Another attempt may be on its way while this one ends: an order waits for the one submitted.
     waits_for_other = order.status == "CREATING" and attempt.status != "SUBMITTED"
-    if (order.status, event) in BY_EVENT and not (waits_for_other and event == "declined"):
+    if can(order, event) and not (waits_for_other and event == "declined"):
         await transition(tx, order, event, cause, now, reason=reason)
     else:
         await note(tx, order, event, cause, now)
@@ -413,12 +335,12 @@ async def confirm_manually(
     ``livemode``: whether real money can be paid in this deployment; events say it too.
     """
     order = await lock(tx, merchant_id, order_id)
-    if (order.status, "confirmed") not in BY_EVENT:
+    if not can(order, "confirmed"):
         raise Invalid("orderId", f"an order that is {order.status} cannot be confirmed")
     waiting = await queries.BY_HAND.first(tx, merchant_id=merchant_id, order_id=order.id)
     if waiting is not None:
-        come = PaymentOutcome(status="SUCCEEDED")
-        attempt: PaymentAttempt | None = await _write(tx, waiting, "SUCCEEDED", come, None, now)
+        arrived = PaymentOutcome(status="SUCCEEDED")
+        attempt = await _write(tx, waiting, "SUCCEEDED", arrived, None, now)
     else:
         attempt = await queries.INSERT_ATTEMPT.one(
             tx,
@@ -435,11 +357,11 @@ async def confirm_manually(
             check_at=None,
             now=now,
         )
+    outcome = PaymentOutcome(status="SUCCEEDED", method="BANK_TRANSFER")
+    change = confirmation(order, attempt, outcome, now)
+    paid = msgspec.structs.replace(change.order, payer_ip=order.payer_ip, livemode=livemode)
     cause = f"confirmed by {who}: {reason}"
-    return await transition(
-        tx, order, "confirmed", cause, now,
-        method="BANK_TRANSFER", attempt=attempt, livemode=livemode,
-    )  # fmt: skip
+    return await transition(tx, paid, "confirmed", cause, now, posted=change.posted)
 
 
 async def revoke_manually(

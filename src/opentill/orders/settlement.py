@@ -6,28 +6,19 @@ of orders that are yet to settle, and nothing else.
 """
 
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-from opentill import ledger, webhooks
+from opentill import ledger
 from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.db import jobs
 from opentill.db.database import Db, Tx
-from opentill.db.query import columns
 from opentill.ledger import Movement
-from opentill.orders import events as order_events
-from opentill.orders import livemode, queries
-from opentill.orders.model import (
-    BY_EVENT,
-    DAY_MS,
-    DueMerchant,
-    Event,
-    Order,
-    Status,
-    settlement,
-)
+from opentill.orders import notes, queries
+from opentill.orders.model import DAY_MS, DueMerchant, Event, Order, Status, settlement
+from opentill.orders.transitions import Change, take
 
 BATCH: Final = 1000  # a payment of the same merchant waits for it: some 0.1 s
 # Of one merchant: while one waits for the balance or for its commit, the other gets ready.
@@ -110,58 +101,30 @@ def plan(order: Order) -> Settled:
     return Settled(order.merchant_id, order.id, status, left, reserve, currency)
 
 
-class Settling(msgspec.Struct, frozen=True, kw_only=True):
-    """An order that settles, as ``queries.SETTLE`` takes it."""
-
-    id: str
-    before: Status
-    after: Status
-    reserve_minor: int
-    release_at: int | None  # the reserve; None without one
-    event: Event | Literal["carried_over"]
-
-
-def _settling(order: Order, planned: Settled, now: int) -> Settling:
-    return Settling(
-        id=order.id,
-        before=order.status,
-        after=planned.status,
-        reserve_minor=planned.reserve_minor,
-        release_at=now + order.reserve_days * DAY_MS if planned.reserve_minor else None,
-        event="settled" if order.status == "PAID" else "carried_over",
-    )
+def _change(order: Order, planned: Settled, now: int, cause: str) -> Change:
+    posted = settlement(order, planned.reserve_minor)
+    event: Event = "settled" if order.status == "PAID" else "carried_over"
+    if planned.reserve_minor:
+        order = msgspec.structs.replace(
+            order,
+            reserve_minor=planned.reserve_minor,
+            reserve_status="HELD",
+            reserve_release_at=now + order.reserve_days * DAY_MS,
+        )
+    return Change(order=order, event=event, cause=cause, posted=posted)
 
 
 async def _settle(tx: Tx, orders: list[Order], now: int, cause: str) -> list[Settled]:
     plans = [plan(order) for order in orders]
-    if not plans:
-        return []
-    merchant_id = orders[0].merchant_id
-    moves: dict[str, list[Movement]] = {}
-    settling: list[Settling] = []
-    for order, planned in zip(orders, plans, strict=True):
-        posted = settlement(order, planned.reserve_minor)
-        moves.setdefault(order.settled_currency, []).extend(posted)
-        settling.append(_settling(order, planned, now))
-    moved = await queries.SETTLE.run(
-        tx, **columns(Settling, settling), merchant_id=merchant_id, now=now, cause=cause
-    )
-    if moved != len(orders):  # they are locked: what is posted next is of exactly these
-        msg = f"{len(orders)} orders of {merchant_id} were to settle, and {moved} did"
+    changes = [
+        _change(order, planned, now, cause) for order, planned in zip(orders, plans, strict=True)
+    ]
+    moved = await take(tx, changes, now)
+    if len(moved) != len(orders):  # they are locked
+        msg = (
+            f"{len(orders)} orders of {orders[0].merchant_id} were to settle, and {len(moved)} did"
+        )
         raise AssertionError(msg)
-    emits = BY_EVENT["PAID", "settled"].emits
-    await webhooks.emit(
-        tx,
-        [
-            order_events.event_of(order, type_, cause, now)
-            for order in await livemode.noted(lambda work: work(tx), orders)
-            if order.status == "PAID"
-            for type_ in emits
-        ],
-    )
-    for currency, posted in sorted(moves.items()):
-        if posted:
-            await ledger.post(tx, merchant_id, currency, posted, now)
     return plans
 
 
@@ -175,17 +138,7 @@ async def release_reserves(db: Db, now: int, batch: int = 200) -> int:
         ready = order is not None and order.reserve_status == "HELD" and order.status != "DISPUTED"
         if order is None or not ready:
             return
-        await queries.SET_RESERVE.first(
-            tx, merchant_id=order.merchant_id, id=order.id, reserve_status="RELEASED", now=now
-        )
-        await queries.NOTE.run(
-            tx,
-            merchant_id=order.merchant_id,
-            id=order.id,
-            now=now,
-            event="reserve_released",
-            cause="due",
-        )
+        await notes.release_reserve(tx, order, now)
         move = Movement(
             "ROLLING_RESERVE_RELEASE",
             "reserve",

@@ -1,8 +1,8 @@
-"""Where requests of ours may go: the form of an address, and the networks that are out of bounds.
+"""The address policy: which forms of addresses and which networks outgoing requests may reach.
 
-Addresses that merchants give (webhooks, Epay notices) must not reach into the operator's own
-networks. What a name stands for is vetted when it is connected to (``outgoing/client.py``), so that
-a name that changes its meaning in between gains nothing.
+Addresses that merchants give (webhooks, Epay notifications) must not reach into the operator's own
+networks. The addresses of a name are checked when it is connected to (``outgoing/client.py``), so
+that a name whose address changes in between gains nothing.
 """
 
 import re
@@ -21,7 +21,7 @@ class Forbidden(Exception):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """An address whose form is in order. ``literal`` is there if the host is no name."""
+    """An address with a valid form. ``literal`` is the host if that is no name."""
 
     scheme: str
     host: str  # in lower case, IPv6 without brackets
@@ -31,16 +31,16 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """``scheme://host:port``, the port always there."""
+        """``scheme://host:port``, always with its port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be spoken to.
+    """What may be connected to.
 
-    Either public addresses, and those in ``allowed_networks``; or, with ``origin``, that one server
-    and nothing else, wherever it is: the operator configured it.
+    Either public addresses and those in ``allowed_networks``; or, with ``origin``, only that one
+    server, in whatever network: the operator configured it.
     """
 
     allow_http: bool = False
@@ -49,14 +49,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def only(cls, url: str) -> "Policy":
-        """Return the policy of somebody who speaks to the server of one configured address only.
-
-        Raises Forbidden for an address that is not well-formed.
-        """
+        """Return the policy for one configured server. Raises Forbidden for a malformed address."""
         return cls(allow_http=True, origin=parse(url).origin)
 
     def target(self, url: str) -> Target:
-        """Read an address. Raises Forbidden if its form alone is reason enough to refuse it."""
+        """Read an address. Raises Forbidden for a forbidden form."""
         target = parse(url)
         if self.origin:
             if target.origin != self.origin:
@@ -73,10 +70,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         return target
 
     def vet(self, host: str, addresses: Sequence[IPAddress]) -> list[IPAddress]:
-        """Return those of a host's addresses that may be connected to. Raises Forbidden if none."""
+        """Return the allowed addresses of a host. Raises Forbidden if there is none."""
         vetted = [address for address in addresses if self.allows(address)]
         if not vetted:
-            # Not which it is: merchants read this, and would look up the operator's own names.
+            # Without the address: merchants read this, and would learn the operator's own names.
             _refuse(f"{host} stands for no public address")
         return vetted
 
@@ -177,7 +174,7 @@ _CLOSED_4: Final = _networks(
     240.0.0.0/4         # reserved; broadcast
     """
 )
-# Outside of it is nothing public: ::/8 (unspecified, loopback, IPv4-mapped, -compatible and
+# Nothing outside of it is public: ::/8 (unspecified, loopback, IPv4-mapped, -compatible and
 # -translated), 64:ff9b::/96 and 64:ff9b:1::/48 (NAT64), 100::/64 (discard), 5f00::/16 (segment
 # routing), fc00::/7 (ULA), fe80::/10 (link-local), fec0::/10 (site-local), ff00::/8 (multicast).
 _GLOBAL_6: Final = IPv6Network("2000::/3")
@@ -192,7 +189,7 @@ _CLOSED_6: Final = _networks(
     3fff::/20           # documentation
     """
 )
-# WHATWG Fetch §2.9 "port blocking": whoever listens there takes our words for its own protocol.
+# WHATWG Fetch §2.9 "port blocking": a server there may read a request as its own protocol.
 _BAD_PORTS: Final = frozenset(
     map(
         int,

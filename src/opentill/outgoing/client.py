@@ -1,9 +1,9 @@
-"""The one HTTP client for everything that leaves: webhooks, Epay notices, gateways.
+"""The one HTTP client for all outgoing requests: webhooks, Epay notifications, gateways.
 
-It resolves a name itself, vets what the name stands for and connects to a vetted address, with
-Host, SNI and certificate check of the name. It follows no redirect, knows no proxy and no cookie,
-unpacks nothing, and bounds time and size. Its three errors tell what may have happened over there:
-``Forbidden`` and ``Unreachable``: surely nothing; ``NoResponse``: perhaps something.
+It resolves a name itself, checks its addresses by the policy and connects to one of these, with
+Host, SNI and certificate check of the name. It follows no redirect, uses no proxy and no cookie,
+decompresses nothing, and limits time and size. Its three errors say what may have been done:
+after ``Forbidden`` and ``Unreachable`` surely nothing, after ``NoResponse`` perhaps everything.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Protocol
 
 import aiohttp
 import msgspec
@@ -30,11 +30,11 @@ from opentill.outgoing.addresses import read_ip
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 
 _CONNECT_S: Final = 5.0
-# Shorter than what servers commonly keep (5 s and more), so that a request seldom meets the end of
-# its connection; and for so long at most a name stays where it was.
+# Shorter than the usual 5 s and more of servers, so that a request seldom meets a connection that
+# closes. For so long a name's old address may stay in use, too.
 _IDLE_S: Final = 4.0
 _CONNECTIONS: Final = 512
-_LOOKUPS: Final = _CONNECTIONS  # at once: names whose servers do not answer hold up no others
+_LOOKUPS: Final = _CONNECTIONS  # at once, so that slow name servers delay no other look-up
 _CHUNK: Final = 64 * 1024
 _HEADERS: Final = {"User-Agent": f"OpenTill/{__version__}", "Accept-Encoding": "identity"}
 
@@ -47,24 +47,45 @@ def to_merchants(settings: Settings) -> "Outgoing":
 
 
 class Unreachable(Exception):
-    """Surely nothing reached the other side: no address, refused, no connection, no TLS."""
+    """Nothing was sent: no address, connection refused, no connection in time, no TLS."""
 
 
 class NoResponse(Exception):
-    """Something may have been sent, and no usable answer came: timeout, reset, malformed."""
+    """Something may have been sent, and no usable response came: timeout, reset, malformed."""
 
 
 class Response(msgspec.Struct, frozen=True):
-    """An answer of whatever status. Names of headers are in lower case."""
+    """A response of any status. Names of headers are in lower case."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes  # cut off at ``max_bytes``
-    cut: bool = False  # the body was longer
+    cut: bool = False  # whether the body was longer
+
+
+class Sender(Protocol):
+    """What a gateway needs of ``Outgoing``."""
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] = {},
+        body: bytes = b"",
+        timeout_s: float,
+        max_bytes: int = 65536,
+    ) -> Response:
+        """Send a request. Raises Forbidden, Unreachable and NoResponse."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections."""
+        ...
 
 
 class Outgoing:
-    """Sends requests to where the policy allows it; connections are kept for a while.
+    """Sends requests to addresses that the policy allows; connections are reused for 4 s.
 
     ``resolve`` replaces the system's resolver.
     """
@@ -76,7 +97,7 @@ class Outgoing:
         self._session: aiohttp.ClientSession | None = None
 
     def check(self, url: str) -> None:
-        """Raise Forbidden for an address that its form alone refuses: no name is looked up."""
+        """Raise Forbidden for an address with a forbidden form; no name is looked up."""
         self.policy.target(url)
 
     async def send(
@@ -89,9 +110,9 @@ class Outgoing:
         timeout_s: float,
         max_bytes: int = 65536,
     ) -> Response:
-        """Send a request and return its answer, whatever its status.
+        """Send a request and return its response, whatever its status.
 
-        The time is for all of it, from the look-up of the name to the end of the body. Raises
+        ``timeout_s`` is for all of it, from the look-up of the name to the end of the body. Raises
         Forbidden, Unreachable or NoResponse.
         """
         async with self._ask(method, url, headers, body, timeout_s) as response:
@@ -101,7 +122,7 @@ class Outgoing:
                 if len(read) > max_bytes:
                     response.close()
                     break
-            return _answer(response, bytes(read[:max_bytes]), cut=len(read) > max_bytes)
+            return _response_of(response, bytes(read[:max_bytes]), cut=len(read) > max_bytes)
 
     async def download(
         self,
@@ -112,9 +133,9 @@ class Outgoing:
         timeout_s: float,
         max_bytes: int,
     ) -> Response:
-        """Get a file and write it to ``target`` if the status is 200; the answer has no body.
+        """Get a file and write it to ``target`` if the status is 200; the response has no body.
 
-        Raises Forbidden, Unreachable or NoResponse, which it is too if the file is longer.
+        Raises Forbidden, Unreachable or NoResponse, also for a file of more than ``max_bytes``.
         """
         async with self._ask("GET", url, headers, b"", timeout_s) as response:
             size = 0
@@ -125,7 +146,7 @@ class Outgoing:
                         msg = f"the file is longer than {max_bytes} bytes"
                         raise NoResponse(msg)
                     target.write(chunk)
-            return _answer(response, b"", cut=False)
+            return _response_of(response, b"", cut=False)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -138,10 +159,10 @@ class Outgoing:
     async def _ask(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send, and turn every failure, that of the block too, into one of the three."""
+        """Send, and turn every failure, also one in the block, into one of the three errors."""
         target = self.policy.target(url)
-        session = self._connected()  # the first call reads all certificates: not in its time
-        way = SimpleNamespace(open=False)
+        session = self._connected()  # outside the time limit: the first call reads all certificates
+        connection = SimpleNamespace(open=False)
         try:
             async with (
                 asyncio.timeout(timeout_s),
@@ -151,18 +172,18 @@ class Outgoing:
                     headers=_HEADERS | dict(headers),
                     data=body or None,
                     allow_redirects=False,
-                    trace_request_ctx=way,
+                    trace_request_ctx=connection,
                 ) as response,
             ):
                 yield response
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            reason = _said(error)
-            raise (NoResponse(reason) if way.open else Unreachable(reason)) from error
+            reason = _text_of(error)
+            raise (NoResponse(reason) if connection.open else Unreachable(reason)) from error
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
             trace = aiohttp.TraceConfig()
-            # From here on something may have been sent; up to here certainly nothing was.
+            # Before this nothing was sent; from now on something may have been.
             trace.on_connection_create_end.append(_opened)
             trace.on_connection_reuseconn.append(_opened)
             self._session = aiohttp.ClientSession(
@@ -183,19 +204,19 @@ class Outgoing:
         return self._session
 
     def _socket(self, info: Any) -> socket.socket:
-        """Make the socket of a connection: the last look at where it goes."""
+        """Make the socket of a connection: the last check of its address."""
         family, kind, proto, _, address = info
         self.policy.vet(address[0], (read_ip(address[0]),))
         return socket.socket(family, kind, proto)
 
 
 class _VettingResolver(AbstractResolver):
-    """Looks names up and hands on what may be connected to; asks once for those who ask at once."""
+    """Looks names up and returns the allowed addresses; concurrent look-ups of a name are one."""
 
     def __init__(self, policy: Policy, resolve: Resolve | None) -> None:
         self._policy = policy
         self._resolve = resolve or self._system
-        self._asked: dict[str, asyncio.Task[Sequence[str]]] = {}
+        self._lookups: dict[str, asyncio.Task[Sequence[str]]] = {}
         self._threads = ThreadPoolExecutor(_LOOKUPS, "resolver") if resolve is None else None
 
     async def resolve(
@@ -205,7 +226,7 @@ class _VettingResolver(AbstractResolver):
         family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002 - always both
     ) -> list[ResolveResult]:
         """Return the vetted addresses. Raises Forbidden if there is none, OSError."""
-        found = [read_ip(text) for text in await self._batcher(host)]
+        found = [read_ip(text) for text in await self._look_up(host)]
         if not found:
             msg = f"{host} has no address"
             raise OSError(msg)
@@ -218,20 +239,20 @@ class _VettingResolver(AbstractResolver):
             for address in self._policy.vet(host, found)
         ]  # fmt: skip
 
-    async def _batcher(self, host: str) -> Sequence[str]:
-        task = self._asked.get(host)
+    async def _look_up(self, host: str) -> Sequence[str]:
+        task = self._lookups.get(host)
         if task is None:
-            task = self._asked[host] = asyncio.ensure_future(self._resolve(host))
+            task = self._lookups[host] = asyncio.ensure_future(self._resolve(host))
             task.add_done_callback(lambda done: self._forget(host, done))
         return await asyncio.shield(task)
 
     def _forget(self, host: str, task: asyncio.Task[Sequence[str]]) -> None:
-        self._asked.pop(host, None)
+        self._lookups.pop(host, None)
         if not task.cancelled():
-            task.exception()  # whoever asked may have given up: nobody else looks at it
+            task.exception()  # so that asyncio does not log it if the caller has given up
 
     async def _system(self, host: str) -> Sequence[str]:
-        """Ask the system, in threads of our own: the loop's few serve everything else too."""
+        """Ask the system's resolver, in threads of its own: the loop has few for all else."""
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(
             self._threads,
@@ -240,11 +261,11 @@ class _VettingResolver(AbstractResolver):
         return [str(info[4][0]) for info in found]
 
     async def close(self) -> None:
-        """Nothing: the session's end is not the resolver's."""
+        """Do nothing: the resolver outlives the session."""
 
     def stop(self) -> None:
-        """End the threads; a look-up that is on its way is left to itself."""
-        for task in list(self._asked.values()):
+        """End the threads; a running look-up ends by itself."""
+        for task in list(self._lookups.values()):
             task.cancel()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
@@ -254,11 +275,11 @@ async def _opened(_session: Any, context: Any, _params: Any) -> None:
     context.trace_request_ctx.open = True
 
 
-def _answer(response: aiohttp.ClientResponse, body: bytes, *, cut: bool) -> Response:
+def _response_of(response: aiohttp.ClientResponse, body: bytes, *, cut: bool) -> Response:
     headers = tuple((name.lower(), value) for name, value in response.headers.items())
     return Response(response.status, headers, body, cut)
 
 
-def _said(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__

@@ -28,16 +28,9 @@ OF_ORDER = Query(
 COUNT_OF_ORDER = Value(
     int, "select count(*) from refunds where merchant_id = :merchant_id and order_id = :order_id"
 )
-# Accept a refund and hold its part of the order, in one statement.
 INSERT = Query(
     Refund,
     """
-    with held as (
-        update orders set refund_held_minor = refund_held_minor + :amount_minor::bigint,
-            refund_debit_minor = refund_debit_minor + :debit_minor::bigint,
-            updated_at = greatest(updated_at, :now::bigint)
-        where merchant_id = :merchant_id and id = :order_id
-    )
     insert into refunds (merchant_id, id, order_id, attempt_id, status, amount_minor, currency,
         debit_minor, debit_currency, held_from, user_refund_usd_minor, merchant_debit_usd_minor,
         reason, refund_no, provider_ref, sent, try_at, tries, created_at, updated_at)
@@ -57,21 +50,6 @@ FINISH = Query(
         failed_at = case :status when 'FAILED' then :now::bigint end
     where merchant_id = :merchant_id and id = :id and status = 'PROCESSING'
     returning *
-    """,
-)
-SUCCEED_ORDER = Command(
-    """
-    update orders set refunded_minor = refunded_minor + :amount_minor,
-        updated_at = greatest(updated_at, :now)
-    where merchant_id = :merchant_id and id = :order_id
-    """,
-)
-RELEASE_ORDER = Command(
-    """
-    update orders set refund_held_minor = refund_held_minor - :amount_minor,
-        refund_debit_minor = refund_debit_minor - :debit_minor,
-        updated_at = greatest(updated_at, :now)
-    where merchant_id = :merchant_id and id = :order_id
     """,
 )
 # Claim refunds that are to be sent or asked about: whoever claims has them until `:lease_until`.

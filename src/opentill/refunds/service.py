@@ -76,7 +76,7 @@ async def create(
     except asyncpg.UniqueViolationError:  # another order's refund took the number just now
         raise _number_taken() from None
     text = f"Refund of {money.show(amount, order.currency)} {order.currency}"
-    await orders.note(tx, order, "refund_created", f"{refund.id}: {text}", now)
+    await orders.hold_refund(tx, order, amount, share.debit_minor, f"{refund.id}: {text}", now)
     if share.debit_minor:
         await _freeze(tx, refund, text, now)
     return refund
@@ -259,19 +259,10 @@ async def apply_outcome(
 
 
 async def _succeeded(tx: Tx, order: Order, refund: Refund, now: int) -> None:
-    ids = (refund.merchant_id, order.id)
-    await queries.SUCCEED_ORDER.run(
-        tx,
-        merchant_id=refund.merchant_id,
-        order_id=order.id,
-        amount_minor=refund.amount_minor,
-        now=now,
-    )
-    await orders.note(tx, order, "refund_succeeded", refund.id, now)
-    if order.refunded_minor + refund.amount_minor == order.amount_minor:
-        fresh = await orders.lock(tx, *ids)
-        if orders.can(fresh, "refunded_in_full"):  # a disputed order goes its own way
-            await orders.transition(tx, fresh, "refunded_in_full", refund.id, now)
+    order = await orders.complete_refund(tx, order, refund.amount_minor, refund.id, now)
+    full = order.refunded_minor == order.amount_minor
+    if full and orders.can(order, "refunded_in_full"):  # a disputed order goes its own way
+        await orders.transition(tx, order, "refunded_in_full", refund.id, now)
     if refund.debit_minor:
         text = f"Refund of {money.show(refund.amount_minor, refund.currency)} {refund.currency}"
         move = Movement(
@@ -281,15 +272,8 @@ async def _succeeded(tx: Tx, order: Order, refund: Refund, now: int) -> None:
 
 
 async def _failed(tx: Tx, order: Order, refund: Refund, now: int) -> None:
-    await queries.RELEASE_ORDER.run(
-        tx,
-        merchant_id=refund.merchant_id,
-        order_id=order.id,
-        amount_minor=refund.amount_minor,
-        debit_minor=refund.debit_minor,
-        now=now,
-    )
-    await orders.note(tx, order, "refund_failed", f"{refund.id}: {refund.error_message}", now)
+    cause = f"{refund.id}: {refund.error_message}"
+    await orders.release_refund(tx, order, refund.amount_minor, refund.debit_minor, cause, now)
     if refund.debit_minor:
         target: Held = order.stands_in  # it may have settled meanwhile
         move = Movement(

@@ -4,19 +4,16 @@ from opentill.webhooks import payloads
 from opentill.webhooks.catchup import Read, end, read
 from opentill.webhooks.model import TYPES, Delivery, Endpoint, Event, NumberedEvent, Type
 from opentill.webhooks.outbox import emit
+from opentill.webhooks.resending import EventRange, resend, resend_all, resend_range
 from opentill.webhooks.service import (
-    Range,
-    Vet,
-    Wanted,
+    EndpointFields,
+    UrlCheck,
     change,
     create,
     delete,
     deliveries,
     find,
     find_anywhere,
-    resend,
-    resend_all,
-    resend_range,
     rotate,
     search,
 )
@@ -25,13 +22,13 @@ __all__ = [
     "TYPES",
     "Delivery",
     "Endpoint",
+    "EndpointFields",
     "Event",
+    "EventRange",
     "NumberedEvent",
-    "Range",
     "Read",
     "Type",
-    "Vet",
-    "Wanted",
+    "UrlCheck",
     "change",
     "create",
     "delete",

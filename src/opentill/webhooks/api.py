@@ -10,9 +10,10 @@ from opentill.db.database import Tx
 from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, Page, Size, listing
 from opentill.merchants import Actor
-from opentill.webhooks import catchup, queries, service
+from opentill.webhooks import catchup, queries, resending, service
 from opentill.webhooks.model import DeliveryStatus, EventBody, Type
-from opentill.webhooks.service import Range, Vet
+from opentill.webhooks.resending import EventRange
+from opentill.webhooks.service import UrlCheck
 from opentill.webhooks.wire import (
     EVENT_EXAMPLE,
     DeliveryOut,
@@ -73,7 +74,7 @@ async def create(request: ApiRequest[Nothing, EndpointBody], tx: Tx) -> Endpoint
         tx,
         request.merchant_id,
         request.body.wanted(),
-        Vet(app.outgoing.check),
+        UrlCheck(app.outgoing.check),
         app.settings.secret_key,
         request.now,
         actor=_actor(request),
@@ -103,9 +104,9 @@ async def read(request: ApiRequest[Nothing, Nothing]) -> EndpointOut:
 
 async def change(request: ApiRequest[Nothing, EndpointChange], tx: Tx) -> EndpointOut:
     """Change an endpoint."""
-    vet, wanted = Vet(request.app.outgoing.check), request.body.wanted()
+    check_url, wanted = UrlCheck(request.app.outgoing.check), request.body.wanted()
     ids = (request.merchant_id, request.path["id"])
-    changed = await service.change(tx, *ids, wanted, vet, request.now, actor=_actor(request))
+    changed = await service.change(tx, *ids, wanted, check_url, request.now, actor=_actor(request))
     return EndpointOut.of(changed)
 
 
@@ -142,18 +143,18 @@ async def resend(request: ApiRequest[Nothing, ResendBody], tx: Tx) -> ResendOut:
     """Send one event or a range of them again."""
     body, ids = request.body, (request.merchant_id, request.path["id"])
     if body.event_id is not None:
-        await service.resend(tx, *ids, body.event_id, request.now)
+        await resending.resend(tx, *ids, body.event_id, request.now)
         return ResendOut(1, None)
     if body.since is None:
         raise Invalid("since", "since must say from when on, if no eventId is given")
-    which = Range(
+    which = EventRange(
         since=body.since,
         until=request.now if body.until is None else body.until,
         type=body.type,
         failed_only=body.failed_only,
         after=body.after,
     )
-    sent = await service.resend_range(tx, *ids, which, request.now)
+    sent = await resending.resend_range(tx, *ids, which, request.now)
     return ResendOut(sent.count, sent.last)
 
 

@@ -1,8 +1,7 @@
-"""Events in the merchant's own order, for who missed some.
+"""Lists of events in the merchant's order, for receivers that missed some.
 
-The cursor is the number of the last event that was read. Numbers are given after the commit of
-what happened (``queries.NUMBER``), so that an event whose transaction took long comes later, and is
-never skipped.
+The cursor is the number of the last event that was read. Numbers are given after the commit
+(``queries.NUMBER``), so that an event whose transaction took long comes later and is never skipped.
 """
 
 import re
@@ -15,13 +14,13 @@ from opentill.db.database import Db, Tx
 from opentill.webhooks import queries
 from opentill.webhooks.model import NumberedEvent, Type
 
-_LOOKED_AT: Final = 5000  # events of one call, where only some of them are of the wanted type
+_LOOKED_AT: Final = 5000  # events of one call, where few of them are of the requested type
 _BATCH: Final = 1000
 _CURSOR: Final = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 
 
 class Read(msgspec.Struct, frozen=True):
-    """A batch of events, where the next one begins, and whether there is more already."""
+    """A batch of events, the cursor of the next one, and whether there are more now."""
 
     events: list[NumberedEvent]
     cursor: int
@@ -31,14 +30,14 @@ class Read(msgspec.Struct, frozen=True):
 def parse_cursor(text: str) -> int:
     """Return the number of a cursor; "0" is the beginning. Raises Invalid."""
     if _CURSOR.fullmatch(text) is None:
-        raise Invalid("cursor", "cursor must be the cursor of an answer before, or absent")
+        raise Invalid("cursor", "cursor must be the cursor of an earlier response, or absent")
     return int(text)
 
 
 async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: int) -> Read:
     """Return up to ``limit`` events after a cursor, oldest first. Raises Invalid."""
     async with db.connection() as tx:
-        # In this order: what another reader numbers in between is below the head then.
+        # In this order, so that what another reader numbers in between is below the head.
         waiting = await queries.HAS_UNNUMBERED.get(tx, merchant_id=merchant_id)
         head = await queries.HEAD.get(tx, merchant_id=merchant_id) or 0
     if waiting and head < after + _LOOKED_AT:
@@ -46,7 +45,7 @@ async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: 
         async with db.connection() as tx:
             waiting = await queries.HAS_UNNUMBERED.get(tx, merchant_id=merchant_id)
     if after > head:
-        raise Invalid("cursor", "cursor must be the cursor of an answer before, or absent")
+        raise Invalid("cursor", "cursor must be the cursor of an earlier response, or absent")
     last = min(head, after + _LOOKED_AT)
     async with db.connection() as tx:
         found = await queries.EVENTS.all(
@@ -57,14 +56,14 @@ async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: 
 
 
 async def number(tx: Tx, merchant_id: str, most: int = _BATCH) -> int:
-    """Give numbers to a merchant's events that have none, and return the last number."""
+    """Number a merchant's unnumbered events, and return the last number."""
     await queries.OPEN_HEAD.run(tx, merchant_id=merchant_id)
     await queries.LOCK_HEAD.get(tx, merchant_id=merchant_id)
     return await queries.NUMBER.get(tx, merchant_id=merchant_id, limit=most) or 0
 
 
 async def end(db: Db, merchant_id: str) -> int:
-    """Return the cursor after everything that there is."""
+    """Return the cursor after the newest event."""
     while True:
         head = await db.run(lambda tx: number(tx, merchant_id))
         async with db.connection() as tx:

@@ -8,13 +8,13 @@ from opentill.webhooks import signing
 from opentill.webhooks.model import TYPES, Type
 from opentill.webhooks.payloads import PAYLOADS
 
-# Not that of the operations: generators write a file for each tag.
+# Not the tag of the operations: generators write a file for each tag.
 TAG: Final = "Events"
 _REF: Final = "#/components/schemas/{name}"
 
 
 def add(document: dict[str, Any], header_prefix: str) -> None:
-    """Put all types of events into a document, with the headers that this deployment signs by."""
+    """Add all types of events to a document, with this deployment's signature headers."""
     kinds = tuple(dict.fromkeys(PAYLOADS.values()))
     _, structs = msgspec.json.schema_components(kinds, ref_template=_REF)
     # By the names of the events: the API has structs called Dispute of its own.

@@ -1,4 +1,4 @@
-"""What the worker does for webhooks beside sending: removes what is old."""
+"""What the worker does for webhooks beside sending: it removes old rows."""
 
 from typing import Any, Final
 
@@ -15,9 +15,8 @@ _BATCH: Final = 500  # of one endpoint or merchant at a time
 async def prune(db: Db, now: int) -> int:
     """Remove a batch of old attempts, deliveries and events, and return how many.
 
-    Deliveries are kept 30 days from when they were last touched, and events 90, by the time in
-    their ids. That is real time, and so is ``now``: however far business time is advanced, what
-    waits is not removed.
+    Deliveries are stored for 30 days after their last update, events for 90 days, by the time in
+    their ids. That is real time, and so is ``now``: advancing business time removes nothing.
     """
     removed = 0
     since = now - KEEP_DELIVERIES_MS
@@ -38,12 +37,12 @@ async def prune(db: Db, now: int) -> int:
 
 
 async def make_due(tx: Tx, now: int) -> None:
-    """Send at once what waits for later: the clock has gone back."""
+    """Make deliveries that are due later due now: the business clock was set back."""
     await queries.MAKE_DUE.run(tx, now=now)
 
 
 async def waiting(tx: Tx, now: int) -> tuple[int, int]:
-    """Return how many deliveries wait, up to 10,000, and for how long the oldest is due, in ms."""
+    """Return how many deliveries are to be sent, up to 10,000, and the oldest one's delay in ms."""
     oldest = await queries.OLDEST.get(tx, now=now)
     count = await queries.WAITING.get(tx) or 0
     return count, 0 if oldest is None else now - oldest

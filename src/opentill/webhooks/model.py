@@ -1,4 +1,4 @@
-"""What an event, an endpoint and a delivery are, and when a delivery is tried again."""
+"""Events, endpoints, deliveries, their attempts, and leases."""
 
 from typing import Any, Final, Literal, get_args
 
@@ -21,12 +21,13 @@ Type = Literal[
 Status = Literal["ENABLED", "DISABLED", "DELETED"]
 DeliveryStatus = Literal["PENDING", "SUCCEEDED", "FAILED"]
 Outcome = Literal["delivered", "refused", "no_answer", "unreachable", "forbidden"]
+Key = tuple[str, str]  # an endpoint: the ids of its merchant and of itself
 TYPES: Final[tuple[Type, ...]] = get_args(Type)
 DELIVERY_STATUSES: Final[tuple[DeliveryStatus, ...]] = get_args(DeliveryStatus)
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that a merchant is told; ``data`` is what ``payloads`` has for the type."""
+    """Something that merchants get notified of; ``data`` is the payload of the type."""
 
     merchant_id: str
     type: Type
@@ -44,7 +45,7 @@ class EventBody(msgspec.Struct, frozen=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a merchant wants events; the secrets are sealed."""
+    """An address that a merchant wants events at; its secrets are encrypted."""
 
     merchant_id: str
     id: str
@@ -54,14 +55,14 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     disabled_reason: str
     secret: bytes
-    old_secret: bytes | None  # those before it that sign along, see sending.OldSecret
-    old_secret_until: int | None  # the last of them; Unix ms, business time
+    old_secret: bytes | None  # those rotated out lately, see endpoint_secrets.OldSecret
+    old_secret_until: int | None  # when the last of them stops signing; Unix ms, business time
     created_at: int
     updated_at: int
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """One event for one endpoint; ``step`` attempts of its schedule are over."""
+    """One event for one endpoint; ``step`` counts the attempts of its schedule so far."""
 
     merchant_id: str
     endpoint_id: str
@@ -76,7 +77,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One try of a delivery: the request but for the event's body, and the head of the answer."""
+    """One request of a delivery, without the event's body, and the head of its response."""
 
     merchant_id: str
     endpoint_id: str
@@ -87,26 +88,36 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     http_status: int | None
     request: str
-    answer: str
+    answer: str  # the response
     error: str
+
+    @property
+    def key(self) -> Key:
+        """The endpoint that it went to."""
+        return self.merchant_id, self.endpoint_id
 
 
 class LeaseRow(msgspec.Struct, frozen=True):
-    """An endpoint that one worker sends to for as long as its lease lasts."""
+    """The lease of an endpoint: one worker sends there until it ends."""
 
     merchant_id: str
     endpoint_id: str
     failing_since: int | None
 
+    @property
+    def key(self) -> Key:
+        """The endpoint that it is for."""
+        return self.merchant_id, self.endpoint_id
 
-class Taken(LeaseRow, frozen=True):
-    """A lease that was taken, with the host that its endpoint is at."""
+
+class TakenLease(LeaseRow, frozen=True):
+    """A lease that was taken, with the host of its endpoint."""
 
     host: str
 
 
-class Host(msgspec.Struct, frozen=True):
-    """A host that one worker sends to for as long as its lease lasts."""
+class HostRow(msgspec.Struct, frozen=True):
+    """The lease of a host: one worker sends there until it ends."""
 
     host: str
 
@@ -126,9 +137,14 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
     old_secret_until: int | None
     failing_since: int | None
 
+    @property
+    def key(self) -> Key:
+        """The endpoint that it goes to."""
+        return self.merchant_id, self.endpoint_id
+
 
 class NumberedEvent(msgspec.Struct, frozen=True):
-    """An event in the merchant's own order; ``body`` as it is delivered."""
+    """An event with its number in the merchant's order; ``body`` is as delivered."""
 
     id: str
     number: int
@@ -136,7 +152,7 @@ class NumberedEvent(msgspec.Struct, frozen=True):
 
 
 class Resent(msgspec.Struct, frozen=True):
-    """What sending a range again did: how many, and the last one's event."""
+    """How many events of a range were made due again, and the id of the last one."""
 
     count: int
     last: str | None

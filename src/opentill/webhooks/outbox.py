@@ -1,4 +1,4 @@
-"""The outbox: events are written in the transaction of the change that they tell of."""
+"""The outbox: events are written in the transaction of the change that they report."""
 
 from collections.abc import Sequence
 from typing import Any, Final, cast
@@ -16,7 +16,7 @@ _encode: Final = msgspec.json.Encoder().encode
 async def emit(tx: Tx, events: Sequence[Event]) -> None:
     """Write events, of any merchants, and their deliveries: one statement, which locks nothing.
 
-    The body is made here, once: every delivery and every list of events shows these bytes. Events
+    The body is encoded here, once: all deliveries and lists have these bytes. The ids of the events
     of one call sort in its order.
     """
     if not events:

@@ -1,8 +1,8 @@
 """All SQL about events, endpoints and deliveries.
 
-A delivery waits while it has a ``try_at``. To send it, a worker first takes the endpoint's lease, a
-claim that makes it the only one to send there, so that an endpoint's limit holds over all workers
-and a delivery needs no claim of its own. A worker that dies loses its leases when their time ends.
+A delivery with a ``try_at`` is to be sent then. A worker first takes the lease of its endpoint,
+which makes it the only one to send there: an endpoint's limit thus holds over all workers, and a
+delivery needs no lease of its own. A worker that dies loses its leases when they end.
 """
 
 from typing import Final
@@ -13,14 +13,14 @@ from opentill.webhooks.model import (
     DeliveryAttempt,
     Due,
     Endpoint,
-    Host,
+    HostRow,
     LeaseRow,
     NumberedEvent,
     Resent,
-    Taken,
+    TakenLease,
 )
 
-# Write events, and a delivery of each for every endpoint that wants it.
+# Write events, and a delivery of each for every endpoint that subscribes to its type.
 EMIT = Command(
     """
     with event as (
@@ -39,9 +39,9 @@ EMIT = Command(
 )
 
 # ── the order of events ────────────────────────────────────────────────────────────────────────
-# Ids are made before the commit, so that their order is not the order in which events appear. A
-# number is given after it, under the lock of the merchant's head: whatever appears later gets a
-# later number, and who has read up to a number has missed nothing.
+# Ids are made before the commit, so that their order is not the order in which events appear.
+# Numbers are given after it, under the lock of the merchant's head: what appears later gets a later
+# number, so that a reader who has read up to a number has missed nothing.
 
 OPEN_HEAD = Command(
     """
@@ -50,7 +50,7 @@ OPEN_HEAD = Command(
     """,
 )
 LOCK_HEAD = Value(int, "select number from event_heads where merchant_id = :merchant_id for update")
-# In a statement after the one that locks, so that it sees what was numbered before.
+# A statement of its own after the one that locks, so that it sees the numbers given before.
 NUMBER = Value(
     int,
     """
@@ -112,7 +112,7 @@ _ENDPOINT: Final = """
 """
 ENDPOINT = Query(Endpoint, _ENDPOINT)
 LOCKED = Query(Endpoint, f"{_ENDPOINT} for update")
-# For the operator, who has only the endpoint's id: one look into the index for each merchant.
+# For the operator, who has only the endpoint's id: one index lookup for each merchant.
 ANYWHERE = Query(
     Endpoint,
     """
@@ -143,13 +143,13 @@ UPDATE = Query(
     returning *
     """,
 )
-FORGIVE = Command(
+CLEAR_FAILING = Command(
     """
     update endpoint_leases set failing_since = null
     where merchant_id = :merchant_id and endpoint_id = :endpoint_id
     """,
 )
-# The old secrets sign along until `:old_secret_until`.
+# The old secrets go on signing until `:old_secret_until`.
 ROTATE = Query(
     Endpoint,
     """
@@ -159,7 +159,7 @@ ROTATE = Query(
     returning *
     """,
 )
-# An attempt that began before the last change of the endpoint says nothing any more.
+# Not by an attempt that began before the last change of the endpoint.
 DISABLE = Command(
     """
     update webhook_endpoints set status = 'DISABLED', disabled_reason = :disabled_reason,
@@ -171,9 +171,8 @@ DISABLE = Command(
 
 # ── sending ────────────────────────────────────────────────────────────────────────────────────
 
-# The endpoints that have deliveries waiting, and since or until when the first of them does: one
-# step in the index for each.
-_WAITING_LEASES: Final = """with recursive waiting as (
+# The endpoints that have deliveries to send, and when the first one is due: one index lookup each.
+_TO_SEND: Final = """with recursive waiting as (
         (select merchant_id, endpoint_id, try_at from webhook_deliveries
             where try_at is not null order by merchant_id, endpoint_id, try_at limit 1)
         union all
@@ -184,17 +183,17 @@ _WAITING_LEASES: Final = """with recursive waiting as (
             order by merchant_id, endpoint_id, try_at limit 1
         ) n
     )"""
-# The host of an endpoint (addresses are vetted to be in plain form): in lower case, without port.
+# The host of an endpoint, whose URL was checked, in lower case and without port.
 _HOST: Final = r"lower(substring(e.url from '://(\[[^]]*\]|[^/:?#]*)'))"
 _LEASED: Final = "between :real_now::bigint + 1 and :real_now::bigint + 600000"
-# Take the leases of endpoints with deliveries that are due, those that do not fail before those
-# that do, the longest waiting first, and their hosts: nobody else sends there then. Deliveries are
-# due by `:now`, business time; leases end by `:real_now`. A lease ten minutes ahead is from before
-# the clock was set back, of a worker that is no more: those that are renew theirs.
+# Take the leases of endpoints with due deliveries, and of their hosts: endpoints that do not fail
+# first, then the longest due first. Deliveries are due by `:now`, business time; leases end by
+# `:real_now`. A lease of more than ten minutes is from before the clock was set back, and of a
+# worker that has ended: one that runs renews its leases.
 TAKE_LEASES = Query(
-    Taken,
+    TakenLease,
     f"""
-    {_WAITING_LEASES}, ranked as (
+    {_TO_SEND}, ranked as (
         select w.merchant_id, w.endpoint_id, at.host, l.failing_since is not null as failing,
             row_number() over (partition by l.failing_since is null order by w.try_at) as place,
             row_number() over (partition by at.host order by l.failing_since is not null, w.try_at)
@@ -227,9 +226,9 @@ TAKE_LEASES = Query(
     returning l.merchant_id, l.endpoint_id, l.failing_since, f.host
     """,  # noqa: S608 - constants of ours
 )
-# Renew hosts, as leases are renewed.
-KEEP_HOSTS = Query(
-    Host,
+# Renew the leases of hosts, and return those that are still ours.
+RENEW_HOSTS = Query(
+    HostRow,
     """
     update host_leases h set until = mine.until
     from unnest(:host::text[], :until::bigint[]) as mine (host, until)
@@ -237,8 +236,8 @@ KEEP_HOSTS = Query(
     returning h.host
     """,
 )
-# Renew leases, and say which are still ours. A time that is over gives them back.
-KEEP_LEASES = Query(
+# Renew leases, and return those that are still ours. An end in the past gives them back.
+RENEW_LEASES = Query(
     LeaseRow,
     """
     update endpoint_leases l set until = mine.until
@@ -248,9 +247,9 @@ KEEP_LEASES = Query(
     returning l.merchant_id, l.endpoint_id, l.failing_since
     """,
 )
-# What is due on leases that are ours: of each as many as it has room for, and none that is being
-# sent, which `:sending` names by endpoint and event in one word. Not of an endpoint that has moved
-# to another host.
+# Due deliveries of leases that are ours: of each as many as it has room for, and none that is under
+# way, which `:sending` names by the concatenated ids of endpoint and event. None of an endpoint
+# whose URL has another host by now.
 DUE = Query(
     Due,
     f"""
@@ -271,8 +270,8 @@ DUE = Query(
     where e.status = 'ENABLED'
     """,  # noqa: S608 - constants of ours
 )
-# What became of attempts. An attempt that somebody else made meanwhile, because our lease was over,
-# stays as it is.
+# The results of attempts. A delivery that another worker has sent meanwhile, because our lease had
+# ended, stays as it is.
 RECORD = Command(
     """
     with result as (
@@ -298,7 +297,7 @@ RECORD = Command(
         and m.endpoint_id = r.endpoint_id and m.event_id = r.event_id
     """,
 )
-# Since when endpoints fail, null where they do not.
+# Since when endpoints fail; null where they do not.
 SET_FAILING = Command(
     """
     update endpoint_leases l set failing_since = f.since
@@ -310,7 +309,7 @@ SET_FAILING = Command(
 
 # ── deliveries ─────────────────────────────────────────────────────────────────────────────────
 
-# Status, type and event are null for any.
+# A status, type or event of null is any.
 _LISTED: Final = """
     from webhook_deliveries where merchant_id = :merchant_id and endpoint_id = :endpoint_id
         and (:status::text is null or status = :status) and (:type::text is null or type = :type)
@@ -331,7 +330,7 @@ ATTEMPTS = Query(
     order by event_id, number
     """,
 )
-# Send an event again, or for the first time, whatever became of it.
+# Make the delivery of an event due now, whether or not there was one.
 RESEND = Query(
     Delivery,
     """
@@ -344,8 +343,7 @@ RESEND = Query(
     returning d.*
     """,
 )
-# Send a batch of a range again, in the order of events, after one event; no types mean all. Those
-# that wait anyway only lose their wait.
+# Make a batch of a range due now, in the order of events, after one event; no types mean all.
 RESEND_RANGE = Query(
     Resent,
     """
@@ -371,11 +369,11 @@ RESEND_RANGE = Query(
 )
 MAKE_DUE = Command("update webhook_deliveries set try_at = :now where try_at > :now")
 
-# ── keeping ────────────────────────────────────────────────────────────────────────────────────
+# ── pruning ────────────────────────────────────────────────────────────────────────────────────
 
-# Batches of what is old, so many of each merchant, by ids, which begin with their time. A delivery
-# that was touched since `:kept_since`, such as one sent again, is kept all the same, unless its
-# event is gone, which is before `:first_event`. Deliveries of deleted endpoints go at once.
+# Batches of old rows of each merchant, by ids, which begin with their time. A delivery that was
+# updated since `:kept_since`, such as one that was resent, stays unless its event is removed, which
+# is before `:first_event`. Deliveries of deleted endpoints are removed at once.
 PRUNE_ATTEMPTS = Command(
     """
     delete from delivery_attempts where (merchant_id, endpoint_id, event_id, number) in (
@@ -400,7 +398,7 @@ PRUNE_DELIVERIES = Command(
         ) d)
     """,
 )
-# Deleted endpoints of which nothing is left, with their sealed secrets.
+# Deleted endpoints without deliveries, with their encrypted secrets.
 PRUNE_ENDPOINTS = Command(
     """
     with gone as (
@@ -428,8 +426,8 @@ PRUNE_EVENTS = Command(
         ) v)
     """,
 )
-# For metrics: how many wait, up to 10,000, and since when the longest of those that are due to an
-# endpoint that is enabled.
+# For metrics: how many deliveries are to be sent, up to 10,000, and since when the oldest one to an
+# enabled endpoint is due.
 WAITING = Value(
     int,
     "select count(*) from (select from webhook_deliveries where try_at is not null limit 10000) w",
@@ -437,7 +435,7 @@ WAITING = Value(
 OLDEST = Value(
     int,
     f"""
-    {_WAITING_LEASES}
+    {_TO_SEND}
     select min(w.try_at) from waiting w
     join webhook_endpoints e on e.merchant_id = w.merchant_id and e.id = w.endpoint_id
     where w.try_at <= :now and e.status = 'ENABLED'

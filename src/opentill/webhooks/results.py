@@ -1,32 +1,113 @@
-"""What is written of attempts, many at a time."""
+"""The results of attempts, gathered and written many at a time; endpoints that are disabled."""
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import msgspec
+import structlog
 
+from opentill import merchants
+from opentill.db.database import Db, Tx
 from opentill.db.query import columns
-from opentill.webhooks import schedule
-from opentill.webhooks.model import DeliveryAttempt, Due
+from opentill.webhooks import queries, schedule
+from opentill.webhooks.leases import EndpointLease, key_columns
+from opentill.webhooks.model import DeliveryAttempt, DeliveryStatus, Due, Key
+
+_log: Final = structlog.get_logger()
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What is to be written of an attempt."""
+    """An attempt, and what it makes of its delivery."""
 
     attempt: DeliveryAttempt
     step: int
-    status: str
+    status: DeliveryStatus
     try_at: int | None
 
 
 def result_of(due: Due, made: DeliveryAttempt, now: int) -> Result:
-    """Return what an attempt comes to: delivered, tried again later, or failed."""
+    """Return the result of an attempt: delivered, to be tried again, or failed."""
     if made.outcome == "delivered":
         return Result(made, due.step + 1, "SUCCEEDED", None)
     again = schedule.next_try(due.step + 1, now)
     return Result(made, due.step + 1, "FAILED" if again is None else "PENDING", again)
 
 
-def rows(results: list[Result]) -> dict[str, list[Any]]:
+class Results:
+    """The results of one dispatcher that are not written yet."""
+
+    def __init__(self, db: Db, clock: Callable[[], int]) -> None:
+        """``clock`` returns business time, Unix ms."""
+        self._db = db
+        self._clock = clock
+        self._unwritten: list[Result] = []
+
+    def add(self, result: Result) -> None:
+        """Add a result, to be written with the next ones."""
+        self._unwritten.append(result)
+
+    async def write(self, leases: Mapping[Key, EndpointLease]) -> None:
+        """Write what was added, and since when endpoints fail; nothing is lost if it raises."""
+        results = list(self._unwritten)
+        if not results:
+            return
+        failing = [lease for lease in leases.values() if lease.changed]
+        since = [lease.failing_since for lease in failing]
+
+        async def work(tx: Tx) -> None:
+            await queries.RECORD.run(tx, **_rows(results))
+            if failing:
+                await queries.SET_FAILING.run(tx, **key_columns(failing), since=since)
+
+        await self._db.run(work)
+        del self._unwritten[: len(results)]
+        for lease, written in zip(failing, since, strict=True):
+            lease.failing_written = written
+        for result in results:
+            made = result.attempt
+            if (held := leases.get(made.key)) is not None:
+                held.unwritten.discard(made.event_id)
+            if result.status == "FAILED":
+                ids = {"merchant": made.merchant_id, "endpoint": made.endpoint_id}
+                _log.warning("webhook delivery failed", event_id=made.event_id, **ids)
+        await self._disable(results, leases)
+
+    async def _disable(self, results: list[Result], leases: Mapping[Key, EndpointLease]) -> None:
+        """Disable the endpoints that responded 410 Gone or have failed for too long."""
+        reasons: dict[Key, tuple[str, int]] = {}
+        for made in (result.attempt for result in results):
+            lease = leases.get(made.key)
+            if made.outcome == "delivered" or lease is None:
+                continue
+            since = made.at if lease.failing_since is None else lease.failing_since
+            if reason := schedule.disabled_reason(made.http_status, since, made.at):
+                _, latest = reasons.get(made.key, ("", made.at))
+                reasons[made.key] = reason, max(latest, made.at)
+        for key, (reason, attempted_at) in reasons.items():
+            now = self._clock()
+            await self._db.run(lambda tx: _disable(tx, key, reason, attempted_at, now))  # noqa: B023 - run before the next round
+            leases[key].queue.clear()
+
+
+async def _disable(tx: Tx, key: Key, reason: str, attempted_at: int, now: int) -> None:
+    """Disable an endpoint that was not changed since the attempt."""
+    merchant_id, endpoint_id = key
+    disabled = await queries.DISABLE.run(
+        tx, merchant_id=merchant_id, id=endpoint_id, disabled_reason=reason, now=now,
+        attempted_at=attempted_at,
+    )  # fmt: skip
+    if not disabled:
+        return
+    await merchants.record_audit(
+        tx, who="opentill", action="webhooks disable", merchant_id=merchant_id,
+        subject=endpoint_id, reason=reason, now=now,
+    )  # fmt: skip
+    _log.error(
+        "webhook endpoint disabled", reason=reason, merchant=merchant_id, endpoint=endpoint_id
+    )
+
+
+def _rows(results: list[Result]) -> dict[str, list[Any]]:
     """Return the columns of ``queries.RECORD``."""
     return {
         **columns(DeliveryAttempt, (result.attempt for result in results)),

@@ -1,11 +1,11 @@
-"""When a delivery is tried again (contract.md#event-retries)."""
+"""The schedule of a delivery's attempts (contract.md#event-retries)."""
 
 import secrets
 from typing import Final
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 60 * _MINUTE_MS
-# How long after each failed attempt comes the next; after the last of them the delivery has failed.
+# The wait after each failed attempt; after the last one the delivery has failed.
 WAITS_MS: Final = (
     1 * _MINUTE_MS,
     5 * _MINUTE_MS,
@@ -17,16 +17,13 @@ WAITS_MS: Final = (
     20 * _HOUR_MS,
     24 * _HOUR_MS,
 )
-SPREAD: Final = 10  # percent either way, so that what failed together does not come back together
+SPREAD: Final = 10  # percent either way, so that deliveries that failed together are spread
 DISABLE_AFTER_MS: Final = 5 * 24 * _HOUR_MS
 GONE: Final = 410
 
 
 def next_try(step: int, now: int) -> int | None:
-    """Return when to try again after the failed attempt number ``step`` of a schedule (from 1).
-
-    Unix ms; None: no more.
-    """
+    """Return when to try again, Unix ms, after failed attempt ``step`` (from 1); None: never."""
     if step > len(WAITS_MS):
         return None
     wait = WAITS_MS[step - 1]
@@ -35,7 +32,7 @@ def next_try(step: int, now: int) -> int | None:
 
 
 def disabled_reason(http_status: int | None, failing_since: int, now: int) -> str | None:
-    """Say why a failed attempt disables its endpoint, None if it does not."""
+    """Return why a failed attempt disables its endpoint; None if it does not."""
     if http_status == GONE:
         return "it answered 410 Gone"
     if now - failing_since >= DISABLE_AFTER_MS:

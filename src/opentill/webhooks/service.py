@@ -1,4 +1,4 @@
-"""What can be done with endpoints and their deliveries."""
+"""What can be done with endpoints."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -11,27 +11,25 @@ from msgspec import UNSET, UnsetType
 from opentill import merchants
 from opentill.core.encryption import WrongKey, decrypt, encrypt
 from opentill.core.errors import Invalid, NotFound
-from opentill.core.ids import is_id, new_id
-from opentill.db.database import Db, Tx
+from opentill.core.ids import new_id
+from opentill.db.database import Tx
 from opentill.http import inputs
 from opentill.merchants import OPENTILL, Actor
 from opentill.outgoing.client import Forbidden
 from opentill.webhooks import queries, signing
-from opentill.webhooks.model import TYPES, Delivery, DeliveryAttempt, Endpoint, Resent, Status, Type
-from opentill.webhooks.sending import OldSecret, open_old, purpose, seal_old
+from opentill.webhooks.endpoint_secrets import OldSecret, decrypt_old, encrypt_old, purpose
+from opentill.webhooks.model import TYPES, Delivery, DeliveryAttempt, Endpoint, Status
 
 MOST_ENDPOINTS: Final = 16
-MOST_RESENT: Final = 1000  # of one call
-OVERLAP_MS: Final = 24 * 3_600_000  # an old secret signs along
+OVERLAP_MS: Final = 24 * 3_600_000  # for which an old secret goes on signing
 PAUSED: Final = "switched off"
-_MOST_OLD: Final = 4  # secrets that sign along
+_MOST_OLD: Final = 4  # secrets that go on signing
 _MAX_DESCRIPTION: Final = 255
-_EVER: Final = 2**62
 _log: Final = structlog.get_logger()
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """An endpoint as it is asked for; UNSET stays as it is."""
+class EndpointFields(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of an endpoint to set; an UNSET one stays as it is."""
 
     url: str | UnsetType = UNSET
     description: str | UnsetType = UNSET
@@ -39,25 +37,15 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     status: Status | UnsetType = UNSET
 
 
-class Range(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events to send again; times in Unix ms, ``after`` where the call before ended."""
-
-    since: int = 0
-    until: int = _EVER
-    type: Type | None = None
-    failed_only: bool = False
-    after: str = ""
-
-
-class Vet:
-    """Whether an address may be an endpoint: the form first, then what the deployment allows."""
+class UrlCheck:
+    """Checks whether an address may be an endpoint: its form, then the deployment's policy."""
 
     def __init__(self, check: Callable[[str], None]) -> None:
         """``check`` raises Forbidden for an address that is refused by its form alone."""
         self._check = check
 
     def __call__(self, url: str) -> str:
-        """Return an address that may be one. Raises Invalid on ``url``."""
+        """Return the address. Raises Invalid for ``url``."""
         inputs.web_address("url", url)
         if "#" in url:
             raise Invalid("url", "url must be without a fragment")
@@ -71,14 +59,14 @@ class Vet:
 async def create(
     tx: Tx,
     merchant_id: str,
-    wanted: Wanted,
-    vet: Vet,
+    wanted: EndpointFields,
+    check_url: UrlCheck,
     secret_key: str,
     now: int,
     *,
     actor: Actor = OPENTILL,
 ) -> tuple[Endpoint, str]:
-    """Make an endpoint; returns it and its secret, which is not shown again. Raises Invalid."""
+    """Make an endpoint; return it and its secret, which is shown only now. Raises Invalid."""
     if wanted.url is UNSET:
         raise Invalid("url", "url is required: where events are to be sent")
     await merchants.lock(tx, merchant_id)
@@ -90,7 +78,7 @@ async def create(
         tx,
         merchant_id=merchant_id,
         id=endpoint_id,
-        url=vet(wanted.url),
+        url=check_url(wanted.url),
         description=_description("" if wanted.description is UNSET else wanted.description),
         types=_types([] if wanted.types is UNSET else wanted.types),
         secret=encrypt(secret_key, purpose(merchant_id, endpoint_id), secret),
@@ -114,14 +102,14 @@ def _site(url: str) -> str:
 
 
 def _changes(old: Endpoint, new: Endpoint) -> str:
-    """Say what became another, for the audit log."""
+    """Return what changed, for the audit log."""
     changed = {
         f"url {_site(new.url)}": old.url != new.url,
         "description": old.description != new.description,
         f"events {' '.join(new.types) or 'all'}": old.types != new.types,
         f"status {new.status}": old.status != new.status,
     }
-    return ", ".join(text for text, other in changed.items() if other)
+    return ", ".join(text for text, is_changed in changed.items() if is_changed)
 
 
 def _description(text: str) -> str:
@@ -134,8 +122,8 @@ def _description(text: str) -> str:
 def _types(wanted: Sequence[str]) -> list[str]:
     """Return the types in the order of the table, each once; none of them means all."""
     if unknown := [name for name in wanted if name not in TYPES]:
-        odd = unknown[0][:64]
-        raise Invalid("events", f"events must be some of {', '.join(TYPES)}, not {odd}")
+        first = unknown[0][:64]
+        raise Invalid("events", f"events must be some of {', '.join(TYPES)}, not {first}")
     return [name for name in TYPES if name in wanted]
 
 
@@ -148,7 +136,7 @@ async def find(tx: Tx, merchant_id: str, endpoint_id: str) -> Endpoint:
 
 
 async def find_anywhere(tx: Tx, endpoint_id: str) -> Endpoint:
-    """Return an endpoint of whichever merchant, for the operator. Raises NotFound."""
+    """Return an endpoint of any merchant, for the operator. Raises NotFound."""
     endpoint = await queries.ANYWHERE.first(tx, id=endpoint_id)
     if endpoint is None:
         raise NotFound(reason=f"there is no webhook endpoint {endpoint_id}")
@@ -166,16 +154,16 @@ async def change(
     tx: Tx,
     merchant_id: str,
     endpoint_id: str,
-    wanted: Wanted,
-    vet: Vet,
+    wanted: EndpointFields,
+    check_url: UrlCheck,
     now: int,
     *,
     actor: Actor = OPENTILL,
 ) -> Endpoint:
-    """Change what is given. Raises NotFound and Invalid.
+    """Change the given fields. Raises NotFound and Invalid.
 
-    While an endpoint is DISABLED it gets no new deliveries, and those that wait go on waiting. What
-    waited is sent when it is ENABLED again, and it has five days anew.
+    While an endpoint is DISABLED it gets no new deliveries, and the pending ones stay pending. They
+    are sent when it is ENABLED again, which begins a new period of five days.
     """
     old = await _lock(tx, merchant_id, endpoint_id)
     status = old.status if wanted.status is UNSET else wanted.status
@@ -186,7 +174,7 @@ async def change(
         tx,
         merchant_id=merchant_id,
         id=endpoint_id,
-        url=old.url if wanted.url is UNSET else vet(wanted.url),
+        url=old.url if wanted.url is UNSET else check_url(wanted.url),
         description=old.description
         if wanted.description is UNSET
         else _description(wanted.description),
@@ -196,7 +184,7 @@ async def change(
         now=now,
     )
     if status == "ENABLED" and old.status != "ENABLED":
-        await queries.FORGIVE.run(tx, merchant_id=merchant_id, endpoint_id=endpoint_id)
+        await queries.CLEAR_FAILING.run(tx, merchant_id=merchant_id, endpoint_id=endpoint_id)
     if changes := _changes(old, new):
         await _record(tx, actor, "webhooks set", new, changes, now)
     return new
@@ -226,87 +214,31 @@ async def rotate(
     *,
     actor: Actor = OPENTILL,
 ) -> tuple[Endpoint, str]:
-    """Give an endpoint a new secret; the one before signs along for 24 hours. Raises NotFound.
+    """Give an endpoint a new secret; the one before goes on signing for 24 hours. Raises NotFound.
 
-    So does one that was rotated less than 24 hours ago, for the rest of its own. Secrets that
-    cannot be opened any more, since the deployment's key is another, do not.
+    Older ones go on for the rest of their 24 hours. Secrets that cannot be decrypted, because the
+    deployment's key has changed, stop at once.
     """
     old = await _lock(tx, merchant_id, endpoint_id)
     own, secret = purpose(merchant_id, endpoint_id), signing.new_secret()
-    until, along = now + OVERLAP_MS, list[OldSecret]()
+    until, old_secrets = now + OVERLAP_MS, list[OldSecret]()
     try:
-        along = [OldSecret(decrypt(secret_key, own, old.secret), until)]
+        old_secrets = [OldSecret(decrypt(secret_key, own, old.secret), until)]
         if old.old_secret is not None:
-            along += open_old(secret_key, own, old.old_secret, now)
+            old_secrets += decrypt_old(secret_key, own, old.old_secret, now)
     except WrongKey:
-        until = until if along else now
+        until = until if old_secrets else now
     new = await queries.ROTATE.one(
         tx,
         merchant_id=merchant_id,
         id=endpoint_id,
         secret=encrypt(secret_key, own, secret),
         old_secret_until=until,
-        old_secret=seal_old(secret_key, own, along[:_MOST_OLD]),
+        old_secret=encrypt_old(secret_key, own, old_secrets[:_MOST_OLD]),
         now=now,
     )
     await _record(tx, actor, "webhooks rotate", new, "", now)
     return new, secret
-
-
-async def resend(tx: Tx, merchant_id: str, endpoint_id: str, event_id: str, now: int) -> Delivery:
-    """Send one event again, whatever became of it before. Raises NotFound and Invalid."""
-    endpoint = await find(tx, merchant_id, endpoint_id)
-    _check_sends(endpoint)
-    delivery = None
-    if is_id(event_id):
-        delivery = await queries.RESEND.first(
-            tx, merchant_id=merchant_id, endpoint_id=endpoint_id, event_id=event_id, now=now
-        )
-    if delivery is None:
-        raise Invalid("eventId", "eventId must be the id of one of your events")
-    return delivery
-
-
-async def resend_range(
-    tx: Tx, merchant_id: str, endpoint_id: str, which: Range, now: int
-) -> Resent:
-    """Send up to 1,000 events again, oldest first. Raises NotFound and Invalid.
-
-    ``last`` of the answer is the ``after`` of the next call, None if there are no more.
-    """
-    endpoint = await find(tx, merchant_id, endpoint_id)
-    _check_sends(endpoint)
-    types = [which.type] if which.type else endpoint.types
-    sent = await queries.RESEND_RANGE.one(
-        tx, merchant_id=merchant_id, endpoint_id=endpoint_id, after=which.after,
-        since=which.since, until=which.until, types=types, failed_only=which.failed_only,
-        limit=MOST_RESENT, now=now,
-    )  # fmt: skip
-    return sent if sent.count == MOST_RESENT else Resent(sent.count, None)
-
-
-async def resend_all(
-    db: Db,
-    merchant_id: str,
-    endpoint_id: str,
-    which: Range,
-    now: int,
-    report: Callable[[int, str | None], None],
-) -> int:
-    """Send all events of a range again, batch by batch, and return how many.
-
-    ``report`` hears of each batch how many it had and after which event the next one begins: where
-    to go on if this breaks off. Raises NotFound and Invalid.
-    """
-    total, rest = 0, which
-    while True:
-        batch = rest
-        sent = await db.run(lambda tx: resend_range(tx, merchant_id, endpoint_id, batch, now))  # noqa: B023 - run before the next round
-        total += sent.count
-        report(sent.count, sent.last)
-        if sent.last is None:
-            return total
-        rest = msgspec.structs.replace(rest, after=sent.last)
 
 
 async def deliveries(
@@ -324,11 +256,6 @@ async def deliveries(
         endpoint_id=endpoint_id,
         event_ids=[one.event_id for one in found],
     )
-
-
-def _check_sends(endpoint: Endpoint) -> None:
-    if endpoint.status != "ENABLED":
-        raise Invalid("id", "id must be an endpoint that is ENABLED: enable it first")
 
 
 async def search(tx: Tx, merchant_id: str | None, limit: int = 500) -> list[Endpoint]:

@@ -1,12 +1,10 @@
 """Signatures of deliveries: our own header, and those of Standard Webhooks (standardwebhooks.com).
 
-Our own headers begin with ``X-Svc-``, or what the deployment has set instead: merchants that come
-from another service keep their code (decision 0037). A secret is ``whsec_`` and 24 random bytes in
-base64. The key of ``X-Svc-Signature`` is the secret's
-text as it was given; the key of ``webhook-signature`` is the bytes that its base64 stands for, as
-that specification has it. While a secret is being rotated the old one signs along: in
-``webhook-signature`` after the new one, separated by a space, and in ``X-Svc-Signature-Old``, where
-there are several, separated by spaces too, only if it was rotated again within 24 hours.
+The names of our headers begin with ``X-Svc-`` or the deployment's prefix: merchants who come from
+another service keep their code (decision 0037). A secret is ``whsec_`` and 24 random bytes in
+base64. ``X-Svc-Signature`` has the secret's text as its key, ``webhook-signature`` the bytes that
+its base64 encodes. For 24 hours after a rotation the old secret signs too: in ``webhook-signature``
+behind the new one and in ``X-Svc-Signature-Old``, with spaces between several.
 """
 
 import base64
@@ -19,7 +17,7 @@ from typing import Final
 
 HEADER_PREFIX: Final = "X-Svc-"
 _PREFIX: Final = "whsec_"
-_SECRET_BYTES: Final = 24  # the least of the specification, and base64 without padding
+_SECRET_BYTES: Final = 24  # the minimum of the specification; needs no padding in base64
 
 
 def new_secret() -> str:
@@ -28,7 +26,7 @@ def new_secret() -> str:
 
 
 def own_names(prefix: str) -> tuple[str, str, str]:
-    """Return the names of our own headers: signature, timestamp, signature by old secrets."""
+    """Return the names of our headers: signature, timestamp, signatures by old secrets."""
     return f"{prefix}Signature", f"{prefix}Timestamp", f"{prefix}Signature-Old"
 
 
@@ -62,7 +60,7 @@ def headers(
 ) -> list[tuple[str, str]]:
     """Return the headers of one attempt; ``keys`` are the secrets, the newest first.
 
-    ``timestamp_ms`` is real time, whatever business time is: the receiver compares it with its own.
+    ``timestamp_ms`` is real time, not business time: receivers compare it with their clock.
     """
     seconds = timestamp_ms // 1000
     standard = " ".join(standard_signature(key, event_id, seconds, body) for key in keys)

@@ -16,7 +16,7 @@ from opentill.webhooks.model import (
     Outcome,
     Type,
 )
-from opentill.webhooks.service import Wanted
+from opentill.webhooks.service import EndpointFields
 
 Url = Annotated[
     str,
@@ -43,9 +43,9 @@ class EndpointBody(msgspec.Struct, frozen=True, kw_only=True):
     description: Description = ""
     events: Types = msgspec.field(default_factory=list[Type])
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> EndpointFields:
         """Return what is asked for."""
-        return Wanted(url=self.url, description=self.description, types=self.events)
+        return EndpointFields(url=self.url, description=self.description, types=self.events)
 
 
 class EndpointChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,9 +56,9 @@ class EndpointChange(msgspec.Struct, frozen=True, kw_only=True):
     events: Types | UnsetType = UNSET
     status: _Settable | UnsetType = UNSET
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> EndpointFields:
         """Return what is asked for."""
-        return Wanted(
+        return EndpointFields(
             url=self.url, description=self.description, types=self.events, status=self.status
         )
 

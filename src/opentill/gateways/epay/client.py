@@ -1,15 +1,16 @@
-"""Talks to an Epay V1 server and translates; remembers nothing but what it was just told.
+"""The adapter for an Epay V1 server. It stores nothing but the responses of the last two seconds.
 
-Placing an order moves no money, and the same parameters again are the same order, so a placing
-without an answer goes on in the customer's browser. A refund has no idempotency key: it is sent
-once, and what became of one whose answer was lost is found out, or left to an operator.
+To place an order moves no money, and the same parameters are the same order, so that an order whose
+response was lost can be placed by the customer's browser. A refund has no idempotency key: it is
+sent once, and if its response is lost, the order's state shows what became of it, or an operator
+looks there.
 """
 
 import asyncio
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 from urllib.parse import urlencode
 
 import msgspec
@@ -18,6 +19,7 @@ from opentill.core.errors import Unavailable
 from opentill.core.ids import is_id
 from opentill.gateways.epay import signature, wire
 from opentill.gateways.epay.wire import Reply
+from opentill.gateways.failures import FAILURES, status_of
 from opentill.gateways.model import (
     BadCallback,
     GatewayEvent,
@@ -28,12 +30,12 @@ from opentill.gateways.model import (
     RefundOutcome,
     RefundRequest,
 )
-from opentill.outgoing.client import Forbidden, NoResponse, Response, Unreachable
+from opentill.outgoing.client import Sender
 
-_TIMEOUT_S: Final = 10.0  # below the time after which an attempt without an answer is asked about
-_LATELY_S: Final = 2.0
+_TIMEOUT_S: Final = 10.0  # below the 15 s after which an attempt without a result is asked for
+_REUSED_S: Final = 2.0
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
-_WHATEVER: Final = "127.0.0.1"  # clientip is compulsory
+_NO_CLIENT_IP: Final = "127.0.0.1"  # clientip is compulsory
 _LOST: Final = (
     "the gateway's answer was lost and Epay V1 cannot be asked for a part: look there, then"
     " `opentill refunds done` or `failed`"
@@ -41,29 +43,8 @@ _LOST: Final = (
 _log: Final = logging.getLogger(__name__)
 
 
-class Sender(Protocol):
-    """What is used of ``core.outgoing.Outgoing``."""
-
-    async def send(
-        self,
-        method: str,
-        url: str,
-        *,
-        headers: Mapping[str, str] = {},
-        body: bytes = b"",
-        timeout_s: float,
-        max_bytes: int = 65536,
-    ) -> Response:
-        """Send a request. Raises Forbidden, Unreachable and NoResponse."""
-        ...
-
-    async def close(self) -> None:
-        """Close connections."""
-        ...
-
-
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Which server, as whom, and how it is spoken to."""
+    """The server, the account there, and which of its files are used."""
 
     url: str  # with a slash at its end
     pid: str
@@ -74,12 +55,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ask_by_post: bool = True  # api.php?act=order: the key in the body, not in the address
 
     def __repr__(self) -> str:
-        """Name the server, and not the key."""
+        """Show the server, not the key."""
         return f"Options(url={self.url!r}, pid={self.pid!r})"
 
 
-class _Silence(msgspec.Struct, frozen=True):
-    """No usable answer: UNREACHABLE if surely nothing arrived, else UNKNOWN."""
+class _NoReply(msgspec.Struct, frozen=True):
+    """No usable response came; ``status`` is that of ``failures.status_of``."""
 
     status: Literal["UNREACHABLE", "UNKNOWN"]
     reason: str
@@ -96,17 +77,17 @@ class EpayGateway:
         options: Options,
         outgoing: Sender,
         timeout_s: float = _TIMEOUT_S,
-        lately_s: float = _LATELY_S,
+        reused_s: float = _REUSED_S,
     ) -> None:
         """``outgoing`` is closed with the gateway.
 
-        ``lately_s`` is for how long what the server says of an order answers its notices.
+        ``reused_s``: for so long a response about an order serves its next notices.
         """
         self._timeout_s = timeout_s
-        self._lately_s = lately_s
+        self._reused_s = reused_s
         self._options = options
         self._outgoing = outgoing
-        self._lately: dict[str, asyncio.Task[Reply | _Silence]] = {}
+        self._recent: dict[str, asyncio.Task[Reply | _NoReply]] = {}
         self._methods: dict[str, Method] = {
             kind: method for method, kind in options.methods.items()
         }
@@ -116,15 +97,15 @@ class EpayGateway:
         return tuple(self._options.methods) if currency == self._options.currency else ()
 
     async def pay(self, request: PaymentRequest) -> PaymentOutcome:
-        """Place the order. Where no answer comes, submit.php in the browser places the same."""
+        """Place the order. If no response comes, submit.php in the browser places the same one."""
         options = self._options
         params = wire.order(request, options.pid, options.methods[request.method])
         page = f"{options.url}submit.php?{urlencode(wire.signed(params, options.key))}"
         if not options.by_server:
             return PaymentOutcome(status="ACTION_REQUIRED", action_url=page)
-        device = {"clientip": request.payer_ip or _WHATEVER, "device": "pc"}
+        device = {"clientip": request.payer_ip or _NO_CLIENT_IP, "device": "pc"}
         reply = await self._ask("mapi.php", wire.signed({**params, **device}, options.key))
-        if isinstance(reply, _Silence):
+        if isinstance(reply, _NoReply):
             if reply.status == "UNREACHABLE":
                 return PaymentOutcome(status="UNREACHABLE", reason=reply.reason)
             return PaymentOutcome(status="ACTION_REQUIRED", action_url=page)
@@ -141,7 +122,7 @@ class EpayGateway:
     async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:  # noqa: ARG002 - it is found by our id
         """Ask what became of an attempt. NOT_FOUND only if the server says so."""
         reply = await self._order(attempt_id)
-        if isinstance(reply, _Silence):
+        if isinstance(reply, _NoReply):
             return PaymentOutcome(status=reply.status, reason=reply.reason)
         return self._payment(reply, attempt_id)
 
@@ -171,7 +152,7 @@ class EpayGateway:
         )
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
-        """Send a refund, once; of one that was sent before, find out what became of it."""
+        """Send a refund once. For one that was sent before, look what became of it."""
         if request.repeated:
             return await self._find_lost(request)
         options = self._options
@@ -181,13 +162,13 @@ class EpayGateway:
             "key": options.key,
             **(by_ref if request.provider_ref else by_id),
             "money": request.amount.text,
-            # For servers that know it: two equal parts of an order are two refunds.
+            # For servers that read it: two equal parts of an order are two refunds.
             "refund_no": request.refund_id,
         }
         reply = await self._ask("api.php?act=refund", params)
-        if isinstance(reply, _Silence):
+        if isinstance(reply, _NoReply):
             return RefundOutcome(status=reply.status, reason=reply.reason)
-        if reply.code in wire.AT_THE_DOOR:  # nothing was done: again, when it is put right
+        if reply.code in wire.NOT_DONE:  # nothing was done: it is sent again later
             return RefundOutcome(status="UNREACHABLE", reason=reply.words)
         if reply.code != wire.SUCCESS:
             return await self._refused(request, reply)
@@ -198,14 +179,14 @@ class EpayGateway:
         return RefundOutcome(status="SUCCEEDED", provider_ref=reply.get("refund_no"))
 
     async def _refused(self, request: RefundRequest, reply: Reply) -> RefundOutcome:
-        """See that a refused refund was not done: what refuses may have failed behind itself."""
+        """Check that a refused refund was not done: a server may fail after it has done it."""
         order = await self._order(request.attempt_id)
         if isinstance(order, Reply) and self._standing(order, request.attempt_id) == "paid":
             return RefundOutcome(status="REFUSED", reason=reply.words)
         return RefundOutcome(status="UNKNOWN", reason=f"{reply.words}; {_LOST}")
 
     async def _find_lost(self, request: RefundRequest) -> RefundOutcome:
-        """Find out about a refund that may have been done: only a whole one can be told."""
+        """Look whether a refund was done: an order's state shows it for a full refund only."""
         order = await self._order(request.attempt_id)
         if (
             isinstance(order, Reply)
@@ -217,7 +198,7 @@ class EpayGateway:
         return RefundOutcome(status="UNKNOWN", reason=_LOST)
 
     async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:  # noqa: ARG002 - there is nothing to ask by
-        """Return UNKNOWN: Epay V1 knows no refund by an id of ours."""
+        """Return UNKNOWN: Epay V1 has no query for refunds."""
         return RefundOutcome(status="UNKNOWN", reason=_LOST)
 
     def read_callback(
@@ -231,11 +212,11 @@ class EpayGateway:
         raise BadCallback(msg)
 
     async def read_notice(self, params: Mapping[str, str]) -> tuple[GatewayEvent, ...]:
-        """Verify a notice and ask the server whether it is so.
+        """Verify a notice and ask the server for the order's state, every two seconds at most.
 
-        The sign is MD5 over text that is not escaped, and a notice can be replayed, by its customer
-        too, who comes back with one: it only says when to ask, and not more often than every two
-        seconds. Raises BadCallback, and Unavailable while the server does not answer.
+        A notice alone is not believed: its sign is MD5 over unescaped text, and the customer, whose
+        browser gets one too, could replay it. Raises BadCallback, and Unavailable while the server
+        does not respond.
         """
         options = self._options
         attempt_id = params.get("out_trade_no", "")
@@ -247,11 +228,11 @@ class EpayGateway:
             raise BadCallback(msg)
         if params.get("trade_status") != "TRADE_SUCCESS":
             return ()
-        reply = await self._order_lately(attempt_id)
-        if isinstance(reply, _Silence):
+        reply = await self._recent_order(attempt_id)
+        if isinstance(reply, _NoReply):
             raise Unavailable(None, reply.reason)
         standing = self._standing(reply, attempt_id)
-        if standing in ("refunded", "frozen"):  # an old notice, which tells nothing any more
+        if standing in ("refunded", "frozen"):  # an old notice
             return ()
         paid = wire.amount(params.get("money", ""), options.currency)
         outcome = self._payment(reply, attempt_id)
@@ -273,54 +254,52 @@ class EpayGateway:
             return None
         return wire.STANDINGS.get(reply.get("status"))
 
-    async def _order_lately(self, attempt_id: str) -> Reply | _Silence:
-        """Ask about an order, or return what was answered less than two seconds ago."""
-        task = self._lately.get(attempt_id)
+    async def _recent_order(self, attempt_id: str) -> Reply | _NoReply:
+        """Ask for an order, or return the response of less than two seconds ago."""
+        task = self._recent.get(attempt_id)
         if task is None:
-            task = self._lately[attempt_id] = asyncio.ensure_future(self._order(attempt_id))
+            task = self._recent[attempt_id] = asyncio.ensure_future(self._order(attempt_id))
             later = asyncio.get_running_loop().call_later
-            later(self._lately_s, self._lately.pop, attempt_id, None)
+            later(self._reused_s, self._recent.pop, attempt_id, None)
         reply = await asyncio.shield(task)
-        if isinstance(reply, _Silence):  # that is no answer to stand by
-            self._lately.pop(attempt_id, None)
+        if isinstance(reply, _NoReply):  # the next notice asks again
+            self._recent.pop(attempt_id, None)
         return reply
 
-    async def _order(self, attempt_id: str) -> Reply | _Silence:
+    async def _order(self, attempt_id: str) -> Reply | _NoReply:
         options = self._options
         params = {"pid": options.pid, "key": options.key, "out_trade_no": attempt_id}
         if options.ask_by_post:
             return await self._ask("api.php?act=order", params)
         return await self._ask(f"api.php?{urlencode({'act': 'order', **params})}", None)
 
-    async def _ask(self, path: str, form: Mapping[str, str] | None) -> Reply | _Silence:
-        """Send one request; every way to fail becomes an answer. What is sent is never logged."""
-        silence = await self._try(path, form)
-        if isinstance(silence, _Silence):
+    async def _ask(self, path: str, form: Mapping[str, str] | None) -> Reply | _NoReply:
+        """Send one request. What is sent is never logged."""
+        reply = await self._try(path, form)
+        if isinstance(reply, _NoReply):
             place = path.partition("&")[0]  # what follows may be the key
-            _log.warning("the Epay server at %s: %s: %s", place, silence.status, silence.reason)
-        return silence
+            _log.warning("the Epay server at %s: %s: %s", place, reply.status, reply.reason)
+        return reply
 
-    async def _try(self, path: str, form: Mapping[str, str] | None) -> Reply | _Silence:
+    async def _try(self, path: str, form: Mapping[str, str] | None) -> Reply | _NoReply:
         url = self._options.url + path
         try:
             if form is None:
-                answer = await self._outgoing.send("GET", url, timeout_s=self._timeout_s)
+                response = await self._outgoing.send("GET", url, timeout_s=self._timeout_s)
             else:
-                answer = await self._outgoing.send(
+                response = await self._outgoing.send(
                     "POST",
                     url,
                     headers=_FORM,
                     body=urlencode(form).encode(),
                     timeout_s=self._timeout_s,
                 )
-        except (Forbidden, Unreachable) as error:
-            return _Silence("UNREACHABLE", self._said(error))
-        except NoResponse as error:
-            return _Silence("UNKNOWN", self._said(error))
-        if answer.status != HTTPStatus.OK:
-            return _Silence("UNKNOWN", f"HTTP {answer.status}")
-        return wire.read(answer.body) or _Silence("UNKNOWN", "not in the convention's form")
+        except FAILURES as error:
+            return _NoReply(status_of(error), self._text_of(error))
+        if response.status != HTTPStatus.OK:
+            return _NoReply("UNKNOWN", f"HTTP {response.status}")
+        return wire.read(response.body) or _NoReply("UNKNOWN", "not in the convention's form")
 
-    def _said(self, error: Exception) -> str:
-        """Return an error's text; an address in it may hold the key."""
+    def _text_of(self, error: Exception) -> str:
+        """Return an error's text without the key, which an address in it may have."""
         return f"{type(error).__name__}: {error}".replace(self._options.key, "…")[:200]

@@ -1,7 +1,7 @@
-"""Epay V1 as a shop speaks it: parameters that are sent, and answers as real servers give them.
+"""Epay V1 on the wire, from the shop's side: the parameters that are sent, the replies that come.
 
-Answers are JSON under HTTP 200, errors too. Servers differ in the types of their values (``1``,
-``"1"``), in their encoding (UTF-8, GBK) and in what they add; what does not fit is no answer.
+Replies are JSON with HTTP 200, errors too. Servers differ in the types of values (``1``, ``"1"``),
+in encoding (UTF-8, GBK) and in what they add; what has another form is no reply.
 """
 
 import json
@@ -26,9 +26,9 @@ TYPES: Final[dict[Method, str]] = {
 }
 DEFAULT_CURRENCY: Final = "CNY"
 SUCCESS: Final = 1
-# Turned away before anything was looked at: not enabled, wrong key or sign, missing, unknown act.
-AT_THE_DOOR: Final = frozenset({-2, -3, -4, -5})
-NO_SUCH_ORDER: Final = "订单不存在"  # word for word, from every server of the convention
+# Refused before anything was done: not enabled, wrong key or sign, missing, unknown act.
+NOT_DONE: Final = frozenset({-2, -3, -4, -5})
+NO_SUCH_ORDER: Final = "订单不存在"  # the same text in every server of the convention
 Standing = Literal["unpaid", "paid", "refunded", "frozen"]
 STANDINGS: Final[dict[str, Standing]] = {
     "0": "unpaid",
@@ -38,12 +38,12 @@ STANDINGS: Final[dict[str, Standing]] = {
 }
 _MAX_NAME_BYTES: Final = 127
 _LONGEST: Final = 4096  # characters of a value
-_SHOWN: Final = 200  # characters of a server's own words that are kept
+_SHOWN: Final = 200  # characters of a server's message that are stored
 _MONEY: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2})0*)?", re.ASCII)
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer in the convention's form: its code and its values as text."""
+    """A reply in the convention's form: its code, and its values as text."""
 
     code: int
     values: Mapping[str, str]
@@ -54,12 +54,12 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """The server's own words, cut to what fits a reason."""
+        """The server's message, cut to fit a reason."""
         return f"{self.code}: {self.get('msg')[:_SHOWN]}"
 
 
 def read(body: bytes) -> Reply | None:
-    """Read an answer; None for what is none: no JSON, no object, no code."""
+    """Read a reply; None if it is not JSON, no object, or has no code."""
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -77,7 +77,7 @@ def read(body: bytes) -> Reply | None:
 
 
 def amount(text: str, currency: str) -> Money | None:
-    """Read ``money``, which some servers write with more zeros; None for what is no amount."""
+    """Read ``money``, to which some servers add zeros; None if it is no amount."""
     found = _MONEY.fullmatch(text)
     if found is None:
         return None
@@ -107,10 +107,10 @@ def order(request: PaymentRequest, pid: str, kind: str) -> dict[str, str]:
 
 
 def name(description: str) -> str:
-    """Return a description that every server signs as we do.
+    """Return a description that all servers sign alike, of at most 127 bytes.
 
-    No backslash, which some strip; no ``&``, which could move a border of the signed text; no space
-    around it; at most 127 bytes.
+    Without backslashes, which some servers strip, ``&``, which delimits the signed text, and outer
+    spaces.
     """
     plain = description.replace("\\", "/").replace("&", "＆").replace("\x00", "")
     cut = " ".join(plain.split()).encode(errors="replace")[:_MAX_NAME_BYTES]

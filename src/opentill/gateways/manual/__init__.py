@@ -1,5 +1,6 @@
-"""Bank transfer by hand: shows how to pay; the operator confirms what has come in."""
+"""Bank transfers that the operator confirms."""
 
-from opentill.gateways.manual.client import BadInstructions, ManualGateway, instructions
+from opentill.gateways.manual.client import ManualGateway
+from opentill.gateways.manual.configuration import BadInstructions, instructions
 
 __all__ = ["BadInstructions", "ManualGateway", "instructions"]

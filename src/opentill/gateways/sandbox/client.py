@@ -1,8 +1,4 @@
-"""Talks to the sandbox bank and translates; remembers nothing.
-
-What matters is what is said when no usable answer comes. A request that surely never arrived is
-UNREACHABLE; whatever may have arrived and been done is UNKNOWN until the bank is asked again.
-"""
+"""The adapter for the sandbox bank. It stores nothing."""
 
 import hashlib
 import hmac
@@ -17,6 +13,7 @@ import msgspec
 
 from opentill.core.errors import ConfigurationError
 from opentill.core.money import EXPONENTS
+from opentill.gateways.failures import FAILURES, status_of
 from opentill.gateways.model import (
     BadCallback,
     GatewayEvent,
@@ -27,12 +24,12 @@ from opentill.gateways.model import (
     RefundRequest,
 )
 from opentill.gateways.sandbox import wire
-from opentill.outgoing.client import Forbidden, NoResponse, Outgoing, Policy, Response, Unreachable
+from opentill.outgoing.client import Outgoing, Policy, Response
 
 T = TypeVar("T")
 
 _TOTAL_S: Final = 10.0
-_MOST: Final = 1 << 20  # of an answer, in bytes
+_MOST: Final = 1 << 20  # bytes of a response
 _REPORT_S: Final = 600.0
 _REPORT_MOST: Final = 1 << 32
 _TOLERANCE_S: Final = 300
@@ -43,7 +40,7 @@ def _some(currencies: str) -> frozenset[str]:
     return frozenset(currencies.split())
 
 
-# In order of preference. Wallets take the currencies that their real acquirers do.
+# In order of preference. Wallets take the currencies that real acquirers take.
 _METHODS: Final[tuple[tuple[Method, frozenset[str]], ...]] = (
     ("CREDIT_CARD", _ANY),
     ("ALIPAY", _some("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD")),
@@ -57,8 +54,8 @@ _OFFERS: Final[dict[str, tuple[Method, ...]]] = {
     for currency in EXPONENTS
 }
 
-# Answers of 4xx that decide nothing: ask again later. A secret that is wrong for the moment says
-# nothing about the payment or refund, which may have been done before it was.
+# Responses of 4xx that decide nothing. A secret that is wrong now says nothing about a payment or
+# refund that may have been done before.
 _UNDECIDED: Final = (401, 403, 407, 408, 421, 425, 429)
 _NOT_FOUND: Final = 404
 _CLIENT_ERRORS: Final = range(400, 500)
@@ -71,7 +68,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class _Response(msgspec.Struct, Generic[T], frozen=True):
-    """What came of a call: the bank's object, or why there is none."""
+    """The bank's object, or why there is none."""
 
     found: T | None = None
     status: Literal["UNREACHABLE", "NOT_FOUND", "REFUSED", "UNKNOWN"] = "UNKNOWN"
@@ -84,10 +81,7 @@ class SandboxGateway:
     name = "sandbox"
 
     def __init__(self, url: str, secret: str, timeout_s: float = _TOTAL_S) -> None:
-        """``url`` is where the bank is, ``secret`` is shared with it.
-
-        Raises Forbidden for a ``url`` that is not well-formed.
-        """
+        """``secret`` is shared with the bank at ``url``. Raises Forbidden for a malformed one."""
         self._url = url.rstrip("/")
         self._secret = secret.encode()
         self._headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
@@ -95,7 +89,7 @@ class SandboxGateway:
         self._outgoing = Outgoing(Policy.only(self._url))
 
     def methods(self, currency: str) -> tuple[Method, ...]:
-        """Return the payment methods on offer for the currency, in order of preference."""
+        """Return the payment methods for the currency, the preferred first."""
         return _OFFERS.get(currency, ())
 
     async def pay(self, request: PaymentRequest) -> PaymentOutcome:
@@ -112,14 +106,14 @@ class SandboxGateway:
             callback_url=request.callback_url,
             locale=request.locale,
         )
-        answer = await self._call(wire.Payment, "POST", "/payments", request.attempt_id, order)
-        return _payment_outcome(answer, request.attempt_id)
+        response = await self._call(wire.Payment, "POST", "/payments", request.attempt_id, order)
+        return _payment_outcome(response, request.attempt_id)
 
     async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:  # noqa: ARG002 - the bank finds it by our id
         """Ask what became of an attempt. NOT_FOUND only if the bank says so."""
         path = f"/payments/{quote(attempt_id, safe='')}"
-        answer = await self._call(wire.Payment, "GET", path, attempt_id)
-        return _payment_outcome(answer, attempt_id)
+        response = await self._call(wire.Payment, "GET", path, attempt_id)
+        return _payment_outcome(response, attempt_id)
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
         """Start the refund, or find it if it was started before under the same id."""
@@ -130,47 +124,47 @@ class SandboxGateway:
             currency=request.amount.currency,
             callback_url=request.callback_url,
         )
-        answer = await self._call(wire.Refund, "POST", "/refunds", request.refund_id, order)
-        return _refund_outcome(answer, request.refund_id)
+        response = await self._call(wire.Refund, "POST", "/refunds", request.refund_id, order)
+        return _refund_outcome(response, request.refund_id)
 
     async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:  # noqa: ARG002 - likewise
         """Ask what became of a refund. NOT_FOUND only if the bank says so."""
         path = f"/refunds/{quote(refund_id, safe='')}"
-        answer = await self._call(wire.Refund, "GET", path, refund_id)
-        return _refund_outcome(answer, refund_id)
+        response = await self._call(wire.Refund, "GET", path, refund_id)
+        return _refund_outcome(response, refund_id)
 
     async def settlement_report(
         self, target: BinaryIO, since: int | None = None, until: int | None = None
     ) -> None:
         """Write the bank's settlement report (CSV; Unix ms, inclusive) into a file.
 
-        For the operator's reconciliation. Raises ConfigurationError if it cannot be had.
+        For the operator's reconciliation. Raises ConfigurationError if that fails.
         """
         times = {"from": since, "to": until}
         given = {name: str(time) for name, time in times.items() if time is not None}
         url = f"{self._url}/settlement-report.csv?{urlencode(given)}"
         try:
-            answer = await self._outgoing.download(
+            response = await self._outgoing.download(
                 url,
                 target,
                 headers=self._headers,
                 timeout_s=_REPORT_S,
                 max_bytes=_REPORT_MOST,
             )
-        except (Forbidden, Unreachable, NoResponse) as error:
+        except FAILURES as error:
             message = f"{self._url} does not answer ({error})"
             raise ConfigurationError(message) from None
-        if answer.status != HTTPStatus.OK:
-            message = f"{url} answered {answer.status}"
+        if response.status != HTTPStatus.OK:
+            message = f"{url} answered {response.status}"
             raise ConfigurationError(message)
 
     def read_callback(
         self, headers: Mapping[str, str], body: bytes, now: int
     ) -> tuple[GatewayEvent, ...]:
-        """Verify and translate a callback (``now`` in Unix ms). Raises BadCallback.
+        """Verify a callback and return its event (``now`` in Unix ms). Raises BadCallback.
 
         ``Sandbox-Signature: t=<Unix s>,v1=<hex HMAC-SHA256(secret, t + "." + body)>``, at most five
-        minutes old. A genuine callback of a type that we do not know is an empty tuple.
+        minutes old. A genuine callback of an unknown type is an empty tuple.
         """
         header = headers.get("sandbox-signature", "")
         timestamp = _TIMESTAMP.search(header)
@@ -206,23 +200,23 @@ class SandboxGateway:
         subject: str,
         order: msgspec.Struct | None = None,
     ) -> _Response[T]:
-        """Send one request; every way to fail becomes an answer."""
-        answer = await self._try(kind, verb, path, order)
-        if answer.reason:
+        """Send one request and log why there is no object."""
+        response = await self._try(kind, verb, path, order)
+        if response.reason:
             _log.warning(
                 "the sandbox bank's answer to %s for %s is %s: %s",
                 verb,
                 subject,
-                answer.status,
-                answer.reason,
+                response.status,
+                response.reason,
             )
-        return answer
+        return response
 
     async def _try(
         self, kind: type[T], verb: Literal["GET", "POST"], path: str, order: msgspec.Struct | None
     ) -> _Response[T]:
         try:
-            answer = await self._outgoing.send(
+            response = await self._outgoing.send(
                 verb,
                 self._url + path,
                 headers=self._headers,
@@ -230,25 +224,23 @@ class SandboxGateway:
                 timeout_s=self._timeout_s,
                 max_bytes=_MOST,
             )
-        except (Forbidden, Unreachable) as error:
-            return _Response(status="UNREACHABLE", reason=f"unreachable: {error}")
-        except NoResponse as error:
-            return _Response(reason=str(error))
-        if answer.status in _SUCCESS:
+        except FAILURES as error:
+            return _Response(status=status_of(error), reason=str(error))
+        if response.status in _SUCCESS:
             try:
-                return _Response(found=msgspec.json.decode(answer.body, type=kind))
+                return _Response(found=msgspec.json.decode(response.body, type=kind))
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 return _Response(reason=f"bad answer: {error}")
-        return _no_success(verb, answer)
+        return _no_success(verb, response)
 
 
-def _no_success(verb: str, answer: Response) -> _Response[Any]:
-    """Tell a decision of the bank from an answer that decides nothing.
+def _no_success(verb: str, response: Response) -> _Response[Any]:
+    """Return NOT_FOUND or REFUSED where the bank itself says so, else UNKNOWN.
 
     A 404 of another server, or for another address, does not say that the bank knows no such id.
     """
-    code = answer.status
-    problem = _explained(answer)
+    code = response.status
+    problem = _explained(response)
     if verb == "GET" and code == _NOT_FOUND and problem and problem.code == "not_found":
         return _Response(status="NOT_FOUND")
     reason = f"HTTP {code} {problem.code}: {problem.message}" if problem else f"HTTP {code}"
@@ -257,25 +249,25 @@ def _no_success(verb: str, answer: Response) -> _Response[Any]:
     return _Response(reason=reason)
 
 
-def _explained(answer: Response) -> wire.Problem | None:
-    """Return the bank's own words; a proxy's error page has none."""
+def _explained(response: Response) -> wire.Problem | None:
+    """Return the bank's error; a proxy's error page has none."""
     try:
-        return msgspec.json.decode(answer.body, type=wire.Refused).error
+        return msgspec.json.decode(response.body, type=wire.Refused).error
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 
-def _payment_outcome(answer: _Response[wire.Payment], attempt_id: str) -> PaymentOutcome:
-    if answer.found is None:
-        return PaymentOutcome(status=answer.status, reason=answer.reason)
-    if answer.found.id != attempt_id:
+def _payment_outcome(response: _Response[wire.Payment], attempt_id: str) -> PaymentOutcome:
+    if response.found is None:
+        return PaymentOutcome(status=response.status, reason=response.reason)
+    if response.found.id != attempt_id:
         return PaymentOutcome(status="UNKNOWN", reason="the answer is about another payment")
-    return answer.found.outcome
+    return response.found.outcome
 
 
-def _refund_outcome(answer: _Response[wire.Refund], refund_id: str) -> RefundOutcome:
-    if answer.found is None:
-        return RefundOutcome(status=answer.status, reason=answer.reason)
-    if answer.found.id != refund_id:
+def _refund_outcome(response: _Response[wire.Refund], refund_id: str) -> RefundOutcome:
+    if response.found is None:
+        return RefundOutcome(status=response.status, reason=response.reason)
+    if response.found.id != refund_id:
         return RefundOutcome(status="UNKNOWN", reason="the answer is about another refund")
-    return answer.found.outcome
+    return response.found.outcome

@@ -1,7 +1,6 @@
-"""The sandbox bank's shapes on the wire, and what they mean in our language.
+"""The sandbox bank's objects, and the outcomes and events that they mean.
 
-Amounts are whole minor units, times are Unix milliseconds. An answer that does not fit these
-shapes is no answer.
+Amounts are whole minor units, times Unix milliseconds. What does not fit is no response.
 """
 
 from typing import Final, Literal
@@ -75,7 +74,7 @@ class RefundOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Payment(msgspec.Struct, frozen=True, kw_only=True):
-    """A payment as the bank answers it."""
+    """A payment in the bank's response."""
 
     id: str
     status: BankPaymentStatus
@@ -88,7 +87,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> PaymentOutcome:
-        """The payment in our language."""
+        """The payment's outcome."""
         status = PAYMENT_STATUSES[self.status]
         acting, paid = status == "ACTION_REQUIRED", status == "SUCCEEDED"
         return PaymentOutcome(
@@ -104,7 +103,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refund(msgspec.Struct, frozen=True, kw_only=True):
-    """A refund as the bank answers it."""
+    """A refund in the bank's response."""
 
     id: str
     payment_id: str
@@ -113,7 +112,7 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> RefundOutcome:
-        """The refund in our language."""
+        """The refund's outcome."""
         return RefundOutcome(
             status=REFUND_STATUSES[self.status], provider_ref=self.id, reason=self.error or ""
         )

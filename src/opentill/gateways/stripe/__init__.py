@@ -1,5 +1,5 @@
 """The adapter for Stripe: Checkout pages, refunds, signed callbacks, through its official library.
 
-Nothing here imports the library, which takes its time: ``client`` does, and is imported by the
-registry once a deployment names this gateway.
+The library is slow to import: the registry imports ``configuration``, and with it the library, only
+where a deployment names this gateway.
 """

@@ -1,4 +1,4 @@
-"""What a Checkout Session is opened with."""
+"""The parameters of a new Checkout Session."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -9,7 +9,7 @@ from opentill.gateways.stripe.wire import ATTEMPT
 if TYPE_CHECKING:
     from stripe.params.checkout import SessionCreateParams
 
-# Stripe keeps a session open for 30 minutes to 24 hours from when it gets it; a minute for the way.
+# Stripe has a session open for 30 minutes to 24 hours from when it gets it; a minute to get there.
 _SHORTEST_MS: Final = 31 * 60_000
 _LONGEST_MS: Final = 24 * 3_600_000 - 60_000
 _LOCALES: Final = {"en": "en", "zh-Hans": "zh", "zh-Hant": "zh-TW"}
@@ -18,9 +18,9 @@ _LOCALES: Final = {"en": "en", "zh-Hans": "zh", "zh-Hant": "zh-TW"}
 def params(request: PaymentRequest, now: int) -> "SessionCreateParams":
     """Return the body of ``POST /v1/checkout/sessions`` (``now`` is real time, Unix ms).
 
-    Our id goes onto the session and onto its payment, where refunds and disputes find it. The
-    customer pays what is due in the currency that it is due in: nothing is converted on the page.
-    The version of Stripe's API that the library speaks knows ``payment_method_types`` no more
+    Our id is in the metadata of the session and of its payment, where refunds and disputes find it.
+    The customer pays in the currency of the order: the page converts nothing.
+    The version of Stripe's API that the library speaks no longer has ``payment_method_types``
     (https://docs.stripe.com/changelog/endive/2026-09-30/remove-payment-method-types-checkout-sessions).
     Raises ValueError for an amount or method that Stripe does not take.
     """

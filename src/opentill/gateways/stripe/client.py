@@ -1,8 +1,7 @@
-"""Talks to Stripe through its official library and translates; remembers nothing.
+"""The adapter for Stripe, through its official library. It stores nothing.
 
-What matters is what is said when no usable answer comes. Stripe keeps an idempotency key for a
-day only, so nothing here rests on it alone: what may have been done before is looked for first, by
-our ids in its metadata.
+Stripe remembers an idempotency key for a day only. What may have been done before is therefore
+looked for first, by our ids in Stripe's metadata.
 """
 
 import re
@@ -25,14 +24,15 @@ from opentill.gateways.model import (
 )
 from opentill.gateways.stripe import checkout, wire
 from opentill.gateways.stripe.amounts import OFFERS, to_stripe
-from opentill.gateways.stripe.calls import PAGE, StripeResponse, call, search
-from opentill.gateways.stripe.transport import TIMEOUT_S, Sender, Transport
+from opentill.gateways.stripe.requests import PAGE, StripeResponse, call, search
+from opentill.gateways.stripe.transport import TIMEOUT_S, Transport
+from opentill.outgoing.client import Sender
 
 _TOLERANCE_S: Final = 300
-# Where the session of an attempt is looked for: clocks differ, and calls take their time.
+# Where an attempt's session is looked for: clocks differ, and requests take time.
 _BEFORE_S: Final = 300
 _AFTER_S: Final = 600
-# Strict, so that the library and we cannot read different times out of one header.
+# Strict, so that the library and this adapter read the same time from a header.
 _HEADER: Final = re.compile(r"t=([0-9]{1,12})(?:,v[0-9]=[0-9a-f]{1,200}){1,16}", re.ASCII)
 _PAYMENT: Final = "pi_"
 _CLEARING: Final = "latest_charge.balance_transaction"
@@ -51,7 +51,7 @@ class StripeGateway:
         outgoing: Sender,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """``webhook_secrets`` are those that a callback may be signed with; any of them will do.
+        """A callback is signed with any of ``webhook_secrets``.
 
         ``outgoing`` is closed with the gateway.
         """
@@ -68,42 +68,42 @@ class StripeGateway:
         self._refunds = client.v1.refunds
 
     def methods(self, currency: str) -> tuple[Method, ...]:
-        """Return the payment methods on offer for the currency, in order of preference."""
+        """Return the payment methods for the currency, the preferred first."""
         return OFFERS.get(currency, ())
 
     async def pay(self, request: PaymentRequest) -> PaymentOutcome:
-        """Open a Checkout Session, or find it if it was opened before under the same id.
+        """Open a Checkout Session, or find the one that was opened before under the same id.
 
-        What Stripe refuses is DECLINED: the order may still be paid by another method or gateway.
+        What Stripe refuses is DECLINED: the order may be paid by another method or gateway.
         """
         try:
             params = checkout.params(request, time.time_ns() // 1_000_000)
         except ValueError as error:
             return PaymentOutcome(status="DECLINED", reason=str(error))
-        answer = await call(
+        response = await call(
             wire.Session,
             "open",
             request.attempt_id,
             lambda: self._sessions.create_async(params, {"idempotency_key": request.attempt_id}),
         )
-        if answer.status == "REFUSED":
-            return PaymentOutcome(status="DECLINED", reason=answer.reason)
-        return _payment(answer, request.attempt_id)
+        if response.status == "REFUSED":
+            return PaymentOutcome(status="DECLINED", reason=response.reason)
+        return _payment(response, request.attempt_id)
 
     async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
-        """Ask what became of an attempt. NOT_FOUND only if Stripe says so.
+        """Return an attempt's state. NOT_FOUND only if Stripe says so.
 
-        ``provider_ref`` is Stripe's name of the session or, once it is paid, of the payment.
-        Without one the sessions of the minutes around the attempt are looked through.
+        ``provider_ref`` is Stripe's id of the session or, once it is paid, of the payment. Without
+        one the sessions of the minutes around the attempt are looked through.
         """
         if provider_ref.startswith(_PAYMENT):
             return _payment(await self._intent(provider_ref, attempt_id), attempt_id)
         return _payment(await self._session(attempt_id, provider_ref), attempt_id)
 
     async def expire(self, attempt_id: str, provider_ref: str) -> PaymentOutcome:
-        """Close the attempt's page, so that nobody pays there any more; what became of it.
+        """Close the attempt's page and return its state.
 
-        Stripe does not close a page that is paid or being paid: then that is the answer.
+        Stripe does not close a page that is paid or being paid.
         """
         session = await self._session(attempt_id, provider_ref)
         outcome = _payment(session, attempt_id)
@@ -118,14 +118,14 @@ class StripeGateway:
         return _payment(closed, attempt_id)
 
     async def trace(self, payment_ref: str) -> str | None:
-        """Return the attempt that a payment was made for; "" if none of ours, None if unknown."""
-        answer = await self._intent(payment_ref, payment_ref)
-        return answer.found.attempt_id if answer.found else None
+        """Return the attempt id of a payment; "" if it is not ours, None if that is unknown."""
+        response = await self._intent(payment_ref, payment_ref)
+        return response.found.attempt_id if response.found else None
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
-        """Give money back, or find the refund if it was made before under the same id.
+        """Give money back, or find the refund that was made before under the same id.
 
-        Looks first: a key that Stripe has forgotten by now would give the money back twice.
+        It is looked for first: under a key that Stripe has forgotten, money would go back twice.
         """
         payment_ref = request.provider_ref
         if not payment_ref.startswith(_PAYMENT):
@@ -140,7 +140,7 @@ class StripeGateway:
             amount = to_stripe(request.amount)
         except ValueError as error:
             return RefundOutcome(status="REFUSED", reason=str(error))
-        answer = await call(
+        response = await call(
             wire.Refund,
             "refund",
             request.refund_id,
@@ -157,12 +157,12 @@ class StripeGateway:
                 {"idempotency_key": f"{request.refund_id}/refund"},
             ),
         )
-        return _refund(answer)
+        return _refund(response)
 
     async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:
-        """Ask what became of a refund of a payment. NOT_FOUND only if Stripe says so.
+        """Return a refund's state. NOT_FOUND only if Stripe says so.
 
-        Stripe lists refunds by their payment: without its name the answer is UNKNOWN.
+        Stripe lists refunds by their payment: without its id the state is UNKNOWN.
         """
         if not payment_ref.startswith(_PAYMENT):
             return RefundOutcome(status="UNKNOWN", reason="Stripe's name of the payment is needed")
@@ -176,11 +176,11 @@ class StripeGateway:
     def read_callback(
         self, headers: Mapping[str, str], body: bytes, now: int
     ) -> tuple[GatewayEvent, ...]:
-        """Verify and translate an event (``now`` in Unix ms). Raises BadCallback.
+        """Verify an event and return it (``now`` in Unix ms). Raises BadCallback.
 
         ``Stripe-Signature: t=<Unix s>,v1=<hex HMAC-SHA256(secret, t + "." + body)>``, at most five
-        minutes old (https://docs.stripe.com/webhooks). An event of a type that we do not read, or
-        about what is not ours, is an empty tuple.
+        minutes old (https://docs.stripe.com/webhooks). An event of a type that is not read, or not
+        about a payment of ours, is an empty tuple.
         """
         header = headers.get("stripe-signature", "")
         found = _HEADER.fullmatch(header)
@@ -206,7 +206,7 @@ class StripeGateway:
         await self._transport.close_async()
 
     async def _session(self, attempt_id: str, provider_ref: str) -> StripeResponse[wire.Session]:
-        """Return an attempt's session: by its name, or by search as long as none is known."""
+        """Return an attempt's session: by its id, or by search if none is known."""
         if provider_ref:
             return await call(
                 wire.Session,
@@ -250,12 +250,12 @@ def _is_signed(body: bytes, header: str, secret: str) -> bool:
 
 
 def _payment(
-    answer: StripeResponse[wire.Session] | StripeResponse[wire.Intent], attempt_id: str
+    response: StripeResponse[wire.Session] | StripeResponse[wire.Intent], attempt_id: str
 ) -> PaymentOutcome:
-    found = answer.found
+    found = response.found
     if found is None:
-        status = "UNKNOWN" if answer.status == "REFUSED" else answer.status
-        return PaymentOutcome(status=status, reason=answer.reason)
+        status = "UNKNOWN" if response.status == "REFUSED" else response.status
+        return PaymentOutcome(status=status, reason=response.reason)
     if found.attempt_id != attempt_id:
         return PaymentOutcome(status="UNKNOWN", reason="the answer is about another payment")
     try:
@@ -264,7 +264,7 @@ def _payment(
         return PaymentOutcome(status="UNKNOWN", reason=str(error))
 
 
-def _refund(answer: StripeResponse[wire.Refund]) -> RefundOutcome:
-    if answer.found is not None:
-        return answer.found.outcome
-    return RefundOutcome(status=answer.status, reason=answer.message or answer.reason)
+def _refund(response: StripeResponse[wire.Refund]) -> RefundOutcome:
+    if response.found is not None:
+        return response.found.outcome
+    return RefundOutcome(status=response.status, reason=response.message or response.reason)

@@ -1,49 +1,27 @@
-"""The library's way out: everything it sends goes through our one outgoing client."""
+"""The library's transport: all its requests go through our outgoing client."""
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 import stripe
 
-from opentill.outgoing.client import NoResponse, Response
+from opentill.outgoing.client import NoResponse, Sender
 
-TIMEOUT_S: Final = 10.0  # below the time after which an attempt without an answer is asked about
+TIMEOUT_S: Final = 10.0  # below the 15 s after which an attempt without a result is asked for
 MAX_BYTES: Final = 4 * 1024 * 1024  # a page of a hundred sessions
-_NOTICE: Final = "stripe-notice"  # the library makes Python warnings of it
+_NOTICE: Final = "stripe-notice"  # the library turns it into Python warnings
 
-# Neither what was sent nor what was answered belongs into a log, and nothing about this machine
-# to Stripe.
+# Requests and responses do not belong into a log, nor facts about this machine to Stripe.
 logging.getLogger("stripe").setLevel(logging.WARNING)
 stripe.enable_telemetry = False
 
 
-class Sender(Protocol):
-    """What is used of ``core.outgoing.Outgoing``."""
-
-    async def send(
-        self,
-        method: str,
-        url: str,
-        *,
-        headers: Mapping[str, str],
-        body: bytes,
-        timeout_s: float,
-        max_bytes: int,
-    ) -> Response:
-        """Send a request. Raises Forbidden, Unreachable and NoResponse."""
-        ...
-
-    async def close(self) -> None:
-        """Close connections."""
-        ...
-
-
 class Transport(stripe.HTTPClient):
-    """Sends what the library has put together; never again by itself.
+    """Sends the library's requests, once each.
 
-    Raises the exceptions of ``core.outgoing``, which the library passes through as they are.
+    Raises the errors of ``outgoing.client``, which the library passes on unchanged.
     """
 
     name = "opentill"
@@ -57,12 +35,12 @@ class Transport(stripe.HTTPClient):
     async def request_async(
         self, method: str, url: str, headers: Mapping[str, str], post_data: Any = None
     ) -> tuple[bytes, int, Mapping[str, str]]:
-        """Send one request; the answer's body, status and headers.
+        """Send one request; return the response's body, status and headers.
 
-        Raises NoResponse for a body that is no JSON object: a proxy's error page is not Stripe's.
+        Raises NoResponse for a body that is no JSON object: it is a proxy's error page.
         """
         body = post_data.encode() if isinstance(post_data, str) else post_data or b""
-        answer = await self._outgoing.send(
+        response = await self._outgoing.send(
             method.upper(),
             url,
             headers=headers,
@@ -71,12 +49,12 @@ class Transport(stripe.HTTPClient):
             max_bytes=MAX_BYTES,
         )
         try:
-            msgspec.json.decode(answer.body, type=dict[str, Any])
+            msgspec.json.decode(response.body, type=dict[str, Any])
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            msg = f"HTTP {answer.status} without a JSON object"
+            msg = f"HTTP {response.status} without a JSON object"
             raise NoResponse(msg) from None
-        kept = {name: value for name, value in answer.headers if name != _NOTICE}
-        return answer.body, answer.status, kept
+        kept = {name: value for name, value in response.headers if name != _NOTICE}
+        return response.body, response.status, kept
 
     async def close_async(self) -> None:
         """Close connections."""

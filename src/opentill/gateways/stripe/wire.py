@@ -1,7 +1,7 @@
-"""Stripe's shapes, as far as they concern us, and what they mean in our language.
+"""Stripe's objects, as far as they are read, and the outcomes and events that they mean.
 
 Amounts are whole units of Stripe's own (see ``amounts``), times Unix seconds. Fields are those of
-Stripe's public OpenAPI description; whatever does not fit is no answer. Our ids travel in the
+Stripe's public OpenAPI description; what does not fit is no response. Our ids are in the
 ``metadata`` of the session, of its payment and of the refund; what has none is not ours.
 """
 
@@ -25,7 +25,7 @@ ATTEMPT: Final = "attempt_id"
 REFUND: Final = "refund_id"
 Metadata = dict[str, str]
 
-# A status that is not in a table says nothing: PENDING for a refund, no event for a dispute.
+# A status that is not in a table decides nothing: PENDING for a refund, no event for a dispute.
 REFUND_STATUSES: Final[dict[str, RefundStatus]] = {
     "succeeded": "SUCCEEDED",
     "pending": "PENDING",
@@ -66,7 +66,7 @@ class PaymentError(msgspec.Struct, frozen=True):
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """A PaymentIntent: the truth about the money of a session."""
+    """A PaymentIntent: the payment of a session."""
 
     id: str
     status: str
@@ -79,12 +79,12 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attempt_id(self) -> str:
-        """Our attempt, "" if it is not ours."""
+        """The id of our attempt, "" if it is not ours."""
         return (self.metadata or {}).get(ATTEMPT, "")
 
     @property
     def outcome(self) -> PaymentOutcome:
-        """The payment in our language. Raises ValueError for an amount that makes no sense."""
+        """The payment's outcome. Raises ValueError for an impossible amount."""
         match self.status:
             case "succeeded":
                 got = self.amount if self.amount_received is None else self.amount_received
@@ -129,12 +129,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attempt_id(self) -> str:
-        """Our attempt, "" if it is not ours."""
+        """The id of our attempt, "" if it is not ours."""
         return (self.metadata or {}).get(ATTEMPT, "")
 
     @property
     def outcome(self) -> PaymentOutcome:
-        """The session in our language. Raises ValueError for an amount that makes no sense."""
+        """The session's outcome. Raises ValueError for an impossible amount."""
         intent = self.payment_intent if isinstance(self.payment_intent, Intent) else None
         if intent is not None and intent.status == "succeeded":
             return intent.outcome
@@ -145,7 +145,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
                 return PaymentOutcome(
                     status="ACTION_REQUIRED", provider_ref=self.id, action_url=self.url
                 )
-            case "complete":  # the bank has not said yet, or said no
+            case "complete":  # the bank has not decided, or declined
                 said = intent.outcome if intent else PaymentOutcome(status="PENDING")
                 return msgspec.structs.replace(said, provider_ref=self.id)
             case "expired":
@@ -173,12 +173,12 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refund_id(self) -> str:
-        """Our refund, "" if it is not ours."""
+        """The id of our refund, "" if it is not ours."""
         return (self.metadata or {}).get(REFUND, "")
 
     @property
     def outcome(self) -> RefundOutcome:
-        """The refund in our language."""
+        """The refund's outcome."""
         status = REFUND_STATUSES.get(self.status or "", "PENDING")
         why = self.failure_reason or f"Stripe says {self.status}" if status == "REFUSED" else ""
         return RefundOutcome(status=status, provider_ref=self.id, reason=why)
@@ -197,13 +197,13 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gateway_event(self) -> tuple[GatewayEvent, ...]:
-        """The dispute in our language: named by its payment, since it does not carry our ids."""
+        """The dispute's event: with the payment's id, since it does not have ours."""
         status = DISPUTE_STATUSES.get(self.status)
         payment = self.payment_intent
         ref = payment.id if isinstance(payment, Intent) else payment
         if status is None or not ref:
             return ()
-        # What was lost and then given back in whole; a part given back leaves it lost.
+        # Lost and then given back in full; a partial return leaves it lost.
         moved = [entry.amount for entry in self.balance_transactions]
         if status == "LOST" and min(moved, default=0) < 0 <= sum(moved):
             status = "RECOVERED"
@@ -220,10 +220,10 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """What an event is about; the rest is read only if it concerns us."""
+    """The type of an event; the rest is read only if it is about us."""
 
     type: str
-    account: str | None = None  # whose it is, if of an account connected to ours
+    account: str | None = None  # the connected account that it is of, if any
 
 
 class SessionData(msgspec.Struct, frozen=True):
@@ -240,7 +240,7 @@ class SessionEvent(msgspec.Struct, frozen=True):
 
     @property
     def gateway_event(self) -> tuple[GatewayEvent, ...]:
-        """The event in our language."""
+        """What it reports."""
         session = self.data.object
         if not session.attempt_id:
             return ()
@@ -267,7 +267,7 @@ class IntentEvent(msgspec.Struct, frozen=True):
 
     @property
     def gateway_event(self) -> tuple[GatewayEvent, ...]:
-        """The event in our language."""
+        """What it reports."""
         intent = self.data.object
         if not intent.attempt_id:
             return ()
@@ -288,7 +288,7 @@ class RefundEvent(msgspec.Struct, frozen=True):
 
     @property
     def gateway_event(self) -> tuple[GatewayEvent, ...]:
-        """The event in our language."""
+        """What it reports."""
         refund = self.data.object
         attempt_id = (refund.metadata or {}).get(ATTEMPT, "")
         if not attempt_id or not refund.refund_id:
@@ -313,7 +313,7 @@ class DisputeEvent(msgspec.Struct, frozen=True):
 
     @property
     def gateway_event(self) -> tuple[GatewayEvent, ...]:
-        """The event in our language."""
+        """What it reports."""
         return self.data.object.gateway_event
 
 

@@ -1,4 +1,4 @@
-"""Calling Stripe: every way to fail becomes an answer that says what is known for sure."""
+"""Requests to Stripe. Every failure becomes a response that says what is certain."""
 
 import functools
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ import msgspec
 import stripe
 import structlog
 
-from opentill.outgoing.client import Forbidden, NoResponse, Unreachable
+from opentill.gateways.failures import FAILURES, status_of
 
 T = TypeVar("T")
 
@@ -21,11 +21,11 @@ _log: Final = structlog.get_logger()
 
 
 class Named(Protocol):
-    """What Stripe gave a name."""
+    """An object of Stripe's."""
 
     @property
     def id(self) -> str:
-        """Stripe's name of it."""
+        """Stripe's id of it."""
         ...
 
 
@@ -33,10 +33,10 @@ N = TypeVar("N", bound=Named)
 
 
 class StripeResponse(msgspec.Struct, Generic[T], frozen=True):
-    """What came of a call: Stripe's object, or why there is none.
+    """Stripe's object, or why there is none.
 
-    ``reason`` is a code of Stripe's; ``message`` its sentence, which may quote what we sent and so
-    must not be logged.
+    ``reason`` is a code of Stripe's; ``message`` its sentence, which must not be logged because it
+    may quote the request.
     """
 
     found: T | None = None
@@ -55,14 +55,14 @@ class Page(msgspec.Struct, Generic[N], frozen=True):
 async def call(
     kind: type[T], what: str, subject: str, send: Callable[[], Awaitable[Any]]
 ) -> StripeResponse[T]:
-    """Send one request and read its answer as ``kind``; ``subject`` is our id, for the log."""
-    answer = await _try(kind, send)
-    if answer.found is None:
+    """Send one request and read its response as ``kind``; ``subject`` is our id, for the log."""
+    response = await _try(kind, send)
+    if response.found is None:
         _log.warning(
-            "no object of stripe", call=what, subject=subject, status=answer.status,
-            reason=answer.reason,
+            "no object of stripe", call=what, subject=subject, status=response.status,
+            reason=response.reason,
         )  # fmt: skip
-    return answer
+    return response
 
 
 async def search(
@@ -71,9 +71,9 @@ async def search(
     listed: Callable[[dict[str, str]], Awaitable[Any]],
     id_of: Callable[[N], str],
 ) -> StripeResponse[N]:
-    """Look through a list for what carries our id. NOT_FOUND only once all of it was seen.
+    """Look through a list for the object with our id. NOT_FOUND only after its last page.
 
-    ``listed`` asks for one page, after the one that ends with ``starting_after``.
+    ``listed`` requests the page after the object ``starting_after``.
     """
     after: dict[str, str] = {}
     for _ in range(MOST_PAGES):
@@ -98,24 +98,22 @@ async def _try(kind: type[T], send: Callable[[], Awaitable[Any]]) -> StripeRespo
     try:
         found = await send()
         return StripeResponse(found=msgspec.convert(found.to_dict(), kind))
-    except (Unreachable, Forbidden) as error:
-        return StripeResponse(status="UNREACHABLE", reason=_short(error))
-    except NoResponse as error:
-        return StripeResponse(reason=_short(error))
+    except FAILURES as error:
+        return StripeResponse(status=status_of(error), reason=_short(error))
     except stripe.StripeError as error:
         return _refused(error)
-    except Exception as error:  # noqa: BLE001 - what the library cannot read is no answer
+    except Exception as error:  # noqa: BLE001 - what the library cannot read is no response
         return StripeResponse(reason=f"an answer that makes no sense ({type(error).__name__})")
 
 
 def _refused(error: stripe.StripeError) -> StripeResponse[Any]:
-    """Tell a decision of Stripe's from an answer that decides nothing.
+    """Return REFUSED where an error says that nothing was done, else UNKNOWN.
 
-    Only a 400 and a 402 in Stripe's own words say that nothing was done. Of the rest:
+    Only a 400 or 402 of Stripe's own says so. Of the others:
 
-    - a wrong or limited key (401, 403), and a name of Stripe's own that it does not know (404: of
-      another account), say nothing about what was done with the right one;
-    - 409, 429 and 5xx may have been done, or come from another request under the same key.
+    - a wrong or restricted key (401, 403) and an unknown id of Stripe's (404: of another account)
+      say nothing about what was done with the right one;
+    - a request with 409, 429 or 5xx may have been done, or another one under the same key.
     """
     code = error.code or type(error).__name__
     decline = getattr(error.error, "decline_code", None) if error.error else None

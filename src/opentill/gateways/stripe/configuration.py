@@ -1,4 +1,4 @@
-"""Makes the gateway out of a deployment's options."""
+"""Makes the adapter from the settings ``OPENTILL_GATEWAY_STRIPE_…``."""
 
 from collections.abc import Mapping
 from typing import Final, NoReturn
@@ -13,9 +13,9 @@ _KEYS: Final = ("sk_", "rk_")  # secret and restricted
 
 
 def make(options: Mapping[str, str]) -> StripeGateway:
-    """Make the gateway, which speaks to Stripe's one server or the configured one, and no other.
+    """Make the adapter, which connects to Stripe's or the configured server only.
 
-    Raises ConfigurationError that names the variable and says what is accepted.
+    Raises ConfigurationError, which names the variable and what is accepted.
     """
     key, *more = _needed(options, "stripe_secret_key")
     if more or not key.startswith(_KEYS):
@@ -30,7 +30,7 @@ def make(options: Mapping[str, str]) -> StripeGateway:
 
 
 def _needed(options: Mapping[str, str], name: str) -> list[str]:
-    """Return the parts of an option that must be there."""
+    """Return the parts of a required option."""
     parts = [part.strip() for part in options.get(name, "").split(",") if part.strip()]
     if not parts:
         _refuse(name, "must be set, since OPENTILL_GATEWAYS has stripe")

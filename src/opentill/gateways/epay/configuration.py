@@ -20,8 +20,8 @@ _TYPE: Final = re.compile(r"[A-Za-z0-9_]{1,32}", re.ASCII)
 def make(options: Mapping[str, str]) -> EpayGateway:
     """Make the adapter. ``options`` are named in lower case: ``epay_url``.
 
-    It speaks to that one server only, wherever it is. Raises ConfigurationError that names the
-    setting and what is accepted.
+    It connects to that one server only. Raises ConfigurationError, which names the setting and
+    what is accepted.
     """
     chosen = read(options)
     return EpayGateway(chosen, Outgoing(Policy.only(chosen.url)))
@@ -45,7 +45,7 @@ def _wrong(name: str, wanted: str) -> ConfigurationError:
 
 
 def _address(text: str) -> str:
-    """Return the folder of submit.php, with a slash; any of its files is accepted for it."""
+    """Return the folder of submit.php, with a slash; the address of a file in it will do."""
     try:
         address = settingvalues.web(text)
     except ValueError as error:
@@ -74,7 +74,7 @@ def _currency(text: str) -> str:
 
 
 def _methods(text: str) -> dict[Method, str]:
-    """Read ``ALIPAY,WECHAT_PAY=wxpay2``: methods, with the server's type where it is another."""
+    """Read ``ALIPAY,WECHAT_PAY=wxpay2``: methods, with the server's type if it differs."""
     found: dict[Method, str] = {}
     for part in text.split(","):
         method, _, kind = part.strip().partition("=")

@@ -1,0 +1,193 @@
+"""SQL that places orders, takes their transitions and writes their history."""
+
+from opentill.db.query import Command, Query
+from opentill.orders.model import Order, Transitioned
+
+# Place an order with its session, both as `model.NewOrder` says: two rows of one thing, so one
+# statement writes them, with the first line of the history and the directory's entry.
+PLACE = Command(
+    """
+    with listed as (
+        insert into directory (id, merchant_id) values (:id, :merchant_id)
+    ), session as (
+        insert into checkouts (merchant_id, id, product_id, order_id, amount_minor, currency,
+            status, success_url, cancel_url, customer_email, customer_name, display_merchant_name,
+            expires_at, created_at, updated_at, method)
+        values (:merchant_id, :id, :product_id, :order_id, :amount_minor, :currency, 'OPEN',
+            :success_url, :cancel_url, :customer_email, :customer_name, :display_merchant_name,
+            :expires_at, :now, :now, :method)
+    ), placed as (
+        insert into orders (merchant_id, id, checkout_id, product_id, product_name,
+            product_description, product_image, source, status, history_number, currency,
+            amount_minor, platform_fee_rate, platform_fee_minor, settled_currency, exchange_rate,
+            usd_exchange_rate, gross_settled_minor, net_settled_minor, refund_fee_policy,
+            customer_email, customer_name, payer_ip, refunded_minor, refund_held_minor,
+            refund_debit_minor, reserve_rate, reserve_minor, reserve_status, metadata, created_at,
+            updated_at, terms_version, fees, settlement_delay_days, settlement_calendar,
+            reserve_days, dispute_fee_minor)
+        values (:merchant_id, :order_id, :id, :product_id, :product_name, :product_description,
+            :product_image, :source, 'PENDING', 1, :currency, :amount_minor, :platform_fee_rate,
+            :platform_fee_minor, :settled_currency, :exchange_rate, :usd_exchange_rate,
+            :gross_settled_minor, :net_settled_minor, :refund_fee_policy, :customer_email,
+            :customer_name, '', 0, 0, 0, :reserve_rate, 0, 'NONE', :metadata, :now, :now,
+            :terms_version, :fees, :settlement_delay_days, :settlement_calendar, :reserve_days,
+            :dispute_fee_minor)
+    )
+    insert into order_history (merchant_id, order_id, number, at, event, to_status, cause)
+    values (:merchant_id, :order_id, 1, :now, 'opened', 'PENDING', :id)
+    """,
+)
+# Take the transition of a locked order, a `transitions.Row`; returns nothing where the order, or
+# the attempt that paid it, is no longer as the row says. One order by scalars, not as a batch of
+# one: that is planned anew each time, and reads much while statistics are old (decision 0049).
+TRANSITION = Query(
+    Transitioned,
+    """
+    with taken as (
+        update payment_attempts set status = 'SUCCEEDED', reason = :reason, check_at = null,
+            provider_ref = case :provider_ref::text when '' then provider_ref
+                else :provider_ref::text end,
+            updated_at = greatest(updated_at, :now::bigint)
+        where merchant_id = :merchant_id and id = :attempt_id::text and status = :attempt_before
+        returning id
+    ), moved as (
+        update orders set status = :target, history_number = history_number + 1,
+            updated_at = greatest(updated_at, :now::bigint), customer_email = :customer_email,
+            customer_name = :customer_name, payer_ip = :payer_ip, payment_method = :payment_method,
+            paid_attempt_id = :paid_attempt_id, paid_at = :paid_at, due_at = :due_at,
+            settle_at = :settle_at, settled_at = :settled_at,
+            platform_fee_rate = :platform_fee_rate, platform_fee_minor = :platform_fee_minor,
+            net_settled_minor = :net_settled_minor, hkd_exchange_rate = :hkd_exchange_rate,
+            livemode = :livemode, charged_back_minor = :charged_back_minor,
+            reserve_minor = :reserve_minor, reserve_status = :reserve_status,
+            reserve_release_at = :reserve_release_at
+        where merchant_id = :merchant_id and id = :order_id and status = :source
+            and history_number = :history_number
+            and (:attempt_id::text is null or exists (select from taken))
+        returning merchant_id, id, history_number, updated_at, source, checkout_id
+    ), noted as (
+        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
+            cause)
+        select merchant_id, id, history_number, updated_at, :event, :source, :target, :cause
+        from moved
+    ), followed as (
+        update checkouts set status = :session::text, updated_at = :now::bigint,
+            expires_at = case :event when 'expired' then least(expires_at, :now::bigint)
+                else expires_at end
+        where merchant_id = :merchant_id and id = (select checkout_id from moved)
+            and status = 'OPEN' and :session::text is not null
+    ), notified as (
+        -- The shop that placed it through the Epay API is notified, see epay/jobs.py.
+        insert into epay_notifications (merchant_id, order_id, state, due_at, tries, answer,
+            created_at, updated_at)
+        select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
+        from moved where source = 'EPAY' and :event = 'confirmed'
+    ), released as (
+        -- Nobody is to pay it elsewhere any more: the gateways are asked to close their pages.
+        update payment_attempts set check_at = :now::bigint, checks = 0
+        where merchant_id = :merchant_id and order_id = (select id from moved)
+            and id is distinct from :attempt_id::text
+            and status = 'ACTION_REQUIRED' and check_at > :now::bigint
+            and :source in ('CREATING', 'PENDING') and :target not in ('CREATING', 'PENDING')
+    )
+    select merchant_id, id from moved
+    """,
+)
+# The same for many orders. What belongs to an order is carried along, not joined again.
+TRANSITIONS = Query(
+    Transitioned,
+    """
+    with wanted as (
+        select * from unnest(:merchant_id::text[], :order_id::text[], :history_number::int[],
+            :source::text[], :target::text[], :event::text[], :cause::text[],
+            :session::text[], :attempt_id::text[], :attempt_before::text[],
+            :provider_ref::text[], :reason::text[],
+            :customer_email::text[], :customer_name::text[], :payer_ip::text[],
+            :payment_method::text[], :paid_attempt_id::text[], :paid_at::bigint[],
+            :due_at::bigint[], :settle_at::bigint[], :settled_at::bigint[],
+            :platform_fee_rate::numeric[], :platform_fee_minor::bigint[],
+            :net_settled_minor::bigint[], :hkd_exchange_rate::numeric[], :livemode::boolean[],
+            :charged_back_minor::bigint[], :reserve_minor::bigint[], :reserve_status::text[],
+            :reserve_release_at::bigint[])
+            as w (merchant_id, order_id, history_number, source, target, event, cause, session,
+                attempt_id, attempt_before, provider_ref, reason, customer_email, customer_name,
+                payer_ip, payment_method, paid_attempt_id, paid_at, due_at, settle_at, settled_at,
+                platform_fee_rate, platform_fee_minor, net_settled_minor, hkd_exchange_rate,
+                livemode, charged_back_minor, reserve_minor, reserve_status, reserve_release_at)
+    ), taken as (
+        update payment_attempts a set status = 'SUCCEEDED', reason = w.reason, check_at = null,
+            provider_ref = case w.provider_ref when '' then a.provider_ref else w.provider_ref end,
+            updated_at = greatest(a.updated_at, :now::bigint)
+        from wanted w
+        where a.merchant_id = w.merchant_id and a.id = w.attempt_id and a.status = w.attempt_before
+        returning a.merchant_id, a.id
+    ), moved as (
+        update orders o set status = w.target, history_number = o.history_number + 1,
+            updated_at = greatest(o.updated_at, :now::bigint),
+            customer_email = w.customer_email, customer_name = w.customer_name,
+            payer_ip = w.payer_ip, payment_method = w.payment_method,
+            paid_attempt_id = w.paid_attempt_id, paid_at = w.paid_at, due_at = w.due_at,
+            settle_at = w.settle_at, settled_at = w.settled_at,
+            platform_fee_rate = w.platform_fee_rate, platform_fee_minor = w.platform_fee_minor,
+            net_settled_minor = w.net_settled_minor, hkd_exchange_rate = w.hkd_exchange_rate,
+            livemode = w.livemode, charged_back_minor = w.charged_back_minor,
+            reserve_minor = w.reserve_minor, reserve_status = w.reserve_status,
+            reserve_release_at = w.reserve_release_at
+        from wanted w
+        where o.merchant_id = w.merchant_id and o.id = w.order_id and o.status = w.source
+            and o.history_number = w.history_number
+            and (w.attempt_id is null
+                or (w.merchant_id, w.attempt_id) in (select merchant_id, id from taken))
+        returning o.merchant_id, o.id, o.history_number, o.updated_at, o.source as placed_by,
+            o.checkout_id, w.source, w.target, w.event, w.cause, w.session, w.attempt_id
+    ), noted as (
+        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
+            cause)
+        select merchant_id, id, history_number, updated_at, event, source, target, cause from moved
+    ), followed as (
+        update checkouts c set status = m.session, updated_at = :now::bigint,
+            expires_at = case m.event when 'expired' then least(c.expires_at, :now::bigint)
+                else c.expires_at end
+        from moved m
+        where c.merchant_id = m.merchant_id and c.id = m.checkout_id and c.status = 'OPEN'
+            and m.session is not null
+    ), notified as (
+        -- The shop that placed it through the Epay API is notified, see epay/jobs.py.
+        insert into epay_notifications (merchant_id, order_id, state, due_at, tries, answer,
+            created_at, updated_at)
+        select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
+        from moved where placed_by = 'EPAY' and event = 'confirmed'
+    ), released as (
+        -- Nobody is to pay it elsewhere any more: the gateways are asked to close their pages.
+        update payment_attempts a set check_at = :now::bigint, checks = 0
+        from moved m
+        where a.merchant_id = m.merchant_id and a.order_id = m.id
+            and a.id is distinct from m.attempt_id
+            and a.status = 'ACTION_REQUIRED' and a.check_at > :now::bigint
+            and m.source in ('CREATING', 'PENDING') and m.target not in ('CREATING', 'PENDING')
+    )
+    select merchant_id, id from moved
+    """,
+)
+# Note what happened to an order that keeps its status. Amounts are added; null leaves the reserve.
+NOTE = Query(
+    Order,
+    """
+    with noted as (
+        update orders set history_number = history_number + 1,
+            updated_at = greatest(updated_at, :now::bigint),
+            refund_held_minor = refund_held_minor + :refund_held_minor::bigint,
+            refund_debit_minor = refund_debit_minor + :refund_debit_minor::bigint,
+            refunded_minor = refunded_minor + :refunded_minor::bigint,
+            reserve_status = coalesce(:reserve_status, reserve_status)
+        where merchant_id = :merchant_id and id = :id
+        returning *
+    ), written as (
+        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
+            cause)
+        select merchant_id, id, history_number, updated_at, :event, status, status, :cause
+        from noted
+    )
+    select * from noted
+    """,
+)

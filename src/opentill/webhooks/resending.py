@@ -1,0 +1,87 @@
+"""Sending events to an endpoint again: one, or all of a range."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from opentill.core.errors import Invalid
+from opentill.core.ids import is_id
+from opentill.db.database import Db, Tx
+from opentill.webhooks import queries
+from opentill.webhooks.model import Delivery, Endpoint, Resent, Type
+from opentill.webhooks.service import find
+
+MOST_RESENT: Final = 1000  # of one call
+_EVER: Final = 2**62
+
+
+class EventRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Events to send again: times in Unix ms; ``after`` is the last event of the call before."""
+
+    since: int = 0
+    until: int = _EVER
+    type: Type | None = None
+    failed_only: bool = False
+    after: str = ""
+
+
+async def resend(tx: Tx, merchant_id: str, endpoint_id: str, event_id: str, now: int) -> Delivery:
+    """Send one event again, whatever its delivery's status. Raises NotFound and Invalid."""
+    endpoint = await find(tx, merchant_id, endpoint_id)
+    _check_enabled(endpoint)
+    delivery = None
+    if is_id(event_id):
+        delivery = await queries.RESEND.first(
+            tx, merchant_id=merchant_id, endpoint_id=endpoint_id, event_id=event_id, now=now
+        )
+    if delivery is None:
+        raise Invalid("eventId", "eventId must be the id of one of your events")
+    return delivery
+
+
+async def resend_range(
+    tx: Tx, merchant_id: str, endpoint_id: str, which: EventRange, now: int
+) -> Resent:
+    """Send up to 1,000 events again, oldest first. Raises NotFound and Invalid.
+
+    ``last`` of the result is the ``after`` of the next call; None if there are no more.
+    """
+    endpoint = await find(tx, merchant_id, endpoint_id)
+    _check_enabled(endpoint)
+    types = [which.type] if which.type else endpoint.types
+    sent = await queries.RESEND_RANGE.one(
+        tx, merchant_id=merchant_id, endpoint_id=endpoint_id, after=which.after,
+        since=which.since, until=which.until, types=types, failed_only=which.failed_only,
+        limit=MOST_RESENT, now=now,
+    )  # fmt: skip
+    return sent if sent.count == MOST_RESENT else Resent(sent.count, None)
+
+
+async def resend_all(
+    db: Db,
+    merchant_id: str,
+    endpoint_id: str,
+    which: EventRange,
+    now: int,
+    report: Callable[[int, str | None], None],
+) -> int:
+    """Send all events of a range again, in batches, and return how many. Raises as above.
+
+    ``report`` gets the size of each batch and the ``after`` of the next one, with which an
+    interrupted call can be continued.
+    """
+    total, rest = 0, which
+    while True:
+        batch = rest
+        sent = await db.run(lambda tx: resend_range(tx, merchant_id, endpoint_id, batch, now))  # noqa: B023 - run before the next round
+        total += sent.count
+        report(sent.count, sent.last)
+        if sent.last is None:
+            return total
+        rest = msgspec.structs.replace(rest, after=sent.last)
+
+
+def _check_enabled(endpoint: Endpoint) -> None:
+    if endpoint.status != "ENABLED":
+        raise Invalid("id", "id must be an endpoint that is ENABLED: enable it first")
