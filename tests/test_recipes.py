@@ -30,6 +30,14 @@ QUICK: Final = frozenset(
         "tests/test_queries.py",
     }
 )
+# How many files each recipe changes, and in how many places: it may get shorter, not longer.
+MOST: Final = {
+    "add-a-fee-rule": (9, 22),
+    "add-a-field": (19, 26),
+    "add-a-list-filter": (4, 5),
+    "add-a-posting-type": (11, 13),
+    "add-a-setting": (7, 9),
+}
 _FENCE: Final = re.compile(r"^`([^`\n]+)`[^\n]*\n+```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _RUN: Final = re.compile(r'^make test ARGS="([^"]+)"$', re.MULTILINE)
 
@@ -125,6 +133,16 @@ def test_each_recipe_names_the_tests_that_show_it() -> None:
     for recipe in CHANGING:
         assert len(_RUN.findall(recipe.read_text())) == 1, recipe.name
         assert quick(named(recipe)), f"{recipe.name}: nothing that runs every time"
+
+
+@pytest.mark.parametrize("recipe", CHANGING, ids=lambda path: path.stem)
+def test_no_recipe_grows(recipe: Path) -> None:
+    made = changes(recipe)
+    diffs = [diff for _, diff in _FENCE.findall(recipe.read_text())]
+    places = sum(len(re.findall(r"(?:^[+-].*\n)+", diff, re.MULTILINE)) for diff in diffs)
+    files, most = MOST[recipe.stem]
+    assert len({change.path for change in made}) <= files
+    assert places <= most
 
 
 @pytest.mark.parametrize("much", ["quick", pytest.param("all", marks=pytest.mark.stress)])

@@ -29,9 +29,9 @@ MEANT: Final = {
 # What still has replaced words: packages, "docs" and "migrations". This list only shrinks.
 STILL: Final = frozenset(
     """
-    migrations adjustments agreement app callbacks checkouts cli client config core db
-    disputes epay gateways health healthcheck http integrity ledger list_counts merchants orders
-    outgoing pages payouts rates reconciliation refunds sandbox server webhooks worker
+    migrations adjustments app callbacks checkouts cli client config core db disputes epay
+    gateways health healthcheck http integrity ledger merchants orders outgoing pages payouts
+    refunds sandbox server webhooks worker
     """.split()
 )
 _ENDS: Final = "(?:s|es|ed|d|ing|er|ers)?"
@@ -160,7 +160,7 @@ def sources(top: Path = TOP, package: str = "") -> list[Path]:
     return [
         path
         for path in sorted(folder.rglob("*"))
-        if path.suffix in {".py", ".html", ".css", ".md"}
+        if path.suffix in {".py", ".html", ".css"}
         and (not package or path.relative_to(folder).parts[0].removesuffix(".py") == package)
     ]
 

@@ -1,9 +1,10 @@
-"""What a running server hands to everything that serves a request or does a job."""
+"""The application context: settings, database, gateways, clock."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
+from starlette.types import Scope
 
 from opentill.core.settings import Settings
 from opentill.db.database import Db
@@ -11,20 +12,20 @@ from opentill.db.export_limits import Exports
 from opentill.outgoing.client import Outgoing
 
 
-async def _nowhere(_merchant_id: str, _order_id: str) -> str | None:
+async def _no_address(_app: "App", _merchant_id: str, _order_id: str) -> str | None:
     return None
 
 
 class App(msgspec.Struct, kw_only=True):
-    """What a running server hands to its operations."""
+    """What a running server hands to everything that serves a request or does a job."""
 
     settings: Settings
     db: Db
     gateways: Mapping[str, Any]
     outgoing: Outgoing  # to addresses that merchants gave
     clock: Callable[[], int]  # business time, Unix ms (db/clock.py)
-    # Where the customer of a paid order goes that was not placed by the API: merchant id, order id.
-    return_address: Callable[[str, str], Awaitable[str | None]] = _nowhere
+    # Where the customer of a paid order goes, by merchant and order id, unless its session says so.
+    return_address: Callable[["App", str, str], Awaitable[str | None]] = _no_address
     read_from: Db | None = None
     exports: Exports = msgspec.field(default_factory=Exports)
 
@@ -32,3 +33,9 @@ class App(msgspec.Struct, kw_only=True):
     def replica(self) -> Db:
         """Where lists and exports are read: the primary if there is no replica."""
         return self.read_from or self.db
+
+
+def of(scope: Scope) -> App:
+    """Return the context of the application that serves a request."""
+    app: App = scope["app"].state.app
+    return app

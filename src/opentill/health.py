@@ -2,12 +2,13 @@
 
 import asyncio
 import secrets
-from typing import Any, Final
+from typing import Final
 
-from litestar import MediaType, Request, get
-from litestar.response import Response
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from opentill import disputes
+from opentill import context, disputes
 from opentill.context import App
 from opentill.core import metrics
 from opentill.core.errors import NotFound, Problem, Unauthorized
@@ -30,23 +31,20 @@ _VIOLATIONS: Final = Value(int, "select sum(violations)::bigint from ledger_chec
 _CHECKED: Final = Value(int, "select sum(greatest(entries, checked_to))::bigint from ledger_checks")
 
 
-@get("/healthz", media_type=MediaType.JSON, include_in_schema=False)
-async def healthz() -> dict[str, str]:
-    """Tell that the process runs."""
-    return {"status": "ok"}
+async def healthz(_request: Request) -> Response:
+    """Say that the process runs."""
+    return JSONResponse({"status": "ok"})
 
 
-@get("/readyz", media_type=MediaType.JSON, include_in_schema=False)
-async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, str]]:
-    """Tell whether requests are welcome: database there, schema right, not about to stop."""
-    why = "draining" if request.app.state.draining else await _trouble(request.app.state.app.db)
+async def readyz(request: Request) -> Response:
+    """Say whether requests are welcome: database there, schema right, not about to stop."""
+    app = context.of(request.scope)
+    why = "draining" if request.app.state.draining else await _trouble(app.db)
     if why is None:
-        replica = request.app.state.app.replica
-        also = {"replica": replica.state} if isinstance(replica, Replica) else {}
-        return Response({"status": "ready"} | also)
-    return Response(
-        {"status": "unavailable", "reason": why}, status_code=503, headers={"retry-after": "1"}
-    )
+        also = {"replica": app.replica.state} if isinstance(app.replica, Replica) else {}
+        return JSONResponse({"status": "ready"} | also)
+    body = {"status": "unavailable", "reason": why}
+    return JSONResponse(body, status_code=503, headers={"retry-after": "1"})
 
 
 async def _trouble(db: Db) -> str | None:
@@ -60,10 +58,9 @@ async def _trouble(db: Db) -> str | None:
     return None
 
 
-@get("/metrics", media_type=MediaType.TEXT, include_in_schema=False)
-async def metrics_page(request: Request[Any, Any, Any]) -> Response[bytes]:
-    """Return the figures for Prometheus, to who has the token; without a token there is no page."""
-    app: App = request.app.state.app
+async def metrics_page(request: Request) -> Response:
+    """Return the figures for Prometheus, to a bearer of the token; without a token set, nothing."""
+    app = context.of(request.scope)
     token = app.settings.metrics_token
     if not token:
         raise NotFound
@@ -95,3 +92,10 @@ async def gauges(app: App) -> dict[str, float]:
             "opentill_ledger_violations": await _VIOLATIONS.get(tx) or 0,
             "opentill_ledger_entries_checked": await _CHECKED.get(tx) or 0,
         }
+
+
+routes: Final = (
+    Route("/healthz", healthz),
+    Route("/readyz", readyz),
+    Route("/metrics", metrics_page),
+)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
+from starlette.applications import Starlette
 
-from opentill import app
 from opentill.core.settings import Settings
 from support.api_server import SECRETS, database
 from support.page_server import Open, opening, running
@@ -46,7 +46,7 @@ async def page_server(
     template: str,
     tmp_path_factory: pytest.TempPathFactory,
     through: Callable[[str], str],
-) -> AsyncIterator[app.Server]:
+) -> AsyncIterator[Starlette]:
     """A server with worker and sandbox bank on free ports."""
     directory = tmp_path_factory.mktemp("till")
     with database(postgres_url, template) as url:
@@ -63,6 +63,6 @@ async def page_server(
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def open_session(page_server: app.Server) -> Open:
+async def open_session(page_server: Starlette) -> Open:
     """Open checkout sessions of a merchant of the test's own."""
     return await opening(page_server)

@@ -5,8 +5,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from playwright.async_api import Browser, Request, Route, expect
+from starlette.applications import Starlette
 
-from opentill import app, epay, merchants
+from opentill import epay, merchants
 from opentill.db.clock import now_ms
 from opentill.gateways.epay import signature
 
@@ -14,7 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def test_a_customer_who_comes_by_epay_returns_with_a_sign(
-    browser: Browser, page_server: app.Server
+    browser: Browser, page_server: Starlette
 ) -> None:
     state = page_server.state.app
     merchant = await state.db.run(

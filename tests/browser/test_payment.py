@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, expect
+from starlette.applications import Starlette
 
-from opentill import app, checkouts, ledger, orders, rates
+from opentill import checkouts, ledger, orders, rates
 from opentill.db.clock import now_ms
 from support.page_server import Open
 
@@ -24,7 +25,7 @@ async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(context: BrowserContext, page_server: app.Server) -> AsyncIterator[Page]:
+async def page(context: BrowserContext, page_server: Starlette) -> AsyncIterator[Page]:
     """A page that fails the test for any console message and any request to somewhere else."""
     tab = await context.new_page()
     settings = page_server.state.settings
@@ -44,11 +45,11 @@ async def page(context: BrowserContext, page_server: app.Server) -> AsyncIterato
     assert [text for text in wrong if not any(status in text for status in statuses)] == []
 
 
-def _address(page_server: app.Server, session: checkouts.Session) -> str:
+def _address(page_server: Starlette, session: checkouts.Session) -> str:
     return f"{page_server.state.settings.public_url}/checkout/{session.id}"
 
 
-async def _order(page_server: app.Server, session: checkouts.Session) -> orders.Order:
+async def _order(page_server: Starlette, session: checkouts.Session) -> orders.Order:
     async with page_server.state.app.db.connection() as tx:
         return await orders.find(tx, session.merchant_id, session.order_id)
 
@@ -79,7 +80,7 @@ CARDS = [
 
 @pytest.mark.parametrize("case", CARDS, ids=lambda case: case[0])
 async def test_each_outcome_of_a_card_has_its_page(
-    page: Page, page_server: app.Server, open_session: Open, case: tuple[str, str, str]
+    page: Page, page_server: Starlette, open_session: Open, case: tuple[str, str, str]
 ) -> None:
     number, text, status = case
     session = await open_session()
@@ -95,7 +96,7 @@ async def test_each_outcome_of_a_card_has_its_page(
 
 
 async def test_after_the_receipt_the_customer_is_taken_back_to_the_shop(
-    page: Page, page_server: app.Server, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await _start(page, _address(page_server, session))
@@ -107,7 +108,7 @@ async def test_after_the_receipt_the_customer_is_taken_back_to_the_shop(
 
 
 async def test_a_declined_customer_tries_again_with_another_card(
-    page: Page, page_server: app.Server, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await _start(page, _address(page_server, session))
@@ -123,7 +124,7 @@ async def test_a_declined_customer_tries_again_with_another_card(
     ("answer", "text"), [("Complete", "Payment received"), ("Fail", "not confirmed")]
 )
 async def test_the_bank_may_ask_whether_it_is_really_you(
-    page: Page, page_server: app.Server, open_session: Open, answer: str, text: str
+    page: Page, page_server: Starlette, open_session: Open, answer: str, text: str
 ) -> None:
     session = await open_session()
     await _start(page, _address(page_server, session))
@@ -143,7 +144,7 @@ WALLETS = [
 
 @pytest.mark.parametrize("case", WALLETS, ids=lambda case: case[0])
 async def test_a_wallet_is_paid_on_the_phone(
-    page: Page, page_server: app.Server, open_session: Open, case: tuple[str, str, str, str]
+    page: Page, page_server: Starlette, open_session: Open, case: tuple[str, str, str, str]
 ) -> None:
     method, currency, price, receipt = case
     await _add_rates(page_server)
@@ -157,7 +158,7 @@ async def test_a_wallet_is_paid_on_the_phone(
     assert (await _order(page_server, session)).payment_method == method
 
 
-async def _add_rates(page_server: app.Server) -> None:
+async def _add_rates(page_server: Starlette) -> None:
     for currency, rate in (("JPY", "0.0067"), ("SGD", "0.75")):
         await page_server.state.app.db.run(
             lambda tx, c=currency, r=rate: rates.put(tx, c, "USD", Decimal(r), now_ms())
@@ -165,7 +166,7 @@ async def _add_rates(page_server: app.Server) -> None:
 
 
 async def test_a_bank_transfer_is_confirmed_at_the_bank(
-    page: Page, page_server: app.Server, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await _start(page, _address(page_server, session), "BANK_TRANSFER")
@@ -174,7 +175,7 @@ async def test_a_bank_transfer_is_confirmed_at_the_bank(
 
 
 async def test_the_language_goes_along_through_the_bank_and_back(
-    page: Page, page_server: app.Server, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await page.goto(_address(page_server, session))
@@ -188,7 +189,7 @@ async def test_the_language_goes_along_through_the_bank_and_back(
 
 
 async def test_coming_back_without_paying_offers_to_go_on(
-    page: Page, page_server: app.Server, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await _start(page, _address(page_server, session))
@@ -201,7 +202,7 @@ async def test_coming_back_without_paying_offers_to_go_on(
 
 
 async def test_going_back_and_reloading_the_receipt_is_harmless(
-    page: Page, page_server: app.Server, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await _start(page, _address(page_server, session))
@@ -217,7 +218,7 @@ async def test_going_back_and_reloading_the_receipt_is_harmless(
     assert order.status == "PAID"
 
 
-async def test_two_tabs_pay_once(page: Page, page_server: app.Server, open_session: Open) -> None:
+async def test_two_tabs_pay_once(page: Page, page_server: Starlette, open_session: Open) -> None:
     session = await open_session()
     other = await page.context.new_page()
     await other.goto(_address(page_server, session))
@@ -236,7 +237,7 @@ async def test_two_tabs_pay_once(page: Page, page_server: app.Server, open_sessi
 
 
 async def test_wrong_entries_come_back_with_what_was_typed(
-    page: Page, page_server: app.Server, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await page.goto(_address(page_server, session))
@@ -251,7 +252,7 @@ async def test_wrong_entries_come_back_with_what_was_typed(
 
 
 async def test_an_expired_session_says_so_and_leads_back(
-    page: Page, page_server: app.Server, open_session: Open
+    page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await page_server.state.app.db.run(
@@ -264,7 +265,7 @@ async def test_an_expired_session_says_so_and_leads_back(
 
 
 async def test_an_unknown_session_is_a_page_that_says_so(
-    page: Page, page_server: app.Server
+    page: Page, page_server: Starlette
 ) -> None:
     answer = await page.goto(f"{page_server.state.settings.public_url}/checkout/cs_{'0' * 32}")
     assert answer
@@ -273,7 +274,7 @@ async def test_an_unknown_session_is_a_page_that_says_so(
 
 
 async def test_reference_and_agreement_and_front_page_open_without_a_complaint(
-    page: Page, page_server: app.Server
+    page: Page, page_server: Starlette
 ) -> None:
     for path, heading in (
         ("/docs", "OpenTill Merchant Payments API"),

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
+from starlette.applications import Starlette
 
-from opentill import app, orders
+from opentill import orders
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from support.api_server import SECRETS, database
@@ -30,7 +31,7 @@ async def by_hand(
     template: str,
     tmp_path_factory: pytest.TempPathFactory,
     through: Callable[[str], str],
-) -> AsyncIterator[app.Server]:
+) -> AsyncIterator[Starlette]:
     """A server whose one gateway is a person."""
     directory = tmp_path_factory.mktemp("by-hand")
     with database(postgres_url, template) as url:
@@ -46,7 +47,7 @@ async def by_hand(
 @pytest.mark.parametrize(("locale", "scheme", "size", "says"), LOOKS)
 async def test_a_transfer_is_explained_and_paid_when_the_operator_says_so(
     browser: Browser,
-    by_hand: app.Server,
+    by_hand: Starlette,
     locale: str,
     scheme: str,
     size: tuple[int, int],

@@ -333,7 +333,7 @@ def test_health_loads_next_to_nothing(place: Place) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=place.environ
     )
     assert asked.returncode == 1
-    heavy = {"typer", "litestar", "asyncpg", "uvicorn", "structlog", "pydantic", "http.client"}
+    heavy = {"typer", "starlette", "asyncpg", "uvicorn", "structlog", "pydantic", "http.client"}
     assert not heavy & set(asked.stdout.split())
 
 
@@ -394,7 +394,7 @@ def test_help_is_quick_and_loads_nothing_heavy(place: Place) -> None:
     for word in ("serve", "worker", "sandbox", "migrate", "demo", "doctor", "settings"):
         assert f"\n  {word} " in listed.stdout
     loaded = set(listed.stdout.split())
-    assert not loaded & {"litestar", "asyncpg", "uvicorn", "structlog", "prometheus_client"}
+    assert not loaded & {"starlette", "asyncpg", "uvicorn", "structlog", "prometheus_client"}
 
 
 def _kill_tree(pid: int) -> None:

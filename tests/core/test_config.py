@@ -1,6 +1,7 @@
 """Settings: the table, its refusals and what is derived."""
 
 import os
+import re
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -366,6 +367,18 @@ def test_options_of_gateways_are_shown_and_their_secrets_are_not() -> None:
     assert shown["OPENTILL_GATEWAY_STRIPE_API_BASE"] == "http://127.0.0.1:1"
     assert shown["OPENTILL_GATEWAY_ACME_TOKEN"] == "(set)"
     assert not any("STRIPE" in variable for variable, _, _ in config.shown(load({})))
+
+
+def test_every_option_that_a_recipe_names_is_listed_where_its_gateway_is_on() -> None:
+    recipes = Path(__file__).parents[2] / "docs" / "recipes"
+    for gateway, recipe in (("stripe", "take-stripe.md"), ("epay", "epay-upstream.md")):
+        named = set(re.findall("OPENTILL_GATEWAY_[A-Z_]*[A-Z]", (recipes / recipe).read_text()))
+        listed = {row[0] for row in config.shown(load({"OPENTILL_GATEWAYS": gateway}))}
+        assert named
+        assert named <= listed
+    listed = {row[0] for row in config.shown(load({"OPENTILL_GATEWAYS": "manual,sandbox"}))}
+    assert "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS" in listed
+    assert "OPENTILL_GATEWAY_SANDBOX_METHODS" in listed
 
 
 def test_an_address_may_name_several_hosts() -> None:

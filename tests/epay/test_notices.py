@@ -346,7 +346,7 @@ def test_the_signed_return_is_there_only_after_the_payment(epay_shop: EpayShop) 
     assert _links(page) == []
     assert "TRADE_SUCCESS" not in page
     app, order_id = epay_shop.api_server.app, epay_shop.order_id(placed)
-    assert epay_shop.api_server.run(app.return_address(epay_shop.id, order_id)) is None
+    assert epay_shop.api_server.run(app.return_address(app, epay_shop.id, order_id)) is None
     epay_shop.pay(placed)
     link, *_ = _links(epay_shop.api_server.http.get(placed["payurl"]).text)
     got = dict(parse_qsl(urlsplit(link).query))

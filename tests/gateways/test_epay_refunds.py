@@ -9,6 +9,7 @@ from typing import Final
 import httpx2
 import pytest
 import pytest_asyncio
+from starlette.applications import Starlette
 
 from opentill import app, checkouts, ledger, merchants, orders, rates, refunds
 from opentill.checkouts.model import SessionBody
@@ -35,7 +36,7 @@ _hours: Final = itertools.count(1)
 class Cluster:
     """A server whose one gateway is epay; its worker is run by hand."""
 
-    def __init__(self, server: app.Server, upstream: EpayServer) -> None:
+    def __init__(self, server: Starlette, upstream: EpayServer) -> None:
         self.app = server.state.app
         self.db = self.app.db
         self.upstream = upstream
@@ -115,7 +116,7 @@ async def served(
     template: str,
     through: Callable[[str], str],
     tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[tuple[app.Server, EpayServer]]:
+) -> AsyncIterator[tuple[Starlette, EpayServer]]:
     """One server, with one Epay server behind it, for all tests here."""
     with database(postgres_url, template) as address:
         async with epay_gateway_server.running() as upstream:
@@ -141,7 +142,7 @@ async def served(
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def cluster(served: tuple[app.Server, EpayServer]) -> AsyncIterator[Cluster]:
+async def cluster(served: tuple[Starlette, EpayServer]) -> AsyncIterator[Cluster]:
     """A merchant of the test's own, at an Epay server that knows of nothing yet."""
     server, upstream = served
     for known in (upstream.orders, upstream.refunds, upstream.asked, upstream.faults):

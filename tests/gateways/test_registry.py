@@ -107,3 +107,14 @@ def test_a_gateway_of_somebody_else_that_cannot_be_made_is_named(
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(BadGateways, match="gateway 'broken' cannot be made: ModuleNotFoundError"):
         load(("broken",), Settings())
+
+
+def test_the_types_of_an_epay_server_may_have_names_of_its_own() -> None:
+    options = {
+        "epay_url": "https://pay.example.com",
+        "epay_pid": "1001",
+        "epay_key": "k" * 16,
+        "epay_methods": "WECHAT_PAY=wxpay2",
+    }
+    gateways = load(("epay",), Settings(gateway_options=options))
+    assert offered(gateways, "CNY") == ("WECHAT_PAY",)

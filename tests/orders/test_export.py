@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from decimal import Decimal
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 from opentill.core.errors import TooManyAtOnce
 from opentill.db.database import Db
 from opentill.db.export_limits import EXPORTS_EACH, STATEMENTS_EACH, Exports
-from opentill.http import csvfile
 from opentill.orders import export, export_queries, queries
+from opentill.orders.wire import OrderOut
 from support import filled_database, world
 from support.examples import examples
+from support.export_lines import line
 from support.transactions import rolled_back
 
 texts = st.one_of(
@@ -22,6 +24,12 @@ texts = st.one_of(
     st.text(' =+-@\t\r\n＝＋－＠",a\\.', max_size=6),
     st.text(' =-＠;\t\r\n"\ufeff\u200b\u202e\xa0\u2800\x7f\U000e0001a\\1', max_size=8),
 )
+
+
+def test_the_file_has_every_field_of_a_listed_order() -> None:
+    names = [column.name for column in export_queries.COLUMNS]
+    assert {field.encode_name for field in msgspec.structs.fields(OrderOut)} <= set(names)
+    assert len(set(names)) == len(names)
 
 
 @settings(max_examples=examples(60))
@@ -54,7 +62,7 @@ def test_lines_are_those_of_python(
             )  # fmt: skip
             found = await queries.BY_ID.first(tx, merchant_id=order.merchant_id, id=order.id)
             assert found is not None
-            expected = csvfile.line(export.row(found))
+            expected = line(found)
             made = await export_queries.EXPORT.get(
                 tx,
                 merchant_id=order.merchant_id,

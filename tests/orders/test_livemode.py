@@ -8,10 +8,10 @@ from opentill import orders
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
-from opentill.http import csvfile
-from opentill.orders import OrderDetail, OrderOut, export, export_queries
+from opentill.orders import OrderDetail, OrderOut, export_queries
 from opentill.orders.model import Order
 from support import world
+from support.export_lines import line
 
 # how it was paid ("": not at all; +: together with others), whether real money can be paid here,
 # what it is
@@ -67,13 +67,13 @@ async def test_play_money_is_told_from_real_money(
     shown = await orders.with_livemode(tx, order, deployment=deployment)
     assert OrderDetail.of(shown).livemode is expected
     assert OrderOut.of(shown).livemode is expected
-    line = await export_queries.EXPORT.get(
+    made_line = await export_queries.EXPORT.get(
         tx, merchant_id=order.merchant_id, after_at=0, after_id="", until_at=2**62, until_id="",
         livemode=deployment,
     )  # fmt: skip
-    assert line == csvfile.line(export.row(shown))
-    assert line.endswith(b",true\r\n" if expected else b",false\r\n")
-    assert export.COLUMNS[-1] == "livemode"
+    assert made_line == line(shown)
+    assert made_line.endswith(b",true\r\n" if expected else b",false\r\n")
+    assert export_queries.COLUMNS[-1].name == "livemode"
 
 
 async def _events(tx: Tx, order: Order) -> dict[str, object]:

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 import httpx2
 import msgspec
 import pytest
+from starlette.applications import Starlette
 
-from opentill import app, checkouts, orders
+from opentill import checkouts, orders
 from opentill.checkouts.model import MAX_ATTEMPTS
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
@@ -23,7 +24,7 @@ TEXTS = {
 
 
 @contextmanager
-def _limited(page_server: app.Server, limit: int) -> Iterator[None]:
+def _limited(page_server: Starlette, limit: int) -> Iterator[None]:
     running = page_server.state.app
     before = running.settings
     running.settings = msgspec.structs.replace(before, limit_payments_per_minute=limit)
@@ -34,7 +35,7 @@ def _limited(page_server: app.Server, limit: int) -> Iterator[None]:
 
 
 async def test_an_address_may_send_so_many_forms_a_minute(
-    page_server: app.Server, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     url = page_server.state.settings.public_url
     pages = [f"{url}/checkout/{(await open_session()).id}" for _ in range(2)]
@@ -60,7 +61,7 @@ async def test_an_address_may_send_so_many_forms_a_minute(
 
 
 async def test_an_order_may_be_tried_so_many_times(
-    page_server: app.Server, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     served = page_server.state.app

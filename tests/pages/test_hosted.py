@@ -4,15 +4,16 @@ import asyncio
 from urllib.parse import urlsplit
 
 import httpx2
+from starlette.applications import Starlette
 
-from opentill import app, checkouts
+from opentill import checkouts
 from opentill.pages import assets
 from opentill.pages.model import METHODS
 from support.api_server import ApiServer, Shop
 from support.page_server import Open
 
 
-def _address(page_server: app.Server, session: checkouts.Session) -> str:
+def _address(page_server: Starlette, session: checkouts.Session) -> str:
     return f"{page_server.state.settings.public_url}/checkout/{session.id}"
 
 
@@ -43,7 +44,7 @@ POSTS = [
 
 
 async def test_a_form_is_taken_from_our_own_page_and_checked(
-    page_server: app.Server, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     address = _address(page_server, await open_session())
     async with httpx2.AsyncClient() as client:
@@ -62,7 +63,7 @@ async def test_a_form_is_taken_from_our_own_page_and_checked(
 
 
 async def test_sending_the_form_twice_at_once_starts_one_payment(
-    page_server: app.Server, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     async with httpx2.AsyncClient() as client:
@@ -94,7 +95,7 @@ PATHS = [
 
 
 async def test_whatever_is_asked_below_checkout_is_answered_with_a_page(
-    page_server: app.Server, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     url = page_server.state.settings.public_url
@@ -113,7 +114,7 @@ async def test_whatever_is_asked_below_checkout_is_answered_with_a_page(
 
 
 async def test_without_the_database_there_is_a_page_that_asks_for_patience(
-    page_server: app.Server, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     await page_server.state.app.db.close()
@@ -127,7 +128,7 @@ async def test_without_the_database_there_is_a_page_that_asks_for_patience(
 
 
 async def test_every_method_on_offer_is_on_the_form(
-    page_server: app.Server, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     async with httpx2.AsyncClient() as client:
@@ -136,7 +137,7 @@ async def test_every_method_on_offer_is_on_the_form(
     assert offered == ["CREDIT_CARD", "ALIPAY", "WECHAT_PAY", "CRYPTO", "BANK_TRANSFER"]
 
 
-async def test_static_files_are_kept_for_a_year_by_their_version(page_server: app.Server) -> None:
+async def test_static_files_are_kept_for_a_year_by_their_version(page_server: Starlette) -> None:
     url = page_server.state.settings.public_url
     async with httpx2.AsyncClient() as client:
         versioned = await client.get(url + assets.address("pages.css"))
@@ -150,7 +151,7 @@ async def test_static_files_are_kept_for_a_year_by_their_version(page_server: ap
 
 
 async def test_a_code_to_scan_is_drawn_by_us_and_waits_on_our_page(
-    page_server: app.Server, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     address = _address(page_server, session)
@@ -181,7 +182,7 @@ async def test_a_code_to_scan_is_drawn_by_us_and_waits_on_our_page(
 
 
 async def test_pages_for_everyone_have_the_strict_policy_and_know_only_get(
-    page_server: app.Server,
+    page_server: Starlette,
 ) -> None:
     url = page_server.state.settings.public_url
     async with httpx2.AsyncClient() as client:
@@ -196,7 +197,7 @@ async def test_pages_for_everyone_have_the_strict_policy_and_know_only_get(
 
 
 async def test_the_bank_speaks_the_language_that_the_page_was_read_in(
-    page_server: app.Server, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     for language in ("zh-Hans", "zh-Hant", "en"):
         address = _address(page_server, await open_session())

@@ -6,8 +6,9 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 import pytest
+from starlette.applications import Starlette
 
-from opentill import app, checkouts, orders
+from opentill import checkouts, orders
 from opentill.checkouts.model import SessionBody
 from opentill.db.clock import now_ms
 from opentill.gateways.model import PaymentOutcome
@@ -18,7 +19,7 @@ ANN = {"email": "ann@example.com", "name": "Ann Typed", "method": "ALIPAY", "lan
 BOB = {"email": "bob@example.com", "name": "", "method": "ALIPAY", "lang": "en"}
 
 
-async def _declined(page_server: app.Server, session: checkouts.Session) -> None:
+async def _declined(page_server: Starlette, session: checkouts.Session) -> None:
     """Let the bank decline the last attempt."""
 
     async def step(tx: object) -> None:
@@ -32,7 +33,7 @@ async def _declined(page_server: app.Server, session: checkouts.Session) -> None
     await page_server.state.app.db.run(step)
 
 
-async def _prefilled(page_server: app.Server, session: checkouts.Session) -> checkouts.Session:
+async def _prefilled(page_server: Starlette, session: checkouts.Session) -> checkouts.Session:
     """Open another session of the same product, with what the merchant knows of the customer."""
     wanted = SessionBody(
         product_id=session.product_id,
@@ -46,7 +47,7 @@ async def _prefilled(page_server: app.Server, session: checkouts.Session) -> che
 
 
 async def test_after_a_decline_only_the_payers_own_browser_sees_what_was_typed(
-    page_server: app.Server, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     plain = await open_session()
     for session, known in ((plain, ("", "")), (await _prefilled(page_server, plain), None)):
@@ -82,7 +83,7 @@ async def test_after_a_decline_only_the_payers_own_browser_sees_what_was_typed(
 
 @pytest.mark.parametrize("declined", [True, False], ids=["a new attempt", "the same attempt"])
 async def test_who_tells_no_name_is_not_called_by_somebody_elses(
-    page_server: app.Server, open_session: Open, declined: bool
+    page_server: Starlette, open_session: Open, declined: bool
 ) -> None:
     """The merchant's own word of its customer stands."""
     plain = await open_session()
@@ -100,7 +101,7 @@ async def test_who_tells_no_name_is_not_called_by_somebody_elses(
 
 
 async def test_the_cookie_is_for_this_session_and_no_script(
-    page_server: app.Server, open_session: Open
+    page_server: Starlette, open_session: Open
 ) -> None:
     first, second = await open_session(), await open_session()
     url = page_server.state.settings.public_url

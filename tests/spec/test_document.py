@@ -128,7 +128,7 @@ async def test_the_document_is_encoded_once_and_not_for_each_request() -> None:
                 "type": "http", "method": "GET", "path": "/openapi.json", "headers": [],
                 "raw_path": b"/openapi.json", "query_string": b"", "client": ("192.0.2.1", 1),
                 "http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 80),
-                "root_path": "", "app": app.litestar, "state": {},
+                "root_path": "", "app": app, "state": {},
             },
             receive,
             send,

@@ -85,7 +85,7 @@ async def test_what_every_answer_says(
     scope = {
         "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "headers": [],
         "query_string": b"", "client": ("192.0.2.1", 1), "http_version": "1.1", "scheme": "http",
-        "server": ("127.0.0.1", 80), "root_path": "", "app": app.litestar, "state": {},
+        "server": ("127.0.0.1", 80), "root_path": "", "app": app, "state": {},
     }  # fmt: skip
 
     async def receive() -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest_asyncio
 import uvicorn
+from starlette.applications import Starlette
 
 from opentill import app, checkouts, merchants, sandbox
 from opentill.checkouts.model import SessionBody
@@ -51,7 +52,7 @@ def bound() -> tuple[socket.socket, str]:
 
 
 @asynccontextmanager
-async def running(settings: Settings, bank_dir: Path) -> AsyncIterator[app.Server]:
+async def running(settings: Settings, bank_dir: Path) -> AsyncIterator[Starlette]:
     """Run a server with worker and sandbox bank on free ports."""
     (shop, shop_url), (bank, bank_url) = bound(), bound()
     changed = msgspec.structs.replace(settings, public_url=shop_url, sandbox_url=bank_url)
@@ -64,19 +65,19 @@ async def running(settings: Settings, bank_dir: Path) -> AsyncIterator[app.Serve
 
 
 @pytest_asyncio.fixture
-async def page_server(settings: Settings, tmp_path: Path) -> AsyncIterator[app.Server]:
+async def page_server(settings: Settings, tmp_path: Path) -> AsyncIterator[Starlette]:
     """A server with worker and sandbox bank on free ports."""
     async with running(settings, tmp_path / "bank") as server:
         yield server
 
 
 @pytest_asyncio.fixture
-async def open_session(page_server: app.Server) -> Open:
+async def open_session(page_server: Starlette) -> Open:
     """Open checkout sessions of one merchant."""
     return await opening(page_server)
 
 
-async def opening(page_server: app.Server) -> Open:
+async def opening(page_server: Starlette) -> Open:
     """Make a merchant; what it gives opens checkout sessions."""
     db, url = page_server.state.app.db, page_server.state.settings.public_url
     merchant = await db.run(lambda tx: merchants.create(tx, name="Harbour Books", now=now_ms()))

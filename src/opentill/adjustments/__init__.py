@@ -1,4 +1,4 @@
-"""What an operator moves by hand, beside payouts: freeze, unfreeze, recharge, correct, fee."""
+"""Adjustments that an operator makes, beside payouts: freeze, unfreeze, recharge, correct, fee."""
 
 from opentill.adjustments.model import MOVES, Adjustment, AdjustmentOut, Ask, Kind, Move, Status
 from opentill.adjustments.service import (

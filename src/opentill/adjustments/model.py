@@ -1,4 +1,4 @@
-"""What a movement by hand is, the table of those that there are, and its shape for people."""
+"""What an adjustment is, the table of its kinds, and its shape for people."""
 
 from typing import Final, Literal, Self, get_args
 
@@ -64,7 +64,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
-    """A movement by hand as it is kept; amounts in minor units."""
+    """An adjustment as it is stored; amounts in minor units."""
 
     merchant_id: str
     id: str
@@ -96,7 +96,7 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdjustmentOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A movement by hand as the command line shows it."""
+    """An adjustment as the command line shows it."""
 
     id: str
     merchant_id: str

@@ -1,4 +1,4 @@
-"""All SQL about movements by hand."""
+"""All SQL about adjustments."""
 
 from opentill.adjustments.model import Adjustment
 from opentill.db.query import Query, Value

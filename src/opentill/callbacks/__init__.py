@@ -1,11 +1,13 @@
 """Where gateways report to: ``/gateways/{name}/callback``."""
 
-import re
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Final
 
 import structlog
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-from opentill import disputes, orders, refunds
+from opentill import context, disputes, orders, refunds
 from opentill.callbacks import reading
 from opentill.callbacks.confirmations import Confirmations
 from opentill.context import App
@@ -14,7 +16,6 @@ from opentill.core.errors import MethodNotAllowed, NotFound
 from opentill.db.database import Tx
 from opentill.db.query import LOCK_TIMEOUT
 from opentill.gateways.model import (
-    Gateway,
     GatewayDisputeEvent,
     GatewayEvent,
     GatewayPaymentEvent,
@@ -22,60 +23,47 @@ from opentill.gateways.model import (
     Notified,
     OfAnotherGateway,
 )
-from opentill.http.operations import failure, send_json, send_problem
 from opentill.orders import Report
 
-if TYPE_CHECKING:
-    from litestar.types import Receive, Scope, Send
-
-_PATH: Final = re.compile(r"/gateways/([^/]+)/callback")
 _TAKEN: Final = b'{"code":0,"message":"success"}'
 _PATIENCE: Final = "2s"  # with a locked row, where many wait; the gateway reports again
 _log: Final = structlog.get_logger()
 
 
-async def callback(scope: "Scope", receive: "Receive", send: "Send") -> None:
-    """Take in a gateway's report: verified by its signature, each piece in its own transaction.
+class _Endpoint:
+    """Takes in a gateway's report: verified by its signature, each event in its own transaction.
 
-    Answered 200 only after the commit; a gateway repeats what was not, and repeating is harmless.
+    The response is 200 only after the commit: a gateway repeats a report that got another one, and
+    repeating is harmless.
     """
-    extra = cast("dict[str, Any]", scope)  # with what the edge added
-    try:
-        found = _PATH.fullmatch(extra["path"])
-        if found is None:
-            raise NotFound  # noqa: TRY301 - answered like everything else
-        extra["opentill_route"] = "/gateways/{name}/callback"
-        state = extra["litestar_app"].state
-        gateway: Gateway | None = state.app.gateways.get(found[1])
-        notified: Notified | None = state.notified.get(found[1])
-        if extra["method"] not in (("GET", "POST") if notified else ("POST",)):
-            status, body, _ = failure(MethodNotAllowed())
-            await send_json(send, status, body, [(b"allow", b"GET, POST" if notified else b"POST")])
-            return
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request. Raises MethodNotAllowed, NotFound, and what refuses the report."""
+        app, name = context.of(scope), scope["path_params"]["name"]
+        gateway = app.gateways.get(name)
+        notified = gateway if isinstance(gateway, Notified) else None
+        methods = ("GET", "POST") if notified else ("POST",)
+        if scope["method"] not in methods:
+            raise MethodNotAllowed(methods)
         if gateway is None:
-            raise NotFound  # noqa: TRY301 - likewise
+            raise NotFound
         if notified:
-            gateway_event = await reading.notice(notified, extra, receive)
+            events = await reading.notice(notified, scope, receive)
         else:
-            gateway_event = await reading.signed(gateway, dict(extra["headers"]), receive)
-        for piece in gateway_event:
-            if ours := await reading.named(gateway, piece):
-                await _take_in_ours(state, found[1], ours)
+            events = await reading.signed(gateway, dict(scope["headers"]), receive)
+        for event in events:
+            if ours := await reading.named(gateway, event):
+                await _take_in_ours(app, scope["app"].state.confirmations, name, ours)
         if notified:
-            await _send_text(send, notified.acknowledgement)
+            response = Response(notified.acknowledgement, headers={"content-type": "text/plain"})
         else:
-            await send_json(send, 200, _TAKEN)
-    except Exception as error:  # noqa: BLE001 - every failure gets the one error body
-        await send_problem(send, error)
+            response = Response(_TAKEN, 200, {"cache-control": "no-store"}, "application/json")
+        await response(scope, receive, send)
 
 
-async def _send_text(send: "Send", text: bytes) -> None:
-    headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(text))]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": text, "more_body": False})
-
-
-async def _take_in_ours(state: Any, gateway: str, gateway_event: GatewayEvent) -> None:
+async def _take_in_ours(
+    app: App, confirmations: Confirmations, gateway: str, gateway_event: GatewayEvent
+) -> None:
     """Apply a gateway event, unless it is about nothing that is here or nothing of that gateway's.
 
     Payments that succeeded are taken in together with those of other callers. An attempt is
@@ -87,9 +75,9 @@ async def _take_in_ours(state: Any, gateway: str, gateway_event: GatewayEvent) -
             isinstance(gateway_event, GatewayPaymentEvent)
             and gateway_event.outcome.status == "SUCCEEDED"
         ):
-            await state.confirmations.take_in(gateway, gateway_event)
+            await confirmations.take_in(gateway, gateway_event)
         else:
-            await take_in(state.app, gateway, gateway_event, state.app.clock())
+            await take_in(app, gateway, gateway_event, app.clock())
     except OfAnotherGateway as error:
         metrics.count_foreign_gateway_event(gateway, error.owner)
         _log.warning(
@@ -103,11 +91,6 @@ async def _take_in_ours(state: Any, gateway: str, gateway_event: GatewayEvent) -
         _log.error(
             "gateway event about nothing here", gateway=gateway, attempt=gateway_event.attempt_id
         )
-
-
-def notified(app: App) -> dict[str, Notified]:
-    """Return the gateways that report by a query or a form: asked once, not at every report."""
-    return {name: one for name, one in app.gateways.items() if isinstance(one, Notified)}
 
 
 def confirmations(app: App) -> Confirmations:
@@ -151,3 +134,6 @@ async def take_in(
                 await disputes.apply_outcome(tx, merchant_id, gateway_event, now, gateway=gateway)
 
     await app.db.run(work)
+
+
+routes: Final = (Route("/gateways/{name}/callback", _Endpoint()),)

@@ -42,7 +42,7 @@ class Confirmations:
                 await self._apply_one(report)
 
     async def _batch(self, batch: Sequence[Report]) -> list[bool]:
-        """Confirm a batch; tell for each whether it is done."""
+        """Confirm a batch; return for each whether it is done."""
         now = self._clock()
         try:
             done = await self._db.run(lambda tx: orders.confirm_many(tx, batch, now))

@@ -1,9 +1,10 @@
 """What gateways report, verified and in our language."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 from urllib.parse import parse_qsl
 
 import msgspec
+from starlette.types import Receive, Scope
 
 from opentill.core.errors import Invalid, Unavailable
 from opentill.db.clock import now_ms
@@ -17,14 +18,11 @@ from opentill.gateways.model import (
 )
 from opentill.http.incoming import read_body
 
-if TYPE_CHECKING:
-    from litestar.types import Receive
-
 _MOST_FIELDS: Final = 100
 
 
 async def signed(
-    gateway: Gateway, headers: dict[bytes, bytes], receive: "Receive"
+    gateway: Gateway, headers: dict[bytes, bytes], receive: Receive
 ) -> tuple[GatewayEvent, ...]:
     """Read a report that is signed as a whole. Raises Invalid."""
     body = await read_body(headers, receive)
@@ -35,9 +33,7 @@ async def signed(
         raise Invalid("signature", f"signature must be genuine and fresh: {error}") from None
 
 
-async def notice(
-    gateway: Notified, scope: dict[str, Any], receive: "Receive"
-) -> tuple[GatewayEvent, ...]:
+async def notice(gateway: Notified, scope: Scope, receive: Receive) -> tuple[GatewayEvent, ...]:
     """Read the query of a GET, or the form of a POST. Raises Invalid.
 
     Whatever else comes along is left out: what is signed is one of both.
@@ -61,7 +57,7 @@ async def notice(
 async def named(gateway: Gateway, gateway_event: GatewayEvent) -> GatewayEvent | None:
     """Have events that name a payment by the provider's name only traced; None if it is not ours.
 
-    Raises Unavailable while the provider does not answer: it is to report again.
+    Raises Unavailable while the provider does not respond: it is to report again.
     """
     if (
         not isinstance(gateway_event, GatewayDisputeEvent)

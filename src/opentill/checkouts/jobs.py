@@ -14,7 +14,7 @@ _log = structlog.get_logger()
 async def expire_due(db: Db, now: int, batch: int = 200) -> int:
     """End the open sessions that are over their time, in batches, and return how many there were.
 
-    A session whose payment is on its way waits until that is known. Each is a step of its own, so
+    A session whose payment is on its way waits for its outcome. Each is a transaction by itself, so
     that two workers at once do no harm, and one that fails holds up none of those after it.
     """
 

@@ -1,7 +1,7 @@
 """The command line: one file for each group of commands.
 
 A file offers ``register(app)``, which adds its commands or groups. It imports what is slow (the
-database, the framework) inside the commands, so that ``--help`` answers at once.
+database, the framework) inside the commands, so that ``--help`` prints at once.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""How commands answer: tables for people, JSON for scripts.
+"""What commands print: tables for people, JSON for scripts.
 
 Results go to standard output, everything else to standard error, so that ``--json`` can be piped.
 """
@@ -68,7 +68,7 @@ def show(result: object, *, as_json: bool, columns: Sequence[str] = ()) -> None:
 
 
 def say(text: str) -> None:
-    """Tell a person something that is not the result."""
+    """Print for a person something that is not the result."""
     typer.echo(terminal.inert(text), err=True)
 
 

@@ -88,7 +88,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     settled_at: int | None
     metadata: Metadata
     created_at: int
-    livemode: bool  # False: the sandbox bank's play money
+    livemode: bool  # False: the sandbox bank, no real money
 
 
 class OrderDetail(Order, frozen=True, kw_only=True, rename="camel"):

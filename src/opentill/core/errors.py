@@ -4,6 +4,7 @@ Any layer raises them; HTTP makes the error body of them, the payment page a pag
 line one line on standard error.
 """
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -47,6 +48,11 @@ class MethodNotAllowed(Problem):
     """The route exists, the method does not."""
 
     status, code, message = 405, 40501, "Method not allowed"
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        """``allowed`` are the methods of the route."""
+        super().__init__()
+        self.allow = ", ".join(sorted(allowed))
 
 
 class Conflict(Problem):

@@ -73,5 +73,5 @@ def _number(made: str) -> int:
 
 
 def is_id(text: str) -> bool:
-    """Tell whether a text has the shape of an id at all; anything else is not worth a query."""
+    """Return whether a text has the shape of an id at all; anything else is not worth a query."""
     return _SHAPE.fullmatch(text) is not None

@@ -4,9 +4,9 @@ No line ever carries a secret, an e-mail address, a card number, a body or a que
 not log them, and what slips in through an error's text is struck out here, last before writing.
 The request's id is bound with ``structlog.contextvars`` and is on every line of the request.
 
-Lines of answered requests are written some at a time, within ``LATEST_S``: one by one they cost a
+Lines of finished requests are written some at a time, within ``LATEST_S``: one by one they cost a
 seventh of the processor time of a read. Every other line is written at once, after those that wait,
-so the order stays. Stopping loses none; a SIGKILL loses what was answered in the last moment.
+so the order stays. Stopping loses none; a SIGKILL loses what was finished in the last moment.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ _SUSPECT: Final = re.compile(
 )
 _METHODS: Final = frozenset(("GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "PUT"))
 LONGEST: Final = 32 * 1024  # characters of a text; what is beyond is not logged
-LATEST_S: Final = 0.01  # a request's line is written so long after its answer
+LATEST_S: Final = 0.01  # a request's line is written so long after its response
 _MOST_WAITING: Final = 200
 _lines: Final = msgspec.json.Encoder().encode_lines
 # Their information lines hold addresses with query strings, or say what the supervisor says.
@@ -122,7 +122,7 @@ def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
 
 
 class Line(msgspec.Struct, frozen=True):
-    """The line of an answered request: the one that is written for each."""
+    """The line of a finished request: the one that is written for each."""
 
     request_id: str
     method: str
@@ -144,13 +144,13 @@ class _Output:
         self._lock = threading.RLock()  # libraries log from threads of their own
 
     def write(self, text: str) -> None:
-        """Write after what waits."""
+        """Write after the lines that are queued."""
         with self._lock:
             self._write_waiting()
             self._stream.write(text)
 
     def flush(self) -> None:
-        """Write what waits, and have it all out of our hands."""
+        """Write the queued lines, and hand them all to the system."""
         with self._lock:
             self._write_waiting()
             self._stream.flush()
@@ -177,7 +177,7 @@ _requests: _Output | None = None  # where their lines go, None while something e
 def request(
     request_id: str, method: str, route: str, status: int, ms: float, *, quiet: bool = False
 ) -> None:
-    """Log an answered request, from where a loop runs; at debug only if ``quiet``.
+    """Log a finished request, from where a loop runs; at debug only if ``quiet``.
 
     Past structlog where lines are JSON, since nothing in it may need striking out: the route is a
     template of ours, and a method that is not one of HTTP's is not repeated.
@@ -192,7 +192,7 @@ def request(
 
 
 def flush() -> None:
-    """Write what waits: for whoever stops the loop that would do it."""
+    """Write the queued lines: for whoever stops the loop that would do it."""
     if _requests is not None:
         _requests.flush()
 

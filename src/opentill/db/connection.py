@@ -130,7 +130,7 @@ async def connect(url: str, *, prepared: bool = True, timeout_s: float = 10) -> 
 
 
 async def loses_statements(url: str) -> bool:
-    """Tell whether a pooler stands there that forgets prepared statements between transactions.
+    """Return whether a pooler stands there that forgets prepared statements between transactions.
 
     Two connections that are open at once and talk to one session of PostgreSQL show a pooler in
     transaction mode; one of 1.21 or newer may all the same keep statements. A busy pooler can hide

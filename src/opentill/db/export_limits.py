@@ -2,7 +2,7 @@
 
 However many exports a merchant runs, another's finds a statement free: a merchant has half of those
 that run at once. One that runs too many is refused, as the best-known APIs do with what is costly,
-and told to come back: a queue would keep a connection for each that waits.
+and asked to come back: a queue would keep a connection for each that waits.
 """
 
 import asyncio

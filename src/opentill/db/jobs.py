@@ -22,7 +22,7 @@ _log: Final = structlog.get_logger()
 class GatewayFilter(msgspec.Struct, frozen=True):
     """Which gateways' rows a batch is of: the named ones', or all others'; None: everybody's.
 
-    Each gateway's rows are worked through by themselves, so that one that answers slowly, or not
+    Each gateway's rows are worked through by themselves, so that one that responds slowly, or not
     at all, holds up no other.
     """
 

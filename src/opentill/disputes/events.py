@@ -1,4 +1,4 @@
-"""What merchants are told about disputes (contract.md#event-types)."""
+"""Event payloads about disputes (contract.md#event-types)."""
 
 from opentill import orders
 from opentill.core import money
@@ -8,7 +8,7 @@ from opentill.webhooks import Event, payloads
 
 
 def event_of(order: Order, dispute: Dispute, step: Transition, at: int) -> Event:
-    """Return the event of a step that a dispute has taken.
+    """Return the event of a transition that a dispute has taken.
 
     A dispute is closed by WON and by LOST, and once more where the loss is RECOVERED.
     """

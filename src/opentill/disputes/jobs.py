@@ -35,5 +35,5 @@ async def match(db: Db, now: int, batch: int = 50) -> int:
 
 
 async def make_due(tx: Tx, now: int) -> None:
-    """Try at once what waits for later: the clock has gone back."""
+    """Try at once what is due later: the clock has gone back."""
     await queries.MAKE_DUE.run(tx, now=now)

@@ -1,4 +1,4 @@
-"""What a dispute is, the table of its steps, what they post, and its shapes on the wire."""
+"""What a dispute is, the table of its transitions, what they post, and its shapes on the wire."""
 
 from typing import Any, Final, Literal, Self, get_args
 
@@ -16,7 +16,7 @@ STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """One allowed step of a dispute, the step of its order, and what the merchant is told."""
+    """One allowed transition of a dispute, that of its order, and the event it emits."""
 
     source: Status | None
     event: Event
@@ -34,7 +34,7 @@ TRANSITIONS: Final = (
     Transition("LOST", "recovered", "RECOVERED", "recovered", "dispute.closed"),
 )
 BY_EVENT: Final = {(step.source, step.event): step for step in TRANSITIONS}
-# What a gateway's word makes of a dispute.
+# What a gateway's report makes of a dispute.
 WORDS: Final[dict[DisputeStatus, Status]] = {
     "OPENED": "OPEN",
     "WON": "WON",
@@ -44,7 +44,7 @@ WORDS: Final[dict[DisputeStatus, Status]] = {
 
 
 def _way(target: Status) -> tuple[Transition, ...]:
-    """Return the steps that lead from nothing to a status."""
+    """Return the transitions that lead from nothing to a status."""
     last = next(step for step in TRANSITIONS if step.target == target)
     return (last,) if last.source is None else (*_way(last.source), last)
 

@@ -64,7 +64,7 @@ async def keep(
 
 
 def _is_new(before: Unmatched, gateway_event: GatewayDisputeEvent) -> bool:
-    """Tell whether an event says more than what is kept: repeated and late ones do not."""
+    """Return whether an event says more than what is kept: repeated and late ones do not."""
     return (
         before.status != gateway_event.status
         and transitions_to(WORDS[gateway_event.status], WORDS[before.status]) != ()

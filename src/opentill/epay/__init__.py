@@ -1,4 +1,4 @@
-"""The Epay V1 door: shops that speak Epay (易支付) take payments here unchanged."""
+"""The Epay V1 API: shops that speak Epay (易支付) take payments here unchanged."""
 
 from opentill.epay.credentials import (
     WRONG_KEY,

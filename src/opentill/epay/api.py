@@ -1,4 +1,4 @@
-"""``submit.php``, ``mapi.php`` and ``api.php``: always HTTP 200, or the way to the page.
+"""``submit.php``, ``mapi.php`` and ``api.php``: always HTTP 200, or a redirect to the page.
 
 They are below /epay and at the root, since many clients drop the path of their base address. What
 is refused, and what goes wrong with us, is a JSON object with a ``code`` too: clients of this
@@ -8,28 +8,32 @@ message. Query strings hold keys and are logged nowhere.
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from opentill import context
 from opentill.context import App
 from opentill.core.errors import Unavailable
+from opentill.core.settings import Settings
 from opentill.epay import forms, refunding, reports, service, wire
 from opentill.epay.model import BUSINESS, SUCCESS, UNKNOWN_ACT, Refused, trade_no
 from opentill.epay.service import EpayCaller
 from opentill.epay.wire import Request
-from opentill.http.operations import encode, log_defect, send_json
+from opentill.http.responses import encode, log_defect
 
-if TYPE_CHECKING:
-    from litestar.types import Receive, Scope, Send
-
-Answer = dict[str, Any] | str  # a JSON object, or the address that the browser is sent to
+Result = dict[str, Any] | str  # a JSON object, or the address that the browser is sent to
 _METHODS: Final = ("GET", "POST")
-_NO_STORE: Final = ((b"cache-control", b"no-store"),)
+_NO_STORE: Final = {"cache-control": "no-store"}
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
 _NONE: Final = re.compile(r"q=0(\.0*)?")
 _BROKEN: Final = "系统错误，请稍后再试"
 
 
-async def submit(app: App, request: Request, now: int) -> Answer:
+async def submit(app: App, request: Request, now: int) -> Result:
     """``submit.php``: place an order and send the customer's browser to the hosted page."""
     forms.refuse_forged(request)
     known = await service.authenticate(app, request, by_key=False, by_server=False)
@@ -37,7 +41,7 @@ async def submit(app: App, request: Request, now: int) -> Answer:
     return reports.page_url(app, placed.checkout_id)
 
 
-async def mapi(app: App, request: Request, now: int) -> Answer:
+async def mapi(app: App, request: Request, now: int) -> Result:
     """``mapi.php``: place an order for a server, which shows the code or passes the address on."""
     forms.refuse_forged(request)
     known = await service.authenticate(app, request, by_key=False)
@@ -45,7 +49,7 @@ async def mapi(app: App, request: Request, now: int) -> Answer:
     placed = await service.place(app, known, wanted, now)
     attempt = await service.start(app, known, placed, wanted, now)
     page = reports.page_url(app, placed.checkout_id)
-    answer = {
+    result = {
         "code": SUCCESS,
         "msg": "success",
         "trade_no": trade_no(placed.order_id),
@@ -53,11 +57,11 @@ async def mapi(app: App, request: Request, now: int) -> Answer:
         "payurl": page,
     }
     if attempt is not None:
-        answer |= {"qrcode": attempt.qr_text, "img": f"{page}/qr/{attempt.id}.svg"}
-    return answer
+        result |= {"qrcode": attempt.qr_text, "img": f"{page}/qr/{attempt.id}.svg"}
+    return result
 
 
-async def api(app: App, request: Request, now: int) -> Answer:
+async def api(app: App, request: Request, now: int) -> Result:
     """``api.php``: what ``act`` asks for."""
     wire.refuse_borders(request.params)
     act = _ACTS.get(request.act)
@@ -67,23 +71,23 @@ async def api(app: App, request: Request, now: int) -> Answer:
     return await act(app, known, request, now)
 
 
-async def _query(app: App, known: EpayCaller, request: Request, now: int) -> Answer:
+async def _query(app: App, known: EpayCaller, request: Request, now: int) -> Result:
     return await reports.merchant(app, known, request, now)
 
 
-async def _settle(app: App, known: EpayCaller, request: Request, _now: int) -> Answer:
+async def _settle(app: App, known: EpayCaller, request: Request, _now: int) -> Result:
     return await reports.settlements(app, known, request)
 
 
-async def _order(app: App, known: EpayCaller, request: Request, _now: int) -> Answer:
+async def _order(app: App, known: EpayCaller, request: Request, _now: int) -> Result:
     return await reports.order(app, known, request)
 
 
-async def _orders(app: App, known: EpayCaller, request: Request, _now: int) -> Answer:
+async def _orders(app: App, known: EpayCaller, request: Request, _now: int) -> Result:
     return await reports.orders(app, known, request)
 
 
-async def _refund(app: App, known: EpayCaller, request: Request, now: int) -> Answer:
+async def _refund(app: App, known: EpayCaller, request: Request, now: int) -> Result:
     made = await refunding.refund(app, known.caller.merchant_id, request, now)
     return {
         "code": SUCCESS,
@@ -95,88 +99,77 @@ async def _refund(app: App, known: EpayCaller, request: Request, now: int) -> An
     }
 
 
-_ACTS: Final[Mapping[str, Callable[[App, EpayCaller, Request, int], Awaitable[Answer]]]] = {
+_ACTS: Final[Mapping[str, Callable[[App, EpayCaller, Request, int], Awaitable[Result]]]] = {
     "query": _query,
     "settle": _settle,
     "order": _order,
     "orders": _orders,
     "refund": _refund,
 }
-Entry = Callable[[App, Request, int], Awaitable[Answer]]
-AT_THE_ROOT: Final[Mapping[str, Entry]] = {"submit.php": submit, "mapi.php": mapi, "api.php": api}
-_BELOW: Final = {f"/epay/{name}": entry for name, entry in AT_THE_ROOT.items()}
-ENTRIES: Final[Mapping[str, Entry]] = {
-    **_BELOW,
-    **{f"/{name}": entry for name, entry in AT_THE_ROOT.items()},
-}
+Handler = Callable[[App, Request, int], Awaitable[Result]]
+RefusalPage = Callable[[Settings, str, int, int, str], Response]
+_HANDLERS: Final[Mapping[str, Handler]] = {"submit.php": submit, "mapi.php": mapi, "api.php": api}
 
 
-async def door(scope: "Scope", receive: "Receive", send: "Send") -> None:
-    """Answer everything under /epay, and the same files at the root."""
-    extra = cast("dict[str, Any]", scope)  # with what the edge added
-    try:
-        answer = await _answer(extra, scope, receive)
-    except Refused as refused:
-        answer = {"code": refused.code, "msg": refused.message}
-    except Unavailable:
-        answer = {"code": BUSINESS, "msg": service.SHUT}
-    except Exception as error:  # noqa: BLE001 - a defect of ours gets the convention's answer too
-        log_defect(error)
-        answer = {"code": BUSINESS, "msg": _BROKEN}
-    if isinstance(answer, str):
-        await _send_to(send, answer)
-    elif page := _page(extra, answer):
-        await page.send(send)
-    else:
-        await send_json(send, 200, encode(answer))
+class _Endpoint:
+    """One path of the Epay API as an ASGI application; a refusal is a response like any other."""
+
+    def __init__(self, handler: Handler | None, refusal_page: RefusalPage) -> None:
+        """``handler`` is None where there is nothing; ``refusal_page`` is for browsers."""
+        self._handler = handler
+        self._refusal_page = refusal_page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        app = context.of(scope)
+        try:
+            result = await self._result(app, scope, receive)
+        except Refused as refused:
+            result = {"code": refused.code, "msg": refused.message}
+        except Unavailable:
+            result = {"code": BUSINESS, "msg": service.SHUT}
+        except Exception as error:  # noqa: BLE001 - clients of this convention understand nothing else
+            log_defect(error)
+            result = {"code": BUSINESS, "msg": _BROKEN}
+        await self._response(app, Headers(scope=scope), result)(scope, receive, send)
+
+    async def _result(self, app: App, scope: Scope, receive: Receive) -> Result:
+        if self._handler is None:
+            names = ", ".join(f"/epay/{name}" for name in _HANDLERS)
+            raise Refused(BUSINESS, f"接口不存在，可用的有：{names}")
+        if scope["method"] not in _METHODS:
+            raise Refused(BUSINESS, "只支持 GET 和 POST 请求")
+        now = app.clock()
+        await service.count(app, scope["opentill_address"], now)
+        return await self._handler(app, await wire.read(scope, receive), now)
+
+    def _response(self, app: App, headers: Headers, result: Result) -> Response:
+        if isinstance(result, str):
+            own = {"location": result, "referrer-policy": "no-referrer", **_NO_STORE}
+            return Response(status_code=302, headers=own)
+        if self._handler is submit and _takes_html(headers.get("accept", "")):
+            language = headers.get("accept-language", "")
+            return self._refusal_page(
+                app.settings, language, app.clock(), result["code"], result["msg"]
+            )
+        return Response(encode(result), media_type="application/json", headers=_NO_STORE)
 
 
-def _page(extra: dict[str, Any], answer: dict[str, Any]) -> Any:
-    """Return the page of a refusal of ``submit.php``, if a browser is to show it."""
-    state = extra["litestar_app"].state
-    if ENTRIES.get(_path(extra)) is not submit:
-        return None
-    headers: dict[bytes, bytes] = dict(extra["headers"])
-    if not _takes_html(headers.get(b"accept", b"").decode("latin-1")):
-        return None
-    accept_language = headers.get(b"accept-language", b"").decode("latin-1")
-    return state.refusal_page(accept_language, state.app.clock(), answer["code"], answer["msg"])
+def routes(refusal_page: RefusalPage) -> list[Route]:
+    """Return the routes. ``refusal_page`` makes the page of a submission that was refused."""
+    nothing = _Endpoint(None, refusal_page)
+    made = [Route("/epay", nothing), Route("/epay/{rest:path}", nothing)]
+    for name, handler in _HANDLERS.items():
+        endpoint = _Endpoint(handler, refusal_page)
+        made += [Route(f"/epay/{name}", endpoint), Route(f"/{name}", endpoint)]
+        made.append(Route(f"/{name}/{{rest:path}}", nothing))
+    return made
 
 
 def _takes_html(accept: str) -> bool:
-    """Tell whether an Accept header names HTML: ``*/*`` is what clients of servers send."""
+    """Return whether an Accept header names HTML: ``*/*`` is what clients of servers send."""
     for part in accept.split(","):
         media_type, *parameters = part.replace(" ", "").lower().split(";")
         if media_type in _HTML and not any(_NONE.fullmatch(text) for text in parameters):
             return True
     return False
-
-
-def _path(extra: dict[str, Any]) -> str:
-    """Return the path; clients that put it together often double the slash within it."""
-    return re.sub("/{2,}", "/", extra["path"])
-
-
-async def _answer(extra: dict[str, Any], scope: "Scope", receive: "Receive") -> Answer:
-    path = _path(extra)
-    entry = ENTRIES.get(path)
-    extra["opentill_route"] = path if entry else "/epay"  # for the log and the metrics
-    if entry is None:
-        raise Refused(BUSINESS, f"接口不存在，可用的有：{', '.join(_BELOW)}")
-    if extra["method"] not in _METHODS:
-        raise Refused(BUSINESS, "只支持 GET 和 POST 请求")
-    app: App = extra["litestar_app"].state.app
-    now = app.clock()
-    await service.count(app, extra["opentill_address"], now)
-    return await entry(app, await wire.read(scope, receive), now)
-
-
-async def _send_to(send: "Send", address: str) -> None:
-    headers = [
-        (b"location", address.encode()),
-        (b"content-length", b"0"),
-        (b"referrer-policy", b"no-referrer"),
-        *_NO_STORE,
-    ]
-    await send({"type": "http.response.start", "status": 302, "headers": headers})
-    await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -133,7 +133,7 @@ def _payer_ip(text: str) -> str:
     first = text.split(",", maxsplit=1)[0].strip()
     try:
         if "%" in first:  # the name of an interface, or of anything
-            raise ValueError(first)  # noqa: TRY301 - the same answer
+            raise ValueError(first)  # noqa: TRY301 - the same refusal
         return str(ip_address(first))
     except ValueError:
         raise Refused(BUSINESS, "clientip 须为付款人的 IP 地址") from None

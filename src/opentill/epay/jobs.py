@@ -155,7 +155,7 @@ async def _try(app: App, address: str) -> tuple[bool, str]:
 
 
 def acknowledged(answer: Response) -> bool:
-    """Tell whether an answer says that the notice was taken."""
+    """Return whether an answer says that the notice was taken."""
     return answer.status == HTTPStatus.OK and b"success" in answer.body.strip().lower()
 
 

@@ -1,4 +1,4 @@
-"""What api.php answers: the merchant, its payouts, its orders.
+"""The responses of api.php: the merchant, its payouts, its orders.
 
 Numbers are ``code``, ``status``, ``pid``, ``count`` and the ``id`` of a payout; everything else is
 text. Times and days are those of the deployment's time zone, which clients take for their own.
@@ -128,7 +128,7 @@ async def order(app: App, known: EpayCaller, request: Request) -> dict[str, Any]
 
 
 async def orders(app: App, known: EpayCaller, request: Request) -> dict[str, Any]:
-    """``act=orders``: orders, newest first; ``count`` is how many of them are in the answer."""
+    """``act=orders``: orders, newest first; ``count`` is how many of them are in the response."""
     limit, offset = _limit(request, 20), _whole(request.get("offset"), 0)
     page = _whole(request.get("page"), 0)
     if page:
@@ -171,5 +171,5 @@ def _row(kept: Kept, known: EpayCaller, app: App) -> dict[str, Any]:
 
 
 def page_url(app: App, checkout_id: str) -> str:
-    """Return the address of the hosted page of an order."""
+    """Return the address of the payment page of an order."""
     return f"{app.settings.public_url}/checkout/{checkout_id}"

@@ -7,19 +7,17 @@ api.php may stand in either. Of a parameter that comes twice the last counts, as
 
 from collections.abc import Collection, Mapping
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 from urllib.parse import parse_qsl, unquote_plus
 
 import msgspec
 import multipart  # type: ignore[import-untyped]  # it does not say that it brings types
+from starlette.types import Receive, Scope
 
 from opentill.core.errors import Invalid, PayloadTooLarge
 from opentill.epay.model import BUSINESS, Refused
 from opentill.gateways.epay import signature
 from opentill.http.incoming import MAX_BODY, read_body
-
-if TYPE_CHECKING:
-    from litestar.types import HTTPScope, Receive, Scope
 
 _library: Final = cast("Any", multipart)
 _MAX_FIELDS: Final = 100
@@ -49,20 +47,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return [name for name in names if not self.get(name)]
 
 
-async def read(scope: "Scope", receive: "Receive") -> Request:
+async def read(scope: Scope, receive: Receive) -> Request:
     """Read a request by GET or POST. Raises Refused."""
-    http = cast("HTTPScope", scope)
-    query = _decoded(http["query_string"])
+    query = _decoded(scope["query_string"])
     whole = "pid" in query and "act" in query
     body: dict[str, str] = {}
-    if str(http["method"]) == "POST" and not whole:
-        body = await _form(dict(http["headers"]), receive)
+    if scope["method"] == "POST" and not whole:
+        body = await _form(dict(scope["headers"]), receive)
     one, other = (query, body) if "pid" in query else (body, query)
     _check(one)
     return Request(
         params=one,
         act=one.get("act") or other.get("act", ""),
-        address=cast("dict[str, Any]", scope)["opentill_address"],
+        address=scope["opentill_address"],
     )
 
 
@@ -83,7 +80,7 @@ def _unreadable() -> Refused:
     return Refused(BUSINESS, f"参数必须是 UTF-8 编码的表单，最多 {_MAX_FIELDS} 个")
 
 
-async def _form(headers: Mapping[bytes, bytes], receive: "Receive") -> dict[str, str]:
+async def _form(headers: Mapping[bytes, bytes], receive: Receive) -> dict[str, str]:
     """Read a form of either kind. Anything else counts as no parameters, as it does in PHP."""
     try:
         body = await read_body(headers, receive)
@@ -110,7 +107,7 @@ def _parts(body: bytes, boundary: str) -> dict[str, str]:
 
 
 def _check(params: Mapping[str, str]) -> None:
-    """Refuse what cannot be kept, and names that would make one sign fit two messages."""
+    """Refuse what cannot be stored, and names that would make one sign fit two messages."""
     for name, value in params.items():
         if "\0" in name or "\0" in value:
             raise Refused(BUSINESS, "参数不能含有 NUL 字符")
@@ -131,7 +128,7 @@ def refuse_borders(params: Mapping[str, str], *, addresses: Collection[str] = ()
 
 
 def _passes(field: str, text: str, params: Mapping[str, str]) -> bool:
-    """Tell whether an address may hold ``&field=text``: never what only notifications have.
+    """Return whether an address may hold ``&field=text``: never what only notifications have.
 
     What a request says of itself may stand there again, in plain or encoded. No forgery has any
     use for the rest.

@@ -31,12 +31,37 @@ class Option(msgspec.Struct, frozen=True):
     default: str = ""
 
 
+_METHODS: Final = "what it is used for, such as CREDIT_CARD,ALIPAY:CNY|HKD"
+_EVERY_METHOD: Final = "all that it takes"
+
 OPTIONS: Final = (
     Option("stripe", "stripe_secret_key", "sk_… or rk_…, of Stripe's dashboard"),
     Option("stripe", "stripe_webhook_secret", "whsec_…; several with commas while one is rotated"),
     Option(
         "stripe", "stripe_api_base", "an emulator of Stripe", secret=False,
         default="https://api.stripe.com",
+    ),
+    Option("epay", "epay_url", "the Epay server: the folder of its submit.php", secret=False),
+    Option("epay", "epay_pid", "the number of your account there", secret=False),
+    Option("epay", "epay_key", "the key of your account there"),
+    Option("epay", "epay_currency", "the one that the account takes", secret=False, default="CNY"),
+    Option("epay", "epay_mode", "submit: it has no mapi.php", secret=False, default="mapi"),
+    Option(
+        "epay", "epay_query", "get: it reads the key from the address only", secret=False,
+        default="post",
+    ),
+    Option(
+        "manual", "manual_instructions", "how to transfer money; …_EUR and the like for one"
+        " currency, …_FILE for text in a file", secret=False,
+    ),
+    *(
+        Option(name, f"{name}_methods", text, secret=False, default=default)
+        for name, text, default in (
+            ("stripe", _METHODS, _EVERY_METHOD),
+            ("epay", "on offer; WECHAT_PAY=wxpay2 for a type of another name", "ALIPAY,WECHAT_PAY"),
+            ("manual", _METHODS, _EVERY_METHOD),
+            ("sandbox", _METHODS, _EVERY_METHOD),
+        )
     ),
 )  # fmt: skip
 
@@ -98,4 +123,6 @@ def load(names: tuple[str, ...], settings: Settings) -> Gateways:
         else:
             msg = f"OPENTILL_GATEWAYS names {name!r}; available are: {available}."
             raise BadGateways(msg)
-    return routed(gateways, settings.gateway_options, settings.routes)
+    options = dict(settings.gateway_options)
+    options.pop("epay_methods", None)  # read by the adapter: it may name the server's types
+    return routed(gateways, options, settings.routes)

@@ -1,4 +1,4 @@
-"""Who calls the API."""
+"""The authenticated caller of the API."""
 
 import msgspec
 

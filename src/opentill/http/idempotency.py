@@ -1,9 +1,9 @@
-"""Idempotency keys: the first answer to a POST is kept and given again, byte for byte.
+"""Idempotency keys: the first response to a POST is stored and sent again, byte for byte.
 
 The key's row is inserted at the start of the very transaction that has the effect and gets the
-answer before its commit. So a crash leaves neither key nor effect, and of requests with one key
-that run at once, one has the effect while the others wait for its commit and get its answer; who
-waits too long is told 409 (draft-ietf-httpapi-idempotency-key-header §2.6).
+response before its commit. So a crash leaves neither key nor effect, and of requests with one key
+that run at once, one has the effect while the others wait for its commit and get its response;
+one that waits too long gets 409 (draft-ietf-httpapi-idempotency-key-header §2.6).
 """
 
 import hashlib
@@ -21,8 +21,8 @@ KEEP_MS: Final = 7 * 24 * 3600 * 1000
 _PRINTABLE: Final = re.compile(r"[\x20-\x7e]{1,255}", re.ASCII)
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """A kept answer: HTTP status and body bytes of the request with this fingerprint."""
+class Stored(msgspec.Struct, frozen=True):
+    """A stored response: HTTP status and body bytes of the request with this fingerprint."""
 
     fingerprint: bytes
     status: int
@@ -42,14 +42,14 @@ _CLAIM: Final = Value(
     returning true
     """,
 )
-_KEPT: Final = Query(
-    Kept,
+_STORED: Final = Query(
+    Stored,
     """
     select fingerprint, status, body from idempotency_keys
     where merchant_id = :merchant_id and key = :key
     """,
 )
-_KEEP: Final = Command(
+_STORE: Final = Command(
     """
     update idempotency_keys set status = :status, body = :body
     where merchant_id = :merchant_id and key = :key
@@ -75,10 +75,10 @@ def fingerprint(method: str, path: str, body: bytes) -> bytes:
     return hashlib.sha256(b"\0".join((method.encode(), path.encode(), body))).digest()
 
 
-async def claim(tx: Tx, merchant_id: str, key: str, print_: bytes, now: int) -> Kept | None:
-    """Take the key for this transaction, or return the answer that is kept under it.
+async def claim(tx: Tx, merchant_id: str, key: str, print_: bytes, now: int) -> Stored | None:
+    """Take the key for this transaction, or return the response that is stored under it.
 
-    Raises KeyReused if the kept answer was to another request, and Conflict if the first request
+    Raises KeyReused if the response belongs to another request, and Conflict if the first request
     still runs after five seconds.
     """
     await _PATIENCE.run(tx)
@@ -88,17 +88,17 @@ async def claim(tx: Tx, merchant_id: str, key: str, print_: bytes, now: int) -> 
         raise Conflict from None
     if mine:
         return None
-    kept = await _KEPT.first(tx, merchant_id=merchant_id, key=key)
-    if kept is None:  # its owner rolled back, and another took it in between
+    stored = await _STORED.first(tx, merchant_id=merchant_id, key=key)
+    if stored is None:  # its owner rolled back, and another took it in between
         raise Conflict
-    if kept.fingerprint != print_:
+    if stored.fingerprint != print_:
         raise KeyReused
-    return kept
+    return stored
 
 
-async def keep(tx: Tx, merchant_id: str, key: str, status: int, body: bytes) -> None:
-    """Keep the answer under the claimed key, in the transaction of its effect."""
-    await _KEEP.run(tx, merchant_id=merchant_id, key=key, status=status, body=body)
+async def store(tx: Tx, merchant_id: str, key: str, status: int, body: bytes) -> None:
+    """Store the response under the claimed key, in the transaction of its effect."""
+    await _STORE.run(tx, merchant_id=merchant_id, key=key, status=status, body=body)
 
 
 async def prune(tx: Tx, now: int) -> int:

@@ -1,7 +1,7 @@
 """Fields of a body that nobody reads are named in a response header (contract.md#unknown-input).
 
 Integrations bring along fields of other services, so they are no error; a field whose name is
-misspelt looks the same, so the answer says what was not understood, also a refusal and a replay.
+misspelt looks the same, so the response names what was not understood, also a refusal and a replay.
 Names are percent-encoded (RFC 3986) but for letters, digits, ``-``, ``.``, ``_`` and ``~``, those
 of inner objects stand behind their object's with a dot; what does not fit is counted: ``a,b.c,+7``.
 """

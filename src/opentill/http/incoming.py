@@ -1,16 +1,15 @@
 """What came with a request, as it came: its headers, each once where two would differ, its body."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from starlette.types import Receive
 
 from opentill.core.errors import Invalid, PayloadTooLarge
 from opentill.http import idempotency
 
-if TYPE_CHECKING:
-    from litestar.types import Receive
-
 MAX_BODY: Final = 64 * 1024
-# Whoever stands before us may have read the other one. A doubled x-api-key is none: see the edge.
+# A proxy may have read the other one. A doubled x-api-key counts as none: http/middleware.py.
 _ONCE: Final = {b"idempotency-key": "Idempotency-Key", b"content-type": "Content-Type"}
 
 
@@ -36,12 +35,12 @@ def idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 def is_json(headers: Mapping[bytes, bytes]) -> bool:
-    """Tell whether a request's body is said to be JSON."""
+    """Return whether a request's body is said to be JSON."""
     media_type = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
     return media_type == b"application/json"
 
 
-async def read_body(headers: Mapping[bytes, bytes], receive: "Receive") -> bytes:
+async def read_body(headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
     """Return a request's raw body. Raises PayloadTooLarge over 64 KiB, Invalid for half a body."""
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or int(length) > MAX_BODY:

@@ -1,8 +1,7 @@
-"""The outermost layer of the server: request ids, the client's address, the log, the last resort.
+"""The request middleware: request id, client address, error responses, the log line.
 
-Everything that happens to a request is inside: it numbers it, turns whatever escapes into the one
-error body, and writes the one log line. For the API it also counts the request and finds out who
-calls, before any routing (contract.md#order-of-checks).
+It surrounds every request, and turns every exception into the one error response. For the API it
+also counts the request and authenticates it, before any routing (contract.md#order-of-checks).
 """
 
 import re
@@ -10,21 +9,19 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from ipaddress import IPv4Network, IPv6Network, ip_address
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Final
 
 import structlog
-from litestar.enums import ScopeType
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from opentill.core import log, metrics
 from opentill.core.ids import new_id
 from opentill.http.caller import Caller
-from opentill.http.operations import send_problem
+from opentill.http.handling import IGNORED
+from opentill.http.responses import send_problem
 from opentill.server.client_address import inside
 
-if TYPE_CHECKING:
-    from litestar.types import ASGIApp, Message, Receive, Scope, Send
-
-Door = Callable[[str | None, str], Awaitable[Caller | None]]  # API key and address to who calls
+Authenticate = Callable[[str | None, str], Awaitable[Caller | None]]  # API key, address
 _log: Final = structlog.get_logger()
 _HOP: Final = re.compile(
     r"\[(?P<six>[0-9a-fA-F:.]+)\](:[0-9]{1,5})?|(?P<four>[0-9.]+):[0-9]{1,5}|[0-9a-fA-F:.]+",
@@ -36,7 +33,7 @@ _ALWAYS: Final = ((b"x-content-type-options", b"nosniff"),)
 _BY_HTTPS: Final = (b"strict-transport-security", b"max-age=31536000")
 # Payments of this deployment may go through the sandbox bank, whose money is not real.
 _TEST_MODE: Final = (b"opentill-test-mode", b"sandbox")
-NOTICE_S: Final = 60.0  # a proxy that is not trusted is told of once in so many seconds
+NOTICE_S: Final = 60.0  # a proxy that is not trusted is logged once in so many seconds
 
 
 def client_address(
@@ -72,33 +69,41 @@ def _bare(hop: str) -> str | None:
     return address
 
 
+def _label(scope: Scope) -> str:
+    """Return a request's route for the log and the metrics."""
+    if "route" not in scope:
+        return "other"
+    path: str = scope["route"].path_format
+    return path.removesuffix("/{rest}")  # what takes all that is no other route's
+
+
 class RequestMiddleware:
     """ASGI middleware around the whole application."""
 
     def __init__(
         self,
-        app: "ASGIApp",
-        door: Door,
+        app: ASGIApp,
+        authenticate: Authenticate,
         trusted: Sequence[IPv4Network | IPv6Network],
         *,
         https: bool = False,
         test_mode: bool = False,
     ) -> None:
-        """``door`` counts a request and says who calls; it raises what is to be answered.
+        """``authenticate`` counts a request of the API and finds its caller, or raises a Problem.
 
         ``https``: the public address is. ``test_mode``: the sandbox bank is among the gateways, and
-        every answer of the API says so.
+        every response of the API says so.
         """
         self._app = app
-        self._door = door
+        self._authenticate = authenticate
         self._trusted = trusted
         self._of_pages = (*_ALWAYS, _BY_HTTPS) if https else _ALWAYS
         self._of_api = (*self._of_pages, _TEST_MODE) if test_mode else self._of_pages
         self._noticed_at = -NOTICE_S
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request through."""
-        if scope["type"] != ScopeType.HTTP:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
@@ -108,7 +113,7 @@ class RequestMiddleware:
         api = scope["path"].startswith("/v1/") or scope["path"] == "/v1"
         always = self._of_api if api else self._of_pages
 
-        async def numbered(message: "Message") -> None:
+        async def numbered(message: Message) -> None:
             nonlocal status, begun
             if message["type"] == "http.response.start":
                 begun = True
@@ -118,7 +123,6 @@ class RequestMiddleware:
             await send(message)
 
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        extra = cast("dict[str, Any]", scope)  # where we add what we find out
         try:
             key: str | None = None
             lines: list[bytes] = []
@@ -127,20 +131,20 @@ class RequestMiddleware:
                     key = value.decode("latin-1") if key is None else ""
                 elif name == b"x-forwarded-for":
                     lines.append(value)
-            address = extra["opentill_address"] = self._address(extra.get("client"), lines)
-            extra["opentill_merchant"] = None
-            if api and (caller := await self._door(key, address)) is not None:
-                extra["opentill_merchant"] = caller.merchant_id
-                extra["opentill_key"] = caller.key_id
+            address = scope["opentill_address"] = self._address(scope.get("client"), lines)
+            scope["opentill_merchant"] = None
+            if api and (caller := await self._authenticate(key, address)) is not None:
+                scope["opentill_merchant"] = caller.merchant_id
+                scope["opentill_key"] = caller.key_id
             await self._app(scope, receive, numbered)
-        except Exception as error:  # the last resort
-            if begun:  # too late for an answer: the client sees the connection end
-                _log.exception("answer broken off")
+        except Exception as error:
+            if begun:  # too late for an error response: the client sees the connection end
+                _log.exception("response broken off")
                 raise
-            await send_problem(numbered, error)
+            await send_problem(numbered, error, scope.get(IGNORED, ()))
         finally:
             seconds = time.perf_counter() - started
-            route = extra.get("opentill_route") or extra.get("path_template") or "other"
+            route = _label(scope)
             metrics.count_request(route, scope["method"], status, seconds)
             log.request(
                 request_id, scope["method"], route, status, round(seconds * 1000, 1),

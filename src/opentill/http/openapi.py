@@ -10,7 +10,8 @@ import msgspec
 from opentill import __version__
 from opentill.core import errors
 from opentill.http import schemas
-from opentill.http.operations import Done, Download, Failure, Nothing, Operation, failure
+from opentill.http.operations import Nothing, Operation
+from opentill.http.responses import Done, Download, Failure, failure
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _COMMON: Final[tuple[errors.Problem, ...]] = (
@@ -29,7 +30,7 @@ _HEADERS: Final = {
         "schema": {"type": "string"},
     },
     "cache-control": {
-        "description": "No answer is kept by a cache.",
+        "description": "No response is stored by a cache.",
         "schema": {"const": "no-store"},
     },
 }
@@ -92,11 +93,11 @@ def document(
 _INTRODUCTION: Final = """\
 Amounts are decimal text with two decimals, times are Unix milliseconds, ids are text.
 
-Every answer is an envelope: `code` 0, `message` `success` and `data`. A refusal has a business \
+Every response is an envelope: `code` 0, `message` `success` and `data`. A refusal has a business \
 `code`, a `message` and, where an input is to blame, `error.field` and `error.reason`.
 
-Send an `Idempotency-Key` with a POST to be able to repeat it safely: the first answer is kept for \
-seven days and given again.
+Send an `Idempotency-Key` with a POST to be able to repeat it safely: the first response is stored \
+for seven days and sent again.
 
 Take fields that you do not know, and values of a list that you do not know: later versions add \
 some.
@@ -146,8 +147,8 @@ def _operation(
 
 def _operation_id(operation: Operation) -> str:
     words = re.sub(r"[^a-z ]", "", operation.summary.lower().replace("'s", "")).split()
-    kept = [word for word in words if word not in ("a", "an", "the", "as")]
-    return kept[0] + "".join(word.capitalize() for word in kept[1:])
+    left = [word for word in words if word not in ("a", "an", "the", "as")]
+    return left[0] + "".join(word.capitalize() for word in left[1:])
 
 
 def _parameters(
@@ -266,12 +267,12 @@ def _success(
 
 
 def _envelope(data: schemas.Schema, components: dict[str, Any]) -> schemas.Schema:
-    """Return the schema of an answer with this ``data``: a component, so that it has a name."""
+    """Return the schema of a response with this ``data``: a component, so that it has a name."""
     inner = schemas.name_of(data)
     name = f"{inner}Response"
     done = components[Done.__name__]
     components[name] = done | {
-        "description": f"The envelope of an answer whose `data` is `{inner}`.",
+        "description": f"The envelope of a response whose `data` is `{inner}`.",
         "properties": done["properties"] | {"data": data},
         "required": [*done["required"], "data"],
     }

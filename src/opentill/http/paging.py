@@ -1,4 +1,4 @@
-"""Lists: page and size as the contract asks for them, and the pagination of the answer."""
+"""Lists: page and size as the contract asks for them, and the pagination of the response."""
 
 from typing import Annotated, Any, Generic, TypeVar
 

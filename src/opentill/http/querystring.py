@@ -1,7 +1,7 @@
 """Query strings, taken strictly: known parameters only, each once, whole numbers in digits, no NUL.
 
-A question that is not understood is refused: answered without the parameter that nobody knows, it
-would be the answer to another question. A parameter without a value is none.
+A query that is not understood is refused: without its unknown parameter it would be another query.
+A parameter without a value is none.
 """
 
 import difflib
@@ -16,7 +16,7 @@ from opentill.core.errors import Invalid
 from opentill.http import strictjson
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
-_LONGEST_NAME: Final = 64  # of a parameter that an answer repeats
+_LONGEST_NAME: Final = 64  # of a parameter that a response repeats
 Q = TypeVar("Q", bound=msgspec.Struct)
 
 

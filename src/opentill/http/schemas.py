@@ -151,9 +151,9 @@ def _nullable(schema: Schema) -> Schema:
     beside = {key: value for key, value in schema.items() if key != "anyOf"}
     if "enum" not in others[0]:
         return others[0] | beside | {"type": [*types(others[0]), "null"]}
-    told = {key: others[0][key] for key in others[0] if key in _ABOUT}
+    about = {key: others[0][key] for key in others[0] if key in _ABOUT}
     values = {key: others[0][key] for key in others[0] if key not in _ABOUT}
-    return told | beside | {"anyOf": [values, _NULL]}
+    return about | beside | {"anyOf": [values, _NULL]}
 
 
 def _others(schema: Schema) -> list[Schema]:

@@ -15,7 +15,7 @@ import msgspec
 from opentill.core.errors import Invalid
 
 MAX_DEPTH: Final = 16
-_LONGEST_NAME: Final = 64  # of a key that an answer repeats
+_LONGEST_NAME: Final = 64  # of a key that a response repeats
 # Possessive, and a text that never ends is one too: otherwise each of its quotes would be tried.
 _TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _PATH: Final = re.compile(r"`\$\.(\w+)")

@@ -1,1 +1,1 @@
-"""Whether the books are right: every rule, all at once or in bounded steps all the time."""
+"""Whether the books are right: every rule, all at once or a bounded part at a time."""

@@ -7,8 +7,9 @@ import msgspec
 from opentill import list_counts
 from opentill.core.errors import Invalid
 from opentill.http import csvfile
-from opentill.http.operations import ApiRequest, Download, Nothing, Operation
+from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, Millis, given, listing
+from opentill.http.responses import Download
 from opentill.ledger import queries, statement
 from opentill.ledger.model import BalanceOut, Transaction
 

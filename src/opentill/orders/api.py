@@ -9,8 +9,9 @@ from opentill import list_counts
 from opentill.core.errors import Invalid
 from opentill.core.ids import is_id
 from opentill.db.database import Tx
-from opentill.http.operations import ApiRequest, Download, Nothing, Operation
+from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, Millis, given, listing
+from opentill.http.responses import Download
 from opentill.orders import export, livemode, queries, service
 from opentill.orders.model import named
 from opentill.orders.wire import OrderDetail, OrderOut

@@ -1,4 +1,4 @@
-"""What merchants are told about orders and sessions (contract.md#event-types)."""
+"""Event payloads about orders and sessions (contract.md#event-types)."""
 
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ def livemode_of(order: Order) -> bool | msgspec.UnsetType:
 
 
 def event_of(order: Order, type_: Type, reason: str, at: int) -> Event:
-    """Return the event of a step that an order has taken; ``reason`` is why it was closed."""
+    """Return the event of a transition that an order has taken; ``reason`` is why it was closed."""
     return Event(order.merchant_id, type_, _data(order, type_, reason, at), at)
 
 

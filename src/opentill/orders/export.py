@@ -6,44 +6,15 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
-import msgspec
-
-from opentill.core import money
 from opentill.db.database import Db
 from opentill.db.export_limits import Exports, Readers
 from opentill.http import csvfile
-from opentill.http.csvfile import cell, utc
 from opentill.orders import export_queries
-from opentill.orders.model import ExportCursor, Order
-from opentill.orders.wire import OrderOut
+from opentill.orders.model import ExportCursor
 
-COLUMNS: Final = (
-    *(name for name in OrderOut.__struct_encode_fields__ if name != "livemode"),
-    "refundStatus",
-    "refundedAmount",
-    "createdAtUtc",
-    "paidAtUtc",
-    "livemode",  # the last one: those before keep their places
-)
 _STRETCH: Final = 128 * 1024  # bytes; quotes, which are doubled, are counted once
 _LOOKED_UP: Final = 20_000  # orders, for the edges of stretches; far more than one stretch has
 _AT_ONCE: Final = 2  # of one export: a file is not worth more of PostgreSQL's processors
-
-
-def row(order: Order) -> list[str]:
-    """Write an order as the cells of a row."""
-    listed = OrderOut.of(order)
-    refunded = order.refunded_minor
-    values = msgspec.structs.asdict(listed)
-    livemode = values.pop("livemode")
-    return [
-        *map(cell, values.values()),
-        order.refund_status,
-        money.show(refunded, order.currency) if refunded else "0",
-        utc(order.created_at),
-        utc(order.paid_at),
-        "true" if livemode else "false",
-    ]
 
 
 def filename(start: int | None, end: int | None) -> str:
@@ -56,7 +27,7 @@ async def chunks(
 ) -> AsyncGenerator[bytes, None]:
     """Yield the file, oldest order first, in constant memory. Times are inclusive Unix ms.
 
-    PostgreSQL writes the lines, as ``row`` would; here they are only passed on. Read in stretches
+    PostgreSQL writes the lines; here they are only passed on. Read in stretches
     of so many bytes, however long the orders are, each a statement of its own and two at the same
     time, so that PostgreSQL uses two processors: however slowly the file is fetched, no connection
     and no snapshot is held meanwhile, and two stretches of memory. ``readers`` is entered for each
@@ -78,7 +49,7 @@ async def chunks(
             )
         return lines or b""
 
-    yield csvfile.line(COLUMNS)
+    yield csvfile.line([column.name for column in export_queries.COLUMNS])
     ahead: deque[asyncio.Task[bytes]] = deque()
     stretches = _stretches(db, merchant_id, start, end, readers)
     try:

@@ -1,21 +1,94 @@
-"""The SQL of the CSV export: where its stretches end, and the lines of one."""
+"""The CSV export as PostgreSQL writes it: the table of its columns, and the lines of a stretch."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from opentill.core.settings import SANDBOX
 from opentill.db.query import Query, Value
 from opentill.orders import csvsql
 from opentill.orders.model import OPERATOR, ExportCursor
 
+
+class Column(NamedTuple):
+    """A column of the file: its name, and the SQL of its cells, which are not null.
+
+    For what somebody typed, ``sql`` is a column, which may be null, and ``text`` the function that
+    makes it inert; such a cell is quoted, and its length counts for the size of a line.
+    """
+
+    name: str
+    sql: str
+    text: Callable[[str], str] | None = None
+
+
+# New columns come last: those before keep their places. `unit` and `settled_unit` are what a minor
+# unit is worth; an amount of three decimals ends in a zero (money.show). `:livemode` is whether
+# real money can be paid in this deployment (livemode.known).
+COLUMNS: Final = (
+    Column("id", "id"),
+    Column("checkoutSessionId", "checkout_id"),
+    Column("productId", "product_id"),
+    Column("customerEmail", "customer_email", csvsql.inert),
+    Column("customerName", "customer_name", csvsql.inert),
+    Column("amount", "round(amount_minor * unit, 2)"),
+    Column("currency", "currency"),
+    Column("platformFeeRate", "trim_scale(platform_fee_rate)"),
+    Column("platformFee", "round(platform_fee_minor * unit, 2)"),
+    Column("netAmount", "round((amount_minor - platform_fee_minor) * unit, 2)"),
+    Column("settledAmount", "round(net_settled_minor * settled_unit, 2)"),
+    Column("settledCurrency", "settled_currency"),
+    Column("exchangeRate", "trim_scale(exchange_rate)"),
+    Column("hkdExchangeRate", "coalesce(trim_scale(hkd_exchange_rate)::text, '')"),
+    Column("paymentMethod", "coalesce(payment_method, '')"),
+    Column("status", "status"),
+    Column("paidAt", "coalesce(paid_at::text, '')"),
+    Column("settledAt", "coalesce(settled_at::text, '')"),
+    Column("metadata", "metadata", csvsql.inert_json),
+    Column("createdAt", "created_at"),
+    Column(
+        "refundStatus",
+        "case refunded_minor when 0 then 'NONE' when amount_minor then 'FULL' else 'PARTIAL' end",
+    ),
+    Column(
+        "refundedAmount",
+        "case refunded_minor when 0 then '0' else round(refunded_minor * unit, 2)::text end",
+    ),
+    Column("createdAtUtc", csvsql.utc("created_at")),
+    Column("paidAtUtc", f"coalesce({csvsql.utc('paid_at')}, '')"),
+    Column(
+        "livemode",
+        f"""
+        (case when livemode is not null then livemode
+            when paid_attempt_id is null then :livemode
+            else coalesce((
+                select nullif(gateway, '{OPERATOR}') <> '{SANDBOX}' from payment_attempts a
+                where a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id), :livemode)
+            end)::text
+        """,  # noqa: S608 - constants of ours
+    ),
+)
+_CELLS: Final = ", ".join(
+    csvsql.quoted(f"inert_{column.sql}") if column.text else column.sql for column in COLUMNS
+)
+_INERT: Final = ", ".join(
+    f"coalesce({column.text(column.sql)}, '') as inert_{column.sql}"
+    for column in COLUMNS
+    if column.text
+)
+_SIZE: Final = "350 + " + " + ".join(
+    f"coalesce(octet_length({column.sql}), 0)" for column in COLUMNS if column.text
+)
+
 # Where stretches of a list of orders end that are about so many bytes long as CSV, each by its last
 # order. The sizes of long texts are known without reading them.
 EXPORT_EDGES = Query(
     ExportCursor,
-    """
+    f"""
     select created_at, id from (
         select created_at, id, size,
             sum(size) over (order by created_at, id rows unbounded preceding) as bytes
         from (
-            select created_at, id, 350 + octet_length(metadata) + octet_length(customer_email)
-                + coalesce(octet_length(customer_name), 0) as size
+            select created_at, id, {_SIZE} as size
             from orders
             where merchant_id = :merchant_id
                 and (created_at, id) > (:after_at::bigint, :after_id::text)
@@ -25,41 +98,19 @@ EXPORT_EDGES = Query(
     ) summed
     where bytes / :bytes::bigint > (bytes - size) / :bytes::bigint
     order by created_at, id
-    """,
+    """,  # noqa: S608 - columns of ours
 )
-# The lines of a stretch of orders as CSV: what export.row makes of each, byte for byte. `:livemode`
-# is whether real money can be paid in this deployment (livemode.known). An amount of three decimals
-# ends in a zero (money.show).
+# The lines of a stretch of orders as CSV.
 EXPORT = Value(
     bytes,
     f"""
     select convert_to(string_agg(line, '' order by created_at, id), 'UTF8')
     from (
-        select created_at, id, concat_ws(',', id, checkout_id, product_id,
-            {csvsql.quoted("email")}, {csvsql.quoted("coalesce(name, '')")},
-            round(amount_minor * unit, 2), currency, trim_scale(platform_fee_rate),
-            round(platform_fee_minor * unit, 2),
-            round((amount_minor - platform_fee_minor) * unit, 2),
-            round(net_settled_minor * settled_unit, 2), settled_currency,
-            trim_scale(exchange_rate), coalesce(trim_scale(hkd_exchange_rate)::text, ''),
-            coalesce(payment_method, ''), status, coalesce(paid_at::text, ''),
-            coalesce(settled_at::text, ''), {csvsql.quoted("shown_metadata")}, created_at,
-            case refunded_minor when 0 then 'NONE,0' when amount_minor
-                then 'FULL,' || round(refunded_minor * unit, 2)
-                else 'PARTIAL,' || round(refunded_minor * unit, 2) end,
-            {csvsql.utc("created_at")}, coalesce({csvsql.utc("paid_at")}, ''),
-            (case when livemode is not null then livemode
-                when paid_attempt_id is null then :livemode
-                else coalesce((
-                    select nullif(gateway, '{OPERATOR}') <> '{SANDBOX}' from payment_attempts a
-                    where a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id), :livemode)
-                end)::text
-        ) || e'\\r\\n' as line
+        select created_at, id, concat_ws(',', {_CELLS}) || e'\\r\\n' as line
         from (
             select *, {csvsql.unit("currency")} as unit,
                 {csvsql.unit("settled_currency")} as settled_unit,
-                {csvsql.inert("customer_email")} as email, {csvsql.inert("customer_name")} as name,
-                {csvsql.inert_json("metadata")} as shown_metadata
+                {_INERT}
             from orders
             where merchant_id = :merchant_id
                 and (created_at, id) > (:after_at::bigint, :after_id::text)

@@ -1,7 +1,7 @@
 """Whether an order's money is real (decision 0033): the sandbox bank's is not.
 
 A payment that a gateway confirms notes it on the order. Until then it is what the deployment's
-gateways allow; that is noted of what an operator confirms by hand. What was confirmed before the
+gateways allow; that is noted of what an operator confirms. What was confirmed before the
 column was there has the gateway of the attempt that paid it.
 """
 

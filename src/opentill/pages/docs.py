@@ -69,7 +69,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent or answered: its fields and an example, ``""`` where there is none."""
+    """A body, sent or received: its fields and an example, ``""`` where there is none."""
 
     status: str = ""
     description: str = ""

@@ -1,16 +1,15 @@
-"""The one form that customers send: read, kept from foreign sites, checked."""
+"""The one form that customers send: read, refused from foreign sites, checked."""
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import parse_qsl, urlsplit
+
+from starlette.types import Receive
 
 from opentill.core.errors import Invalid, PayloadTooLarge, Problem, UnsupportedMediaType
 from opentill.http import inputs
 from opentill.pages.model import Entries, Payment
-
-if TYPE_CHECKING:
-    from litestar.types import Receive
 
 _MAX_BODY: Final = 64 * 1024
 _MAX_FIELDS: Final = 20
@@ -49,7 +48,7 @@ def check_origin(headers: Mapping[bytes, bytes], public_url: str) -> None:
         raise Foreign
 
 
-async def read(headers: Mapping[bytes, bytes], receive: "Receive") -> dict[str, str]:
+async def read(headers: Mapping[bytes, bytes], receive: Receive) -> dict[str, str]:
     """Read a form of at most 64 KiB; of a field that comes twice the first counts.
 
     Raises PayloadTooLarge, UnsupportedMediaType, and Invalid for what is no form in UTF-8.

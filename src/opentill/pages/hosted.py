@@ -1,51 +1,48 @@
 """``/checkout/…``: the hosted page, from the open form to the receipt.
 
-The customer's way: the form (POST) → 303 → the step to the bank (GET, a link and a refresh) → the
+The customer's way: the form (POST) → 303 → the page to the bank (GET, a link and a refresh) → the
 bank → ``return`` (asks the gateway) → 303 → the page again, in whatever state it is by then. Each
-step reads what is true now, so that going back, reloading and paying in two tabs are harmless.
+of them reads what is true now, so that going back, reloading and paying in two tabs are harmless.
 """
 
 import asyncio
 import io
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Final
 from urllib.parse import parse_qsl
 
 import msgspec
 import segno
 import structlog
-from litestar import asgi
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-from opentill import checkouts, gateways, merchants, orders
+from opentill import checkouts, context, gateways, merchants, orders
 from opentill.context import App
 from opentill.core.errors import Invalid, MethodNotAllowed, NotFound, TooManyRequests
 from opentill.core.money import Money
 from opentill.db import rate_limits
 from opentill.pages import forms, language, model, prefill, render, responses
 from opentill.pages.catalogue import Language
-from opentill.pages.responses import PageResponse
-
-if TYPE_CHECKING:
-    from litestar.types import HTTPScope, Receive, Scope, Send
 
 _log: Final = structlog.get_logger()
 _ASK_GATEWAY_S: Final = 3.0
 _REFUSED: Final = {"attempts": {"method": "error_attempts"}}  # field of a problem → of the form
 _STEP: Final = re.compile(r"\d{1,4}", re.ASCII)
-_ID: Final = "([a-z]{2,5}_[0-9a-z]{16,40})"
 
 
-class Request:
+class PageRequest:
     """One request for a page: what came, and what can be done with it."""
 
-    def __init__(self, scope: "Scope", receive: "Receive") -> None:
+    def __init__(self, scope: Scope, receive: Receive) -> None:
         """Read what stands in the head; a query that is none counts as empty."""
-        self.app: App = scope["litestar_app"].state.app
+        self.app = context.of(scope)
         self.now = self.app.clock()
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
         self.receive = receive
-        self.client_ip: str = cast("dict[str, Any]", scope)["opentill_address"]  # the edge's
+        self.client_ip: str = scope["opentill_address"]
         try:
             pairs = parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=20)
         except ValueError:
@@ -69,7 +66,7 @@ class Request:
     async def payment(self, session_id: str) -> model.Payment:
         """Look a session up as its customer sees it. Raises NotFound.
 
-        Customers of the Epay door are spoken to in Chinese, unless their browser says otherwise.
+        Orders of the Epay API get a page in Chinese, unless the browser asks for another language.
         """
         view = await checkouts.page_view(self.app.db, session_id)
         if view is None:
@@ -86,7 +83,9 @@ class Request:
         if view.order.source == "EPAY":
             self.unless_said = "zh-Hans"
             if model.state_of(payment, self.now) == "paid":  # never before: it is signed
-                address = await self.app.return_address(view.order.merchant_id, view.order.id)
+                address = await self.app.return_address(
+                    self.app, view.order.merchant_id, view.order.id
+                )
                 payment = msgspec.structs.replace(payment, success_url=address)
         return payment
 
@@ -144,7 +143,7 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
     )
 
 
-async def show(request: Request, session_id: str) -> PageResponse:
+async def show(request: PageRequest, session_id: str) -> Response:
     """Show the page of the state that the payment is in."""
     payment = await request.payment(session_id)
     visit = request.visit()
@@ -156,7 +155,7 @@ async def show(request: Request, session_id: str) -> PageResponse:
     return responses.page(made, visit.tongue.language)
 
 
-async def submit(request: Request, session_id: str) -> PageResponse:
+async def submit(request: PageRequest, session_id: str) -> Response:
     """Take the form: start an attempt and go on to it, or show what is wrong with the entries."""
     forms.check_origin(request.headers, request.app.settings.public_url)
     await _count(request)
@@ -200,7 +199,7 @@ async def submit(request: Request, session_id: str) -> PageResponse:
     return responses.see_other(render.path(payment, visit), own)
 
 
-async def _count(request: Request) -> None:
+async def _count(request: PageRequest) -> None:
     """Count a payment form against its address. Raises TooManyRequests (decision 0030)."""
     limit = request.app.settings.limit_payments_per_minute
     if not limit:
@@ -212,8 +211,8 @@ async def _count(request: Request) -> None:
             raise TooManyRequests(limit, wait)
 
 
-async def proceed(request: Request, session_id: str, attempt_id: str) -> PageResponse:
-    """Show the step to the bank, as long as the attempt waits for the customer."""
+async def proceed(request: PageRequest, session_id: str, attempt_id: str) -> Response:
+    """Show the way to the bank, as long as the attempt waits for the customer."""
     payment = await request.payment(session_id)
     visit = request.visit()
     attempt = _waiting_for_customer(payment, attempt_id, request.now)
@@ -223,7 +222,7 @@ async def proceed(request: Request, session_id: str, attempt_id: str) -> PageRes
     return responses.page(made, visit.tongue.language)
 
 
-async def come_back(request: Request, session_id: str, attempt_id: str) -> PageResponse:
+async def come_back(request: PageRequest, session_id: str, attempt_id: str) -> Response:
     """Ask the gateway what became of the attempt, for a moment, and show the page."""
     payment = await request.payment(session_id)
     visit = request.visit()
@@ -237,7 +236,7 @@ async def come_back(request: Request, session_id: str, attempt_id: str) -> PageR
     return responses.see_other(render.path(payment, visit))
 
 
-async def qr_code(request: Request, session_id: str, attempt_id: str) -> PageResponse:
+async def qr_code(request: PageRequest, session_id: str, attempt_id: str) -> Response:
     """Draw the code that the wallet scans."""
     payment = await request.payment(session_id)
     attempt = _waiting_for_customer(payment, attempt_id, request.now)
@@ -261,57 +260,45 @@ def _waiting_for_customer(
     return attempt
 
 
-_Handler = Callable[..., Awaitable[PageResponse]]
-
-# path → method → handler, which gets the ids; the path as it is written is the metrics' label
-ROUTES: Final[Mapping[str, Mapping[str, _Handler]]] = {
-    "/checkout/{session}": {"GET": show, "POST": submit},
-    "/checkout/{session}/continue/{attempt}": {"GET": proceed},
-    "/checkout/{session}/return/{attempt}": {"GET": come_back},
-    "/checkout/{session}/qr/{attempt}.svg": {"GET": qr_code},
-}
-_PATTERNS: Final = {
-    path: re.compile(re.escape(path).replace(r"\{session\}", _ID).replace(r"\{attempt\}", _ID))
-    for path in ROUTES
-}
+_Handler = Callable[..., Awaitable[Response]]
 
 
-@asgi("/checkout", is_mount=True, copy_scope=False)
-async def checkout(scope: "Scope", receive: "Receive", send: "Send") -> None:
-    """Answer everything under /checkout, what goes wrong too, with pages."""
-    answer = await _answer(scope, receive)
-    await answer.send(send)
+class _Endpoint:
+    """One path below /checkout as an ASGI application: whatever goes wrong gets a page too."""
+
+    def __init__(self, handlers: Mapping[str, _Handler]) -> None:
+        """Take the handlers by method; none means that there is no such page."""
+        self._handlers = handlers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        request = PageRequest(scope, receive)
+        visit, ids = request.visit(), scope["path_params"]
+        again = None
+        if "session" in ids:
+            again = f"{visit.base}/checkout/{ids['session']}?lang={visit.tongue.language}"
+        try:
+            response = await self._handler(scope["method"])(request, *ids.values())
+        except Exception as error:  # noqa: BLE001 - the customer gets a page, the log the rest
+            response = responses.trouble(error, visit, again)
+        await response(scope, receive, send)
+
+    def _handler(self, method: str) -> _Handler:
+        if not self._handlers:
+            raise NotFound
+        method = "GET" if method == "HEAD" else method
+        if method not in self._handlers:
+            raise MethodNotAllowed(("HEAD", *self._handlers))
+        return self._handlers[method]
 
 
-async def _answer(scope: "Scope", receive: "Receive") -> PageResponse:
-    request = Request(scope, receive)
-    visit = request.visit()
-    route, ids = _match("/checkout/" + scope["path"].removeprefix("/checkout").strip("/"))
-    cast("dict[str, Any]", scope)["opentill_route"] = route or "/checkout"  # for the metrics
-    ways = ROUTES.get(route, {})
-    again = f"{visit.base}/checkout/{ids[0]}?lang={visit.tongue.language}" if ids else None
-    asked = str(cast("HTTPScope", scope)["method"])
-    method = "GET" if asked == "HEAD" else asked
-    try:
-        return await _handler(ways, method)(request, *ids)
-    except Exception as error:  # noqa: BLE001 - the customer gets a page, the log the rest
-        return responses.trouble(error, visit, again, ", ".join(("HEAD", *ways)))
-
-
-def _handler(ways: Mapping[str, _Handler], method: str) -> _Handler:
-    if not ways:
-        raise NotFound
-    if method not in ways:
-        raise MethodNotAllowed
-    return ways[method]
-
-
-def _match(path: str) -> tuple[str, tuple[str, ...]]:
-    """Return the route of a path and the ids in it; empty if there is none."""
-    for route, pattern in _PATTERNS.items():
-        if found := pattern.fullmatch(path):
-            return route, found.groups()
-    return "", ()
-
-
-routes: Final[list[Any]] = [checkout]
+_NO_PAGE: Final = _Endpoint({})
+_SESSION: Final = "/checkout/{session:id}"
+routes: Final = (
+    Route(_SESSION, _Endpoint({"GET": show, "POST": submit})),
+    Route(_SESSION + "/continue/{attempt:id}", _Endpoint({"GET": proceed})),
+    Route(_SESSION + "/return/{attempt:id}", _Endpoint({"GET": come_back})),
+    Route(_SESSION + "/qr/{attempt:id}.svg", _Endpoint({"GET": qr_code})),
+    Route("/checkout", _NO_PAGE),
+    Route("/checkout/{rest:path}", _NO_PAGE),
+)

@@ -169,7 +169,7 @@ def web_address(text: str | None) -> str | None:
 
 
 def origin_of(address: str) -> str | None:
-    """Return ``scheme://host[:port]`` of a vetted address in ASCII, as a content policy names it.
+    """Return ``scheme://host[:port]`` of a checked address in ASCII, as a content policy names it.
 
     None for a host that a policy would read as something else, such as ``*``.
     """

@@ -44,5 +44,5 @@ def given(headers: Mapping[bytes, bytes]) -> bytes:
 
 
 def proves(shown: bytes, secret_key: str, session_id: str, email: str, name: str) -> bool:
-    """Tell whether a browser has sent this e-mail and name; in constant time."""
+    """Return whether a browser has sent this e-mail and name; in constant time."""
     return hmac.compare_digest(shown, token(secret_key, session_id, email, name).encode())

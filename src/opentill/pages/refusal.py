@@ -1,17 +1,18 @@
 """The page of an Epay submission that was refused, for a customer's browser."""
 
+from starlette.responses import Response
+
 from opentill.core.settings import Settings
 from opentill.pages import language, render, responses
-from opentill.pages.responses import PageResponse
 
 
 def submission_refused(
     settings: Settings, accept_language: str, now: int, code: int, message: str
-) -> PageResponse:
+) -> Response:
     """Show code and message of a refusal, as other clients get them in JSON, with HTTP 200.
 
-    Customers of the Epay door are spoken to in Chinese, unless their browser says otherwise; the
-    message is in Chinese, for the shop.
+    The page is in Chinese unless the browser asks for another language; the message, which is for
+    the shop, always is.
     """
     tongue = language.choose(None, accept_language, "zh-Hans")
     visit = render.Visit(

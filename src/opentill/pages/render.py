@@ -110,10 +110,10 @@ def status_page(payment: model.Payment, visit: Visit, state: model.State) -> Pag
 
 
 def continue_page(payment: model.Payment, visit: Visit, attempt: model.Attempt) -> Page:
-    """Draw the step to the bank: an address to go to, a code to scan, or how to transfer.
+    """Draw the way to the bank: an address to go to, a code to scan, or how to transfer.
 
-    The way out is this GET page and never the answer to the form's POST, because
-    ``form-action 'self'`` rightly stops a form whose answer leads elsewhere.
+    It is a GET page and never the response to the form's POST, because ``form-action 'self'``
+    rightly stops a form whose response leads elsewhere.
     """
     action_url = model.web_address(attempt.action_url)
     kind, refresh = "transfer", None

@@ -1,13 +1,14 @@
-"""How pages are sent: the headers that keep them private, the ways to go on, and the errors.
+"""The responses of pages: the headers that keep them private, redirects, and error pages.
 
-No page runs a script, shows itself in a frame, is kept by a cache or tells its address to another
+No page runs a script, shows itself in a frame, is stored by a cache or tells its address to another
 site. A picture of the merchant's is the one thing from elsewhere, and only from its own origin.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
+from starlette.responses import Response
 
 from opentill.core.errors import (
     MethodNotAllowed,
@@ -19,9 +20,6 @@ from opentill.core.errors import (
 from opentill.pages import render
 from opentill.pages.model import Trouble
 
-if TYPE_CHECKING:
-    from litestar.types import Send
-
 _log: Final = structlog.get_logger()
 
 POLICY: Final = (
@@ -30,7 +28,7 @@ POLICY: Final = (
 )
 # "same-origin" and not "no-referrer": with the latter, browsers send "Origin: null" with our own
 # form, and it could not be told from a foreign one. No address leaves for another site by either.
-# (The edge adds nosniff to every answer.)
+# (The request middleware adds nosniff to every response.)
 GUARDS: Final[Mapping[str, str]] = {
     "x-frame-options": "DENY",
     "referrer-policy": "same-origin",
@@ -54,62 +52,34 @@ _TROUBLES: Final[Mapping[int, Trouble]] = {
 _RETRY_S: Final = 2
 
 
-class PageResponse:
-    """An answer before it is sent."""
-
-    def __init__(
-        self, status: int, body: bytes, media_type: str, headers: Mapping[str, str]
-    ) -> None:
-        """``headers`` come on top of type, length and the guards."""
-        self.status = status
-        self.body = body
-        self.headers = {
-            "content-type": media_type,
-            "content-length": str(len(body)),
-            **GUARDS,
-            **headers,
-        }
-
-    async def send(self, send: "Send") -> None:
-        """Send head and body."""
-        pairs = [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
-        await send(
-            {"type": "http.response.start", "status": self.status, "headers": pairs},
-        )
-        await send({"type": "http.response.body", "body": self.body, "more_body": False})
-
-
 def page(
     made: render.Page, language: str, status: int = 200, headers: Mapping[str, str] | None = None
-) -> PageResponse:
-    """Answer with a page for one customer."""
+) -> Response:
+    """Return a page for one customer."""
     picture = f" {made.picture_origin}" if made.picture_origin else ""
     own = {
         **PRIVATE,
         "content-security-policy": POLICY.format(picture=picture),
         "content-language": language,
     }
-    return PageResponse(
-        status, made.html.encode(), "text/html; charset=utf-8", {**own, **(headers or {})}
-    )
+    return Response(made.html, status, {**GUARDS, **own, **(headers or {})}, "text/html")
 
 
-def see_other(path: str, headers: Mapping[str, str] | None = None) -> PageResponse:
-    """Send the browser on to a path of ours, by GET, whatever it did before."""
-    own = {**PRIVATE, "location": path, **(headers or {})}
-    return PageResponse(303, b"", "text/plain; charset=utf-8", own)
+def see_other(path: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Send the browser to a path of ours by GET, whatever its own method was."""
+    own = {**GUARDS, **PRIVATE, "location": path, **(headers or {})}
+    return Response(b"", 303, own, "text/plain")
 
 
-def drawing(svg: bytes) -> PageResponse:
-    """Answer with an SVG for one customer; opened by itself, it runs nothing either."""
+def drawing(svg: bytes) -> Response:
+    """Return an SVG for one customer; opened by itself, it runs nothing either."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-    return PageResponse(200, svg, "image/svg+xml", {**PRIVATE, "content-security-policy": policy})
+    own = {**GUARDS, **PRIVATE, "content-security-policy": policy}
+    return Response(svg, 200, own, "image/svg+xml")
 
 
-def trouble(
-    error: Exception, visit: render.Visit, again: str | None, allow: str = ""
-) -> PageResponse:
-    """Answer with the page of a problem; any other exception is a defect of ours, and logged."""
+def trouble(error: Exception, visit: render.Visit, again: str | None) -> Response:
+    """Return the page of a problem; any other exception is a defect of ours, and logged."""
     if not isinstance(error, Problem):
         _log.error("internal error", exc_info=error)
     status = error.status if isinstance(error, Problem) else 500
@@ -120,7 +90,7 @@ def trouble(
         case Unavailable():
             headers["retry-after"] = str(_RETRY_S)
         case MethodNotAllowed():
-            headers["allow"] = allow
+            headers["allow"] = error.allow
         case NotFound():
             again = None
         case _:

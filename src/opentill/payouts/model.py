@@ -1,4 +1,4 @@
-"""What a payout is, the table of its steps, and its shape on the wire."""
+"""What a payout is, the table of its transitions, and its shape on the wire."""
 
 from typing import Any, Final, Literal, Self, get_args
 
@@ -16,7 +16,7 @@ EVENTS: Final[tuple[Event, ...]] = get_args(Event)
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """One allowed step of a payout, what it may post (no fee where there is none), and tells."""
+    """One allowed transition of a payout, its postings (no fee where there is none) and event."""
 
     source: Status | None
     event: Event

@@ -79,7 +79,7 @@ async def bring_in(
 ) -> Imported:
     """Write a file's rates, from the day ``since`` on, between all its currencies.
 
-    Bringing the same file in again changes nothing. ``advance`` is told how many more days are
+    Bringing the same file in again changes nothing. ``advance`` gets how many more days are
     done. Raises Invalid for a day that is yet to come, or if no day is left.
     """
     days = [day for day in sheet.days if day.valid_from >= since]

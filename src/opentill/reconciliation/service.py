@@ -1,6 +1,6 @@
 """Comparing a gateway's settlement report with our books; nothing is changed.
 
-Ours are walked once and looked up in the report; what is left of the report is looked up among
+Ours are read once and looked up in the report; what is left of the report is looked up among
 ours, whatever their state and time. Neither side is ever in memory as a whole.
 """
 
@@ -62,7 +62,7 @@ def _amount(thing: Item | Row) -> str:
 
 
 async def is_known(tx: Tx, gateway: str) -> bool:
-    """Tell whether a gateway ever took payments of ours."""
+    """Return whether a gateway ever took payments of ours."""
     return bool(await queries.KNOWN.get(tx, gateway=gateway))
 
 

@@ -1,4 +1,4 @@
-"""Refunds: held at creation, sent by the worker, ended by the gateway's word."""
+"""Refunds: held at creation, sent by the worker, ended by the gateway's report."""
 
 from opentill.refunds.model import Refund, RefundBody, RefundOut
 from opentill.refunds.service import (

@@ -1,4 +1,4 @@
-"""What merchants are told about refunds (contract.md#event-types)."""
+"""Event payloads about refunds (contract.md#event-types)."""
 
 from typing import Any
 

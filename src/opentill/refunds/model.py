@@ -1,4 +1,4 @@
-"""What a refund is, the table of its steps, and its shapes on the wire."""
+"""What a refund is, the table of its transitions, and its shapes on the wire."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -12,10 +12,10 @@ from opentill.ledger import Held
 
 Status = Literal["PROCESSING", "SUCCEEDED", "FAILED"]
 
-# What a gateway's word does to a PROCESSING refund (contract.md#refund-transitions). Everything
+# What a gateway's report does to a PROCESSING refund (contract.md#refund-transitions). Everything
 # else it may say leaves the refund as it is, to be asked for again.
 TRANSITIONS: Final[dict[RefundStatus, Status]] = {"SUCCEEDED": "SUCCEEDED", "REFUSED": "FAILED"}
-# What the merchant is told when it ends.
+# The event that reports its end.
 EMITS: Final[dict[Status, webhooks.Type]] = {
     "SUCCEEDED": "order.refunded",
     "FAILED": "refund.failed",

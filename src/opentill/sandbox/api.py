@@ -2,31 +2,37 @@
 
 import hmac
 import time
-from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from litestar import Response, Router, delete, get, post
-from litestar.connection import ASGIConnection
-from litestar.di import NamedDependency
-from litestar.handlers import BaseRouteHandler
-from litestar.params import FromPath, JSONBody, QueryParameter
-from litestar.response import Stream
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 
 from opentill.sandbox import faults, report
 from opentill.sandbox.bank import Bank
 from opentill.sandbox.model import (
-    Dispute,
     DisputeOrder,
-    Fault,
     FaultOrder,
     PaymentOrder,
-    PaymentView,
-    Refund,
     RefundOrder,
     Refusal,
 )
 from opentill.sandbox.storage import Store, Tx
+from opentill.sandbox.wire import json_response, read_json, read_millis
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def _bank(request: Request) -> Bank:
+    bank: Bank = request.app.state.bank
+    return bank
+
+
+def _store(request: Request) -> Store:
+    store: Store = request.app.state.store
+    return store
 
 
 def _now() -> int:
@@ -44,166 +50,144 @@ def _check_address(url: str) -> None:
         raise Refusal(400, "invalid_request", message)
 
 
-@post("/payments")
-async def start_payment(
-    data: JSONBody[PaymentOrder], bank: NamedDependency[Bank], store: NamedDependency[Store]
-) -> Response[PaymentView]:
+async def start_payment(request: Request) -> Response:
     """Take a payment: 201, or 200 with the payment that was started under this id before."""
-    _check_address(data.return_url)
-    _check_address(data.callback_url)
+    order, bank = await read_json(request, PaymentOrder), _bank(request)
+    _check_address(order.return_url)
+    _check_address(order.callback_url)
 
-    def step(tx: Tx) -> Response[PaymentView]:
-        payment, new = bank.start_payment(tx, data, _now())
-        return Response(bank.view(payment), status_code=201 if new else 200)
+    def work(tx: Tx) -> Response:
+        payment, new = bank.start_payment(tx, order, _now())
+        return json_response(bank.view(payment), 201 if new else 200)
 
-    return await faults.answer(store, "pay", data.id, step)
+    return await faults.respond(_store(request), "pay", order.id, work)
 
 
-@get("/payments/{payment_id:str}")
-async def find_payment(
-    payment_id: FromPath[str], bank: NamedDependency[Bank], store: NamedDependency[Store]
-) -> Response[PaymentView]:
+async def find_payment(request: Request) -> Response:
     """Say what became of a payment; 404 if it was never seen."""
+    bank, payment_id = _bank(request), request.path_params["id"]
 
-    def step(tx: Tx) -> Response[PaymentView]:
-        return Response(bank.view(bank.find_payment(tx, payment_id)))
+    def work(tx: Tx) -> Response:
+        return json_response(bank.view(bank.find_payment(tx, payment_id)))
 
-    return await faults.answer(store, "find", payment_id, step)
+    return await faults.respond(_store(request), "find", payment_id, work)
 
 
-@post("/payments/{payment_id:str}/void", status_code=200)
-async def void_payment(
-    payment_id: FromPath[str], bank: NamedDependency[Bank], store: NamedDependency[Store]
-) -> PaymentView:
+async def void_payment(request: Request) -> Response:
     """Give an authorization back before it is captured; 409 afterwards."""
-    return bank.view(await store.do(lambda tx: bank.void(tx, payment_id, _now())))
+    bank, payment_id = _bank(request), request.path_params["id"]
+    payment = await _store(request).do(lambda tx: bank.void(tx, payment_id, _now()))
+    return json_response(bank.view(payment))
 
 
-@post("/refunds")
-async def start_refund(
-    data: JSONBody[RefundOrder], bank: NamedDependency[Bank], store: NamedDependency[Store]
-) -> Response[Refund]:
+async def start_refund(request: Request) -> Response:
     """Give money back: 201, or 200 with the refund that was started under this id before."""
-    _check_address(data.callback_url)
+    order, bank = await read_json(request, RefundOrder), _bank(request)
+    _check_address(order.callback_url)
 
-    def step(tx: Tx) -> Response[Refund]:
-        refund, new = bank.start_refund(tx, data, _now())
-        return Response(refund, status_code=201 if new else 200)
+    def work(tx: Tx) -> Response:
+        refund, new = bank.start_refund(tx, order, _now())
+        return json_response(refund, 201 if new else 200)
 
-    return await faults.answer(store, "refund", data.id, step)
+    return await faults.respond(_store(request), "refund", order.id, work)
 
 
-@get("/refunds/{refund_id:str}")
-async def find_refund(
-    refund_id: FromPath[str], bank: NamedDependency[Bank], store: NamedDependency[Store]
-) -> Response[Refund]:
+async def find_refund(request: Request) -> Response:
     """Say what became of a refund; 404 if it was never seen."""
+    bank, refund_id = _bank(request), request.path_params["id"]
 
-    def step(tx: Tx) -> Response[Refund]:
-        return Response(bank.find_refund(tx, refund_id))
+    def work(tx: Tx) -> Response:
+        return json_response(bank.find_refund(tx, refund_id))
 
-    return await faults.answer(store, "find_refund", refund_id, step)
+    return await faults.respond(_store(request), "find_refund", refund_id, work)
 
 
-@post("/payments/{payment_id:str}/disputes")
-async def open_dispute(
-    payment_id: FromPath[str],
-    bank: NamedDependency[Bank],
-    store: NamedDependency[Store],
-    data: JSONBody[DisputeOrder | None] = None,
-) -> Dispute:
+async def open_dispute(request: Request) -> Response:
     """Have the customer dispute the payment."""
-    reason = (data or DisputeOrder()).reason
-    return await store.do(lambda tx: bank.open_dispute(tx, payment_id, reason, _now()))
+    bank, payment_id = _bank(request), request.path_params["id"]
+    order = await read_json(request, DisputeOrder, DisputeOrder())
+    dispute = await _store(request).do(
+        lambda tx: bank.open_dispute(tx, payment_id, order.reason, _now())
+    )
+    return json_response(dispute, 201)
 
 
-@get("/payments/{payment_id:str}/disputes")
-async def payment_disputes(
-    payment_id: FromPath[str], bank: NamedDependency[Bank], store: NamedDependency[Store]
-) -> list[Dispute]:
+async def payment_disputes(request: Request) -> Response:
     """List the disputes of a payment."""
+    bank, payment_id = _bank(request), request.path_params["id"]
+    found = await _store(request).do(
+        lambda tx: bank.disputes(tx, bank.find_payment(tx, payment_id).id)
+    )
+    return json_response(found)
 
-    def step(tx: Tx) -> list[Dispute]:
-        return bank.disputes(tx, bank.find_payment(tx, payment_id).id)
 
-    return await store.do(step)
-
-
-@get("/disputes")
-async def disputes(bank: NamedDependency[Bank], store: NamedDependency[Store]) -> list[Dispute]:
+async def disputes(request: Request) -> Response:
     """List the latest disputes of all payments."""
-    return await store.do(bank.disputes)
+    return json_response(await _store(request).do(_bank(request).disputes))
 
 
-def _step_handler(status: Literal["won", "lost", "recovered"]) -> Callable[..., Any]:
-    async def step_dispute(
-        dispute_id: FromPath[str], bank: NamedDependency[Bank], store: NamedDependency[Store]
-    ) -> Dispute:
-        return await store.do(lambda tx: bank.step_dispute(tx, dispute_id, status, _now()))
+def _end_dispute(status: Literal["won", "lost", "recovered"]) -> Handler:
+    async def end_dispute(request: Request) -> Response:
+        bank, dispute_id = _bank(request), request.path_params["id"]
+        dispute = await _store(request).do(
+            lambda tx: bank.step_dispute(tx, dispute_id, status, _now())
+        )
+        return json_response(dispute)
 
-    step_dispute.__doc__ = f"Have the dispute {status}, from the shop's view."
-    return step_dispute
-
-
-_DISPUTE_HANDLERS: Final = [
-    post(f"/disputes/{{dispute_id:str}}/{status}", status_code=200)(_step_handler(status))
-    for status in ("won", "lost", "recovered")
-]
+    return end_dispute
 
 
-@post("/faults")
-async def add_fault(data: JSONBody[FaultOrder], store: NamedDependency[Store]) -> list[Fault]:
-    """Order faults; answers all that wait."""
-    return await store.do(lambda tx: faults.add(tx, data))
+async def add_fault(request: Request) -> Response:
+    """Order faults; lists all that wait."""
+    order = await read_json(request, FaultOrder)
+    return json_response(await _store(request).do(lambda tx: faults.add(tx, order)), 201)
 
 
-@get("/faults")
-async def list_faults(store: NamedDependency[Store]) -> list[Fault]:
+async def list_faults(request: Request) -> Response:
     """List the faults that wait."""
-    return await store.do(faults.waiting)
+    return json_response(await _store(request).do(faults.waiting))
 
 
-@delete("/faults")
-async def clear_faults(store: NamedDependency[Store]) -> None:
+async def clear_faults(request: Request) -> Response:
     """Forget all faults."""
-    await store.do(faults.clear)
+    await _store(request).do(faults.clear)
+    return Response(status_code=204)
 
 
-@get("/settlement-report.csv", media_type="text/csv")
-async def settlement_report(
-    store: NamedDependency[Store],
-    since: Annotated[int, QueryParameter(name="from", ge=0)] = 0,
-    until: Annotated[int, QueryParameter(name="to", ge=0)] = report.FOREVER,
-) -> Stream:
+async def settlement_report(request: Request) -> Response:
     """Write what was settled between two times (Unix ms, inclusive), oldest first."""
-    return Stream(report.lines(store, since, until), media_type="text/csv")
+    since = read_millis(request, "from", 0)
+    until = read_millis(request, "to", report.FOREVER)
+    return StreamingResponse(report.lines(_store(request), since, until), media_type="text/csv")
 
 
-def router(secret: str) -> Router:
-    """Put the handlers behind the secret."""
-    expected = f"Bearer {secret}".encode()
+def _route(method: str, path: str, handler: Handler) -> Route:
+    """Return a route for callers who know the bank's secret."""
 
-    def with_secret(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
-        given = connection.headers.get("authorization", "").encode()
+    async def with_secret(request: Request) -> Response:
+        expected = f"Bearer {request.app.state.secret}".encode()
+        given = request.headers.get("authorization", "").encode()
         if not hmac.compare_digest(given, expected):
             raise Refusal(401, "unauthorized", "The Authorization header needs the bank's secret.")
+        return await handler(request)
 
-    return Router(
-        path="/",
-        guards=[with_secret],
-        route_handlers=[
-            start_payment,
-            find_payment,
-            void_payment,
-            start_refund,
-            find_refund,
-            open_dispute,
-            payment_disputes,
-            disputes,
-            *_DISPUTE_HANDLERS,
-            add_fault,
-            list_faults,
-            clear_faults,
-            settlement_report,
-        ],
-    )
+    return Route(path, with_secret, methods=[method])
+
+
+routes: Final = (
+    _route("POST", "/payments", start_payment),
+    _route("GET", "/payments/{id}", find_payment),
+    _route("POST", "/payments/{id}/void", void_payment),
+    _route("POST", "/refunds", start_refund),
+    _route("GET", "/refunds/{id}", find_refund),
+    _route("POST", "/payments/{id}/disputes", open_dispute),
+    _route("GET", "/payments/{id}/disputes", payment_disputes),
+    _route("GET", "/disputes", disputes),
+    _route("POST", "/disputes/{id}/won", _end_dispute("won")),
+    _route("POST", "/disputes/{id}/lost", _end_dispute("lost")),
+    _route("POST", "/disputes/{id}/recovered", _end_dispute("recovered")),
+    _route("POST", "/faults", add_fault),
+    _route("GET", "/faults", list_faults),
+    _route("DELETE", "/faults", clear_faults),
+    _route("GET", "/settlement-report.csv", settlement_report),
+)

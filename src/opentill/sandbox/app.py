@@ -1,15 +1,17 @@
-"""Puts the bank together: handlers, storage, and the two things that run beside them."""
+"""Puts the bank together: routes, storage, and what runs beside them."""
 
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from litestar import Litestar, Request, Response, get
-from litestar.di import Provide
-from litestar.exceptions import HTTPException, ValidationException
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from opentill.sandbox import api, pages
 from opentill.sandbox.bank import Bank
@@ -18,15 +20,15 @@ from opentill.sandbox.model import Refusal, Timing
 from opentill.sandbox.purge import Purger
 from opentill.sandbox.storage import Store
 from opentill.sandbox.timers import TIMERS, Clock
+from opentill.sandbox.wire import json_response
 
 _log: Final = logging.getLogger(__name__)
-_MAX_BODY: Final = 64 * 1024
 _RESTART_S: Final = 1.0
 
 
 def create_app(
     *, data_dir: Path, secret: str, public_url: str, timing: Timing | None = None
-) -> Litestar:
+) -> Starlette:
     """Return the bank as an ASGI application; it opens its storage when it is started.
 
     ``data_dir`` holds ``sandbox.sqlite3`` and is made if missing. ``secret`` is what shops send as
@@ -50,10 +52,9 @@ def create_app(
     clock = Clock(store, bank.ring)
     postman = Postman(store, secret, timing)
     purger = Purger(store)
-    sheets = pages.Pages(public_url)
 
     @asynccontextmanager
-    async def running(_: Litestar) -> AsyncGenerator[None, None]:
+    async def running(_: object) -> AsyncGenerator[None, None]:
         await store.open()
         tasks = [asyncio.create_task(_keep_running(one.run)) for one in (clock, postman, purger)]
         try:
@@ -64,31 +65,20 @@ def create_app(
             await asyncio.gather(*tasks, return_exceptions=True)
             await store.close()
 
-    def refuse(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
-        if "text/html" in request.headers.get("accept", ""):
-            return sheets.refuse(request, error)
-        return _refuse(error)
-
-    return Litestar(
-        route_handlers=[api.router(secret), pages.router(sheets), healthz],
-        dependencies={
-            "bank": Provide(lambda: bank, sync_to_thread=False),
-            "store": Provide(lambda: store, sync_to_thread=False),
-            "pages": Provide(lambda: sheets, sync_to_thread=False),
-        },
-        exception_handlers={Exception: refuse},
-        lifespan=[running],
-        openapi_config=None,
-        logging_config=None,
-        request_max_body_size=_MAX_BODY,
-        debug=False,
+    app = Starlette(
+        routes=[*api.routes, *pages.routes, Route("/healthz", healthz)],
+        exception_handlers={Refusal: _refuse, HTTPException: _refuse, Exception: _refuse},
+        lifespan=running,
     )
+    app.router.redirect_slashes = False
+    app.state.bank, app.state.store = bank, store
+    app.state.pages, app.state.secret = pages.Pages(public_url), secret
+    return app
 
 
-@get("/healthz")
-async def healthz() -> dict[str, str]:
-    """Say that the process answers."""
-    return {"status": "ok"}
+async def healthz(_request: Request) -> Response:
+    """Say that the process runs."""
+    return json_response({"status": "ok"})
 
 
 async def _keep_running(run: Callable[[], Awaitable[None]]) -> None:
@@ -101,21 +91,17 @@ async def _keep_running(run: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(_RESTART_S)
 
 
-def _refuse(error: Exception) -> Response[dict[str, dict[str, str]]]:
-    """Answer a program: ``{"error": {"code", "message"}}``, never a stack trace."""
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Show a person a page, and a program ``{"error": {"code", "message"}}``."""
+    if request.scope.get("route") in pages.routes or "text/html" in request.headers.get(
+        "accept", ""
+    ):
+        return pages.refuse(request, error)
     status, code, message = 500, "internal", "The sandbox bank has a defect."
     if isinstance(error, Refusal):
         status, code, message = error.status, error.code, error.message
-    elif isinstance(error, ValidationException):
-        status, code, message = 400, "invalid_request", _fields(error)
     elif isinstance(error, HTTPException):
         status, code, message = error.status_code, "invalid_request", error.detail
     else:
         _log.error("defect", exc_info=error)
-    return Response({"error": {"code": code, "message": message}}, status_code=status)
-
-
-def _fields(error: ValidationException) -> str:
-    parts = error.extra if isinstance(error.extra, list) else []
-    texts = [f"{part.get('key', 'body')}: {part.get('message', '')}" for part in parts]
-    return "; ".join(texts) or error.detail
+    return json_response({"error": {"code": code, "message": message}}, status)

@@ -1,18 +1,18 @@
 """Faults on demand: the bank misbehaves a given number of times in a given way.
 
 A fault is taken in the same transaction as what it spoils. "Before" and "after" say on which side
-of the bank's doing the answer is lost, which is what the shop cannot know:
+of the bank's doing the response is lost, which is what the shop cannot know:
 
 =================== ========== ===========================================================
 kind                 does it    what the caller sees
 =================== ========== ===========================================================
-timeout_before       no         no answer at all, the connection hangs for ``delay_s``
+timeout_before       no         no response, the connection hangs for ``delay_s``
 timeout_after        yes        the same
 error_500            no         500
 error_500_after      yes        500
-reset                no         the connection is cut in the middle of the answer
+reset                no         the connection is cut in the middle of the response
 reset_after          yes        the same
-slow                 yes        the right answer, ``delay_s`` late
+slow                 yes        the right response, ``delay_s`` late
 =================== ========== ===========================================================
 
 A callback can be a ``duplicate`` (delivered twice), ``out_of_order`` (held back until a later one
@@ -21,16 +21,14 @@ about the same payment arrived, at most ``delay_s``), ``slow`` (``delay_s`` late
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from litestar import Response
-from litestar.response.base import ASGIResponse
-from litestar.types import Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from opentill.sandbox.model import FAULTS, Fault, FaultKind, FaultOrder, Operation, Refusal
 from opentill.sandbox.storage import Store, Tx
-
-T = TypeVar("T")
+from opentill.sandbox.wire import json_response
 
 _DELAYS_S: Final[dict[FaultKind, float]] = {
     "timeout_before": 60.0,
@@ -84,18 +82,18 @@ def take(tx: Tx, operation: Operation, *subjects: str) -> Fault | None:
     return None
 
 
-async def answer(
-    store: Store, operation: Operation, subject: str, work: Callable[[Tx], Response[Any]]
-) -> Response[Any]:
-    """Run the step and answer with what it returns, unless a fault spoils the one or the other."""
+async def respond(
+    store: Store, operation: Operation, subject: str, work: Callable[[Tx], Response]
+) -> Response:
+    """Run ``work`` and return its response, unless a fault spoils the one or the other."""
 
-    def step(tx: Tx) -> tuple[Fault | None, Response[Any] | None]:
+    def spoilt(tx: Tx) -> tuple[Fault | None, Response | None]:
         fault = take(tx, operation, subject)
         if fault is not None and fault.kind in _NOT_DONE:
             return fault, None
         return fault, work(tx)
 
-    fault, response = await store.do(step)
+    fault, response = await store.do(spoilt)
     if fault is not None:
         if fault.kind.startswith("timeout"):
             return _Cut(silent_s=fault.delay_s)
@@ -105,36 +103,26 @@ async def answer(
             await asyncio.sleep(fault.delay_s)
     if response is None or (fault is not None and fault.kind.startswith("error")):
         message = "The sandbox bank fails on demand."
-        return Response({"error": {"code": "internal", "message": message}}, status_code=500)
+        return json_response({"error": {"code": "internal", "message": message}}, 500)
     return response
 
 
-class _Cut(Response[None]):
-    """No answer: silence for a while or until the caller hangs up, then a connection cut short."""
+class _Cut(Response):
+    """Silence for a while or until the caller hangs up, then a response that is cut short."""
 
     def __init__(self, silent_s: float) -> None:
-        super().__init__(None)
-        self._silent_s = silent_s
-
-    def to_asgi_response(self, *_: object, **__: object) -> ASGIResponse:
-        """Answer so that nothing useful arrives."""
-        return _CutResponse(self._silent_s)
-
-
-class _CutResponse(ASGIResponse):
-    __slots__ = ("_silent_s",)
-
-    def __init__(self, silent_s: float) -> None:
-        super().__init__(body=b"{}")
+        super().__init__(b"{}", media_type="application/json")
         self._silent_s = silent_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+        """Send half a body; the server then closes the connection."""
         try:
             async with asyncio.timeout(self._silent_s or None):
                 while self._silent_s and (await receive())["type"] != "http.disconnect":
                     pass
         except TimeoutError:
             pass
-        # Half a body and then nothing: the server closes the connection for us.
-        await self.start_response(send)
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": self.raw_headers},
+        )
         await send({"type": "http.response.body", "body": b"{", "more_body": True})

@@ -1,32 +1,35 @@
 """The bank's pages for customers: the card form, 3-D Secure, the wallet's QR code, the phone.
 
-They work without JavaScript. A form is always answered by a redirect to a page of the bank, and the
-customer leaves for the shop by a link or refresh of such a page, so that reloading, going back and
-posting twice are harmless and no policy on form targets is in the way.
+They work without JavaScript. The response to a form is always a redirect to a page of the bank, and
+the customer leaves for the shop by a link or refresh of such a page, so that reloading, going back
+and posting twice are harmless and no policy on form targets is in the way.
 """
 
 import hashlib
 import io
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import jinja2
 import msgspec
 import segno
-from litestar import Request, Response, Router, get, post
-from litestar.di import NamedDependency
-from litestar.exceptions import HTTPException
-from litestar.params import FromPath, URLEncodedBody
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from opentill.sandbox import amounts, language
 from opentill.sandbox.bank import Bank
 from opentill.sandbox.cards import TEST_CARDS, CardForm, read_card
 from opentill.sandbox.model import Payment, PaymentStatus, Refusal
-from opentill.sandbox.storage import Store
+from opentill.sandbox.storage import Store, Tx
+from opentill.sandbox.wire import read_form
 
+T = TypeVar("T")
 _HERE: Final = Path(__file__).parent
 _STATIC: Final = {
     name: ((_HERE / "static" / name).read_bytes(), media_type)
@@ -86,12 +89,12 @@ class Pages:
 
     def show(
         self,
-        request: Request[Any, Any, Any],
+        request: Request,
         template: str,
         payment: Payment | None = None,
         status: int = 200,
         **words: object,
-    ) -> Response[str]:
+    ) -> Response:
         """Render a page in the customer's language, with the payment's summary if there is one."""
         locale = "" if payment is None else payment.locale
         tongue = language.choose(locale, request.headers.get("accept-language", ""))
@@ -109,32 +112,46 @@ class Pages:
             "Content-Language": tongue.language,
             "Vary": "Accept-Language",
         }
-        return Response(
-            text, status_code=status, media_type="text/html; charset=utf-8", headers=headers
-        )
+        return Response(text, status, headers, "text/html")
 
-    def go(self, path: str) -> Response[str]:
+    def go(self, path: str) -> Response:
         """Send the browser on to another page of the bank."""
         headers = {**HEADERS, "Cache-Control": "no-store", "Location": self.base + path}
-        return Response("", status_code=303, media_type="text/plain", headers=headers)
+        return Response("", 303, headers, "text/plain")
 
-    def refuse(self, request: Request[Any, Any, Any], error: Exception) -> Response[str]:
-        """Show an error to a person."""
-        status = 500
-        if isinstance(error, Refusal | HTTPException):
-            status = error.status if isinstance(error, Refusal) else error.status_code
-        else:
-            _log.error("defect", exc_info=error)
-        heading, text = _TROUBLES.get(status, ("trouble_title", "trouble_text"))
-        return self.show(request, "message.html", status=status, heading=heading, text=text)
+
+def refuse(request: Request, error: Exception) -> Response:
+    """Show an error to a person."""
+    status = 500
+    if isinstance(error, Refusal | HTTPException):
+        status = error.status if isinstance(error, Refusal) else error.status_code
+    else:
+        _log.error("defect", exc_info=error)
+    heading, text = _TROUBLES.get(status, ("trouble_title", "trouble_text"))
+    return _pages(request).show(request, "message.html", status=status, heading=heading, text=text)
 
 
 def _now() -> int:
     return round(datetime.now(UTC).timestamp() * 1000)
 
 
-async def _find(store: Store, bank: Bank, payment_id: str) -> Payment:
-    return await store.do(lambda tx: bank.find_payment(tx, payment_id))
+def _pages(request: Request) -> Pages:
+    pages: Pages = request.app.state.pages
+    return pages
+
+
+async def _do(request: Request, work: Callable[[Tx, Bank, str], T]) -> T:
+    """Run ``work`` in a transaction of the bank, with the id of the page's payment."""
+    store: Store = request.app.state.store
+    return await store.do(lambda tx: work(tx, request.app.state.bank, request.path_params["id"]))
+
+
+async def _find(request: Request) -> Payment:
+    return await _do(request, lambda tx, bank, payment_id: bank.find_payment(tx, payment_id))
+
+
+async def _approved(request: Request) -> bool:
+    return (await read_form(request, Decision)).decision == "approve"
 
 
 def _elsewhere(payment: Payment) -> str | None:
@@ -144,22 +161,18 @@ def _elsewhere(payment: Payment) -> str | None:
     return f"/3ds/{payment.id}" if payment.challenged else None
 
 
-@get("/")
-async def home(request: Request[Any, Any, Any], pages: NamedDependency[Pages]) -> Response[str]:
+def _go_on(request: Request, payment: Payment) -> Response:
+    return _pages(request).go(_elsewhere(payment) or f"/pay/{payment.id}")
+
+
+async def home(request: Request) -> Response:
     """Say what this is."""
-    return pages.show(request, "message.html", heading="home_title", text="home_text")
+    return _pages(request).show(request, "message.html", heading="home_title", text="home_text")
 
 
-@get("/pay/{payment_id:str}")
-async def pay_page(
-    request: Request[Any, Any, Any],
-    payment_id: FromPath[str],
-    bank: NamedDependency[Bank],
-    store: NamedDependency[Store],
-    pages: NamedDependency[Pages],
-) -> Response[str]:
+async def pay_page(request: Request) -> Response:
     """Show the page on which this payment is paid."""
-    payment = await _find(store, bank, payment_id)
+    payment, pages = await _find(request), _pages(request)
     if path := _elsewhere(payment):
         return pages.go(path)
     if payment.method == "CREDIT_CARD":
@@ -171,108 +184,70 @@ async def pay_page(
     return pages.show(request, "wallet.html", payment)
 
 
-@post("/pay/{payment_id:str}")
-async def pay_by_card(
-    request: Request[Any, Any, Any],
-    payment_id: FromPath[str],
-    data: URLEncodedBody[CardForm],
-    bank: NamedDependency[Bank],
-    store: NamedDependency[Store],
-    pages: NamedDependency[Pages],
-) -> Response[str]:
+async def pay_by_card(request: Request) -> Response:
     """Take the card form; show it again, without number and code, if a field is wrong."""
-    payment = await _find(store, bank, payment_id)
+    typed = await read_form(request, CardForm)
+    payment = await _find(request)
     if _elsewhere(payment) is None and payment.method == "CREDIT_CARD":
         today = datetime.now(UTC)
-        card, errors = read_card(data, today.year, today.month)
+        card, errors = read_card(typed, today.year, today.month)
         if card is None:
-            form = CardForm(exp=data.exp[:20], name=data.name[:200])
-            return pages.show(
+            form = CardForm(exp=typed.exp[:20], name=typed.name[:200])
+            return _pages(request).show(
                 request, "card.html", payment, 422, form=form, errors=errors, cards=TEST_CARDS
             )
-        payment = await store.do(lambda tx: bank.pay_by_card(tx, payment_id, card, _now()))
-    return pages.go(_elsewhere(payment) or f"/pay/{payment_id}")
+        payment = await _do(
+            request, lambda tx, bank, payment_id: bank.pay_by_card(tx, payment_id, card, _now())
+        )
+    return _go_on(request, payment)
 
 
-@get("/3ds/{payment_id:str}")
-async def challenge_page(
-    request: Request[Any, Any, Any],
-    payment_id: FromPath[str],
-    bank: NamedDependency[Bank],
-    store: NamedDependency[Store],
-    pages: NamedDependency[Pages],
-) -> Response[str]:
+async def challenge_page(request: Request) -> Response:
     """Ask whether the 3-D Secure step is passed."""
-    payment = await _find(store, bank, payment_id)
+    payment = await _find(request)
     if payment.status == "action_required" and payment.challenged:
-        return pages.show(request, "challenge.html", payment)
-    return pages.go(_elsewhere(payment) or f"/pay/{payment_id}")
+        return _pages(request).show(request, "challenge.html", payment)
+    return _go_on(request, payment)
 
 
-@post("/3ds/{payment_id:str}")
-async def finish_challenge(
-    payment_id: FromPath[str],
-    data: URLEncodedBody[Decision],
-    bank: NamedDependency[Bank],
-    store: NamedDependency[Store],
-    pages: NamedDependency[Pages],
-) -> Response[str]:
+async def finish_challenge(request: Request) -> Response:
     """End the 3-D Secure step."""
-    passed = data.decision == "approve"
-    payment = await store.do(
-        lambda tx: bank.finish_challenge(tx, payment_id, _now(), passed=passed)
+    passed = await _approved(request)
+    payment = await _do(
+        request,
+        lambda tx, bank, payment_id: bank.finish_challenge(tx, payment_id, _now(), passed=passed),
     )
-    return pages.go(_elsewhere(payment) or f"/pay/{payment_id}")
+    return _go_on(request, payment)
 
 
-@post("/transfer/{payment_id:str}")
-async def transfer(
-    payment_id: FromPath[str],
-    data: URLEncodedBody[Decision],
-    bank: NamedDependency[Bank],
-    store: NamedDependency[Store],
-    pages: NamedDependency[Pages],
-) -> Response[str]:
+async def _decide(request: Request) -> Payment:
+    approved = await _approved(request)
+    return await _do(
+        request, lambda tx, bank, payment_id: bank.answer(tx, payment_id, _now(), approved=approved)
+    )
+
+
+async def transfer(request: Request) -> Response:
     """Confirm or reject the bank transfer."""
-    approved = data.decision == "approve"
-    payment = await store.do(lambda tx: bank.answer(tx, payment_id, _now(), approved=approved))
-    return pages.go(_elsewhere(payment) or f"/pay/{payment_id}")
+    return _go_on(request, await _decide(request))
 
 
-@get("/phone/{payment_id:str}")
-async def phone_page(
-    request: Request[Any, Any, Any],
-    payment_id: FromPath[str],
-    bank: NamedDependency[Bank],
-    store: NamedDependency[Store],
-    pages: NamedDependency[Pages],
-) -> Response[str]:
+async def phone_page(request: Request) -> Response:
     """Be the wallet on the customer's phone: ask, and later say what was decided."""
-    payment = await _find(store, bank, payment_id)
+    payment = await _find(request)
     tone = _ENDS.get(payment.status, "wait")
-    return pages.show(request, "phone.html", payment, tone=tone)
+    return _pages(request).show(request, "phone.html", payment, tone=tone)
 
 
-@post("/phone/{payment_id:str}")
-async def phone(
-    payment_id: FromPath[str],
-    data: URLEncodedBody[Decision],
-    bank: NamedDependency[Bank],
-    store: NamedDependency[Store],
-    pages: NamedDependency[Pages],
-) -> Response[str]:
+async def phone(request: Request) -> Response:
     """Approve or decline on the phone."""
-    approved = data.decision == "approve"
-    await store.do(lambda tx: bank.answer(tx, payment_id, _now(), approved=approved))
-    return pages.go(f"/phone/{payment_id}")
+    payment = await _decide(request)
+    return _pages(request).go(f"/phone/{payment.id}")
 
 
-@get("/pay/{payment_id:str}/qr.svg")
-async def qr_code(
-    payment_id: FromPath[str], bank: NamedDependency[Bank], store: NamedDependency[Store]
-) -> Response[bytes]:
+async def qr_code(request: Request) -> Response:
     """Draw the QR code of the phone's address."""
-    view = bank.view(await _find(store, bank, payment_id))
+    view = request.app.state.bank.view(await _find(request))
     if view.qr_text is None:
         raise Refusal(404, "not_found", "This payment has no QR code.")
     image = io.BytesIO()
@@ -287,50 +262,37 @@ async def qr_code(
         lineclass=None,
     )
     headers = {**HEADERS, "Cache-Control": "private, max-age=3600"}
-    return Response(image.getvalue(), media_type="image/svg+xml", headers=headers)
+    return Response(image.getvalue(), 200, headers, "image/svg+xml")
 
 
-@get("/done/{payment_id:str}")
-async def done_page(
-    request: Request[Any, Any, Any],
-    payment_id: FromPath[str],
-    bank: NamedDependency[Bank],
-    store: NamedDependency[Store],
-    pages: NamedDependency[Pages],
-) -> Response[str]:
+async def done_page(request: Request) -> Response:
     """Say how it ended and take the customer back to the shop."""
-    payment = await _find(store, bank, payment_id)
+    payment, pages = await _find(request), _pages(request)
     if payment.status == "action_required":
-        return pages.go(f"/pay/{payment_id}")
+        return pages.go(f"/pay/{payment.id}")
     return pages.show(request, "done.html", payment, tone=_ENDS[payment.status])
 
 
-@get("/static/{name:str}")
-async def static(name: FromPath[str]) -> Response[bytes]:
+async def static(request: Request) -> Response:
     """Serve the style sheet and the logo; the pages name them with a version."""
+    name = request.path_params["name"]
     if name not in _STATIC:
         raise Refusal(404, "not_found", "There is no such file.")
     body, media_type = _STATIC[name]
     headers = {**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
-    return Response(body, media_type=media_type, headers=headers)
+    return Response(body, 200, headers, media_type)
 
 
-def router(pages: Pages) -> Router:
-    """Put the pages together."""
-    return Router(
-        path="/",
-        exception_handlers={Exception: pages.refuse},
-        route_handlers=[
-            home,
-            pay_page,
-            pay_by_card,
-            challenge_page,
-            finish_challenge,
-            transfer,
-            phone_page,
-            phone,
-            qr_code,
-            done_page,
-            static,
-        ],
-    )
+routes: Final = (
+    Route("/", home),
+    Route("/pay/{id}", pay_page),
+    Route("/pay/{id}", pay_by_card, methods=["POST"]),
+    Route("/3ds/{id}", challenge_page),
+    Route("/3ds/{id}", finish_challenge, methods=["POST"]),
+    Route("/transfer/{id}", transfer, methods=["POST"]),
+    Route("/phone/{id}", phone_page),
+    Route("/phone/{id}", phone, methods=["POST"]),
+    Route("/pay/{id}/qr.svg", qr_code),
+    Route("/done/{id}", done_page),
+    Route("/static/{name}", static),
+)

@@ -139,7 +139,7 @@ class Protocol(HttpToolsProtocol):
             self._begin(Phase.HEADERS, min(HEALTH_ONLY_S, self.timeouts.header_s))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the application that its client disconnected, and free what was stored for it."""
+        """Notify the application that its client disconnected, and free what was stored for it."""
         self._limits.forget(self)
         super().connection_lost(exc)
         if self._working is not None and not self._working.response_complete:
@@ -363,7 +363,7 @@ class Protocol(HttpToolsProtocol):
         self._resume()
 
     def _disconnect(self, cycle: RequestResponseCycle) -> None:
-        """Tell the application that its client disconnected."""
+        """Notify the application that its client disconnected."""
         cycle.disconnected = True
         cycle.message_event.set()
 

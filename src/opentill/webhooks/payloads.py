@@ -1,7 +1,7 @@
 """The ``data`` of each type of event (contract.md#event-types), and what its fields mean.
 
 The structs are what is sent, and the schemas under ``webhooks`` in the OpenAPI document are theirs.
-Fields are only ever added: receivers are told to ignore those that they do not know.
+Fields are only ever added: receivers are asked to ignore those that they do not know.
 """
 
 from typing import Annotated, Final, Literal

@@ -80,9 +80,9 @@ class Results:
             if made.outcome == "delivered" or lease is None:
                 continue
             since = made.at if lease.failing_since is None else lease.failing_since
-            if reason := schedule.disabled_reason(made.http_status, since, made.at):
+            if why := schedule.disabled_reason(made.http_status, since, made.at):
                 _, latest = reasons.get(made.key, ("", made.at))
-                reasons[made.key] = reason, max(latest, made.at)
+                reasons[made.key] = why, max(latest, made.at)
         for key, (reason, attempted_at) in reasons.items():
             now = self._clock()
             await self._db.run(lambda tx: _disable(tx, key, reason, attempted_at, now))  # noqa: B023 - run before the next round

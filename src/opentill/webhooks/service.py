@@ -195,7 +195,7 @@ async def delete(
 ) -> None:
     """Delete an endpoint: nothing is sent there any more. Raises NotFound.
 
-    Its row stays until the worker has removed its deliveries, and is shown to nobody.
+    Its row stays, unseen by the API, until the worker has removed its deliveries.
     """
     old = await _lock(tx, merchant_id, endpoint_id)
     await queries.UPDATE.one(

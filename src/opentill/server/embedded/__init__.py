@@ -1,1 +1,1 @@
-"""A PostgreSQL of our own in the data directory, for whoever has none."""
+"""An embedded PostgreSQL in the data directory, for deployments without a server of their own."""

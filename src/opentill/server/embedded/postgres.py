@@ -338,7 +338,7 @@ class Cluster:
         )
 
     def _responds(self) -> bool:
-        """Tell whether a server responds on the socket.
+        """Return whether a server responds on the socket.
 
         A connection alone does not show it: the socket of a killed server accepts for a moment
         longer. A request for TLS is answered in one byte.
@@ -387,7 +387,7 @@ class Cluster:
         return pid if self._responds() else None
 
     def _runs(self, pid: int) -> bool:
-        """Tell whether the server, which got its signal to stop, still runs."""
+        """Return whether the server, which got its signal to stop, still runs."""
         if self._child is not None and self._child.pid == pid:
             return self._child.poll() is None
         return self._pid_file() == pid and _is_alive(pid)  # it removes the file last

@@ -1,0 +1,183 @@
+"""Runs an operation: the checks in their order, the transaction, the response.
+
+The order is the contract's (contract.md#order-of-checks). The rate limit by address and the
+authentication came before, in the middleware; here follow the rate limit of the merchant, the body
+and the operation's own rules.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from opentill import context
+from opentill.context import App
+from opentill.core import encryption
+from opentill.core.errors import (
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+    Problem,
+    TooManyRequests,
+    Unauthorized,
+    UnsupportedMediaType,
+)
+from opentill.core.ids import is_id
+from opentill.db import rate_limits
+from opentill.db.database import Tx
+from opentill.http import idempotency, ignored, querystring, responses, strictjson
+from opentill.http.incoming import idempotency_key, is_json, read_body, read_headers
+from opentill.http.operations import ApiRequest, Nothing, Operation
+from opentill.http.responses import Download, send_json
+
+IGNORED: Final = "opentill_ignored"  # in a scope: the header that names ignored fields of its body
+
+
+class Endpoint:
+    """The operations of one path, by method, as an ASGI application."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        """Take operations that differ in their methods."""
+        self._by_method = {operation.method: operation for operation in operations}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request. Raises MethodNotAllowed, and whatever refuses the request."""
+        operation = self._by_method.get(scope["method"])
+        if operation is None:
+            raise MethodNotAllowed(self._by_method)
+        await _perform(operation, scope, receive, send)
+
+
+async def _perform(operation: Operation, scope: Scope, receive: Receive, send: Send) -> None:
+    app = context.of(scope)
+    merchant_id: str = scope["opentill_merchant"] or ""
+    if operation.auth and not merchant_id:
+        raise Unauthorized
+    path: dict[str, str] = scope["path_params"]
+    if path and operation.id_of is not None:
+        path["id"] = operation.id_of(path["id"])
+    if not all(map(is_id, path.values())):
+        raise NotFound
+    now = app.clock()
+    if operation.per_merchant_limit:
+        what = operation.per_merchant_limit
+        await rate_limits.hit_merchant(app.db, app.settings, what, merchant_id, now)
+    headers = read_headers(scope["headers"])
+    key = idempotency_key(headers) if operation.method == "POST" else None
+    body = await read_body(headers, receive) if operation.write else b""
+    if operation.write and key is not None:
+        status, response, replayed = await _once(operation, scope, app, merchant_id, now, key, body)
+        also = scope.get(IGNORED, ())
+        if replayed:
+            named = ignored.header_of(body, operation.body) if is_json(headers) else ()
+            also = (*named, (b"idempotent-replayed", b"true"))
+        await send_json(send, status, response, also)
+        return
+    request = _request(operation, scope, app, merchant_id, now, headers, body)
+    write = operation.write
+    if write is not None:
+        work = functools.partial(write, request)
+        data = await (app.db.autocommit(work) if operation.autocommit else app.db.run(work))
+    elif operation.read is not None:
+        data = await operation.read(request)
+    else:
+        raise AssertionError  # an operation has one of both
+    if isinstance(data, Download):
+        await responses.send_download(receive, send, data)
+    else:
+        await send_json(send, operation.status, responses.body(data), scope.get(IGNORED, ()))
+
+
+def _request(
+    operation: Operation,
+    scope: Scope,
+    app: App,
+    merchant_id: str,
+    now: int,
+    headers: Mapping[bytes, bytes],
+    body: bytes,
+) -> ApiRequest[Any, Any]:
+    try:
+        query = querystring.read(scope["query_string"], operation.query)
+    except Invalid:  # the ignored fields are named all the same, as in a replay
+        if is_json(headers):
+            scope[IGNORED] = ignored.header_of(body, operation.body)
+        raise
+    return ApiRequest(
+        app=app,
+        merchant_id=merchant_id,
+        now=now,
+        path=scope["path_params"],
+        query=query,
+        body=_decode_body(operation, scope, headers, body),
+        key_id=scope.get("opentill_key", ""),
+    )
+
+
+async def _once(
+    operation: Operation,
+    scope: Scope,
+    app: App,
+    merchant_id: str,
+    now: int,
+    key: str,
+    body: bytes,
+) -> tuple[int, bytes, bool]:
+    """Run a POST with an Idempotency-Key: status, body, and whether it is a replay."""
+    path = scope["path"] + "?" + scope["query_string"].decode("latin-1")
+    print_ = idempotency.fingerprint(operation.method, path, body)
+    write = operation.write
+    if write is None:
+        raise AssertionError
+    key_and_use = app.settings.secret_key, f"answer {merchant_id} {key}"
+
+    async def work(tx: Tx) -> tuple[int, bytes, bool]:
+        stored = await idempotency.claim(tx, merchant_id, key, print_, now)
+        if stored is not None:
+            encrypted = operation.secret and stored.status == operation.status
+            plain = (
+                encryption.decrypt(*key_and_use, stored.body).encode() if encrypted else stored.body
+            )
+            return stored.status, plain, True
+        try:
+            request = _request(
+                operation, scope, app, merchant_id, now, dict(scope["headers"]), body
+            )
+            async with tx.transaction():  # a refusal takes back what it had begun
+                status, response = operation.status, responses.body(await write(request, tx))
+        except Problem as problem:
+            if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(
+                problem, TooManyRequests
+            ):
+                raise
+            status, response, _ = responses.failure(problem)
+        encrypted = operation.secret and status == operation.status
+        stored_body = encryption.encrypt(*key_and_use, response.decode()) if encrypted else response
+        await idempotency.store(tx, merchant_id, key, status, stored_body)
+        return status, response, False
+
+    return await app.db.run(work)
+
+
+@functools.cache
+def _has_defaults(body: type[msgspec.Struct]) -> bool:
+    """Return whether a body may be left out."""
+    return not any(field.required for field in msgspec.structs.fields(body))
+
+
+def _decode_body(
+    operation: Operation, scope: Scope, headers: Mapping[bytes, bytes], body: bytes
+) -> Any:
+    if not body and _has_defaults(operation.body):
+        return operation.body()
+    if not is_json(headers):
+        raise UnsupportedMediaType
+    if operation.body is Nothing:
+        scope[IGNORED] = ignored.header_of(body, Nothing)
+        return Nothing()
+    tree = strictjson.check(body)
+    scope[IGNORED] = ignored.header(tree, operation.body)
+    return strictjson.read(body, operation.body)

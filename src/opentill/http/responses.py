@@ -1,0 +1,160 @@
+"""The responses of the API: the envelope, the one error body, and files."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+import structlog
+from starlette.types import Message, Receive, Send
+
+from opentill.core.errors import (
+    Internal,
+    MethodNotAllowed,
+    Problem,
+    TooManyAtOnce,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+)
+
+Headers = Sequence[tuple[bytes, bytes]]
+_NO_STORE: Final = (b"cache-control", b"no-store")  # of responses about money, refusals too
+_log: Final = structlog.get_logger()
+encode: Final = msgspec.json.Encoder().encode
+
+
+class Detail(msgspec.Struct, frozen=True):
+    """Which input was refused, and what would be accepted."""
+
+    field: str
+    reason: str
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """The error body (contract.md#error-body)."""
+
+    code: Annotated[int, msgspec.Meta(ge=1, le=99_999, description="what was refused")]
+    message: str
+    error: Detail | msgspec.UnsetType = msgspec.UNSET
+
+
+class Success(msgspec.Struct, frozen=True):
+    """The envelope (contract.md#envelope); the document shows ``Done`` with ``data``."""
+
+    code: int
+    message: str
+    data: Any
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The response of an operation that returns nothing, such as archiving."""
+
+    code: Annotated[int, msgspec.Meta(ge=0, le=0, description="always 0")]
+    message: Annotated[str, msgspec.Meta(pattern="^success$", description="always `success`")]
+
+
+class Download(msgspec.Struct, frozen=True):
+    """A response that is a file, streamed in chunks."""
+
+    content_type: str
+    filename: str
+    chunks: AsyncGenerator[bytes, None]
+
+
+def failure(problem: Problem) -> tuple[int, bytes, Headers]:
+    """Return status, body bytes and extra headers of a problem's response."""
+    detail: Detail | msgspec.UnsetType = msgspec.UNSET
+    if problem.field is not None and not isinstance(problem, Unauthorized):
+        detail = Detail(problem.field, problem.reason or "")
+    headers: list[tuple[bytes, bytes]] = []
+    if isinstance(problem, TooManyAtOnce):
+        headers = [(b"retry-after", b"%d" % problem.retry_after_s)]
+    elif isinstance(problem, TooManyRequests):
+        wait = problem.retry_after_s
+        headers = [
+            (b"retry-after", b"%d" % wait),
+            (b"ratelimit-policy", b'"default";q=%d;w=60' % problem.limit),
+            (b"ratelimit", b'"default";r=0;t=%d' % wait),
+        ]
+    elif isinstance(problem, Unavailable):
+        headers = [(b"retry-after", b"1")]
+    elif isinstance(problem, Unauthorized):
+        headers = [(b"www-authenticate", b'ApiKey realm="opentill"')]
+    elif isinstance(problem, MethodNotAllowed):
+        headers = [(b"allow", problem.allow.encode())]  # RFC 9110 §15.5.6
+    return problem.status, encode(Failure(problem.code, problem.message, detail)), headers
+
+
+def log_defect(error: Exception) -> None:
+    """Write a defect of ours into the log, where the request's id finds it."""
+    _log.error("internal error", exc_info=error)
+
+
+async def send_json(send: Send, status: int, body: bytes, headers: Headers = ()) -> None:
+    """Send a whole JSON response."""
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"content-length", b"%d" % len(body)),
+                _NO_STORE,
+                *headers,
+            ],
+        },
+    )
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def send_problem(send: Send, error: Exception, also: Headers = ()) -> None:
+    """Send the error body of a problem; of any other exception the one of a defect of ours."""
+    if not isinstance(error, Problem):
+        log_defect(error)
+        error = Internal()
+    status, body, headers = failure(error)
+    await send_json(send, status, body, (*headers, *also))
+
+
+def body(data: Any) -> bytes:
+    """Return the envelope around ``data``; without it if that is None."""
+    return encode(Done(0, "success") if data is None else Success(0, "success", data))
+
+
+async def send_download(receive: Receive, send: Send, download: Download) -> None:
+    """Stream a file until it ends or its client has left, never ahead of what the client takes."""
+    left = asyncio.create_task(_disconnected(receive))
+    disposition = f'attachment; filename="{download.filename}"'.encode()
+    head: Message = {
+        "type": "http.response.start",
+        "status": 200,
+        "headers": [
+            (b"content-type", download.content_type.encode()),
+            (b"content-disposition", disposition),
+            _NO_STORE,
+        ],
+    }
+    try:
+        async with contextlib.aclosing(download.chunks) as chunks:
+            # Made before the head is sent, so that what fails at once gets an error response.
+            chunk = await anext(chunks, b"")
+            await send(head)
+            while chunk:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                chunk = b""  # the socket has it, nobody else needs it
+                # Comes back when the socket has room again: the next is not made before.
+                await send({"type": "http.response.body", "body": b"", "more_body": True})
+                if left.done():
+                    return
+                chunk = await anext(chunks, b"")
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    finally:
+        left.cancel()
+
+
+async def _disconnected(receive: Receive) -> None:
+    """Come back when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

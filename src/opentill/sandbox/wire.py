@@ -1,0 +1,63 @@
+"""Bodies of requests into structs, structs into JSON responses."""
+
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from opentill.sandbox.model import Refusal
+
+T = TypeVar("T")
+MAX_BODY: Final = 64 * 1024
+_MAX_FIELDS: Final = 20
+_CODE: Final = "invalid_request"
+
+
+def json_response(data: Any, status: int = 200) -> Response:
+    """Return ``data`` as JSON."""
+    return Response(msgspec.json.encode(data), status, media_type="application/json")
+
+
+async def read_json(request: Request, struct: type[T], default: T | None = None) -> T:
+    """Return the body as ``struct``, or the default for an empty one. Raises Refusal."""
+    body = await _read(request)
+    if default is not None and not body:
+        return default
+    try:
+        return msgspec.json.decode(body, type=struct)
+    except msgspec.DecodeError as error:
+        raise Refusal(400, _CODE, str(error)) from None
+
+
+async def read_form(request: Request, struct: type[T]) -> T:
+    """Return a URL-encoded form as ``struct``. Raises Refusal."""
+    try:
+        text = (await _read(request)).decode("ascii")
+        pairs = parse_qsl(text, True, errors="strict", max_num_fields=_MAX_FIELDS)  # noqa: FBT003
+        return msgspec.convert(dict(pairs), struct)
+    except ValueError as error:  # also of UnicodeDecodeError and msgspec.ValidationError
+        raise Refusal(400, _CODE, str(error)) from None
+
+
+def read_millis(request: Request, name: str, default: int) -> int:
+    """Return a query parameter that is a time in Unix milliseconds. Raises Refusal."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit()):
+        raise Refusal(400, _CODE, f"{name} must be a time in Unix milliseconds.")
+    return int(text)
+
+
+async def _read(request: Request) -> bytes:
+    body = bytearray()
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_BODY:
+                raise Refusal(413, _CODE, "The body must not exceed 64 KiB.")
+    except ClientDisconnect:
+        raise Refusal(400, _CODE, "The body must arrive whole.") from None
+    return bytes(body)

@@ -1,0 +1,21 @@
+"""A line of the export of orders as Python would write it, to compare PostgreSQL's with."""
+
+import msgspec
+
+from opentill.http import csvfile
+from opentill.orders import Order, export_queries
+from opentill.orders.wire import OrderDetail
+
+
+def line(order: Order) -> bytes:
+    """Write an order, whose ``livemode`` is known, as a line with the columns of the file."""
+    shown = OrderDetail.of(order)
+    values = {
+        field.encode_name: getattr(shown, field.name) for field in msgspec.structs.fields(shown)
+    }
+    values |= {
+        "createdAtUtc": csvfile.utc(order.created_at),
+        "paidAtUtc": csvfile.utc(order.paid_at),
+        "livemode": "true" if order.livemode else "false",
+    }
+    return csvfile.line(csvfile.cell(values[column.name]) for column in export_queries.COLUMNS)
