@@ -54,6 +54,7 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
     if path == "/broken":
         raise RuntimeError
     if path in {"/early", "/page"}:
+        await asyncio.sleep(0.3 if scope["query_string"] == b"slow" else 0)
         await _answer(send, b"early" if path == "/early" else b"x" * 20_000)
         return
     size, more = 0, True
@@ -361,6 +362,14 @@ async def test_an_answer_before_the_end_of_a_big_body_is_readable() -> None:
     async with serving() as (_, port):
         answer = await talk(port, head + body)
     assert parse(answer)[0] == 200
+
+
+async def test_a_body_that_the_application_leaves_unread_holds_up_no_later_request() -> None:
+    body = b"a" * 3_000_000  # more than is buffered: reading had to pause before the response
+    head = b"POST /early?slow HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with serving() as (_, port):
+        answer = await talk(port, head + body + GET)
+    assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200"]
 
 
 async def test_a_client_that_half_closes_is_answered() -> None:

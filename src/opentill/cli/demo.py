@@ -1,7 +1,7 @@
 """``opentill demo``: a running server with a merchant, a product and a session to be paid.
 
-The merchant and the key are made once and kept in ``demo.json`` of the data directory, readable by
-its owner alone; the product and the session are made over the API, as any merchant would.
+The merchant and the key are made once and stored in ``demo.json`` of the data directory, readable
+by its owner alone; the product and the session are made over the API, as any merchant would.
 """
 
 import shlex
@@ -23,7 +23,7 @@ EMAIL = "customer@example.com"
 
 
 class Demo(msgspec.Struct, frozen=True):
-    """What is kept between two runs."""
+    """What is stored between two runs."""
 
     merchant_id: str
     product_id: str
@@ -48,7 +48,7 @@ def demo(
     if found.database_url is None:
         try:
             lock_serve(found.data_dir).release()
-        except ConfigurationError:  # it runs already: show what there is to see and leave it alone
+        except ConfigurationError:  # it runs already: show its addresses only
             with session.running_database(found) as ready:
                 _show(ready)
             return

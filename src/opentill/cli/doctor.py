@@ -51,7 +51,7 @@ def doctor(*, as_json: Json = False) -> None:
 
 
 def examine() -> Iterator[Finding]:
-    """Look at one thing after the other; without settings there is nothing further to look at."""
+    """Check one thing after another; without settings nothing further can be checked."""
     yield _python()
     missing = ""
     try:

@@ -1,4 +1,4 @@
-"""What ``opentill doctor`` says of a deployment that others can reach: play money, proxies, TLS."""
+"""Checks of ``opentill doctor`` on a deployment that others can reach: proxies, TLS, test mode."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ import msgspec
 from opentill.core.settings import SANDBOX, Settings
 
 Level = Literal["ok", "warn", "fail"]
-_SHORTEST_PREFIX: Final = {4: 8, 6: 16}  # of public networks: wider ones are nobody's own
+_SHORTEST_PREFIX: Final = {4: 8, 6: 16}  # of public networks: nobody owns wider ones
 # sslmode (libpq §34.19) → what is wrong with it. asyncpg's default is "prefer".
 _MODES: Final[Mapping[str, str]] = {
     "disable": "the connection is not encrypted",
@@ -23,7 +23,7 @@ _MODES: Final[Mapping[str, str]] = {
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line: what was looked at, how it is, and what to do if it is not well."""
+    """One line: what was checked, how it is, and what to do about it."""
 
     subject: str
     level: Level
@@ -31,7 +31,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def play_money(settings: Settings) -> Finding | None:
-    """Say whether the sandbox bank may take payments here; None where nothing is to be said."""
+    """Report whether the sandbox bank may take payments here; None if that is fine."""
     from opentill.config import is_loopback
 
     if settings.sandbox_refused:
@@ -48,7 +48,7 @@ def play_money(settings: Settings) -> Finding | None:
 
 
 def too_broad(settings: Settings) -> list[IPv4Network | IPv6Network]:
-    """Return the trusted proxies that are no proxies but the whole internet, or much of it."""
+    """Return the trusted proxies that are networks as wide as much of the internet."""
     return [
         network
         for network in settings.trusted_proxies
@@ -57,7 +57,7 @@ def too_broad(settings: Settings) -> list[IPv4Network | IPv6Network]:
 
 
 def believes_everybody(networks: list[IPv4Network | IPv6Network]) -> str:
-    """Say what it means to trust such networks."""
+    """Return what trusting such networks means."""
     named = ", ".join(map(str, networks))
     return (
         f"OPENTILL_TRUSTED_PROXIES has {named}: everybody is believed to come from whatever address"
@@ -67,7 +67,7 @@ def believes_everybody(networks: list[IPv4Network | IPv6Network]) -> str:
 
 
 def proxies(settings: Settings) -> Finding:
-    """Say whether clients are told apart, and by whose word."""
+    """Report how client addresses are known."""
     from opentill.config import is_loopback
 
     if broad := too_broad(settings):
@@ -85,7 +85,7 @@ def proxies(settings: Settings) -> Finding:
 
 
 def database_tls(settings: Settings) -> Iterator[Finding]:
-    """Say whether what goes to the database is encrypted, and to nobody else."""
+    """Report whether connections to the database are encrypted and verified."""
     urls = {
         "OPENTILL_DATABASE_URL": settings.database_url,
         "OPENTILL_DATABASE_READ_URL": settings.database_read_url,

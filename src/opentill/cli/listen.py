@@ -21,10 +21,11 @@ def listen(
     merchant_id: str,
     *,
     forward_to: Annotated[
-        str | None, typer.Option(help="Send each event there too, such as your own machine.")
+        str | None,
+        typer.Option(help="Send each event to this URL too, such as one of your machine."),
     ] = None,
     from_start: Annotated[
-        bool, typer.Option("--from-start", help="Begin with the oldest event that is kept.")
+        bool, typer.Option("--from-start", help="Begin with the oldest stored event.")
     ] = False,
     count: Annotated[
         int | None, typer.Option(min=1, help="End after so many events; without it, by Ctrl-C.")
@@ -33,7 +34,7 @@ def listen(
         bool, typer.Option("--json", help="Print each event as it is, one on a line.")
     ] = False,
 ) -> None:
-    """Print a merchant's events as they happen, and perhaps send them on to an address."""
+    """Print a merchant's events as they happen; forward them with --forward-to."""
     from opentill import merchants
 
     async def work() -> None:
@@ -61,7 +62,7 @@ def listen(
 async def _events(
     db: "Db", merchant_id: str, *, from_start: bool
 ) -> "AsyncIterator[NumberedEvent]":
-    """Yield events without an end; a database that is away for a while is waited for."""
+    """Yield events without an end; waits for a database that does not respond."""
     from opentill import webhooks
     from opentill.cli import output
     from opentill.core.errors import Unavailable
@@ -100,7 +101,7 @@ def _print(event: "NumberedEvent", *, as_json: bool) -> None:
 
 
 class _Forward:
-    """Sends events on, wherever the developer at the keyboard wants them."""
+    """Forwards events to the developer's URL, signed as deliveries are."""
 
     def __init__(self, url: str, header_prefix: str) -> None:
         from opentill.cli import output
@@ -116,7 +117,7 @@ class _Forward:
         output.say(f"forwarding to {url}, signed with {self._secret}")
 
     async def send(self, event: "NumberedEvent") -> None:
-        """Send one event and say what was sent and what came back."""
+        """Send one event; print its signatures and the response."""
         from opentill.cli import output
         from opentill.db.clock import now_ms
         from opentill.outgoing.client import Forbidden, NoResponse, Unreachable
@@ -128,13 +129,13 @@ class _Forward:
         for name, value in signed:
             output.say(f"  {name}: {value}")
         try:
-            answer = await self._outgoing.send(
+            response = await self._outgoing.send(
                 "POST", self._url, headers=headers, body=body, timeout_s=_TIMEOUT_S
             )
         except (Forbidden, NoResponse, Unreachable) as error:
             output.say(f"  not taken: {error}")
         else:
-            output.say(f"  answered {answer.status}")
+            output.say(f"  answered {response.status}")
 
     async def close(self) -> None:
         await self._outgoing.close()

@@ -1,7 +1,8 @@
 """``opentill merchants create|list|show|set|terms``."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, cast
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, cast
 
 import typer
 
@@ -13,10 +14,18 @@ if TYPE_CHECKING:
     from opentill.db.database import Tx
     from opentill.merchants import Merchant, TermsVersion
 
-_Text = Annotated[str | None, typer.Option()]
-_FeeRate = Annotated[
-    str | None, typer.Option(help="Decimal fraction of each payment, 0.04, where no --fee fits.")
-]
+
+P = ParamSpec("P")
+
+
+def _text(help_text: str) -> Any:
+    return Annotated[str | None, typer.Option(help=help_text)]
+
+
+def _days(help_text: str) -> Any:
+    return Annotated[int | None, typer.Option(help=help_text)]
+
+
 _Fee = Annotated[
     list[str] | None,
     typer.Option(
@@ -25,28 +34,23 @@ _Fee = Annotated[
         "settlement currency, and only payments in that have it."
     ),
 ]
-_Policy = Annotated[
-    str | None, typer.Option(help="Platform fee at a refund: KEPT, or RETURNED in proportion.")
-]
-_Overdraft = Annotated[
-    str | None, typer.Option(help="How far refunds may take the balance below zero: 100.00.")
-]
-_DelayDays = Annotated[
-    int | None, typer.Option(help="Days from the payment until its money is available: 7.")
-]
-_Calendar = Annotated[
-    str | None, typer.Option(help="Which days count for that: EVERY_DAY or WEEKDAYS.")
-]
-_ReserveRate = Annotated[
-    str | None, typer.Option(help="Decimal fraction of each settlement held in reserve: 0.1.")
-]
-_ReserveDays = Annotated[int | None, typer.Option(help="How long it is held: 180.")]
-_DisputeFee = Annotated[str | None, typer.Option(help="Fee of a dispute that is lost: 15.00.")]
-_PayoutMinimum = Annotated[str | None, typer.Option(help="The least that is paid out: 0.00.")]
-_Allow = Annotated[
-    list[str] | None,
-    typer.Option(help="Address or network that may use the API; repeat it. '' allows all."),
-]
+# The terms that `create` and `set` take as options of these names.
+_TERMS: Final[dict[str, Any]] = {
+    "fee_rate": _text("Decimal fraction of each payment, 0.04, where no --fee fits."),
+    "fee": _Fee,
+    "refund_fee_policy": _text("Platform fee at a refund: KEPT, or RETURNED in proportion."),
+    "overdraft": _text("How far refunds may take the balance below zero: 100.00."),
+    "settlement_delay_days": _days("Days from the payment until its money is available: 7."),
+    "settlement_calendar": _text("Which days count for that: EVERY_DAY or WEEKDAYS."),
+    "reserve_rate": _text("Decimal fraction of each settlement held in reserve: 0.1."),
+    "reserve_days": _days("Days for which the reserve is held: 180."),
+    "dispute_fee": _text("Fee of a dispute that is lost: 15.00."),
+    "payout_minimum": _text("The least that is paid out: 0.00."),
+    "allow": Annotated[
+        list[str] | None,
+        typer.Option(help="Address or network that may use the API; repeat it. '' allows all."),
+    ],
+}
 _COLUMNS = ("id", "name", "settlementCurrency", "platformFeeRate", "createdAt")
 _WORDS = {
     "refund_fee_policy": ("KEPT", "RETURNED"),
@@ -108,41 +112,32 @@ def _shown(merchant: "Merchant", *, as_json: bool) -> dict[str, Any]:
     return shown
 
 
-def create(  # noqa: PLR0913 - a merchant's terms
+def _with_terms(command: Callable[P, None]) -> Callable[P, None]:
+    """Give a command the options of ``_TERMS``, which it gets as ``**given``: None if not given."""
+    signature = inspect.signature(command)
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in _TERMS.items()
+    ]
+    vars(command)["__signature__"] = signature.replace(parameters=[*own, *options])
+    command.__annotations__ |= _TERMS
+    return command
+
+
+@_with_terms
+def create(
     name: str,
     *,
     currency: Annotated[str, typer.Option(help="Settlement currency.")] = "USD",
-    fee_rate: _FeeRate = None,
-    fee: _Fee = None,
-    refund_fee_policy: _Policy = None,
-    overdraft: _Overdraft = None,
-    settlement_delay_days: _DelayDays = None,
-    settlement_calendar: _Calendar = None,
-    reserve_rate: _ReserveRate = None,
-    reserve_days: _ReserveDays = None,
-    dispute_fee: _DisputeFee = None,
-    payout_minimum: _PayoutMinimum = None,
-    allow: _Allow = None,
     reason: inputs.OptionalReason = "",
     by: inputs.By = "",
     as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Create a merchant."""
     from opentill import merchants, rates
 
-    given = {
-        "fee_rate": fee_rate,
-        "fee": fee,
-        "refund_fee_policy": refund_fee_policy,
-        "overdraft": overdraft,
-        "settlement_delay_days": settlement_delay_days,
-        "settlement_calendar": settlement_calendar,
-        "reserve_rate": reserve_rate,
-        "reserve_days": reserve_days,
-        "dispute_fee": dispute_fee,
-        "payout_minimum": payout_minimum,
-        "allow": allow,
-    }
     terms = _terms(currency, given)
 
     async def work(tx: "Tx", now: int) -> "tuple[Merchant, bool]":
@@ -178,42 +173,19 @@ def show(merchant_id: str, *, as_json: Json = False) -> None:
     output.show(_shown(found, as_json=as_json), as_json=as_json)
 
 
-def set_(  # noqa: PLR0913 - a merchant's terms
+@_with_terms
+def set_(
     merchant_id: str,
     *,
-    name: _Text = None,
-    fee_rate: _FeeRate = None,
-    fee: _Fee = None,
-    refund_fee_policy: _Policy = None,
-    overdraft: _Overdraft = None,
-    settlement_delay_days: _DelayDays = None,
-    settlement_calendar: _Calendar = None,
-    reserve_rate: _ReserveRate = None,
-    reserve_days: _ReserveDays = None,
-    dispute_fee: _DisputeFee = None,
-    payout_minimum: _PayoutMinimum = None,
-    allow: _Allow = None,
+    name: Annotated[str | None, typer.Option(help="The merchant's new name.")] = None,
     reason: inputs.Reason = "",
     by: inputs.By = "",
     as_json: Json = False,
+    **given: Any,
 ) -> None:
-    """Change a merchant's terms, for sessions opened from now on."""
+    """Change a merchant's terms, for sessions created from now on."""
     from opentill import merchants
     from opentill.core.errors import Invalid
-
-    given = {
-        "fee_rate": fee_rate,
-        "fee": fee,
-        "refund_fee_policy": refund_fee_policy,
-        "overdraft": overdraft,
-        "settlement_delay_days": settlement_delay_days,
-        "settlement_calendar": settlement_calendar,
-        "reserve_rate": reserve_rate,
-        "reserve_days": reserve_days,
-        "dispute_fee": dispute_fee,
-        "payout_minimum": payout_minimum,
-        "allow": allow,
-    }
 
     async def work(tx: "Tx", now: int) -> "Merchant":
         old = await merchants.find(tx, merchant_id)
@@ -249,11 +221,13 @@ def _version(
         shown["fees"] = [output.plain(row) for row in merchants.read_fees(version.fees)]
         return shown
     differences = merchants.differences(before, version) if before else {}
-    changes = [f"{name} {_text(a)} → {_text(b)}" for name, (a, b) in differences.items()]
+    changes = [
+        f"{name} {_shown_term(a)} → {_shown_term(b)}" for name, (a, b) in differences.items()
+    ]
     return {**shown, "day": inputs.day(version.created_at), "changes": "; ".join(changes)}
 
 
-def _text(value: object) -> str:
+def _shown_term(value: object) -> str:
     """Write a term the way it is given."""
     from opentill import merchants
 

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for scripts.
+"""The output of commands: tables for people, JSON for scripts.
 
 Results go to standard output, everything else to standard error, so that ``--json`` can be piped.
 """
@@ -15,20 +15,20 @@ from opentill.core import terminal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Json = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 """The option that every command has: ``def list_(*, as_json: Json = False)``."""
 
 
 def plain(result: object) -> dict[str, Any]:
-    """Turn a struct into plain data that can be shown."""
+    """Return a struct as plain data."""
     found: dict[str, Any] = _plain(result)
     return found
 
 
 def _plain(value: object) -> Any:
-    """Turn anything into plain data; fields are called as in the API, whoever's they are.
+    """Return anything as plain data; fields of structs are named as in the API.
 
-    Keys of mappings stay as they are: they may be a merchant's.
+    Keys of mappings stay: they may be a merchant's.
     """
     import msgspec
 
@@ -68,13 +68,13 @@ def show(result: object, *, as_json: bool, columns: Sequence[str] = ()) -> None:
 
 
 def say(text: str) -> None:
-    """Print for a person something that is not the result."""
+    """Print what is not the result, to standard error."""
     typer.echo(terminal.inert(text), err=True)
 
 
 @contextmanager
 def progress(text: str, total: int | None = None) -> "Iterator[Callable[[int], None]]":
-    """Show progress of something long on standard error, if that is a terminal.
+    """Show progress on standard error, if that is a terminal.
 
     Yields a function that is called with how many more are done.
     """
@@ -104,5 +104,5 @@ def _print_table(names: Sequence[str], rows: Sequence[Sequence[object]], *, head
 
 
 def _inert(text: str) -> str:
-    """Keep a name that holds terminal control characters from doing anything."""
+    """Replace terminal control characters."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -1,4 +1,4 @@
-"""A running deployment: which processes there are, and in which order they come and go.
+"""A running deployment: its processes, and the order in which they start and stop.
 
 One server process holds API and worker in one event loop; several leave the worker to a process of
 its own. The embedded database and the sandbox bank belong to the process that was started first,
@@ -30,7 +30,7 @@ from opentill.server.supervisor import Child, Supervisor
 
 FINISH_GRACE_S = 5.0
 _log: Final = structlog.get_logger()
-PRIVATE = 0o077  # what processes that run on write is for their user alone
+PRIVATE = 0o077  # files of long-running processes are for their user alone
 
 
 class Deployment:
@@ -52,11 +52,11 @@ class Deployment:
 
     def run(self) -> int:
         """Serve until stopped; the exit code. Raises ``ConfigurationError``."""
-        # Until the server has handlers of its own, and after: leave through every "finally".
+        # Before and after the server has its own handlers: exit, running every "finally".
         signal.signal(signal.SIGTERM, session.leave)
         os.umask(PRIVATE)
         settings = self.settings
-        gateways.load(settings.gateways, settings)  # what is wrong with them is said at once
+        gateways.load(settings.gateways, settings)  # errors in their settings are reported at once
         if broad := exposure.too_broad(settings):
             _log.warning(exposure.believes_everybody(broad))
         with contextlib.ExitStack() as cleanup:
@@ -163,7 +163,7 @@ def sandbox_process(
 def run_worker(
     settings: Settings, *, ready: Callable[[], None] | None = None, child: bool = False
 ) -> None:
-    """Run jobs until a signal comes. The jobs at work are finished."""
+    """Run jobs until a signal comes; running jobs are finished."""
     from opentill import worker
 
     async def until_stopped() -> None:
@@ -205,12 +205,12 @@ def run_sandbox(
 
 
 def bind_sandbox(settings: Settings) -> list[socket.socket]:
-    """Listen where the sandbox bank is to be reached; raises ``ServeError``."""
+    """Listen at the sandbox bank's address; raises ``ServeError``."""
     return http_server.bind(settings.sandbox_host, settings.sandbox_port, "OPENTILL_SANDBOX_PORT")
 
 
 def lock_sandbox(settings: Settings) -> Lock:
-    """Be the only sandbox bank of the data directory; raises ``DataDirError``."""
+    """Lock the data directory for one sandbox bank; raises ``DataDirError``."""
     path = prepare(settings.data_dir)
     lock = Lock(path / "sandbox.lock")
     if not lock.take(wait=False):
@@ -221,7 +221,7 @@ def lock_sandbox(settings: Settings) -> Lock:
 
 
 def _data_dir(settings: Settings) -> Path | None:
-    """The data directory, if anything that is run here keeps something there."""
+    """Return the data directory, if a process of this deployment uses it."""
     return settings.data_dir if settings.database_url is None or _runs_sandbox(settings) else None
 
 
@@ -231,7 +231,7 @@ def _runs_sandbox(settings: Settings) -> bool:
 
 @contextlib.contextmanager
 def _keeping_running(supervisor: Supervisor) -> Iterator[None]:
-    """Start again what dies, in a thread beside the server in this process."""
+    """Restart children that die, in a thread beside the server of this process."""
     stop = threading.Event()
 
     def keep_running() -> None:

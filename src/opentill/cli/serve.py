@@ -39,7 +39,7 @@ def worker() -> None:
     from opentill.cli.running import run_worker
 
     found = session.settings(quiet=False)
-    gateways.load(found.gateways, found)  # what is wrong with them is said at once
+    gateways.load(found.gateways, found)  # errors in their settings are reported at once
     signal.signal(signal.SIGTERM, session.leave)
     with session.running_database(found, patient=True) as ready:
         run_worker(ready)

@@ -1,7 +1,7 @@
-"""What commands need around their work: settings, and a database that is there and fits.
+"""What commands run in: settings, a database of the right schema, and transactions.
 
-Commands run beside a server: an embedded database that runs is shared, one that does not is started
-for as long as the command takes.
+Commands work beside a server: a running embedded database is shared, a stopped one is started for
+the time of the command.
 """
 
 import asyncio
@@ -25,12 +25,13 @@ LONGEST_PAUSE_S: Final = 5.0
 def settings(
     *, quiet: bool = True, creates: bool = False, keys: bool = True, new_key: bool = False
 ) -> Settings:
-    """The settings with all keys filled in, and the log set up for this process.
+    """Return the settings with all keys filled in, and set up the log of this process.
 
-    ``quiet``: a command's log shows warnings only. ``creates``: it may begin a new deployment in
-    an empty data directory; everything else finds one there. Without ``keys`` none is read or made
-    in the data directory, which need not be there. ``new_key``: a secret key that is missing is
-    made, whatever was encrypted with it. Raises ``ConfigurationError``.
+    ``quiet``: a command's log shows warnings only. ``creates``: the command may
+    create a deployment in an empty data directory; every other one needs one there. Without
+    ``keys`` none is read or made in the data directory, which need not exist. ``new_key``: a
+    missing secret key is made, whatever was encrypted with the old one. Raises
+    ``ConfigurationError``.
     """
     from opentill import config
     from opentill.core import log
@@ -48,7 +49,7 @@ def settings(
 
 
 class DatabaseAway(ConfigurationError):
-    """The database cannot be reached, and may be there again in a moment."""
+    """The database cannot be reached now; it may be later."""
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -60,7 +61,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def leave(*_: object) -> None:
-    """Handle SIGTERM while nothing else does: leave through every ``finally``."""
+    """Handle SIGTERM where nothing else does: exit, running every ``finally``."""
     sys.exit(0)
 
 
@@ -68,10 +69,10 @@ def leave(*_: object) -> None:
 def running_database(
     found: Settings, *, patient: bool = False, creates: bool = False, any_key: bool = False
 ) -> Iterator[Settings]:
-    """The settings with the address of a running database of the right schema and secret key.
+    """Give the settings with the address of a running database of the right schema and key.
 
     An embedded database is started if need be and brought up to date, and made if ``creates``; one
-    of the operator's is only looked at, and waited for if ``patient``. ``any_key``: its secrets may
+    of the operator's is only checked, and waited for if ``patient``. ``any_key``: its secrets may
     be encrypted with another key. Blocks. Raises ``ConfigurationError``.
     """
     import msgspec
@@ -95,10 +96,10 @@ def running_database(
 def wait_for(
     url: str, *, prepared: bool, patient: bool, migrated: bool = True, key: Settings | None = None
 ) -> None:
-    """See that the operator's database is there, and of our schema if ``migrated``.
+    """Check that the operator's database responds, with our schema if ``migrated``.
 
-    ``key``: the settings whose secret key must be the one that it knows. A database that is away is
-    waited for if ``patient``, for ever. Blocks. Raises ``ConfigurationError``.
+    ``key``: the settings whose secret key must be the database's. A database that does not respond
+    is waited for without end if ``patient``. Blocks. Raises ``ConfigurationError``.
     """
     pause_s = 0.25
     while True:

@@ -1,8 +1,8 @@
-"""Secrets that must be read back, such as webhook and Epay keys, sealed with the deployment's key.
+"""Encrypts secrets that must be read back, such as webhook and Epay keys.
 
 AES-256-GCM (NIST SP 800-38D) under a key that HKDF (RFC 5869) derives from ``OPENTILL_SECRET_KEY``
-and the purpose. The purpose says what it is and whose (``"webhook secret mer_… whe_…"``): a sealed
-text that somebody moves to another row or column does not open there.
+and the purpose. The purpose names the field and its owner (``"webhook secret mer_… whe_…"``): a
+text that is moved to another row or column cannot be decrypted there.
 """
 
 import os
@@ -18,7 +18,7 @@ _NONCE: Final = 12
 
 
 class WrongKey(Exception):
-    """What is sealed does not open: another key, another purpose, or not what was sealed."""
+    """The text cannot be decrypted: another key, another purpose, or it was changed."""
 
 
 def _cipher(secret_key: str, purpose: str) -> AESGCM:
@@ -27,14 +27,14 @@ def _cipher(secret_key: str, purpose: str) -> AESGCM:
 
 
 def encrypt(secret_key: str, purpose: str, text: str) -> bytes:
-    """Encrypt a text for a purpose; the same text never looks the same."""
+    """Encrypt a text for a purpose; each result is different."""
     nonce = os.urandom(_NONCE)
     hidden = _cipher(secret_key, purpose).encrypt(nonce, text.encode(), _VERSION)
     return _VERSION + nonce + hidden
 
 
 def decrypt(secret_key: str, purpose: str, encrypted: bytes) -> str:
-    """Return the text that was sealed for the same purpose. Raises WrongKey."""
+    """Return the text that was encrypted for the same purpose. Raises WrongKey."""
     version, nonce, hidden = encrypted[:1], encrypted[1 : 1 + _NONCE], encrypted[1 + _NONCE :]
     if version != _VERSION or len(nonce) != _NONCE:
         raise WrongKey

@@ -35,7 +35,7 @@ def new_id(prefix: Prefix) -> str:
 
 
 def first_id(prefix: Prefix, millis: int) -> str:
-    """Return what sorts before every id that is made at a moment (Unix ms) or later."""
+    """Return what sorts before every id made at a time (Unix ms) or later."""
     return f"{prefix}_{_base32(max(0, millis) << 80, 13)}"
 
 
@@ -45,7 +45,7 @@ def new_session_id() -> str:
 
 
 def number_of(made: str) -> int:
-    """Return a whole number below 2**53 that stands for an id, for whom only numbers are ids.
+    """Return a whole number below 2**53 that stands for an id, for clients that take only numbers.
 
     Milliseconds since 2024 and twelve of the random bits: it sorts as the id does.
     """
@@ -56,7 +56,7 @@ def number_of(made: str) -> int:
 def made_at(made: str) -> int:
     """Return when an id was made, in Unix ms.
 
-    Raises ValueError for what is no id, and for a checkout session's, which does not say.
+    Raises ValueError for what is not an id, and for a checkout session's, which holds no time.
     """
     return _number(made) >> 80
 
@@ -73,5 +73,5 @@ def _number(made: str) -> int:
 
 
 def is_id(text: str) -> bool:
-    """Return whether a text has the shape of an id at all; anything else is not worth a query."""
+    """Return whether a text has the shape of an id; anything else needs no query."""
     return _SHAPE.fullmatch(text) is not None

@@ -1,12 +1,12 @@
 """The log: one JSON object a line on standard error, made readable on a terminal.
 
-No line ever carries a secret, an e-mail address, a card number, a body or a query string: code does
-not log them, and what slips in through an error's text is struck out here, last before writing.
+No line ever holds a secret, an e-mail address, a card number, a body or a query string: code does
+not log them, and one in an error's text is redacted here, last before writing.
 The request's id is bound with ``structlog.contextvars`` and is on every line of the request.
 
-Lines of finished requests are written some at a time, within ``LATEST_S``: one by one they cost a
-seventh of the processor time of a read. Every other line is written at once, after those that wait,
-so the order stays. Stopping loses none; a SIGKILL loses what was finished in the last moment.
+Lines of requests are buffered for up to ``LATEST_S``: written one by one they cost a seventh of the
+processor time of a read. Every other line is written at once, after the buffered ones, so the order
+stays. Stopping loses none; a SIGKILL loses the buffered ones.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ _DIGITS: Final = re.compile(r"(?<![0-9A-Za-z])[0-9]+(?:[ ._-][0-9]+)*(?![0-9A-Za
 _SHORTEST_GROUP: Final = 3
 _SHORTEST_CARD: Final = 13
 _LONGEST_CARD: Final = 19
-_ENDS: Final = r"\s<>\"'(),:;=\[\]{}/"  # what stands around an e-mail address
-# (what is struck out, what stands there instead); each takes time in proportion to the text
+_ENDS: Final = r"\s<>\"'(),:;=\[\]{}/"  # what may surround an e-mail address
+# (what is redacted, what replaces it); each takes time in proportion to the text
 _RULES: Final[Sequence[tuple[re.Pattern[str], str]]] = (
     (re.compile(r"svc_(live|stg)_[0-9A-Za-z]+"), rf"svc_\1_{STRUCK}"),
     (re.compile(r"\b(whsec|sk_live|sk_test|rk_live|rk_test)_[0-9A-Za-z+/=_-]+"), rf"\1_{STRUCK}"),
@@ -56,21 +56,21 @@ _RULES: Final[Sequence[tuple[re.Pattern[str], str]]] = (
         STRUCK,
     ),
 )
-# Without one of these there is nothing to strike out: most texts are looked at only once.
+# A text without one of these needs no redaction: most texts are searched only once.
 _SUSPECT: Final = re.compile(
     r"svc_|whsec|[sr]k_|bearer|://|[?@]|%40|[0-9](?:[ ._-]?[0-9]){12}", re.IGNORECASE
 )
 _METHODS: Final = frozenset(("GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "PUT"))
-LONGEST: Final = 32 * 1024  # characters of a text; what is beyond is not logged
-LATEST_S: Final = 0.01  # a request's line is written so long after its response
-_MOST_WAITING: Final = 200
+LONGEST: Final = 32 * 1024  # characters of a text; the rest is not logged
+LATEST_S: Final = 0.01  # a request's line is written at most so long after its response
+_MOST_BUFFERED: Final = 200
 _lines: Final = msgspec.json.Encoder().encode_lines
-# Their information lines hold addresses with query strings, or say what the supervisor says.
+# Their lines at level info hold URLs with query strings, or repeat those of the supervisor.
 _QUIET: Final = ("httpx", "httpx2", "httpcore", "httpcore2", "uvicorn", "uvicorn.error", "asyncio")
 
 
 def _inert(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Keep texts of others from acting on the terminal."""
+    """Write control characters in texts of others as escapes."""
     return {
         name: terminal.inert(value) if isinstance(value, str) else value
         for name, value in event.items()
@@ -78,7 +78,7 @@ def _inert(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
 
 
 def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
-    """Set the log up for this process: our own lines and those of the libraries alike.
+    """Set up the log of this process, our own lines and those of libraries.
 
     ``level`` is ``debug``, ``info``, ``warning`` or ``error``; ``stream`` is standard error unless
     a test gives another. Lines are pretty if it is a terminal. May be called again.
@@ -122,7 +122,7 @@ def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
 
 
 class Line(msgspec.Struct, frozen=True):
-    """The line of a finished request: the one that is written for each."""
+    """The line that is written for each request."""
 
     request_id: str
     method: str
@@ -135,52 +135,52 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class _Output:
-    """The stream of all lines: what structlog and logging write to, and where requests' wait."""
+    """The stream that structlog and logging write to, with the buffer of requests' lines."""
 
     def __init__(self, stream: TextIO) -> None:
         self.is_terminal = stream.isatty()
         self._stream = stream
-        self._waiting: list[Line] = []
+        self._buffered: list[Line] = []
         self._lock = threading.RLock()  # libraries log from threads of their own
 
     def write(self, text: str) -> None:
-        """Write after the lines that are queued."""
+        """Write after the buffered lines."""
         with self._lock:
-            self._write_waiting()
+            self._write_buffered()
             self._stream.write(text)
 
     def flush(self) -> None:
-        """Write the queued lines, and hand them all to the system."""
+        """Write the buffered lines and flush the stream."""
         with self._lock:
-            self._write_waiting()
+            self._write_buffered()
             self._stream.flush()
 
-    def keep(self, line: Line) -> None:
-        """Write a line soon."""
+    def buffer(self, line: Line) -> None:
+        """Write a line within ``LATEST_S``."""
         with self._lock:
-            self._waiting.append(line)
-            waiting = len(self._waiting)
+            self._buffered.append(line)
+            waiting = len(self._buffered)
         if waiting == 1:
             asyncio.get_running_loop().call_later(LATEST_S, self.flush)
-        elif waiting >= _MOST_WAITING:
+        elif waiting >= _MOST_BUFFERED:
             self.flush()
 
-    def _write_waiting(self) -> None:
-        if self._waiting:
-            lines, self._waiting = self._waiting, []
+    def _write_buffered(self) -> None:
+        if self._buffered:
+            lines, self._buffered = self._buffered, []
             self._stream.write(_lines(lines).decode())
 
 
-_requests: _Output | None = None  # where their lines go, None while something else formats them
+_requests: _Output | None = None  # where their lines go; None while structlog formats them
 
 
 def request(
     request_id: str, method: str, route: str, status: int, ms: float, *, quiet: bool = False
 ) -> None:
-    """Log a finished request, from where a loop runs; at debug only if ``quiet``.
+    """Log a request after its response; needs a running event loop. At debug if ``quiet``.
 
-    Past structlog where lines are JSON, since nothing in it may need striking out: the route is a
-    template of ours, and a method that is not one of HTTP's is not repeated.
+    JSON lines bypass structlog, since they need no redaction: the route is a template, and a method
+    that is not one of HTTP's is not repeated.
     """
     method = method if method in _METHODS else "other"
     if quiet:
@@ -188,11 +188,11 @@ def request(
     elif _requests is None:
         structlog.get_logger().info("request", method=method, route=route, status=status, ms=ms)
     else:
-        _requests.keep(Line(request_id, method, route, status, ms, datetime.now(UTC)))
+        _requests.buffer(Line(request_id, method, route, status, ms, datetime.now(UTC)))
 
 
 def flush() -> None:
-    """Write the queued lines: for whoever stops the loop that would do it."""
+    """Write the buffered lines: before the event loop that would do it stops."""
     if _requests is not None:
         _requests.flush()
 

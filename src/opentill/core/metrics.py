@@ -1,8 +1,8 @@
-"""Figures for Prometheus: requests and jobs, over one process or several.
+"""Metrics for Prometheus: requests, jobs and deliveries, of one process or several.
 
 With several processes each writes to files in ``PROMETHEUS_MULTIPROC_DIR``, which the supervisor
 sets for its children before they import this module, and any of them renders the sum. The library
-is imported on first use: the command line does without it.
+is imported on first use: most commands do not need it.
 """
 
 import functools
@@ -103,7 +103,7 @@ def _request_series(route: str, method: str, status: int) -> "tuple[Counter, His
 
 
 def count_request(route: str, method: str, status: int, seconds: float) -> None:
-    """Count one answered request; ``route`` is the template (``/v1/orders/{id}``), never a path."""
+    """Count one request; ``route`` is the template (``/v1/orders/{id}``), never a path."""
     counter, histogram = _request_series(route, method, status)
     counter.inc()
     histogram.observe(seconds)
@@ -129,9 +129,9 @@ def count_foreign_gateway_event(gateway: str, owner: str) -> None:
 
 
 def render(gauges: Mapping[str, float] | None = None) -> bytes:
-    """Everything as Prometheus text (``CONTENT_TYPE``), summed over the processes.
+    """Return all metrics as Prometheus text (``CONTENT_TYPE``), summed over the processes.
 
-    ``gauges`` are figures of the moment that the caller measured, such as the length of a queue.
+    ``gauges`` are current values that the caller measured, such as the length of a queue.
     """
     import prometheus_client as prometheus
     from prometheus_client import multiprocess, values
@@ -152,7 +152,7 @@ def render(gauges: Mapping[str, float] | None = None) -> bytes:
 
 @contextmanager
 def listening(port: int) -> Iterator[None]:
-    """Serve the figures to scrapers on this machine at ``127.0.0.1:port``, in a thread.
+    """Serve the metrics to scrapers on this machine at ``127.0.0.1:port``, in a thread.
 
     Raises ``ConfigurationError`` if the port is taken.
     """

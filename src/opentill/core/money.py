@@ -33,7 +33,7 @@ PRICE_PATTERN: Final = r"^[0-9]{1,8}(\.[0-9]{1,2})?$"
 _AMOUNT: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2}))?")
 
 
-MOST_MINOR: Final = 10**16  # that an order is worth: a slip in a rate must not overflow the books
+MOST_MINOR: Final = 10**16  # of an order: an error in a rate must not overflow the ledger
 
 
 class Money(msgspec.Struct, frozen=True, order=True):

@@ -286,13 +286,14 @@ class Protocol(HttpToolsProtocol):
         self._held_since = min(self._held_since, self.loop.time())
 
     def _resume(self) -> None:
-        """Read on after a hold, if nothing holds it any more."""
-        if self._held_since == _NEVER or self._is_held():
+        """Read on, if nothing holds it and the application has room for more of the body."""
+        if self._is_held():
             return
-        self._received_at = self.loop.time()
-        if self.phase in _RECEIVING:
-            self.deadline += self._received_at - self._held_since
-        self._held_since = _NEVER
+        if self._held_since != _NEVER:
+            self._received_at = self.loop.time()
+            if self.phase in _RECEIVING:
+                self.deadline += self._received_at - self._held_since
+            self._held_since = _NEVER
         if not (self.is_running() and len(self.cycle.body) > HIGH_WATER_LIMIT):
             self.flow.resume_reading()  # else the application does when it takes the body
 
