@@ -53,13 +53,13 @@ RULES: Final = (
     ("eventId", "eventId must be the id of one of your"),
     ("since", "since must say from when on"),
     ("since|until", "(since|until) must be a time in Unix mil"),  # as 1.0, which is an integer too
-    ("cursor", "cursor must be the cursor of an answer"),
+    ("cursor", "cursor must be the cursor of an earlier response"),
     ("amount", "amount must be from 0.01 to"),
     ("amount", "amount must not be more than what is left"),
     ("amount", "amount must leave the"),
     ("refundNo", "refundNo must be a number that no other"),
     ("id", "id must be an? (open )?session"),
-    ("[^ ]*", ".* must be text without NUL and lone surrogates"),
+    ("(?s).*", "(?s).* must be text without NUL and lone surrogates"),
     ("body", "keys must be text without NUL"),
     ("body", "body must not nest deeper"),
 )
