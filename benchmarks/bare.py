@@ -7,6 +7,7 @@ recorded statements are run through asyncpg on one connection, the last row beco
 
 import hashlib
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final, cast
@@ -15,6 +16,7 @@ import asyncpg
 import msgspec
 
 from benchmarks.recording import Joined, Role, Statement, events_of
+from opentill.checkouts.model import LIFETIME_MS
 from opentill.core.ids import new_id, new_session_id
 from opentill.core.settings import Settings
 from opentill.db.pool import Pool
@@ -93,8 +95,8 @@ class Bare:
             body = _decode(await _read(receive))
             roles = {"digest": _digest(scope), "product": body["productId"]}
             roles |= {"session": new_session_id(), "order": new_id("order")} | self._ids("create")
-            row = await self._run("create", roles)
-            await _send(send, 201, _encode(_session(row)))
+            offer = await self._run("create", roles)
+            await _send(send, 201, _encode(_session(offer, roles)))
         else:
             body = _decode(await _read(receive))
             await self._run("pay", self._ids("pay") | {"attempt": body["data"]["payment"]["id"]})
@@ -110,7 +112,7 @@ class Bare:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _run(self, operation: str, roles: dict[str, Any]) -> Row:
-        """Run an operation's statements and return the last row."""
+        """Run an operation's statements and return the last row that one of them gave."""
         last: Any = None
         connection = self._pool.take_now() or await self._pool.take(10)
         try:
@@ -123,7 +125,8 @@ class Bare:
                 else:
                     run: Callable[..., Awaitable[Any]] = getattr(connection, step.how)
                     found = await run(step.sql, *step.values(roles))
-                    last = found[0] if step.how == "fetch" and found else found
+                    if step.how != "execute":
+                        last = found[0] if step.how == "fetch" and found else found
                     for column, role in step.gives:
                         roles[role] = last[column]
         finally:
@@ -161,16 +164,17 @@ def _rate(rate: Decimal) -> str:
     return str(rate)
 
 
-def _session(row: Row) -> dict[str, Any]:
+def _session(offer: Row, roles: Mapping[str, Any]) -> dict[str, Any]:
+    now = time.time_ns() // 1_000_000
     data = {
-        "id": row["id"],
-        "productId": row["product_id"],
-        "amount": _money(row["amount_minor"]),
-        "currency": row["currency"],
-        "status": row["status"],
-        "url": f"http://127.0.0.1:8080/checkout/{row['id']}",
-        "expiresAt": row["expires_at"],
-        "createdAt": row["created_at"],
+        "id": roles["session"],
+        "productId": roles["product"],
+        "amount": _money(offer["price_minor"]),
+        "currency": offer["currency"],
+        "status": "OPEN",
+        "url": f"http://127.0.0.1:8080/checkout/{roles['session']}",
+        "expiresAt": now + LIFETIME_MS,
+        "createdAt": now,
     }
     return {"code": 0, "message": "success", "data": data}
 
