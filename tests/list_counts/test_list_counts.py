@@ -276,3 +276,9 @@ async def test_each_merchant_whose_lists_changed_is_named_once(tx: Tx) -> None:
     after_first = await totals_queries.CHANGED.all(tx, after=shops[0], limit=1, most=2)
     assert [(one.merchant_id, one.changes) for one in after_first] == [(shops[1], 2)]
     assert await totals_queries.CHANGED.all(tx, after=max(named), limit=100, most=1000) == []
+
+
+def test_counts_of_another_list_than_the_one_that_is_read_are_refused(db: Db) -> None:
+    counts = ListKey("mer_1", "orders")
+    with pytest.raises(ValueError, match="does not count a list by status"):
+        Paginator(db, queries.LISTS, "mer_1", {"status": "PAID"}, counts)

@@ -20,6 +20,11 @@ class ListKey(msgspec.Struct, frozen=True):
     part: str = ""
     kind: str | None = None
 
+    @property
+    def filters(self) -> int:
+        """How many filters the key stands for."""
+        return bool(self.part) + (self.kind is not None)
+
 
 class Busy(msgspec.Struct, frozen=True):
     """A merchant whose lists changed, and how many changes are not in the counts yet."""

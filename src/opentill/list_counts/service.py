@@ -42,8 +42,12 @@ class Paginator(Generic[S]):
         """``filters`` are those that are given, in the order of the query's fields.
 
         ``counts`` says the same where the list is counted beforehand; any other is counted by
-        reading it. ``near`` is how many rows are skipped by reading them.
+        reading it. ``near`` is how many rows are skipped by reading them. Raises ValueError for a
+        filter that the counts do not know: the total would be of more than what is listed.
         """
+        if counts is not None and counts.filters != len(filters):
+            msg = f"{counts} does not count a list by {', '.join(filters) or 'no filter'}"
+            raise ValueError(msg)
         self._db = db
         self._statements = lists[tuple(filters)]
         self._values = {"merchant_id": merchant_id, **filters}
