@@ -220,7 +220,7 @@ def _receivers(tx: Tx) -> list[str]:
 def _due(tx: Tx, receiver: str, limit: int) -> tuple[list[Callback], int | None]:
     """Return what is due at the receiver and when the first thing that is not will be.
 
-    What is on its way is among the due: with ``limit`` as many as are sent at once there is always enough.
+    What is being sent is among the due: there is enough if ``limit`` is how many are sent at once.
     """
     sql = (
         "select * from callbacks where status = 'pending' and receiver = :receiver "

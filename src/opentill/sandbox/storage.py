@@ -1,8 +1,8 @@
-"""The bank's own storage: one SQLite file, written by one thread, several callers per commit.
+"""The bank's own storage: one SQLite file, written by one thread, several calls per commit.
 
 Commits wait for the disk (``synchronous=FULL``), so that nothing acknowledged is lost, whenever the
-process is killed. To make that cheap, the writing thread takes all work that is queued, runs each in a
-savepoint of its own and commits it together; nobody gets a result before its commit.
+process is killed. To make that cheap, the writing thread takes all calls that are queued, runs each
+in a savepoint of its own and commits them together; nobody gets a result before its commit.
 """
 
 import asyncio
@@ -140,7 +140,7 @@ class Tx:
 
 
 class _Call:
-    """Work for the writing thread, and the future that waits for its result."""
+    """One call of ``do``, queued for the writing thread, and the future of its result."""
 
     def __init__(self, work: Callable[[Tx], Any], future: "asyncio.Future[Any]") -> None:
         self.work = work
@@ -191,7 +191,7 @@ class Store:
         self._thread.start()
 
     async def close(self) -> None:
-        """Finish the work that is queued and close the file."""
+        """Finish the calls that are queued and close the file."""
         if self._thread is not None:
             self._calls.put(None)
             await asyncio.to_thread(self._thread.join)
@@ -230,7 +230,7 @@ class Store:
 
 
 def _commit(connection: sqlite3.Connection, calls: list[_Call]) -> set[str]:
-    """Do the work, each in a savepoint, and commit it together; return the announced topics."""
+    """Run the calls, each in a savepoint, and commit them together; return what they announced."""
     topics: set[str] = set()
     try:
         connection.execute("begin immediate")

@@ -76,7 +76,8 @@ SENTENCES: Final[dict[str, str]] = {
     "wallet_alt": "QR code that opens this payment on your phone",
     "wallet_text": "Scan the code with your phone.",
     "wallet_phone": "Open the phone here",
-    "wallet_waits": "Waiting for your decision on the phone. This page looks again every 3 seconds.",
+    "wallet_waits": "Waiting for you to decide on the phone. This page looks again every "
+    "3 seconds.",
     "wallet_look": "Look now",
     "phone_title": "Approve payment?",
     "phone_text": "This page stands for the {method} app on your phone.",
