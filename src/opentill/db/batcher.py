@@ -27,16 +27,16 @@ class Batcher(Generic[T, R]):
     """Gathers the items of concurrent callers into batches; each caller gets its own result."""
 
     def __init__(
-        self, run: Callable[[Sequence[T]], Awaitable[Sequence[R]]], *, most: int, lanes: int
+        self, run: Callable[[Sequence[T]], Awaitable[Sequence[R]]], *, most: int, at_once: int
     ) -> None:
         """``run`` takes at most ``most`` items and returns what is told for each, in their order.
 
-        It runs at most ``lanes`` times at once. What it raises is raised to every caller of the
+        It runs at most ``at_once`` times at once. What it raises is raised to every caller of the
         batch.
         """
         self._run = run
         self._most = most
-        self._lanes = lanes
+        self._at_once = at_once
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
         self._there = 0  # items that wait or are on their way
         self._busy = 0  # lanes
@@ -47,7 +47,7 @@ class Batcher(Generic[T, R]):
         result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, result))
         self._there += 1
-        if self._busy == 0 or (self._busy < self._lanes and len(self._waiting) >= WORTH_IT):
+        if self._busy == 0 or (self._busy < self._at_once and len(self._waiting) >= WORTH_IT):
             self._busy += 1
             lane = asyncio.create_task(self._work())
             self._tasks.add(lane)
@@ -61,7 +61,7 @@ class Batcher(Generic[T, R]):
         """
         try:
             while self._waiting and (self._busy == 1 or len(self._waiting) >= WORTH_IT):
-                share = -(-self._there // self._lanes)
+                share = -(-self._there // self._at_once)
                 count = min(self._most, max(share, WORTH_IT), len(self._waiting))
                 batch = [self._waiting.popleft() for _ in range(count)]
                 try:
