@@ -36,7 +36,7 @@ async def _settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_lanes_share_what_waits() -> None:
+async def test_concurrent_batches_share_what_waits() -> None:
     work = Work()
     run_all = Batcher(work.run, most=100, at_once=2)
     callers = [asyncio.create_task(run_all.do(item)) for item in range(32)]
@@ -62,7 +62,7 @@ async def test_who_comes_alone_goes_at_once_and_few_wait_for_each_other() -> Non
     assert work.begun == [[1]]  # without any pause
     others = [asyncio.create_task(run_all.do(item)) for item in range(2, WORTH_IT + 1)]
     await _settle()
-    assert work.begun == [[1]]  # not worth a lane
+    assert work.begun == [[1]]  # not worth another batch
     work.gate.release()
     await _settle()
     assert work.begun == [[1], list(range(2, WORTH_IT + 1))]
@@ -70,7 +70,7 @@ async def test_who_comes_alone_goes_at_once_and_few_wait_for_each_other() -> Non
     assert await asyncio.gather(first, *others) == [n * 10 for n in range(1, WORTH_IT + 1)]
 
 
-async def test_a_lane_leaves_few_to_the_other_which_leaves_none() -> None:
+async def test_one_task_leaves_few_to_the_other_which_leaves_none() -> None:
     work = Work()
     run_all = Batcher(work.run, most=8, at_once=2)
     callers = [asyncio.create_task(run_all.do(item)) for item in range(19)]
