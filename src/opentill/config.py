@@ -204,7 +204,7 @@ def _sandbox_refused(settings: Settings) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Tell whether an address leads to this machine, from this machine only."""
+    """Return whether an address leads to this machine, from this machine only."""
     host = urlsplit(url).hostname or ""
     try:
         return ip_address(host).is_loopback

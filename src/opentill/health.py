@@ -43,7 +43,7 @@ async def _trouble(db: Db) -> str | None:
         async with asyncio.timeout(_TIMEOUT_S), db.connection() as tx:
             await check(tx, newer_ok=True)  # a newer one migrated ahead of us
     except (Problem, TimeoutError):
-        return "the database does not answer"
+        return "the database does not respond"
     except SchemaMismatch:
         return "the database has another schema: run opentill migrate"
     return None
@@ -64,7 +64,7 @@ async def metrics_page(request: Request) -> Response:
 
 
 async def gauges(app: App) -> dict[str, float]:
-    """Return the figures of the moment: what waits for the worker, and what it found."""
+    """Return the figures of the moment: what is due for the worker, and what it found."""
     now = app.clock()
     replica: dict[str, float] = {}
     if isinstance(app.replica, Replica):

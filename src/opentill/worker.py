@@ -1,4 +1,4 @@
-"""The worker: does what waits. Any number of them may run, beside or inside the servers.
+"""The worker: does what is due. Any number of them may run, beside or inside the servers.
 
 Each job claims a batch of rows that are due (``for update skip locked``) and says how many it had;
 a full batch is followed by the next at once, an empty one by a short rest.
@@ -100,7 +100,7 @@ async def _find_forgotten(app: App) -> int:
 
 async def _check_books(app: App) -> int:
     await scheduler.check_some(app.db)
-    return 0  # however much there is: it rests between its steps
+    return 0  # however much is left: it pauses between its parts
 
 
 async def _roll_up(app: App) -> int:

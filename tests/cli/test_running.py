@@ -311,7 +311,7 @@ def test_migrate_waits_for_the_database_and_needs_no_data_directory(
 def test_health_says_whether_the_server_is_ready_and_is_not_in_its_log(place: Place) -> None:
     away = place.run_really("health")
     assert (away.returncode, away.stderr) == (1, "")
-    assert f"http://127.0.0.1:{place.port}/readyz: no answer" in away.stdout
+    assert f"http://127.0.0.1:{place.port}/readyz: no response" in away.stdout
     process = place.start("serve")
     there = place.run_really("health")
     assert there.returncode == 0

@@ -191,8 +191,8 @@ def test_a_page_can_be_told_to_stay() -> None:
 
 def test_waiting_asks_ever_more_seldom() -> None:
     delays = []
-    for step in (*range(20), 9999):
-        visit = Visit(tongue=Tongue("en"), now=NOW, step=step)
+    for checks in (*range(20), 9999):
+        visit = Visit(tongue=Tongue("en"), now=NOW, checks=checks)
         found = re.search(r'content="(\d+);', status_page(PAYMENT, visit, "waiting").html)
         assert found
         delays.append(int(found[1]))

@@ -38,7 +38,7 @@ def test_each_test_number_does_what_it_stands_for(
 def test_a_card_without_an_answer_is_processing(calm_shop: Shop) -> None:
     payment_id = calm_shop.start()
     page = calm_shop.type_card(payment_id, "4000000000000119")
-    assert "No answer yet" in page.text
+    assert "No response yet" in page.text
     assert calm_shop.find(payment_id)["status"] == "processing"
 
 

@@ -14,8 +14,8 @@ from opentill.orders import Report
 ApplyOne = Callable[[Report], Awaitable[None]]
 # Fewer than there are connections: those that wait for one merchant leave some for the others.
 _APPLIED_AT_ONCE: Final = 4
-# While one waits for its commit or for a merchant's balance, the other has got ready up to there.
-_LANES: Final = 2
+# While one batch waits for its commit or for a merchant's balance, another one is prepared.
+_BATCHES_AT_ONCE: Final = 2
 
 
 class Confirmations:
@@ -27,7 +27,9 @@ class Confirmations:
         self._clock = clock
         self._apply_one = apply_one
         self._slots = asyncio.Semaphore(_APPLIED_AT_ONCE)
-        self._batcher = Batcher(self._batch, most=orders.CONFIRMED_TOGETHER, lanes=_LANES)
+        self._batcher = Batcher(
+            self._batch, most=orders.CONFIRMED_TOGETHER, at_once=_BATCHES_AT_ONCE
+        )
 
     async def take_in(self, gateway: str, gateway_event: GatewayPaymentEvent) -> None:
         """Return once the payment is confirmed and committed.

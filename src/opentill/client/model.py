@@ -233,7 +233,7 @@ class WebhookEndpointWithSecret(WebhookEndpoint, frozen=True, kw_only=True, rena
 
 
 class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One attempt to deliver: what was sent but for the body, and the head of the answer."""
+    """One attempt to deliver: what was sent but for the body, and the head of the response."""
 
     number: int
     at: int
@@ -241,7 +241,7 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     outcome: str
     http_status: int | None
     request: str
-    answer: str
+    response: str = msgspec.field(name="answer")
     error: str
 
 

@@ -38,13 +38,13 @@ def _requests() -> "tuple[Counter, Histogram]":
 
     counter = Counter(
         "opentill_requests",
-        "Answered requests",
+        "Requests that got a response",
         ("route", "method", "status"),
         registry=_registry(),
     )
     histogram = Histogram(
         "opentill_request_seconds",
-        "From the last byte of a request's headers to the last byte of its answer",
+        "From the last byte of a request's headers to the last byte of its response",
         ("route", "method"),
         buckets=REQUEST_BUCKETS_S,
         registry=_registry(),

@@ -123,7 +123,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     approval_above: Annotated[
         Decimal | None,
         values.amount,
-        "more than this by hand needs a second operator; in the merchant's currency",
+        "adjustments of more than this need a second operator; in the merchant's currency",
         "never",
     ] = None
     epay_time_zone: Annotated[

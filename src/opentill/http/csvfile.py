@@ -74,11 +74,12 @@ async def chunks(
     """Yield the file with its header row, in constant memory. Cells are written as they are."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer)  # its defaults are RFC 4180 with CRLF
-    writer.writerow(columns)
+    length = writer.writerow(columns)  # it returns what ``write`` does: how many characters
     async for row in rows:
-        writer.writerow(row)
-        if buffer.tell() > _CHUNK:
+        length += writer.writerow(row)
+        if length > _CHUNK:
             yield buffer.getvalue().encode()
             buffer.seek(0)
             buffer.truncate()
+            length = 0
     yield buffer.getvalue().encode()

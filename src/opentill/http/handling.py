@@ -33,6 +33,9 @@ from opentill.http.incoming import idempotency_key, is_json, read_body, read_hea
 from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.responses import Download, send_json
 
+# What stored responses with a secret are encrypted for, by merchant and idempotency key. Under any
+# other text, those that are stored already could not be decrypted.
+_PURPOSE: Final = "answer {} {}"
 IGNORED: Final = "opentill_ignored"  # in a scope: the header that names ignored fields of its body
 
 
@@ -132,7 +135,7 @@ async def _once(
     write = operation.write
     if write is None:
         raise AssertionError
-    key_and_use = app.settings.secret_key, f"answer {merchant_id} {key}"
+    key_and_use = app.settings.secret_key, _PURPOSE.format(merchant_id, key)
 
     async def work(tx: Tx) -> tuple[int, bytes, bool]:
         stored = await idempotency.claim(tx, merchant_id, key, print_, now)

@@ -127,7 +127,7 @@ class RequestMiddleware:
             key: str | None = None
             lines: list[bytes] = []
             for name, value in scope["headers"]:
-                if name == b"x-api-key":  # one that stands twice is none: there is no telling which
+                if name == b"x-api-key":  # two keys count as none: neither is the right one
                     key = value.decode("latin-1") if key is None else ""
                 elif name == b"x-forwarded-for":
                     lines.append(value)

@@ -40,14 +40,14 @@ def of(kinds: Iterable[Any]) -> tuple[dict[Any, Schema], dict[str, Schema]]:
 
 def finished(document: Schema) -> Schema:
     """Return a document with every schema in it shaped, wherever it came from; twice is once."""
-    made: Schema = _walked(document)
+    made: Schema = _shape_within(document)
     made["components"]["schemas"] = _named(document["components"]["schemas"])
     return made
 
 
-def _walked(node: Any) -> Any:
+def _shape_within(node: Any) -> Any:
     if isinstance(node, list):
-        return [_walked(one) for one in cast("Sequence[Any]", node)]
+        return [_shape_within(one) for one in cast("Sequence[Any]", node)]
     if not isinstance(node, dict):
         return node
     made: Schema = {}
@@ -57,7 +57,7 @@ def _walked(node: Any) -> Any:
         elif key == "description" and isinstance(value, str):
             made[key] = readable(value)
         else:
-            made[key] = value if key in {"example", "examples"} else _walked(value)
+            made[key] = value if key in {"example", "examples"} else _shape_within(value)
     return made
 
 

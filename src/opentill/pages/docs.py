@@ -40,8 +40,8 @@ _LIMITS: Final[Mapping[str, str]] = {
     "const": "always {}",
 }
 
-# what a description says in words already
-_SAID: Final = frozenset(_LIMITS) - {"default", "const", "format"}
+# what the description of a field says in words already
+_IN_DESCRIPTION: Final = frozenset(_LIMITS) - {"default", "const", "format"}
 _TYPES: Final[Mapping[type, str]] = {
     str: "string",
     int: "integer",
@@ -91,7 +91,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     locked: bool
     parameters: tuple[Row, ...]
     body: Body | None
-    answers: tuple[Body, ...]
+    responses: tuple[Body, ...]
     curl: str
 
 
@@ -145,9 +145,9 @@ class _Book:
         body = self._body(self._follow(given.get("requestBody", {})))
         security = given.get("security", self._document.get("security", []))
         locked = any(security) and {} not in security
-        answers = tuple(
-            self._answer(status, self._follow(answer))
-            for status, answer in given.get("responses", {}).items()
+        responses = tuple(
+            self._response(status, self._follow(response))
+            for status, response in given.get("responses", {}).items()
         )
         anchor = given.get("operationId") or f"{method}-{path.strip('/').replace('/', '-')}"
         return Operation(
@@ -160,7 +160,7 @@ class _Book:
             locked=locked,
             parameters=tuple(self._parameter(one) for one in parameters),
             body=body,
-            answers=answers,
+            responses=responses,
             curl=self._curl(method, path, body, self._key_header(security) if locked else ""),
         )
 
@@ -194,7 +194,7 @@ class _Book:
             limits=tuple(self._limits(schema)),
         )
 
-    def _answer(self, status: str, given: Json) -> Body:
+    def _response(self, status: str, given: Json) -> Body:
         body = self._body(given) or Body()
         return msgspec.structs.replace(
             body, status=status, description=given.get("description", "")
@@ -289,8 +289,10 @@ class _Book:
     def _about(self, schema: Json) -> str:
         """Return the description of a schema, or of the first of its choices that has one."""
         choices = map(self._follow, schema.get("oneOf") or schema.get("anyOf") or ())
-        told = (str(one["description"]) for one in (schema, *choices) if one.get("description"))
-        return next(told, "")
+        descriptions = (
+            str(one["description"]) for one in (schema, *choices) if one.get("description")
+        )
+        return next(descriptions, "")
 
     def _limits(self, schema: Json, depth: int = 0) -> Iterator[str]:
         schema = self._follow(schema) if depth < _DEEPEST else {}
@@ -298,9 +300,9 @@ class _Book:
             yield from self._limits(choice, depth + 1)
         if values := schema.get("enum"):
             yield "one of " + " ".join(str(value) for value in values if value is not None)
-        told = _SAID if schema.get("description") else frozenset[str]()
+        described = _IN_DESCRIPTION if schema.get("description") else frozenset[str]()
         for keyword, sentence in _LIMITS.items():
-            if schema.get(keyword) is not None and keyword not in told:
+            if schema.get(keyword) is not None and keyword not in described:
                 value = schema[keyword]
                 yield sentence.format(value if isinstance(value, str) else json.dumps(value))
 

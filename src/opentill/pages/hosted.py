@@ -1,4 +1,4 @@
-"""``/checkout/…``: the hosted page, from the open form to the receipt.
+"""``/checkout/…``: the payment page, from the open form to the receipt.
 
 The customer's way: the form (POST) → 303 → the page to the bank (GET, a link and a refresh) → the
 bank → ``return`` (asks the gateway) → 303 → the page again, in whatever state it is by then. Each
@@ -30,7 +30,7 @@ from opentill.pages.catalogue import Language
 _log: Final = structlog.get_logger()
 _ASK_GATEWAY_S: Final = 3.0
 _REFUSED: Final = {"attempts": {"method": "error_attempts"}}  # field of a problem → of the form
-_STEP: Final = re.compile(r"\d{1,4}", re.ASCII)
+_COUNT: Final = re.compile(r"\d{1,4}", re.ASCII)
 
 
 class PageRequest:
@@ -53,12 +53,12 @@ class PageRequest:
     def visit(self, lang: str | None = None) -> render.Visit:
         """Say who looks, with the language that a form has named, or the query, or the browser."""
         accepted = self.headers.get(b"accept-language", b"").decode("latin-1")
-        step = self.query.get("n", "")
+        checks = self.query.get("n", "")
         return render.Visit(
             tongue=language.choose(lang or self.query.get("lang"), accepted, self.unless_said),
             now=self.now,
             public_url=self.app.settings.public_url,
-            step=int(step) if _STEP.fullmatch(step) else 0,
+            checks=int(checks) if _COUNT.fullmatch(checks) else 0,
             hold="hold" in self.query,
             test_mode=not self.app.settings.livemode,
         )

@@ -34,7 +34,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     tongue: Tongue
     now: int
     public_url: str = ""
-    step: int = 0  # how often a waiting page has asked already
+    checks: int = 0  # how often a waiting page has checked already
     hold: bool = False  # the customer has asked the page not to move on by itself
     test_mode: bool = False  # no real money can be paid in this deployment
 
@@ -93,8 +93,8 @@ def status_page(payment: model.Payment, visit: Visit, state: model.State) -> Pag
     leave = success if state == "paid" else cancel
     refresh = None
     if state == "waiting":
-        delay = POLLS_S[min(visit.step, len(POLLS_S) - 1)]
-        refresh = Refresh(delay, path(payment, visit, n=str(visit.step + 1)))
+        delay = POLLS_S[min(visit.checks, len(POLLS_S) - 1)]
+        refresh = Refresh(delay, path(payment, visit, n=str(visit.checks + 1)))
     elif state == "paid" and leave:
         refresh = Refresh(_LEAVE_AFTER_S, leave)
     return _payment_page(
@@ -104,7 +104,7 @@ def status_page(payment: model.Payment, visit: Visit, state: model.State) -> Pag
         refresh=None if visit.hold else refresh,
         state=state,
         leave=leave,
-        check=path(payment, visit, n=str(visit.step + 1)),
+        check=path(payment, visit, n=str(visit.checks + 1)),
         hold=path(payment, visit, hold="1"),
     )
 
@@ -121,8 +121,8 @@ def continue_page(payment: model.Payment, visit: Visit, attempt: model.Attempt) 
         kind, refresh = "bank", Refresh(0, action_url)
     elif attempt.method != "BANK_TRANSFER":
         kind = "qr"
-        delay = max(POLLS_S[min(visit.step, len(POLLS_S) - 1)], 3)
-        address = path(payment, visit, "continue", attempt.id, n=str(visit.step + 1))
+        delay = max(POLLS_S[min(visit.checks, len(POLLS_S) - 1)], 3)
+        address = path(payment, visit, "continue", attempt.id, n=str(visit.checks + 1))
         refresh = Refresh(delay, address)
     return _payment_page(
         "continue.html",
@@ -147,9 +147,9 @@ def refusal_page(visit: Visit, code: int, message: str) -> Page:
     return _page("refusal.html", visit, refresh=None, code=code, message=message)
 
 
-def path(payment: model.Payment, visit: Visit, *steps: str, **query: str) -> str:
+def path(payment: model.Payment, visit: Visit, *parts: str, **query: str) -> str:
     """Return a path below the payment's page; the language goes along in the query."""
-    place = "/".join((visit.base, "checkout", payment.session_id, *steps))
+    place = "/".join((visit.base, "checkout", payment.session_id, *parts))
     return f"{place}?{urlencode({'lang': visit.tongue.language, **query})}"
 
 

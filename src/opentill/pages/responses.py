@@ -1,6 +1,6 @@
 """The responses of pages: the headers that keep them private, redirects, and error pages.
 
-No page runs a script, shows itself in a frame, is stored by a cache or tells its address to another
+No page runs a script, shows itself in a frame, is stored by a cache or gives its address to another
 site. A picture of the merchant's is the one thing from elsewhere, and only from its own origin.
 """
 
@@ -27,7 +27,7 @@ POLICY: Final = (
     "base-uri 'none'; frame-ancestors 'none'"
 )
 # "same-origin" and not "no-referrer": with the latter, browsers send "Origin: null" with our own
-# form, and it could not be told from a foreign one. No address leaves for another site by either.
+# form, which would look like a foreign one. No address leaves for another site by either.
 # (The request middleware adds nosniff to every response.)
 GUARDS: Final[Mapping[str, str]] = {
     "x-frame-options": "DENY",

@@ -1,4 +1,4 @@
-"""A bank in a box: a small server that stands in for a real bank while no real money may move.
+"""The sandbox bank: a small server that stands in for a real bank while no real money may move.
 
 It takes payments, refunds and disputes over an API of its own, hosts the pages on which a customer
 pays, reports results by signed callbacks and misbehaves on demand. It has its own storage and knows

@@ -130,7 +130,7 @@ def _end_dispute(status: Literal["won", "lost", "recovered"]) -> Handler:
     async def end_dispute(request: Request) -> Response:
         bank, dispute_id = _bank(request), request.path_params["id"]
         dispute = await _store(request).do(
-            lambda tx: bank.step_dispute(tx, dispute_id, status, _now())
+            lambda tx: bank.change_dispute(tx, dispute_id, status, _now())
         )
         return json_response(dispute)
 

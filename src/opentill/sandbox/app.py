@@ -41,14 +41,14 @@ def create_app(
     timing = timing or Timing()
     public_url = public_url.rstrip("/")
 
-    def wake(topic: str) -> None:
+    def notify(topic: str) -> None:
         if topic == TIMERS:
-            clock.wake()
+            clock.notify()
         else:
-            postman.wake(topic.removeprefix(RECEIVER))
+            postman.notify(topic.removeprefix(RECEIVER))
 
     bank = Bank(public_url, timing)
-    store = Store(data_dir / "sandbox.sqlite3", wake)
+    store = Store(data_dir / "sandbox.sqlite3", notify)
     clock = Clock(store, bank.ring)
     postman = Postman(store, secret, timing)
     purger = Purger(store)

@@ -1,8 +1,8 @@
 """What the bank does: payments, refunds, disputes, and what happens by itself later.
 
-Every method is a step inside somebody's transaction (``tx`` first, ``now`` in Unix ms), and every
-change of a status queues the callback that reports it in the same transaction. Asking for the same
-thing again gives the first result again.
+Every method works in its caller's transaction (``tx`` first, ``now`` in Unix ms), and every change
+of a status queues the callback that reports it in the same transaction. Asking for the same thing
+again gives the first result again.
 """
 
 import secrets
@@ -15,8 +15,8 @@ from opentill.sandbox import callbacks, timers
 from opentill.sandbox.callbacks import CallbackType
 from opentill.sandbox.cards import TestCard
 from opentill.sandbox.model import (
-    DISPUTE_STEPS,
-    PAYMENT_STEPS,
+    DISPUTE_TRANSITIONS,
+    PAYMENT_TRANSITIONS,
     Dispute,
     Payment,
     PaymentOrder,
@@ -115,45 +115,45 @@ class Bank:
             due_at = now + round(self._timing.processing_s * 1000)
             timers.set_timer(tx, "decline", payment_id, due_at)
         code = card.decline_code if card.status in {"declined", "refused"} else None
-        return self._step(tx, payment, card.status, now, code)
+        return self._change_status(tx, payment, card.status, now, code)
 
     def finish_challenge(self, tx: Tx, payment_id: str, now: int, *, passed: bool) -> Payment:
-        """End the 3-D Secure step; nothing if none is open."""
+        """End the 3-D Secure check; nothing if none is open."""
         payment = self.find_payment(tx, payment_id)
         if payment.status != "action_required" or not payment.challenged:
             return payment
         tx.run("update payments set challenged = 0 where id = :id", id=payment_id)
         if passed:
-            return self._step(tx, payment, "succeeded", now)
-        return self._step(tx, payment, "declined", now, "authentication_failed")
+            return self._change_status(tx, payment, "succeeded", now)
+        return self._change_status(tx, payment, "declined", now, "authentication_failed")
 
-    def answer(self, tx: Tx, payment_id: str, now: int, *, approved: bool) -> Payment:
+    def decide(self, tx: Tx, payment_id: str, now: int, *, approved: bool) -> Payment:
         """Do what the customer decided on the phone or the transfer page; nothing if decided."""
         payment = self.find_payment(tx, payment_id)
         if payment.status != "action_required" or payment.method == "CREDIT_CARD":
             return payment
         if approved:
-            return self._step(tx, payment, "succeeded", now)
+            return self._change_status(tx, payment, "succeeded", now)
         by_transfer = payment.method == "BANK_TRANSFER"
         code = "transfer_rejected" if by_transfer else "customer_declined"
-        return self._step(tx, payment, "declined", now, code)
+        return self._change_status(tx, payment, "declined", now, code)
 
     def void(self, tx: Tx, payment_id: str, now: int) -> Payment:
         """Give the authorization back. Raises Refusal (409) once the payment has come to an end."""
         payment = self.find_payment(tx, payment_id)
         if payment.status == "voided":
             return payment
-        if "voided" not in PAYMENT_STEPS[payment.status]:
+        if "voided" not in PAYMENT_TRANSITIONS[payment.status]:
             message = f"A payment that is {payment.status} cannot be voided."
             raise Refusal(409, "not_voidable", message)
-        return self._step(tx, payment, "voided", now)
+        return self._change_status(tx, payment, "voided", now)
 
-    def _step(
+    def _change_status(
         self, tx: Tx, payment: Payment, status: PaymentStatus, now: int, code: str | None = None
     ) -> Payment:
-        """Take a step of the table and report it. Nothing else changes a payment's status."""
-        if status not in PAYMENT_STEPS[payment.status]:
-            msg = f"no step from {payment.status} to {status}"
+        """Make a transition of the table and report it. Nothing else changes a payment's status."""
+        if status not in PAYMENT_TRANSITIONS[payment.status]:
+            msg = f"no transition from {payment.status} to {status}"
             raise AssertionError(msg)
         tx.run(
             "update payments set status = :status, decline_code = :code, updated_at = :now, "
@@ -272,12 +272,12 @@ class Bank:
         self._report_dispute(tx, "dispute.opened", dispute, now)
         return dispute
 
-    def step_dispute(
+    def change_dispute(
         self, tx: Tx, dispute_id: str, status: Literal["won", "lost", "recovered"], now: int
     ) -> Dispute:
         """Decide the dispute from the shop's view, or recover what a lost one took.
 
-        Raises Refusal: 404 if there is none, 409 if there is no such step from where it stands.
+        Raises Refusal: 404 if there is none, 409 if its status does not allow that.
         """
         sql = "select * from disputes where id = :id"
         dispute = tx.first(Dispute, sql, id=dispute_id)
@@ -285,7 +285,7 @@ class Bank:
             raise Refusal(404, "not_found", "There is no such dispute.")
         if dispute.status == status:
             return dispute
-        if status not in DISPUTE_STEPS[dispute.status]:
+        if status not in DISPUTE_TRANSITIONS[dispute.status]:
             message = f"A dispute that is {dispute.status} cannot become {status}."
             raise Refusal(409, "no_such_step", message)
         after = msgspec.structs.replace(dispute, status=status, updated_at=now)
@@ -306,13 +306,13 @@ class Bank:
     # Later
 
     def ring(self, tx: Tx, timer: Timer, now: int) -> None:
-        """Do the task of a timer, unless the world moved on in the meantime."""
+        """Do the task of a timer, unless its payment or refund has changed in the meantime."""
         if timer.task == "decline":
             payment = self.find_payment(tx, timer.subject)
             if payment.status == "processing":
-                self._step(tx, payment, "declined", now, "processing_error")
+                self._change_status(tx, payment, "declined", now, "processing_error")
         elif timer.task == "dispute":
-            with suppress(Refusal):  # refunded in full, or disputed by hand
+            with suppress(Refusal):  # refunded in full, or disputed already
                 self.open_dispute(tx, timer.subject, "fraudulent", now)
         else:
             self._fail_refund(tx, timer.subject, now)

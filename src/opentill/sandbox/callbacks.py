@@ -1,8 +1,8 @@
 """Callbacks: signed reports of what happened, delivered until somebody says that they arrived.
 
 They are written in the same transaction as what they report, so that nothing is reported that did
-not happen and nothing that happened goes unreported. Each receiver has a lane of its own, which
-narrows while the receiver does not answer: a dead one costs the others nothing.
+not happen and nothing that happened goes unreported. Each receiver has a sender of its own, which
+sends one at a time while the receiver does not respond: a dead one costs the others nothing.
 """
 
 import asyncio
@@ -37,9 +37,9 @@ CallbackType = Literal[
     "dispute.recovered",
 ]
 
-RECEIVER: Final = "receiver:"  # prefix of the topics that wake a lane
+RECEIVER: Final = "receiver:"  # prefix of the topics that say: a callback is due
 SIGNATURE_HEADER: Final = "Sandbox-Signature"
-_WIDTH: Final = 32  # deliveries at once to a receiver that answers; to one that does not: one
+_WIDTH: Final = 32  # deliveries at once to a receiver that responds; to one that does not: one
 LONGEST_NAP_S: Final = 60.0
 
 _log: Final = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def queue(
     refund: Refund | None = None,
     dispute: Dispute | None = None,
 ) -> None:
-    """Have the news delivered to ``url`` once the transaction is committed."""
+    """Have the report delivered to ``url`` once the transaction is committed."""
     data: dict[str, Any] = {"payment": payment}
     subjects = [payment.id]
     for name, part in (("refund", refund), ("dispute", dispute)):
@@ -108,27 +108,27 @@ def sign(secret: str, body: bytes, timestamp: int) -> str:
 
 
 class Postman:
-    """Delivers callbacks: one lane per receiver that has any waiting."""
+    """Delivers callbacks: one sender for each receiver that has any pending."""
 
     def __init__(self, store: Store, secret: str, timing: Timing) -> None:
         """``secret`` signs the callbacks."""
         self._store = store
         self._secret = secret
         self._timing = timing
-        self._lanes: dict[str, _Lane] = {}
+        self._senders: dict[str, _Sender] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
-    def wake(self, receiver: str) -> None:
-        """Look again what waits for the receiver."""
-        lane = self._lanes.get(receiver)
-        if lane is not None:
-            lane.woken.set()
+    def notify(self, receiver: str) -> None:
+        """Look again what is due for the receiver."""
+        sender = self._senders.get(receiver)
+        if sender is not None:
+            sender.notified.set()
         elif self._tasks is not None:
-            self._lanes[receiver] = lane = _Lane(receiver)
-            self._tasks.create_task(self._run_lane(lane))
+            self._senders[receiver] = sender = _Sender(receiver)
+            self._tasks.create_task(self._run_sender(sender))
 
     async def run(self) -> None:
-        """Deliver, for ever; begins with what waited when the bank was stopped."""
+        """Deliver, for ever; begins with what was pending when the bank was stopped."""
         limits = httpx2.Limits(max_connections=512, max_keepalive_connections=64)
         async with (
             httpx2.AsyncClient(
@@ -140,42 +140,47 @@ class Postman:
             asyncio.TaskGroup() as self._tasks,
         ):
             for receiver in await self._store.do(_receivers):
-                self.wake(receiver)
+                self.notify(receiver)
             await asyncio.Event().wait()
 
-    async def _run_lane(self, lane: "_Lane") -> None:
+    async def _run_sender(self, sender: "_Sender") -> None:
         async with asyncio.TaskGroup() as deliveries:
             while True:
-                lane.woken.clear()
-                width = _WIDTH if lane.healthy else 1
+                sender.notified.clear()
+                width = _WIDTH if sender.healthy else 1
                 due, later_at = await self._store.do(
-                    partial(_due, receiver=lane.receiver, limit=width)
+                    partial(_due, receiver=sender.receiver, limit=width)
                 )
-                fresh = [callback for callback in due if callback.id not in lane.busy]
-                for callback in fresh[: max(width - len(lane.busy), 0)]:
-                    lane.busy.add(callback.id)
-                    deliveries.create_task(self._deliver(lane, callback))
-                if not due and later_at is None and not lane.busy and not lane.woken.is_set():
-                    del self._lanes[lane.receiver]
+                fresh = [callback for callback in due if callback.id not in sender.busy]
+                for callback in fresh[: max(width - len(sender.busy), 0)]:
+                    sender.busy.add(callback.id)
+                    deliveries.create_task(self._deliver(sender, callback))
+                if (
+                    not due
+                    and later_at is None
+                    and not sender.busy
+                    and not sender.notified.is_set()
+                ):
+                    del self._senders[sender.receiver]
                     return
                 nap_s = LONGEST_NAP_S  # whatever is due but finds no room waits for a delivery
                 if later_at is not None:
                     nap_s = min(max(later_at / 1000 - time.time(), 0.001), LONGEST_NAP_S)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(nap_s):
-                        await lane.woken.wait()
+                        await sender.notified.wait()
 
-    async def _deliver(self, lane: "_Lane", callback: Callback) -> None:
+    async def _deliver(self, sender: "_Sender", callback: Callback) -> None:
         arrived = await self._send(callback)
-        recovered = arrived and not lane.healthy
+        recovered = arrived and not sender.healthy
         now = time.time_ns() // 1_000_000
         if arrived:
             await self._store.do(lambda tx: _mark_arrived(tx, callback, now, recovered=recovered))
         else:
             await self._store.do(lambda tx: _mark_failed(tx, callback, now, self._timing))
-        lane.healthy = arrived
-        lane.busy.discard(callback.id)
-        lane.woken.set()
+        sender.healthy = arrived
+        sender.busy.discard(callback.id)
+        sender.notified.set()
 
     async def _send(self, callback: Callback) -> bool:
         headers = {
@@ -184,23 +189,23 @@ class Postman:
         }
         try:
             async with asyncio.timeout(self._timing.callback_timeout_s):
-                answer = await self._client.post(
+                response = await self._client.post(
                     callback.url, content=callback.body, headers=headers
                 )
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
             _log.info("callback %s did not arrive: %s", callback.id, type(error).__name__)
             return False
-        if not answer.is_success:
-            _log.info("callback %s was answered %d", callback.id, answer.status_code)
-        return answer.is_success
+        if not response.is_success:
+            _log.info("callback %s got the response %d", callback.id, response.status_code)
+        return response.is_success
 
 
-class _Lane:
+class _Sender:
     """The deliveries to one receiver."""
 
     def __init__(self, receiver: str) -> None:
         self.receiver = receiver
-        self.woken = asyncio.Event()
+        self.notified = asyncio.Event()
         self.busy: set[str] = set()  # ids of callbacks on their way
         self.healthy = True  # the last delivery arrived
 
@@ -215,7 +220,7 @@ def _receivers(tx: Tx) -> list[str]:
 def _due(tx: Tx, receiver: str, limit: int) -> tuple[list[Callback], int | None]:
     """Return what is due at the receiver and when the first thing that is not will be.
 
-    What is on its way is among the due: with ``limit`` as wide as the lane there is always enough.
+    What is being sent is among the due: there is enough if ``limit`` is how many are sent at once.
     """
     sql = (
         "select * from callbacks where status = 'pending' and receiver = :receiver "

@@ -28,8 +28,8 @@ FaultKind = Literal[
     "drop",
 ]
 
-# Every step a payment and a dispute can take; a status without a step from it is final.
-PAYMENT_STEPS: Final[dict[PaymentStatus, tuple[PaymentStatus, ...]]] = {
+# Every transition of a payment and a dispute; a status without one from it is final.
+PAYMENT_TRANSITIONS: Final[dict[PaymentStatus, tuple[PaymentStatus, ...]]] = {
     "action_required": ("processing", "succeeded", "declined", "refused", "voided"),
     "processing": ("succeeded", "declined", "refused", "voided"),
     "succeeded": (),
@@ -37,7 +37,7 @@ PAYMENT_STEPS: Final[dict[PaymentStatus, tuple[PaymentStatus, ...]]] = {
     "refused": (),
     "voided": (),
 }
-DISPUTE_STEPS: Final[dict[DisputeStatus, tuple[DisputeStatus, ...]]] = {
+DISPUTE_TRANSITIONS: Final[dict[DisputeStatus, tuple[DisputeStatus, ...]]] = {
     "opened": ("won", "lost"),
     "won": (),
     "lost": ("recovered",),
@@ -45,7 +45,7 @@ DISPUTE_STEPS: Final[dict[DisputeStatus, tuple[DisputeStatus, ...]]] = {
 }
 
 # Which faults make sense for which operation.
-_ANSWER_FAULTS: Final[tuple[FaultKind, ...]] = (
+_RESPONSE_FAULTS: Final[tuple[FaultKind, ...]] = (
     "timeout_before",
     "timeout_after",
     "error_500",
@@ -55,10 +55,10 @@ _ANSWER_FAULTS: Final[tuple[FaultKind, ...]] = (
     "slow",
 )
 FAULTS: Final[dict[Operation, tuple[FaultKind, ...]]] = {
-    "pay": _ANSWER_FAULTS,
-    "find": _ANSWER_FAULTS,
-    "refund": _ANSWER_FAULTS,
-    "find_refund": _ANSWER_FAULTS,
+    "pay": _RESPONSE_FAULTS,
+    "find": _RESPONSE_FAULTS,
+    "refund": _RESPONSE_FAULTS,
+    "find_refund": _RESPONSE_FAULTS,
     "callback": ("duplicate", "out_of_order", "slow", "drop"),
 }
 
@@ -73,7 +73,7 @@ Text = Annotated[str, msgspec.Meta(max_length=1000)]
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """How long the bank takes over things, in seconds; tests make it hurry."""
 
-    processing_s: float = 10.0  # a payment without an answer stays "processing" this long
+    processing_s: float = 10.0  # a payment without a response stays "processing" this long
     dispute_after_s: float = 3.0  # a disputed payment is disputed this long after it was paid
     refund_fails_after_s: float = 3.0  # a refund that fails is "pending" this long
     retry_s: tuple[float, ...] = (0.5, 1, 2, 5, 15, 60, 300)  # the last one is repeated
@@ -111,7 +111,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     locale: str
     status: PaymentStatus
     decline_code: str | None
-    challenged: bool  # the card asked for a 3-D Secure step, which is not done yet
+    challenged: bool  # the card asked for a 3-D Secure check, which is not done yet
     card_last4: str | None
     refunds_fail: bool
     refunded_minor: int
@@ -178,7 +178,7 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DisputeOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody sends to open a dispute by hand."""
+    """What is sent to open a dispute."""
 
     reason: Text = "fraudulent"
 
@@ -221,7 +221,7 @@ class Refusal(Exception):
     """The bank does not do it: HTTP ``status``, a ``code`` for programs, a sentence for people."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
-        """Remember the answer."""
+        """Take the parts of the error response."""
         super().__init__(message)
         self.status = status
         self.code = code

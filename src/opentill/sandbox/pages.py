@@ -203,7 +203,7 @@ async def pay_by_card(request: Request) -> Response:
 
 
 async def challenge_page(request: Request) -> Response:
-    """Ask whether the 3-D Secure step is passed."""
+    """Ask whether the 3-D Secure check is passed."""
     payment = await _find(request)
     if payment.status == "action_required" and payment.challenged:
         return _pages(request).show(request, "challenge.html", payment)
@@ -211,7 +211,7 @@ async def challenge_page(request: Request) -> Response:
 
 
 async def finish_challenge(request: Request) -> Response:
-    """End the 3-D Secure step."""
+    """End the 3-D Secure check."""
     passed = await _approved(request)
     payment = await _do(
         request,
@@ -223,7 +223,7 @@ async def finish_challenge(request: Request) -> Response:
 async def _decide(request: Request) -> Payment:
     approved = await _approved(request)
     return await _do(
-        request, lambda tx, bank, payment_id: bank.answer(tx, payment_id, _now(), approved=approved)
+        request, lambda tx, bank, payment_id: bank.decide(tx, payment_id, _now(), approved=approved)
     )
 
 

@@ -9,10 +9,10 @@ from opentill.sandbox.storage import Store, Tx
 CALLBACKS_KEPT_S: Final = 30 * 86_400
 PAYMENTS_KEPT_S: Final = 400 * 86_400  # a shop may refund for a long time
 _REST_S: Final = 3600.0
-_BATCH: Final = 500  # of one step, so that no payment waits for it
+_BATCH: Final = 500  # rows of one transaction, so that no payment waits for it
 
 _OLD: Final = "select id from payments where updated_at < :before order by updated_at limit :batch"
-_STEPS: Final = (
+_DELETIONS: Final = (
     f"delete from refunds where payment_id in ({_OLD})",  # noqa: S608 - ours
     f"delete from disputes where payment_id in ({_OLD})",  # noqa: S608 - ours
     f"delete from payments where id in ({_OLD})",  # noqa: S608 - ours
@@ -27,7 +27,7 @@ def purge(tx: Tx, now: int) -> int:
     """Delete a batch of what is old enough at ``now`` (Unix ms); return how many rows it was."""
     done = tx.run(_CALLBACKS, before=now - CALLBACKS_KEPT_S * 1000, batch=_BATCH)
     before = now - PAYMENTS_KEPT_S * 1000
-    return done + sum(tx.run(step, before=before, batch=_BATCH) for step in _STEPS)
+    return done + sum(tx.run(deletion, before=before, batch=_BATCH) for deletion in _DELETIONS)
 
 
 class Purger:

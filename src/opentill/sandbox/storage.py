@@ -1,8 +1,8 @@
-"""The bank's own storage: one SQLite file, written by one thread, several steps per commit.
+"""The bank's own storage: one SQLite file, written by one thread, several calls per commit.
 
 Commits wait for the disk (``synchronous=FULL``), so that nothing acknowledged is lost, whenever the
-process is killed. To make that cheap, the writing thread takes all steps that wait, runs each in a
-savepoint of its own and commits them together; nobody hears of a result before its commit.
+process is killed. To make that cheap, the writing thread takes all calls that are queued, runs each
+in a savepoint of its own and commits them together; nobody gets a result before its commit.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import msgspec
 T = TypeVar("T")
 Value = str | bytes | int | float | None
 
-_BATCH: Final = 64  # steps per commit at most
+_BATCH: Final = 64  # calls of ``do`` per commit at most
 
 _SCHEMA: Final = """
 create table if not exists payments (
@@ -106,7 +106,7 @@ _LATER: Final = (("payments", "settled_at"), ("disputes", "lost_at"))
 
 
 class Tx:
-    """A step inside a transaction. It never commits and never leaves the database."""
+    """A transaction as the work in it sees it. It never commits and never leaves the database."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         """Work on the connection, inside the transaction that is open on it."""
@@ -135,12 +135,12 @@ class Tx:
         self.run(f"insert into {table} ({names}) values ({slots})", **row)  # noqa: S608 - ours
 
     def announce(self, topic: str) -> None:
-        """Wake whoever waits for the topic, once the transaction is committed."""
+        """Have ``on_commit`` called with the topic, once the transaction is committed."""
         self.announced.add(topic)
 
 
-class _Step:
-    """One step that waits for the writing thread, and the future that waits for the step."""
+class _Call:
+    """One call of ``do``, queued for the writing thread, and the future of its result."""
 
     def __init__(self, work: Callable[[Tx], Any], future: "asyncio.Future[Any]") -> None:
         self.work = work
@@ -164,7 +164,7 @@ class Store:
         """Name the file; ``on_commit`` is called in the event loop with each announced topic."""
         self._path = path
         self._on_commit = on_commit
-        self._steps: queue.SimpleQueue[_Step | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     async def open(self) -> None:
@@ -191,64 +191,64 @@ class Store:
         self._thread.start()
 
     async def close(self) -> None:
-        """Finish the steps that wait and close the file."""
+        """Finish the calls that are queued and close the file."""
         if self._thread is not None:
-            self._steps.put(None)
+            self._calls.put(None)
             await asyncio.to_thread(self._thread.join)
             self._thread = None
 
     async def do(self, work: Callable[[Tx], T]) -> T:
-        """Run a step in a transaction; return its result after the commit.
+        """Do work in a transaction; return its result after the commit.
 
-        What the step raises is raised here, and the step has no effect then.
+        What the work raises is raised here, and it has no effect then.
         """
         if self._thread is None:
             msg = "the bank's storage is closed"
             raise RuntimeError(msg)
         future: asyncio.Future[T] = self._loop.create_future()
-        self._steps.put(_Step(work, future))
+        self._calls.put(_Call(work, future))
         return await future
 
     def _write(self, connection: sqlite3.Connection) -> None:
         going = True
         while going:
-            batch = [self._steps.get()]
-            while len(batch) < _BATCH and not self._steps.empty():
-                batch.append(self._steps.get())
-            steps = [step for step in batch if step is not None]
-            going = len(steps) == len(batch)
-            if steps:
-                topics = _commit(connection, steps)
-                self._loop.call_soon_threadsafe(self._settle, steps, topics)
+            batch = [self._calls.get()]
+            while len(batch) < _BATCH and not self._calls.empty():
+                batch.append(self._calls.get())
+            calls = [call for call in batch if call is not None]
+            going = len(calls) == len(batch)
+            if calls:
+                topics = _commit(connection, calls)
+                self._loop.call_soon_threadsafe(self._settle, calls, topics)
         connection.close()
 
-    def _settle(self, steps: list[_Step], topics: set[str]) -> None:
-        for step in steps:
-            step.settle()
+    def _settle(self, calls: list[_Call], topics: set[str]) -> None:
+        for call in calls:
+            call.settle()
         for topic in topics:
             self._on_commit(topic)
 
 
-def _commit(connection: sqlite3.Connection, steps: list[_Step]) -> set[str]:
-    """Run the steps, each in a savepoint, and commit them together; return what they announced."""
+def _commit(connection: sqlite3.Connection, calls: list[_Call]) -> set[str]:
+    """Run the calls, each in a savepoint, and commit them together; return what they announced."""
     topics: set[str] = set()
     try:
         connection.execute("begin immediate")
-        for step in steps:
+        for call in calls:
             tx = Tx(connection)
-            connection.execute("savepoint step")
+            connection.execute("savepoint work")
             try:
-                step.result = step.work(tx)
+                call.result = call.work(tx)
                 topics |= tx.announced
             except Exception as error:  # noqa: BLE001 - handed to the one who asked
-                step.error = error
-                connection.execute("rollback to step")
-            connection.execute("release step")
+                call.error = error
+                connection.execute("rollback to work")
+            connection.execute("release work")
         connection.execute("commit")
     except sqlite3.Error as error:
         if connection.in_transaction:
             connection.execute("rollback")
-        for step in steps:
-            step.error = error
+        for call in calls:
+            call.error = error
         return set()
     return topics

@@ -12,7 +12,7 @@ from opentill.sandbox.storage import Store, Tx
 
 Task = Literal["decline", "dispute", "fail_refund"]
 
-TIMERS: Final = "timers"  # the topic that wakes the clock
+TIMERS: Final = "timers"  # the topic that says: there is a new timer
 _LONGEST_NAP_S: Final = 60.0
 
 
@@ -38,21 +38,21 @@ class Clock:
         """``ring(tx, timer, now)`` does the task of one timer."""
         self._store = store
         self._ring = ring
-        self._woken = asyncio.Event()
+        self._notified = asyncio.Event()
 
-    def wake(self) -> None:
+    def notify(self) -> None:
         """Look again: there is a new timer."""
-        self._woken.set()
+        self._notified.set()
 
     async def run(self) -> None:
         """Do what is due, for ever."""
         while True:
-            self._woken.clear()
+            self._notified.clear()
             next_at = await self._store.do(self._do_due)
             nap_s = _LONGEST_NAP_S if next_at is None else next_at / 1000 - time.time()
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(max(nap_s, 0.001), _LONGEST_NAP_S)):
-                    await self._woken.wait()
+                    await self._notified.wait()
 
     def _do_due(self, tx: Tx) -> int | None:
         """Do up to 100 tasks that are due; return when the next one is."""

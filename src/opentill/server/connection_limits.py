@@ -29,7 +29,7 @@ class Connection(Protocol):
     """What the limits need to know of a connection."""
 
     def may_be_evicted(self) -> bool:
-        """Tell whether it is idle and its client has taken all responses."""
+        """Return whether it is idle and its client has taken all responses."""
         ...
 
     def late_s(self) -> float:
@@ -40,7 +40,7 @@ class Connection(Protocol):
         ...
 
     def is_running(self) -> bool:
-        """Tell whether the application works on its response."""
+        """Return whether the application works on its response."""
         ...
 
     def evict(self) -> None:

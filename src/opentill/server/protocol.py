@@ -1,8 +1,9 @@
 """HTTP/1.1 towards an untrusted network: uvicorn's protocol with deadlines, limits and our errors.
 
-uvicorn waits for slow clients for ever, bounds neither headers nor connections, and answers what is
-malformed in plain text. Decision 0056 lists what is added here and what is left to a proxy. Every
-phase of a connection has a deadline, which one task of the process checks (``check_deadlines``):
+uvicorn waits for slow clients for ever, bounds neither headers nor connections, and refuses what
+is malformed in plain text. Decision 0056 lists what is added here and what is left to a proxy.
+Every phase of a connection has a deadline, which one task of the process checks
+(``check_deadlines``):
 
     IDLE      connected or kept alive; no byte of a request came yet
     HEADERS   a first byte came: the headers must be complete in time
@@ -206,11 +207,11 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()
 
     def is_running(self) -> bool:
-        """Tell whether a response is owed. uvicorn's ``cycle`` is None before the first request."""
+        """Return whether a response is owed; ``cycle`` is None before the first request."""
         return bool(self.cycle) and not self.cycle.response_complete
 
     def may_be_evicted(self) -> bool:
-        """Tell whether the connection is idle and its client has taken all responses."""
+        """Return whether the connection is idle and its client has taken all responses."""
         return self.phase is Phase.IDLE and not (
             self.transport.get_write_buffer_size() or self._unparsed
         )
@@ -267,7 +268,7 @@ class Protocol(HttpToolsProtocol):
             if self.phase is Phase.HEADERS and self._unfinished_bytes > MAX_HEADERS_BYTES:
                 raise malformed(*OVERSIZE)
         except httptools.HttpParserUpgrade:
-            # No other protocol is spoken here: the request is answered, what follows is ignored.
+            # No other protocol is spoken here: the request is served, what follows is ignored.
             self.cycle.keep_alive = False
             self._unparsed = b""
         except Refusal as refusal:
@@ -277,7 +278,7 @@ class Protocol(HttpToolsProtocol):
             self._refuse_in_turn(cause if isinstance(cause, Refusal) else malformed(*UNREADABLE))
 
     def _is_held(self) -> bool:
-        """Tell whether nothing is to be read: what was read is not worked off."""
+        """Return whether nothing is to be read: what was read is not worked off."""
         return bool(self.pipeline or self._unparsed) or self._refusal is not None
 
     def _hold(self) -> None:

@@ -105,7 +105,7 @@ class Child:
             self.start()
 
     def check_ready(self) -> bool:
-        """Tell whether it has reported that it is ready. Several threads may call this at once."""
+        """Return whether it reported that it is ready. Several threads may call this at once."""
         with self._lock:
             if not self.is_ready and self._ready is not None and self._ready.poll():
                 try:

@@ -71,7 +71,7 @@ SENTENCES: Final[dict[str, str]] = {
     "pause": "Stop checking automatically",
     # paid
     "paid_title": "Payment received",
-    "paid_text": "Thank you. {merchant} has been told about your payment.",
+    "paid_text": "Thank you. {merchant} has been notified of your payment.",
     "paid_next": "You will be taken back to {merchant} in a few seconds.",
     "paid_go": "Back to {merchant}",
     "amount": "Amount",
@@ -111,7 +111,7 @@ SENTENCES: Final[dict[str, str]] = {
     "missing_title": "We cannot find this page",
     "missing_text": "Please check that the address is complete, or go back to the shop "
     "you came from.",
-    "refused_title": "This request cannot be answered",
+    "refused_title": "This request cannot be processed",
     "refused_text": "Please open the payment page again and start from there.",
     "busy_title": "Too many requests",
     "busy_text": "Please wait a moment, then try again.",

@@ -48,7 +48,7 @@ SENTENCES: Final[dict[str, str]] = {
     "does_insufficient_funds": "Insufficient funds",
     "does_expired_card": "Expired card",
     "does_incorrect_cvc": "Wrong security code",
-    "does_process": "No answer, fails later",
+    "does_process": "No response, fails later",
     "does_refuse": "Refused for good",
     "does_dispute": "Pays, disputed later",
     "does_fail_refunds": "Pays, refunds fail later",
@@ -76,7 +76,8 @@ SENTENCES: Final[dict[str, str]] = {
     "wallet_alt": "QR code that opens this payment on your phone",
     "wallet_text": "Scan the code with your phone.",
     "wallet_phone": "Open the phone here",
-    "wallet_waits": "Waiting for your answer on the phone. This page looks again every 3 seconds.",
+    "wallet_waits": "Waiting for you to decide on the phone. This page looks again every "
+    "3 seconds.",
     "wallet_look": "Look now",
     "phone_title": "Approve payment?",
     "phone_text": "This page stands for the {method} app on your phone.",
@@ -90,16 +91,16 @@ SENTENCES: Final[dict[str, str]] = {
     "transfer_decline": "Reject",
     # ends
     "succeeded_title": "Payment approved",
-    "succeeded_text": "Thank you. The shop is being told.",
+    "succeeded_text": "Thank you. The shop is being notified.",
     "declined_title": "Payment declined",
     "declined_text": "Nothing was charged. You can try again in the shop.",
     "refused_title": "Payment refused",
     "refused_text": "Nothing was charged.",
     "voided_title": "Payment cancelled",
     "voided_text": "The shop took this payment back. Nothing was charged.",
-    "processing_title": "No answer yet",
-    "processing_text": "The card’s bank has not answered so far. The shop will hear as soon "
-    "as it does.",
+    "processing_title": "No response yet",
+    "processing_text": "The card’s bank has not responded so far. The shop will be "
+    "notified as soon as it does.",
     # why it was declined, by code
     "why_card_declined": "The card was declined.",
     "why_insufficient_funds": "The card has insufficient funds.",

