@@ -36,9 +36,9 @@ async def _settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_lanes_share_what_waits() -> None:
+async def test_concurrent_batches_share_what_waits() -> None:
     work = Work()
-    run_all = Batcher(work.run, most=100, lanes=2)
+    run_all = Batcher(work.run, most=100, at_once=2)
     callers = [asyncio.create_task(run_all.do(item)) for item in range(32)]
     await _settle()
     assert work.begun == [list(range(16)), list(range(16, 32))]
@@ -55,14 +55,14 @@ async def test_lanes_share_what_waits() -> None:
 
 async def test_who_comes_alone_goes_at_once_and_few_wait_for_each_other() -> None:
     work = Work()
-    run_all = Batcher(work.run, most=100, lanes=2)
+    run_all = Batcher(work.run, most=100, at_once=2)
     first = asyncio.create_task(run_all.do(1))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert work.begun == [[1]]  # without any pause
     others = [asyncio.create_task(run_all.do(item)) for item in range(2, WORTH_IT + 1)]
     await _settle()
-    assert work.begun == [[1]]  # not worth a lane
+    assert work.begun == [[1]]  # not worth another batch
     work.gate.release()
     await _settle()
     assert work.begun == [[1], list(range(2, WORTH_IT + 1))]
@@ -70,9 +70,9 @@ async def test_who_comes_alone_goes_at_once_and_few_wait_for_each_other() -> Non
     assert await asyncio.gather(first, *others) == [n * 10 for n in range(1, WORTH_IT + 1)]
 
 
-async def test_a_lane_leaves_few_to_the_other_which_leaves_none() -> None:
+async def test_one_task_leaves_few_to_the_other_which_leaves_none() -> None:
     work = Work()
-    run_all = Batcher(work.run, most=8, lanes=2)
+    run_all = Batcher(work.run, most=8, at_once=2)
     callers = [asyncio.create_task(run_all.do(item)) for item in range(19)]
     await _settle()
     assert [len(batch) for batch in work.begun] == [8, 8]
@@ -86,23 +86,23 @@ async def test_a_lane_leaves_few_to_the_other_which_leaves_none() -> None:
     assert await asyncio.gather(*callers) == [item * 10 for item in range(19)]
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 3])
-async def test_no_batch_is_larger_no_more_run_at_once_and_all_are_answered(lanes: int) -> None:
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+async def test_no_batch_is_larger_no_more_run_at_once_and_all_are_answered(at_once: int) -> None:
     work = Work()
-    run_all = Batcher(work.run, most=9, lanes=lanes)
+    run_all = Batcher(work.run, most=9, at_once=at_once)
     callers = [asyncio.create_task(run_all.do(item)) for item in range(100)]
     while not all(caller.done() for caller in callers):
         await _settle()
         work.gate.release()
     assert await asyncio.gather(*callers) == [item * 10 for item in range(100)]
-    assert work.most == lanes
+    assert work.most == at_once
     assert max(map(len, work.begun)) == 9
     assert sorted(item for batch in work.begun for item in batch) == list(range(100))
 
 
 async def test_what_spoils_a_batch_is_told_to_all_of_it_and_the_next_goes_on() -> None:
     work = Work()
-    run_all = Batcher(work.run, most=2, lanes=1)
+    run_all = Batcher(work.run, most=2, at_once=1)
     callers = [asyncio.create_task(run_all.do(item)) for item in (1, -2, 3, 4)]
     for _ in range(2):
         await _settle()
@@ -115,7 +115,7 @@ async def test_what_spoils_a_batch_is_told_to_all_of_it_and_the_next_goes_on() -
 
 async def test_a_caller_that_goes_away_takes_nothing_with_it() -> None:
     work = Work()
-    run_all = Batcher(work.run, most=10, lanes=1)
+    run_all = Batcher(work.run, most=10, at_once=1)
     first, gone, third = (asyncio.create_task(run_all.do(item)) for item in (1, 2, 3))
     await _settle()
     gone.cancel()

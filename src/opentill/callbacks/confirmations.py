@@ -27,7 +27,7 @@ class Confirmations:
         self._clock = clock
         self._apply_one = apply_one
         self._slots = asyncio.Semaphore(_APPLIED_AT_ONCE)
-        self._batcher = Batcher(self._batch, most=orders.CONFIRMED_TOGETHER, lanes=_LANES)
+        self._batcher = Batcher(self._batch, most=orders.CONFIRMED_TOGETHER, at_once=_LANES)
 
     async def take_in(self, gateway: str, gateway_event: GatewayPaymentEvent) -> None:
         """Return once the payment is confirmed and committed.

@@ -1,11 +1,11 @@
-"""What waits for the same database goes there together, in one transaction.
+"""Gathers what concurrent callers ask for into batches, each of which is one transaction.
 
-A commit costs the same for one change as for fifty, and whoever changes a busy merchant's balance
-waits for the one before. So while a batch is on its way, what comes meanwhile waits and is the next
-batch. A caller that comes when no batch is on its way is served at once.
+A commit costs the same for one change as for fifty, and a change of a busy merchant's balance waits
+for the change before it. So what is asked for while a batch runs waits, and is the next batch. A
+caller that comes when no batch runs is served at once.
 
-Once much waits, a second batch goes beside the first (a *lane*): while one waits for its commit the
-other gets ready. A lane takes its share of all that is there, so that the lanes carry the same.
+Once enough items wait, a second batch runs beside the first: while one waits for its commit, the
+other is prepared. Each takes its share of all items, so that concurrent batches are of one size.
 """
 
 import asyncio
@@ -16,7 +16,8 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-WORTH_IT: Final = 8  # items that wait, for another lane: a batch costs as much as so many in one
+# How many items must wait for one more batch to begin: a batch costs as much as so many items.
+WORTH_IT: Final = 8
 # After a batch its callers are likely to come again. What comes is gathered for as long as each
 # pause brings some more, and no longer than so many pauses.
 PAUSE_S: Final = 0.0005
@@ -27,19 +28,19 @@ class Batcher(Generic[T, R]):
     """Gathers the items of concurrent callers into batches; each caller gets its own result."""
 
     def __init__(
-        self, run: Callable[[Sequence[T]], Awaitable[Sequence[R]]], *, most: int, lanes: int
+        self, run: Callable[[Sequence[T]], Awaitable[Sequence[R]]], *, most: int, at_once: int
     ) -> None:
-        """``run`` takes at most ``most`` items and returns what is told for each, in their order.
+        """``run`` takes at most ``most`` items and returns a result for each, in their order.
 
-        It runs at most ``lanes`` times at once. What it raises is raised to every caller of the
-        batch.
+        At most ``at_once`` batches run at the same time. What ``run`` raises is raised to every
+        caller of the batch.
         """
         self._run = run
         self._most = most
-        self._lanes = lanes
+        self._at_once = at_once
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
         self._there = 0  # items that wait or are on their way
-        self._busy = 0  # lanes
+        self._busy = 0  # tasks
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps no task alive
 
     async def do(self, item: T) -> R:
@@ -47,21 +48,21 @@ class Batcher(Generic[T, R]):
         result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, result))
         self._there += 1
-        if self._busy == 0 or (self._busy < self._lanes and len(self._waiting) >= WORTH_IT):
+        if self._busy == 0 or (self._busy < self._at_once and len(self._waiting) >= WORTH_IT):
             self._busy += 1
-            lane = asyncio.create_task(self._work())
-            self._tasks.add(lane)
-            lane.add_done_callback(self._tasks.discard)
+            task = asyncio.create_task(self._work())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return await result
 
     async def _work(self) -> None:
         """Run batches until nobody waits. The work itself is nobody's to cancel.
 
-        The last lane leaves nobody waiting; another one leaves to it what is not worth a batch.
+        The last task goes on until nobody waits; the others leave it what is not worth a batch.
         """
         try:
             while self._waiting and (self._busy == 1 or len(self._waiting) >= WORTH_IT):
-                share = -(-self._there // self._lanes)
+                share = -(-self._there // self._at_once)
                 count = min(self._most, max(share, WORTH_IT), len(self._waiting))
                 batch = [self._waiting.popleft() for _ in range(count)]
                 try:
@@ -86,7 +87,7 @@ class Batcher(Generic[T, R]):
         waiting = [future for _, future in batch]
         try:
             results = await self._run([item for item, _ in batch])
-        except BaseException as error:  # noqa: BLE001 - each caller is told
+        except BaseException as error:  # noqa: BLE001 - raised to each caller
             for future in waiting:
                 if not future.done():  # its caller may have gone away
                     future.set_exception(error)
