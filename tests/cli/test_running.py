@@ -341,7 +341,7 @@ REFUSED = [
     # name, environment, what the line says
     ("bad value", {"OPENTILL_PORT": "http"}, "a whole number from 1 to 65535"),
     ("data directory", {"OPENTILL_DATA_DIR": "/proc/nowhere"}, "OPENTILL_DATA_DIR"),
-    ("play money", {"OPENTILL_PUBLIC_URL": "https://pay.example"}, "OPENTILL_SANDBOX=yes"),
+    ("test mode", {"OPENTILL_PUBLIC_URL": "https://pay.example"}, "OPENTILL_SANDBOX=yes"),
     ("short key", {"OPENTILL_SECRET_KEY": "k" * 31}, "openssl rand -hex 32"),
 ]
 

@@ -171,12 +171,12 @@ def run_worker(
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, stop.set)
         loop.add_signal_handler(signal.SIGINT, (lambda: None) if child else stop.set)
-        watch = loop.create_task(http_server.watch_parent(stop.set)) if child else None
+        orphaned = loop.create_task(http_server.stop_with_parent(stop.set)) if child else None
         if ready is not None:
             ready()
         await worker.run(settings, stop)
-        if watch is not None:
-            watch.cancel()
+        if orphaned is not None:
+            orphaned.cancel()
 
     session.run(until_stopped())
 

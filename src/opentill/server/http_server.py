@@ -144,7 +144,7 @@ async def _serve(
         loop.add_signal_handler(signal.SIGINT, lambda: None)
     else:
         loop.add_signal_handler(signal.SIGINT, stop, signal.SIGINT)
-    watching = loop.create_task(watch_parent(lambda: server.drain(0.0))) if child else None
+    watching = loop.create_task(stop_with_parent(lambda: server.drain(0.0))) if child else None
     serving = loop.create_task(_exit_code(server, sockets))
     early = loop.create_task(server.stopped_early.wait())
     try:
@@ -221,7 +221,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-async def watch_parent(stop: Callable[[], None]) -> None:
+async def stop_with_parent(stop: Callable[[], None]) -> None:
     """Call ``stop`` when the supervisor was killed and so cannot send a signal any more."""
     supervisor = multiprocessing.parent_process()
     parent = supervisor.pid if supervisor else os.getppid()
