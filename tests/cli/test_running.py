@@ -258,8 +258,8 @@ def test_doctor_says_what_to_do(place: Place, migrated: Path) -> None:
     assert "fail" in lines["database"]
     assert "OPENTILL_DATABASE_URL cannot be reached" in lines["database"]
     assert "https only" in lines["public"]
-    assert "fail" in lines["play"]
-    assert "OPENTILL_SANDBOX=yes" in lines["play"]
+    assert "fail" in lines["test"]
+    assert "OPENTILL_SANDBOX=yes" in lines["test"]
 
 
 def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> None:
