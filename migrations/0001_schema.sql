@@ -87,7 +87,7 @@ create table api_keys (
     id          text primary key,
     merchant_id text not null references merchants (id),
     key_sha256  bytea not null unique check (length(key_sha256) = 32),
-    hint        text not null,  -- prefix and last four characters, to tell keys apart
+    hint        text not null,  -- prefix and last four characters, to distinguish keys
     environment text not null check (environment in ('production', 'staging')),
     created_at  bigint not null,
     expires_at  bigint,
@@ -689,16 +689,15 @@ create table host_leases (
     until bigint not null
 );
 
--- [webhooks] One event for one endpoint. step is how many attempts of its schedule are over, attempts
--- how many there were in all: a delivery that is sent again begins its schedule anew.
+-- [webhooks] One event for one endpoint. A delivery that is sent again begins its schedule anew.
 create table webhook_deliveries (
     merchant_id text not null,
     endpoint_id text not null,
     event_id    text not null,
     type        text not null,
     status      text not null check (status in ('PENDING', 'SUCCEEDED', 'FAILED')),
-    attempts    integer not null,
-    step        integer not null check (step >= 0),
+    attempts    integer not null,  -- in all
+    step        integer not null check (step >= 0),  -- attempts since its schedule began
     try_at      bigint,
     created_at  bigint not null,
     updated_at  bigint not null,

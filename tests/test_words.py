@@ -29,15 +29,20 @@ MEANT: Final = {
     "os.walk": "a name of Python's library",
     "ast.walk": "a name of Python's library",
 }
+# Columns and fields on the wire with such a name: the package whose identifiers and SQL have it.
+FIELDS: Final = {
+    ("webhooks", "step"): "a column of webhook_deliveries",
+    ("webhooks", "answer"): "a column of delivery_attempts, and a field of the API",
+    ("cli", "answer"): "a column of epay_notifications, and a field that the command prints",
+}
 # What still has replaced words: packages, "docs" and "migrations". This list only shrinks.
 STILL: Final = frozenset(
     """
-    migrations adjustments app callbacks checkouts cli db disputes epay
-    gateways integrity ledger merchants orders outgoing payouts
-    refunds webhooks
+    adjustments app checkouts disputes epay orders payouts refunds
     """.split()
 )
 _ENDS: Final = "(?:s|es|ed|d|ing|er|ers)?"
+_SQL: Final = re.compile(r"f?\W*(?:with|select|insert|update|delete) ")
 _PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
@@ -75,6 +80,16 @@ def _pattern(word: str) -> tuple[re.Pattern[str], bool]:
     return re.compile(rf"(?<![\w-])(?:{stem})(?![\w-])", re.IGNORECASE), False
 
 
+def _without_fields(text: str, package: str) -> str:
+    """Blank the fields of ``FIELDS`` in an identifier, a key or a statement of SQL."""
+    for owner, field in FIELDS:
+        if owner == package and text.strip("\"'") == field:
+            return ""
+        if owner == package and _SQL.match(text):
+            text = re.sub(rf"\b{field}\b", "", text)
+    return text
+
+
 def _search(path: str, line: int, text: str, top: Path, *, code: bool) -> Iterator[Found]:
     """Look for replaced words in a piece of text that begins in ``line``."""
     for pattern, code_only, term in entries(top):
@@ -90,6 +105,7 @@ def _search(path: str, line: int, text: str, top: Path, *, code: bool) -> Iterat
 def in_python(path: Path, top: Path = TOP) -> list[Found]:
     """Return the replaced words of a Python file."""
     name, found = str(path.relative_to(top)), []
+    package = "".join(path.relative_to(top).parts[2:3]).removesuffix(".py")
     prose: dict[int, str] = {}  # comments of neighbouring lines are one text
     code: dict[int, list[str]] = {}
     for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
@@ -101,10 +117,11 @@ def in_python(path: Path, top: Path = TOP) -> list[Found]:
             both = parts and parts[-1][-1].isidentifier() and token.string[0].isidentifier()
             parts.append(f" {token.string}" if both else token.string)
             if token.type == tokenize.NAME and not token.string.startswith("__"):
-                words = " ".join(_PARTS.findall(token.string))
+                words = " ".join(_PARTS.findall(_without_fields(token.string, package)))
                 found += _search(name, row, words, top, code=False)
         elif tokenize.tok_name[token.type] in {"STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE"}:
-            found += _search(name, row, token.string, top, code=False)
+            text = _without_fields(token.string, package)
+            found += _search(name, row, text, top, code=False)
     for row, pieces in code.items():
         found += _search(name, row, "".join(pieces), top, code=True)
     for row, text in _joined(prose):
@@ -207,3 +224,11 @@ def test_the_glossary_names_replaced_words() -> None:
         "by hand",
     ]
     assert [found.word for found in _search("", 1, "a: Whose = 1", TOP, code=True)] == ["Whose"]
+
+
+def test_a_field_is_exempt_in_sql_keys_and_identifiers_only() -> None:
+    for code in ('"""\n    select d.step, d.attempts"""', '"step"', "step"):
+        assert "step" not in _without_fields(code, "webhooks")
+        assert "step" in _without_fields(code, "gateways")
+    for prose in ('"the next step"', '"""Select the next step."""', "next_step"):
+        assert "step" in _without_fields(prose, "webhooks")

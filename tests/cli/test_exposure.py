@@ -1,4 +1,4 @@
-"""Play money, proxies and the way to the database: what doctor says, and serve logs."""
+"""Test mode, proxies and the way to the database: what doctor says, and serve logs."""
 
 import io
 import json
@@ -45,7 +45,7 @@ def test_proxies_that_are_missing_or_are_everybody(
     assert (found.level, text in found.text) == (level, True), found
 
 
-PLAY_MONEY = [
+TEST_MODE = [
     # environment, level ("": nothing is said)
     ({}, ""),
     (GIVEN, "fail"),
@@ -56,9 +56,9 @@ PLAY_MONEY = [
 ]
 
 
-@pytest.mark.parametrize(("environ", "level"), PLAY_MONEY)
-def test_play_money_is_spoken_of(environ: dict[str, str], level: str) -> None:
-    found = exposure.play_money(config.load(environ))
+@pytest.mark.parametrize(("environ", "level"), TEST_MODE)
+def test_test_mode_is_reported(environ: dict[str, str], level: str) -> None:
+    found = exposure.test_mode(config.load(environ))
     assert (found.level if found else "") == level
     assert found is None or "OPENTILL_SANDBOX=yes" in found.text
 
@@ -131,7 +131,7 @@ async def test_a_proxy_that_is_not_trusted_is_logged_once_a_minute(
 
 # settings, what doctor says of them: subject and level
 ASKED = [
-    (HTTPS, {"proxies": "warn", "play money": "warn", "tls": "ok"}),
+    (HTTPS, {"proxies": "warn", "test mode": "warn", "tls": "ok"}),
     ({"OPENTILL_TRUSTED_PROXIES": "0.0.0.0/0"}, {"proxies": "fail"}),
 ]
 

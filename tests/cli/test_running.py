@@ -258,8 +258,8 @@ def test_doctor_says_what_to_do(place: Place, migrated: Path) -> None:
     assert "fail" in lines["database"]
     assert "OPENTILL_DATABASE_URL cannot be reached" in lines["database"]
     assert "https only" in lines["public"]
-    assert "fail" in lines["play"]
-    assert "OPENTILL_SANDBOX=yes" in lines["play"]
+    assert "fail" in lines["test"]
+    assert "OPENTILL_SANDBOX=yes" in lines["test"]
 
 
 def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> None:
@@ -341,7 +341,7 @@ REFUSED = [
     # name, environment, what the line says
     ("bad value", {"OPENTILL_PORT": "http"}, "a whole number from 1 to 65535"),
     ("data directory", {"OPENTILL_DATA_DIR": "/proc/nowhere"}, "OPENTILL_DATA_DIR"),
-    ("play money", {"OPENTILL_PUBLIC_URL": "https://pay.example"}, "OPENTILL_SANDBOX=yes"),
+    ("test mode", {"OPENTILL_PUBLIC_URL": "https://pay.example"}, "OPENTILL_SANDBOX=yes"),
     ("short key", {"OPENTILL_SECRET_KEY": "k" * 31}, "openssl rand -hex 32"),
 ]
 

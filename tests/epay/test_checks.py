@@ -10,7 +10,7 @@ from opentill.ledger import Violation
 from support.api_server import ApiServer
 from support.epay_shop import EpayShop
 
-TOLD = "who placed an Epay order is told of it exactly when it was paid"
+TOLD = "an Epay order has a notification exactly when it was paid"
 SUBMITTED = "an Epay order is what was submitted, and what was submitted an Epay order"
 
 # What is done behind the services' back, to a paid order of the door ($1 merchant, $2 order), and

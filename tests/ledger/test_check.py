@@ -24,7 +24,7 @@ REFUND = "a refund is frozen while it is processing, then refunded or unfrozen"
 KEPT = "each balance is what orders, refunds, disputes and the operator keep there"
 SOURCE = "every entry of an order or refund has one"
 SESSION = "a session is open as long as its order can be paid"
-HISTORY = "the history leads to the status, by steps of the table"
+HISTORY = "the history leads to the status, by transitions of the table"
 
 # The world: a paid order (entries 1 PAYMENT, 2 FEE) with three refunds: 1.00 failed (FREEZE 3,
 # UNFREEZE 6), 2.00 succeeded (FREEZE 4, REFUND 7), 3.00 processing (FREEZE 5). $1: the merchant.

@@ -137,7 +137,7 @@ async def test_each_entry_is_compared_wherever_a_range_ends(tx: Tx, limit: int) 
             )  # fmt: skip
             wrong = []
             for _ in range(6):
-                made = await incremental.step(tx, progress, limit)
+                made = await incremental.check_range(tx, progress, limit)
                 wrong += made.violations
                 progress = made.progress
                 if made.finished:

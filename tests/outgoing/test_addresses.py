@@ -110,9 +110,9 @@ def test_a_network_can_be_opened_and_opens_nothing_else() -> None:
 
 def test_of_several_addresses_only_the_public_ones_are_left() -> None:
     mixed = [ip_address("127.0.0.1"), ip_address("8.8.8.8"), ip_address("64:ff9b::8.8.8.8")]
-    assert Policy().vet("a.example", mixed) == [ip_address("8.8.8.8")]
+    assert Policy().select_allowed("a.example", mixed) == [ip_address("8.8.8.8")]
     with pytest.raises(Forbidden, match=r"a\.example stands for no public"):
-        Policy().vet("a.example", mixed[:1])
+        Policy().select_allowed("a.example", mixed[:1])
 
 
 def test_a_configured_server_is_spoken_to_wherever_it_is_and_nothing_else_is() -> None:
@@ -133,7 +133,7 @@ def test_a_configured_server_is_spoken_to_wherever_it_is_and_nothing_else_is() -
 
 def test_a_refusal_does_not_say_what_a_name_of_the_operators_stands_for() -> None:
     with pytest.raises(Forbidden) as refused:
-        Policy().vet("db.corp.example", [ip_address("10.1.2.3"), ip_address("fd00::5")])
+        Policy().select_allowed("db.corp.example", [ip_address("10.1.2.3"), ip_address("fd00::5")])
     assert "db.corp.example" in str(refused.value)
     assert "10.1.2.3" not in str(refused.value)
     assert "fd00" not in str(refused.value)

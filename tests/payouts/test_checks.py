@@ -10,11 +10,11 @@ from opentill.payouts.service import Wanted
 from support.world import NOW, fresh, merchant
 
 PAYOUT = "a payout has left with its fee, and is back with it exactly when it failed"
-BY_HAND = "a movement by hand has its one entry exactly when it is done"
+ADJUSTMENT = "an adjustment has its one entry exactly when it is done"
 UNFROZEN = "operators unfreeze only what operators froze"
 
 OWN = {
-    PAYOUT, BY_HAND, UNFROZEN, "every entry of a payout has one",
+    PAYOUT, ADJUSTMENT, UNFROZEN, "every entry of a payout has one",
     "every entry of an operator has its movement",
 }  # fmt: skip
 
@@ -25,12 +25,12 @@ BROKEN = (
     ("update payouts set currency = 'EUR'", {PAYOUT}),
     ("update payouts set status = 'FAILED', failed_at = 1, failure_reason = 'x'", {PAYOUT}),
     ("delete from payouts", {"every entry of a payout has one"}),
-    ("update adjustments set amount_minor = amount_minor + 1", {BY_HAND}),
-    ("update adjustments set currency = 'EUR'", {BY_HAND}),
-    ("update adjustments set kind = 'fee' where kind = 'freeze'", {BY_HAND, UNFROZEN}),
+    ("update adjustments set amount_minor = amount_minor + 1", {ADJUSTMENT}),
+    ("update adjustments set currency = 'EUR'", {ADJUSTMENT}),
+    ("update adjustments set kind = 'fee' where kind = 'freeze'", {ADJUSTMENT, UNFROZEN}),
     (
         "update adjustments set status = 'WAITING', decided_at = null",
-        {BY_HAND},
+        {ADJUSTMENT},
     ),
     (
         "delete from adjustments where kind = 'unfreeze'",

@@ -25,7 +25,7 @@ async def _enable(harness: WebhookHarness, merchant_id: str, endpoint_id: str) -
 
 @pytest.mark.parametrize(
     ("answer", "failing_ms", "why"),
-    [(410, 0, "it answered 410 Gone"), (500, 5 * DAY, "five days without a success")],
+    [(410, 0, "it responded with 410 Gone"), (500, 5 * DAY, "five days without a success")],
 )
 async def test_an_endpoint_that_is_gone_is_disabled_and_what_waits_goes_on_when_it_is_back(
     harness: WebhookHarness, answer: int, failing_ms: int, why: str

@@ -40,7 +40,7 @@ def test_after_the_last_attempt_it_has_failed() -> None:
         (None, 5 * DAY - 1, None),
         (None, 5 * DAY, "five days without a success"),
         (302, 6 * DAY, "five days without a success"),
-        (410, 0, "it answered 410 Gone"),
+        (410, 0, "it responded with 410 Gone"),
         (404, 0, None),
     ],
 )

@@ -89,10 +89,10 @@ def advance(
     from opentill.db import clock
 
     _movable()
-    step_ms = duration(by)
+    by_ms = duration(by)
 
     async def move(tx: "Tx") -> dict[str, Any]:
-        if not await clock.advance(tx, step_ms):
+        if not await clock.advance(tx, by_ms):
             raise Invalid("by", "by must not lead further than twenty years ahead in all")
         return await _state(tx)
 
@@ -100,8 +100,8 @@ def advance(
         async with session.database() as db:
             async with db.connection() as tx:
                 ahead_ms = await clock.ahead_ms(tx)
-                if ahead_ms + step_ms <= clock.FURTHEST_MS:
-                    await _announce(tx, clock.now_ms() + ahead_ms + step_ms)
+                if ahead_ms + by_ms <= clock.FURTHEST_MS:
+                    await _announce(tx, clock.now_ms() + ahead_ms + by_ms)
             output.show(await db.run(move), as_json=as_json)
 
     session.run(work())

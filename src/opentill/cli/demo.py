@@ -135,16 +135,16 @@ def _post(settings: Settings, key: str, path: str, body: dict[str, str]) -> dict
     # Straight to the server: the public address may lead through what is not there yet.
     url = config.address(settings.host, settings.port) + path
     try:
-        answer = httpx2.post(url, json=body, headers={"x-api-key": key}, timeout=10)
+        response = httpx2.post(url, json=body, headers={"x-api-key": key}, timeout=10)
     except httpx2.HTTPError as error:
-        message = f"{url} does not answer ({str(error) or type(error).__name__})"
+        message = f"{url} does not respond ({str(error) or type(error).__name__})"
         raise ConfigurationError(message) from None
-    if answer.status_code != HTTPStatus.CREATED:
-        message = f"{path} answered {answer.status_code} {answer.text}"
-        if answer.status_code == HTTPStatus.UNAUTHORIZED:  # not the key's database
+    if response.status_code != HTTPStatus.CREATED:
+        message = f"{path} responded with {response.status_code} {response.text}"
+        if response.status_code == HTTPStatus.UNAUTHORIZED:  # not the key's database
             message += f"; remove {settings.data_dir / FILE} to begin anew"
         raise ConfigurationError(message)
-    data: dict[str, object] = answer.json()["data"]
+    data: dict[str, object] = response.json()["data"]
     return data
 
 

@@ -71,7 +71,7 @@ def examine() -> Iterator[Finding]:
     yield from exposure.database_tls(settings)
     for check in (_port, _sandbox, _public_url, exposure.proxies):
         yield check(settings)
-    if (finding := exposure.play_money(settings)) is not None:
+    if (finding := exposure.test_mode(settings)) is not None:
         yield finding
     if not settings.sandbox_refused:
         yield from _gateways(settings)
@@ -124,10 +124,12 @@ def _database(settings: Settings) -> Iterator[Finding]:
         yield Finding("clock", "ok", "agrees with the database's")
     yield _business_time(settings, found.ahead_ms)
     if found.stuck:
-        text = f"{found.stuck} wait for a bank's answer longer than 15 minutes; see the log, and"
+        text = (
+            f"{found.stuck} have waited for a bank's response for over 15 minutes; see the log, and"
+        )
         yield Finding("orders", "warn", f"{text} `opentill orders history ORDER`")
     else:
-        yield Finding("orders", "ok", "none waits for a bank's answer too long")
+        yield Finding("orders", "ok", "none has waited too long for a bank's response")
     yield _rates(found.lacking)
     if found.epay_opens:
         yield Finding("epay", "ok", "the keys that there are can be read")
@@ -210,8 +212,8 @@ def _sandbox(settings: Settings) -> Finding:
         parts = urlsplit(settings.sandbox_url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if _reachable(parts.hostname or "", port):
-            return Finding("sandbox", "ok", f"{settings.sandbox_url} answers")
-        text = f"{settings.sandbox_url} does not answer; start it or unset OPENTILL_SANDBOX_URL"
+            return Finding("sandbox", "ok", f"{settings.sandbox_url} responds")
+        text = f"{settings.sandbox_url} does not respond; start it or unset OPENTILL_SANDBOX_URL"
         return Finding("sandbox", "fail", text)
     return _listening(
         "sandbox",
@@ -223,7 +225,7 @@ def _sandbox(settings: Settings) -> Finding:
 
 
 def _gateways(settings: Settings) -> Iterator[Finding]:
-    """Say what each gateway takes; whether the sandbox bank answers is said before."""
+    """Say what each gateway takes; whether the sandbox bank responds is reported before."""
     from opentill import gateways
     from opentill.core.money import EXPONENTS
 
@@ -284,14 +286,14 @@ def _listening(
 
 
 def _get(host: str, port: int, path: str) -> bool:
-    """Say whether an OpenTill server answers there."""
+    """Return whether an OpenTill server responds there."""
     import httpx2
 
     from opentill.config import address
 
     try:
-        answer = httpx2.get(address(host, port) + path, timeout=3)
-        return answer.status_code == HTTPStatus.OK and answer.json().get("status") == "ok"
+        response = httpx2.get(address(host, port) + path, timeout=3)
+        return response.status_code == HTTPStatus.OK and response.json().get("status") == "ok"
     except (httpx2.HTTPError, ValueError, AttributeError):
         return False
 

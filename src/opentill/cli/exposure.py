@@ -30,12 +30,12 @@ class Finding(msgspec.Struct, frozen=True):
     text: str
 
 
-def play_money(settings: Settings) -> Finding | None:
+def test_mode(settings: Settings) -> Finding | None:
     """Report whether the sandbox bank may take payments here; None if that is fine."""
     from opentill.config import is_loopback
 
     if settings.sandbox_refused:
-        return Finding("play money", "fail", settings.sandbox_refused)
+        return Finding("test mode", "fail", settings.sandbox_refused)
     if SANDBOX not in settings.gateways:
         return None
     if settings.database_url is None and is_loopback(settings.public_url):
@@ -44,7 +44,7 @@ def play_money(settings: Settings) -> Finding | None:
         f"OPENTILL_SANDBOX=yes: who reaches {settings.public_url} pays with test cards, and that"
         " money is not real; set OPENTILL_GATEWAYS to a real gateway before real orders come"
     )
-    return Finding("play money", "warn", text)
+    return Finding("test mode", "warn", text)
 
 
 def too_broad(settings: Settings) -> list[IPv4Network | IPv6Network]:
@@ -76,7 +76,9 @@ def proxies(settings: Settings) -> Finding:
         named = ", ".join(map(str, settings.trusted_proxies))
         return Finding("proxies", "ok", f"X-Forwarded-For is believed of {named}")
     if is_loopback(settings.public_url) or not settings.is_https:
-        return Finding("proxies", "ok", "none; clients are told apart by where they come from")
+        return Finding(
+            "proxies", "ok", "none; each client is known by the address that it connects from"
+        )
     text = (
         "none is trusted, and https needs one in front: all clients behind it share one rate limit"
         " and are shown with its address; set OPENTILL_TRUSTED_PROXIES to it"

@@ -135,7 +135,7 @@ class _Forward:
         except (Forbidden, NoResponse, Unreachable) as error:
             output.say(f"  not taken: {error}")
         else:
-            output.say(f"  answered {response.status}")
+            output.say(f"  responded with {response.status}")
 
     async def close(self) -> None:
         await self._outgoing.close()

@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 def migrate(*, as_json: Json = False) -> None:
     """Bring the database to the schema of this version. Safe to repeat, and while serving.
 
-    A database of your own that does not answer yet is waited for; the data directory is not used.
+    Waits for a database of your own to respond; the data directory is not used.
     """
     import asyncpg
 

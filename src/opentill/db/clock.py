@@ -24,7 +24,7 @@ def now_ms() -> int:
 
 
 def movable(gateways: tuple[str, ...]) -> bool:
-    """Tell whether business time may be moved: no gateway but the sandbox bank is switched on."""
+    """Return whether business time may be moved: no gateway but the sandbox bank is switched on."""
     return gateways == ("sandbox",)
 
 
@@ -33,9 +33,9 @@ async def ahead_ms(tx: Tx) -> int:
     return await queries.AHEAD.get(tx) or 0
 
 
-async def advance(tx: Tx, step_ms: int) -> bool:
+async def advance(tx: Tx, by_ms: int) -> bool:
     """Move business time ahead; False if that would lead further than ``FURTHEST_MS``."""
-    return await queries.ADVANCE.run(tx, step_ms=step_ms, furthest_ms=FURTHEST_MS) > 0
+    return await queries.ADVANCE.run(tx, by_ms=by_ms, furthest_ms=FURTHEST_MS) > 0
 
 
 async def reset(tx: Tx) -> None:

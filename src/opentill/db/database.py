@@ -36,8 +36,8 @@ _AWAY: Final = (
     asyncpg.InternalClientError,  # the server said good-bye on the connection, which ends soon
     asyncpg.ReadOnlySQLTransactionError,
 )
-# After these a connection is of no use: the answer it waits for may never come, or it leads to a
-# server that was the primary once.
+# After these a connection is of no use: what it waits for may never come, or it leads to a server
+# that is not the primary any more.
 _HOPELESS: Final = (
     TimeoutError,
     asyncio.CancelledError,
@@ -66,8 +66,8 @@ class Lent:
         except _AWAY as error:
             raise Unavailable(reason=_why(error)) from error
         if end is not None:
-            # What waits for an answer on a connection that is cut is told so at once. This is a
-            # sixth of the cost of asyncio.timeout.
+            # When the time is over the connection is cut, and the statement that waits on it
+            # fails. This costs a sixth of what asyncio.timeout costs.
             self._alarm = loop.call_at(end, self._connection.terminate)
         return self._connection
 
@@ -89,7 +89,7 @@ class Lent:
 
 
 def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
-    """Tell whether asyncpg refused something because the connection is gone.
+    """Return whether asyncpg refused something because the connection is gone.
 
     It has one class of errors for that and for defects of ours, such as a parameter too few.
     """
@@ -135,7 +135,7 @@ class Db:
         prepared: bool = True,
         eager: bool = True,
     ) -> Self:
-        """Open the pool. Raises Unavailable if the database does not answer and it is ``eager``.
+        """Open the pool. Raises Unavailable if the database does not respond and it is ``eager``.
 
         ``prepared``: statements stay prepared on their connection, unless a pooler stands between.
         """
@@ -155,7 +155,7 @@ class Db:
             try:
                 db.give_back(await db.borrow())
             except (*_AWAY, asyncpg.InterfaceError) as error:  # the latter: a strange address
-                raise Unavailable(reason=f"the database does not answer: {error}") from error
+                raise Unavailable(reason=f"the database does not respond: {error}") from error
         return db
 
     async def close(self) -> None:
@@ -222,7 +222,7 @@ class Db:
 
         40001, 40P01 and a plan that a migration outdated are retried with a short growing pause,
         since nothing was committed. A lost connection is not: whether the commit arrived is
-        unknown, and the caller is told 503.
+        unknown, and the caller gets a 503.
         """
         tries = Tries()
         while True:

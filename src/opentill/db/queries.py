@@ -11,8 +11,8 @@ from opentill.db.query import Command, Query, Value
 AHEAD: Final = Value(int, "select ahead_ms from business_clock")
 ADVANCE: Final = Command(
     """
-    update business_clock set ahead_ms = ahead_ms + :step_ms
-    where ahead_ms + :step_ms <= :furthest_ms
+    update business_clock set ahead_ms = ahead_ms + :by_ms
+    where ahead_ms + :by_ms <= :furthest_ms
     """,
 )
 RESET_CLOCK: Final = Command("update business_clock set ahead_ms = 0")

@@ -1,7 +1,7 @@
 """Reading from a replica: lists and exports, which may be a little behind; never anything else.
 
 A replica that is away, or further behind than the deployment allows, is left alone: what was to be
-read there is read from the primary. Nobody is told 503 because of a replica.
+read there is read from the primary. No request gets a 503 because of a replica.
 """
 
 import time
@@ -21,7 +21,7 @@ from opentill.db.following import following
 
 T = TypeVar("T")
 FOLLOW_S: Final = 1.0
-_LOOK_S: Final = 2.0  # for an answer about where a server stands
+_LOOK_S: Final = 2.0  # for asking a server how far it is
 _KEPT: Final = 4000  # looks at the primary: over an hour
 
 # Away, another password, a schema that is not there yet: whatever it is, the primary does it.
@@ -35,7 +35,7 @@ class Replica(Db):
     primary: Db
     most_lag_s: float
     seen: deque[tuple[float, int]]  # when the primary was at which position
-    lag_s: float | None = None  # None: it does not answer, or is no replica of this primary
+    lag_s: float | None = None  # None: it does not respond, or is no replica of this primary
 
     @classmethod
     async def open(cls, primary: Db, settings: Settings) -> Self:
@@ -54,7 +54,7 @@ class Replica(Db):
 
     @property
     def usable(self) -> bool:
-        """Whether it answers and is not too far behind."""
+        """Whether it responds and is not too far behind."""
         return self.lag_s is not None and self.lag_s <= self.most_lag_s
 
     @property
@@ -75,7 +75,7 @@ class Replica(Db):
     async def look(self) -> None:
         """Find out how far behind it is, by when the primary was where the replica is now.
 
-        Raises Unavailable if the primary does not answer: then nothing is known.
+        Raises Unavailable if the primary does not respond: then nothing is known.
         """
         async with self.primary.connection(_LOOK_S) as tx:
             written = await queries.WRITTEN.get(tx) or 0

@@ -14,7 +14,7 @@ from opentill.db import queries
 from opentill.db.database import Tx
 
 Opens = Callable[[Tx, str], Awaitable[bool]]
-"""Tells whether what is encrypted can be decrypted with a key."""
+"""Returns whether what is encrypted can be decrypted with a key."""
 
 
 class WrongSecretKey(ConfigurationError):
@@ -22,7 +22,7 @@ class WrongSecretKey(ConfigurationError):
 
 
 def fingerprint(secret_key: str) -> bytes:
-    """Return what tells a key from others and shows nothing of it."""
+    """Return what identifies a key without showing anything of it."""
     return hmac.digest(secret_key.encode(), b"opentill fingerprint 1", hashlib.sha256)
 
 

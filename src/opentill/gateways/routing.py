@@ -47,7 +47,7 @@ class Gateways(dict[str, Gateway]):
             self._away_until[name] = time.monotonic() + _AWAY_S
 
     def is_away(self, name: str) -> bool:
-        """Tell whether a gateway could not be reached within the last 30 seconds."""
+        """Return whether a gateway could not be reached within the last 30 seconds."""
         return self._away_until.get(name, 0) > time.monotonic()
 
 

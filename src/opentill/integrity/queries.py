@@ -301,7 +301,7 @@ _RULES: Final = {
     from entries e where e.source_type = 'payout' and not exists (
         select from payouts p where p.merchant_id = e.merchant_id and p.id = e.source_id)
     """,
-    "a movement by hand has its one entry exactly when it is done": f"""
+    "an adjustment has its one entry exactly when it is done": f"""
     select o.merchant_id, o.id as subject,
         o.kind || ' of ' || o.amount_minor || ' ' || o.currency || ' is ' || o.status || ': '
             || coalesce(e.type || ' of ' || e.amount_minor || ' ' || e.currency || ' from '
@@ -326,22 +326,22 @@ _RULES: Final = {
     "operators unfreeze only what operators froze": """
     select merchant_id,
         currency as subject,
-        'frozen by hand: ' || sum(case kind when 'freeze' then amount_minor
+        'frozen by operators: ' || sum(case kind when 'freeze' then amount_minor
             else -amount_minor end) as detail
     from adjustments where status = 'DONE' and kind in ('freeze', 'unfreeze')
     group by merchant_id, currency
     having sum(case kind when 'freeze' then amount_minor else -amount_minor end) < 0
     """,
-    "who placed an Epay order is told of it exactly when it was paid": """
+    "an Epay order has a notification exactly when it was paid": """
     select o.merchant_id, o.id as subject,
-        'no notice' as detail
+        'no notification' as detail
     from orders o
     where o.source = 'EPAY' and o.paid_at is not null and not exists (
         select from epay_notifications n
         where n.merchant_id = o.merchant_id and n.order_id = o.id)
     union all
     select n.merchant_id,
-        n.order_id, 'a notice of no paid Epay order'
+        n.order_id, 'a notification of no paid Epay order'
     from epay_notifications n
     where not exists (
         select from orders o where o.merchant_id = n.merchant_id and o.id = n.order_id
@@ -407,7 +407,7 @@ def _rule(holds: str, sql: str, *, one_merchant: bool = False) -> Query[Violatio
 
 RULES: Final = tuple(_rule(*each) for each in _RULES.items())
 MERCHANT_RULES: Final = tuple(_rule(*each, one_merchant=True) for each in _RULES.items())
-_HISTORY_HOLDS: Final = "the history leads to the status, by steps of the table"
+_HISTORY_HOLDS: Final = "the history leads to the status, by transitions of the table"
 HISTORY: Final = _rule(_HISTORY_HOLDS, _HISTORY)
 MERCHANT_HISTORY: Final = _rule(_HISTORY_HOLDS, _HISTORY, one_merchant=True)
 

@@ -1,8 +1,8 @@
-"""The incremental check: the worker checks every rule again and again, in bounded steps.
+"""The incremental check: the worker checks every rule again and again, a bounded part at a time.
 
-A step looks at one snapshot of at most ``incremental.RANGE`` entries of a balance; at a balance's
-end it looks at all that explains the merchant's entries too. ``opentill ledger check`` does all at
-once.
+A part is at most ``incremental.RANGE`` entries of a balance, read in one snapshot; at a balance's
+end, all that explains the merchant's entries is checked too. ``opentill ledger check`` checks all
+at once.
 """
 
 from functools import partial
@@ -17,7 +17,7 @@ from opentill.ledger import incremental
 
 REST_MS: Final = 3_600_000  # between two checks of a balance
 _BALANCES: Final = 50  # of one run of the job
-_LOGGED: Final = 100  # of one step
+_LOGGED: Final = 100  # of one part
 _log: Final = structlog.get_logger()
 
 
@@ -25,7 +25,7 @@ async def check_some(db: Db, limit: int = incremental.RANGE) -> int:
     """Check up to ``limit`` entries where the last run stopped, and return how many there were.
 
     Every violation is logged as an error and counted in ``ledger_checks``. Two workers at once do
-    no harm: the slower one's step is not counted.
+    no harm: what the slower one checked is not counted.
     """
     left = limit
     for _ in range(_BALANCES):
@@ -34,7 +34,7 @@ async def check_some(db: Db, limit: int = incremental.RANGE) -> int:
             before = await incremental.NEXT.first(tx, until=now - REST_MS)
             if before is None:
                 break
-            made = await incremental.step(tx, before, left)
+            made = await incremental.check_range(tx, before, left)
             wrong = list(made.violations)
             if made.finished and await queries.IS_FIRST.get(
                 tx, merchant_id=before.merchant_id, currency=before.currency

@@ -112,8 +112,8 @@ SAVE = Command(
 )
 
 
-class Step(msgspec.Struct, frozen=True):
-    """What a step found: where the walk is now, and whether it came to the end."""
+class Checked(msgspec.Struct, frozen=True):
+    """What the check of a range found: how far the balance is checked, and if that is its end."""
 
     progress: Progress
     entries: int
@@ -121,7 +121,7 @@ class Step(msgspec.Struct, frozen=True):
     violations: list[Violation]
 
 
-async def step(tx: Tx, before: Progress, limit: int = RANGE) -> Step:
+async def check_range(tx: Tx, before: Progress, limit: int = RANGE) -> Checked:
     """Check the next range of a balance; ``tx`` is a snapshot, so that it sees one moment."""
     key = {"merchant_id": before.merchant_id, "currency": before.currency}
     found = await SUMS.one(tx, **key, after=before.checked_to, limit=limit)
@@ -141,11 +141,11 @@ async def step(tx: Tx, before: Progress, limit: int = RANGE) -> Step:
     after = msgspec.structs.replace(
         before, checked_to=found.last, last_at=last_at, found=before.found + len(wrong), **sums
     )
-    return Step(after, found.entries, finished, wrong)
+    return Checked(after, found.entries, finished, wrong)
 
 
-async def save(tx: Tx, before: Progress, made: Step, found: int, now: int) -> bool:
-    """Write down how far a step came, and ``found`` of this round; False if another was faster.
+async def save(tx: Tx, before: Progress, made: Checked, found: int, now: int) -> bool:
+    """Save how far a balance is checked, and ``found`` of this round; False: another was faster.
 
     At the end the next round begins at the first entry. ``now`` is real time, Unix ms.
     """

@@ -25,7 +25,7 @@ _FIRST: Final = hashlib.sha256(b"opentill audit log").hexdigest()
 
 
 class Actor(msgspec.Struct, frozen=True):
-    """Who changes something that the audit log tells of, and why."""
+    """Who changes something that the audit log records, and why."""
 
     who: str
     reason: str
@@ -109,19 +109,19 @@ async def newest(tx: Tx, merchant_id: str | None = None, limit: int = 100) -> li
 
 
 async def verify(tx: Tx, expected: AuditHead | None = None) -> Verdict:
-    """Walk the whole chain and name every row that was altered, removed or slipped in.
+    """Read the whole chain and name every row that was altered, removed or slipped in.
 
     ``tx`` sees the database of one moment and is inside a transaction. ``expected`` is a place that
     the chain must pass through, noted earlier. Constant memory.
     """
     head = await queries.AUDIT_HEAD.first(tx)
-    walk = _Walk(head, expected)
-    await walk.along(queries.AUDIT_CHAIN.each(tx))
-    walk.end()
-    return Verdict(walk.rows, head, walk.breaks)
+    chain = _Chain(head, expected)
+    await chain.follow(queries.AUDIT_CHAIN.each(tx))
+    chain.end()
+    return Verdict(chain.rows, head, chain.breaks)
 
 
-class _Walk:
+class _Chain:
     """One pass over the chain."""
 
     def __init__(self, head: AuditHead | None, expected: AuditHead | None) -> None:
@@ -136,7 +136,7 @@ class _Walk:
     def _found(self, number: int | None, row_id: str | None, finding: Finding, why: str) -> None:
         self.breaks.append(Break(number, row_id, finding, why))
 
-    async def along(self, rows: AsyncIterator[AuditRow]) -> None:
+    async def follow(self, rows: AsyncIterator[AuditRow]) -> None:
         async for row in rows:
             self.rows += 1
             if row.number is None or row.hash is None:
@@ -148,7 +148,7 @@ class _Walk:
                 self._found(row.number, row.id, "inserted", why)
             else:
                 self._missing(row.number - 1)
-                self._follow(row, row.number, row.hash)
+                self._check(row, row.number, row.hash)
 
     def _missing(self, last: int) -> None:
         first = self._number + 1
@@ -157,7 +157,7 @@ class _Walk:
             self._found(first, None, "removed", f"{rows} not there")
             self._whole = False
 
-    def _follow(self, row: AuditRow, number: int, found: str) -> None:
+    def _check(self, row: AuditRow, number: int, found: str) -> None:
         # After a removed row the hash before is not known, so that only what follows is checked.
         if self._whole and link(self._hash, row) != found:
             why = "its hash does not follow from it and the row before"

@@ -48,7 +48,7 @@ class Fee(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_rate(rate: Decimal) -> bool:
-    """Tell whether a number can be a share of a payment: from 0 to below 1, of six decimals."""
+    """Return whether a number can be a share of a payment: from 0 to below 1, of six decimals."""
     exponent = rate.normalize().as_tuple().exponent if rate.is_finite() else None
     return isinstance(exponent, int) and exponent >= -MAX_RATE_DIGITS and 0 <= rate < 1
 

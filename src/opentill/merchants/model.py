@@ -78,7 +78,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entered(msgspec.Struct, frozen=True):
-    """What the one query at the door found."""
+    """What the one statement of authentication found."""
 
     allowed: bool
     key_id: str | None
@@ -128,7 +128,7 @@ def make_key(environment: Environment) -> str:
 
 
 def is_key(text: str, environment: Environment) -> bool:
-    """Tell whether a text can be a key of this environment, without asking the database."""
+    """Return whether a text can be a key of this environment, without asking the database."""
     found = _KEY.fullmatch(text)
     return (
         found is not None
@@ -143,5 +143,5 @@ def digest(key: str) -> bytes:
 
 
 def hint(key: str) -> str:
-    """Return the prefix and the last four characters, enough to tell a merchant's keys apart."""
+    """Return the prefix and the last four characters, enough to distinguish a merchant's keys."""
     return f"{key[: key.rindex('_') + 1]}…{key[-4:]}"

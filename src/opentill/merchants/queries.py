@@ -70,7 +70,7 @@ REVOKE_KEY = Query(
     """,  # noqa: S608 - a constant of ours
 )
 
-# One statement at the door: count the request against its address and find the caller.
+# Authentication in one statement: count the request against its address and find the caller.
 _CALLER_SQL = """
     select k.id as key_id, k.merchant_id, k.environment, m.ip_allowlist
     from api_keys k join merchants m on m.id = k.merchant_id

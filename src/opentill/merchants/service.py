@@ -15,7 +15,7 @@ from opentill.merchants.audit import OPENTILL, Actor
 from opentill.merchants.model import Key, Merchant, NewKey
 from opentill.server.client_address import limit_subject
 
-_PATIENCE_S: Final = 1.8  # every request begins here: a database that hangs is told from here
+_PATIENCE_S: Final = 1.8  # every request begins here, and so notices here that the database hangs
 
 
 async def find(tx: Tx, merchant_id: str) -> Merchant:
@@ -122,14 +122,14 @@ def _inside(address: str, networks: list[str]) -> bool:
 
 
 def may_call(address: str, allowlist: list[str] | None) -> bool:
-    """Tell whether a merchant's list of addresses lets a server of that address in."""
+    """Return whether a merchant's list of addresses lets a server of that address in."""
     return not allowlist or _inside(address, allowlist)
 
 
 async def authenticate(
     db: Db, settings: Settings, key: str | None, address: str, now: int
 ) -> Caller | None:
-    """Count a request against its address and return who calls, None if unknown.
+    """Count a request against its address and return the caller, None if unknown.
 
     Raises TooManyRequests. Failed authentications count like everything else.
     """

@@ -64,21 +64,21 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         if target.port in _BAD_PORTS:
             _refuse(f"port {target.port} belongs to another protocol")
         if target.literal is not None:
-            self.vet(target.host, (target.literal,))
+            self.select_allowed(target.host, (target.literal,))
         elif target.host == "localhost" or target.host.endswith(".localhost"):  # RFC 6761 §6.3
-            self.vet(target.host, _LOOPBACKS)
+            self.select_allowed(target.host, _LOOPBACKS)
         return target
 
-    def vet(self, host: str, addresses: Sequence[IPAddress]) -> list[IPAddress]:
+    def select_allowed(self, host: str, addresses: Sequence[IPAddress]) -> list[IPAddress]:
         """Return the allowed addresses of a host. Raises Forbidden if there is none."""
-        vetted = [address for address in addresses if self.allows(address)]
-        if not vetted:
+        found = [address for address in addresses if self.allows(address)]
+        if not found:
             # Without the address: merchants read this, and would learn the operator's own names.
             _refuse(f"{host} stands for no public address")
-        return vetted
+        return found
 
     def allows(self, address: IPAddress) -> bool:
-        """Tell whether an address may be connected to."""
+        """Return whether an address may be connected to."""
         if self.origin or any(address in network for network in self.allowed_networks):
             return True
         if isinstance(address, IPv4Address):
@@ -155,12 +155,12 @@ _CLOSED_4: Final = _networks(
     """
     0.0.0.0/8           # this host, this network; "unspecified"
     10.0.0.0/8          # private
-    100.64.0.0/10       # carrier-grade NAT; 100.100.100.200 tells Alibaba's machines
+    100.64.0.0/10       # carrier-grade NAT; 100.100.100.200: metadata of Alibaba's machines
     127.0.0.0/8         # loopback
-    168.63.129.16/32    # tells Azure's machines about themselves
-    169.254.0.0/16      # link-local; 169.254.169.254 tells most clouds' machines about themselves
+    168.63.129.16/32    # metadata of Azure's machines
+    169.254.0.0/16      # link-local; 169.254.169.254: metadata of most clouds' machines
     172.16.0.0/12       # private
-    192.0.0.0/24        # protocol assignments; 192.0.0.192 tells Oracle's machines
+    192.0.0.0/24        # protocol assignments; 192.0.0.192: metadata of Oracle's machines
     192.0.2.0/24        # documentation
     192.31.196.0/24     # AS112
     192.52.193.0/24     # automatic multicast tunnelling

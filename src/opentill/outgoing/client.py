@@ -93,7 +93,7 @@ class Outgoing:
     def __init__(self, policy: Policy, resolve: Resolve | None = None) -> None:
         """Open nothing yet; needs no running loop."""
         self.policy = policy
-        self._resolver = _VettingResolver(policy, resolve)
+        self._resolver = _CheckedResolver(policy, resolve)
         self._session: aiohttp.ClientSession | None = None
 
     def check(self, url: str) -> None:
@@ -206,11 +206,11 @@ class Outgoing:
     def _socket(self, info: Any) -> socket.socket:
         """Make the socket of a connection: the last check of its address."""
         family, kind, proto, _, address = info
-        self.policy.vet(address[0], (read_ip(address[0]),))
+        self.policy.select_allowed(address[0], (read_ip(address[0]),))
         return socket.socket(family, kind, proto)
 
 
-class _VettingResolver(AbstractResolver):
+class _CheckedResolver(AbstractResolver):
     """Looks names up and returns the allowed addresses; concurrent look-ups of a name are one."""
 
     def __init__(self, policy: Policy, resolve: Resolve | None) -> None:
@@ -225,7 +225,7 @@ class _VettingResolver(AbstractResolver):
         port: int = 0,
         family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002 - always both
     ) -> list[ResolveResult]:
-        """Return the vetted addresses. Raises Forbidden if there is none, OSError."""
+        """Return the allowed addresses. Raises Forbidden if there is none, OSError."""
         found = [read_ip(text) for text in await self._look_up(host)]
         if not found:
             msg = f"{host} has no address"
@@ -236,7 +236,7 @@ class _VettingResolver(AbstractResolver):
                 family=socket.AF_INET6 if address.version == 6 else socket.AF_INET,  # noqa: PLR2004 - IPv6
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for address in self._policy.vet(host, found)
+            for address in self._policy.select_allowed(host, found)
         ]  # fmt: skip
 
     async def _look_up(self, host: str) -> Sequence[str]:

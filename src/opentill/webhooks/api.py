@@ -54,7 +54,7 @@ class EventQuery(msgspec.Struct, frozen=True):
         str,
         Meta(
             max_length=32,
-            description="`cursor` of the answer before; absent: from the oldest that is kept",
+            description="`cursor` of the previous response; absent: from the oldest event kept",
             extra_json_schema={"pattern": r"^(0|[1-9][0-9]{0,17})$"},
         ),
     ] = "0"
@@ -221,8 +221,8 @@ operations: Final = (
         tag=TAG,
         summary="Create a webhook endpoint",
         description="An extension of the contract. Events are sent to the `url`, signed with the "
-        "`secret`, which is shown only here. Answer with 2xx within 30 seconds; otherwise it is "
-        "sent again after 1 min, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h.",
+        "`secret`, which is shown only here. Respond with 2xx within 30 seconds; otherwise "
+        "an event is sent again after 1 min, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h.",
         body=EndpointBody,
         response=EndpointWithSecret,
         status=201,

@@ -39,7 +39,7 @@ class HeldLeases:
         self._renewed_at = self._taken_at = 0.0
 
     def holds(self, lease: EndpointLease) -> bool:
-        """Tell whether a lease has not been lost or given back."""
+        """Return whether a lease was neither lost nor given back."""
         return self.endpoints.get(lease.key) is lease
 
     def failing(self) -> int:

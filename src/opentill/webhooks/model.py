@@ -62,7 +62,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """One event for one endpoint; ``step`` counts the attempts of its schedule so far."""
+    """One event for one endpoint."""
 
     merchant_id: str
     endpoint_id: str
@@ -70,7 +70,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     type: Type
     status: DeliveryStatus
     attempts: int
-    step: int
+    step: int  # attempts since its schedule began; a delivery that is sent again begins anew
     try_at: int | None
     created_at: int
     updated_at: int
@@ -88,7 +88,7 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     http_status: int | None
     request: str
-    answer: str  # the response
+    answer: str  # the head of the response; empty if there was none
     error: str
 
     @property

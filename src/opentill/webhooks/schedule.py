@@ -22,11 +22,11 @@ DISABLE_AFTER_MS: Final = 5 * 24 * _HOUR_MS
 GONE: Final = 410
 
 
-def next_try(step: int, now: int) -> int | None:
-    """Return when to try again, Unix ms, after failed attempt ``step`` (from 1); None: never."""
-    if step > len(WAITS_MS):
+def next_try(failed: int, now: int) -> int | None:
+    """Return when to try again, Unix ms, after ``failed`` failed attempts; None: never."""
+    if failed > len(WAITS_MS):
         return None
-    wait = WAITS_MS[step - 1]
+    wait = WAITS_MS[failed - 1]
     widest = wait * SPREAD // 100
     return now + wait - widest + secrets.randbelow(2 * widest + 1)
 
@@ -34,7 +34,7 @@ def next_try(step: int, now: int) -> int | None:
 def disabled_reason(http_status: int | None, failing_since: int, now: int) -> str | None:
     """Return why a failed attempt disables its endpoint; None if it does not."""
     if http_status == GONE:
-        return "it answered 410 Gone"
+        return "it responded with 410 Gone"
     if now - failing_since >= DISABLE_AFTER_MS:
         return "five days without a success"
     return None

@@ -108,7 +108,7 @@ def _shown(endpoint: Endpoint) -> dict[str, Any]:
 
 
 class AttemptOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One attempt: ``request`` but for the event's body, the head of the ``answer``."""
+    """One attempt: the request without the event's body, and the head of the response."""
 
     number: int
     at: int
@@ -171,7 +171,7 @@ class ResendBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     type: Type | None = None
     failed_only: Annotated[bool, Meta(description="only what has failed")] = False
     after: Annotated[
-        str, Meta(max_length=64, description="`next` of the answer before, to go on from there")
+        str, Meta(max_length=64, description="`next` of the previous response, to go on from there")
     ] = ""
 
 

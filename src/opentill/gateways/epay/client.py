@@ -37,8 +37,8 @@ _REUSED_S: Final = 2.0
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 _NO_CLIENT_IP: Final = "127.0.0.1"  # clientip is compulsory
 _LOST: Final = (
-    "the gateway's answer was lost and Epay V1 cannot be asked for a part: look there, then"
-    " `opentill refunds done` or `failed`"
+    "the gateway's response was lost, and Epay V1 cannot be asked about a partial refund: look"
+    " there, then run `opentill refunds done` or `failed`"
 )
 _log: Final = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class EpayGateway:
             unknown = wire.NO_SUCH_ORDER in reply.get("msg")
             return PaymentOutcome(status="NOT_FOUND" if unknown else "UNKNOWN", reason=reply.words)
         if self._is_other(reply, attempt_id):
-            return PaymentOutcome(status="UNKNOWN", reason="the answer is about another payment")
+            return PaymentOutcome(status="UNKNOWN", reason="the response is about another payment")
         standing = wire.STANDINGS.get(reply.get("status"))
         if standing == "unpaid":
             return PaymentOutcome(
@@ -174,7 +174,7 @@ class EpayGateway:
             return await self._refused(request, reply)
         done = wire.amount(reply.get("money"), options.currency)
         if done is not None and done != request.amount:
-            reason = f"asked for {request.amount.text}, the answer is about {done.text}"
+            reason = f"asked for {request.amount.text}, the response is about {done.text}"
             return RefundOutcome(status="UNKNOWN", reason=reason)
         return RefundOutcome(status="SUCCEEDED", provider_ref=reply.get("refund_no"))
 

@@ -152,10 +152,10 @@ class SandboxGateway:
                 max_bytes=_REPORT_MOST,
             )
         except FAILURES as error:
-            message = f"{self._url} does not answer ({error})"
+            message = f"{self._url} does not respond ({error})"
             raise ConfigurationError(message) from None
         if response.status != HTTPStatus.OK:
-            message = f"{url} answered {response.status}"
+            message = f"{url} responded with {response.status}"
             raise ConfigurationError(message)
 
     def read_callback(
@@ -204,7 +204,7 @@ class SandboxGateway:
         response = await self._try(kind, verb, path, order)
         if response.reason:
             _log.warning(
-                "the sandbox bank's answer to %s for %s is %s: %s",
+                "the sandbox bank's response to %s for %s is %s: %s",
                 verb,
                 subject,
                 response.status,
@@ -230,7 +230,7 @@ class SandboxGateway:
             try:
                 return _Response(found=msgspec.json.decode(response.body, type=kind))
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                return _Response(reason=f"bad answer: {error}")
+                return _Response(reason=f"malformed response: {error}")
         return _no_success(verb, response)
 
 
@@ -261,7 +261,7 @@ def _payment_outcome(response: _Response[wire.Payment], attempt_id: str) -> Paym
     if response.found is None:
         return PaymentOutcome(status=response.status, reason=response.reason)
     if response.found.id != attempt_id:
-        return PaymentOutcome(status="UNKNOWN", reason="the answer is about another payment")
+        return PaymentOutcome(status="UNKNOWN", reason="the response is about another payment")
     return response.found.outcome
 
 
@@ -269,5 +269,5 @@ def _refund_outcome(response: _Response[wire.Refund], refund_id: str) -> RefundO
     if response.found is None:
         return RefundOutcome(status=response.status, reason=response.reason)
     if response.found.id != refund_id:
-        return RefundOutcome(status="UNKNOWN", reason="the answer is about another refund")
+        return RefundOutcome(status="UNKNOWN", reason="the response is about another refund")
     return response.found.outcome

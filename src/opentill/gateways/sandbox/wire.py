@@ -137,7 +137,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The body of an answer of 4xx."""
+    """The body of a 4xx response."""
 
     error: Problem
 

@@ -75,8 +75,8 @@ def to_stripe(money: Money) -> int:
 def from_stripe(amount: int, currency: str) -> Money:
     """Return the money of Stripe's ``amount`` and ``currency`` (lower case).
 
-    Raises ValueError for a currency that is not in the table, and for a fraction that it does not
-    have: such an answer is none.
+    Raises ValueError for a currency that is not in the table, and for a fraction of its smallest
+    unit: a response with such an amount is not believed.
     """
     code = currency.upper()
     decimals = STRIPE_EXPONENTS.get(code)

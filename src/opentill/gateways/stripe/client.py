@@ -257,7 +257,7 @@ def _payment(
         status = "UNKNOWN" if response.status == "REFUSED" else response.status
         return PaymentOutcome(status=status, reason=response.reason)
     if found.attempt_id != attempt_id:
-        return PaymentOutcome(status="UNKNOWN", reason="the answer is about another payment")
+        return PaymentOutcome(status="UNKNOWN", reason="the response is about another payment")
     try:
         return found.outcome
     except ValueError as error:

@@ -103,7 +103,7 @@ async def _try(kind: type[T], send: Callable[[], Awaitable[Any]]) -> StripeRespo
     except stripe.StripeError as error:
         return _refused(error)
     except Exception as error:  # noqa: BLE001 - what the library cannot read is no response
-        return StripeResponse(reason=f"an answer that makes no sense ({type(error).__name__})")
+        return StripeResponse(reason=f"a response that makes no sense ({type(error).__name__})")
 
 
 def _refused(error: stripe.StripeError) -> StripeResponse[Any]:
