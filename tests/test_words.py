@@ -34,8 +34,8 @@ MEANT: Final = {
 STILL: Final = frozenset(
     """
     migrations adjustments app callbacks checkouts cli client config core db gateways health
-    healthcheck http integrity ledger merchants outgoing pages payouts refunds sandbox server
-    webhooks worker
+    healthcheck http integrity ledger merchants outgoing pages payouts sandbox server webhooks
+    worker
     """.split()
 )
 _ENDS: Final = "(?:s|es|ed|d|ing|er|ers)?"
