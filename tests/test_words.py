@@ -33,8 +33,8 @@ MEANT: Final = {
 # What still has replaced words: packages, "docs" and "migrations". This list only shrinks.
 STILL: Final = frozenset(
     """
-    migrations app callbacks cli client config core db gateways health healthcheck http
-    integrity ledger merchants outgoing pages payouts sandbox server webhooks worker
+    migrations app callbacks cli client config core db gateways health healthcheck http integrity
+    ledger merchants outgoing pages sandbox server webhooks worker
     """.split()
 )
 _ENDS: Final = "(?:s|es|ed|d|ing|er|ers)?"
