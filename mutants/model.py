@@ -11,7 +11,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     """One change of one statement or line, which some test should notice."""
 
     module: str  # opentill.orders.queries
-    place: str  # a constant of SQL such as STEP or RULES[1]; a line number of Python
+    place: str  # a constant of SQL such as INSERT or RULES[1]; a line number of Python
     kind: str
     what: str  # for people: what it was and what it became
     digest: str  # of the statement, "" for Python

@@ -186,7 +186,7 @@ def test_an_address_that_does_not_answer_in_time_is_a_failed_try(
     over.set()
     row = epay_shop.notice(placed)
     assert (row["state"], row["tries"]) == ("WAITING", 1)
-    assert row["answer"].startswith("no answer")
+    assert row["answer"].startswith("no response")
 
 
 def test_two_workers_at_once_send_each_notice_once(epay_shop: EpayShop) -> None:

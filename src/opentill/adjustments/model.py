@@ -11,7 +11,7 @@ from opentill.ledger import Type as PostingType
 Kind = Literal["freeze", "unfreeze", "recharge", "correct", "fee"]
 Status = Literal["WAITING", "DONE", "REJECTED"]
 Decision = Literal["approve", "reject"]
-Floor = Literal["none", "zero", "overdraft", "frozen by hand"]
+Floor = Literal["none", "zero", "overdraft", "frozen by operators"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
@@ -35,7 +35,7 @@ class Move(msgspec.Struct, frozen=True):
 MOVES: Final = (
     #    kind       account      ±   posting               source       target       floor
     Move("freeze", "available", +1, "FREEZE", "available", "frozen", "zero"),
-    Move("unfreeze", "available", +1, "UNFREEZE", "frozen", "available", "frozen by hand"),
+    Move("unfreeze", "available", +1, "UNFREEZE", "frozen", "available", "frozen by operators"),
     Move("recharge", "available", +1, "ADMIN_RECHARGE", "bank", "available", "none"),
     Move("correct", "available", +1, "BALANCE_CORRECTION", "platform", "available", "none"),
     Move("correct", "available", -1, "BALANCE_CORRECTION", "available", "platform", "overdraft"),

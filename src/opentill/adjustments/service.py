@@ -1,4 +1,4 @@
-"""What an operator can move by hand, and the second operator's word above a limit."""
+"""Adjustments of a balance by an operator, and their approval by a second one above a limit."""
 
 from decimal import Decimal
 
@@ -14,7 +14,7 @@ from opentill.merchants import Merchant, operator_actions
 
 
 async def ask(tx: Tx, merchant_id: str, asked: Ask, above: Decimal | None, now: int) -> Adjustment:
-    """Move money by hand, or keep the movement WAITING above the deployment's limit ``above``.
+    """Make an adjustment, or store it as WAITING above the deployment's limit ``above``.
 
     The same reference with the same movement returns the first one. Raises NotFound and Invalid.
     """
@@ -75,7 +75,7 @@ async def _check(tx: Tx, merchant: Merchant, asked: Ask) -> None:
 async def _post(tx: Tx, merchant: Merchant, made: Adjustment, now: int) -> None:
     """Post a movement that is DONE, if it does not take more than it may."""
     floor = made.move.floor
-    if floor == "frozen by hand":  # looked up first: no balance may fall below nothing frozen
+    if floor == "frozen by operators":  # checked first: frozen may not go below zero
         left = await frozen_manually(tx, made.merchant_id, made.currency)
         if left < 0:
             most = f"{money.show(left + made.amount_minor, made.currency)} {made.currency}"
@@ -148,7 +148,7 @@ async def find_anywhere(tx: Tx, movement_id: str) -> Adjustment:
 
 
 async def waiting(tx: Tx, merchant_id: str | None = None) -> list[Adjustment]:
-    """Return what waits for a second operator, oldest first. Raises NotFound."""
+    """Return the adjustments that need a second operator, oldest first. Raises NotFound."""
     if merchant_id is not None:
         await merchants.find(tx, merchant_id)
     return await queries.WAITING.all(tx, merchant_id=merchant_id)

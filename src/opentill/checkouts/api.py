@@ -58,7 +58,7 @@ operations: Final = (
         path="/v1/checkouts",
         tag="Checkouts",
         summary="Create a checkout session",
-        description="Send the customer to the `url` of the answer. The session lasts 24 hours. "
+        description="Send the customer to the `url` of the response. The session lasts 24 hours. "
         "Whoever has the `url` sees what you prefill. `display_merchant_name` is taken as another "
         "spelling of `displayMerchantName`.",
         body=SessionBody,

@@ -145,7 +145,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The answer to opening a session (contract.md#session-fields): all but the order's id."""
+    """The response to opening a session (contract.md#session-fields): all but the order's id."""
 
     id: str
     product_id: str

@@ -32,7 +32,7 @@ from opentill.orders.model import UNDECIDED, Source
 
 
 class PageView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the hosted page shows: the session, its order and the last attempt to pay it."""
+    """What the payment page shows: the session, its order and the last attempt to pay it."""
 
     session: Session
     order: Order
@@ -197,7 +197,7 @@ async def find(tx: Tx, merchant_id: str, session_id: str) -> Session:
 
 
 async def page_view(db: Db, session_id: str) -> PageView | None:
-    """Return what the hosted page of a session shows, None for an unknown one."""
+    """Return what the payment page of a session shows, None for an unknown one."""
     if not is_id(session_id):
         return None
     async with db.connection() as tx:
@@ -228,7 +228,7 @@ async def expire(tx: Tx, merchant_id: str, session_id: str, cause: str, now: int
     return await find(tx, merchant_id, session_id)
 
 
-async def pay(  # noqa: PLR0913 - what the hosted page sends
+async def pay(  # noqa: PLR0913 - what the payment page sends
     db: Db,
     gateways: Mapping[str, Gateway],
     session_id: str,
@@ -281,7 +281,7 @@ async def pay(  # noqa: PLR0913 - what the hosted page sends
 
 
 def _goes_on(last: PaymentAttempt, method: str) -> bool:
-    """Tell whether a form would find an attempt under way, and start none."""
+    """Return whether a form would find an attempt under way, and start none."""
     return last.status in {"SUBMITTED", "PENDING"} or (
         last.status == "ACTION_REQUIRED" and last.method == method
     )

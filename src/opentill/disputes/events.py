@@ -7,7 +7,7 @@ from opentill.orders import Order
 from opentill.webhooks import Event, payloads
 
 
-def event_of(order: Order, dispute: Dispute, step: Transition, at: int) -> Event:
+def event_of(order: Order, dispute: Dispute, transition: Transition, at: int) -> Event:
     """Return the event of a transition that a dispute has taken.
 
     A dispute is closed by WON and by LOST, and once more where the loss is RECOVERED.
@@ -27,4 +27,4 @@ def event_of(order: Order, dispute: Dispute, step: Transition, at: int) -> Event
         livemode=orders.livemode_of(order),
         metadata=orders.metadata(order),
     )
-    return Event(dispute.merchant_id, step.emits, data, at)
+    return Event(dispute.merchant_id, transition.emits, data, at)

@@ -33,7 +33,7 @@ TRANSITIONS: Final = (
     Transition("OPEN", "lost", "LOST", "dispute_lost", "dispute.closed"),
     Transition("LOST", "recovered", "RECOVERED", "recovered", "dispute.closed"),
 )
-BY_EVENT: Final = {(step.source, step.event): step for step in TRANSITIONS}
+BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
 # What a gateway's report makes of a dispute.
 WORDS: Final[dict[DisputeStatus, Status]] = {
     "OPENED": "OPEN",
@@ -45,7 +45,7 @@ WORDS: Final[dict[DisputeStatus, Status]] = {
 
 def _way(target: Status) -> tuple[Transition, ...]:
     """Return the transitions that lead from nothing to a status."""
-    last = next(step for step in TRANSITIONS if step.target == target)
+    last = next(row for row in TRANSITIONS if row.target == target)
     return (last,) if last.source is None else (*_way(last.source), last)
 
 
@@ -53,20 +53,20 @@ WAYS: Final = {status: _way(status) for status in STATUSES}
 
 
 def transitions_to(target: Status, current: Status | None) -> tuple[Transition, ...] | None:
-    """Return the transitions from where a dispute stands to what its gateway says of it.
+    """Return the transitions from a dispute's status to the one that its gateway reports.
 
-    None of them for repeated and late events; those in between for one that overtook others. None
+    An empty tuple for repeated and late events; several for an event that overtook others. None
     where the event contradicts what was applied before, such as a win after a loss.
     """
-    reached = [None, *(step.target for step in WAYS[target])]
+    reached = [None, *(row.target for row in WAYS[target])]
     if current in reached:
         return WAYS[target][reached.index(current) :]
-    overtaken = current is not None and target in [step.target for step in WAYS[current]]
+    overtaken = current is not None and target in [row.target for row in WAYS[current]]
     return () if overtaken else None
 
 
 class Dispute(msgspec.Struct, frozen=True, kw_only=True):
-    """A dispute as it is kept; amounts in minor units."""
+    """A dispute as it is stored; amounts in minor units."""
 
     merchant_id: str
     id: str
@@ -291,7 +291,7 @@ class UnmatchedOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def of(cls, kept: Unmatched) -> Self:
-        """Show what is kept; a currency that nobody knows has minor units."""
+        """Show an unmatched event; an amount in an unknown currency is shown in minor units."""
         known = kept.currency in money.EXPONENTS
         amount = money.show(kept.amount_minor, kept.currency) if known else f"{kept.amount_minor}"
         return cls(

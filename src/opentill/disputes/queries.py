@@ -62,7 +62,7 @@ INSERT = Query(
     """,
 )
 # `:offset_minor` is what a loss takes from the reserve.
-STEP = Query(
+TRANSITION = Query(
     Dispute,
     """
     update disputes set status = :target, updated_at = greatest(updated_at, :now),
@@ -104,7 +104,7 @@ UNMATCHED = Query(
     for update
     """,
 )
-# Keep an event that cannot be applied, or what the gateway says of it later.
+# Store an event that cannot be applied, or a later event about the same dispute.
 KEEP_UNMATCHED = Command(
     """
     insert into unmatched_disputes (merchant_id, gateway, gateway_ref, order_id, attempt_id, status,

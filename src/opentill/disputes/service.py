@@ -1,4 +1,4 @@
-"""What can be done with disputes: open and end them, by the gateway's word or the operator's.
+"""What can be done with disputes: open and end them, as a gateway or the operator reports.
 
 Whoever changes a dispute has locked its order first, so that the two always agree.
 """
@@ -109,27 +109,29 @@ async def decide(
 ) -> Dispute:
     """Say as the operator that a dispute is won or lost, or that a lost one was recovered.
 
-    Raises NotFound, and Invalid for a step that is not in the table.
+    Raises NotFound, and Invalid for a transition that is not in the table.
     """
     seen = await find(tx, merchant_id, dispute_id)
     order = await orders.lock(tx, merchant_id, seen.order_id)
     dispute = await find(tx, merchant_id, dispute_id)
-    step = BY_EVENT.get((dispute.status, event))
-    if step is None:
+    transition = BY_EVENT.get((dispute.status, event))
+    if transition is None:
         raise Invalid("dispute", f"a dispute that is {dispute.status} cannot be {event}")
-    after, _ = await _take(tx, order, dispute, step, f"{dispute.id} by {who}: {reason}", now)
+    cause = f"{dispute.id} by {who}: {reason}"
+    after, _ = await _take(tx, order, dispute, transition, cause, now)
     return after
 
 
 async def apply_outcome(
     tx: Tx, merchant_id: str, gateway_event: GatewayDisputeEvent, now: int, *, gateway: str
 ) -> Dispute | None:
-    """Take in what a gateway says of a dispute, however often and in whatever order.
+    """Apply a gateway's event about a dispute, however often and in whatever order events come.
 
-    What cannot be is noted on the order's history, once, kept as unmatched, and changes nothing: a
-    dispute of an order that is not paid, is refunded or disputed already, and an event against what
-    was applied before. ``gateway`` is the one that signed it. Returns the dispute, None if there is
-    none. Raises NotFound for an unknown attempt, and OfAnotherGateway.
+    An event that cannot be applied is noted once in the order's history, stored as unmatched, and
+    changes nothing else: a dispute of an order that is not paid, is refunded or disputed already,
+    and an event that contradicts what was applied before. ``gateway`` is the one that signed it.
+    Returns the dispute, None if there is none. Raises NotFound for an unknown attempt, and
+    OfAnotherGateway.
     """
     attempt = await orders.attempt_of(tx, gateway, merchant_id, gateway_event.attempt_id)
     order = await orders.lock(tx, merchant_id, attempt.order_id)
@@ -141,17 +143,17 @@ async def apply_outcome(
     refusal = _refusal(order, attempt) if dispute is None else None
     if dispute is not None and dispute.order_id != order.id:
         refusal = f"this is the name of {dispute.id}, of another order"
-    steps = transitions_to(target, dispute.status if dispute else None)
-    if dispute is not None and steps is None:
+    transitions = transitions_to(target, dispute.status if dispute else None)
+    if dispute is not None and transitions is None:
         refusal = f"{dispute.id} is {dispute.status}"
-    if refusal is not None or steps is None:
+    if refusal is not None or transitions is None:
         _log.warning("dispute unmatched", order=order.id, dispute=ref, refusal=refusal)
         cause = f"{ref}: {refusal or 'against what was applied before'}"
         await _note_once(tx, order, f"dispute_{target.lower()}_unmatched", cause, now)
         await keep(tx, attempt, ref, gateway_event, now, refusal=refusal or "", known=dispute)
         return dispute
     why = (gateway_event.reason[:500], f"{attempt.gateway} {ref}")
-    for step in steps:
+    for transition in transitions:
         if dispute is None:
             named = (
                 gateway_event.amount.minor
@@ -161,8 +163,8 @@ async def apply_outcome(
             dispute, order = await _open(tx, order, attempt, ref, named, why, now)
         else:
             cause = f"{dispute.id} by {why[1]}"
-            dispute, order = await _take(tx, order, dispute, step, cause, now)
-    if steps and dispute is not None:
+            dispute, order = await _take(tx, order, dispute, transition, cause, now)
+    if transitions and dispute is not None:
         await _compare(tx, order, dispute, gateway_event, now)
         await matched(tx, dispute, now)
     return dispute
@@ -208,7 +210,7 @@ async def _open(
     why: tuple[str, str],
     now: int,
 ) -> tuple[Dispute, Order]:
-    """Open a dispute of a locked order; ``why`` is the reason and who says so."""
+    """Open a dispute of a locked order; ``why`` is the reason and who reports it."""
     left = order.amount_minor - order.refund_held_minor
     amount = left
     if named_minor is not None:  # in whole hundredths, as everything that is shown
@@ -239,27 +241,27 @@ async def _open(
 
 
 async def _take(
-    tx: Tx, order: Order, dispute: Dispute, step: Transition, cause: str, now: int
+    tx: Tx, order: Order, dispute: Dispute, transition: Transition, cause: str, now: int
 ) -> tuple[Dispute, Order]:
-    """Take a step of a dispute whose order is locked."""
+    """Take a transition of a dispute whose order is locked."""
     offset = dispute.offset_minor
-    if step.event == "lost" and order.reserve_status == "HELD":
+    if transition.event == "lost" and order.reserve_status == "HELD":
         offset = min(order.reserve_minor, dispute.loss_minor)
-    after = await queries.STEP.one(
+    after = await queries.TRANSITION.one(
         tx,
         merchant_id=dispute.merchant_id,
         id=dispute.id,
         source=dispute.status,
-        target=step.target,
+        target=transition.target,
         now=now,
         offset_minor=offset,
     )
     noted = await orders.with_noted_livemode(tx, order)
-    await webhooks.emit(tx, [events.event_of(noted, after, step, now)])
-    match step.event:
+    await webhooks.emit(tx, [events.event_of(noted, after, transition, now)])
+    match transition.event:
         case "won":
             moved = await orders.transition(
-                tx, order, step.order_event, cause, now,
+                tx, order, transition.order_event, cause, now,
                 back_to=dispute.disputed_from, posted=model.won(dispute),
             )  # fmt: skip
         case "lost":

@@ -64,7 +64,7 @@ async def keep(
 
 
 def _is_new(before: Unmatched, gateway_event: GatewayDisputeEvent) -> bool:
-    """Return whether an event says more than what is kept: repeated and late ones do not."""
+    """Return whether an event is newer than the stored one; repeated and late events are not."""
     return (
         before.status != gateway_event.status
         and transitions_to(WORDS[gateway_event.status], WORDS[before.status]) != ()
@@ -72,7 +72,7 @@ def _is_new(before: Unmatched, gateway_event: GatewayDisputeEvent) -> bool:
 
 
 async def matched(tx: Tx, dispute: Dispute, now: int) -> None:
-    """Close what is kept of a dispute, if the order has taken it after all."""
+    """Close the unmatched event of a dispute that has been applied to its order after all."""
     if dispute.gateway_ref is None:
         return
     key = {
@@ -90,7 +90,7 @@ async def matched(tx: Tx, dispute: Dispute, now: int) -> None:
 async def dismiss(
     tx: Tx, merchant_id: str, gateway: str, ref: str, who: str, now: int
 ) -> Unmatched:
-    """Say as the operator that what is kept has been seen to. Raises NotFound."""
+    """Close an unmatched dispute event that the operator has dealt with. Raises NotFound."""
     closed = await queries.CLOSE_UNMATCHED.first(
         tx, merchant_id=merchant_id, gateway=gateway, gateway_ref=ref, now=now, closed_by=who
     )

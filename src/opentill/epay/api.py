@@ -34,7 +34,7 @@ _BROKEN: Final = "系统错误，请稍后再试"
 
 
 async def submit(app: App, request: Request, now: int) -> Result:
-    """``submit.php``: place an order and send the customer's browser to the hosted page."""
+    """``submit.php``: place an order and send the customer's browser to the payment page."""
     forms.refuse_forged(request)
     known = await service.authenticate(app, request, by_key=False, by_server=False)
     placed = await service.place(app, known, forms.read(request, by_server=False), now)

@@ -1,8 +1,8 @@
 """A merchant's Epay credentials: a number of its own and a key, never the API key.
 
-The key is sealed with the deployment's key, because a sign by MD5 needs the key itself back. The
-operator sees it when it is made and by ``enable`` again. There is one at a time: an old one ends
-when the new one is made.
+The key is encrypted with the deployment's key, not hashed: a signature by MD5 needs the key itself.
+The operator sees it when it is made, and again by ``enable``. A merchant has one key at a time: an
+old one ends when the new one is made.
 """
 
 import secrets
@@ -25,8 +25,8 @@ _LETTERS: Final = string.ascii_letters + string.digits
 _KEY_LENGTH: Final = 32
 _FIRST_PID, _PIDS = 100_000_000, 900_000_000  # nine digits: fits an int wherever a client keeps it
 WRONG_KEY: Final = (
-    "OPENTILL_SECRET_KEY is not the one that the Epay keys were sealed with: set it back, or make"
-    " new ones with `opentill epay rotate`"
+    "OPENTILL_SECRET_KEY is not the one that the Epay keys were encrypted with: set it back, or"
+    " make new ones with `opentill epay rotate`"
 )
 
 
@@ -40,7 +40,7 @@ def directory_id(pid: str) -> str:
 
 
 def decrypt(credentials: Credentials, secret_key: str) -> str:
-    """Return the Epay key. Raises ``core.sealed.WrongKey``."""
+    """Return the Epay key. Raises ``encryption.WrongKey``."""
     if not secret_key:
         raise encryption.WrongKey
     return encryption.decrypt(secret_key, _purpose(credentials.merchant_id), credentials.sealed_key)
@@ -48,7 +48,7 @@ def decrypt(credentials: Credentials, secret_key: str) -> str:
 
 def _new_key(settings: Settings, merchant_id: str) -> tuple[str, bytes]:
     if not settings.secret_key:
-        message = "OPENTILL_SECRET_KEY must be set: Epay keys are sealed with it"
+        message = "OPENTILL_SECRET_KEY must be set: Epay keys are encrypted with it"
         raise ConfigurationError(message)
     key = "".join(secrets.choice(_LETTERS) for _ in range(_KEY_LENGTH))
     return key, encryption.encrypt(settings.secret_key, _purpose(merchant_id), key)
@@ -69,8 +69,8 @@ async def enable(
 ) -> NewCredentials:
     """Let a merchant take payments by Epay, and return its credentials with the key.
 
-    One that was disabled gets back in with the same pid and key. Raises NotFound, and
-    ConfigurationError where the deployment's key does not open what is there.
+    A merchant that was disabled keeps its pid and key. Raises NotFound, and ConfigurationError
+    where the deployment's key does not decrypt the keys that are stored.
     """
     await merchants.find(tx, merchant_id)
     if not await opens(tx, settings.secret_key):
@@ -117,10 +117,13 @@ async def rotate(
 
 
 async def disable(tx: Tx, merchant_id: str, now: int, *, actor: Actor = OPENTILL) -> Credentials:
-    """Close the door for a merchant. What was paid is still told. Raises NotFound."""
+    """End a merchant's use of the Epay API; paid orders are still reported to its shop.
+
+    Raises NotFound, and Invalid where it is disabled already.
+    """
     there = await find(tx, merchant_id)
     if there.state == "DISABLED":
-        raise Invalid("merchant", "merchant must be one with the Epay door open: it is closed")
+        raise Invalid("merchant", "merchant must be one with Epay enabled: it is disabled")
     closed = (
         await queries.SET_STATE.first(tx, merchant_id=merchant_id, state="DISABLED", now=now)
         or there
@@ -145,7 +148,7 @@ async def everyone(tx: Tx) -> list[Credentials]:
 
 
 async def opens(tx: Tx, secret_key: str) -> bool:
-    """Tell whether the deployment's key is the one that the Epay keys were sealed with."""
+    """Return whether the deployment's key is the one that the Epay keys were encrypted with."""
     there = await queries.ANY.first(tx)
     try:
         return there is None or bool(decrypt(there, secret_key))
@@ -154,8 +157,8 @@ async def opens(tx: Tx, secret_key: str) -> bool:
 
 
 async def check_key(tx: Tx, secret_key: str) -> bool:
-    """Tell whether the Epay door can open with the deployment's key; say so in the log if not."""
+    """Return whether the deployment's key decrypts the Epay keys; log an error if not."""
     if await opens(tx, secret_key):
         return True
-    _log.error("the Epay door stays shut", reason=WRONG_KEY)
+    _log.error("the Epay API cannot check keys", reason=WRONG_KEY)
     return False

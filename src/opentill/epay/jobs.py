@@ -1,7 +1,7 @@
-"""What the worker does for the Epay door: tells shops that their orders were paid.
+"""The worker's jobs of the Epay API: they notify shops that their orders were paid.
 
-A notice is a row that the order's step to PAID has written. It is sent at least once: whoever
-claims one has it for a while, and only what came of the try ends that.
+A notice is a row that the order's transition to PAID has written. It is sent at least once: a
+worker claims it under a lease, and if it records no result before the lease ends, it is sent again.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ _LEASE_MS: Final = 60_000  # far longer than a try takes
 _LOOK_S: Final = 0.25  # how often it looks for what is due
 _GATHER_S: Final = 0.05  # so long after one is over: others that are may make room together
 _CONNECTIONS: Final = 8  # to the database at once: the requests of the same process need some too
-_LONGEST_ANSWER: Final = 200
+_LONGEST_RESULT: Final = 200  # characters
 _MINUTE_MS: Final = 60_000
 # After the first try, at once: so long after each one that failed.
 WAITS_MS: Final = tuple(minutes * _MINUTE_MS for minutes in (1, 3, 20, 60, 120, 360, 1440))
 
 
 class Notifier:
-    """Sends what is due; whose address is slow or away holds up nobody else.
+    """Sends due notices; a slow or unreachable address holds up no other merchant's.
 
     Each notice is claimed when there is room for it, and sent at once. Room goes first to merchants
     that have the fewest of theirs on the way, so that neither a long queue nor many addresses that
@@ -97,30 +97,30 @@ class Notifier:
         app, merchant_id, order_id = self._app, notice.merchant_id, notice.order_id
         try:
             async with self._turns, app.db.connection() as tx:
-                kept, params = await notices.told(
+                kept, params = await notices.signed_message(
                     tx, merchant_id, order_id, app.settings.secret_key
                 )
         except encryption.WrongKey:  # not a try: it goes out when the key is back
             self._cannot_sign()
             return
         if kept.status in PAID:
-            taken, answer = await _try(app, notices.address(kept.notify_url, params))
+            taken, result = await _try(app, notices.address(kept.notify_url, params))
         else:  # given back or disputed meanwhile: nobody is to deliver anything for it
-            taken, answer = False, f"not sent: the order is {kept.status}"
+            taken, result = False, f"not sent: the order is {kept.status}"
         async with self._turns, app.db.connection() as tx:
             if taken:
                 await queries.DELIVERED.run(
-                    tx, merchant_id=merchant_id, order_id=order_id, answer=answer, now=now
+                    tx, merchant_id=merchant_id, order_id=order_id, result=result, now=now
                 )
                 return
             wait = WAITS_MS[notice.tries] if notice.tries < len(WAITS_MS) else None
             due_at = None if wait is None else now + wait
             await queries.TRIED.run(
-                tx, merchant_id=merchant_id, order_id=order_id, tries=notice.tries, answer=answer,
+                tx, merchant_id=merchant_id, order_id=order_id, tries=notice.tries, result=result,
                 now=now, due_at=due_at,
             )  # fmt: skip
         _log.warning(
-            "notice not taken", order=notice.order_id, tries=notice.tries + 1, answer=answer,
+            "notice not taken", order=notice.order_id, tries=notice.tries + 1, result=result,
             last=due_at is None,
         )  # fmt: skip
 
@@ -142,25 +142,24 @@ async def send_due(app: App, now: int) -> int:
 async def _try(app: App, address: str) -> tuple[bool, str]:
     """Send a notice once: whether it was acknowledged, and what came of it in a few words."""
     try:
-        answer = await app.outgoing.send("GET", address, timeout_s=TIMEOUT_S)
+        response = await app.outgoing.send("GET", address, timeout_s=TIMEOUT_S)
     except Forbidden as error:
         return False, _short(f"not sent: {error}")
     except Unreachable as error:
         return False, _short(f"not reached: {error}")
     except NoResponse as error:
-        return False, _short(f"no answer: {error}")
-    return acknowledged(answer), f"HTTP {answer.status}" + (
-        "" if acknowledged(answer) else ", without success"
-    )
+        return False, _short(f"no response: {error}")
+    taken = acknowledged(response)
+    return taken, f"HTTP {response.status}" + ("" if taken else ", without success")
 
 
-def acknowledged(answer: Response) -> bool:
-    """Return whether an answer says that the notice was taken."""
-    return answer.status == HTTPStatus.OK and b"success" in answer.body.strip().lower()
+def acknowledged(response: Response) -> bool:
+    """Return whether a response says that the notice was taken."""
+    return response.status == HTTPStatus.OK and b"success" in response.body.strip().lower()
 
 
 def _short(text: str) -> str:
-    return log.clean_text(text)[:_LONGEST_ANSWER]
+    return log.clean_text(text)[:_LONGEST_RESULT]
 
 
 async def prune(tx: Tx, now: int) -> int:
@@ -169,5 +168,5 @@ async def prune(tx: Tx, now: int) -> int:
 
 
 async def make_due(tx: Tx, now: int) -> None:
-    """Try at once what waits for later: the clock has gone back."""
+    """Make every notice due that is due later than now: the clock has gone back."""
     await queries.MAKE_NOTICES_DUE.run(tx, now=now)

@@ -1,4 +1,4 @@
-"""What the Epay door speaks of: codes, payment types, statuses, and what is kept of an order.
+"""The words of the Epay API: codes, payment types, statuses, and what is stored of an order.
 
 The convention is Epay V1 (the "rainbow" servers); what it leaves open is decided in
 docs/decisions/0022-epay-api.md.
@@ -19,11 +19,11 @@ State = Literal["ENABLED", "DISABLED"]
 NoticeState = Literal["WAITING", "DELIVERED", "FAILED"]
 TradeStatus = Literal["TRADE_SUCCESS", "WAIT_BUYER_PAY", "TRADE_CLOSED"]
 
-# Answer codes.
+# Response codes.
 SUCCESS: Final = 1
 BUSINESS: Final = -1  # a business rule, and whatever goes wrong with us
 NOT_ENABLED: Final = -2
-WRONG_KEY: Final = -3  # unknown pid, wrong key, wrong sign: one answer for all
+WRONG_KEY: Final = -3  # unknown pid, wrong key, wrong sign: one code for all
 MISSING: Final = -4
 UNKNOWN_ACT: Final = -5
 
@@ -79,7 +79,7 @@ class Refused(Exception):
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """A merchant's Epay credentials as they are kept; the key is sealed."""
+    """A merchant's Epay credentials as they are stored; the key is encrypted."""
 
     merchant_id: str
     pid: int
@@ -182,7 +182,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         return self.requested_type or self.type
 
     @property
-    def told_type(self) -> str:
+    def reported_type(self) -> str:
         """The type as it was requested or, if none was, by what the customer chose to pay."""
         return self.asked_type or (TYPES[self.payment_method] if self.payment_method else "")
 
@@ -201,13 +201,13 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """That an order was paid, and how far telling it has come."""
+    """The notification that an order was paid, and what came of its last try."""
 
     merchant_id: str
     order_id: str
     state: NoticeState
     due_at: int | None
     tries: int
-    answer: str
+    result: str = msgspec.field(name="answer")  # of the last try, in a few words
     created_at: int
     updated_at: int

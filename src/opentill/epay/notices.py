@@ -1,4 +1,4 @@
-"""What is told of a paid order: the signed query, to the shop's server and to its customer."""
+"""The notification of a paid order: a signed query, for the shop's server and its customer."""
 
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
@@ -23,7 +23,7 @@ def message(kept: Kept, pid: int, key: str) -> dict[str, str]:
 
     Nothing in it is empty: some clients sign empty values too, which the convention leaves out.
     """
-    params = {**_fields(pid, kept.trade_no, kept), "type": kept.told_type}
+    params = {**_fields(pid, kept.trade_no, kept), "type": kept.reported_type}
     return {**params, "sign": signature.sign(params, key), "sign_type": signature.SIGN_TYPE}
 
 
@@ -54,7 +54,7 @@ def _encoded(params: dict[str, str]) -> str:
 
 
 def fits(wanted: Submission) -> bool:
-    """Tell whether the notice of an order will be short enough to be sent at all."""
+    """Return whether the notice of an order will be short enough to be sent at all."""
     longest = {
         **_fields(0, "order" + "0" * 26, wanted),
         "pid": "0" * 9,
@@ -65,7 +65,7 @@ def fits(wanted: Submission) -> bool:
     return len(address(wanted.notify_url, longest)) <= MAX_ADDRESS
 
 
-async def told(
+async def signed_message(
     tx: Tx, merchant_id: str, order_id: str, secret_key: str
 ) -> tuple[Kept, dict[str, str]]:
     """Return a paid order with its message under the key of this moment. Raises WrongKey."""
@@ -84,7 +84,7 @@ async def return_address(app: App, merchant_id: str, order_id: str) -> str | Non
         if kept is None or kept.status not in PAID or not kept.return_url:
             return None
         try:
-            kept, params = await told(tx, merchant_id, order_id, app.settings.secret_key)
+            kept, params = await signed_message(tx, merchant_id, order_id, app.settings.secret_key)
         except encryption.WrongKey:
             _log.error("no signed return", reason=credentials.WRONG_KEY)
             return None
@@ -92,9 +92,9 @@ async def return_address(app: App, merchant_id: str, order_id: str) -> str | Non
 
 
 async def resend(tx: Tx, merchant_id: str, order_id: str, now: int) -> Notice:
-    """Tell of a paid order anew, with all tries, whatever came of the last ones.
+    """Notify the shop of a paid order again, with all tries, whatever came of the last ones.
 
-    Raises NotFound, and Invalid for an order that has nothing to be told of.
+    Raises NotFound, and Invalid for an order that was not paid.
     """
     kept = await queries.BY_ORDER.first(tx, merchant_id=merchant_id, order_id=order_id)
     if kept is None:

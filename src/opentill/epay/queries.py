@@ -184,7 +184,8 @@ CLAIM_NOTICES = Query(
     )
     update epay_notifications n set due_at = :lease_until from due
     where n.merchant_id = due.merchant_id and n.order_id = due.order_id
-    returning n.*
+    returning n.merchant_id, n.order_id, state, due_at, tries, answer as result, created_at,
+        updated_at
     """,
 )
 # What a try came to. `:tries` is how many there were before it, so that two that overlap count
@@ -192,13 +193,13 @@ CLAIM_NOTICES = Query(
 DELIVERED = Command(
     """
     update epay_notifications set state = 'DELIVERED', due_at = null, tries = tries + 1,
-        answer = :answer, updated_at = :now
+        answer = :result, updated_at = :now
     where merchant_id = :merchant_id and order_id = :order_id and state = 'WAITING'
     """,
 )
 TRIED = Command(
     """
-    update epay_notifications set tries = tries + 1, answer = :answer, updated_at = :now,
+    update epay_notifications set tries = tries + 1, answer = :result, updated_at = :now,
         due_at = :due_at::bigint,
         state = case when :due_at::bigint is null then 'FAILED' else 'WAITING' end
     where merchant_id = :merchant_id and order_id = :order_id and state = 'WAITING'
@@ -211,13 +212,14 @@ RESEND = Query(
     update epay_notifications set state = 'WAITING', due_at = :now::bigint, tries = 0,
         updated_at = :now::bigint
     where merchant_id = :merchant_id and order_id = :order_id
-    returning *
+    returning merchant_id, order_id, state, due_at, tries, answer as result, created_at, updated_at
     """,
 )
 NEWEST_NOTICES = Query(
     Notice,
     """
-    select * from epay_notifications
+    select merchant_id, order_id, state, due_at, tries, answer as result, created_at, updated_at
+    from epay_notifications
     where merchant_id = :merchant_id and (:state::text is null or state = :state)
     order by created_at desc, order_id desc limit :limit
     """,

@@ -94,7 +94,7 @@ async def refund(app: App, merchant_id: str, request: Request, now: int) -> Made
 async def _earlier(tx: Tx, merchant_id: str, wanted: Wanted, now: int) -> refunds.Refund | None:
     """Return the refund that was accepted for this before.
 
-    The number of our answer names its refund too: clients may send it back.
+    The number that a response gave the refund names it too: clients may send it back.
     """
     number = wanted.refund_no
     if number:

@@ -136,8 +136,8 @@ async def orders(app: App, known: EpayCaller, request: Request) -> dict[str, Any
     async with app.db.connection() as tx:
         rows = await _orders(tx, known.caller.merchant_id, request.get("status"), limit, offset)
     data = [_row(row, known, app) for row in rows]
-    answer = {"code": SUCCESS, "msg": "查询订单记录成功！", "count": len(data)}
-    return answer | {"data": data, "orders": data}
+    result = {"code": SUCCESS, "msg": "查询订单记录成功！", "count": len(data)}
+    return result | {"data": data, "orders": data}
 
 
 async def _orders(tx: Tx, merchant_id: str, status: str, limit: int, offset: int) -> list[Kept]:
@@ -156,7 +156,7 @@ def _row(kept: Kept, known: EpayCaller, app: App) -> dict[str, Any]:
         "trade_no": kept.trade_no,
         "out_trade_no": kept.out_trade_no,
         "api_trade_no": kept.provider_ref,
-        "type": kept.told_type,
+        "type": kept.reported_type,
         "pid": known.caller.pid,
         "addtime": moment(kept.created_at, zone),
         "endtime": moment(kept.paid_at, zone),

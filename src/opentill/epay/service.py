@@ -1,4 +1,4 @@
-"""What can be done through the Epay door: find out who calls, place an order, find one."""
+"""What the Epay API does: authenticate a request, place an order, start its payment, find it."""
 
 import asyncio
 import hmac
@@ -48,7 +48,8 @@ SHUT: Final = "系统维护中，请稍后再试"
 # What every submission and every signed return has, and no call of api.php.
 _OF_BROWSERS: Final = frozenset({"notify_url", "trade_status"})
 _SIGNED_ACTS: Final = frozenset({"refund"})  # what a sign must cover to count for it
-# Whom a pid stands for that nobody has: found out to be wrong in the same steps as a wrong key.
+# The caller of an unknown pid: refused after the same work as a wrong key, so that the time a
+# response takes does not show which pids exist.
 _NOBODY_KEY: Final = secrets.token_hex(32)
 _NOBODY: Final = Caller(
     merchant_id="",
@@ -65,7 +66,7 @@ _NOBODY: Final = Caller(
 
 
 class EpayCaller(msgspec.Struct, frozen=True):
-    """Who calls, with the key that it signs with."""
+    """The merchant that sent a request, with the key that it signs with."""
 
     caller: Caller
     key: str
@@ -89,8 +90,8 @@ async def authenticate(
 ) -> EpayCaller:
     """Find out which merchant has sent a request, by its sign or, with ``by_key``, its key.
 
-    Raises Refused: an unknown pid and a wrong key are one answer. A merchant's list of addresses
-    holds for what its servers send, not for its customers' browsers.
+    Raises Refused: an unknown pid and a wrong key get the same response. A merchant's list of
+    addresses holds for what its servers send, not for its customers' browsers.
     """
     proof = "key" if by_key and request.get("key") else "sign"
     missing = request.missing("pid", proof)
@@ -106,7 +107,7 @@ async def authenticate(
             found or _NOBODY, app.settings.secret_key if found else _NOBODY_KEY
         )
     except encryption.WrongKey:
-        _log.error("the Epay door stays shut", reason=credentials.WRONG_KEY)
+        _log.error("the Epay API cannot check keys", reason=credentials.WRONG_KEY)
         raise Refused(BUSINESS, SHUT) from None
     genuine = _has_key(request, key) if proof == "key" else _is_signed(request, key, by_key)
     if not genuine or found is None:
@@ -123,7 +124,7 @@ def _has_key(request: Request, key: str) -> bool:
 
 
 def _is_signed(request: Request, key: str, of_api: bool) -> bool:  # noqa: FBT001 - ours alone
-    """Tell whether a sign is genuine; api.php's ``act`` may be signed while it stands elsewhere.
+    """Return whether a sign is genuine; api.php's ``act`` may be signed while it stands elsewhere.
 
     And it may stand elsewhere unsigned: so there, nothing counts that was signed for a customer's
     browser, and whatever moves money has to be covered by the sign.
@@ -266,7 +267,7 @@ async def _product(tx: Tx, merchant_id: str, currency: str, now: int) -> str:
         return product_id
     body = products.ProductBody(
         name=f"Epay ({currency})",
-        description="Stands for what is sold through the Epay door. Each order has a name and an"
+        description="Stands for what is sold through the Epay API. Each order has a name and an"
         " amount of its own; this price is nobody's.",
         price="0.01" if exponent(currency) else "1.00",
         currency=currency,

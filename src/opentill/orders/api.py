@@ -140,7 +140,7 @@ operations: Final = (
         summary="Export orders",
         description="UTF-8 CSV (RFC 4180) with a header row, oldest order first. `startDate` and "
         "`endDate` are about when orders were created, both inclusive. A few exports of a merchant "
-        "may run at once; one more is answered 429 with Retry-After.",
+        "may run at once; one more gets 429 with Retry-After.",
         query=ExportQuery,
         response=Download,
         read=export_orders,

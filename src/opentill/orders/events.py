@@ -42,7 +42,7 @@ def _data(order: Order, type_: Type, reason: str, at: int) -> msgspec.Struct:
             email = order.customer_email
             return payloads.OrderPaid(**base, customer_email=email, net_amount=net, paid_at=paid_at)
         case "order.closed":
-            status = cast("ClosedStatus", order.status)  # by the steps that tell it
+            status = cast("ClosedStatus", order.status)  # by the transitions that emit it
             return payloads.OrderClosed(**base, status=status, reason=reason, closed_at=at)
         case "order.settled":
             settled = money.show(order.net_settled_minor, order.settled_currency)

@@ -12,8 +12,8 @@ from opentill.http import csvfile
 from opentill.orders import export_queries
 from opentill.orders.model import ExportCursor
 
-_STRETCH: Final = 128 * 1024  # bytes; quotes, which are doubled, are counted once
-_LOOKED_UP: Final = 20_000  # orders, for the edges of stretches; far more than one stretch has
+_PART: Final = 128 * 1024  # bytes; quotes, which are doubled, are counted once
+_LOOKED_UP: Final = 20_000  # orders, to find where parts end; far more than one part has
 _AT_ONCE: Final = 2  # of one export: a file is not worth more of PostgreSQL's processors
 
 
@@ -27,10 +27,10 @@ async def chunks(
 ) -> AsyncGenerator[bytes, None]:
     """Yield the file, oldest order first, in constant memory. Times are inclusive Unix ms.
 
-    PostgreSQL writes the lines; here they are only passed on. Read in stretches
-    of so many bytes, however long the orders are, each a statement of its own and two at the same
-    time, so that PostgreSQL uses two processors: however slowly the file is fetched, no connection
-    and no snapshot is held meanwhile, and two stretches of memory. ``readers`` is entered for each
+    PostgreSQL writes the lines; here they are only passed on. They are read in parts of so many
+    bytes, however long the orders are, each a statement of its own and two at the same time, so
+    that PostgreSQL uses two processors: however slowly the file is fetched, no connection and no
+    snapshot is held meanwhile, and only two parts in memory. ``readers`` is entered for each
     statement, ``livemode`` is whether real money can be paid in this deployment.
     """
 
@@ -51,9 +51,9 @@ async def chunks(
 
     yield csvfile.line([column.name for column in export_queries.COLUMNS])
     ahead: deque[asyncio.Task[bytes]] = deque()
-    stretches = _stretches(db, merchant_id, start, end, readers)
+    parts = _parts(db, merchant_id, start, end, readers)
     try:
-        async for after, until in stretches:
+        async for after, until in parts:
             ahead.append(asyncio.create_task(read(after, until)))
             if len(ahead) == _AT_ONCE:
                 yield await ahead.popleft()
@@ -61,7 +61,7 @@ async def chunks(
             yield await ahead.popleft()
     finally:  # whoever fetched it may have gone
         await _stop(*ahead)
-        await stretches.aclose()
+        await parts.aclose()
 
 
 async def counted(
@@ -82,10 +82,10 @@ async def _stop(*tasks: asyncio.Task[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _stretches(
+async def _parts(
     db: Db, merchant_id: str, start: int, end: int, readers: Readers
 ) -> AsyncGenerator[tuple[ExportCursor, ExportCursor], None]:
-    """Yield stretches of the list of orders: after one order, until another or the end."""
+    """Yield the parts of the list of orders: after one order, until another or the end."""
 
     async def edges(after: ExportCursor) -> list[ExportCursor]:
         async with readers:
@@ -96,7 +96,7 @@ async def _stretches(
                     after_at=after.created_at,
                     after_id=after.id,
                     until=end,
-                    bytes=_STRETCH,
+                    bytes=_PART,
                     limit=_LOOKED_UP,
                 )
             )

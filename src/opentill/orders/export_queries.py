@@ -1,4 +1,4 @@
-"""The CSV export as PostgreSQL writes it: the table of its columns, and the lines of a stretch."""
+"""The CSV export as PostgreSQL writes it: the table of its columns, and the lines of a part."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -79,8 +79,8 @@ _SIZE: Final = "350 + " + " + ".join(
     f"coalesce(octet_length({column.sql}), 0)" for column in COLUMNS if column.text
 )
 
-# Where stretches of a list of orders end that are about so many bytes long as CSV, each by its last
-# order. The sizes of long texts are known without reading them.
+# Where the parts of a list of orders end, each about `:bytes` long as CSV: the last order of each.
+# The sizes of long texts are known without reading them.
 EXPORT_EDGES = Query(
     ExportCursor,
     f"""
@@ -100,7 +100,7 @@ EXPORT_EDGES = Query(
     order by created_at, id
     """,  # noqa: S608 - columns of ours
 )
-# The lines of a stretch of orders as CSV.
+# The lines of a part of the orders as CSV.
 EXPORT = Value(
     bytes,
     f"""
@@ -117,6 +117,6 @@ EXPORT = Value(
                 and (created_at, id) <= (:until_at::bigint, :until_id::text)
             offset 0 -- or what it computes would be computed wherever it is used
         ) o
-    ) as stretch
+    ) as part
     """,  # noqa: S608 - columns of ours
 )

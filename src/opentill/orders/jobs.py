@@ -114,7 +114,7 @@ async def prune_history(db: Db, days: int, now: int, batch: int = 200) -> int:
 
 
 async def make_due(tx: Tx, now: int) -> None:
-    """Have gateways asked at once about what waits for later: the clock has gone back."""
+    """Make every check of an attempt due that is due later than now: the clock has gone back."""
     await queries.MAKE_DUE.run(tx, now=now)
 
 

@@ -115,12 +115,12 @@ TRANSITIONS: Final = (
     Transition("DISPUTED", "dispute_won", "PAID"),
     Transition("DISPUTED", "dispute_won", "SETTLED", ("UNFREEZE",)),
     Transition("DISPUTED", "dispute_lost", "CHARGEBACK", _LOST),
-    # It has settled before, or it does by this: it is told once.
+    # The event is emitted only for an order that had not settled before.
     Transition("CHARGEBACK", "recovered", "SETTLED", _RECOVERED, emits=("order.settled",)),
 )
-BY_EVENT: Final = {(step.source, step.event): step for step in TRANSITIONS}
+BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
 # A dispute that is won puts the order back to where it was: the one event with two targets.
-BACK: Final = {step.target: step for step in TRANSITIONS if step.event == "dispute_won"}
+BACK: Final = {row.target: row for row in TRANSITIONS if row.event == "dispute_won"}
 
 # What an attempt may become by what its gateway says, wherever it says so: in its response, a
 # callback or when asked. Money received counts from everywhere; everything else only as long as
@@ -130,7 +130,7 @@ FINAL: Final[tuple[AttemptStatus, ...]] = ("SUCCEEDED", "DUPLICATE", "GIVEN_BACK
 
 
 class Order(msgspec.Struct, frozen=True):
-    """An order as it is kept; amounts in minor units."""
+    """An order as it is stored; amounts in minor units."""
 
     merchant_id: str
     id: str

@@ -34,11 +34,11 @@ _LATEST_MS: Final = service.FIRST_CHECK_MS - 11_000  # calls last up to ten seco
 
 
 class Payer(msgspec.Struct, frozen=True, kw_only=True):
-    """Who pays, as told on the hosted page."""
+    """Who pays, as entered on the payment page."""
 
     email: str
     name: str | None
-    prefilled: str | None = None  # the name that the merchant knows, for who has told none
+    prefilled: str | None = None  # the name that the merchant gave, where the payer enters none
     ip: str
     locale: str
 
@@ -71,10 +71,10 @@ async def submit(  # noqa: PLR0913 - a payment and its surroundings
 
     Harmless when it comes twice: while an attempt is on its way to the gateway or waits there,
     that one is returned. A gateway that surely was not reached is followed by the next that takes
-    the method, in an attempt of its own; an unknown answer never is. What took too long to be
-    written down is not sent: it could arrive after a gateway has told the worker that it does not
-    know it. ``expires_at`` is until when it can be paid. Raises Invalid on ``method`` for one that
-    is not on offer.
+    the method, in an attempt of its own; an unknown outcome never is. An attempt that took too long
+    to be written is not sent: it could arrive after the gateway has reported to the worker that it
+    does not know it. ``expires_at`` is until when the order can be paid. Raises Invalid on
+    ``method`` for one that is not on offer.
     """
     started_ns = time.monotonic_ns()
     way = _Submission(gateways, merchant_id, order_id, payer, method)
@@ -197,7 +197,7 @@ def _request(
 async def _take_in(
     db: Db, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt:
-    """Take in what the attempt's own gateway said."""
+    """Apply the outcome that the attempt's own gateway reported."""
     return await db.run(
         lambda tx: service.apply_outcome(
             tx, attempt.merchant_id, attempt.id, outcome, now, gateway=attempt.gateway
@@ -208,10 +208,9 @@ async def _take_in(
 async def ask(
     db: Db, gateways: Mapping[str, Gateway], attempt: PaymentAttempt, now: int
 ) -> PaymentAttempt:
-    """Ask the gateway what became of an attempt and take the answer in.
+    """Ask the gateway what became of an attempt and apply the outcome.
 
-    At most once in two seconds over all processes: whoever comes in between gets the attempt as it
-    is.
+    At most once in two seconds over all processes: a caller in between gets the attempt as it is.
     """
     gateway = gateways.get(attempt.gateway)
     if gateway is None:
@@ -226,7 +225,7 @@ async def ask(
 
 
 def _asked(outcome: PaymentOutcome) -> PaymentOutcome:
-    """Only the question did not arrive: that says nothing about the payment asked for."""
+    """Return UNKNOWN for UNREACHABLE: a failed enquiry says nothing about the payment itself."""
     if outcome.status == "UNREACHABLE":
         return PaymentOutcome(status="UNKNOWN", reason=outcome.reason)
     return outcome
@@ -286,7 +285,7 @@ def next_check(attempt: PaymentAttempt, now: int) -> int | None:
 
     An attempt whose outcome is unknown is asked for until it is known. One that waits for a
     customer who never came back is asked for daily after two days, and no more after 30: longer
-    than any provider keeps a page open. What waits for the operator is not asked for.
+    than any provider keeps a page open. A payment that the operator confirms is not asked for.
     """
     if _for_the_operator(attempt):
         return None

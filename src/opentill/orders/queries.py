@@ -170,8 +170,8 @@ ATTEMPTS = Query(
     where merchant_id = :merchant_id and order_id = :order_id order by created_at, id
     """,
 )
-# What waits for the operator to see the money: the latest one by the gateway that is a person.
-BY_HAND = Query(
+# The latest attempt that the operator is to confirm: its gateway is `manual`.
+MANUAL_ATTEMPT = Query(
     PaymentAttempt,
     """
     select * from payment_attempts where merchant_id = :merchant_id and order_id = :order_id

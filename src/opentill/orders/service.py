@@ -1,4 +1,4 @@
-"""The life of an order: taking steps, and hearing what became of its attempts."""
+"""The life of an order: its transitions, and the outcomes of its payment attempts."""
 
 from decimal import Decimal
 from typing import Final
@@ -43,7 +43,7 @@ async def find(tx: Tx, merchant_id: str, order_id: str) -> Order:
 
 
 async def exists(tx: Tx, merchant_id: str, order_id: str) -> bool:
-    """Tell whether a merchant has an order."""
+    """Return whether a merchant has an order."""
     return bool(await queries.EXISTS.get(tx, merchant_id=merchant_id, id=order_id))
 
 
@@ -153,12 +153,12 @@ async def start_attempt(  # noqa: PLR0913 - what an attempt is
     return attempt
 
 
-async def apply_outcome(  # noqa: PLR0911 - a row for each answer
+async def apply_outcome(  # noqa: PLR0911 - a row for each outcome
     tx: Tx, merchant_id: str, attempt_id: str, outcome: PaymentOutcome, now: int, *, gateway: str
 ) -> PaymentAttempt:
-    """Apply what a gateway says of an attempt, wherever it says it and however often.
+    """Apply the outcome of an attempt that a gateway reports, by whichever way and however often.
 
-    ``gateway`` is the one that says it. Raises NotFound for an attempt that is not there, and
+    ``gateway`` is the one that reports it. Raises NotFound for an attempt that is not there, and
     OfAnotherGateway.
     """
     seen = await attempt_of(tx, gateway, merchant_id, attempt_id)
@@ -261,7 +261,7 @@ async def _accepted(
     status: AttemptStatus,
     now: int,
 ) -> PaymentAttempt:
-    """The customer must act, or the answer comes later."""
+    """The customer must act, or the outcome comes later."""
     stale = attempt.status == "PENDING" and status == "ACTION_REQUIRED"
     if attempt.status not in UNDECIDED or stale or attempt.status == status:
         return attempt
@@ -337,7 +337,7 @@ async def confirm_manually(
     order = await lock(tx, merchant_id, order_id)
     if not can(order, "confirmed"):
         raise Invalid("orderId", f"an order that is {order.status} cannot be confirmed")
-    waiting = await queries.BY_HAND.first(tx, merchant_id=merchant_id, order_id=order.id)
+    waiting = await queries.MANUAL_ATTEMPT.first(tx, merchant_id=merchant_id, order_id=order.id)
     if waiting is not None:
         arrived = PaymentOutcome(status="SUCCEEDED")
         attempt = await _write(tx, waiting, "SUCCEEDED", arrived, None, now)

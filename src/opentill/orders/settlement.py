@@ -21,8 +21,8 @@ from opentill.orders.model import DAY_MS, DueMerchant, Event, Order, Status, set
 from opentill.orders.transitions import Change, take
 
 BATCH: Final = 1000  # a payment of the same merchant waits for it: some 0.1 s
-# Of one merchant: while one waits for the balance or for its commit, the other gets ready.
-_LANES: Final = 2
+# Batches of one merchant: while one waits for the balance or its commit, the other is prepared.
+_AT_ONCE: Final = 2
 _EVER: Final = 2**62
 
 
@@ -43,7 +43,7 @@ async def settle_due(db: Db, now: int, merchant_id: str | None = None) -> int:
         due = await queries.DUE_MERCHANTS.all(tx, now=now, merchant_id=merchant_id)
     done = 0
 
-    async def lane(merchant_id: str) -> None:
+    async def batches(merchant_id: str) -> None:
         nonlocal done
         batch = BATCH
         while batch == BATCH:
@@ -51,8 +51,8 @@ async def settle_due(db: Db, now: int, merchant_id: str | None = None) -> int:
             done += batch
 
     async def one(merchant: DueMerchant) -> None:
-        lanes = min(_LANES, -(-merchant.orders // BATCH))
-        await jobs.run_all(*(lane(merchant.merchant_id) for _ in range(lanes)))
+        at_once = min(_AT_ONCE, -(-merchant.orders // BATCH))
+        await jobs.run_all(*(batches(merchant.merchant_id) for _ in range(at_once)))
 
     await jobs.each(due, one, lambda merchant: merchant.merchant_id)
     return done

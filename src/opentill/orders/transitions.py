@@ -46,7 +46,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     ``order`` holds what becomes known by the transition as well: ``transition_queries`` writes its
     columns as they are there. ``posted`` are the postings, all of them in the table's row.
-    ``reason`` is what the merchant is told of an order's end, if not the cause. ``back_to`` is
+    ``reason`` is what events report of an order's end, if not the cause. ``back_to`` is
     where a won dispute puts the order.
     """
 
@@ -239,5 +239,5 @@ async def transition(  # noqa: PLR0913 - a change, by its fields
 
 
 def can(order: Order, event: Event) -> bool:
-    """Tell whether the table has a transition by this event from where the order stands."""
+    """Return whether the table has a transition by this event from the order's status."""
     return (order.status, event) in BY_EVENT

@@ -37,7 +37,7 @@ class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     created_at: int
     livemode: Annotated[
         bool,
-        Meta(description="false: paid, or only to be paid, with the sandbox bank's play money"),
+        Meta(description="false: paid, or to be paid, in test mode"),
     ]
 
     @classmethod

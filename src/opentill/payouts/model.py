@@ -32,11 +32,11 @@ TRANSITIONS: Final = (
     Transition("PENDING", "paid", "PAID", (), "payout.paid"),
     Transition("PENDING", "failed", "FAILED", ("PAYOUT", "BALANCE_CORRECTION"), "payout.failed"),
 )
-BY_EVENT: Final = {(step.source, step.event): step for step in TRANSITIONS}
+BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
 
 
 class Payout(msgspec.Struct, frozen=True, kw_only=True):
-    """A payout as it is kept; amounts in minor units. The fee comes on top of the amount."""
+    """A payout as it is stored; amounts in minor units. The fee comes on top of the amount."""
 
     merchant_id: str
     id: str

@@ -39,8 +39,8 @@ INSERT = Query(
     returning *
     """,
 )
-# Take a step; the bank's reference and why it failed are "" where there is neither.
-STEP = Query(
+# Take a transition; `:bank_reference` and `:failure_reason` are "" where there is none.
+TRANSITION = Query(
     Payout,
     """
     update payouts set status = :target, updated_at = greatest(updated_at, :now::bigint),

@@ -57,11 +57,11 @@ async def create(
     if approved_by is None and operator_actions.needs_second(amount + fee, currency, above):
         refusal = f"approved-by must name a second operator for more than {above:f} {currency}"
         raise Invalid("approved-by", refusal)
-    step = BY_EVENT[None, "created"]
+    transition = BY_EVENT[None, "created"]
     payout = await queries.INSERT.one(
-        tx, merchant_id=merchant_id, id=payout_id, status=step.target, amount_minor=amount,
-        fee_minor=fee, currency=currency, reference=reference, reason=reason, created_by=by,
-        approved_by=approved_by, now=now,
+        tx, merchant_id=merchant_id, id=payout_id, status=transition.target,
+        amount_minor=amount, fee_minor=fee, currency=currency, reference=reference, reason=reason,
+        created_by=by, approved_by=approved_by, now=now,
     )  # fmt: skip
     # The balance after the postings is read under its lock: what others take meanwhile is in it.
     after = await ledger.post(tx, merchant_id, currency, posted(payout, "created"), now)
@@ -122,23 +122,23 @@ def _too_much(merchant: Merchant, available: int, fee: int) -> Invalid:
 async def pay(
     tx: Tx, payout_id: str, bank_reference: str, reason: str, by: str, now: int
 ) -> Payout:
-    """Take in that the bank has sent a payout. Raises NotFound and Invalid."""
+    """Record that the bank has sent a payout. Raises NotFound and Invalid."""
     bank_reference = operator_actions.words(
         "bank-reference", bank_reference, 140
     )  # as ISO 20022 has it
-    return await _step(tx, payout_id, "paid", by, reason, now, bank_reference=bank_reference)
+    return await _take(tx, payout_id, "paid", by, reason, now, bank_reference=bank_reference)
 
 
 async def fail(tx: Tx, payout_id: str, reason: str, by: str, now: int) -> Payout:
-    """Take in that the bank cannot send a payout: amount and fee return to available.
+    """Record that the bank cannot send a payout: amount and fee return to available.
 
     Raises NotFound and Invalid.
     """
     reason = operator_actions.words("reason", reason)
-    return await _step(tx, payout_id, "failed", by, reason, now, failure_reason=reason)
+    return await _take(tx, payout_id, "failed", by, reason, now, failure_reason=reason)
 
 
-async def _step(  # noqa: PLR0913 - the one function that takes a step
+async def _take(  # noqa: PLR0913 - the one function that takes a transition
     tx: Tx,
     payout_id: str,
     event: Event,
@@ -153,8 +153,8 @@ async def _step(  # noqa: PLR0913 - the one function that takes a step
     merchant_id = seen.merchant_id
     await merchants.lock(tx, merchant_id)
     seen = await find(tx, merchant_id, payout_id)
-    step = BY_EVENT.get((seen.status, event))
-    if step is None:
+    transition = BY_EVENT.get((seen.status, event))
+    if transition is None:
         fits = " or ".join(str(s.source) for s in BY_EVENT.values() if s.event == event)
         raise Invalid("payout", f"payout must be {fits}: this one is {seen.status}")
     await merchants.record_audit(
@@ -166,18 +166,18 @@ async def _step(  # noqa: PLR0913 - the one function that takes a step
         reason=reason,
         now=now,
     )
-    payout = await queries.STEP.one(
+    payout = await queries.TRANSITION.one(
         tx,
         merchant_id=merchant_id,
         id=payout_id,
-        source=step.source,
-        target=step.target,
+        source=transition.source,
+        target=transition.target,
         now=now,
         bank_reference=bank_reference,
         failure_reason=failure_reason,
     )
-    if step.emits:
-        await webhooks.emit(tx, [event_of(payout, step.emits, now)])
+    if transition.emits:
+        await webhooks.emit(tx, [event_of(payout, transition.emits, now)])
     if moves := posted(payout, event):
         await ledger.post(tx, merchant_id, payout.currency, moves, now)
     return payout

@@ -28,9 +28,9 @@ async def send_due(
 ) -> int:
     """Send a batch of refunds that are due and return how many there were.
 
-    The refund's id is the gateway's idempotency key, so sending again what it may already have
-    done has no second effect, and its answer says how the first one ended. To a gateway without
-    such keys the request says that it may have been done.
+    The refund's id is the gateway's idempotency key, so sending it again has no second effect, and
+    the response says how the first one ended. To a gateway without such keys, the request says that
+    it may have been sent before.
     """
     async with db.connection() as tx:
         due = await queries.CLAIM.all(
@@ -67,10 +67,7 @@ async def send_due(
 async def _send(
     db: Db, gateway: Gateway, refund: Refund, attempt: PaymentAttempt, public_url: str, now: int
 ) -> Refund | None:
-    """Send one refund and take the answer in; None if it has ended since it was claimed.
-
-    Whoever ended it, a callback or the operator, its money is where it belongs.
-    """
+    """Send one refund and apply the outcome; None if it has ended since it was claimed."""
     key = {"merchant_id": refund.merchant_id, "id": refund.id}
     async with db.connection() as tx:
         sent_before = await queries.SENDING.get(tx, **key)
@@ -98,7 +95,7 @@ async def _send(
 
 
 async def make_due(tx: Tx, now: int) -> None:
-    """Send at once what waits for later: the clock has gone back."""
+    """Make every refund due that is due later than now: the clock has gone back."""
     await queries.MAKE_DUE.run(tx, now=now)
 
 

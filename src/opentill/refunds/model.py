@@ -12,8 +12,8 @@ from opentill.ledger import Held
 
 Status = Literal["PROCESSING", "SUCCEEDED", "FAILED"]
 
-# What a gateway's report does to a PROCESSING refund (contract.md#refund-transitions). Everything
-# else it may say leaves the refund as it is, to be asked for again.
+# What a gateway's report does to a PROCESSING refund (contract.md#refund-transitions). Any other
+# report leaves the refund as it is, to be asked for again.
 TRANSITIONS: Final[dict[RefundStatus, Status]] = {"SUCCEEDED": "SUCCEEDED", "REFUSED": "FAILED"}
 # The event that reports its end.
 EMITS: Final[dict[Status, webhooks.Type]] = {
@@ -45,7 +45,7 @@ class RefundBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Refund(msgspec.Struct, frozen=True, kw_only=True):
-    """A refund as it is kept; amounts in minor units."""
+    """A refund as it is stored; amounts in minor units."""
 
     merchant_id: str
     id: str

@@ -211,9 +211,9 @@ async def apply_outcome(
     gateway: str,
     attempt_id: str | None = None,
 ) -> Refund:
-    """Apply what a gateway says of a refund, wherever it says it and however often.
+    """Apply the outcome of a refund that a gateway reports, by whichever way and however often.
 
-    ``gateway`` is the one that says it, ``attempt_id`` the payment that it names along with the
+    ``gateway`` is the one that reports it, ``attempt_id`` the payment that it names along with the
     refund. Raises NotFound for a refund that is not there, or not of that payment, and
     OfAnotherGateway.
     """
@@ -246,7 +246,8 @@ async def apply_outcome(
         if ended.status != status:  # the books and the gateway differ: for the operator
             _log.error(
                 "refund ended otherwise",
-                refund=refund_id, status=ended.status, heard=outcome.status, reason=outcome.reason,
+                refund=refund_id, status=ended.status, reported=outcome.status,
+                reason=outcome.reason,
             )  # fmt: skip
         return ended
     noted = await orders.with_noted_livemode(tx, order)
