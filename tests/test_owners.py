@@ -1,4 +1,4 @@
-"""Each table is written by the feature that owns it, and by nobody else (decision 0050).
+"""Each table is written by the feature that owns it, and by nobody else (decision 0049).
 
 What a statement writes is what PostgreSQL plans to modify, also inside ``with``.
 """

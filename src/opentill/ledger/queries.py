@@ -13,7 +13,7 @@ from opentill.list_counts import lists
 
 
 # SQL that is said of each account is made of the table of accounts, once, at import: nothing that
-# a request says becomes part of it (decision 0051).
+# a request says becomes part of it (decision 0050).
 def each(piece: str, accounts: Iterable[Account] = ACCOUNTS, between: str = ", ") -> str:
     """Write a piece of SQL for each account, whose name stands for ``{0}``."""
     return between.join(piece.format(account) for account in accounts)

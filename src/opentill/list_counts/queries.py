@@ -32,7 +32,7 @@ def lists(struct: type[S], table: str, query: type[PageQuery]) -> Lists[S]:
     """Make the statements of a list, for each combination of its filters.
 
     Called when a module is imported, with names that stand in it: no request has a part in this
-    (decision 0051). Each combination is a statement of its own, so that an index serves it.
+    (decision 0050). Each combination is a statement of its own, so that an index serves it.
     """
     names = filters(query)
     some = (combinations(names, number) for number in range(len(names) + 1))

@@ -39,7 +39,7 @@ PLACE = Command(
 )
 # Take the transition of a locked order, a `transitions.Row`; returns nothing where the order, or
 # the attempt that paid it, is no longer as the row says. One order by scalars, not as a batch of
-# one: that is planned anew each time, and reads much while statistics are old (decision 0049).
+# one: that is planned anew each time, and reads much while statistics are old (decision 0048).
 TRANSITION = Query(
     Transitioned,
     """

@@ -1,7 +1,7 @@
 """HTTP/1.1 towards an untrusted network: uvicorn's protocol with deadlines, limits and our errors.
 
 uvicorn waits for slow clients for ever, bounds neither headers nor connections, and refuses what
-is malformed in plain text. Decision 0056 lists what is added here and what is left to a proxy.
+is malformed in plain text. Decision 0053 lists what is added here and what is left to a proxy.
 Every phase of a connection has a deadline, which one task of the process checks
 (``check_deadlines``):
 

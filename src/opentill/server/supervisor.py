@@ -3,7 +3,7 @@
 Children are spawned, never forked, so that no lock or connection is copied into them. One that ends
 is started again, after pauses that grow while it keeps ending soon. SIGHUP replaces them one after
 the other: each new one is ready before the old one gets SIGTERM, so that no request fails. SIGTERM
-and SIGINT stop all of them. Decision 0057 says why this is not uvicorn's supervisor.
+and SIGINT stop all of them. Decision 0054 says why this is not uvicorn's supervisor.
 """
 
 import multiprocessing
