@@ -6,7 +6,9 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
 from opentill import merchants
