@@ -20,7 +20,7 @@ def test_credentials_are_made_shown_once_rotated_and_disabled(opentill: Commands
     rotated = opentill.json("epay", "rotate", merchant)
     assert (rotated["pid"], rotated["key"] != made["key"]) == (made["pid"], True)
     assert opentill.json("epay", "disable", merchant)["state"] == "DISABLED"
-    assert "it is closed" in opentill.refusal("epay", "disable", merchant)
+    assert "it is disabled" in opentill.refusal("epay", "disable", merchant)
     (row,) = opentill.json("epay", "list")
     assert (row["merchantId"], row["state"]) == (merchant, "DISABLED")
     assert opentill.json("epay", "enable", merchant)["key"] == rotated["key"]

@@ -99,8 +99,8 @@ async def test_stretches_put_together_are_the_whole(
     made = order.created_at
     ranges = [(0, 2**62), (made - 20 * apart_ms, made - 5 * apart_ms), (made + 1, 2**62)]
     expected = [await lines(*each) for each in ranges]
-    for stretch, orders in [(2000, 15), (1, 100), (1, 1), (24_000, 61), (10**9, 60)]:
-        monkeypatch.setattr(export, "_STRETCH", stretch)
+    for part, orders in [(2000, 15), (1, 100), (1, 1), (24_000, 61), (10**9, 60)]:
+        monkeypatch.setattr(export, "_PART", part)
         monkeypatch.setattr(export, "_LOOKED_UP", orders)
         assert [await lines(*each) for each in ranges] == expected
 
@@ -110,7 +110,7 @@ async def test_who_leaves_early_leaves_nothing_behind(
 ) -> None:
     async with db.transaction() as tx:
         order = await filled_database.shop(tx, 60)
-    monkeypatch.setattr(export, "_STRETCH", 800)
+    monkeypatch.setattr(export, "_PART", 800)
     monkeypatch.setattr(export, "_LOOKED_UP", 8)
     readers = asyncio.Semaphore(2)
     for taken in range(1, 12, 3):
@@ -142,7 +142,7 @@ async def test_a_chunk_is_bounded_by_its_bytes_however_long_the_orders_are(
         await tx.execute(
             "update orders set metadata = $2 where merchant_id = $1", order.merchant_id, metadata
         )
-    monkeypatch.setattr(export, "_STRETCH", 64 * 1024)
+    monkeypatch.setattr(export, "_PART", 64 * 1024)
     made = export.counted(Exports(), db, order.merchant_id, 0, 2**62, livemode=True)
     sizes = [len(chunk) async for chunk in made]
     assert sum(sizes) > 41 * len(metadata)
