@@ -11,6 +11,7 @@ import pytest
 from opentill.server.embedded.postgres import EmbeddedPostgres
 from support.commands import Commands, ForkServer, opentill
 from support.deployment import copy
+from support.ports import free_port
 
 __all__ = ["opentill"]
 
@@ -86,7 +87,7 @@ def test_a_wrong_key_for_a_database_of_ones_own_is_refused_and_seals_nothing(
     opentill: Commands,
 ) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
-    wrong = {"OPENTILL_SECRET_KEY": ANOTHER}
+    wrong = {"OPENTILL_SECRET_KEY": ANOTHER, "OPENTILL_PORT": str(free_port())}
     for words in (("serve",), ("worker",), ("epay", "enable", shop)):
         done = opentill.run(*words, **wrong)
         assert done.returncode == 2, done
