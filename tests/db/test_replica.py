@@ -102,7 +102,7 @@ def test_lists_are_the_replicas_while_it_keeps_up(
         beside.most_lag_s = LAG_S
         standby.sql(standby.url, "select pg_wal_replay_resume()")
     _until(lambda: _state(api_server) == "used")
-    assert _ids(shop) == {old, new}
+    _until(lambda: _ids(shop) == {old, new})  # used again while a little behind is allowed
 
 
 def test_nothing_fails_without_the_replica(
