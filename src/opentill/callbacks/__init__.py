@@ -1,4 +1,4 @@
-"""Where gateways report to: ``/gateways/{name}/callback``."""
+"""Callbacks: gateways report payments, refunds and disputes to ``/gateways/{name}/callback``."""
 
 from typing import Final
 
@@ -15,6 +15,7 @@ from opentill.core import metrics
 from opentill.core.errors import MethodNotAllowed, NotFound
 from opentill.db.database import Tx, limit_lock_waits
 from opentill.gateways.model import (
+    Gateway,
     GatewayDisputeEvent,
     GatewayEvent,
     GatewayPaymentEvent,
@@ -25,49 +26,54 @@ from opentill.gateways.model import (
 from opentill.orders import Report
 
 _TAKEN: Final = b'{"code":0,"message":"success"}'
-_PATIENCE: Final = "2s"  # with a locked row, where many wait; the gateway reports again
+# How long an event waits for a locked row while others wait behind it; after that the gateway is to
+# report it again.
+_PATIENCE: Final = "2s"
 _log: Final = structlog.get_logger()
 
 
 class _Endpoint:
-    """Takes in a gateway's report: verified by its signature, each event in its own transaction.
+    """The ASGI application of the route: verifies a report and applies each of its events.
 
-    The response is 200 only after the commit: a gateway repeats a report that got another one, and
-    repeating is harmless.
+    Each event is applied in a transaction of its own. The response is 200 only after the last
+    commit: a gateway repeats a report that got any other response, and repeating is harmless.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request. Raises MethodNotAllowed, NotFound, and what refuses the report."""
+        """Serve a request.
+
+        Raises MethodNotAllowed, NotFound for an unknown gateway, Invalid for a report that is not
+        genuine, and Unavailable where the gateway is to report again.
+        """
         app, name = context.of(scope), scope["path_params"]["name"]
         gateway = app.gateways.get(name)
-        notified = gateway if isinstance(gateway, Notified) else None
-        methods = ("GET", "POST") if notified else ("POST",)
+        methods = ("GET", "POST") if isinstance(gateway, Notified) else ("POST",)
         if scope["method"] not in methods:
             raise MethodNotAllowed(methods)
         if gateway is None:
             raise NotFound
-        if notified:
-            events = await reading.notice(notified, scope, receive)
-        else:
-            events = await reading.signed(gateway, dict(scope["headers"]), receive)
-        for event in events:
-            if ours := await reading.named(gateway, event):
+        for event in await reading.events(gateway, scope, receive):
+            if ours := await reading.traced(gateway, event):
                 await _take_in_ours(app, scope["app"].state.confirmations, name, ours)
-        if notified:
-            response = Response(notified.acknowledgement, headers={"content-type": "text/plain"})
-        else:
-            response = Response(_TAKEN, 200, {"cache-control": "no-store"}, "application/json")
-        await response(scope, receive, send)
+        await _acknowledgement(gateway)(scope, receive, send)
+
+
+def _acknowledgement(gateway: Gateway) -> Response:
+    """Return the response that a provider takes as "do not report this again"."""
+    if isinstance(gateway, Notified):
+        return Response(gateway.acknowledgement, headers={"content-type": "text/plain"})
+    return Response(_TAKEN, 200, {"cache-control": "no-store"}, "application/json")
 
 
 async def _take_in_ours(
     app: App, confirmations: Confirmations, gateway: str, gateway_event: GatewayEvent
 ) -> None:
-    """Apply a gateway event, unless it is about nothing that is here or nothing of that gateway's.
+    """Apply a gateway event; only log one about another gateway's payment or an unknown one.
 
-    Payments that succeeded are taken in together with those of other callers. An attempt is
-    committed before its gateway is called, so repeating an event about an unknown one would not
-    help: it is for another deployment on the same account, or ours was restored from before.
+    Payments that succeeded are applied in one transaction with those of other callbacks. A payment
+    attempt is committed before its gateway is called. An event about an unknown attempt is thus for
+    another deployment on the same account, or our database was restored from before the attempt:
+    having the gateway repeat it would not help.
     """
     try:
         if (
@@ -93,7 +99,7 @@ async def _take_in_ours(
 
 
 def confirmations(app: App) -> Confirmations:
-    """Make what a server gathers its confirmed payments with."""
+    """Return the batcher of confirmed payments, one for each server process."""
 
     async def apply_one(report: Report) -> None:
         await take_in(app, report.gateway, report.gateway_event, app.clock(), patience=_PATIENCE)
@@ -106,9 +112,9 @@ async def take_in(
 ) -> None:
     """Apply one gateway event to the order, refund or dispute that it is about.
 
-    ``gateway`` is the one that signed the event. ``patience`` is how long it waits for a row that
-    somebody keeps locked (``2s``), if not for as long as it takes; then it raises Contended. Raises
-    NotFound where there is nothing to apply it to, and OfAnotherGateway.
+    ``gateway`` is the one that signed the event. ``patience`` is how long to wait for a locked row,
+    as PostgreSQL writes it (``2s``); None waits for as long as it takes. Raises Contended when that
+    time is over, NotFound where there is nothing to apply the event to, and OfAnotherGateway.
     """
 
     async def work(tx: Tx) -> None:

@@ -19,7 +19,7 @@ _BATCHES_AT_ONCE: Final = 2
 
 
 class Confirmations:
-    """Of one server process: takes in that payments succeeded, as many at once as wait."""
+    """The batcher of one server process: confirms all payments that wait in one transaction."""
 
     def __init__(self, db: Db, clock: Callable[[], int], apply_one: ApplyOne) -> None:
         """``apply_one`` applies one gateway event in a transaction of its own."""
@@ -35,8 +35,8 @@ class Confirmations:
         """Return once the payment is confirmed and committed.
 
         ``gateway`` is the one that signed the event. Raises what ``orders.apply_outcome`` raises.
-        What is not usual is taken in by itself, and so is everything of a batch that one of it
-        spoiled; meanwhile the next batch goes on.
+        An unusual report is applied in a transaction of its own, and so is each of a batch that
+        failed; meanwhile the next batch goes on.
         """
         report = Report(gateway, gateway_event)
         if not await self._batcher.do(report):
@@ -50,8 +50,8 @@ class Confirmations:
             done = await self._db.run(lambda tx: orders.confirm_many(tx, batch, now))
         except Contended:
             done = set[tuple[str, str]]()
-        except Unavailable:  # for each of them, and asking again would take as long again
+        except Unavailable:  # holds for each of them, and trying each would take as long again
             raise
-        except Exception:  # noqa: BLE001 - one by one, it is raised to the caller whose it is
+        except Exception:  # noqa: BLE001 - applied one by one, it is raised to the right caller
             done = set[tuple[str, str]]()
         return [report.key in done for report in batch]

@@ -1,4 +1,4 @@
-"""What gateways report, verified and in our language."""
+"""Reads callbacks: verifies them and returns them as gateway events."""
 
 from typing import Final
 from urllib.parse import parse_qsl
@@ -21,23 +21,23 @@ from opentill.http.incoming import read_body
 _MOST_FIELDS: Final = 100
 
 
-async def signed(
-    gateway: Gateway, headers: dict[bytes, bytes], receive: Receive
-) -> tuple[GatewayEvent, ...]:
-    """Read a report that is signed as a whole. Raises Invalid."""
+async def events(gateway: Gateway, scope: Scope, receive: Receive) -> tuple[GatewayEvent, ...]:
+    """Return the events of a callback. Raises Invalid if it is not genuine or too old."""
+    if isinstance(gateway, Notified):
+        return await _read_notice(gateway, scope, receive)
+    headers = dict[bytes, bytes](scope["headers"])
     body = await read_body(headers, receive)
     texts = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers.items()}
-    try:  # the age of a signature is a matter between machines: real time
+    try:  # the age of a signature is compared with real time, not with business time
         return gateway.read_callback(texts, body, now_ms())
     except BadCallback as error:
         raise Invalid("signature", f"signature must be genuine and fresh: {error}") from None
 
 
-async def notice(gateway: Notified, scope: Scope, receive: Receive) -> tuple[GatewayEvent, ...]:
-    """Read the query of a GET, or the form of a POST. Raises Invalid.
-
-    Whatever else comes along is left out: what is signed is one of both.
-    """
+async def _read_notice(
+    gateway: Notified, scope: Scope, receive: Receive
+) -> tuple[GatewayEvent, ...]:
+    """Read the query of a GET or the form of a POST: only one of them is signed."""
     sent = scope["query_string"]
     if scope["method"] == "POST":
         sent = await read_body(dict(scope["headers"]), receive)
@@ -54,10 +54,11 @@ async def notice(gateway: Notified, scope: Scope, receive: Receive) -> tuple[Gat
         raise Invalid("sign", f"sign must be that of a true notice: {error}") from None
 
 
-async def named(gateway: Gateway, gateway_event: GatewayEvent) -> GatewayEvent | None:
-    """Have events that name a payment by the provider's name only traced; None if it is not ours.
+async def traced(gateway: Gateway, gateway_event: GatewayEvent) -> GatewayEvent | None:
+    """Return an event with the id of our attempt; None if the payment is not ours.
 
-    Raises Unavailable while the provider does not respond: it is to report again.
+    A dispute that has only the provider's id of the payment is traced through the provider. Raises
+    Unavailable while the provider does not respond: it is to report again.
     """
     if (
         not isinstance(gateway_event, GatewayDisputeEvent)
