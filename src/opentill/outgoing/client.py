@@ -115,7 +115,7 @@ class Outgoing:
         ``timeout_s`` is for all of it, from the look-up of the name to the end of the body. Raises
         Forbidden, Unreachable or NoResponse.
         """
-        async with self._ask(method, url, headers, body, timeout_s) as response:
+        async with self._request(method, url, headers, body, timeout_s) as response:
             read = bytearray()
             async for chunk in response.content.iter_chunked(_CHUNK):
                 read += chunk
@@ -137,7 +137,7 @@ class Outgoing:
 
         Raises Forbidden, Unreachable or NoResponse, also for a file of more than ``max_bytes``.
         """
-        async with self._ask("GET", url, headers, b"", timeout_s) as response:
+        async with self._request("GET", url, headers, b"", timeout_s) as response:
             size = 0
             if response.status == 200:  # noqa: PLR2004 - OK
                 async for chunk in response.content.iter_chunked(_CHUNK):
@@ -156,7 +156,7 @@ class Outgoing:
         self._resolver.stop()
 
     @contextlib.asynccontextmanager
-    async def _ask(
+    async def _request(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send, and turn every failure, also one in the block, into one of the three errors."""

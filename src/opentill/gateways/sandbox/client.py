@@ -6,14 +6,14 @@ import logging
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, BinaryIO, Final, Generic, Literal, TypeVar
+from typing import Any, BinaryIO, Final, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from opentill.core.errors import ConfigurationError
 from opentill.core.money import EXPONENTS
-from opentill.gateways.failures import FAILURES, status_of
+from opentill.gateways.failures import FAILURES, ProviderResponse, status_of
 from opentill.gateways.model import (
     BadCallback,
     GatewayEvent,
@@ -65,14 +65,6 @@ _TIMESTAMP: Final = re.compile(r"(?:^|,)\s*t=(\d{1,12})\s*(?:,|$)", re.ASCII)
 _SIGNATURE: Final = re.compile(r"(?:^|,)\s*v1=([0-9a-f]{64})\s*(?=,|$)", re.ASCII)
 
 _log: Final = logging.getLogger(__name__)
-
-
-class _Response(msgspec.Struct, Generic[T], frozen=True):
-    """The bank's object, or why there is none."""
-
-    found: T | None = None
-    status: Literal["UNREACHABLE", "NOT_FOUND", "REFUSED", "UNKNOWN"] = "UNKNOWN"
-    reason: str = ""
 
 
 class SandboxGateway:
@@ -199,8 +191,8 @@ class SandboxGateway:
         path: str,
         subject: str,
         order: msgspec.Struct | None = None,
-    ) -> _Response[T]:
-        """Send one request and log why there is no object."""
+    ) -> ProviderResponse[T]:
+        """Send one request; ``subject`` is our id, for the log line of one without a result."""
         response = await self._try(kind, verb, path, order)
         if response.reason:
             _log.warning(
@@ -214,7 +206,7 @@ class SandboxGateway:
 
     async def _try(
         self, kind: type[T], verb: Literal["GET", "POST"], path: str, order: msgspec.Struct | None
-    ) -> _Response[T]:
+    ) -> ProviderResponse[T]:
         try:
             response = await self._outgoing.send(
                 verb,
@@ -225,16 +217,16 @@ class SandboxGateway:
                 max_bytes=_MOST,
             )
         except FAILURES as error:
-            return _Response(status=status_of(error), reason=str(error))
+            return ProviderResponse(status=status_of(error), reason=str(error))
         if response.status in _SUCCESS:
             try:
-                return _Response(found=msgspec.json.decode(response.body, type=kind))
+                return ProviderResponse(found=msgspec.json.decode(response.body, type=kind))
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                return _Response(reason=f"malformed response: {error}")
+                return ProviderResponse(reason=f"malformed response: {error}")
         return _no_success(verb, response)
 
 
-def _no_success(verb: str, response: Response) -> _Response[Any]:
+def _no_success(verb: str, response: Response) -> ProviderResponse[Any]:
     """Return NOT_FOUND or REFUSED where the bank itself says so, else UNKNOWN.
 
     A 404 of another server, or for another address, does not say that the bank knows no such id.
@@ -242,11 +234,11 @@ def _no_success(verb: str, response: Response) -> _Response[Any]:
     code = response.status
     problem = _explained(response)
     if verb == "GET" and code == _NOT_FOUND and problem and problem.code == "not_found":
-        return _Response(status="NOT_FOUND")
+        return ProviderResponse(status="NOT_FOUND")
     reason = f"HTTP {code} {problem.code}: {problem.message}" if problem else f"HTTP {code}"
     if verb == "POST" and problem and code in _CLIENT_ERRORS and code not in _UNDECIDED:
-        return _Response(status="REFUSED", reason=reason)
-    return _Response(reason=reason)
+        return ProviderResponse(status="REFUSED", reason=reason)
+    return ProviderResponse(reason=reason)
 
 
 def _explained(response: Response) -> wire.Problem | None:
@@ -257,7 +249,7 @@ def _explained(response: Response) -> wire.Problem | None:
         return None
 
 
-def _payment_outcome(response: _Response[wire.Payment], attempt_id: str) -> PaymentOutcome:
+def _payment_outcome(response: ProviderResponse[wire.Payment], attempt_id: str) -> PaymentOutcome:
     if response.found is None:
         return PaymentOutcome(status=response.status, reason=response.reason)
     if response.found.id != attempt_id:
@@ -265,7 +257,7 @@ def _payment_outcome(response: _Response[wire.Payment], attempt_id: str) -> Paym
     return response.found.outcome
 
 
-def _refund_outcome(response: _Response[wire.Refund], refund_id: str) -> RefundOutcome:
+def _refund_outcome(response: ProviderResponse[wire.Refund], refund_id: str) -> RefundOutcome:
     if response.found is None:
         return RefundOutcome(status=response.status, reason=response.reason)
     if response.found.id != refund_id:

@@ -13,6 +13,7 @@ import msgspec
 import stripe
 
 from opentill.core.ids import made_at
+from opentill.gateways.failures import ProviderResponse
 from opentill.gateways.model import (
     BadCallback,
     GatewayEvent,
@@ -24,7 +25,7 @@ from opentill.gateways.model import (
 )
 from opentill.gateways.stripe import checkout, wire
 from opentill.gateways.stripe.amounts import OFFERS, to_stripe
-from opentill.gateways.stripe.requests import PAGE, StripeResponse, call, search
+from opentill.gateways.stripe.requests import PAGE, call, search
 from opentill.gateways.stripe.transport import TIMEOUT_S, Transport
 from opentill.outgoing.client import Sender
 
@@ -205,7 +206,7 @@ class StripeGateway:
         """Close connections."""
         await self._transport.close_async()
 
-    async def _session(self, attempt_id: str, provider_ref: str) -> StripeResponse[wire.Session]:
+    async def _session(self, attempt_id: str, provider_ref: str) -> ProviderResponse[wire.Session]:
         """Return an attempt's session: by its id, or by search if none is known."""
         if provider_ref:
             return await call(
@@ -219,7 +220,7 @@ class StripeGateway:
         try:
             made_s = made_at(attempt_id) // 1000
         except ValueError:
-            return StripeResponse(reason="an id that does not say when it was made")
+            return ProviderResponse(reason="an id that does not say when it was made")
 
         async def listed(after: dict[str, str]) -> Any:
             params: Any = {
@@ -232,7 +233,7 @@ class StripeGateway:
 
         return await search(wire.Session, attempt_id, listed, lambda one: one.attempt_id)
 
-    async def _intent(self, name: str, subject: str) -> StripeResponse[wire.Intent]:
+    async def _intent(self, name: str, subject: str) -> ProviderResponse[wire.Intent]:
         return await call(
             wire.Intent,
             "find",
@@ -250,7 +251,7 @@ def _is_signed(body: bytes, header: str, secret: str) -> bool:
 
 
 def _payment(
-    response: StripeResponse[wire.Session] | StripeResponse[wire.Intent], attempt_id: str
+    response: ProviderResponse[wire.Session] | ProviderResponse[wire.Intent], attempt_id: str
 ) -> PaymentOutcome:
     found = response.found
     if found is None:
@@ -264,7 +265,7 @@ def _payment(
         return PaymentOutcome(status="UNKNOWN", reason=str(error))
 
 
-def _refund(response: StripeResponse[wire.Refund]) -> RefundOutcome:
+def _refund(response: ProviderResponse[wire.Refund]) -> RefundOutcome:
     if response.found is not None:
         return response.found.outcome
     return RefundOutcome(status=response.status, reason=response.message or response.reason)

@@ -1,14 +1,14 @@
-"""Requests to Stripe. Every failure becomes a response that says what is certain."""
+"""Requests to Stripe: every failure becomes a ``ProviderResponse`` that says what is certain."""
 
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 import stripe
 import structlog
 
-from opentill.gateways.failures import FAILURES, status_of
+from opentill.gateways.failures import FAILURES, ProviderResponse, status_of
 
 T = TypeVar("T")
 
@@ -32,19 +32,6 @@ class Named(Protocol):
 N = TypeVar("N", bound=Named)
 
 
-class StripeResponse(msgspec.Struct, Generic[T], frozen=True):
-    """Stripe's object, or why there is none.
-
-    ``reason`` is a code of Stripe's; ``message`` its sentence, which must not be logged because it
-    may quote the request.
-    """
-
-    found: T | None = None
-    status: Literal["UNREACHABLE", "NOT_FOUND", "REFUSED", "UNKNOWN"] = "UNKNOWN"
-    reason: str = ""
-    message: str = ""
-
-
 class Page(msgspec.Struct, Generic[N], frozen=True):
     """A page of a list, newest first."""
 
@@ -54,7 +41,7 @@ class Page(msgspec.Struct, Generic[N], frozen=True):
 
 async def call(
     kind: type[T], what: str, subject: str, send: Callable[[], Awaitable[Any]]
-) -> StripeResponse[T]:
+) -> ProviderResponse[T]:
     """Send one request and read its response as ``kind``; ``subject`` is our id, for the log."""
     response = await _try(kind, send)
     if response.found is None:
@@ -70,7 +57,7 @@ async def search(
     our_id: str,
     listed: Callable[[dict[str, str]], Awaitable[Any]],
     id_of: Callable[[N], str],
-) -> StripeResponse[N]:
+) -> ProviderResponse[N]:
     """Look through a list for the object with our id. NOT_FOUND only after its last page.
 
     ``listed`` requests the page after the object ``starting_after``.
@@ -80,33 +67,33 @@ async def search(
         page = await call(_page(kind), "list", our_id, functools.partial(listed, after))
         if page.found is None:
             lost = page.status != "UNREACHABLE"
-            return StripeResponse(status="UNKNOWN" if lost else page.status, reason=page.reason)
+            return ProviderResponse(status="UNKNOWN" if lost else page.status, reason=page.reason)
         for one in page.found.data:
             if id_of(one) == our_id:
-                return StripeResponse(found=one)
+                return ProviderResponse(found=one)
         if not page.found.has_more or not page.found.data:
-            return StripeResponse(status="NOT_FOUND")
+            return ProviderResponse(status="NOT_FOUND")
         after = {"starting_after": page.found.data[-1].id}
-    return StripeResponse(reason="too many to look through")
+    return ProviderResponse(reason="too many to look through")
 
 
 def _page(kind: type[N]) -> type[Page[N]]:
     return Page[kind]  # type: ignore[valid-type]
 
 
-async def _try(kind: type[T], send: Callable[[], Awaitable[Any]]) -> StripeResponse[T]:
+async def _try(kind: type[T], send: Callable[[], Awaitable[Any]]) -> ProviderResponse[T]:
     try:
         found = await send()
-        return StripeResponse(found=msgspec.convert(found.to_dict(), kind))
+        return ProviderResponse(found=msgspec.convert(found.to_dict(), kind))
     except FAILURES as error:
-        return StripeResponse(status=status_of(error), reason=_short(error))
+        return ProviderResponse(status=status_of(error), reason=_short(error))
     except stripe.StripeError as error:
         return _refused(error)
     except Exception as error:  # noqa: BLE001 - what the library cannot read is no response
-        return StripeResponse(reason=f"a response that makes no sense ({type(error).__name__})")
+        return ProviderResponse(reason=f"a response that makes no sense ({type(error).__name__})")
 
 
-def _refused(error: stripe.StripeError) -> StripeResponse[Any]:
+def _refused(error: stripe.StripeError) -> ProviderResponse[Any]:
     """Return REFUSED where an error says that nothing was done, else UNKNOWN.
 
     Only a 400 or 402 of Stripe's own says so. Of the others:
@@ -120,13 +107,13 @@ def _refused(error: stripe.StripeError) -> StripeResponse[Any]:
     reason = decline if isinstance(decline, str) else code
     if isinstance(error, stripe.AuthenticationError | stripe.PermissionError):
         _log.error("stripe refuses our key", reason=reason, request=error.request_id)
-        return StripeResponse(reason=reason)
+        return ProviderResponse(reason=reason)
     if isinstance(error, stripe.InvalidRequestError | stripe.CardError):
         if error.http_status == _NOT_FOUND:
-            return StripeResponse(reason=reason)
+            return ProviderResponse(reason=reason)
         message = (error.user_message or reason)[:_LONGEST_REASON]
-        return StripeResponse(status="REFUSED", reason=reason, message=message)
-    return StripeResponse(reason=f"HTTP {error.http_status} {reason}")
+        return ProviderResponse(status="REFUSED", reason=reason, message=message)
+    return ProviderResponse(reason=f"HTTP {error.http_status} {reason}")
 
 
 def _short(error: Exception) -> str:
