@@ -25,6 +25,7 @@ ALSO: Final = {
     "opentill.orders.asking": "taken by one conditional statement each",
     "opentill.orders.export_queries": "the statements of the export",
     "opentill.orders.transition_queries": "the statements of transitions",
+    "opentill.webhooks.dispatch_queries": "the statements of the dispatcher",
 }
 # The examination of all books, and what is counted for metrics.
 EVERYWHERE: Final = (
@@ -181,20 +182,20 @@ def test_a_statement_about_a_tenant_names_merchant_id(name: str, statement: Any)
         # the outbox and the dispatcher, over all merchants
         "webhooks.queries.ANYWHERE",
         "webhooks.queries.SEARCH",
-        "webhooks.queries.TAKE_LEASES",
-        "webhooks.queries.RENEW_LEASES",
-        "webhooks.queries.RENEW_HOSTS",
+        "webhooks.dispatch_queries.TAKE_LEASES",
+        "webhooks.dispatch_queries.RENEW_LEASES",
+        "webhooks.dispatch_queries.RENEW_HOSTS",
         "webhooks.queries.PRUNE_HOSTS",
-        "webhooks.queries.DUE",
-        "webhooks.queries.RECORD",
-        "webhooks.queries.SET_FAILING",
+        "webhooks.dispatch_queries.DUE",
+        "webhooks.dispatch_queries.RECORD",
+        "webhooks.dispatch_queries.SET_FAILING",
         "webhooks.queries.MAKE_DUE",
         "webhooks.queries.PRUNE_ATTEMPTS",
         "webhooks.queries.PRUNE_DELIVERIES",
         "webhooks.queries.PRUNE_EVENTS",
         "webhooks.queries.PRUNE_ENDPOINTS",
-        "webhooks.queries.WAITING",
-        "webhooks.queries.OLDEST",
+        "webhooks.dispatch_queries.WAITING",
+        "webhooks.dispatch_queries.OLDEST",
         "orders.queries.PRUNE_HISTORY",
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",

@@ -121,7 +121,7 @@ CASES: Final = {
         "event_heads", mine, "number = number + 1", "number"
     ),
     "webhooks.queries.LOCKED": Case("webhook_endpoints", ids),
-    "webhooks.queries.TAKE_LEASES": Case(
+    "webhooks.dispatch_queries.TAKE_LEASES": Case(
         "endpoint_leases",
         lambda _: {
             "now": LATE, "real_now": LATE, "owner": "me", "until": LATE, "limit": 1000,

@@ -68,7 +68,8 @@ EXPLAINED: Final = frozenset(
         "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE"
         " INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
-        " PRUNE_EVENTS OLDEST DISABLE",
+        " PRUNE_EVENTS DISABLE",
+        "webhooks.dispatch_queries": "OLDEST",
         "refunds.queries": "LOCKED ANYWHERE",
         # a sum that is nought at the end, or before there is anything
         "adjustments.queries ": "FROZEN",

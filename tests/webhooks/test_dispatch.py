@@ -12,10 +12,12 @@ from opentill import webhooks
 from opentill.client import WebhookInvalid, verify_webhook
 from opentill.core.encryption import encrypt
 from opentill.db.clock import now_ms
-from opentill.webhooks import queries, signing
+from opentill.webhooks import dispatch_queries as queries
+from opentill.webhooks import schedule, sending, signing
 from opentill.webhooks.hosts import LEASES_PER_HOST, HostLease, HostLimit
 from opentill.webhooks.leases import EndpointLease
 from opentill.webhooks.model import DeliveryAttempt, LeaseRow
+from opentill.webhooks.results import Results, result_of
 from support.dispatcher_crashes import all_arrived, failing, storm
 from support.webhook_harness import SECRET_KEY, WebhookHarness, until
 from support.webhook_receiver import Got, receiving
@@ -126,6 +128,35 @@ async def test_after_the_whole_schedule_it_has_failed(harness: WebhookHarness) -
         )
         await until(lambda: receiver.taken)
         await until(lambda: harness.rows("select 1 from delivery_attempts where number = 11"))
+
+
+@pytest.mark.parametrize("step", [1, len(schedule.WAITS_MS)])
+async def test_an_event_that_is_resent_during_an_attempt_is_due_though_the_attempt_fails(
+    harness: WebhookHarness, step: int
+) -> None:
+    merchant_id = await harness.merchant()
+    endpoint, _ = await harness.endpoint(merchant_id, "http://127.0.0.9:9009/")
+    await harness.emit(merchant_id)
+    await harness.db.run(
+        lambda tx: tx.execute("update webhook_deliveries set step = $1, attempts = $1", step)
+    )
+    now = harness.now()
+    async with harness.db.connection() as tx:
+        (due,) = await queries.DUE.all(
+            tx, merchant_id=[merchant_id], endpoint_id=[endpoint.id], host=["127.0.0.9"],
+            room=[1], now=now, sending=[],
+        )  # fmt: skip
+    made = await sending.attempt(harness.outgoing, SECRET_KEY, due, now, 5)
+    assert made.outcome == "unreachable"
+    await harness.db.run(
+        lambda tx: webhooks.resend(tx, merchant_id, endpoint.id, due.event_id, now)
+    )
+    results = Results(harness.db, harness.now)
+    results.add(result_of(due, made, now))
+    await results.write({})
+    assert await harness.rows("select status, step, try_at, attempts from webhook_deliveries") == [
+        {"status": "PENDING", "step": 0, "try_at": now, "attempts": step + 1}
+    ]
 
 
 async def test_while_a_secret_is_rotated_both_sign_and_then_the_new_one_alone(

@@ -9,7 +9,7 @@ from opentill import webhooks, worker
 from opentill.context import App
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
-from opentill.webhooks import queries
+from opentill.webhooks import dispatch_queries as queries
 from opentill.webhooks.hosts import LEASES_PER_HOST, HostLease, HostLimit
 from support.api_server import ApiServer, Shop, error_of, serving
 from support.webhook_harness import SECRET_KEY, WebhookHarness, until

@@ -1,6 +1,6 @@
 """Webhooks: events in an outbox, signed, and delivered until the merchant has them."""
 
-from opentill.webhooks.catchup import Read, end, read
+from opentill.webhooks.catchup import EventBatch, end, read
 from opentill.webhooks.model import TYPES, Delivery, Endpoint, Event, NumberedEvent, Type
 from opentill.webhooks.outbox import emit
 from opentill.webhooks.resending import EventRange, resend, resend_all, resend_range
@@ -23,9 +23,9 @@ __all__ = [
     "Endpoint",
     "EndpointFields",
     "Event",
+    "EventBatch",
     "EventRange",
     "NumberedEvent",
-    "Read",
     "Type",
     "UrlCheck",
     "change",

@@ -63,7 +63,7 @@ class EventQuery(msgspec.Struct, frozen=True):
 
 
 def _actor(request: ApiRequest[Any, Any]) -> Actor:
-    """Say for the audit log who called: an API key belongs to a merchant, not to a person."""
+    """Return the caller for the audit log: a key, which belongs to a merchant, not to a person."""
     return Actor(f"API key {request.key_id}", "by the merchant's API")
 
 

@@ -1,4 +1,4 @@
-"""Lists of events in the merchant's order, for receivers that missed some.
+"""Reads a merchant's events in their order, for receivers that missed some.
 
 The cursor is the number of the last event that was read. Numbers are given after the commit
 (``queries.NUMBER``), so that an event whose transaction took long comes later and is never skipped.
@@ -14,12 +14,12 @@ from opentill.db.database import Db, Tx
 from opentill.webhooks import queries
 from opentill.webhooks.model import NumberedEvent, Type
 
-_LOOKED_AT: Final = 5000  # events of one call, where few of them are of the requested type
-_BATCH: Final = 1000
+_LOOKED_AT: Final = 5000  # events that one call reads at most, however few are of the type
+_BATCH: Final = 1000  # events that are numbered at a time
 _CURSOR: Final = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 
 
-class Read(msgspec.Struct, frozen=True):
+class EventBatch(msgspec.Struct, frozen=True):
     """A batch of events, the cursor of the next one, and whether there are more now."""
 
     events: list[NumberedEvent]
@@ -34,7 +34,7 @@ def parse_cursor(text: str) -> int:
     return int(text)
 
 
-async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: int) -> Read:
+async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: int) -> EventBatch:
     """Return up to ``limit`` events after a cursor, oldest first. Raises Invalid."""
     async with db.connection() as tx:
         # In this order, so that what another reader numbers in between is below the head.
@@ -52,11 +52,11 @@ async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: 
             tx, merchant_id=merchant_id, after=after, last=last, type=type_, limit=limit
         )
     cursor = found[-1].number if len(found) == limit else last
-    return Read(found, cursor, cursor < head or bool(waiting))
+    return EventBatch(found, cursor, cursor < head or bool(waiting))
 
 
 async def number(tx: Tx, merchant_id: str, most: int = _BATCH) -> int:
-    """Number a merchant's unnumbered events, and return the last number."""
+    """Number up to ``most`` of a merchant's unnumbered events; return the last number given."""
     await queries.OPEN_HEAD.run(tx, merchant_id=merchant_id)
     await queries.LOCK_HEAD.get(tx, merchant_id=merchant_id)
     return await queries.NUMBER.get(tx, merchant_id=merchant_id, limit=most) or 0

@@ -65,7 +65,8 @@ def _sent(
         "operationId": f"on{name.removesuffix('Event')}",
         "tags": [TAG],
         "summary": f"{type_}",
-        "description": f"{payload.__doc__} Delivered at least once, to the endpoints that want it.",
+        "description": f"{payload.__doc__} Delivered at least once to each endpoint that "
+        "subscribes to it.",
         "security": [],
         "parameters": headers,
         "requestBody": {
@@ -73,8 +74,11 @@ def _sent(
             "content": {"application/json": {"schema": {"$ref": _REF.format(name=name)}}},
         },
         "responses": {
-            "2XX": {"description": "Taken. Anything else within 30 seconds, and it comes again."},
-            "410": {"description": "The endpoint is gone: it is disabled."},
+            "2XX": {
+                "description": "Received. After any other response, or none within 30 seconds, "
+                "it is sent again."
+            },
+            "410": {"description": "The endpoint no longer exists: it is disabled."},
         },
     }
 
@@ -88,14 +92,18 @@ def _headers(prefix: str) -> list[dict[str, Any]]:
             f"`sha256=` and hex(HMAC-SHA256(secret, {timestamp} + `.` + body)).",
         ),
         (timestamp, True, "When it was signed, Unix ms."),
-        (old, False, "The same by the secrets that are being rotated out, spaces between them."),
-        ("webhook-id", True, "The event's id, as Standard Webhooks has it."),
+        (old, False, "The same by the secrets that were rotated out, with spaces between them."),
+        ("webhook-id", True, "The event's id, as Standard Webhooks defines it."),
         (
             "webhook-timestamp",
             True,
-            "When it was signed, Unix seconds, likewise.",
+            "When it was signed, Unix seconds, as Standard Webhooks defines it.",
         ),
-        ("webhook-signature", True, "`v1,` and base64, spaces between several, likewise."),
+        (
+            "webhook-signature",
+            True,
+            "`v1,` and base64, with spaces between several, as Standard Webhooks defines it.",
+        ),
     )
     return [
         {

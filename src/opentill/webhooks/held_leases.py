@@ -11,7 +11,7 @@ from typing import Final
 
 from opentill.db.clock import now_ms
 from opentill.db.database import Db
-from opentill.webhooks import queries
+from opentill.webhooks import dispatch_queries as queries
 from opentill.webhooks.hosts import HOST_TURN_S, LEASES_PER_HOST, HostLease, HostLimit
 from opentill.webhooks.leases import EndpointLease, key_columns
 from opentill.webhooks.model import Key

@@ -1,20 +1,20 @@
-"""How much is sent to one host at once and in a second, over all endpoints of all merchants there.
+"""Limits what is sent to one host, at once and per second, over all endpoints of all merchants.
 
-One worker at a time holds a host's lease (``queries.TAKE_LEASES``), so that its counts are exact.
+One worker at a time holds a host's lease (``TAKE_LEASES``), so that its counts are exact.
 """
 
 from typing import Final
 
 import msgspec
 
-LEASES_PER_HOST: Final = 64  # that a worker takes: it keeps room for endpoints at other hosts
-HOST_TURN_S: Final = 5.0  # after which a lease yields to another where a host has so many
-_SLOW_TIMES: Final = 4  # slow attempts included, so many times ``at_once`` may run
-_BURST_S: Final = 1.0  # for so long an unused rate may be made up for
+LEASES_PER_HOST: Final = 64  # of one worker, which keeps room for endpoints at other hosts
+HOST_TURN_S: Final = 5.0  # after which a lease yields where a host has that many
+_SLOW_TIMES: Final = 4  # with slow attempts, up to this many times ``at_once`` may run
+_BURST_S: Final = 1.0  # how far attempts may run ahead of the rate
 
 
 class HostLimit(msgspec.Struct, frozen=True):
-    """What a host gets: attempts at once, and attempts per second, 0 for no limit."""
+    """How many attempts a host gets at once and per second; ``per_second`` 0 is no limit."""
 
     at_once: int = 32
     per_second: int = 100
@@ -33,7 +33,7 @@ class HostLease:
         self._rate_used_until = 0.0  # by what was sent; of time.monotonic()
 
     def has_room(self, now_s: float) -> bool:
-        """Whether one more attempt may start there now; slow ones leave room, up to a multiple."""
+        """Return whether one more attempt may start; slow ones count only towards a wider limit."""
         at_once = self._limit.at_once
         return (
             self.sending - self.slow < at_once

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from opentill.core.ids import first_id
 from opentill.db.database import Db, Tx
-from opentill.webhooks import queries
+from opentill.webhooks import dispatch_queries, queries
 
 KEEP_DELIVERIES_MS: Final = 30 * 86_400_000
 KEEP_EVENTS_MS: Final = 90 * 86_400_000
@@ -43,6 +43,6 @@ async def make_due(tx: Tx, now: int) -> None:
 
 async def waiting(tx: Tx, now: int) -> tuple[int, int]:
     """Return how many deliveries are to be sent, up to 10,000, and the oldest one's delay in ms."""
-    oldest = await queries.OLDEST.get(tx, now=now)
-    count = await queries.WAITING.get(tx) or 0
+    oldest = await dispatch_queries.OLDEST.get(tx, now=now)
+    count = await dispatch_queries.WAITING.get(tx) or 0
     return count, 0 if oldest is None else now - oldest

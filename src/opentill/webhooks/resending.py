@@ -66,7 +66,9 @@ async def resend_all(
     now: int,
     report: Callable[[int, str | None], None],
 ) -> int:
-    """Send all events of a range again, in batches, and return how many. Raises as above.
+    """Send all events of a range again, in batches, and return how many there were.
+
+    Raises NotFound and Invalid.
 
     ``report`` gets the size of each batch and the ``after`` of the next one, with which an
     interrupted call can be continued.

@@ -1,4 +1,4 @@
-"""The results of attempts, gathered and written many at a time; endpoints that are disabled."""
+"""Writes the results of attempts, many at a time, and disables endpoints that fail for long."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -9,7 +9,7 @@ import structlog
 from opentill import merchants
 from opentill.db.database import Db, Tx
 from opentill.db.query import columns
-from opentill.webhooks import queries, schedule
+from opentill.webhooks import dispatch_queries, queries, schedule
 from opentill.webhooks.leases import EndpointLease, key_columns
 from opentill.webhooks.model import DeliveryAttempt, DeliveryStatus, Due, Key
 
@@ -47,7 +47,7 @@ class Results:
         self._unwritten.append(result)
 
     async def write(self, leases: Mapping[Key, EndpointLease]) -> None:
-        """Write what was added, and since when endpoints fail; nothing is lost if it raises."""
+        """Write the results and since when endpoints fail. After an error, call it again."""
         results = list(self._unwritten)
         if not results:
             return
@@ -55,9 +55,9 @@ class Results:
         since = [lease.failing_since for lease in failing]
 
         async def work(tx: Tx) -> None:
-            await queries.RECORD.run(tx, **_rows(results))
+            await dispatch_queries.RECORD.run(tx, **_rows(results))
             if failing:
-                await queries.SET_FAILING.run(tx, **key_columns(failing), since=since)
+                await dispatch_queries.SET_FAILING.run(tx, **key_columns(failing), since=since)
 
         await self._db.run(work)
         del self._unwritten[: len(results)]
@@ -108,7 +108,7 @@ async def _disable(tx: Tx, key: Key, reason: str, attempted_at: int, now: int) -
 
 
 def _rows(results: list[Result]) -> dict[str, list[Any]]:
-    """Return the columns of ``queries.RECORD``."""
+    """Return the columns of ``dispatch_queries.RECORD``."""
     return {
         **columns(DeliveryAttempt, (result.attempt for result in results)),
         "step": [result.step for result in results],

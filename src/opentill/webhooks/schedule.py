@@ -17,7 +17,7 @@ WAITS_MS: Final = (
     20 * _HOUR_MS,
     24 * _HOUR_MS,
 )
-SPREAD: Final = 10  # percent either way, so that deliveries that failed together are spread
+SPREAD: Final = 10  # percent, plus or minus, so that not all that failed at once is sent at once
 DISABLE_AFTER_MS: Final = 5 * 24 * _HOUR_MS
 GONE: Final = 410
 

@@ -89,6 +89,6 @@ def _head(response: Response) -> str:
 
 
 def _storable(text: str) -> str:
-    """Return a text from anywhere as PostgreSQL can store it: without NUL, cut off."""
+    """Return a text as PostgreSQL can store it: without NUL and halves of surrogates, cut off."""
     text = text[:_SHOWN].replace("\0", "\N{REPLACEMENT CHARACTER}")
     return text.encode(errors="replace").decode()

@@ -122,16 +122,7 @@ class AttemptOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def of(cls, attempt: DeliveryAttempt) -> Self:
         """Show an attempt."""
-        return cls(
-            number=attempt.number,
-            at=attempt.at,
-            duration_ms=attempt.duration_ms,
-            outcome=attempt.outcome,
-            http_status=attempt.http_status,
-            request=attempt.request,
-            answer=attempt.answer,
-            error=attempt.error,
-        )
+        return msgspec.convert(attempt, cls, from_attributes=True)
 
 
 class DeliveryOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
