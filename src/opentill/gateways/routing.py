@@ -82,8 +82,8 @@ def offered(gateways: Mapping[str, Gateway], currency: str) -> tuple[Method, ...
     return tuple(methods)
 
 
-def limits(gateway: Gateway, name: str, text: str) -> Mapping[Method, tuple[str, ...]]:
-    """Read a gateway's METHODS variable, which restricts it. Raises BadGateways."""
+def read_methods(gateway: Gateway, name: str, text: str) -> Mapping[Method, tuple[str, ...]]:
+    """Return the methods, each with its currencies, of a METHODS variable. Raises BadGateways."""
     variable = f"OPENTILL_GATEWAY_{name.upper()}_METHODS"
     try:
         allowed = by_method(text)
@@ -110,7 +110,7 @@ def routed(gateways: Mapping[str, Gateway], options: Mapping[str, str], text: st
     ``options`` has the METHODS variables, ``text`` is OPENTILL_ROUTES.
     """
     allowed = {
-        name: limits(gateway, name, options[f"{name}_methods"])
+        name: read_methods(gateway, name, options[f"{name}_methods"])
         for name, gateway in gateways.items()
         if f"{name}_methods" in options
     }

@@ -13,7 +13,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final
 
 import aiohttp
 import msgspec
@@ -61,27 +61,6 @@ class Response(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...]
     body: bytes  # cut off at ``max_bytes``
     cut: bool = False  # whether the body was longer
-
-
-class Sender(Protocol):
-    """What a gateway needs of ``Outgoing``."""
-
-    async def send(
-        self,
-        method: str,
-        url: str,
-        *,
-        headers: Mapping[str, str] = {},
-        body: bytes = b"",
-        timeout_s: float,
-        max_bytes: int = 65536,
-    ) -> Response:
-        """Send a request. Raises Forbidden, Unreachable and NoResponse."""
-        ...
-
-    async def close(self) -> None:
-        """Close connections."""
-        ...
 
 
 class Outgoing:

@@ -30,7 +30,7 @@ from opentill.gateways.model import (
     RefundOutcome,
     RefundRequest,
 )
-from opentill.outgoing.client import Sender
+from opentill.outgoing.client import Outgoing
 
 _TIMEOUT_S: Final = 10.0  # below the 15 s after which an attempt without a result is asked for
 _REUSED_S: Final = 2.0
@@ -75,7 +75,7 @@ class EpayGateway:
     def __init__(
         self,
         options: Options,
-        outgoing: Sender,
+        outgoing: Outgoing,
         timeout_s: float = _TIMEOUT_S,
         reused_s: float = _REUSED_S,
     ) -> None:

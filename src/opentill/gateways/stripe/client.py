@@ -27,7 +27,7 @@ from opentill.gateways.stripe import checkout, wire
 from opentill.gateways.stripe.amounts import OFFERS, to_stripe
 from opentill.gateways.stripe.requests import PAGE, call, search
 from opentill.gateways.stripe.transport import TIMEOUT_S, Transport
-from opentill.outgoing.client import Sender
+from opentill.outgoing.client import Outgoing
 
 _TOLERANCE_S: Final = 300
 # Where an attempt's session is looked for: clocks differ, and requests take time.
@@ -49,7 +49,7 @@ class StripeGateway:
         secret_key: str,
         webhook_secrets: tuple[str, ...],
         api_base: str,
-        outgoing: Sender,
+        outgoing: Outgoing,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         """A callback is signed with any of ``webhook_secrets``.
@@ -197,7 +197,11 @@ class StripeGateway:
         try:
             event = msgspec.json.decode(body, type=wire.Kind)
             kind = None if event.account else wire.EVENTS.get(event.type)
-            return () if kind is None else msgspec.json.decode(body, type=kind).gateway_event
+            return (
+                ()
+                if kind is None
+                else msgspec.json.decode(body, type=kind).data.object.gateway_events
+            )
         except (msgspec.MsgspecError, ValueError) as error:
             msg = f"the body is not in Stripe's form: {error}"
             raise BadCallback(msg) from error

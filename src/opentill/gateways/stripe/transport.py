@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 import stripe
 
-from opentill.outgoing.client import NoResponse, Sender
+from opentill.outgoing.client import NoResponse, Outgoing
 
 TIMEOUT_S: Final = 10.0  # below the 15 s after which an attempt without a result is asked for
 MAX_BYTES: Final = 4 * 1024 * 1024  # a page of a hundred sessions
@@ -26,7 +26,7 @@ class Transport(stripe.HTTPClient):
 
     name = "opentill"
 
-    def __init__(self, outgoing: Sender, timeout_s: float) -> None:
+    def __init__(self, outgoing: Outgoing, timeout_s: float) -> None:
         """``outgoing`` is closed with it."""
         super().__init__()  # pyright: ignore[reportUnknownMemberType] - a parameter of its tests
         self._outgoing = outgoing

@@ -5,7 +5,7 @@ Stripe's public OpenAPI description; what does not fit is no response. Our ids a
 ``metadata`` of the session, of its payment and of the refund; what has none is not ours.
 """
 
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from opentill.gateways.stripe.amounts import from_stripe
 ATTEMPT: Final = "attempt_id"
 REFUND: Final = "refund_id"
 Metadata = dict[str, str]
+T_co = TypeVar("T_co", covariant=True)
 
 # A status that is not in a table decides nothing: PENDING for a refund, no event for a dispute.
 REFUND_STATUSES: Final[dict[str, RefundStatus]] = {
@@ -102,6 +103,13 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
                 return PaymentOutcome(status="UNKNOWN", reason=f"the payment {self.status}")
 
     @property
+    def gateway_events(self) -> tuple[GatewayEvent, ...]:
+        """What an event about it reports; nothing if the payment is not ours."""
+        if not self.attempt_id:
+            return ()
+        return (GatewayPaymentEvent(attempt_id=self.attempt_id, outcome=self.outcome),)
+
+    @property
     def reason(self) -> str:
         """Why it did not go through, in Stripe's code."""
         error = self.last_payment_error
@@ -155,12 +163,37 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
                 return PaymentOutcome(status="UNKNOWN", reason=reason)
 
     @property
+    def gateway_events(self) -> tuple[GatewayEvent, ...]:
+        """What an event about it reports; nothing if the payment is not ours."""
+        if not self.attempt_id:
+            return ()
+        return (GatewayPaymentEvent(attempt_id=self.attempt_id, outcome=self.outcome),)
+
+    @property
     def _paid(self) -> PaymentOutcome:
         payment = self.payment_intent
         if not isinstance(payment, str) or self.amount_total is None or self.currency is None:
             return PaymentOutcome(status="UNKNOWN", reason="a paid session without its payment")
         amount = from_stripe(self.amount_total, self.currency)
         return PaymentOutcome(status="SUCCEEDED", provider_ref=payment, amount=amount)
+
+
+class FailedSession(Session, frozen=True, kw_only=True):
+    """A session whose payment failed after it was complete.
+
+    Its own fields say "complete, unpaid", as of a payment that may still come: only the type of the
+    event says that it failed.
+    """
+
+    @property
+    def outcome(self) -> PaymentOutcome:
+        """The session's outcome. Raises ValueError for an impossible amount."""
+        outcome = super().outcome
+        if outcome.status != "PENDING":
+            return outcome
+        return PaymentOutcome(
+            status="DECLINED", provider_ref=self.id, reason="async_payment_failed"
+        )
 
 
 class Refund(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,6 +216,15 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
         why = self.failure_reason or f"Stripe says {self.status}" if status == "REFUSED" else ""
         return RefundOutcome(status=status, provider_ref=self.id, reason=why)
 
+    @property
+    def gateway_events(self) -> tuple[GatewayEvent, ...]:
+        """What an event about it reports; nothing if the refund is not ours."""
+        attempt_id, refund_id = (self.metadata or {}).get(ATTEMPT, ""), self.refund_id
+        if not attempt_id or not refund_id:
+            return ()
+        outcome = self.outcome
+        return (GatewayRefundEvent(attempt_id=attempt_id, refund_id=refund_id, outcome=outcome),)
+
 
 class Dispute(msgspec.Struct, frozen=True, kw_only=True):
     """A dispute of a payment."""
@@ -196,8 +238,8 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
     balance_transactions: tuple[BalanceTransaction, ...] = ()
 
     @property
-    def gateway_event(self) -> tuple[GatewayEvent, ...]:
-        """The dispute's event: with the payment's id, since it does not have ours."""
+    def gateway_events(self) -> tuple[GatewayEvent, ...]:
+        """What an event about it reports: with the payment's id, since it does not have ours."""
         status = DISPUTE_STATUSES.get(self.status)
         payment = self.payment_intent
         ref = payment.id if isinstance(payment, Intent) else payment
@@ -226,113 +268,34 @@ class Kind(msgspec.Struct, frozen=True):
     account: str | None = None  # the connected account that it is of, if any
 
 
-class SessionData(msgspec.Struct, frozen=True):
-    """The data of ``checkout.session.…``."""
+class EventData(msgspec.Struct, Generic[T_co], frozen=True):
+    """The data of an event."""
 
-    object: Session
-
-
-class SessionEvent(msgspec.Struct, frozen=True):
-    """An event about a session."""
-
-    type: str
-    data: SessionData
-
-    @property
-    def gateway_event(self) -> tuple[GatewayEvent, ...]:
-        """What it reports."""
-        session = self.data.object
-        if not session.attempt_id:
-            return ()
-        outcome = session.outcome
-        # The session says "complete, unpaid" for a payment that may come and for one that failed.
-        if self.type == "checkout.session.async_payment_failed" and outcome.status == "PENDING":
-            outcome = PaymentOutcome(
-                status="DECLINED", provider_ref=session.id, reason="async_payment_failed"
-            )
-        return (GatewayPaymentEvent(attempt_id=session.attempt_id, outcome=outcome),)
+    object: T_co
 
 
-class IntentData(msgspec.Struct, frozen=True):
-    """The data of ``payment_intent.…``."""
+class Event(msgspec.Struct, Generic[T_co], frozen=True):
+    """An event about an object of type ``T_co``, whose ``gateway_events`` are what it reports."""
 
-    object: Intent
-
-
-class IntentEvent(msgspec.Struct, frozen=True):
-    """An event about a payment."""
-
-    type: str
-    data: IntentData
-
-    @property
-    def gateway_event(self) -> tuple[GatewayEvent, ...]:
-        """What it reports."""
-        intent = self.data.object
-        if not intent.attempt_id:
-            return ()
-        return (GatewayPaymentEvent(attempt_id=intent.attempt_id, outcome=intent.outcome),)
-
-
-class RefundData(msgspec.Struct, frozen=True):
-    """The data of ``refund.…``."""
-
-    object: Refund
-
-
-class RefundEvent(msgspec.Struct, frozen=True):
-    """An event about a refund."""
-
-    type: str
-    data: RefundData
-
-    @property
-    def gateway_event(self) -> tuple[GatewayEvent, ...]:
-        """What it reports."""
-        refund = self.data.object
-        attempt_id = (refund.metadata or {}).get(ATTEMPT, "")
-        if not attempt_id or not refund.refund_id:
-            return ()
-        outcome = refund.outcome
-        return (
-            GatewayRefundEvent(attempt_id=attempt_id, refund_id=refund.refund_id, outcome=outcome),
-        )
-
-
-class DisputeData(msgspec.Struct, frozen=True):
-    """The data of ``charge.dispute.…``."""
-
-    object: Dispute
-
-
-class DisputeEvent(msgspec.Struct, frozen=True):
-    """An event about a dispute."""
-
-    type: str
-    data: DisputeData
-
-    @property
-    def gateway_event(self) -> tuple[GatewayEvent, ...]:
-        """What it reports."""
-        return self.data.object.gateway_event
+    data: EventData[T_co]
 
 
 # The events that we read. Not ``payment_intent.payment_failed``: the customer tries again on the
 # same page, and the session's own events say how it ends. Not ``charge.refunded``: it does not say
 # which refund it means; ``refund.…`` does.
-EVENTS: Final[dict[str, type[SessionEvent | IntentEvent | RefundEvent | DisputeEvent]]] = {
-    "checkout.session.completed": SessionEvent,
-    "checkout.session.async_payment_succeeded": SessionEvent,
-    "checkout.session.async_payment_failed": SessionEvent,
-    "checkout.session.expired": SessionEvent,
-    "payment_intent.succeeded": IntentEvent,
-    "refund.created": RefundEvent,
-    "refund.updated": RefundEvent,
-    "refund.failed": RefundEvent,
-    "charge.refund.updated": RefundEvent,
-    "charge.dispute.created": DisputeEvent,
-    "charge.dispute.updated": DisputeEvent,
-    "charge.dispute.closed": DisputeEvent,
-    "charge.dispute.funds_withdrawn": DisputeEvent,
-    "charge.dispute.funds_reinstated": DisputeEvent,
+EVENTS: Final[dict[str, type[Event[Session | Intent | Refund | Dispute]]]] = {
+    "checkout.session.completed": Event[Session],
+    "checkout.session.async_payment_succeeded": Event[Session],
+    "checkout.session.async_payment_failed": Event[FailedSession],
+    "checkout.session.expired": Event[Session],
+    "payment_intent.succeeded": Event[Intent],
+    "refund.created": Event[Refund],
+    "refund.updated": Event[Refund],
+    "refund.failed": Event[Refund],
+    "charge.refund.updated": Event[Refund],
+    "charge.dispute.created": Event[Dispute],
+    "charge.dispute.updated": Event[Dispute],
+    "charge.dispute.closed": Event[Dispute],
+    "charge.dispute.funds_withdrawn": Event[Dispute],
+    "charge.dispute.funds_reinstated": Event[Dispute],
 }
