@@ -229,8 +229,8 @@ class Gateway(Protocol):
 
 
 @runtime_checkable
-class Notified(Protocol):
-    """What an adapter has as well if its provider sends callbacks as a query or a form.
+class Notified(Gateway, Protocol):
+    """An adapter whose provider sends callbacks as a query or a form.
 
     Such a provider expects ``acknowledgement`` as the response and takes any other as a failure.
     """
