@@ -63,6 +63,8 @@ RANGES: Final = frozenset({
     "webhooks.queries.RESEND_RANGE",
     "webhooks.queries.EMIT",
 })  # fmt: skip
+# What no statement without one of these words does: none calls a function that writes.
+_WRITES: Final = re.compile(r"\b(insert|update|delete|merge)\b")
 _NAMES: Final = {id(statement): name for name, statement in EVERYWHERE.items()}
 
 
@@ -86,6 +88,8 @@ class Examiner:
         self._times = times
         self._twins = 0
         self._tables: dict[str, list[str]] = {}
+        self._filled: dict[str, list[str]] = {}  # those of them in which the merchant has rows
+        self._writes = True  # whether the statement that is examined does
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -147,9 +151,11 @@ class Examiner:
         """Run a statement in each of the worlds."""
         self._twins += 1
         twin, stranger = f"mer_twin{self._twins}", f"mer_strange{self._twins}"
+        self._writes = _WRITES.search(without_comments(sql)) is not None
         async with _undone(tx):
             if not self._tables:
                 self._tables = await _tables(tx)
+            self._filled = await self._with_rows(tx)
             before = await self._digest(tx, self.merchant)
             try:
                 async with tx.transaction():
@@ -239,8 +245,18 @@ class Examiner:
         after = await self._digest(tx, whose or self.merchant)
         return Outcome([tuple(row) for row in found], names, after)
 
+    async def _with_rows(self, tx: Tx) -> dict[str, list[str]]:
+        looks = ", ".join(
+            f"case when exists (select from {table} where {_key(table)} = $1) then '{table}' end"
+            for table in self._tables
+        )
+        found = await tx.fetchval(f"select array[{looks}]", self.merchant)
+        return {table: self._tables[table] for table in found if table is not None}
+
     async def _digest(self, tx: Tx, merchant_id: str, which: str = "is not null") -> str:
-        """Return what changes when any row of a merchant does."""
+        """Return what changes when any row of a merchant does; nothing if no row can change."""
+        if not self._writes:
+            return ""
         parts = " union all ".join(
             f"select '{table}' || md5(t::text) as row from {table} t"
             f" where {_key(table)} = $1 and t::text {which}"
@@ -256,7 +272,7 @@ class Examiner:
         """Give a twin a copy of every row of the merchant, as it is."""
         await tx.execute("set local session_replication_role = replica")  # no triggers
         made = []
-        for table, columns in self._tables.items():
+        for table, columns in self._filled.items():
             if only and table != only:
                 continue
             cells = [
@@ -278,7 +294,7 @@ class Examiner:
         """Give the merchant a copy of everything that it has, under other ids."""
         await tx.execute("set local session_replication_role = replica")
         made = []
-        for table, columns in self._tables.items():
+        for table, columns in self._filled.items():
             named = [c for c in columns if (c == "id" or c.endswith("_id") or c in UNIQUE)]
             if table in ONE_OF_EACH or named == ["merchant_id"]:
                 continue
@@ -304,7 +320,9 @@ class Examiner:
         await tx.execute("set local session_replication_role = replica")
         made = []
         for table, named in BOOKS.items():
-            columns = self._tables[table]
+            columns = self._filled.get(table)
+            if columns is None:
+                continue
             cells = [
                 f"'{OTHER_MONEY}'"
                 if column == "currency"
@@ -321,6 +339,8 @@ class Examiner:
         await tx.execute("set local session_replication_role = origin")
 
     async def _digest_money(self, tx: Tx) -> str:
+        if not self._writes:
+            return ""
         parts = " union all ".join(
             f"select md5(t::text) as row from {table} t where currency = '{OTHER_MONEY}'"
             for table in BOOKS
