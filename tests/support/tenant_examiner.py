@@ -270,7 +270,6 @@ class Examiner:
 
     async def _copy(self, tx: Tx, twin: str, *, later: bool, only: str = "") -> None:
         """Give a twin a copy of every row of the merchant, as it is."""
-        await tx.execute("set local session_replication_role = replica")  # no triggers
         made = []
         for table, columns in self._filled.items():
             if only and table != only:
@@ -287,12 +286,10 @@ class Examiner:
                 f"insert into {table} ({', '.join(columns)}) select {', '.join(cells)} from {table}"
                 f" where {_key(table)} = '{self.merchant}'"
             )
-        await tx.execute(";".join(made))
-        await tx.execute("set local session_replication_role = origin")
+        await _without_triggers(tx, made)
 
     async def _copy_things(self, tx: Tx) -> None:
         """Give the merchant a copy of everything that it has, under other ids."""
-        await tx.execute("set local session_replication_role = replica")
         made = []
         for table, columns in self._filled.items():
             named = [c for c in columns if (c == "id" or c.endswith("_id") or c in UNIQUE)]
@@ -312,12 +309,10 @@ class Examiner:
                 f"insert into {table} ({', '.join(columns)}) select {', '.join(cells)} from {table}"
                 f" where merchant_id = '{self.merchant}'"
             )
-        await tx.execute(";".join(made))
-        await tx.execute("set local session_replication_role = origin")
+        await _without_triggers(tx, made)
 
     async def _copy_money(self, tx: Tx, currency: str) -> None:
         """Copy the merchant's books to a currency that it has nothing in."""
-        await tx.execute("set local session_replication_role = replica")
         made = []
         for table, named in BOOKS.items():
             columns = self._filled.get(table)
@@ -335,8 +330,7 @@ class Examiner:
                 f"insert into {table} ({', '.join(columns)}) select {', '.join(cells)} from {table}"
                 f" where merchant_id = '{self.merchant}' and currency = '{currency}'"
             )
-        await tx.execute(";".join(made))
-        await tx.execute("set local session_replication_role = origin")
+        await _without_triggers(tx, made)
 
     async def _digest_money(self, tx: Tx) -> str:
         if not self._writes:
@@ -370,6 +364,11 @@ async def _undone(tx: Tx) -> AsyncIterator[None]:
         yield
     finally:
         await transaction.rollback()
+
+
+async def _without_triggers(tx: Tx, statements: list[str]) -> None:
+    role = "set local session_replication_role ="
+    await tx.execute(";".join([f"{role} replica", *statements, f"{role} origin"]))
 
 
 async def _tables(tx: Tx) -> dict[str, list[str]]:
