@@ -43,7 +43,8 @@ def confirmation(
     The attempt is to be SUCCEEDED in the same transaction.
     """
     method = outcome.method or attempt.method
-    priced = with_fee_of(order, Scope(method=method, currency=order.currency))
+    payment = Scope(method=method, currency=order.currency)
+    priced = with_fee_of(order, payment)
     live = of_gateway(attempt.gateway)
     paid = msgspec.structs.replace(
         priced,
