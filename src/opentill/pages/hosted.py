@@ -55,7 +55,7 @@ class PageRequest:
         accepted = self.headers.get(b"accept-language", b"").decode("latin-1")
         checks = self.query.get("n", "")
         return render.Visit(
-            tongue=language.choose(lang or self.query.get("lang"), accepted, self.unless_said),
+            localizer=language.choose(lang or self.query.get("lang"), accepted, self.unless_said),
             now=self.now,
             public_url=self.app.settings.public_url,
             checks=int(checks) if _COUNT.fullmatch(checks) else 0,
@@ -152,7 +152,7 @@ async def show(request: PageRequest, session_id: str) -> Response:
         made = render.open_page(payment, visit)
     else:
         made = render.status_page(payment, visit, state)
-    return responses.page(made, visit.tongue.language)
+    return responses.page(made, visit.localizer.language)
 
 
 async def submit(request: PageRequest, session_id: str) -> Response:
@@ -177,7 +177,7 @@ async def submit(request: PageRequest, session_id: str) -> Response:
                 name=entries.name,
                 method=entries.method,
                 payer_ip=request.client_ip,
-                locale=visit.tongue.language,
+                locale=visit.localizer.language,
                 public_url=request.app.settings.public_url,
                 now=request.now,
             )
@@ -186,7 +186,7 @@ async def submit(request: PageRequest, session_id: str) -> Response:
             errors = _REFUSED.get(problem.field or "", {"email": "error_form"})
     if errors:
         made = render.open_page(payment, visit, entries, errors)
-        return responses.page(made, visit.tongue.language, 400)
+        return responses.page(made, visit.localizer.language, 400)
     settings, left_ms = request.app.settings, payment.expires_at - request.now
     typed = (entries.email, entries.name)
     own = {
@@ -219,7 +219,7 @@ async def proceed(request: PageRequest, session_id: str, attempt_id: str) -> Res
     if attempt is None:
         return responses.see_other(render.path(payment, visit))
     made = render.continue_page(payment, visit, attempt)
-    return responses.page(made, visit.tongue.language)
+    return responses.page(made, visit.localizer.language)
 
 
 async def come_back(request: PageRequest, session_id: str, attempt_id: str) -> Response:
@@ -276,7 +276,7 @@ class _Endpoint:
         visit, ids = request.visit(), scope["path_params"]
         again = None
         if "session" in ids:
-            again = f"{visit.base}/checkout/{ids['session']}?lang={visit.tongue.language}"
+            again = f"{visit.base}/checkout/{ids['session']}?lang={visit.localizer.language}"
         try:
             response = await self._handler(scope["method"])(request, *ids.values())
         except Exception as error:  # noqa: BLE001 - the customer gets a page, the log the rest

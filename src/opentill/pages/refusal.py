@@ -14,8 +14,11 @@ def submission_refused(
     The page is in Chinese unless the browser asks for another language; the message, which is for
     the shop, always is.
     """
-    tongue = language.choose(None, accept_language, "zh-Hans")
+    localizer = language.choose(None, accept_language, "zh-Hans")
     visit = render.Visit(
-        tongue=tongue, now=now, public_url=settings.public_url, test_mode=not settings.livemode
+        localizer=localizer,
+        now=now,
+        public_url=settings.public_url,
+        test_mode=not settings.livemode,
     )
-    return responses.page(render.refusal_page(visit, code, message), tongue.language)
+    return responses.page(render.refusal_page(visit, code, message), localizer.language)

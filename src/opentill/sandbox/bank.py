@@ -305,7 +305,7 @@ class Bank:
 
     # Later
 
-    def ring(self, tx: Tx, timer: Timer, now: int) -> None:
+    def run_timer(self, tx: Tx, timer: Timer, now: int) -> None:
         """Do the task of a timer, unless its payment or refund has changed in the meantime."""
         if timer.task == "decline":
             payment = self.find_payment(tx, timer.subject)

@@ -22,6 +22,7 @@ import msgspec
 from opentill.sandbox import faults
 from opentill.sandbox.model import Dispute, PaymentView, Refund, Timing
 from opentill.sandbox.storage import Store, Tx
+from opentill.sandbox.timers import now_ms
 
 CallbackType = Literal[
     "payment.processing",
@@ -40,7 +41,7 @@ CallbackType = Literal[
 RECEIVER: Final = "receiver:"  # prefix of the topics that say: a callback is due
 SIGNATURE_HEADER: Final = "Sandbox-Signature"
 _WIDTH: Final = 32  # deliveries at once to a receiver that responds; to one that does not: one
-LONGEST_NAP_S: Final = 60.0
+LONGEST_WAIT_S: Final = 60.0
 
 _log: Final = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ def sign(secret: str, body: bytes, timestamp: int) -> str:
     return f"t={timestamp},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
 
 
-class Postman:
+class Dispatcher:
     """Delivers callbacks: one sender for each receiver that has any pending."""
 
     def __init__(self, store: Store, secret: str, timing: Timing) -> None:
@@ -163,17 +164,17 @@ class Postman:
                 ):
                     del self._senders[sender.receiver]
                     return
-                nap_s = LONGEST_NAP_S  # whatever is due but finds no room waits for a delivery
+                wait_s = LONGEST_WAIT_S  # whatever is due but finds no room waits for a delivery
                 if later_at is not None:
-                    nap_s = min(max(later_at / 1000 - time.time(), 0.001), LONGEST_NAP_S)
+                    wait_s = min(max(later_at / 1000 - time.time(), 0.001), LONGEST_WAIT_S)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(nap_s):
+                    async with asyncio.timeout(wait_s):
                         await sender.notified.wait()
 
     async def _deliver(self, sender: "_Sender", callback: Callback) -> None:
         arrived = await self._send(callback)
         recovered = arrived and not sender.healthy
-        now = time.time_ns() // 1_000_000
+        now = now_ms()
         if arrived:
             await self._store.do(lambda tx: _mark_arrived(tx, callback, now, recovered=recovered))
         else:
@@ -226,7 +227,7 @@ def _due(tx: Tx, receiver: str, limit: int) -> tuple[list[Callback], int | None]
         "select * from callbacks where status = 'pending' and receiver = :receiver "
         "order by next_at limit :limit"
     )
-    now = time.time_ns() // 1_000_000
+    now = now_ms()
     rows = tx.all(Callback, sql, receiver=receiver, limit=limit + 1)
     due = [row for row in rows if row.next_at <= now]
     later = [row.next_at for row in rows if row.next_at > now]

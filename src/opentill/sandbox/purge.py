@@ -1,10 +1,10 @@
 """What the bank forgets: callbacks that are over, and much later the payments themselves."""
 
 import asyncio
-import time
 from typing import Final
 
 from opentill.sandbox.storage import Store, Tx
+from opentill.sandbox.timers import now_ms
 
 CALLBACKS_KEPT_S: Final = 30 * 86_400
 PAYMENTS_KEPT_S: Final = 400 * 86_400  # a shop may refund for a long time
@@ -40,5 +40,5 @@ class Purger:
     async def run(self) -> None:
         """Forget what is old, for ever."""
         while True:
-            done = await self._store.do(lambda tx: purge(tx, time.time_ns() // 1_000_000))
+            done = await self._store.do(lambda tx: purge(tx, now_ms()))
             await asyncio.sleep(0 if done else _REST_S)  # between batches, others come first
