@@ -74,7 +74,7 @@ EXPLAINED: Final = frozenset(
         "adjustments.queries ": "FROZEN",
         "checkouts.queries ": "ATTEMPTS",
         # how Epay begins, before there is anything to examine
-        "epay.queries": "CALLER LIST_PID INSERT ALL SET_TYPE",  # tests/epay/test_placing_orders.py
+        "epay.queries": "MERCHANT_OF_PID LIST_PID INSERT ALL SET_TYPE",  # tests/epay/test_placing_orders.py
         # what is asked for twice, and what is long over: tests/epay/test_refunds.py
         "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS",
         # who asks while somebody else may not yet: tests/gateways/test_asking.py

@@ -19,10 +19,10 @@ from opentill import context
 from opentill.context import App
 from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
-from opentill.epay import forms, refunding, reports, service, wire
+from opentill.epay import forms, refunding, reports, service
 from opentill.epay.model import BUSINESS, SUCCESS, UNKNOWN_ACT, Refused, trade_no
+from opentill.epay.request import Request, read_request, refuse_borders
 from opentill.epay.service import EpayCaller
-from opentill.epay.wire import Request
 from opentill.http.responses import encode, log_defect
 
 Result = dict[str, Any] | str  # a JSON object, or the address that the browser is sent to
@@ -36,18 +36,18 @@ _BROKEN: Final = "系统错误，请稍后再试"
 async def submit(app: App, request: Request, now: int) -> Result:
     """``submit.php``: place an order and send the customer's browser to the payment page."""
     forms.refuse_forged(request)
-    known = await service.authenticate(app, request, by_key=False, by_server=False)
-    placed = await service.place(app, known, forms.read(request, by_server=False), now)
+    caller = await service.authenticate(app, request, by_key=False, by_server=False)
+    placed = await service.place(app, caller, forms.read(request, by_server=False), now)
     return reports.page_url(app, placed.checkout_id)
 
 
 async def mapi(app: App, request: Request, now: int) -> Result:
     """``mapi.php``: place an order for a server, which shows the code or passes the address on."""
     forms.refuse_forged(request)
-    known = await service.authenticate(app, request, by_key=False)
+    caller = await service.authenticate(app, request, by_key=False)
     wanted = forms.read(request, by_server=True)
-    placed = await service.place(app, known, wanted, now)
-    attempt = await service.start(app, known, placed, wanted, now)
+    placed = await service.place(app, caller, wanted, now)
+    attempt = await service.start(app, caller, placed, wanted, now)
     page = reports.page_url(app, placed.checkout_id)
     result = {
         "code": SUCCESS,
@@ -63,32 +63,32 @@ async def mapi(app: App, request: Request, now: int) -> Result:
 
 async def api(app: App, request: Request, now: int) -> Result:
     """``api.php``: what ``act`` asks for."""
-    wire.refuse_borders(request.params)
+    refuse_borders(request.params)
     act = _ACTS.get(request.act)
     if act is None:
         raise Refused(UNKNOWN_ACT, f"不支持的 act，可用的有：{', '.join(_ACTS)}")
-    known = await service.authenticate(app, request, by_key=True)
-    return await act(app, known, request, now)
+    caller = await service.authenticate(app, request, by_key=True)
+    return await act(app, caller, request, now)
 
 
-async def _query(app: App, known: EpayCaller, request: Request, now: int) -> Result:
-    return await reports.merchant(app, known, request, now)
+async def _query(app: App, caller: EpayCaller, request: Request, now: int) -> Result:
+    return await reports.merchant(app, caller, request, now)
 
 
-async def _settle(app: App, known: EpayCaller, request: Request, _now: int) -> Result:
-    return await reports.settlements(app, known, request)
+async def _settle(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
+    return await reports.settlements(app, caller, request)
 
 
-async def _order(app: App, known: EpayCaller, request: Request, _now: int) -> Result:
-    return await reports.order(app, known, request)
+async def _order(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
+    return await reports.order(app, caller, request)
 
 
-async def _orders(app: App, known: EpayCaller, request: Request, _now: int) -> Result:
-    return await reports.orders(app, known, request)
+async def _orders(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
+    return await reports.orders(app, caller, request)
 
 
-async def _refund(app: App, known: EpayCaller, request: Request, now: int) -> Result:
-    made = await refunding.refund(app, known.caller.merchant_id, request, now)
+async def _refund(app: App, caller: EpayCaller, request: Request, now: int) -> Result:
+    made = await refunding.refund(app, caller.merchant.merchant_id, request, now)
     return {
         "code": SUCCESS,
         "msg": "退款成功",
@@ -141,7 +141,7 @@ class _Endpoint:
             raise Refused(BUSINESS, "只支持 GET 和 POST 请求")
         now = app.clock()
         await service.count(app, scope["opentill_address"], now)
-        return await self._handler(app, await wire.read(scope, receive), now)
+        return await self._handler(app, await read_request(scope, receive), now)
 
     def _response(self, app: App, headers: Headers, result: Result) -> Response:
         if isinstance(result, str):

@@ -73,7 +73,7 @@ async def enable(
     where the deployment's key does not decrypt the keys that are stored.
     """
     await merchants.find(tx, merchant_id)
-    if not await opens(tx, settings.secret_key):
+    if not await key_decrypts(tx, settings.secret_key):
         raise ConfigurationError(WRONG_KEY)
     there = await queries.LOCKED.first(tx, merchant_id=merchant_id)
     if there is not None:
@@ -142,12 +142,12 @@ async def find(tx: Tx, merchant_id: str) -> Credentials:
     return found
 
 
-async def everyone(tx: Tx) -> list[Credentials]:
+async def all_credentials(tx: Tx) -> list[Credentials]:
     """Return the credentials of all merchants that have some."""
     return await queries.ALL.all(tx)
 
 
-async def opens(tx: Tx, secret_key: str) -> bool:
+async def key_decrypts(tx: Tx, secret_key: str) -> bool:
     """Return whether the deployment's key is the one that the Epay keys were encrypted with."""
     there = await queries.ANY.first(tx)
     try:
@@ -158,7 +158,7 @@ async def opens(tx: Tx, secret_key: str) -> bool:
 
 async def check_key(tx: Tx, secret_key: str) -> bool:
     """Return whether the deployment's key decrypts the Epay keys; log an error if not."""
-    if await opens(tx, secret_key):
+    if await key_decrypts(tx, secret_key):
         return True
     _log.error("the Epay API cannot check keys", reason=WRONG_KEY)
     return False

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.epay.model import BUSINESS, MISSING, Refused, Submission
-from opentill.epay.wire import Request, refuse_borders, without_zeros
+from opentill.epay.request import Request, refuse_borders, without_zeros
 from opentill.http import inputs
 
 DEFAULT_CURRENCY: Final = "CNY"
@@ -60,7 +60,7 @@ def read(request: Request, *, by_server: bool) -> Submission:
         type=kind,
         name=_name(request.get("name")),
         money=request.get("money"),
-        minor=_minor(request.get("money"), currency),
+        amount_minor=_minor(request.get("money"), currency),
         money_type=currency,
         notify_url=_address("notify_url", request.get("notify_url")),
         return_url=_address("return_url", request.get("return_url")),

@@ -17,8 +17,8 @@ from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.epay import queries, service
-from opentill.epay.model import BUSINESS, MISSING, PAID, PAYABLE, Kept, Refused, trade_no
-from opentill.epay.wire import Request, without_zeros
+from opentill.epay.model import BUSINESS, MISSING, PAID, PAYABLE, EpayOrder, Refused, trade_no
+from opentill.epay.request import Request, without_zeros
 from opentill.gateways.epay import signature
 from opentill.orders import Order
 
@@ -48,7 +48,7 @@ class Wanted(msgspec.Struct, frozen=True):
 class Made(msgspec.Struct, frozen=True):
     """A refund that was accepted, now or before."""
 
-    kept: Kept
+    kept: EpayOrder
     refund: refunds.Refund
 
     @property
