@@ -6,6 +6,6 @@ over tables like OpenTill's own in a schema ``plain``. It has none of the rest: 
 idempotency, no events, no log. Run by uvicorn with uvloop and httptools, in an environment of its
 own (``requirements.lock``)::
 
-    PLAIN_URL=postgresql+asyncpg://… PLAIN_SECRET=… \\
-        uvicorn --app-dir benchmarks/peers plain.operations:app
+    export PLAIN_URL=postgresql+asyncpg://… PLAIN_SECRET=…
+    uvicorn --app-dir benchmarks/peers plain.operations:app
 """
