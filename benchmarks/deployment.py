@@ -211,7 +211,7 @@ def _ready(port: int) -> bool:
 
 
 def fetch(port: int, request: bytes) -> tuple[int, bytes]:
-    """Send one request as it is; return status and body of the answer."""
+    """Send one request as it is; return status and body of the response."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(request)
         response = http.client.HTTPResponse(connection)
