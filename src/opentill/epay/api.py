@@ -1,9 +1,9 @@
 """``submit.php``, ``mapi.php`` and ``api.php``: always HTTP 200, or a redirect to the page.
 
-They are below /epay and at the root, since many clients drop the path of their base address. What
-is refused, and what goes wrong with us, is a JSON object with a ``code`` too: clients of this
-convention look at nothing else. A browser at ``submit.php`` gets a page with the same code and
-message. Query strings hold keys and are logged nowhere.
+They are below /epay and at the root, since many clients drop the path of their base address.
+Refusals and our own failures are JSON objects with a ``code`` too: clients of this convention read
+nothing else. A browser at ``submit.php`` gets a page with the same code and message. Query strings
+hold keys and are logged nowhere.
 """
 
 import re
@@ -29,8 +29,8 @@ Result = dict[str, Any] | str  # a JSON object, or the address that the browser 
 _METHODS: Final = ("GET", "POST")
 _NO_STORE: Final = {"cache-control": "no-store"}
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
-_NONE: Final = re.compile(r"q=0(\.0*)?")
-_BROKEN: Final = "系统错误，请稍后再试"
+_QUALITY_ZERO: Final = re.compile(r"q=0(\.0*)?")
+_INTERNAL_ERROR: Final = "系统错误，请稍后再试"
 
 
 async def submit(app: App, request: Request, now: int) -> Result:
@@ -88,14 +88,14 @@ async def _orders(app: App, caller: EpayCaller, request: Request, _now: int) -> 
 
 
 async def _refund(app: App, caller: EpayCaller, request: Request, now: int) -> Result:
-    made = await refunding.refund(app, caller.merchant.merchant_id, request, now)
+    accepted = await refunding.refund(app, caller.merchant.merchant_id, request, now)
     return {
         "code": SUCCESS,
         "msg": "退款成功",
-        "trade_no": made.kept.trade_no,
-        "out_trade_no": made.kept.out_trade_no,
+        "trade_no": accepted.order.trade_no,
+        "out_trade_no": accepted.order.out_trade_no,
         "money": request.get("money"),
-        "refund_no": made.refund_no,
+        "refund_no": accepted.refund_no,
     }
 
 
@@ -115,7 +115,7 @@ class _Endpoint:
     """One path of the Epay API as an ASGI application; a refusal is a response like any other."""
 
     def __init__(self, handler: Handler | None, refusal_page: RefusalPage) -> None:
-        """``handler`` is None where there is nothing; ``refusal_page`` is for browsers."""
+        """``handler`` is None for a path that does not exist; ``refusal_page`` is for browsers."""
         self._handler = handler
         self._refusal_page = refusal_page
 
@@ -127,10 +127,10 @@ class _Endpoint:
         except Refused as refused:
             result = {"code": refused.code, "msg": refused.message}
         except Unavailable:
-            result = {"code": BUSINESS, "msg": service.SHUT}
+            result = {"code": BUSINESS, "msg": service.UNAVAILABLE}
         except Exception as error:  # noqa: BLE001 - clients of this convention understand nothing else
             log_defect(error)
-            result = {"code": BUSINESS, "msg": _BROKEN}
+            result = {"code": BUSINESS, "msg": _INTERNAL_ERROR}
         await self._response(app, Headers(scope=scope), result)(scope, receive, send)
 
     async def _result(self, app: App, scope: Scope, receive: Receive) -> Result:
@@ -140,7 +140,7 @@ class _Endpoint:
         if scope["method"] not in _METHODS:
             raise Refused(BUSINESS, "只支持 GET 和 POST 请求")
         now = app.clock()
-        await service.count(app, scope["opentill_address"], now)
+        await service.count_request(app, scope["opentill_address"], now)
         return await self._handler(app, await read_request(scope, receive), now)
 
     def _response(self, app: App, headers: Headers, result: Result) -> Response:
@@ -157,12 +157,12 @@ class _Endpoint:
 
 def routes(refusal_page: RefusalPage) -> list[Route]:
     """Return the routes. ``refusal_page`` makes the page of a submission that was refused."""
-    nothing = _Endpoint(None, refusal_page)
-    made = [Route("/epay", nothing), Route("/epay/{rest:path}", nothing)]
+    unknown = _Endpoint(None, refusal_page)
+    made = [Route("/epay", unknown), Route("/epay/{rest:path}", unknown)]
     for name, handler in _HANDLERS.items():
         endpoint = _Endpoint(handler, refusal_page)
         made += [Route(f"/epay/{name}", endpoint), Route(f"/{name}", endpoint)]
-        made.append(Route(f"/{name}/{{rest:path}}", nothing))
+        made.append(Route(f"/{name}/{{rest:path}}", unknown))
     return made
 
 
@@ -170,6 +170,6 @@ def _takes_html(accept: str) -> bool:
     """Return whether an Accept header names HTML: ``*/*`` is what clients of servers send."""
     for part in accept.split(","):
         media_type, *parameters = part.replace(" ", "").lower().split(";")
-        if media_type in _HTML and not any(_NONE.fullmatch(text) for text in parameters):
+        if media_type in _HTML and not any(_QUALITY_ZERO.fullmatch(text) for text in parameters):
             return True
     return False

@@ -77,7 +77,7 @@ async def signed_message(
 async def return_address(app: App, merchant_id: str, order_id: str) -> str | None:
     """Return where the customer of a paid order goes, signed; None unless it is paid.
 
-    What the address holds is worth as much as the notice, so it is made only when it is shown.
+    The address proves the payment as the notice does, so it is made only when it is shown.
     """
     async with app.db.connection() as tx:
         kept = await queries.BY_ORDER.first(tx, merchant_id=merchant_id, order_id=order_id)

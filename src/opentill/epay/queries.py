@@ -136,8 +136,8 @@ REFUND_OF_REQUEST = Value(
     where merchant_id = :merchant_id and request = :request and created_at > :after
     """,
 )
-# Say which refund a request is for, in place of one that was said until `:stale_until`. One of two
-# that do this at once gets nothing back.
+# Record which refund a request was for, in place of one that was recorded until `:stale_until`. Of
+# two that record at once one gets no row.
 KEEP_REQUEST = Value(
     str,
     """

@@ -44,7 +44,7 @@ _START_S: Final = 8.0  # clients of mapi.php wait some ten seconds
 NO_SUCH_ORDER: Final = "订单不存在"  # word for word: clients look for it
 NOT_GENUINE: Final = "签名校验失败"
 TOO_MANY: Final = "请求过于频繁，请稍后再试"
-SHUT: Final = "系统维护中，请稍后再试"
+UNAVAILABLE: Final = "系统维护中，请稍后再试"
 # What every submission and every signed return has, and no call of api.php.
 _OF_BROWSERS: Final = frozenset({"notify_url", "trade_status"})
 _SIGNED_ACTS: Final = frozenset({"refund"})  # what a sign must cover to count for it
@@ -72,7 +72,7 @@ class EpayCaller(msgspec.Struct, frozen=True):
     key: str
 
 
-async def count(app: App, address: str, now: int) -> None:
+async def count_request(app: App, address: str, now: int) -> None:
     """Count a request against its address. Raises Refused beyond the limit of the API."""
     limit = app.settings.limit_ip_per_minute
     if limit:
@@ -110,7 +110,7 @@ async def authenticate(
         )
     except encryption.WrongKey:
         _log.error("the Epay API cannot check keys", reason=credentials.WRONG_KEY)
-        raise Refused(BUSINESS, SHUT) from None
+        raise Refused(BUSINESS, UNAVAILABLE) from None
     genuine = _has_key(request, key) if proof == "key" else _is_signed(request, key, by_key)
     if not genuine or found is None:
         raise Refused(WRONG_KEY, NOT_GENUINE)
@@ -126,17 +126,18 @@ def _has_key(request: Request, key: str) -> bool:
 
 
 def _is_signed(request: Request, key: str, of_api: bool) -> bool:  # noqa: FBT001 - ours alone
-    """Return whether a sign is genuine; api.php's ``act`` may be signed while it stands elsewhere.
+    """Return whether the sign of a request is genuine.
 
-    And it may stand elsewhere unsigned: so there, nothing counts that was signed for a customer's
-    browser, and whatever moves money has to be covered by the sign.
+    The ``act`` of api.php may stand apart from the signed parameters, covered by the sign or not.
+    So api.php takes nothing that was signed for a customer's browser, and what moves money only if
+    the sign covers its act.
     """
     params = request.params
     if of_api and not _OF_BROWSERS.isdisjoint(params):
         return False
     with_act = {**params, "act": request.act} if of_api and request.act else params
-    unsaid = request.act not in _SIGNED_ACTS and signature.verify(params, key)
-    return unsaid or signature.verify(with_act, key)
+    without_act = request.act not in _SIGNED_ACTS and signature.verify(params, key)
+    return without_act or signature.verify(with_act, key)
 
 
 async def place(app: App, caller: EpayCaller, wanted: Submission, now: int) -> PlacedOrder:
@@ -234,7 +235,7 @@ async def _place(
 
 
 async def _again(tx: Tx, before: EpayOrder, wanted: Submission, now: int) -> None:
-    """Take the same submission again; another payment type is the customer's change of mind."""
+    """Take the same submission again; another payment type replaces the one before."""
     same = (
         (before.amount_minor, before.money_type) == (wanted.amount_minor, wanted.money_type)
         and before.name == wanted.name
@@ -302,7 +303,7 @@ async def start(
             await checkouts.check_attempts(tx, merchant_id, placed.order_id)
         except Invalid:  # the page says so
             return None
-    payer = Payer(  # whose language nobody knows yet
+    payer = Payer(  # the language is not known before the page is shown
         email=order.customer_email, name=order.customer_name, ip=wanted.payer_ip, locale=""
     )
     try:

@@ -60,12 +60,10 @@ class Localizer:
         return format_timedelta(length, granularity="second", threshold=2, locale=self._locale)
 
 
-def choose(
-    wanted: str | None, accept_language: str | None, unless_said: Language = "en"
-) -> Localizer:
+def choose(wanted: str | None, accept_language: str | None, default: Language = "en") -> Localizer:
     """Choose by ``?lang=`` if it is one of ours, else by the browser, else English.
 
-    ``unless_said`` is the language where the browser names none at all.
+    ``default`` is the language where the browser names none at all.
     """
     ranges = _ranges(accept_language or "")
     named: Language | None = next((tag for tag in LANGUAGES if tag == wanted), None)
@@ -74,7 +72,7 @@ def choose(
         if language is not None and named in {None, language}:
             return Localizer(language, region)
     silent = all(tag in {"", "*", "*/*"} for tag in ranges)
-    return Localizer(named or (unless_said if silent else "en"))
+    return Localizer(named or (default if silent else "en"))
 
 
 def _ranges(header: str) -> list[str]:

@@ -34,10 +34,10 @@ _COUNT: Final = re.compile(r"\d{1,4}", re.ASCII)
 
 
 class PageRequest:
-    """One request for a page: what came, and what can be done with it."""
+    """A request for a page below /checkout."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
-        """Read what stands in the head; a query that is none counts as empty."""
+        """Read the head; a malformed query counts as empty."""
         self.app = context.of(scope)
         self.now = self.app.clock()
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
@@ -48,14 +48,16 @@ class PageRequest:
         except ValueError:
             pairs = []
         self.query = dict(pairs)
-        self.unless_said: Language = "en"
+        self.default_language: Language = "en"
 
     def visit(self, lang: str | None = None) -> render.Visit:
-        """Say who looks, with the language that a form has named, or the query, or the browser."""
+        """Return who looks at the page, in the language of the form, the query or the browser."""
         accepted = self.headers.get(b"accept-language", b"").decode("latin-1")
         checks = self.query.get("n", "")
         return render.Visit(
-            localizer=language.choose(lang or self.query.get("lang"), accepted, self.unless_said),
+            localizer=language.choose(
+                lang or self.query.get("lang"), accepted, self.default_language
+            ),
             now=self.now,
             public_url=self.app.settings.public_url,
             checks=int(checks) if _COUNT.fullmatch(checks) else 0,
@@ -81,7 +83,7 @@ class PageRequest:
             email, name = self._prefilled(view)
             payment = msgspec.structs.replace(payment, email=email, name=name)
         if view.order.source == "EPAY":
-            self.unless_said = "zh-Hans"
+            self.default_language = "zh-Hans"
             if model.state_of(payment, self.now) == "paid":  # never before: it is signed
                 address = await self.app.return_address(
                     self.app, view.order.merchant_id, view.order.id
@@ -90,7 +92,7 @@ class PageRequest:
         return payment
 
     def _prefilled(self, view: checkouts.PageView) -> tuple[str, str]:
-        """Return what the form begins with: what this browser has typed, or the merchant's own."""
+        """Return the first e-mail and name: what this browser has sent, or the merchant's."""
         session, order, key = view.session, view.order, self.app.settings.secret_key
         shown, name = prefill.given(self.headers), order.customer_name or ""
         prefilled = session.customer_email, session.customer_name or ""
@@ -99,7 +101,7 @@ class PageRequest:
         if prefill.proves(shown, key, session.id, order.customer_email, name):
             return order.customer_email, name
         if prefill.proves(shown, key, session.id, order.customer_email, ""):
-            return order.customer_email, prefilled[1]  # the name is of somebody before
+            return order.customer_email, prefilled[1]  # the name is an earlier payer's
         return prefilled
 
 
@@ -124,7 +126,7 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
         paid_at=order.paid_at,
         method=order.payment_method,
         refunded=Money(order.refunded_minor, order.currency),
-        livemode=bool(order.livemode),  # it is known by now
+        livemode=bool(order.livemode),  # never None for a page: all_with_livemode
         methods=tuple(
             method
             for method in model.METHODS

@@ -9,7 +9,7 @@ from opentill.pages import language, render, responses
 def submission_refused(
     settings: Settings, accept_language: str, now: int, code: int, message: str
 ) -> Response:
-    """Show code and message of a refusal, as other clients get them in JSON, with HTTP 200.
+    """Show code and message of a refusal, which other clients get in JSON, with HTTP 200.
 
     The page is in Chinese unless the browser asks for another language; the message, which is for
     the shop, always is.

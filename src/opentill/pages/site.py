@@ -27,7 +27,7 @@ _FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
 
 
 async def front_page(request: Request) -> Response:
-    """Show where one is, and nothing about the deployment."""
+    """Show what this service is, and nothing about the deployment."""
     return _html("landing.html", _base(request), agreement_path=agreement.PAGE_PATH)
 
 

@@ -86,7 +86,7 @@ async def healthz(_request: Request) -> Response:
 
 
 async def _keep_running(run: Callable[[], Awaitable[None]]) -> None:
-    """Run for ever; after a defect say so and begin again, since nothing is kept in memory."""
+    """Run forever; after a defect log it and begin again, since nothing is kept in memory."""
     while True:
         try:
             await run()

@@ -1,4 +1,4 @@
-"""Callbacks: signed reports of what happened, delivered until somebody says that they arrived.
+"""Callbacks: signed reports of what happened, delivered until the receiver acknowledges them.
 
 They are written in the same transaction as what they report, so that nothing is reported that did
 not happen and nothing that happened goes unreported. Each receiver has a sender of its own, which
@@ -129,7 +129,7 @@ class Dispatcher:
             self._tasks.create_task(self._run_sender(sender))
 
     async def run(self) -> None:
-        """Deliver, for ever; begins with what was pending when the bank was stopped."""
+        """Deliver, forever; begins with what was pending when the bank was stopped."""
         limits = httpx2.Limits(max_connections=512, max_keepalive_connections=64)
         async with (
             httpx2.AsyncClient(
@@ -235,7 +235,7 @@ def _due(tx: Tx, receiver: str, limit: int) -> tuple[list[Callback], int | None]
 
 
 def _mark_arrived(tx: Tx, callback: Callback, now: int, *, recovered: bool) -> None:
-    """Take it off the list, or send it once more if a fault wants that; free what it held back."""
+    """Record a delivery; send again what a fault duplicates, and free what was held for it."""
     tx.run(
         "update callbacks set status = case when copies > 0 then 'pending' else 'delivered' end, "
         "copies = max(copies - 1, 0), held = 0, attempts = attempts + 1, next_at = :now "

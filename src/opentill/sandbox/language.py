@@ -1,4 +1,4 @@
-"""Which language the bank speaks with a customer: the shop's page's, otherwise the browser's.
+"""Chooses the language of the bank's pages: the payment page's, otherwise the browser's.
 
 The region (en-GB, zh-HK) is the browser's, so that an amount looks as on the shop's page.
 """
