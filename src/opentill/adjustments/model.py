@@ -4,7 +4,7 @@ from typing import Final, Literal, Self, get_args
 
 import msgspec
 
-from opentill.core import money
+from opentill.core import money, structs
 from opentill.ledger import Account, Held, Movement
 from opentill.ledger import Type as PostingType
 
@@ -115,20 +115,5 @@ class AdjustmentOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def of(cls, made: Adjustment) -> Self:
-        """Show a movement."""
-        return cls(
-            id=made.id,
-            merchant_id=made.merchant_id,
-            kind=made.kind,
-            status=made.status,
-            amount=money.show(made.amount_minor, made.currency),
-            currency=made.currency,
-            account=made.account,
-            order_id=made.order_id,
-            reference=made.reference,
-            reason=made.reason,
-            asked_by=made.asked_by,
-            decided_by=made.decided_by,
-            created_at=made.created_at,
-            decided_at=made.decided_at,
-        )
+        """Show an adjustment."""
+        return structs.convert(made, cls, amount=money.show(made.amount_minor, made.currency))

@@ -1,11 +1,11 @@
 """What a dispute is, the table of its transitions, what they post, and its shapes on the wire."""
 
-from typing import Any, Final, Literal, Self, get_args
+from typing import Final, Literal, Self, get_args
 
 import msgspec
 
 from opentill import orders, webhooks
-from opentill.core import money
+from opentill.core import money, structs
 from opentill.gateways.model import DisputeStatus
 from opentill.ledger import Account, Held, Movement
 from opentill.ledger import Type as PostingType
@@ -241,7 +241,7 @@ class DisputeOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def of(cls, dispute: Dispute) -> Self:
         """Show a dispute as a list does."""
-        return cls(**_listed(dispute))
+        return structs.convert(dispute, cls, **_amounts(dispute))
 
 
 class DisputeDetail(DisputeOut, frozen=True, kw_only=True, rename="camel"):
@@ -253,23 +253,14 @@ class DisputeDetail(DisputeOut, frozen=True, kw_only=True, rename="camel"):
     def of(cls, dispute: Dispute, notes: list[Note] | None = None) -> Self:
         """Show a dispute with everything."""
         shown = [NoteOut(at=note.at, note=note.note) for note in notes or ()]
-        return cls(**_listed(dispute), notes=shown)
+        return structs.convert(dispute, cls, **_amounts(dispute), notes=shown)
 
 
-def _listed(dispute: Dispute) -> dict[str, Any]:
+def _amounts(dispute: Dispute) -> dict[str, str]:
     return {
-        "id": dispute.id,
-        "order_id": dispute.order_id,
-        "status": dispute.status,
         "amount": money.show(dispute.amount_minor, dispute.currency),
-        "currency": dispute.currency,
         "debit": money.show(dispute.debit_minor, dispute.debit_currency),
         "fee": money.show(dispute.fee_minor, dispute.debit_currency),
-        "debit_currency": dispute.debit_currency,
-        "reason": dispute.reason,
-        "created_at": dispute.created_at,
-        "updated_at": dispute.updated_at,
-        "closed_at": dispute.closed_at,
     }
 
 
@@ -294,17 +285,4 @@ class UnmatchedOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Show an unmatched event; an amount in an unknown currency is shown in minor units."""
         known = kept.currency in money.EXPONENTS
         amount = money.show(kept.amount_minor, kept.currency) if known else f"{kept.amount_minor}"
-        return cls(
-            merchant_id=kept.merchant_id,
-            gateway=kept.gateway,
-            gateway_ref=kept.gateway_ref,
-            order_id=kept.order_id,
-            status=kept.status,
-            amount=amount,
-            currency=kept.currency,
-            reason=kept.reason,
-            refusal=kept.refusal,
-            created_at=kept.created_at,
-            closed_at=kept.closed_at,
-            closed_by=kept.closed_by,
-        )
+        return structs.convert(kept, cls, amount=amount)

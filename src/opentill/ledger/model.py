@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 import msgspec
 
-from opentill.core import money
+from opentill.core import money, structs
 from opentill.ledger.postings import BY_MOVE, Account, Cause, Type
 
 
@@ -96,18 +96,13 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def of(cls, entry: Entry) -> Self:
         """Show an entry; frozen funds are shown together with the rolling reserve."""
         currency = entry.currency
-        return cls(
-            id=entry.id,
-            type=entry.type,
+        return structs.convert(
+            entry,
+            cls,
             amount=money.show(entry.shown_minor, currency),
-            currency=currency,
             available_after=money.show(entry.available_after, currency),
             pending_after=money.show(entry.pending_after, currency),
             frozen_after=money.show(entry.frozen_after + entry.reserve_after, currency),
-            source_type=entry.source_type,
-            source_id=entry.source_id,
-            description=entry.description,
-            created_at=entry.created_at,
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from opentill.core import structs
 from opentill.db.database import Tx
 from opentill.db.query import Query, columns
 from opentill.ledger import queries
@@ -72,18 +73,12 @@ async def post_many(tx: Tx, books: Mapping[tuple[str, str], Sequence[Movement]],
 def _columns(books: Mapping[tuple[str, str], Sequence[Movement]]) -> dict[str, list[Any]]:
     """Return the columns of ``queries.POST``. Raises ValueError for what cannot be posted."""
     rows = [
-        Row(
+        structs.convert(
+            movement,
+            Row,
             merchant_id=merchant_id,
             currency=currency,
             random=secrets.token_hex(4),
-            type=movement.type,
-            source=movement.source,
-            target=movement.target,
-            amount_minor=movement.amount_minor,
-            shown_minor=movement.shown_minor,
-            cause_type=movement.cause_type,
-            cause_id=movement.cause_id,
-            description=movement.description,
         )
         for (merchant_id, currency), movements in books.items()
         for movement in movements
@@ -91,11 +86,10 @@ def _columns(books: Mapping[tuple[str, str], Sequence[Movement]]) -> dict[str, l
     if not rows:
         msg = "nothing to post"
         raise ValueError(msg)
-    for movements in books.values():
-        for movement in movements:
-            if movement.amount_minor <= 0:
-                msg = f"a posting moves a positive amount: {movement}"
-                raise ValueError(msg)
+    for row in rows:
+        if row.amount_minor <= 0:
+            msg = f"a posting moves a positive amount: {row}"
+            raise ValueError(msg)
     return columns(Row, rows)
 
 

@@ -14,11 +14,10 @@ import msgspec
 
 from opentill.core import money
 from opentill.core.errors import Invalid
-from opentill.core.payment_methods import METHODS, Method
+from opentill.core.payment_methods import BY_NAME, METHODS, Method
 
 MAX_ROWS: Final = 100
 MAX_RATE_DIGITS: Final = 6  # after the decimal point
-_METHODS: Final[dict[str, Method]] = {method: method for method in METHODS}
 _CHANGE: Final = re.compile(r"([A-Z_]+)(?::([A-Z]{3}))?=(?:([0-9.]+)(?:\+([0-9.]+))?)?", re.ASCII)
 _FORM: Final = "fee must be METHOD[:CURRENCY]=RATE[+FIXED], such as CREDIT_CARD:USD=0.029+0.30"
 
@@ -75,7 +74,7 @@ def changed(text: str, changes: Iterable[str], settlement_currency: str) -> str:
         if found is None:
             raise Invalid("fee", _FORM)
         name, currency, rate, fixed = found.groups()
-        method = _METHODS.get(name)
+        method = BY_NAME.get(name)
         if method is None:
             raise Invalid("fee", f"fee must be of one of the methods {' '.join(METHODS)}")
         if currency is not None and currency not in money.EXPONENTS:

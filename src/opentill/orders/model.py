@@ -265,6 +265,48 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     asked_at: int | None = None  # when its gateway was last asked about it, Unix ms
 
 
+class NewAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """A payment attempt to be stored; ``check_at`` is when its gateway is first asked, Unix ms."""
+
+    merchant_id: str
+    id: str
+    order_id: str
+    gateway: str
+    method: Method
+    status: AttemptStatus
+    amount_minor: int
+    currency: str
+    locale: str
+    payer_ip: str
+    check_at: int | None
+
+
+class Payer(msgspec.Struct, frozen=True, kw_only=True):
+    """Who pays, as entered on the payment page."""
+
+    email: str
+    name: str | None
+    prefilled: str | None = None  # the name that the merchant gave, where the payer enters none
+    ip: str
+    locale: str
+
+    @property
+    def known_name(self) -> str | None:
+        """The name that the order keeps."""
+        return self.name or self.prefilled or None
+
+
+class PaymentIntent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a customer is about to pay, and how; ``expires_at`` (Unix ms) is the last moment."""
+
+    merchant_id: str
+    order_id: str
+    payer: Payer
+    method: Method
+    merchant_name: str  # as the gateway shows it
+    expires_at: int | None = None
+
+
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One row of an order's history."""
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from opentill.core import money
+from opentill.core import money, structs
 
 Status = Literal["ACTIVE", "ARCHIVED"]
 
@@ -113,15 +113,9 @@ class ProductOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def of(cls, product: Product) -> Self:
         """Show a product."""
-        return cls(
-            id=product.id,
-            name=product.name,
-            description=product.description,
-            image=product.image,
+        return structs.convert(
+            product,
+            cls,
             price=money.show(product.price_minor, product.currency),
-            currency=product.currency,
-            status=product.status,
             metadata=msgspec.Raw(product.metadata.encode()),
-            created_at=product.created_at,
-            updated_at=product.updated_at,
         )
