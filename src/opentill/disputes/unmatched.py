@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from opentill.core.errors import NotFound
+from opentill.core.errors import or_not_found
 from opentill.db.database import Tx
 from opentill.disputes import queries
 from opentill.disputes.model import ATTENTION, WORDS, Dispute, Unmatched, transitions_to
@@ -94,10 +94,9 @@ async def dismiss(
     closed = await queries.CLOSE_UNMATCHED.first(
         tx, merchant_id=merchant_id, gateway=gateway, gateway_ref=ref, now=now, closed_by=who
     )
-    if closed is None:
-        reason = f"there is no unmatched dispute {ref} of {gateway} at {merchant_id}"
-        raise NotFound(reason=reason)
-    return closed
+    return or_not_found(
+        closed, f"there is no unmatched dispute {ref} of {gateway} at {merchant_id}"
+    )
 
 
 async def unmatched(tx: Tx, merchant_id: str | None = None) -> list[Unmatched]:

@@ -37,7 +37,7 @@ from opentill.epay.model import (
 )
 from opentill.epay.wire import Request
 from opentill.gateways.epay import signature
-from opentill.orders import Payer, PaymentAttempt
+from opentill.orders import Payer, PaymentAttempt, PaymentIntent
 
 _log: Final = structlog.get_logger()
 _START_S: Final = 8.0  # clients of mapi.php wait some ten seconds
@@ -198,15 +198,15 @@ async def _place(tx: Tx, caller: Caller, wanted: Submission, oldest_days: int, n
             display_merchant_name=wanted.shown_name,
         ),
         now,
-        "EPAY",
         rates_max_age_days=oldest_days,
         item=checkouts.Item(
             order_id=order_id,
             name=wanted.name,
             amount_minor=wanted.minor,
             metadata=msgspec.json.encode(metadata).decode(),
+            source="EPAY",
+            method=wanted.method,
         ),
-        method=wanted.method,
     )
     await queries.INSERT_ORDER.run(
         tx,
@@ -299,18 +299,17 @@ async def start(
     payer = Payer(  # whose language nobody knows yet
         email=order.customer_email, name=order.customer_name, ip=wanted.payer_ip, locale=""
     )
+    intent = PaymentIntent(
+        merchant_id=merchant_id,
+        order_id=placed.order_id,
+        payer=payer,
+        method=wanted.method,
+        merchant_name=placed.merchant_name,
+    )
     try:
         async with asyncio.timeout(_START_S):
             attempt = await orders.submit(
-                app.db,
-                app.gateways,
-                merchant_id=merchant_id,
-                order_id=placed.order_id,
-                payer=payer,
-                method=wanted.method,
-                merchant_name=placed.merchant_name,
-                public_url=app.settings.public_url,
-                now=now,
+                app.db, app.gateways, intent, app.settings.public_url, now
             )
     except TimeoutError:
         _log.warning("gateway slow", order=placed.order_id)  # the worker goes on asking

@@ -14,7 +14,7 @@ from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway
 from opentill.orders import payments, queries, service
 from opentill.orders.model import DAY_MS, UNDECIDED, AttemptStatus, Event, Forgotten, PaymentAttempt
-from opentill.orders.transitions import transition
+from opentill.orders.transitions import Change, transition
 
 _LEASE_MS: Final = 60_000
 STUCK_MS: Final = 15 * 60_000  # an order that is CREATING longer is worth a look
@@ -95,7 +95,7 @@ async def _remember(tx: Tx, found: Forgotten, now: int) -> None:
     if last is not None and last.status in UNDECIDED:
         await queries.ASK_NOW.run(tx, merchant_id=last.merchant_id, id=last.id, now=now)
     elif event := _MISSED.get(last.status) if last else "declined":
-        await transition(tx, order, event, "nothing is on its way any more", now)
+        await transition(tx, Change(order, event, "nothing is on its way any more"), now)
 
 
 async def prune_history(db: Db, days: int, now: int, batch: int = 200) -> int:

@@ -7,7 +7,7 @@ import msgspec
 import structlog
 
 from opentill import rates
-from opentill.core.errors import Invalid, NotFound
+from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.db.database import Tx
@@ -16,16 +16,19 @@ from opentill.orders import queries, transition_queries
 from opentill.orders.confirmation import confirmation
 from opentill.orders.model import (
     FINAL,
+    OPERATOR,
     UNDECIDED,
     AttemptStatus,
     Event,
     Line,
+    NewAttempt,
     NewOrder,
     Order,
+    Payer,
     PaymentAttempt,
 )
 from opentill.orders.notes import note
-from opentill.orders.transitions import can, take, transition
+from opentill.orders.transitions import Change, can, take, transition
 
 _log: Final = structlog.get_logger()
 
@@ -36,10 +39,7 @@ PENDING_CHECK_MS: Final = 2_000
 
 async def find(tx: Tx, merchant_id: str, order_id: str) -> Order:
     """Return an order. Raises NotFound."""
-    order = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=order_id)
-    if order is None:
-        raise NotFound
-    return order
+    return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=order_id))
 
 
 async def exists(tx: Tx, merchant_id: str, order_id: str) -> bool:
@@ -49,10 +49,8 @@ async def exists(tx: Tx, merchant_id: str, order_id: str) -> bool:
 
 async def find_anywhere(tx: Tx, order_id: str) -> Order:
     """Return an order of whichever merchant, for the operator. Raises NotFound."""
-    order = await queries.ANYWHERE.first(tx, id=order_id)
-    if order is None:
-        raise NotFound(reason=f"there is no order {order_id}")
-    return order
+    found = await queries.ANYWHERE.first(tx, id=order_id)
+    return or_not_found(found, f"there is no order {order_id}")
 
 
 async def history(tx: Tx, merchant_id: str, order_id: str) -> list[Line]:
@@ -67,17 +65,14 @@ async def last_attempt(tx: Tx, merchant_id: str, order_id: str) -> PaymentAttemp
 
 async def find_attempt(tx: Tx, merchant_id: str, attempt_id: str) -> PaymentAttempt:
     """Return an attempt. Raises NotFound."""
-    attempt = await queries.ATTEMPT.first(tx, merchant_id=merchant_id, id=attempt_id)
-    if attempt is None:
-        raise NotFound
-    return attempt
+    return or_not_found(await queries.ATTEMPT.first(tx, merchant_id=merchant_id, id=attempt_id))
 
 
 async def attempt_of(tx: Tx, gateway: str, merchant_id: str, attempt_id: str) -> PaymentAttempt:
-    """Return an attempt that went through a gateway, for what that gateway says of it.
+    """Return the attempt that a gateway reports about, if it went through that gateway.
 
-    All that gateways say of payments, refunds and disputes comes by here (decision 0032). Raises
-    NotFound, and OfAnotherGateway for an attempt that went elsewhere.
+    Every report about a payment, refund or dispute is checked here (decision 0032). Raises
+    NotFound, and OfAnotherGateway for an attempt that went through another gateway.
     """
     attempt = await find_attempt(tx, merchant_id, attempt_id)
     if attempt.gateway != gateway:
@@ -86,11 +81,8 @@ async def attempt_of(tx: Tx, gateway: str, merchant_id: str, attempt_id: str) ->
 
 
 async def lock(tx: Tx, merchant_id: str, order_id: str) -> Order:
-    """Return an order and keep everyone else from changing it until the end of ``tx``."""
-    order = await queries.LOCKED.first(tx, merchant_id=merchant_id, id=order_id)
-    if order is None:
-        raise NotFound
-    return order
+    """Return an order, locked until the end of ``tx``. Raises NotFound."""
+    return or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=order_id))
 
 
 async def place(tx: Tx, new: NewOrder, now: int) -> None:
@@ -99,57 +91,47 @@ async def place(tx: Tx, new: NewOrder, now: int) -> None:
 
 
 async def set_method(tx: Tx, merchant_id: str, checkout_id: str, method: Method | None) -> None:
-    """Say by which method alone a session can be paid; None: the customer chooses."""
+    """Set the only method that a session can be paid by; None: the customer chooses."""
     await queries.SET_METHOD.run(
         tx, merchant_id=merchant_id, checkout_id=checkout_id, method=method
     )
 
 
 async def merchant_of(tx: Tx, public_id: str) -> str:
-    """Return whose a session or attempt is. Raises NotFound."""
-    merchant_id = await queries.MERCHANT_OF.get(tx, id=public_id)
-    if merchant_id is None:
-        raise NotFound
-    return merchant_id
+    """Return the id of the merchant that a session or attempt belongs to. Raises NotFound."""
+    return or_not_found(await queries.MERCHANT_OF.get(tx, id=public_id))
 
 
-async def start_attempt(  # noqa: PLR0913 - what an attempt is
-    tx: Tx,
-    order: Order,
-    *,
-    gateway: str,
-    method: Method,
-    email: str,
-    name: str | None,
-    locale: str,
-    payer_ip: str,
-    now: int,
+async def start_attempt(
+    tx: Tx, order: Order, gateway: str, method: Method, payer: Payer, now: int
 ) -> PaymentAttempt:
-    """Write down that a gateway is about to be asked for an order's payment.
+    """Record the intent to pay a locked order through a gateway: the attempt, SUBMITTED.
 
-    To be committed before the call: whatever happens then, the worker asks the gateway by the
-    attempt's id until it knows.
+    To be committed before the gateway is called: whatever becomes of the call, the worker asks the
+    gateway by the attempt's id until the outcome is known.
     """
     attempt = await queries.INSERT_ATTEMPT.one(
         tx,
-        merchant_id=order.merchant_id,
-        id=new_id("att"),
-        order_id=order.id,
-        gateway=gateway,
-        method=method,
-        status="SUBMITTED",
-        amount_minor=order.amount_minor,
-        currency=order.currency,
-        locale=locale,
-        payer_ip=payer_ip,
-        check_at=now + FIRST_CHECK_MS,
+        NewAttempt(
+            merchant_id=order.merchant_id,
+            id=new_id("att"),
+            order_id=order.id,
+            gateway=gateway,
+            method=method,
+            status="SUBMITTED",
+            amount_minor=order.amount_minor,
+            currency=order.currency,
+            locale=payer.locale,
+            payer_ip=payer.ip,
+            check_at=now + FIRST_CHECK_MS,
+        ),
         now=now,
     )
     cause = f"{attempt.id} by {method} through {gateway}"
-    known = msgspec.structs.replace(
-        order, customer_email=email, customer_name=name or None, payer_ip=payer_ip
+    submitted = msgspec.structs.replace(
+        order, customer_email=payer.email, customer_name=payer.known_name, payer_ip=payer.ip
     )
-    await transition(tx, known, "submitted", cause, now)
+    await transition(tx, Change(submitted, "submitted", cause), now)
     return attempt
 
 
@@ -268,7 +250,7 @@ async def _accepted(
     wait = ACTION_CHECK_MS if status == "ACTION_REQUIRED" else PENDING_CHECK_MS
     written = await _write(tx, attempt, status, outcome, now + wait, now)
     if attempt.status == "SUBMITTED" and order.status == "CREATING":
-        await transition(tx, order, "accepted", attempt.id, now)
+        await transition(tx, Change(order, "accepted", attempt.id), now)
     return written
 
 
@@ -290,7 +272,7 @@ async def _ended(
     # Another attempt may be on its way while this one ends: an order waits for the one submitted.
     waits_for_other = order.status == "CREATING" and attempt.status != "SUBMITTED"
     if can(order, event) and not (waits_for_other and event == "declined"):
-        await transition(tx, order, event, cause, now, reason=reason)
+        await transition(tx, Change(order, event, cause, reason=reason), now)
     else:
         await note(tx, order, event, cause, now)
     return written
@@ -344,24 +326,26 @@ async def confirm_manually(
     else:
         attempt = await queries.INSERT_ATTEMPT.one(
             tx,
-            merchant_id=merchant_id,
-            id=new_id("att"),
-            order_id=order.id,
-            gateway="manual",
-            method="BANK_TRANSFER",
-            status="SUCCEEDED",
-            amount_minor=order.amount_minor,
-            currency=order.currency,
-            locale="en",
-            payer_ip=order.payer_ip,
-            check_at=None,
+            NewAttempt(
+                merchant_id=merchant_id,
+                id=new_id("att"),
+                order_id=order.id,
+                gateway=OPERATOR,
+                method="BANK_TRANSFER",
+                status="SUCCEEDED",
+                amount_minor=order.amount_minor,
+                currency=order.currency,
+                locale="en",
+                payer_ip=order.payer_ip,
+                check_at=None,
+            ),
             now=now,
         )
     outcome = PaymentOutcome(status="SUCCEEDED", method="BANK_TRANSFER")
     change = confirmation(order, attempt, outcome, now)
     paid = msgspec.structs.replace(change.order, payer_ip=order.payer_ip, livemode=livemode)
     cause = f"confirmed by {who}: {reason}"
-    return await transition(tx, paid, "confirmed", cause, now, posted=change.posted)
+    return await transition(tx, msgspec.structs.replace(change, order=paid, cause=cause), now)
 
 
 async def revoke_manually(
@@ -369,4 +353,5 @@ async def revoke_manually(
 ) -> Order:
     """Void an unpaid order as the operator: nobody can pay it any more."""
     order = await lock(tx, merchant_id, order_id)
-    return await transition(tx, order, "voided", f"revoked by {who}: {reason}", now, reason=reason)
+    change = Change(order, "voided", f"revoked by {who}: {reason}", reason=reason)
+    return await transition(tx, change, now)
