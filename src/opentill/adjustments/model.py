@@ -44,7 +44,7 @@ MOVES: Final = (
     Move("fee", "available", +1, "FEE", "available", "platform", "zero"),
 )
 BY_KIND: Final = {(move.kind, move.account, move.sign): move for move in MOVES}
-# A movement that waits for a second operator, and what becomes of it.
+# What becomes of an adjustment that waits for a second operator.
 DECISIONS: Final[dict[tuple[Status, Decision], Status]] = {
     ("WAITING", "approve"): "DONE",
     ("WAITING", "reject"): "REJECTED",
@@ -52,7 +52,7 @@ DECISIONS: Final[dict[tuple[Status, Decision], Status]] = {
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """A movement that is asked for; ``amount_minor`` is negative for a correction that takes."""
+    """A requested adjustment; ``amount_minor`` is negative for a correction that takes."""
 
     kind: Kind
     amount_minor: int
@@ -85,6 +85,11 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     def move(self) -> Move:
         """The row of the table that it is."""
         return BY_KIND[self.kind, self.account, 1 if self.amount_minor > 0 else -1]
+
+    @property
+    def described(self) -> str:
+        """What the audit log and refusals call it."""
+        return f"{self.kind} of {money.show(self.amount_minor, self.currency)} {self.currency}"
 
     @property
     def movement(self) -> Movement:

@@ -96,7 +96,7 @@ async def enable(
 
 
 async def _record(tx: Tx, actor: Actor, action: str, of: Credentials, now: int) -> None:
-    await merchants.record_audit_by(tx, actor, action, of.merchant_id, f"pid {of.pid}", now)
+    await merchants.record_audit(tx, actor, action, of.merchant_id, f"pid {of.pid}", now)
 
 
 async def rotate(

@@ -65,42 +65,28 @@ def link(before: str, row: AuditRow) -> str:
 
 
 async def record(
-    tx: Tx, *, who: str, action: str, merchant_id: str, subject: str, reason: str, now: int
+    tx: Tx, actor: Actor, action: str, merchant_id: str, subject: str, now: int
 ) -> None:
-    """Write to the audit log what an operator did. Raises Invalid without a reason.
+    """Write to the audit log what an actor did to ``subject``, which names it without secrets.
 
     Locks the head of the chain until the transaction ends: operators act one after the other.
+    Raises Invalid without a reason.
     """
-    if not reason.strip():
+    if not actor.reason.strip():
         raise Invalid("reason", "reason must say why, in a few words")
     head = await queries.LOCK_AUDIT_HEAD.one(tx)
     row = AuditRow(
         number=head.number + 1,
         id=new_id("aud"),
         at=now,
-        who=who,
-        action=action,
-        merchant_id=merchant_id,
-        subject=subject,
-        reason=reason.strip(),
-        hash=None,
-    )
-    await queries.INSERT_AUDIT.run(tx, msgspec.structs.replace(row, hash=link(head.hash, row)))
-
-
-async def record_by(
-    tx: Tx, actor: Actor, action: str, merchant_id: str, subject: str, now: int
-) -> None:
-    """Write to the audit log what an actor did to ``subject``, which names it without secrets."""
-    await record(
-        tx,
         who=actor.who,
         action=action,
         merchant_id=merchant_id,
         subject=subject,
-        reason=actor.reason,
-        now=now,
+        reason=actor.reason.strip(),
+        hash=None,
     )
+    await queries.INSERT_AUDIT.run(tx, msgspec.structs.replace(row, hash=link(head.hash, row)))
 
 
 async def newest(tx: Tx, merchant_id: str | None = None, limit: int = 100) -> list[AuditRow]:

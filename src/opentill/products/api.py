@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 from opentill import list_counts
-from opentill.core.errors import NotFound
 from opentill.db.database import Tx
 from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, given, listing
@@ -19,12 +18,7 @@ async def create(request: ApiRequest[Nothing, ProductBody], tx: Tx) -> ProductOu
 async def read(request: ApiRequest[Nothing, Nothing]) -> ProductOut:
     """Return a product, archived ones too."""
     async with request.app.db.connection() as tx:
-        product = await queries.BY_ID.first(
-            tx, merchant_id=request.merchant_id, id=request.path["id"]
-        )
-    if product is None:
-        raise NotFound
-    return ProductOut.of(product)
+        return ProductOut.of(await service.find(tx, request.merchant_id, request.path["id"]))
 
 
 async def list_products(request: ApiRequest[queries.ListQuery, Nothing]) -> Listing[ProductOut]:
