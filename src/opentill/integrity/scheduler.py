@@ -31,7 +31,7 @@ async def check_some(db: Db, limit: int = incremental.RANGE) -> int:
     for _ in range(_BALANCES):
         now = now_ms()
         async with db.snapshot() as tx:
-            before = await incremental.NEXT.first(tx, until=now - REST_MS)
+            before = await incremental.next_balance(tx, until=now - REST_MS)
             if before is None:
                 break
             made = await incremental.check_range(tx, before, left)

@@ -77,6 +77,24 @@ class Violation(msgspec.Struct, frozen=True):
     detail: str
 
 
+class Progress(Accounts, frozen=True, kw_only=True):
+    """How far a balance is checked in this round, and the sums of all accounts up to there."""
+
+    merchant_id: str
+    currency: str
+    checked_to: int
+    last_at: int
+    found: int
+
+
+class RangeSums(Accounts, frozen=True, kw_only=True):
+    """How many entries a range has, the number of the last one, and what they move."""
+
+    entries: int
+    last: int
+    last_at: int
+
+
 class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A movement on the balance, with the balances after it (contract.md#transaction-fields)."""
 

@@ -1,4 +1,4 @@
-"""What of a payment is the platform's: said at opening, and again when the method is known."""
+"""The platform's fee of a payment: worked out at opening, and when the method is known."""
 
 from decimal import Decimal
 
@@ -42,7 +42,7 @@ def price(
 def with_fee_of(order: Order, method: Method) -> Order:
     """Return the order with the fee that its frozen schedule has for a payment method.
 
-    The gross stays as it was frozen. Without a row for the method, so does everything.
+    The gross stays as it was frozen. Without a row for the method, the order is returned as it is.
     """
     row = fees.pick(fees.read(order.fees), method, order.currency)
     if row is None:

@@ -167,9 +167,9 @@ async def _apply(
 async def ask(
     db: Db, gateways: Mapping[str, Gateway], attempt: PaymentAttempt, now: int
 ) -> PaymentAttempt:
-    """Ask the gateway what became of an attempt and apply the outcome.
+    """Ask the gateway what became of an attempt, apply the outcome and return the attempt.
 
-    At most once in two seconds over all processes: a caller in between gets the attempt as it is.
+    At most once in two seconds over all processes; in between, the attempt is returned as it is.
     """
     gateway = gateways.get(attempt.gateway)
     if gateway is None:
@@ -193,13 +193,16 @@ def _asked(outcome: PaymentOutcome) -> PaymentOutcome:
 async def close(
     db: Db, gateways: Mapping[str, Gateway], attempt: PaymentAttempt, now: int
 ) -> PaymentAttempt:
-    """Close the gateway's page of an attempt whose order is paid or over; ask about any other.
+    """Close the gateway's page of an attempt whose order is paid or closed; ask about any other.
 
-    Nobody shall pay late. Whoever does all the same has not lost it: it counts, or is given back.
+    So nobody pays late. A payment that arrives all the same counts, or is given back.
     """
     gateway = gateways.get(attempt.gateway)
-    theirs = not _for_the_operator(attempt)
-    if theirs and isinstance(gateway, Expires) and await _is_over(db, attempt):
+    if (
+        not _for_the_operator(attempt)
+        and isinstance(gateway, Expires)
+        and await _is_over(db, attempt)
+    ):
         outcome = await gateway.expire(attempt.id, attempt.provider_ref)
         return await _apply(db, attempt, _asked(outcome), now)
     return await ask(db, gateways, attempt, now)
@@ -240,11 +243,11 @@ async def give_back(
 
 
 def next_check(attempt: PaymentAttempt, now: int) -> int | None:
-    """Return when to ask about an attempt again (Unix ms), ever more seldom; None: no more.
+    """Return when to ask about an attempt again (Unix ms), at growing intervals; None: never.
 
-    An attempt whose outcome is unknown is asked for until it is known. One that waits for a
-    customer who never came back is asked for daily after two days, and no more after 30: longer
-    than any provider keeps a page open. A payment that the operator confirms is not asked for.
+    The gateway is asked about an unknown outcome until it is known, and about an attempt that waits
+    for its customer daily after two days and never after 30: no provider keeps a page open for so
+    long. Nobody is asked about a payment that the operator confirms.
     """
     if _for_the_operator(attempt):
         return None

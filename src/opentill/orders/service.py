@@ -1,4 +1,4 @@
-"""The life of an order: its transitions, and the outcomes of its payment attempts."""
+"""What can be done with orders and their payment attempts, and how outcomes are applied."""
 
 from decimal import Decimal
 from typing import Final
@@ -138,9 +138,9 @@ async def start_attempt(
 async def apply_outcome(  # noqa: PLR0911 - a row for each outcome
     tx: Tx, merchant_id: str, attempt_id: str, outcome: PaymentOutcome, now: int, *, gateway: str
 ) -> PaymentAttempt:
-    """Apply the outcome of an attempt that a gateway reports, by whichever way and however often.
+    """Apply the outcome of an attempt: from a response, a callback or a query, however often.
 
-    ``gateway`` is the one that reports it. Raises NotFound for an attempt that is not there, and
+    ``gateway`` is the one that reports it. Raises NotFound for an unknown attempt, and
     OfAnotherGateway.
     """
     seen = await attempt_of(tx, gateway, merchant_id, attempt_id)
@@ -155,7 +155,7 @@ async def apply_outcome(  # noqa: PLR0911 - a row for each outcome
             return await _accepted(tx, order, attempt, outcome, "PENDING", now)
         case "DECLINED" | "UNREACHABLE":
             return await _ended(tx, order, attempt, outcome, "DECLINED", "declined", now)
-        # Only once the call has surely ended: before, it may be about to arrive.
+        # Only once the call to the gateway has surely ended: before, the request may still arrive.
         case "NOT_FOUND" if (
             attempt.status == "SUBMITTED" and now - attempt.created_at >= FIRST_CHECK_MS
         ):
@@ -164,7 +164,7 @@ async def apply_outcome(  # noqa: PLR0911 - a row for each outcome
             return await _ended(tx, order, attempt, outcome, "REFUSED", "refused", now)
         case "VOIDED":
             return await _ended(tx, order, attempt, outcome, "VOIDED", "voided", now)
-        case _:  # UNKNOWN, or NOT_FOUND of what the gateway once knew: ask again
+        case _:  # UNKNOWN, or NOT_FOUND though the gateway has known the attempt: ask again
             _log.warning("attempt unknown", attempt=attempt.id, reason=outcome.reason)
             return attempt
 
@@ -195,7 +195,7 @@ async def _write(
 async def _received(
     tx: Tx, order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt:
-    """Money came in. It is never lost: it pays the order, or it is given back."""
+    """Apply that money was received: it pays the order, or it is to be given back."""
     if attempt.status in FINAL:
         return attempt
     amount = outcome.amount
@@ -218,7 +218,7 @@ async def _received(
 
 
 def _named(amount: Money) -> str:
-    """Write what a gateway names: any currency, and fractions that two decimals cannot show."""
+    """Write an amount as a gateway reports it: in any currency, with any number of decimals."""
     try:
         return f"{amount.text} {amount.currency}"
     except (KeyError, ValueError):
@@ -226,9 +226,9 @@ def _named(amount: Money) -> str:
 
 
 async def _hkd_rate(tx: Tx, order: Order, outcome: PaymentOutcome) -> Decimal | None:
-    """What the order's currency was worth in HKD when it was opened, if it is cleared in HKD.
+    """Return the order's rate to HKD when it was opened, if the payment is cleared in HKD.
 
-    Shown, not reckoned with: None where no rate was known.
+    It is only shown: None where no rate was known.
     """
     if outcome.clearing_currency != "HKD":
         return None
@@ -243,7 +243,7 @@ async def _accepted(
     status: AttemptStatus,
     now: int,
 ) -> PaymentAttempt:
-    """The customer must act, or the outcome comes later."""
+    """Apply that the customer must act, or that the outcome comes later."""
     stale = attempt.status == "PENDING" and status == "ACTION_REQUIRED"
     if attempt.status not in UNDECIDED or stale or attempt.status == status:
         return attempt
@@ -263,13 +263,13 @@ async def _ended(
     event: Event,
     now: int,
 ) -> PaymentAttempt:
-    """The attempt came to nothing: the customer may try again, or not."""
+    """Apply that the attempt failed; by ``event`` the order is open to another one, or closed."""
     if attempt.status not in UNDECIDED:
         return attempt
     written = await _write(tx, attempt, status, outcome, None, now)
     reason = outcome.reason or outcome.status.lower()
     cause = f"{attempt.id}: {reason}"
-    # Another attempt may be on its way while this one ends: an order waits for the one submitted.
+    # While another attempt is on its way to its gateway, a decline of this one leaves the order.
     waits_for_other = order.status == "CREATING" and attempt.status != "SUBMITTED"
     if can(order, event) and not (waits_for_other and event == "declined"):
         await transition(tx, Change(order, event, cause, reason=reason), now)
@@ -279,9 +279,9 @@ async def _ended(
 
 
 async def given_back(tx: Tx, attempt: PaymentAttempt, outcome: RefundOutcome, now: int) -> None:
-    """Take in what the attempt's gateway says of giving a duplicate payment back.
+    """Apply the outcome of giving a duplicate payment back.
 
-    If it refuses for good it is not asked again: an operator finds it in the order's history.
+    A gateway that refuses for good is not asked again: the order's history tells the operator.
     """
     order = await lock(tx, attempt.merchant_id, attempt.order_id)
     current = await queries.ATTEMPT.first(tx, merchant_id=attempt.merchant_id, id=attempt.id)
@@ -312,9 +312,10 @@ async def confirm_manually(
     *,
     livemode: bool | None = None,
 ) -> Order:
-    """Say as the operator that the money of an order arrived, for example by bank transfer.
+    """Record as the operator that an order was paid, for example by bank transfer.
 
-    ``livemode``: whether real money can be paid in this deployment; events say it too.
+    ``livemode``: whether real money can be paid in this deployment, as events report it. Raises
+    NotFound, and Invalid for an order that cannot be paid any more.
     """
     order = await lock(tx, merchant_id, order_id)
     if not can(order, "confirmed"):
@@ -351,7 +352,7 @@ async def confirm_manually(
 async def revoke_manually(
     tx: Tx, merchant_id: str, order_id: str, who: str, reason: str, now: int
 ) -> Order:
-    """Void an unpaid order as the operator: nobody can pay it any more."""
+    """Void an unpaid order as the operator. Raises NotFound, and Invalid for a paid order."""
     order = await lock(tx, merchant_id, order_id)
     change = Change(order, "voided", f"revoked by {who}: {reason}", reason=reason)
     return await transition(tx, change, now)
