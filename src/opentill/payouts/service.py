@@ -11,8 +11,8 @@ from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.merchants import Actor, Merchant, operator_actions
-from opentill.payouts import queries
-from opentill.payouts.model import BY_EVENT, Event, Payout, Status, event_of, posted
+from opentill.payouts import events, queries
+from opentill.payouts.model import BY_EVENT, Event, Payout, Status, posted
 
 _BANK_REFERENCE: Final = 140  # characters, as ISO 20022 has for remittance information
 
@@ -160,7 +160,7 @@ async def _take(
         failure_reason=actor.reason if event == "failed" else "",
     )
     if transition.emits:
-        await webhooks.emit(tx, [event_of(payout, transition.emits, now)])
+        await webhooks.emit(tx, [events.event_of(payout, transition.emits, now)])
     if moves := posted(payout, event):
         await ledger.post(tx, merchant_id, payout.currency, moves, now)
     return payout
