@@ -16,10 +16,11 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One allowed movement: what it posts, and how far it may take the account it takes from.
+    """One allowed adjustment: what it posts, and how low it may bring the account it takes from.
 
-    ``sign`` is that of the amount an operator gives: a correction may take. ``floor``: ``zero``,
-    the merchant's ``overdraft`` limit, or what operators themselves have frozen.
+    ``sign`` is the sign of the amount that the operator enters: a correction may be negative.
+    ``floor`` is zero, the merchant's overdraft limit, or that operators unfreeze only what they
+    froze.
     """
 
     kind: Kind
@@ -31,7 +32,7 @@ class Move(msgspec.Struct, frozen=True):
     floor: Floor
 
 
-# contract.md#adjustments, the rows that an operator may post. What is not here cannot be moved.
+# What an operator may post (contract.md#adjustments). What is not here cannot be posted.
 MOVES: Final = (
     #    kind       account      ±   posting               source       target       floor
     Move("freeze", "available", +1, "FREEZE", "available", "frozen", "zero"),
@@ -83,7 +84,7 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def move(self) -> Move:
-        """The row of the table that it is."""
+        """The row of the table that the adjustment is an instance of."""
         return BY_KIND[self.kind, self.account, 1 if self.amount_minor > 0 else -1]
 
     @property
@@ -93,7 +94,7 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def movement(self) -> Movement:
-        """What it posts."""
+        """What the adjustment posts."""
         move, amount = self.move, abs(self.amount_minor)
         about = f" for {self.order_id}" if self.order_id else ""
         text = f"{self.kind.capitalize()} by the operator{about}"

@@ -142,5 +142,5 @@ async def waiting(tx: Tx, merchant_id: str | None = None) -> list[Adjustment]:
 
 
 async def frozen_manually(tx: Tx, merchant_id: str, currency: str) -> int:
-    """Return what operators froze and did not unfreeze yet, in minor units."""
+    """Return how much operators have frozen and not unfrozen, in minor units."""
     return await queries.FROZEN.get(tx, merchant_id=merchant_id, currency=currency) or 0

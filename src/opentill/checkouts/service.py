@@ -68,9 +68,9 @@ def _priced(offer: Offer) -> Priced:
 
 
 def _bounds(currency: str, settled: str, rate: Decimal, usd_rate: Decimal) -> tuple[int, int]:
-    """Return the smallest and the largest amount that the rates make worth something: minor units.
+    """Return the smallest and the largest amount that can be sold at these rates: minor units.
 
-    By halving, since each conversion rounds.
+    They are found by bisection, since each conversion rounds.
     """
 
     def worth(minor: int) -> int:
@@ -144,7 +144,7 @@ def _new_order(
 async def _offer(
     tx: Tx, merchant_id: str, product_id: str, item: Item | None, now: int, oldest: int
 ) -> Offer:
-    """Return what is sold; ``oldest`` is the first moment of rates that count. Raises Invalid."""
+    """Return what is sold; rates count from ``oldest`` (Unix ms) on. Raises Invalid."""
     offer = None
     if is_id(product_id):
         offer = await queries.OFFER.first(
@@ -221,7 +221,7 @@ async def pay(
 ) -> PaymentAttempt | None:
     """Start to pay a session as its customer; None if it can no longer be paid.
 
-    Harmless when it comes twice. Raises NotFound, and Invalid on ``email``, ``name``, ``method``,
+    Calling it twice is harmless. Raises NotFound, and Invalid on ``email``, ``name``, ``method``,
     or ``attempts`` for an order that was tried too often.
     """
     view = or_not_found(await page_view(db, session_id))

@@ -17,7 +17,7 @@ from opentill.db.database import Tx
 from opentill.disputes import events, model, queries
 from opentill.disputes.model import (
     BY_EVENT,
-    WORDS,
+    REPORTED,
     Dispute,
     Event,
     Note,
@@ -100,7 +100,7 @@ async def open_manually(
 async def decide(
     tx: Tx, merchant_id: str, dispute_id: str, event: Event, *, who: str, reason: str, now: int
 ) -> Dispute:
-    """Say as the operator that a dispute is won or lost, or that a lost one was recovered.
+    """Record as the operator that a dispute is won or lost, or that a lost one was recovered.
 
     Raises NotFound, and Invalid for a transition that is not in the table.
     """
@@ -132,10 +132,10 @@ async def apply_outcome(
     dispute = await queries.BY_REF.first(
         tx, merchant_id=merchant_id, gateway=attempt.gateway, gateway_ref=ref
     )
-    target = WORDS[gateway_event.status]
+    target = REPORTED[gateway_event.status]
     refusal = _refusal(order, attempt) if dispute is None else None
     if dispute is not None and dispute.order_id != order.id:
-        refusal = f"this is the name of {dispute.id}, of another order"
+        refusal = f"{dispute.id}, of another order, has this reference"
     transitions = transitions_to(target, dispute.status if dispute else None)
     if dispute is not None and transitions is None:
         refusal = f"{dispute.id} is {dispute.status}"
@@ -163,7 +163,7 @@ async def apply_outcome(
 async def _compare(
     tx: Tx, order: Order, dispute: Dispute, gateway_event: GatewayDisputeEvent, now: int
 ) -> None:
-    """Note where the gateway disputes another amount than what is left of the order."""
+    """Note it if the gateway reports another amount than the dispute has."""
     named = gateway_event.amount
     if (named.minor, named.currency) == (dispute.amount_minor, dispute.currency):
         return
@@ -176,14 +176,14 @@ async def _compare(
 
 
 async def _note_once(tx: Tx, order: Order, event: str, cause: str, now: int) -> None:
-    """Note something that the gateway may say again and again."""
+    """Note what a gateway reports, unless the order's history has it already."""
     lines = await orders.history(tx, order.merchant_id, order.id)
     if (event, cause) not in [(line.event, line.cause) for line in lines]:
         await orders.note(tx, order, event, cause, now)
 
 
 def _refusal(order: Order, attempt: PaymentAttempt | None = None) -> str | None:
-    """Say why an order cannot be disputed now, None if it can."""
+    """Return why an order cannot be disputed now, None if it can."""
     if attempt is not None and order.paid_at and attempt.id != order.paid_attempt_id:
         return f"orderId must be paid by the disputed attempt, not by {order.paid_attempt_id}"
     if not orders.can(order, "disputed"):

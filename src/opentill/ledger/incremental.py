@@ -1,7 +1,7 @@
 """Checking a balance's entries a bounded range at a time, from the first to the last.
 
-Each range begins with the entry that the one before ended with, and carries the sums of all
-accounts on, so that the ranges together check what ``ledger.check`` does in one go.
+Each range begins with the last entry of the one before and continues the sums of all accounts, so
+that the ranges together check all that ``ledger.check`` checks at once.
 """
 
 from typing import Any, Final
@@ -32,7 +32,7 @@ async def next_balance(tx: Tx, until: int) -> Progress | None:
 
 
 async def check_range(tx: Tx, before: Progress, limit: int = RANGE) -> CheckedRange:
-    """Check the next range of a balance; ``tx`` is a snapshot, so that it sees one moment."""
+    """Check the next ``limit`` entries of a balance; ``tx`` is a snapshot of one moment."""
     key = {"merchant_id": before.merchant_id, "currency": before.currency}
     found = await incremental_queries.SUMS.one(tx, **key, after=before.checked_to, limit=limit)
     balance = await queries.BALANCE.first(tx, **key)
@@ -56,9 +56,10 @@ async def check_range(tx: Tx, before: Progress, limit: int = RANGE) -> CheckedRa
 
 
 async def save(tx: Tx, before: Progress, made: CheckedRange, found: int, now: int) -> bool:
-    """Save how far a balance is checked, and ``found`` of this round; False: another was faster.
+    """Store how far a balance is checked; return False if another worker was faster.
 
-    At the end the next round begins at the first entry. ``now`` is real time, Unix ms.
+    ``found`` is how many violations this round has found so far. After the last range, the next
+    round begins at the first entry. ``now`` is real time, Unix ms.
     """
     after = msgspec.structs.replace(made.progress, found=found)
     entries = None

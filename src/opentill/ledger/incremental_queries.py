@@ -6,8 +6,8 @@ from opentill.db.query import Command, Query
 from opentill.ledger import queries
 from opentill.ledger.model import Progress, RangeSums, Violation
 
-# The balance that waits longest; one that is half checked comes first, one that was finished after
-# `:until` (real time, Unix ms) not yet.
+# The balance that has waited longest: first one whose round is unfinished, never one whose round
+# ended after `:until` (real time, Unix ms).
 NEXT = Query(
     Progress,
     f"""

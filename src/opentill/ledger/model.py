@@ -1,4 +1,4 @@
-"""What a movement, an entry and a balance are; and the shapes on the wire."""
+"""What a movement, an entry and a balance are, and their shapes on the wire."""
 
 from typing import Literal, Self
 
@@ -26,7 +26,7 @@ class Movement(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A posting as it stands in the books, with the merchant's balances after it."""
+    """A posting as it is stored, with the merchant's balances after it."""
 
     merchant_id: str
     currency: str
@@ -60,7 +60,7 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Balance(Accounts, frozen=True, kw_only=True):
-    """What stands on the accounts after so many entries, the last of them at ``last_at``."""
+    """The balances after ``entries`` entries, the last of them at ``last_at`` (Unix ms)."""
 
     merchant_id: str
     currency: str

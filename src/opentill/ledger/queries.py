@@ -12,8 +12,8 @@ from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, Account, Type
 from opentill.list_counts import lists
 
 
-# SQL that is said of each account is made of the table of accounts, once, at import: nothing that
-# a request says becomes part of it (decision 0050).
+# SQL about each account is made from the table of accounts, once, at import: no part of a request
+# ever becomes part of it (decision 0050).
 def each(piece: str, accounts: Iterable[Account] = ACCOUNTS, between: str = ", ") -> str:
     """Write a piece of SQL for each account, whose name stands for ``{0}``."""
     return between.join(piece.format(account) for account in accounts)

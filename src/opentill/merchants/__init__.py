@@ -1,4 +1,4 @@
-"""Merchants, their API keys, and who is calling."""
+"""Merchants, their terms and API keys, the audit log, and authentication."""
 
 from opentill.merchants.audit import OPENTILL, Actor, Verdict
 from opentill.merchants.audit import newest as audit_log

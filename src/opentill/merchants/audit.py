@@ -1,10 +1,10 @@
 """The audit log: what operators did, as a chain of hashes that shows any change of it.
 
 Each row's hash is SHA-256 over the hash before it and all of the row; ``audit_head`` holds the last
-number and hash. Who can write to the database can change, remove or slip in rows, but not without
-leaving a place where the chain breaks. Only somebody who rewrites every later row and the head too
-goes unseen: against that, keep a number and hash that ``opentill audit verify`` printed elsewhere
-and give them back later (``--expect``).
+number and hash. Somebody who can write to the database can change, remove or insert rows, but then
+the chain breaks at that place. Rewriting every later row and the head too goes unnoticed: against
+that, keep elsewhere a number and hash that ``opentill audit verify`` printed, and pass them to it
+later (``--expect``).
 """
 
 import hashlib
@@ -35,7 +35,7 @@ OPENTILL: Final = Actor("opentill", "by OpenTill itself")
 
 
 class Break(msgspec.Struct, frozen=True):
-    """A place where the chain does not hold: which row, and what became of it."""
+    """A place where the chain breaks: which row, and what happened to it."""
 
     number: int | None
     id: str | None
@@ -95,7 +95,7 @@ async def newest(tx: Tx, merchant_id: str | None = None, limit: int = 100) -> li
 
 
 async def verify(tx: Tx, expected: AuditHead | None = None) -> Verdict:
-    """Read the whole chain and name every row that was altered, removed or slipped in.
+    """Read the whole chain and name every row that was altered, removed or inserted.
 
     ``tx`` sees the database of one moment and is inside a transaction. ``expected`` is a place that
     the chain must pass through, noted earlier. Constant memory.

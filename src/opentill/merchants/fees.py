@@ -53,7 +53,7 @@ def is_rate(rate: Decimal) -> bool:
 
 
 def read(text: str) -> tuple[Fee, ...]:
-    """Read a schedule that was kept."""
+    """Read a stored schedule."""
     return msgspec.json.decode(text, type=tuple[Fee, ...])
 
 

@@ -15,7 +15,9 @@ from opentill.merchants.audit import OPENTILL, Actor
 from opentill.merchants.model import Key, Merchant, NewKey
 from opentill.server.client_address import limit_subject
 
-_PATIENCE_S: Final = 1.8  # every request begins here, and so notices here that the database hangs
+# How long to wait for a connection. Every request begins with authentication, so that a database
+# that hangs is noticed here.
+_PATIENCE_S: Final = 1.8
 
 
 async def find(tx: Tx, merchant_id: str) -> Merchant:
@@ -44,7 +46,7 @@ async def create_key(
     *,
     actor: Actor = OPENTILL,
 ) -> NewKey:
-    """Make a key; only its digest is kept. Raises NotFound for an unknown merchant."""
+    """Make a key, of which only the digest is stored. Raises NotFound, and Invalid on its end."""
     new = await _create_key(tx, merchant_id, environment, now, expires_at)
     until = "" if expires_at is None else f", until {utc(expires_at)}"
     subject = f"{new.id} {model.hint(new.key)}{until}"
@@ -115,7 +117,7 @@ def _inside(address: str, networks: list[str]) -> bool:
 
 
 def may_call(address: str, allowlist: list[str] | None) -> bool:
-    """Return whether a merchant's list of addresses lets a server of that address in."""
+    """Return whether a merchant's allowlist permits requests from an address."""
     return not allowlist or _inside(address, allowlist)
 
 

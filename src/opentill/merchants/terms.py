@@ -1,4 +1,4 @@
-"""A merchant's terms: made, changed, and every version kept. An order keeps its own."""
+"""A merchant's terms: created, changed, every version kept. An order keeps those it began with."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -27,7 +27,7 @@ _RANGES: Final = (
 
 
 def _checked(merchant: Merchant) -> Merchant:
-    """Refuse terms that make no sense. Raises Invalid."""
+    """Return a merchant whose terms are within their bounds. Raises Invalid otherwise."""
     if not 1 <= len(merchant.name) <= 200:  # noqa: PLR2004 - as a product's name
         raise Invalid("name", "name must be text of 1 to 200 characters")
     if merchant.settlement_currency not in money.EXPONENTS:
@@ -114,10 +114,10 @@ async def change(
     fee_changes: tuple[str, ...] = (),
     **terms: Any,
 ) -> Merchant:
-    """Change the given terms. They hold for sessions opened from now on.
+    """Change the given terms, fields of ``Terms``, for sessions that are opened from now on.
 
     Overdraft limit, payout minimum and allowlist are about the merchant, not about an order, and
-    hold at once. What changes nothing makes no new version. Raises Invalid and NotFound.
+    count at once. No new version is made if nothing changes. Raises Invalid and NotFound.
     """
     if not reason.strip():
         raise Invalid("reason", "reason must say why, in a few words")

@@ -32,7 +32,7 @@ LOCK_MANY = Query(
     order by o.merchant_id, o.id for update of o
     """,
 )
-# For the operator, who has only the order's id: one look into the index for each merchant.
+# For the operator, who has only the order's id: one index lookup for each merchant.
 ANYWHERE = Query(
     Order,
     """

@@ -1,4 +1,4 @@
-"""What can be done with payouts: create one, and say how the bank's transfer ended."""
+"""What can be done with payouts: create one, and record how the bank's transfer ended."""
 
 from decimal import Decimal
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a product is; and its shapes on the wire."""
+"""What a product is, and its shapes on the wire."""
 
 from typing import Annotated, Literal, Self
 
@@ -53,7 +53,7 @@ MetadataShown = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"}
 
 
 class Product(msgspec.Struct, frozen=True, kw_only=True):
-    """A product as it is kept."""
+    """A product as it is stored."""
 
     merchant_id: str
     id: str
@@ -69,7 +69,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Saved(Product, frozen=True, kw_only=True):
-    """A product that was just written, and the currencies that there is no rate to."""
+    """A product that was just stored, and the currencies to which it lacks an exchange rate."""
 
     unrated: list[str]
 

@@ -48,7 +48,7 @@ async def create(tx: Tx, merchant_id: str, body: ProductBody, now: int) -> Produ
 
 
 def _warn(product: Saved) -> None:
-    """Say in the log what the operator has to see to before the product sells, or is refunded."""
+    """Log exchange rates that the operator has to set before the product is sold or refunded."""
     if product.unrated:
         _log.warning(
             "product without exchange rate",

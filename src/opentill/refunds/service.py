@@ -82,7 +82,7 @@ async def create(
 
 
 def _same(first: Refund, order: Order, body: RefundBody) -> Refund:
-    """Return the refund that has this number already, if it is the one that is asked for."""
+    """Return the refund that has this number already, if it equals the requested one."""
     wanted = first.amount_minor if body.amount is None else _parsed(body.amount, order.currency)
     if first.order_id == order.id and first.amount_minor == wanted:
         return first
@@ -122,11 +122,11 @@ def _amount(order: Order, body: RefundBody, source: Source) -> int:
 
 
 async def _with_usd_rate(tx: Tx, order: Order, now: int) -> Order:
-    """Return an order that says what it is in USD, which its refunds have to show.
+    """Return the order with its rate to USD, in which its refunds are shown too.
 
-    One that was opened while there was no rate is shown by the newest there is, however old; where
-    its own currency has none, by that of the currency it settles in. Raises Invalid on ``orderId``
-    if there never was one.
+    An order that was opened while there was no rate gets the newest one, however old; where its own
+    currency has none, that of the currency it settles in. Raises Invalid on ``orderId`` if there
+    never was one.
     """
     if order.usd_exchange_rate is not None:
         return order
@@ -153,10 +153,10 @@ async def _with_usd_rate(tx: Tx, order: Order, now: int) -> Order:
 
 
 def _share(order: Order, amount: int) -> _Share:
-    """Work out a refund's share of the order, so that all of them add up exactly.
+    """Work out a refund's share of the order, so that the shares of all refunds add up exactly.
 
-    Each takes what the refunds accepted so far and this one cost together, less what those cost:
-    whatever the rounding of the parts, the last one brings the sum to the whole.
+    A share is what the refunds accepted so far and this one cost together, less what those cost:
+    however the parts are rounded, the last one brings the sum to the whole.
     """
     held = order.refund_held_minor + amount
     gross = money.times(held, order.exchange_rate, order.currency, order.settled_currency)
@@ -204,7 +204,7 @@ async def apply_outcome(
     gateway: str,
     attempt_id: str | None = None,
 ) -> Refund:
-    """Apply the outcome of a refund that a gateway reports, by whichever way and however often.
+    """Apply the outcome of a refund: from a response, a callback or a query, however often.
 
     ``gateway`` is the one that reports it, ``attempt_id`` the payment that it names along with the
     refund. Raises NotFound for a refund that is not there, or not of that payment, and
