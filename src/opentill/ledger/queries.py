@@ -33,6 +33,14 @@ FOLLOWS: Final = (
     + " and number = lag(number, 1, 0::bigint) over following + 1"
     " and created_at >= lag(created_at, 1, 0::bigint) over following"
 )
+# That an entry `e` is no posting of the table, whose columns are the values.
+IS_UNKNOWN: Final = """
+    not exists (
+        select from unnest(:type::text[], :source::text[], :target::text[], :shown::int[])
+            as p (type, source, target, shown)
+        where (p.type, p.source, p.target, p.shown * e.amount_minor)
+            = (e.type, e.from_account, e.to_account, e.shown_minor))
+"""
 # What a movement of the table moves on an account: its source is never its target.
 _CHANGE: Final = (
     "case '{0}' when target then amount_minor when source then - amount_minor else 0 end as {0}"
@@ -193,18 +201,13 @@ RULES = (
         """,
     ),
 )
-# The values are the columns of the table of movements; `:shown` are their signs.
 UNKNOWN_MOVES = Query(
     Violation,
-    """
+    f"""
     select 'every entry is a movement of the table' as rule, merchant_id, id as subject,
         type || ' from ' || from_account || ' to ' || to_account as detail
-    from entries e where not exists (
-        select from unnest(:type::text[], :source::text[], :target::text[], :shown::int[])
-            as p (type, source, target, shown)
-        where (p.type, p.source, p.target, p.shown * e.amount_minor)
-            = (e.type, e.from_account, e.to_account, e.shown_minor))
-    """,
+    from entries e where {IS_UNKNOWN}
+    """,  # noqa: S608 - as above
 )
 CHECKED = Query(
     Checked,

@@ -11,7 +11,13 @@ from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.db.database import Tx
-from opentill.gateways.model import Method, OfAnotherGateway, PaymentOutcome, RefundOutcome
+from opentill.gateways.model import (
+    Method,
+    OfAnotherGateway,
+    PaymentOutcome,
+    PaymentStatus,
+    RefundOutcome,
+)
 from opentill.orders import queries, transition_queries
 from opentill.orders.confirmation import confirmation
 from opentill.orders.model import (
@@ -35,6 +41,14 @@ _log: Final = structlog.get_logger()
 FIRST_CHECK_MS: Final = 15_000  # longer than any call to a gateway lasts
 ACTION_CHECK_MS: Final = 60_000
 PENDING_CHECK_MS: Final = 2_000
+# The status of an attempt that failed, and the event of its order, by the outcome.
+_ENDS: Final[dict[PaymentStatus, tuple[AttemptStatus, Event]]] = {
+    "DECLINED": ("DECLINED", "declined"),
+    "UNREACHABLE": ("DECLINED", "declined"),
+    "NOT_FOUND": ("DECLINED", "declined"),
+    "REFUSED": ("REFUSED", "refused"),
+    "VOIDED": ("VOIDED", "voided"),
+}
 
 
 async def find(tx: Tx, merchant_id: str, order_id: str) -> Order:
@@ -135,7 +149,7 @@ async def start_attempt(
     return attempt
 
 
-async def apply_outcome(  # noqa: PLR0911 - a row for each outcome
+async def apply_outcome(
     tx: Tx, merchant_id: str, attempt_id: str, outcome: PaymentOutcome, now: int, *, gateway: str
 ) -> PaymentAttempt:
     """Apply the outcome of an attempt: from a response, a callback or a query, however often.
@@ -149,24 +163,24 @@ async def apply_outcome(  # noqa: PLR0911 - a row for each outcome
     match outcome.status:
         case "SUCCEEDED":
             return await _received(tx, order, attempt, outcome, now)
-        case "ACTION_REQUIRED":
-            return await _accepted(tx, order, attempt, outcome, "ACTION_REQUIRED", now)
-        case "PENDING":
-            return await _accepted(tx, order, attempt, outcome, "PENDING", now)
-        case "DECLINED" | "UNREACHABLE":
-            return await _ended(tx, order, attempt, outcome, "DECLINED", "declined", now)
-        # Only once the call to the gateway has surely ended: before, the request may still arrive.
-        case "NOT_FOUND" if (
-            attempt.status == "SUBMITTED" and now - attempt.created_at >= FIRST_CHECK_MS
-        ):
-            return await _ended(tx, order, attempt, outcome, "DECLINED", "declined", now)
-        case "REFUSED":
-            return await _ended(tx, order, attempt, outcome, "REFUSED", "refused", now)
-        case "VOIDED":
-            return await _ended(tx, order, attempt, outcome, "VOIDED", "voided", now)
+        case "ACTION_REQUIRED" | "PENDING" as status:
+            return await _accepted(tx, order, attempt, outcome, status, now)
+        case _ if _ends(attempt, outcome, now):
+            return await _ended(tx, order, attempt, outcome, now)
         case _:  # UNKNOWN, or NOT_FOUND though the gateway has known the attempt: ask again
             _log.warning("attempt unknown", attempt=attempt.id, reason=outcome.reason)
             return attempt
+
+
+def _ends(attempt: PaymentAttempt, outcome: PaymentOutcome, now: int) -> bool:
+    """Return whether an attempt failed by an outcome.
+
+    NOT_FOUND counts only once the call to the gateway has surely ended: before, the request may
+    still arrive.
+    """
+    if outcome.status == "NOT_FOUND":
+        return attempt.status == "SUBMITTED" and now - attempt.created_at >= FIRST_CHECK_MS
+    return outcome.status in _ENDS
 
 
 async def _write(
@@ -255,17 +269,12 @@ async def _accepted(
 
 
 async def _ended(
-    tx: Tx,
-    order: Order,
-    attempt: PaymentAttempt,
-    outcome: PaymentOutcome,
-    status: AttemptStatus,
-    event: Event,
-    now: int,
+    tx: Tx, order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt:
-    """Apply that the attempt failed; by ``event`` the order is open to another one, or closed."""
+    """Apply that the attempt failed: the order can be paid by another one, or is closed."""
     if attempt.status not in UNDECIDED:
         return attempt
+    status, event = _ENDS[outcome.status]
     written = await _write(tx, attempt, status, outcome, None, now)
     reason = outcome.reason or outcome.status.lower()
     cause = f"{attempt.id}: {reason}"
