@@ -290,7 +290,7 @@ async def _ended(
 async def given_back(tx: Tx, attempt: PaymentAttempt, outcome: RefundOutcome, now: int) -> None:
     """Apply the outcome of giving a duplicate payment back.
 
-    A gateway that refuses for good is not asked again: the order's history tells the operator.
+    A gateway that refuses for good is not asked again: the operator sees it in the order's history.
     """
     order = await lock(tx, attempt.merchant_id, attempt.order_id)
     current = await queries.ATTEMPT.first(tx, merchant_id=attempt.merchant_id, id=attempt.id)
