@@ -244,7 +244,7 @@ async def apply_outcome(
 
 
 async def _ended_before(tx: Tx, seen: Refund, status: Status, outcome: RefundOutcome) -> Refund:
-    """Return a refund that had ended; where it ended otherwise, an error is logged for the operator."""
+    """Return a refund that had ended; an error is logged if it ended otherwise than reported."""
     ended = await find(tx, seen.merchant_id, seen.id)
     if ended.status != status:
         _log.error(
