@@ -5,9 +5,11 @@ the sandbox bank.
 """
 
 import asyncio
+import gc
 import itertools
 import os
 import random
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -28,10 +30,12 @@ from support import pooler
 from support.api_server import api_server, clock, shop
 from support.commands import fork_server
 from support.databases import Databases
+from support.deployment import deployment, migrated
 from support.pooler import POOLED
 from support.sandbox_bank import bank_url
 from support.transactions import (
     db,
+    each_rolled_back,
     module_database_url,
     rollback_connection,
     rollback_database_url,
@@ -43,7 +47,10 @@ __all__ = [
     "bank_url",
     "clock",
     "db",
+    "deployment",
+    "each_rolled_back",
     "fork_server",
+    "migrated",
     "module_database_url",
     "rollback_connection",
     "rollback_database_url",
@@ -59,6 +66,7 @@ TEMPLATE: Final = "opentill_template"
 ORDER: Final = os.environ.get("OPENTILL_TEST_ORDER", "")
 ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
 _numbers: Final = itertools.count(1)
+_MADE: Final = pytest.StashKey[Path]()
 
 
 # `make test` tries the same examples each time, `make test-nightly` more and others each time.
@@ -95,6 +103,26 @@ if POOLED:
     connection.options = lambda *, prepared=True: _options(prepared=False)  # whatever is asked
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each run a temporary directory of its own, unless it was told one.
+
+    pytest closes the directory that all its runs share to other users whenever one begins. If we
+    are root, the embedded PostgreSQL is another user, and could not start under it at that moment.
+    """
+    if not hasattr(config, "workerinput") and config.option.basetemp is None:
+        config.option.basetemp = tempfile.mkdtemp(prefix="opentill-tests-")
+        config.stash[_MADE] = Path(config.option.basetemp)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Remove the directory of a run that went well; that of another is left to be looked at."""
+    made = session.config.stash.get(_MADE, None)
+    if made is not None and exitstatus == pytest.ExitCode.OK:
+        shutil.rmtree(made, ignore_errors=True)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Shuffle, if the run is to; every xdist worker comes to the same order."""
     if ORDER:
@@ -107,6 +135,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for module in shuffled:
             chance.shuffle(module)
         items[:] = itertools.chain.from_iterable(shuffled)
+
+
+def pytest_sessionstart() -> None:
+    """Collect no garbage while tests are collected: nearly all that is made then stays."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was made until here out of every collection of garbage."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

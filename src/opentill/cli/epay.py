@@ -110,7 +110,7 @@ def list_(*, as_json: Json = False) -> None:
     from opentill import epay
 
     found = session.settings()
-    rows = [_plain(one, found) for one in session.query(epay.everyone, found)]
+    rows = [_plain(one, found) for one in session.query(epay.all_credentials, found)]
     output.show(rows, as_json=as_json, columns=_COLUMNS)
 
 
