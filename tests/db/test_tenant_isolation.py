@@ -71,7 +71,7 @@ EXPLAINED: Final = frozenset(
         " INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
         " PRUNE_EVENTS OLDEST DISABLE",
-        "refunds.queries": "LOCKED ANYWHERE",
+        "refunds.queries": "ANYWHERE",
         # a sum that is nought at the end, or before there is anything
         "adjustments.queries ": "FROZEN",
         "checkouts.queries ": "ATTEMPTS",
