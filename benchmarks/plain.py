@@ -55,8 +55,8 @@ where merchant_id = (select merchant_id from public.bench_tenants where place = 
 for update
 \gset
 update {SCHEMA}.orders set status = 'PAID', history_number = :number, paid_at = :at,
-    updated_at = :at, payment_method = 'ALIPAY', paid_attempt_id = 'att_1', due_at = :at::bigint + 604800000,
-    settle_at = :at::bigint + 604800000
+    updated_at = :at, payment_method = 'ALIPAY', paid_attempt_id = 'att_1',
+    due_at = :at::bigint + 604800000, settle_at = :at::bigint + 604800000
 where merchant_id = :merchant_id and id = {_ORDER};
 insert into {SCHEMA}.order_history (merchant_id, order_id, number, at, event, from_status,
     to_status, cause)
