@@ -107,8 +107,6 @@ DIVIDES: Final = {"refunds/service.py": "one Decimal rate by another"}
 # SQL stands in `queries` modules; elsewhere only where it is the module's very business.
 SQL_ELSEWHERE: Final = {
     "server/embedded/postgres.py": "makes the database",
-    "orders/asking.py": "its two statements",
-    "ledger/incremental.py": "the check in steps",
     "reconciliation/report.py": "a scratch file of its own (SQLite)",
     "cli/doctor.py": "asks PostgreSQL about itself",
 }

@@ -22,8 +22,9 @@ from opentill.orders import Order, PaymentAttempt
 from opentill.orders import jobs as order_jobs
 from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
+from support.books import assert_books
 from support.cluster import CARD, DECLINED, REFUNDS_FAIL, SECRET, Cluster, eventually, wait_for
-from support.world import NOW, assert_books, merchant, product, refunded, session
+from support.world import NOW, merchant, product, refunded, session
 
 PUBLIC = "http://127.0.0.1:9"  # where callbacks of the bank never arrive: tests hand them in
 
@@ -90,10 +91,12 @@ class World:
             return await orders.find(tx, shop.id, checkout.order_id)
 
     async def pay(self, order: Order, method: str = "CREDIT_CARD") -> PaymentAttempt:
+        entered = checkouts.PayerInput(
+            email="ann@example.com", name="Ann", method=method, ip="192.0.2.7", locale="en"
+        )
         attempt = await checkouts.pay(
-            self.db, await self.asked(), order.checkout_id, email="ann@example.com", name="Ann",
-            method=method, payer_ip="192.0.2.7", locale="en", public_url=PUBLIC, now=self.now,
-        )  # fmt: skip
+            self.db, await self.asked(), order.checkout_id, entered, PUBLIC, self.now
+        )
         assert attempt is not None
         return attempt
 

@@ -10,11 +10,13 @@ from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.integrity import scheduler
 from opentill.ledger import incremental
+from opentill.ledger.model import Progress
 from opentill.ledger.postings import ACCOUNTS
 from opentill.orders import jobs, queries
 from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
 from support import world
+from support.books import assert_books
 
 
 async def _business(db: Db) -> str:
@@ -131,7 +133,7 @@ async def test_each_entry_is_compared_wherever_a_range_ends(tx: Tx, limit: int) 
             await place.start()
             await tx.execute(damage, number)
             subject = await tx.fetchval("select id from entries where number = $1", number)
-            progress = incremental.Progress(
+            progress = Progress(
                 merchant_id=key[0], currency=key[1], checked_to=0, last_at=0, found=0,
                 **dict.fromkeys(ACCOUNTS, 0),
             )  # fmt: skip
@@ -239,7 +241,7 @@ async def test_books_of_more_than_one_moment_are_right(db: Db) -> None:
     await db.run(lambda tx: world.settled(tx, order, world.NOW + world.HOUR))
     async with db.connection() as tx:
         assert await tx.fetchval("select count(distinct created_at) from entries") == 2
-        await world.assert_books(tx)
+        await assert_books(tx)
     for _ in range(3):
         await scheduler.check_some(db, 2)
     assert (await _gauges(db))[0] == 0

@@ -24,6 +24,7 @@ from opentill.orders import settlement
 from opentill.outgoing.client import to_merchants
 from opentill.payouts.service import Wanted
 from support import world
+from support.books import assert_books
 from support.world import fresh
 
 CONNECTIONS: Final = 16
@@ -79,10 +80,8 @@ class Hammer:
 
     async def audit(self, tx: Tx, action: str) -> None:
         """As every command of an operator: before it locks anything but the merchant."""
-        await merchants.record_audit(
-            tx, who="ann", action=action, merchant_id=self.shop_id, subject="x", reason="why",
-            now=self.now(),
-        )  # fmt: skip
+        actor = merchants.Actor("ann", "why")
+        await merchants.record_audit(tx, actor, action, self.shop_id, "x", self.now())
 
     def order_id(self) -> str:
         """The latest ones most often, so that many meet at the same."""
@@ -187,7 +186,7 @@ class Hammer:
             await payouts.fail(tx, found, "closed", "ann", self.now())
 
     async def move(self, tx: Tx) -> None:
-        kind = _random.choice(("freeze", "unfreeze", "recharge", "correct", "correct", "fee"))
+        kind = _random.choice((*adjustments.KINDS, "correct"))
         amount = _random.choice((100, 2_500))
         correct = kind == "correct"
         asked = Ask(
@@ -250,7 +249,7 @@ class Hammer:
         looked = 0
         while self.goes_on(end):
             async with self.db.snapshot() as tx:
-                await world.assert_books(tx)
+                await assert_books(tx)
             looked += 1
             await asyncio.sleep(0.5)
         return looked

@@ -1,6 +1,6 @@
 """``opentill balance show|freeze|unfreeze|recharge|correct|fee|waiting|approve|reject``."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_args
 
 import typer
 
@@ -72,7 +72,7 @@ def _command(kind: "Kind", summary: str) -> "Callable[..., None]":
         by: inputs.By = "",
         as_json: Json = False,
     ) -> None:
-        _adjust(kind, merchant_id, amount, reference, reason, by, as_json=as_json)
+        _adjust(_Request(kind, merchant_id, amount, reference, reason, by), as_json=as_json)
 
     command.__doc__ = summary
     return command
@@ -90,46 +90,48 @@ def correct(  # noqa: PLR0913 - what, how much, who and why
     as_json: Json = False,
 ) -> None:
     """Correct the balance because of an order, for example one that was paid twice."""
-    _adjust(
-        "correct", merchant_id, amount, reference, reason, by,
-        order=order, account=account, as_json=as_json,
-    )  # fmt: skip
+    request = _Request("correct", merchant_id, amount, reference, reason, by, order, account)
+    _adjust(request, as_json=as_json)
 
 
-def _adjust(  # noqa: PLR0913 - what, how much, who and why
-    kind: "Kind",
-    merchant_id: str,
-    amount: str,
-    reference: str,
-    reason: str,
-    by: str,
-    *,
-    order: str | None = None,
-    account: str = "available",
-    as_json: bool,
-) -> None:
+class _Request(NamedTuple):
+    """An adjustment as it is entered."""
+
+    kind: "Kind"
+    merchant_id: str
+    amount: str
+    reference: str
+    reason: str
+    by: str
+    order: str | None = None
+    account: str = "available"
+
+
+def _adjust(request: _Request, *, as_json: bool) -> None:
+    """Request an adjustment, and show it."""
     from opentill import adjustments, merchants
     from opentill.ledger import Held
 
-    held: Held | None = inputs.choice("account", account, get_args(Held))
+    held: Held | None = inputs.choice("account", request.account, get_args(Held))
     above = session.settings().approval_above
 
     async def work(tx: "Tx", now: int) -> "Adjustment":
-        currency = (await merchants.find(tx, merchant_id)).settlement_currency
-        takes = kind == "correct" and amount.startswith("-")
-        minor = inputs.amount("amount", amount.removeprefix("-") if takes else amount, currency)
+        currency = (await merchants.find(tx, request.merchant_id)).settlement_currency
+        takes = request.kind == "correct" and request.amount.startswith("-")
+        text = request.amount.removeprefix("-") if takes else request.amount
+        minor = inputs.amount("amount", text, currency)
         if minor is None:
             raise AssertionError
         asked = adjustments.Ask(
-            kind=kind,
+            kind=request.kind,
             amount_minor=-minor if takes else minor,
-            reason=reason,
-            by=inputs.who(by),
-            reference=reference,
+            reason=request.reason,
+            by=inputs.who(request.by),
+            reference=request.reference,
             account=held or "available",
-            order_id=order,
+            order_id=request.order,
         )
-        return await adjustments.ask(tx, merchant_id, asked, above, now)
+        return await adjustments.ask(tx, request.merchant_id, asked, above, now)
 
     _show_after(work, as_json=as_json)
 

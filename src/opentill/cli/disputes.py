@@ -66,10 +66,8 @@ def open_(
 
     async def work(tx: "Tx", now: int) -> "Dispute":
         order = await orders.find_anywhere(tx, order_id)
-        await merchants.record_audit(
-            tx, who=who, action="disputes open", merchant_id=order.merchant_id, subject=order_id,
-            reason=reason, now=now,
-        )  # fmt: skip
+        actor = merchants.Actor(who, reason)
+        await merchants.record_audit(tx, actor, "disputes open", order.merchant_id, order_id, now)
         minor = inputs.amount("amount", amount, order.currency)
         return await disputes.open_manually(
             tx, order.merchant_id, order_id,
@@ -95,10 +93,8 @@ def _decision(name: str, event: "Event", summary: str) -> "Callable[..., None]":
 
         async def work(tx: "Tx", now: int) -> "Dispute":
             found = await disputes.find_anywhere(tx, dispute_id)
-            await merchants.record_audit(
-                tx, who=who, action=f"disputes {name}", merchant_id=found.merchant_id,
-                subject=dispute_id, reason=reason, now=now,
-            )  # fmt: skip
+            actor, action = merchants.Actor(who, reason), f"disputes {name}"
+            await merchants.record_audit(tx, actor, action, found.merchant_id, dispute_id, now)
             return await disputes.decide(
                 tx, found.merchant_id, dispute_id, event, who=who, reason=reason.strip(), now=now
             )
@@ -126,10 +122,8 @@ def note(
 
     async def work(tx: "Tx", now: int) -> "Note":
         found = await disputes.find_anywhere(tx, dispute_id)
-        await merchants.record_audit(
-            tx, who=who, action="disputes note", merchant_id=found.merchant_id, subject=dispute_id,
-            reason=reason.strip() or text, now=now,
-        )  # fmt: skip
+        actor = merchants.Actor(who, reason.strip() or text)
+        await merchants.record_audit(tx, actor, "disputes note", found.merchant_id, dispute_id, now)
         return await disputes.add_note(tx, found.merchant_id, dispute_id, text, who, now)
 
     output.show(session.transact(work), as_json=as_json)
@@ -212,10 +206,8 @@ def dismiss(
 
     async def work(tx: "Tx", now: int) -> "Unmatched":
         await merchants.find(tx, merchant_id)
-        await merchants.record_audit(
-            tx, who=who, action="disputes dismiss", merchant_id=merchant_id,
-            subject=f"{gateway} {gateway_ref}", reason=reason, now=now,
-        )  # fmt: skip
+        actor, subject = merchants.Actor(who, reason), f"{gateway} {gateway_ref}"
+        await merchants.record_audit(tx, actor, "disputes dismiss", merchant_id, subject, now)
         return await disputes.dismiss(tx, merchant_id, gateway, gateway_ref, who, now)
 
     output.show(disputes.UnmatchedOut.of(session.transact(work)), as_json=as_json)

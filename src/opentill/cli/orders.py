@@ -85,10 +85,8 @@ def _change(
 
     async def work(tx: "Tx", now: int) -> "Order":
         order = await orders.find_anywhere(tx, order_id)
-        await merchants.record_audit(
-            tx, who=who, action=action, merchant_id=order.merchant_id, subject=order_id,
-            reason=reason, now=now,
-        )  # fmt: skip
+        actor = merchants.Actor(who, reason)
+        await merchants.record_audit(tx, actor, action, order.merchant_id, order_id, now)
         changed = await change(tx, order.merchant_id, order_id, who, reason, now)
         return await orders.with_livemode(tx, changed, deployment=found.livemode)
 
@@ -128,10 +126,8 @@ def _end_refund(
         if attempt.gateway in reporting or refund.status != "PROCESSING":
             why = "refund must be PROCESSING, and of no gateway that reports by itself"
             raise Invalid("refund", why)
-        await merchants.record_audit(
-            tx, who=inputs.who(by), action=f"refund {outcome.status.lower()}",
-            merchant_id=refund.merchant_id, subject=refund_id, reason=reason, now=now,
-        )  # fmt: skip
+        actor, action = merchants.Actor(inputs.who(by), reason), f"refund {outcome.status.lower()}"
+        await merchants.record_audit(tx, actor, action, refund.merchant_id, refund_id, now)
         ids = (refund.merchant_id, refund_id)
         return await refunds.apply_outcome(tx, *ids, outcome, now, gateway=attempt.gateway)
 

@@ -46,11 +46,9 @@ def set_(
     async def work(tx: Tx, now: int) -> dict[str, object]:
         made = await rates.put(tx, base, quote, value, now if valid_from is None else valid_from)
         text = money.rate_text(made.rate)
-        await merchants.record_audit(
-            tx, who=inputs.who(by), action="rates set", merchant_id="",
-            subject=f"{base} {quote} {text} from {made.valid_from}", reason=reason or "rate set",
-            now=now,
-        )  # fmt: skip
+        actor = merchants.Actor(inputs.who(by), reason or "rate set")
+        subject = f"{base} {quote} {text} from {made.valid_from}"
+        await merchants.record_audit(tx, actor, "rates set", "", subject, now)
         return {"base": base, "quote": quote, "rate": text, "validFrom": made.valid_from}
 
     output.show(session.transact(work), as_json=as_json)
@@ -117,11 +115,9 @@ def import_(
         with output.progress("days", len(sheet.days)) as advance:
             made = await rates.bring_in(tx, sheet, now, start, advance)
         span = f"{inputs.day(made.first)} to {inputs.day(made.last)}"
-        await merchants.record_audit(
-            tx, who=inputs.who(by), action="rates import", merchant_id="",
-            subject=f"{made.rates} rates of {len(made.currencies)} currencies, {span}",
-            reason=reason or f"import of {file.name}", now=now,
-        )  # fmt: skip
+        actor = merchants.Actor(inputs.who(by), reason or f"import of {file.name}")
+        subject = f"{made.rates} rates of {len(made.currencies)} currencies, {span}"
+        await merchants.record_audit(tx, actor, "rates import", "", subject, now)
         return made
 
     made = session.transact(work)

@@ -38,10 +38,8 @@ def replace(*, reason: inputs.Reason, by: inputs.By = "", as_json: Json = False)
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         replaced = await secret_key.replace(tx, found.secret_key)
         if replaced:
-            await merchants.record_audit(
-                tx, who=inputs.who(by), action="secret-key replace", merchant_id="",
-                subject=found.secret_key_from, reason=reason, now=now,
-            )  # fmt: skip
+            actor, subject = merchants.Actor(inputs.who(by), reason), found.secret_key_from
+            await merchants.record_audit(tx, actor, "secret-key replace", "", subject, now)
         return {"replaced": replaced, "from": found.secret_key_from}
 
     done = session.transact(work, found, any_key=True)

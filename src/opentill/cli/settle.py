@@ -80,10 +80,8 @@ async def _settle(
     who, reason = by
 
     async def batch(tx: "Tx", merchant_id: str) -> "list[Settled]":
-        await merchants.record_audit(
-            tx, who=who, action="settle", merchant_id=merchant_id, subject=order or merchant_id,
-            reason=reason, now=now,
-        )  # fmt: skip
+        actor = merchants.Actor(who, reason)
+        await merchants.record_audit(tx, actor, "settle", merchant_id, order or merchant_id, now)
         cause = f"settled by {who}: {reason.strip()}"
         if order is not None:
             return await orders.settle_one(tx, merchant_id, order, now, cause)
