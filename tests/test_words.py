@@ -35,6 +35,7 @@ MEANT: Final = {
 # Columns and fields on the wire with such a name: the package whose identifiers and SQL have it.
 FIELDS: Final = {
     ("webhooks", "step"): "a column of webhook_deliveries",
+    ("", "step"): "the same column, in the benchmark of deliveries",
     ("webhooks", "answer"): "a column of delivery_attempts, and a field of the API",
     ("cli", "answer"): "a column of epay_notifications, and a field that the command prints",
 }
@@ -201,6 +202,13 @@ PACKAGES: Final = sorted(
 @pytest.mark.parametrize("package", PACKAGES)
 def test_code_uses_the_words_of_the_glossary(package: str) -> None:
     assert [str(found) for path in sources(package=package) for found in words(path)] == []
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "examples", "tools"])
+def test_what_stands_beside_the_product_uses_the_words_of_the_glossary(folder: str) -> None:
+    paths = [path for path in sorted((TOP / folder).rglob("*")) if path.suffix in {".py", ".md"}]
+    assert paths
+    assert [str(found) for path in paths for found in words(path)] == []
 
 
 def test_migrations_use_the_words_of_the_glossary() -> None:
