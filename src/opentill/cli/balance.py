@@ -122,7 +122,7 @@ def _adjust(request: _Request, *, as_json: bool) -> None:
         minor = inputs.amount("amount", text, currency)
         if minor is None:
             raise AssertionError
-        asked = adjustments.Ask(
+        asked = adjustments.AdjustmentRequest(
             kind=request.kind,
             amount_minor=-minor if takes else minor,
             reason=request.reason,
@@ -131,7 +131,7 @@ def _adjust(request: _Request, *, as_json: bool) -> None:
             account=held or "available",
             order_id=request.order,
         )
-        return await adjustments.ask(tx, request.merchant_id, asked, above, now)
+        return await adjustments.request(tx, request.merchant_id, asked, above, now)
 
     _show_after(work, as_json=as_json)
 
