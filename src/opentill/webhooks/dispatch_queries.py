@@ -110,8 +110,8 @@ DUE = Query(
     """,  # noqa: S608 - constants of ours
 )
 # Write the results of attempts. A delivery that another worker sent meanwhile, because our lease
-# had ended, is left as it is. One that was resent during an attempt that then failed (a resend sets
-# its step to 0) stays due.
+# had ended, is left as it is. One that was resent during an attempt that then failed stays due:
+# its schedule began anew.
 RECORD = Command(
     """
     with result as (
