@@ -8,8 +8,8 @@ from starlette.types import Scope
 
 from opentill.core.settings import Settings
 from opentill.db.database import Db
-from opentill.db.export_limits import Exports
 from opentill.outgoing.client import Outgoing
+from opentill.server.export_limits import Exports
 
 
 async def _no_address(_app: "App", _merchant_id: str, _order_id: str) -> str | None:

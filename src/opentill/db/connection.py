@@ -16,6 +16,7 @@ from uuid import uuid4
 import asyncpg
 
 from opentill.core.errors import Contended, Unavailable
+from opentill.db import queries
 
 T = TypeVar("T")
 COLLIDED: Final = (
@@ -143,11 +144,11 @@ async def loses_statements(url: str) -> bool:
         await first.close()
         raise
     try:
-        statement = await first.prepare("select pg_backend_pid()", name=f"opentill_{uuid4().hex}")
+        statement = await first.prepare(queries.SESSION.sql, name=f"opentill_{uuid4().hex}")
         async with first.transaction():
-            here = await first.fetchval("select pg_backend_pid()")
+            here = await queries.SESSION.get(first)
         async with second.transaction():
-            if await second.fetchval("select pg_backend_pid()") != here:
+            if await queries.SESSION.get(second) != here:
                 return False
             # The second holds that session: the first is given another one now.
             await statement.fetchval(timeout=_LOOK_S)

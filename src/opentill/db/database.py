@@ -15,10 +15,11 @@ import asyncpg
 
 from opentill.core.errors import Contended, Unavailable
 from opentill.db import connection as connections
+from opentill.db import queries
 from opentill.db.connection import COLLIDED, Tries
 from opentill.db.pool import Pool
+from opentill.db.query import Tx as Tx  # noqa: PLC0414 - every feature imports it from here
 
-Tx = asyncpg.Connection
 T = TypeVar("T")
 
 START_PATIENCE_S: Final = 30.0
@@ -98,7 +99,7 @@ def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
 
 async def limit_lock_waits(tx: Tx, longest: str) -> None:
     """Wait for each lock no longer than ``longest``, such as ``2s``, until the transaction ends."""
-    await tx.execute("select set_config('lock_timeout', $1, true)", longest)
+    await queries.LIMIT_LOCK_WAITS.get(tx, longest=longest)
 
 
 async def patiently(work: Callable[[], Awaitable[T]], patience_s: float = START_PATIENCE_S) -> T:
@@ -212,9 +213,9 @@ class Db:
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
             if other is not None:
-                moment: str = await other.fetchval("select pg_export_snapshot()")
-                # It takes no parameter, and it must be the first statement.
-                await connection.execute(f"set transaction snapshot '{moment}'")
+                moment = await queries.EXPORT_SNAPSHOT.get(other)
+                # It must be the first statement of the transaction.
+                await connection.execute(queries.IMPORT_SNAPSHOT.format(moment))
             yield connection
 
     async def run(self, work: Callable[[Tx], Awaitable[T]]) -> T:

@@ -106,7 +106,7 @@ async def check(
 
 async def _create_table(connection: Tx) -> None:
     """``if not exists`` looks first and creates later, so two at once can still collide."""
-    while await connection.fetchval("select to_regclass('schema_migrations')") is None:
+    while not await queries.HAS_MIGRATIONS.get(connection):
         try:
             await connection.execute(queries.CREATE_MIGRATIONS)
         except _COLLIDED:

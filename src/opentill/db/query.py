@@ -12,10 +12,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 import asyncpg
 import msgspec
 
-from opentill.db.database import Tx
-
 S = TypeVar("S", bound=msgspec.Struct)
 V = TypeVar("V")
+Tx = asyncpg.Connection  # what a statement runs on; see database.py
 _Picker = Callable[[Any], tuple[Any, ...]]
 
 # What may stand in SQL with a colon or a dollar in it that is no parameter, and then what is one.

@@ -13,11 +13,12 @@ from typing import Final
 import asyncpg
 
 from opentill.core.errors import Conflict, Invalid, KeyReused
-from opentill.db.database import Tx
+from opentill.db.database import Tx, limit_lock_waits
 from opentill.http import queries
 from opentill.http.queries import Stored
 
 KEEP_MS: Final = 7 * 24 * 3600 * 1000
+LONGEST_WAIT: Final = "5s"  # for another request with the same key
 _PRINTABLE: Final = re.compile(r"[\x20-\x7e]{1,255}", re.ASCII)
 
 
@@ -38,7 +39,7 @@ async def claim(tx: Tx, merchant_id: str, key: str, print_: bytes, now: int) -> 
     Raises KeyReused if the response belongs to another request, and Conflict if the first request
     still runs after five seconds.
     """
-    await queries.WAIT_5_S.run(tx)
+    await limit_lock_waits(tx, LONGEST_WAIT)
     try:
         mine = await queries.CLAIM.get(
             tx, merchant_id=merchant_id, key=key, fingerprint=print_, now=now
