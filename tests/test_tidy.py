@@ -71,7 +71,6 @@ ENVIRONMENT: Final = {
     "cli/running.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
     "core/metrics.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
     "server/supervisor.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
-    "server/embedded/postgres.py": "what PostgreSQL's own programs get",
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from opentill.db import connection as connections
 from opentill.db.database import Db, Tx
-from opentill.server.embedded.postgres import find_programs
+from opentill.server.embedded.programs import find_programs
 from support import world
 
 _numbers = itertools.count(1)
