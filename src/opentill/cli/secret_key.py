@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.groups import add_group
-from opentill.cli.output import Json
+from opentill.cli.commands import add_group
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
@@ -25,7 +24,7 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def replace(*, reason: inputs.Reason, by: inputs.By = "", as_json: Json = False) -> None:
+def replace(*, reason: inputs.Reason, by: inputs.By = "") -> output.Result:
     """Use another key: the one that is set, or a new one where the file is missing.
 
     What was encrypted with the old key cannot be read from then on, unless that key comes back.
@@ -35,15 +34,15 @@ def replace(*, reason: inputs.Reason, by: inputs.By = "", as_json: Json = False)
 
     found = session.settings(new_key=True)
 
+    actor = inputs.actor(by, reason)
+
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         replaced = await secret_key.replace(tx, found.secret_key)
         if replaced:
-            await merchants.record_audit(
-                tx, who=inputs.who(by), action="secret-key replace", merchant_id="",
-                subject=found.secret_key_from, reason=reason, now=now,
-            )  # fmt: skip
+            subject = found.secret_key_from
+            await merchants.record_audit_by(tx, actor, "secret-key replace", "", subject, now)
         return {"replaced": replaced, "from": found.secret_key_from}
 
     done = session.transact(work, found, any_key=True)
-    output.show(done, as_json=as_json)
-    output.say(_THEN if done["replaced"] else "It is the key of this database already.")
+    note = _THEN if done["replaced"] else "It is the key of this database already."
+    return output.Result(done, note=note)
