@@ -24,6 +24,7 @@ from opentill.db import replica
 from opentill.db.clock import Clock
 from opentill.db.database import Db, patiently
 from opentill.disputes import api as disputes_api
+from opentill.disputes import events as dispute_events
 from opentill.epay import api as epay_api
 from opentill.http import openapi, responses, routing, schemas
 from opentill.http.caller import Caller
@@ -31,12 +32,15 @@ from opentill.http.middleware import RequestMiddleware
 from opentill.http.operations import Operation
 from opentill.ledger import api as ledger_api
 from opentill.orders import api as orders_api
+from opentill.orders import events as order_events
 from opentill.outgoing.client import to_merchants
 from opentill.pages import api as pages_api
 from opentill.pages import refusal
 from opentill.payouts import api as payouts_api
+from opentill.payouts import events as payout_events
 from opentill.products import api as products_api
 from opentill.refunds import api as refunds_api
+from opentill.refunds import events as refund_events
 from opentill.webhooks import api as webhooks_api
 from opentill.webhooks import document as webhooks_document
 
@@ -51,12 +55,18 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *ledger_api.operations,
     *webhooks_api.operations,
 )
+PAYLOADS: Final = (
+    order_events.PAYLOADS
+    | refund_events.PAYLOADS
+    | dispute_events.PAYLOADS
+    | payout_events.PAYLOADS
+)
 
 
 def document(settings: Settings) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of this deployment."""
     made = openapi.document(OPERATIONS, settings.public_url, _contact(settings))
-    webhooks_document.add(made, settings.webhook_header_prefix)
+    webhooks_document.add(made, PAYLOADS, settings.webhook_header_prefix)
     return schemas.finished(made)
 
 

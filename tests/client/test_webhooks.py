@@ -9,10 +9,10 @@ import msgspec
 import pytest
 import standardwebhooks
 
+from opentill.app import PAYLOADS
 from opentill.client import Event, OrderPaid, WebhookInvalid, verify_webhook
 from opentill.client.events import EVENTS
 from opentill.client.signatures import _own
-from opentill.webhooks.payloads import PAYLOADS
 
 # contract.md#event-signatures
 SECRET: Final = "whsec_example"

@@ -6,7 +6,7 @@ import jsonschema_rs
 import pytest
 
 from opentill import disputes, orders, payouts
-from opentill.app import document
+from opentill.app import PAYLOADS, document
 from opentill.core.settings import Settings
 from opentill.webhooks import TYPES
 from support.api_server import Shop
@@ -24,6 +24,12 @@ def _schema(type_: str) -> dict[str, Any]:
 def _named(schema: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = SCHEMAS[schema["$ref"].rsplit("/", 1)[-1]]
     return found
+
+
+def test_every_type_has_its_payload_in_the_events_file_of_its_feature() -> None:
+    assert set(PAYLOADS) == set(TYPES)
+    for payload in PAYLOADS.values():
+        assert payload.__module__.endswith(".events"), payload
 
 
 def test_every_type_stands_in_the_document_with_every_field_described() -> None:

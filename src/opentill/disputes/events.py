@@ -1,10 +1,46 @@
 """Event payloads about disputes (contract.md#event-types)."""
 
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
 from opentill import orders
 from opentill.core import money
-from opentill.disputes.model import Dispute, Transition
+from opentill.disputes.model import Dispute, Status, Transition
 from opentill.orders import Order
-from opentill.webhooks import Event, payloads
+from opentill.orders.events import Livemode, Metadata, OrderId
+from opentill.webhooks import Event, Type
+from opentill.webhooks.fields import Amount, Currency
+
+
+class DisputeData(msgspec.Struct, frozen=True, kw_only=True):
+    """A dispute was opened, or decided: closed once, and again if a loss is recovered."""
+
+    dispute_id: Annotated[str, Meta(description="The dispute's id.")]
+    order_id: OrderId
+    status: Annotated[Status, Meta(description="Where the dispute stands.")]
+    amount: Annotated[Amount, Meta(description="What the customer disputes.")]
+    currency: Currency
+    debit: Annotated[Amount, Meta(description="What it takes from the balance if lost.")]
+    fee: Annotated[Amount, Meta(description="The fee of a loss, on top.")]
+    debit_currency: Annotated[
+        str, Meta(description="The ISO 4217 code of the currency of `debit` and `fee`.")
+    ]
+    reason: Annotated[str, Meta(description="Why the customer disputes, in the bank's words.")]
+    opened_at: Annotated[int, Meta(description="When it was opened, Unix ms.")]
+    closed_at: Annotated[
+        int | None,
+        Meta(description="When it was decided, Unix ms; null while OPEN."),
+    ]
+    livemode: Livemode = msgspec.UNSET
+    metadata: Metadata
+
+
+PAYLOADS: Final[dict[Type, type[msgspec.Struct]]] = {
+    "dispute.created": DisputeData,
+    "dispute.closed": DisputeData,
+}
 
 
 def event_of(order: Order, dispute: Dispute, transition: Transition, at: int) -> Event:
@@ -12,7 +48,7 @@ def event_of(order: Order, dispute: Dispute, transition: Transition, at: int) ->
 
     A dispute is closed by WON and by LOST, and once more where the loss is RECOVERED.
     """
-    data = payloads.Dispute(
+    data = DisputeData(
         dispute_id=dispute.id,
         order_id=order.id,
         status=dispute.status,

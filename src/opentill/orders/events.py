@@ -1,13 +1,121 @@
 """Event payloads about orders and sessions (contract.md#event-types)."""
 
-from typing import Any, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 import msgspec
+from msgspec import Meta
 
 from opentill.core import money
 from opentill.orders.model import Order
-from opentill.webhooks import Event, Type, payloads
-from opentill.webhooks.payloads import ClosedStatus
+from opentill.webhooks import Event, Type
+from opentill.webhooks.fields import Amount, Currency
+
+ClosedStatus = Literal["FAILED", "CLOSED", "REVOKED"]
+OrderId = Annotated[str, Meta(description="The order's id.")]
+ProductId = Annotated[str, Meta(description="The id of the product that the order is for.")]
+SessionId = Annotated[str, Meta(description="The checkout session's id.")]
+OrderAmount = Annotated[Amount, Meta(description="What the customer pays, in decimal text.")]
+NetAmount = Annotated[Amount, Meta(description="The amount less the platform fee.")]
+Livemode = Annotated[
+    bool | msgspec.UnsetType,
+    Meta(
+        description="false: not real money, since the sandbox bank took it, or an operator where "
+        "there is no other gateway; not there before it is paid."
+    ),
+]
+Metadata = Annotated[
+    msgspec.Raw,
+    Meta(
+        description="The metadata that the session was opened with. Of an Epay order: its "
+        "`out_trade_no`, its `trade_no` and, if it has one, its `param`.",
+        extra_json_schema={"type": "object"},
+    ),
+]
+
+
+class OrderPaidData(msgspec.Struct, frozen=True, kw_only=True):
+    """An order was paid: fulfil it."""
+
+    order_id: OrderId
+    product_id: ProductId
+    customer_email: Annotated[str, Meta(description="The customer's e-mail, empty if unknown.")]
+    amount: OrderAmount
+    currency: Currency
+    net_amount: NetAmount
+    paid_at: Annotated[int, Meta(description="When it was paid, Unix ms.")]
+    livemode: Livemode = msgspec.UNSET
+    metadata: Metadata
+
+
+class OrderClosedData(msgspec.Struct, frozen=True, kw_only=True):
+    """An order will not be paid."""
+
+    order_id: OrderId
+    product_id: ProductId
+    amount: OrderAmount
+    currency: Currency
+    status: Annotated[
+        ClosedStatus,
+        Meta(description="FAILED: refused for good; CLOSED: never paid; REVOKED: voided."),
+    ]
+    reason: Annotated[str, Meta(description="Why, in a few words.")]
+    closed_at: Annotated[int, Meta(description="When it was closed, Unix ms.")]
+    livemode: Livemode = msgspec.UNSET
+    metadata: Metadata
+
+
+class OrderSettledData(msgspec.Struct, frozen=True, kw_only=True):
+    """An order's money is available."""
+
+    order_id: OrderId
+    product_id: ProductId
+    amount: OrderAmount
+    currency: Currency
+    net_amount: NetAmount
+    settled_amount: Annotated[
+        Amount, Meta(description="The net amount in the currency that it settles in.")
+    ]
+    settled_currency: Annotated[
+        str, Meta(description="The ISO 4217 code of the currency that it settles in.")
+    ]
+    settled_at: Annotated[int, Meta(description="When it settled, Unix ms.")]
+    livemode: Livemode = msgspec.UNSET
+    metadata: Metadata
+
+
+class CheckoutCompletedData(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkout session was paid."""
+
+    checkout_session_id: SessionId
+    order_id: OrderId
+    product_id: ProductId
+    amount: OrderAmount
+    currency: Currency
+    completed_at: Annotated[int, Meta(description="When it was completed, Unix ms.")]
+    livemode: Livemode = msgspec.UNSET
+    metadata: Metadata
+
+
+class CheckoutExpiredData(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkout session can no longer be paid."""
+
+    checkout_session_id: SessionId
+    order_id: OrderId
+    product_id: ProductId
+    amount: OrderAmount
+    currency: Currency
+    expired_at: Annotated[int, Meta(description="When it expired, Unix ms.")]
+    livemode: Livemode = msgspec.UNSET
+    metadata: Metadata
+
+
+PAYLOADS: Final[dict[Type, type[msgspec.Struct]]] = {
+    "order.paid": OrderPaidData,
+    "order.closed": OrderClosedData,
+    "order.settled": OrderSettledData,
+    "checkout.completed": CheckoutCompletedData,
+    "checkout.expired": CheckoutExpiredData,
+}
 
 
 def metadata(order: Order) -> msgspec.Raw:
@@ -40,13 +148,13 @@ def _data(order: Order, type_: Type, reason: str, at: int) -> msgspec.Struct:
         case "order.paid":
             paid_at = at if order.paid_at is None else order.paid_at
             email = order.customer_email
-            return payloads.OrderPaid(**base, customer_email=email, net_amount=net, paid_at=paid_at)
+            return OrderPaidData(**base, customer_email=email, net_amount=net, paid_at=paid_at)
         case "order.closed":
             status = cast("ClosedStatus", order.status)  # by the transitions that emit it
-            return payloads.OrderClosed(**base, status=status, reason=reason, closed_at=at)
+            return OrderClosedData(**base, status=status, reason=reason, closed_at=at)
         case "order.settled":
             settled = money.show(order.net_settled_minor, order.settled_currency)
-            return payloads.OrderSettled(
+            return OrderSettledData(
                 **base,
                 net_amount=net,
                 settled_amount=settled,
@@ -54,9 +162,9 @@ def _data(order: Order, type_: Type, reason: str, at: int) -> msgspec.Struct:
                 settled_at=at,
             )
         case "checkout.completed":
-            return payloads.CheckoutCompleted(**base, checkout_session_id=session, completed_at=at)
+            return CheckoutCompletedData(**base, checkout_session_id=session, completed_at=at)
         case "checkout.expired":
-            return payloads.CheckoutExpired(**base, checkout_session_id=session, expired_at=at)
+            return CheckoutExpiredData(**base, checkout_session_id=session, expired_at=at)
         case _:
             msg = f"{type_} is another feature's event"
             raise ValueError(msg)

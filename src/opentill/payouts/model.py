@@ -1,6 +1,6 @@
 """What a payout is, the table of its transitions, and its shape on the wire."""
 
-from typing import Any, Final, Literal, Self, get_args
+from typing import Final, Literal, Self, get_args
 
 import msgspec
 
@@ -76,32 +76,6 @@ def posted(payout: Payout, event: Event) -> list[Movement]:
                 Movement(kind, "platform", "available", fee, "payout", cause, returned),
             ]
     return [move for move in moves if move.amount_minor]
-
-
-def event_of(payout: Payout, type_: webhooks.Type, at: int) -> webhooks.Event:
-    """Return the event of a payout that has ended."""
-    base: dict[str, Any] = {
-        "payout_id": payout.id,
-        "amount": money.show(payout.amount_minor, payout.currency),
-        "fee": money.show(payout.fee_minor, payout.currency),
-        "currency": payout.currency,
-    }
-    data: webhooks.payloads.PayoutPaid | webhooks.payloads.PayoutFailed
-    if payout.status == "PAID":
-        data = webhooks.payloads.PayoutPaid(
-            **base,
-            status="PAID",
-            bank_reference=payout.bank_reference,
-            paid_at=at if payout.paid_at is None else payout.paid_at,
-        )
-    else:
-        data = webhooks.payloads.PayoutFailed(
-            **base,
-            status="FAILED",
-            failure_reason=payout.failure_reason,
-            failed_at=at if payout.failed_at is None else payout.failed_at,
-        )
-    return webhooks.Event(payout.merchant_id, type_, data, at)
 
 
 class PayoutOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -10,8 +10,8 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.merchants import Merchant, operator_actions
-from opentill.payouts import queries
-from opentill.payouts.model import BY_EVENT, Event, Payout, Status, event_of, posted
+from opentill.payouts import events, queries
+from opentill.payouts.model import BY_EVENT, Event, Payout, Status, posted
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +177,7 @@ async def _take(  # noqa: PLR0913 - the one function that takes a transition
         failure_reason=failure_reason,
     )
     if transition.emits:
-        await webhooks.emit(tx, [event_of(payout, transition.emits, now)])
+        await webhooks.emit(tx, [events.event_of(payout, transition.emits, now)])
     if moves := posted(payout, event):
         await ledger.post(tx, merchant_id, payout.currency, moves, now)
     return payout

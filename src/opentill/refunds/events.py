@@ -1,14 +1,61 @@
 """Event payloads about refunds (contract.md#event-types)."""
 
-from typing import Any
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from opentill import orders
 from opentill.core import money
 from opentill.orders import Order
+from opentill.orders.events import Livemode, Metadata, OrderId, ProductId
 from opentill.refunds.model import EMITS, Refund
-from opentill.webhooks import Event, payloads
+from opentill.webhooks import Event, Type
+from opentill.webhooks.fields import Amount, Currency
+
+RefundId = Annotated[str, Meta(description="The refund's id.")]
+RefundReason = Annotated[str, Meta(description="The reason that was given with the refund.")]
+
+
+class OrderRefundedData(msgspec.Struct, frozen=True, kw_only=True):
+    """A refund has succeeded, in full or in part."""
+
+    order_id: OrderId
+    product_id: ProductId
+    refund_id: RefundId
+    refund_status: Annotated[
+        Literal["PARTIAL", "FULL"],
+        Meta(description="How much of the order is given back by now."),
+    ]
+    amount: Annotated[Amount, Meta(description="What this refund gives back.")]
+    refunded_amount: Annotated[
+        Amount, Meta(description="What was given back of the order so far, with this refund.")
+    ]
+    original_amount: Annotated[Amount, Meta(description="What the customer had paid.")]
+    currency: Currency
+    reason: RefundReason
+    livemode: Livemode = msgspec.UNSET
+    metadata: Metadata
+
+
+class RefundFailedData(msgspec.Struct, frozen=True, kw_only=True):
+    """A refund was refused for good: its money is the merchant's again."""
+
+    order_id: OrderId
+    product_id: ProductId
+    refund_id: RefundId
+    amount: Annotated[Amount, Meta(description="What was to be given back.")]
+    currency: Currency
+    reason: RefundReason
+    error_message: Annotated[str, Meta(description="Why it was refused.")]
+    livemode: Livemode = msgspec.UNSET
+    metadata: Metadata
+
+
+PAYLOADS: Final[dict[Type, type[msgspec.Struct]]] = {
+    "order.refunded": OrderRefundedData,
+    "refund.failed": RefundFailedData,
+}
 
 
 def event_of(order: Order, refund: Refund, at: int) -> Event:
@@ -28,9 +75,9 @@ def _data(order: Order, refund: Refund) -> msgspec.Struct:
         "metadata": orders.metadata(order),
     }
     if refund.status != "SUCCEEDED":
-        return payloads.RefundFailed(**base, error_message=refund.error_message or "")
+        return RefundFailedData(**base, error_message=refund.error_message or "")
     refunded = order.refunded_minor + refund.amount_minor
-    return payloads.OrderRefunded(
+    return OrderRefundedData(
         **base,
         refund_status="FULL" if refunded == order.amount_minor else "PARTIAL",
         refunded_amount=money.show(refunded, refund.currency),

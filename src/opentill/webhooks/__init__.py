@@ -1,6 +1,5 @@
 """Webhooks: events in an outbox, signed, and delivered until the merchant has them."""
 
-from opentill.webhooks import payloads
 from opentill.webhooks.catchup import Read, end, read
 from opentill.webhooks.model import TYPES, Delivery, Endpoint, Event, NumberedEvent, Type
 from opentill.webhooks.outbox import emit
@@ -37,7 +36,6 @@ __all__ = [
     "end",
     "find",
     "find_anywhere",
-    "payloads",
     "read",
     "resend",
     "resend_all",

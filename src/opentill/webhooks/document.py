@@ -1,30 +1,33 @@
 """The events in the OpenAPI document: ``webhooks``, one for each type (OpenAPI 3.1 §4.8.1)."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from opentill.webhooks import signing
 from opentill.webhooks.model import TYPES, Type
-from opentill.webhooks.payloads import PAYLOADS
 
 # Not the tag of the operations: generators write a file for each tag.
 TAG: Final = "Events"
 _REF: Final = "#/components/schemas/{name}"
 
 
-def add(document: dict[str, Any], header_prefix: str) -> None:
-    """Add all types of events to a document, with this deployment's signature headers."""
-    kinds = tuple(dict.fromkeys(PAYLOADS.values()))
-    _, structs = msgspec.json.schema_components(kinds, ref_template=_REF)
-    # By the names of the events: the API has structs called Dispute of its own.
-    names = {kind.__name__: f"{kind.__name__}Data" for kind in kinds}
-    schemas = {new: structs[old] | {"title": new} for old, new in names.items()}
+def add(
+    document: dict[str, Any], payloads: Mapping[Type, type[msgspec.Struct]], header_prefix: str
+) -> None:
+    """Add every type of event to an OpenAPI document.
+
+    ``payloads`` are the structs of all features' ``events.py``; a type without one is a KeyError.
+    The signature headers are named with the ``header_prefix`` of this deployment.
+    """
+    structs = tuple(dict.fromkeys(payloads[type_] for type_ in TYPES))
+    _, schemas = msgspec.json.schema_components(structs, ref_template=_REF)
     headers = _headers(header_prefix)
     document["webhooks"] = {
-        type_: {"post": _sent(type_, PAYLOADS[type_], headers)} for type_ in TYPES
+        type_: {"post": _sent(type_, payloads[type_], headers)} for type_ in TYPES
     }
-    schemas |= {_event_name(type_): _event(type_, PAYLOADS[type_]) for type_ in TYPES}
+    schemas |= {_event_name(type_): _event(type_, payloads[type_]) for type_ in TYPES}
     document["components"]["schemas"] |= schemas
     document["tags"].append({"name": TAG, "description": "What is sent to webhook endpoints."})
 
@@ -49,7 +52,7 @@ def _event(type_: Type, payload: type[msgspec.Struct]) -> dict[str, Any]:
                 "format": "int64",
                 "description": "When it happened, Unix ms.",
             },
-            "data": {"$ref": _REF.format(name=f"{payload.__name__}Data")},
+            "data": {"$ref": _REF.format(name=payload.__name__)},
         },
     }
 
