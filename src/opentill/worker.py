@@ -13,14 +13,14 @@ from typing import Final
 import msgspec
 import structlog
 
-from opentill import gateways
+from opentill import context, gateways
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.context import App
 from opentill.core import metrics
 from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
 from opentill.db import rate_limits
-from opentill.db.clock import Clock, now_ms
+from opentill.db.clock import now_ms
 from opentill.db.database import Db
 from opentill.db.jobs import GatewayFilter
 from opentill.disputes import jobs as dispute_jobs
@@ -30,7 +30,6 @@ from opentill.integrity import scheduler
 from opentill.list_counts import jobs as total_jobs
 from opentill.orders import jobs as order_jobs
 from opentill.orders import settlement
-from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 from opentill.webhooks.dispatch import Dispatcher, Options
@@ -145,17 +144,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     if db is None:
         return
     adapters = gateways.load(settings.gateways, settings)
-    outgoing = to_merchants(settings)
-    clock = Clock(db, settings.gateways)
-    app = App(settings=settings, db=db, gateways=adapters, outgoing=outgoing, clock=clock.now)
-    try:
-        async with clock.following():
-            await work(app, stop)
-    finally:
-        for adapter in adapters.values():
-            await adapter.close()
-        await outgoing.close()
-        await db.close()
+    async with context.running(settings, db, adapters) as app:
+        await work(app, stop)
 
 
 async def _connected(settings: Settings, stop: asyncio.Event) -> Db | None:
