@@ -20,17 +20,17 @@ _log: Final = structlog.get_logger()
 
 
 class GatewayFilter(msgspec.Struct, frozen=True):
-    """Which gateways' rows a batch is of: the named ones', or all others'; None: everybody's.
+    """Of which gateways a job takes rows: those in ``names``, or all others if not ``included``.
 
-    Each gateway's rows are worked through by themselves, so that one that responds slowly, or not
-    at all, holds up no other.
+    Without ``names`` it takes the rows of all. The worker runs such a job for each gateway by
+    itself, so that one that responds slowly, or not at all, holds up no other.
     """
 
     names: tuple[str, ...] | None = None
     included: bool = True
 
 
-EVERYBODY: Final = GatewayFilter()
+ALL_GATEWAYS: Final = GatewayFilter()
 
 
 async def each(

@@ -33,7 +33,7 @@ async def check_attempts(
     public_url: str,
     now: int,
     batch: int = 50,
-    whose: jobs.GatewayFilter = jobs.EVERYBODY,
+    gateway_filter: jobs.GatewayFilter = jobs.ALL_GATEWAYS,
 ) -> int:
     """Ask about a batch of attempts that are due and return how many there were."""
     async with db.connection() as tx:
@@ -42,8 +42,8 @@ async def check_attempts(
             now=now,
             lease_until=now + _LEASE_MS,
             limit=batch,
-            gateways=whose.names,
-            included=whose.included,
+            gateways=gateway_filter.names,
+            included=gateway_filter.included,
         )
 
     async def one(attempt: PaymentAttempt) -> None:

@@ -24,7 +24,7 @@ async def send_due(
     public_url: str,
     now: int,
     batch: int = 50,
-    whose: jobs.GatewayFilter = jobs.EVERYBODY,
+    gateway_filter: jobs.GatewayFilter = jobs.ALL_GATEWAYS,
 ) -> int:
     """Send a batch of refunds that are due and return how many there were.
 
@@ -38,8 +38,8 @@ async def send_due(
             now=now,
             lease_until=now + _LEASE_MS,
             limit=batch,
-            gateways=whose.names,
-            included=whose.included,
+            gateways=gateway_filter.names,
+            included=gateway_filter.included,
         )
 
     async def one(refund: Refund) -> None:
