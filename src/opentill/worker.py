@@ -27,7 +27,7 @@ from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import jobs as epay_jobs
 from opentill.http import idempotency
 from opentill.integrity import scheduler
-from opentill.list_counts import jobs as total_jobs
+from opentill.list_counts import jobs as list_count_jobs
 from opentill.orders import jobs as order_jobs
 from opentill.orders import settlement
 from opentill.refunds import jobs as refund_jobs
@@ -49,9 +49,9 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def _per_gateway(app: App) -> tuple[Job, ...]:
-    """Jobs that ask gateways, for each by itself: a slow one holds up no other.
+    """Return the jobs that ask gateways, for each gateway by itself: a slow one holds up no other.
 
-    The last ones are for what is of no gateway in use any more.
+    The last two take the rows of gateways that are not in use any more.
     """
     names = tuple(app.gateways)
     return tuple(
@@ -103,12 +103,12 @@ async def _find_forgotten(app: App) -> int:
 
 async def _check_books(app: App) -> int:
     await scheduler.check_some(app.db)
-    return 0  # however much is left: it pauses between its parts
+    return 0  # so that it pauses between parts, however much is left
 
 
 async def _roll_up(app: App) -> int:
-    await total_jobs.roll_up(app.db)
-    return 0  # there are enough of them to be worth it again only after a while
+    await list_count_jobs.roll_up(app.db)
+    return 0  # so that it pauses: a roll-up is worth its cost only after many changes
 
 
 async def _prune(app: App) -> int:

@@ -194,8 +194,8 @@ def test_while_the_first_request_still_runs_the_others_are_told_409(
     running, done = threading.Event(), asyncio.Event()
 
     async def hold(tx: Tx) -> None:
-        print_ = idempotency.fingerprint("POST", "/v1/products?", b"")
-        await idempotency.claim(tx, shop.id, "held", print_, shop.api_server.app.clock())
+        digest = idempotency.fingerprint("POST", "/v1/products?", b"")
+        await idempotency.claim(tx, shop.id, "held", digest, shop.api_server.app.clock())
         running.set()
         await done.wait()
 

@@ -43,10 +43,10 @@ def _movable() -> None:
     from opentill.core.errors import ConfigurationError
     from opentill.db import clock
 
-    found = session.settings()
-    gateways = found.gateways
-    if found.sandbox_refused:
-        raise ConfigurationError(found.sandbox_refused)
+    settings = session.settings()
+    gateways = settings.gateways
+    if settings.sandbox_refused:
+        raise ConfigurationError(settings.sandbox_refused)
     if not clock.movable(gateways):
         message = (
             "business time can be moved with the sandbox bank only;"

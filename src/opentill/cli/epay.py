@@ -35,15 +35,15 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def _plain(found: "Credentials", settings: "Settings") -> dict[str, Any]:
+def _plain(credentials: "Credentials", settings: "Settings") -> dict[str, Any]:
     """Credentials as they may be shown again: without the key."""
     return {
-        "merchantId": found.merchant_id,
-        "pid": found.pid,
-        "state": found.state,
+        "merchantId": credentials.merchant_id,
+        "pid": credentials.pid,
+        "state": credentials.state,
         "url": f"{settings.public_url}/epay/",
-        "createdAt": found.created_at,
-        "rotatedAt": found.rotated_at,
+        "createdAt": credentials.created_at,
+        "rotatedAt": credentials.rotated_at,
     }
 
 
@@ -52,9 +52,9 @@ def enable(merchant_id: str, *, actor: "Actor") -> "NewCredentials":
     """Let a merchant take payments by Epay; shows its pid and key."""
     from opentill import epay
 
-    found = session.settings()
+    settings = session.settings()
     return session.transact(
-        lambda tx, now: epay.enable(tx, found, merchant_id, now, actor=actor), found
+        lambda tx, now: epay.enable(tx, settings, merchant_id, now, actor=actor), settings
     )
 
 
@@ -63,9 +63,9 @@ def rotate(merchant_id: str, *, actor: "Actor") -> "NewCredentials":
     """Replace a merchant's key at once: signatures with the old one are refused from now on."""
     from opentill import epay
 
-    found = session.settings()
+    settings = session.settings()
     return session.transact(
-        lambda tx, now: epay.rotate(tx, found, merchant_id, now, actor=actor), found
+        lambda tx, now: epay.rotate(tx, settings, merchant_id, now, actor=actor), settings
     )
 
 
@@ -74,28 +74,28 @@ def disable(merchant_id: str, *, actor: "Actor") -> dict[str, Any]:
     """Stop a merchant's Epay API. `enable` starts it again, with the same pid and key."""
     from opentill import epay
 
-    found = session.settings()
+    settings = session.settings()
     closed = session.transact(
-        lambda tx, now: epay.disable(tx, merchant_id, now, actor=actor), found
+        lambda tx, now: epay.disable(tx, merchant_id, now, actor=actor), settings
     )
-    return _plain(closed, found)
+    return _plain(closed, settings)
 
 
 def show(merchant_id: str) -> dict[str, Any]:
     """Show a merchant's credentials, without the key."""
     from opentill import epay
 
-    found = session.settings()
-    credentials = session.query(lambda tx: epay.find(tx, merchant_id), found)
-    return _plain(credentials, found)
+    settings = session.settings()
+    credentials = session.query(lambda tx: epay.find(tx, merchant_id), settings)
+    return _plain(credentials, settings)
 
 
 def list_() -> output.Result:
     """List the merchants that have Epay credentials."""
     from opentill import epay
 
-    found = session.settings()
-    rows = [_plain(one, found) for one in session.query(epay.everyone, found)]
+    settings = session.settings()
+    rows = [_plain(one, settings) for one in session.query(epay.everyone, settings)]
     return output.Result(rows, _COLUMNS)
 
 
@@ -132,7 +132,7 @@ def resend(
     from opentill.epay.model import order_id_of
 
     async def work(tx: "Tx", now: int) -> "Notice":
-        found = await orders.find_anywhere(tx, order if "_" in order else order_id_of(order))
-        return await epay.resend(tx, found.merchant_id, found.id, now)
+        paid = await orders.find_anywhere(tx, order if "_" in order else order_id_of(order))
+        return await epay.resend(tx, paid.merchant_id, paid.id, now)
 
     return session.transact(work)

@@ -45,16 +45,16 @@ async def _key_id(tx: "Tx", which: str) -> str:
     return valid[0].id
 
 
-def _show(made: "NewKey", found: "Settings", *, as_json: bool) -> None:
+def _show(made: "NewKey", settings: "Settings", *, as_json: bool) -> None:
     """Print a new key, and whether its payments are real money."""
     from opentill.core.settings import SANDBOX
 
     note = ""
-    if found.livemode and SANDBOX in found.gateways:
+    if settings.livemode and SANDBOX in settings.gateways:
         note = "Payments through the sandbox bank, one of the gateways here, are not real money."
-    elif SANDBOX in found.gateways:
+    elif SANDBOX in settings.gateways:
         note = "The money is not real: the sandbox bank is the only gateway here."
-    shown = {**output.plain(made), "livemode": found.livemode}
+    shown = {**output.plain(made), "livemode": settings.livemode}
     output.show(output.Result(shown, note="" if as_json else note), as_json=as_json)
 
 
@@ -71,15 +71,15 @@ def create(
     """Create a key for the deployment's environment."""
     from opentill import merchants
 
-    found = session.settings()
+    settings = session.settings()
     until = inputs.moment("expires", expires, end=True)
     made = session.transact(
         lambda tx, now: merchants.create_key(
-            tx, merchant_id, found.environment, now, until, actor=actor
+            tx, merchant_id, settings.environment, now, until, actor=actor
         ),
-        found,
+        settings,
     )
-    _show(made, found, as_json=as_json)
+    _show(made, settings, as_json=as_json)
 
 
 def list_(merchant_id: str) -> "list[Key]":
@@ -98,12 +98,12 @@ def regenerate(key: _Which, *, actor: "Actor", as_json: Json = False) -> None:
     """Replace a key at once: requests with the old one get 401 from now on."""
     from opentill import merchants
 
-    found = session.settings()
+    settings = session.settings()
 
     async def work(tx: "Tx", now: int) -> "NewKey":
         return await merchants.regenerate_key(tx, await _key_id(tx, key), now, actor=actor)
 
-    _show(session.transact(work, found), found, as_json=as_json)
+    _show(session.transact(work, settings), settings, as_json=as_json)
 
 
 @acting(without_reason=inputs.NO_REASON)

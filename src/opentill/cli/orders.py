@@ -29,13 +29,13 @@ def show(order_id: str) -> dict[str, Any]:
     """Show an order."""
     from opentill import orders
 
-    found = session.settings()
+    settings = session.settings()
 
     async def work(tx: "Tx") -> "Order":
         order = await orders.find_anywhere(tx, order_id)
-        return await orders.with_livemode(tx, order, deployment=found.livemode)
+        return await orders.with_livemode(tx, order, deployment=settings.livemode)
 
-    order = session.query(work, found)
+    order = session.query(work, settings)
     return {"merchantId": order.merchant_id, **output.plain(orders.OrderDetail.of(order))}
 
 
@@ -72,15 +72,15 @@ def _change(
 ) -> "OrderDetail":
     from opentill import merchants, orders
 
-    found = session.settings()
+    settings = session.settings()
 
     async def work(tx: "Tx", now: int) -> "Order":
         order = await orders.find_anywhere(tx, order_id)
         await merchants.record_audit_by(tx, actor, action, order.merchant_id, order_id, now)
         changed = await change(tx, order.merchant_id, order_id, actor.who, actor.reason, now)
-        return await orders.with_livemode(tx, changed, deployment=found.livemode)
+        return await orders.with_livemode(tx, changed, deployment=settings.livemode)
 
-    return orders.OrderDetail.of(session.transact(work, found))
+    return orders.OrderDetail.of(session.transact(work, settings))
 
 
 @acting()

@@ -32,17 +32,17 @@ def replace(*, reason: inputs.Reason, by: inputs.By = "") -> output.Result:
     from opentill import merchants
     from opentill.db import secret_key
 
-    found = session.settings(new_key=True)
+    settings = session.settings(new_key=True)
 
     actor = inputs.actor(by, reason)
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
-        replaced = await secret_key.replace(tx, found.secret_key)
+        replaced = await secret_key.replace(tx, settings.secret_key)
         if replaced:
-            subject = found.secret_key_from
+            subject = settings.secret_key_from
             await merchants.record_audit_by(tx, actor, "secret-key replace", "", subject, now)
-        return {"replaced": replaced, "from": found.secret_key_from}
+        return {"replaced": replaced, "from": settings.secret_key_from}
 
-    done = session.transact(work, found, any_key=True)
+    done = session.transact(work, settings, any_key=True)
     note = _THEN if done["replaced"] else "It is the key of this database already."
     return output.Result(done, note=note)
