@@ -155,6 +155,6 @@ async def send_download(receive: Receive, send: Send, download: Download) -> Non
 
 
 async def _disconnected(receive: Receive) -> None:
-    """Come back when the client has left."""
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
