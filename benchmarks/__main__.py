@@ -75,7 +75,7 @@ async def measure(run: Run) -> None:
 
 
 def main() -> None:
-    """Run; exit code 1 if an answer was wrong or the books do not agree."""
+    """Run; exit code 1 if a response was wrong or the books do not agree."""
     options = arguments()
     report = Report(machine=machine(), seconds=options.seconds, rounds=options.rounds)
     report.partial = len(options.chosen) < len(SCENARIOS) + len(PARTS)

@@ -2,7 +2,7 @@
 
 No framework, no validation, no rules, no log: a request's ids are taken out of its bytes, the
 recorded statements are run through asyncpg on one connection, the last row becomes the same JSON.
-``/constant`` answers at once: the HTTP server alone.
+``/constant`` responds at once: the HTTP server alone.
 """
 
 import hashlib
@@ -24,7 +24,6 @@ from opentill.server import http_server
 
 Traces = Mapping[str, list[Statement]]  # by operation: create, read, pay
 Row = Mapping[str, Any]
-Answer = tuple[int, bytes]
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
 _DONE: Final = b'{"code":0,"message":"success"}'
@@ -80,7 +79,7 @@ class Bare:
         return {name: new_id("evt") for name in self._events[operation]}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request."""
+        """Serve a request."""
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
             return

@@ -50,10 +50,10 @@ def _export(serving: Serving, apart: Apart, place: int) -> tuple[int, float, flo
         connection = http.client.HTTPConnection("127.0.0.1", serving.port, timeout=120)
         headers = {"x-api-key": apart.seed.tenants[place].key}
         connection.request("GET", "/v1/orders/export", headers=headers)
-        answer = connection.getresponse()
-        assert answer.status == 200, answer.read(500)
+        response = connection.getresponse()
+        assert response.status == 200, response.read(500)
         lines = 0
-        while chunk := answer.read1(1 << 18):
+        while chunk := response.read1(1 << 18):
             lines += chunk.count(b"\n")
         connection.close()
     finally:

@@ -124,8 +124,8 @@ class OverHttp:
         first = await work.seed.copy(count, scenario.merchants, self._schema)
         return [pay_request(first + n) for n in range(count)]
 
-    async def answer(self, work: Work, scenario: Scenario) -> tuple[int, bytes]:
-        """Return the answer to one request, to be compared with another's."""
+    async def response(self, work: Work, scenario: Scenario) -> tuple[int, bytes]:
+        """Return the response to one request, to be compared with another's."""
         return fetch(self._port, (await self.requests(work, scenario, 1))[0])
 
 
@@ -302,5 +302,5 @@ def _with_body(head: str, body: bytes) -> bytes:
 
 
 def constant() -> bytes:
-    """Return the request that the bare HTTP server answers with a constant."""
+    """Return the request that the bare HTTP server responds to with a constant."""
     return f"GET /constant HTTP/1.1\r\n{_HEAD}\r\n".encode()

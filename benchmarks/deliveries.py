@@ -1,4 +1,4 @@
-"""Webhooks: ``opentill worker`` sends what waits to a receiver on loopback that answers at once."""
+"""Webhooks: ``opentill worker`` sends what is due to a receiver that responds at once."""
 
 import asyncio
 import http.client
@@ -21,11 +21,11 @@ from opentill.webhooks.service import EndpointFields, UrlCheck
 
 ENDPOINTS = 20
 _GIVE_UP_S = 120.0
-_ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+_RESPONSE = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 
 
 class _Receiver(asyncio.Protocol):
-    """Answers each POST; ``GET`` is answered with how many there were and when the last was."""
+    """Takes each POST; the response to GET is how many there were and when the last was."""
 
     count = 0
     last_at = 0.0
@@ -48,7 +48,7 @@ class _Receiver(asyncio.Protocol):
             if head.startswith(b"post"):
                 _Receiver.count += 1
                 _Receiver.last_at = time.monotonic()
-                self._transport.write(_ANSWER)
+                self._transport.write(_RESPONSE)
             else:
                 body = msgspec.json.encode((_Receiver.count, _Receiver.last_at))
                 length = b"content-length: %d\r\n\r\n" % len(body)

@@ -165,7 +165,16 @@ def peer(python: Path, database_url: str, data_dir: Path) -> Program:
     """Start the FastAPI + SQLAlchemy peer with the interpreter of its own environment."""
     port = free_port()
     folder = str(Path(__file__).parent / "peers")
-    command = [str(python), "-m", "uvicorn", "--app-dir", folder, "plain:app", "--port", str(port)]
+    command = [
+        str(python),
+        "-m",
+        "uvicorn",
+        "--app-dir",
+        folder,
+        "plain.operations:app",
+        "--port",
+        str(port),
+    ]
     command += ["--loop", "uvloop", "--http", "httptools", "--no-access-log"]
     url = database_url.replace("postgresql://", "postgresql+asyncpg://", 1)
     env = {"PLAIN_URL": url, "PLAIN_SECRET": SECRET}
@@ -202,7 +211,7 @@ def _ready(port: int) -> bool:
 
 
 def fetch(port: int, request: bytes) -> tuple[int, bytes]:
-    """Send one request as it is; return status and body of the answer."""
+    """Send one request as it is; return status and body of the response."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(request)
         response = http.client.HTTPResponse(connection)

@@ -1,7 +1,7 @@
 """The load driver: a process of its own that keeps a fixed number of connections busy.
 
 A client library would be slower than what it measures. This one sends bytes that were made
-beforehand from one epoll loop and looks no further into an answer than its status and length: some
+beforehand from one epoll loop and looks no further into a response than its status and length: some
 10 µs for each request. What it used of its core stands in every result (``busy``), so that a figure
 that was limited by the driver shows itself; ``trivial_server`` is what it is held against.
 """
@@ -21,7 +21,7 @@ import uvloop
 
 TIMEOUT_S: Final = 30.0
 _spawn: Final = multiprocessing.get_context("spawn")
-_ANSWER: Final = (
+_RESPONSE: Final = (
     b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 30\r\n\r\n"
     b'{"code":0,"message":"success"}'
 )
@@ -38,14 +38,14 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back. Latencies are from sending the request to having the whole answer."""
+    """What came back. Latencies are from sending the request to having the whole response."""
 
     requests: int
     seconds: float
     p50_ms: float
     p99_ms: float
     busy: float  # share of one core that the driver used
-    failures: dict[str, int]  # by status, whatever is not 2xx, with the first answer
+    failures: dict[str, int]  # by status, whatever is not 2xx, with the first response
 
 
 def percentiles(latencies: list[float]) -> tuple[float, float]:
@@ -66,7 +66,7 @@ class _Run:
         self._parts: dict[int, bytes] = {}
 
     def run(self) -> Outcome:
-        """Send until the time is over or nothing is left, and wait for the last answers."""
+        """Send until the time is over or nothing is left, and wait for the last responses."""
         load = self._load
         address = ("127.0.0.1", load.port)
         sockets = [socket.create_connection(address) for _ in range(load.connections)]
@@ -81,7 +81,7 @@ class _Run:
         while self._sent:
             ready = poller.poll(TIMEOUT_S)
             if not ready:
-                message = f"no answer within {TIMEOUT_S:.0f} s"
+                message = f"no response within {TIMEOUT_S:.0f} s"
                 raise TimeoutError(message)
             for number, _ in ready:
                 connection = by_number[number]
@@ -109,7 +109,7 @@ class _Run:
             connection.sendall(request)
 
     def _received(self, number: int, data: bytes) -> bool:
-        """Take data in; say whether the answer is complete."""
+        """Take data in; say whether the response is complete."""
         if not data:
             message = "the server closed a connection"
             raise ConnectionError(message)
@@ -139,10 +139,10 @@ class Driver:
     def run(self, load: Load) -> Outcome:
         """Run a load; blocks. Raises RuntimeError if the server breaks off or hangs."""
         self._ours.send(load)
-        answer = self._ours.recv()
-        if isinstance(answer, Outcome):
-            return answer
-        raise RuntimeError(answer)
+        response = self._ours.recv()
+        if isinstance(response, Outcome):
+            return response
+        raise RuntimeError(response)
 
     def close(self) -> None:
         """End the process."""
@@ -159,17 +159,17 @@ def _serve(ours: Connection) -> None:
 
 
 class _Trivial(asyncio.Protocol):
-    """Answers whatever comes with one and the same answer, without reading it."""
+    """Responds to whatever comes with one and the same response, without reading it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._write = cast("asyncio.WriteTransport", transport).write
 
     def data_received(self, _data: bytes) -> None:
-        self._write(_ANSWER)
+        self._write(_RESPONSE)
 
 
 def trivial_server(listener: socket.socket) -> None:
-    """Serve the least that can answer at all, until killed: the driver's own limit."""
+    """Serve the least that can respond at all, until killed: the driver's own limit."""
 
     async def forever() -> None:
         loop = asyncio.get_running_loop()

@@ -59,11 +59,9 @@ def script(operation: str, statements: list[Statement]) -> str:
             continue
         values = [_expression(value, roles) for value in statement.values]
         sql = _PARAMETER.sub(partial(_value, values), statement.sql)
-        gateway_event = {
-            role: column for column, role in statement.gives.items() if role not in roles
-        }
-        roles |= {role: f":s{place}_{column}" for role, column in gateway_event.items()}
-        lines.append(f"{sql.strip()}\n\\gset s{place}_" if gateway_event else f"{sql.strip()};")
+        fresh = {role: column for column, role in statement.gives.items() if role not in roles}
+        roles |= {role: f":s{place}_{column}" for role, column in fresh.items()}
+        lines.append(f"{sql.strip()}\n\\gset s{place}_" if fresh else f"{sql.strip()};")
     return "\n".join(lines) + "\n"
 
 

@@ -63,7 +63,7 @@ async def contest(run: Run, scenarios: Sequence[Scenario]) -> None:
         competitors = [one for one in competitors if not wanted or one.name in wanted]
 
         run.report.resident_mb["before, one process (API and worker)"] = ours.resident_mb()
-        await _same_answers(work, competitors)
+        await _same_responses(work, competitors)
         _limits(run, bare)
         for scenario in scenarios:
             await _race(run, db, work, scenario, competitors)
@@ -145,17 +145,17 @@ async def _race(
     report.violations += [f"{scenario.name}: {violation}" for violation in violations]
 
 
-async def _same_answers(work: Work, competitors: Sequence[Competitor]) -> None:
-    """See that the servers do the same: equal status, equal fields of the answer."""
+async def _same_responses(work: Work, competitors: Sequence[Competitor]) -> None:
+    """See that the servers do the same: equal status, equal fields of the response."""
     for scenario in map(work.sized, SCENARIOS):
         shapes = {}
         for each in competitors:
             if isinstance(each, OverHttp):
-                status, body = await each.answer(work, scenario)
-                answer = msgspec.json.decode(body)
-                shapes[each.name] = (status, sorted(answer), sorted(answer.get("data", ())))
+                status, body = await each.response(work, scenario)
+                response = msgspec.json.decode(body)
+                shapes[each.name] = (status, sorted(response), sorted(response.get("data", ())))
         if any(shape != next(iter(shapes.values())) for shape in shapes.values()):
-            message = f"{scenario.name}: the answers differ: {shapes}"
+            message = f"{scenario.name}: the responses differ: {shapes}"
             raise RuntimeError(message)
 
 

@@ -45,30 +45,30 @@ class Statement(msgspec.Struct, frozen=True):
     gives: dict[str, str] = {}
 
 
-class Heard(msgspec.Struct):
+class RanStatement(msgspec.Struct):
     """A statement as it was run."""
 
     how: How
     sql: str = ""
     values: tuple[Any, ...] = ()
-    answer: Any = None
+    result: Any = None
 
 
-_heard: list[Heard] = []  # of the one recording that runs: connections are made by the pool
+_ran: list[RanStatement] = []  # of the one recording that runs: connections are made by the pool
 
 
 class _Recorder(asyncpg.Connection):
     """A connection that writes down what is run on it."""
 
     async def fetch(self, query: str, *args: Any, **how: Any) -> Any:
-        answer = await super().fetch(query, *args, **how)
-        _heard.append(Heard("fetch", query, args, answer))
-        return answer
+        result = await super().fetch(query, *args, **how)
+        _ran.append(RanStatement("fetch", query, args, result))
+        return result
 
     async def fetchrow(self, query: str, *args: Any, **how: Any) -> Any:
-        answer = await super().fetchrow(query, *args, **how)
-        _heard.append(Heard("fetchrow", query, args, answer))
-        return answer
+        result = await super().fetchrow(query, *args, **how)
+        _ran.append(RanStatement("fetchrow", query, args, result))
+        return result
 
     async def fetchval(self, query: str, *args: Any, column: int = 0, **how: Any) -> Any:
         row = await self.fetchrow(query, *args, **how)  # its column has a name, as pgbench needs
@@ -76,44 +76,44 @@ class _Recorder(asyncpg.Connection):
 
     async def execute(self, query: str, *args: Any, **how: Any) -> str:
         first = query.split(maxsplit=1)[0].rstrip(";").lower()
-        answer = await super().execute(query, *args, **how)
+        result = await super().execute(query, *args, **how)
         if first in {"begin", "commit"}:
-            _heard.append(Heard("begin" if first == "begin" else "commit"))
+            _ran.append(RanStatement("begin" if first == "begin" else "commit"))
         else:
-            _heard.append(Heard("execute", query, args))
-        return answer
+            _ran.append(RanStatement("execute", query, args))
+        return result
 
 
 @asynccontextmanager
-async def recording(url: str) -> AsyncIterator[tuple[Db, list[Heard]]]:
+async def recording(url: str) -> AsyncIterator[tuple[Db, list[RanStatement]]]:
     """Lend a database whose connections write down what is run: empty the list before each."""
     db = Db(Pool(lambda: asyncpg.connect(url, connection_class=_Recorder), 2), 2.0)
-    _heard.clear()
+    _ran.clear()
     try:
-        yield db, _heard
+        yield db, _ran
     finally:
         await db.close()
 
 
-def trace(heard: Iterable[Heard], roles: Mapping[str, Any]) -> list[Statement]:
-    """Turn what was heard of one request into statements for any; ``roles`` are its own values."""
-    heard = list(heard)
-    known = {**roles, **_fresh(heard)}
+def trace(ran: Iterable[RanStatement], roles: Mapping[str, Any]) -> list[Statement]:
+    """Turn the statements of one request into statements for any; ``roles`` are its own values."""
+    ran = list(ran)
+    known = {**roles, **_fresh(ran)}
     return [
         Statement(
             how=item.how,
             sql=item.sql,
             values=[_mark(value, known) for value in item.values],
-            gives=_gives(item.answer, known),
+            gives=_gives(item.result, known),
         )
-        for item in heard
+        for item in ran
     ]
 
 
-def _fresh(heard: Iterable[Heard]) -> dict[str, str]:
+def _fresh(ran: Iterable[RanStatement]) -> dict[str, str]:
     """Name the ids that the request made: event0, event1 and so on."""
     found: dict[str, None] = {}
-    for item in heard:
+    for item in ran:
         for value in item.values:
             each = value if isinstance(value, list) else [value]
             found.update({one: None for one in each if isinstance(one, str) and _FRESH.match(one)})
@@ -138,8 +138,8 @@ def _joined(text: str, roles: Mapping[str, str]) -> str | Joined:
     return Joined(tuple(Role(roles[piece]) if piece in roles else piece for piece in pieces))
 
 
-def _gives(answer: Any, roles: Mapping[str, Any]) -> dict[str, str]:
-    row = answer[0] if isinstance(answer, list) and len(answer) == 1 else answer
+def _gives(result: Any, roles: Mapping[str, Any]) -> dict[str, str]:
+    row = result[0] if isinstance(result, list) and len(result) == 1 else result
     columns = dict(row) if hasattr(row, "keys") else {}
     return {
         column: name

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.recording import Heard, Statement, recording, trace
+from benchmarks.recording import RanStatement, Statement, recording, trace
 from opentill import callbacks, checkouts, merchants, orders
 from opentill.checkouts import api as checkouts_api
 from opentill.checkouts.model import SessionBody
@@ -287,12 +287,12 @@ async def first_payments(db: Db, seed: Seed, settings: Settings) -> None:
 
 async def record(url: str, seed: Seed, settings: Settings) -> dict[str, list[Statement]]:
     """Run each operation once and return what SQL it runs."""
-    async with recording(url) as (db, heard):
-        return await _traces(db, heard, seed, settings)
+    async with recording(url) as (db, ran):
+        return await _traces(db, ran, seed, settings)
 
 
 async def _traces(
-    db: Db, heard: list[Heard], seed: Seed, settings: Settings
+    db: Db, ran: list[RanStatement], seed: Seed, settings: Settings
 ) -> dict[str, list[Statement]]:
     app = _app(db, settings)
     tenant = seed.tenants[0]
@@ -308,36 +308,36 @@ async def _traces(
         "merchant": tenant.merchant_id,
         "digest": hashlib.sha256(tenant.key.encode()).digest(),
     }
-    heard.clear()
+    ran.clear()
     await merchants.authenticate(db, settings, tenant.key, "127.0.0.1", now)
     await orders_api.read(call({"id": tenant.order_id}))
-    traces["read"] = trace(heard, {**known, "order": tenant.order_id})
+    traces["read"] = trace(ran, {**known, "order": tenant.order_id})
 
-    heard.clear()
+    ran.clear()
     body = msgspec.json.decode(session_body(0), type=SessionBody)
     await merchants.authenticate(db, settings, tenant.key, "127.0.0.1", now)
     asked = call({}, body)
     (operation,) = (one for one in checkouts_api.operations if one.write is checkouts_api.create)
     work = db.read if operation.autocommit else db.run  # as http.operations does
     made = await work(lambda tx: checkouts_api.create(asked, tx))
-    noted = list(heard)
+    noted = list(ran)
     async with seed.db.connection() as tx:
         session = await checkouts.find(tx, tenant.merchant_id, made.id)
     own = {"session": made.id, "order": session.order_id, "product": product_id(0)}
     traces["create"] = trace(noted, {**known, **own})
 
     number = await seed.copy(1, 1)
-    gateway_event = [orders.Report("sandbox", _paid(attempt_id(number)))]
-    heard.clear()
-    done = await db.run(lambda tx: orders.confirm_many(tx, gateway_event, now))
-    assert done == {gateway_event[0].key}, "a payment as usual is confirmed by arrays"
+    reports = [orders.Report("sandbox", _paid(attempt_id(number)))]
+    ran.clear()
+    done = await db.run(lambda tx: orders.confirm_many(tx, reports, now))
+    assert done == {reports[0].key}, "a payment as usual is confirmed by arrays"
     own = {
         "attempt": attempt_id(number),
         "order": order_id(number),
         "session": session_id(number),
         "product": product_id(0),
     }
-    traces["pay"] = trace(heard, {**known, **own})
+    traces["pay"] = trace(ran, {**known, **own})
     return traces
 
 

@@ -15,11 +15,11 @@ _REASONS: Final = tuple(
             "ids are unique: the same row is found again for each merchant, and the first is taken",
         ),
         (
-            r"^(watch|checks):.*\[\w+\.source_type = '\w+' → dropped\]",
+            r"^integrity\.queries:.*\[\w+\.source_type = '\w+' → dropped\]",
             "beside source_id, whose prefix says the same",
         ),
         (
-            r"^(watch|checks):.* tenant: .*\[\w+\.merchant_id = \w+\.merchant_id → dropped\]",
+            r"^integrity\.queries:.* tenant: .*\[\w+\.merchant_id = \w+\.merchant_id → dropped\]",
             "beside an id, which no two merchants share",
         ),
     )

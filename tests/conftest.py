@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import os
 import random
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -60,6 +61,7 @@ TEMPLATE: Final = "opentill_template"
 ORDER: Final = os.environ.get("OPENTILL_TEST_ORDER", "")
 ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
 _numbers: Final = itertools.count(1)
+_MADE: Final = pytest.StashKey[Path]()
 
 
 # `make test` tries the same examples each time, `make test-nightly` more and others each time.
@@ -94,6 +96,26 @@ cluster.SETTINGS = dict(  # type: ignore[misc] # of every server that a test sta
 if POOLED:
     _options = connection.options
     connection.options = lambda *, prepared=True: _options(prepared=False)  # whatever is asked
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each run a temporary directory of its own, unless it was told one.
+
+    pytest closes the directory that all its runs share to other users whenever one begins. If we
+    are root, the embedded PostgreSQL is another user, and could not start under it at that moment.
+    """
+    if not hasattr(config, "workerinput") and config.option.basetemp is None:
+        config.option.basetemp = tempfile.mkdtemp(prefix="opentill-tests-")
+        config.stash[_MADE] = Path(config.option.basetemp)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Remove the directory of a run that went well; that of another is left to be looked at."""
+    made = session.config.stash.get(_MADE, None)
+    if made is not None and exitstatus == pytest.ExitCode.OK:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

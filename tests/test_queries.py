@@ -161,7 +161,7 @@ def test_a_statement_about_a_tenant_names_merchant_id(name: str, statement: Any)
         "reconciliation.queries.BETWEEN",
         "reconciliation.queries.NAMED",
         "reconciliation.queries.KNOWN",
-        "epay.queries.CALLER",  # of a pid, through the directory
+        "epay.queries.MERCHANT_OF_PID",  # of a pid, through the directory
         "epay.queries.ALL",
         "epay.queries.ANY",
         "epay.queries.CLAIM_NOTICES",

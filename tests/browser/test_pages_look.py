@@ -9,7 +9,7 @@ from playwright.async_api import Browser, Page, Route
 
 from opentill.pages import assets
 from opentill.pages.catalogue import LANGUAGES, Language
-from opentill.pages.language import Tongue
+from opentill.pages.language import Localizer
 from opentill.pages.responses import page as answer
 from support.page_examples import HOSTILE_PAYMENT, made
 
@@ -79,9 +79,9 @@ WIDER = "() => document.documentElement.scrollWidth - document.documentElement.c
 
 async def _serve(page: Page, language: Language) -> list[str]:
     """Answer the page's requests from fixtures; the list gathers what goes wrong."""
-    tongue = Tongue(language)
-    pages = made(tongue) | {
-        f"hostile-{name}": one for name, one in made(tongue, HOSTILE_PAYMENT).items()
+    localizer = Localizer(language)
+    pages = made(localizer) | {
+        f"hostile-{name}": one for name, one in made(localizer, HOSTILE_PAYMENT).items()
     }
     wrong: list[str] = []
 
@@ -116,7 +116,7 @@ async def test_every_page_is_readable_and_fits(browser: Browser) -> None:
     context = await browser.new_context(reduced_motion="reduce")
     page = await context.new_page()
     wrong = await _serve(page, "en")
-    for name in [*made(Tongue("en")), "hostile-open", "hostile-errors", "hostile-paid"]:
+    for name in [*made(Localizer("en")), "hostile-open", "hostile-errors", "hostile-paid"]:
         await page.goto(f"{HOST}/{name}")
         assert await page.evaluate("document.documentElement.lang") == "en"
         for scheme, device in product(SCHEMES, DEVICES):
@@ -141,7 +141,7 @@ async def test_every_language_fits_on_a_phone(browser: Browser, language: Langua
     context = await browser.new_context(viewport={"width": 320, "height": 568})
     page = await context.new_page()
     wrong = await _serve(page, language)
-    for name in made(Tongue(language)):
+    for name in made(Localizer(language)):
         await page.goto(f"{HOST}/{name}")
         assert await page.evaluate(WIDER) <= 0, name
         assert await page.evaluate("document.documentElement.lang") == language

@@ -125,6 +125,11 @@ def place(fork_server: ForkServer) -> Iterator[Place]:
             _kill_tree(pid)
 
 
+def _without_log(stderr: str) -> list[str]:
+    """Lines for people. A child that is stopped before it is ready may have logged that."""
+    return [line for line in stderr.splitlines() if not line.startswith("{")]
+
+
 @pytest.fixture
 def with_database(place: Place, migrated: Path) -> None:
     """The place has its database already, which takes seconds to make."""
@@ -137,8 +142,8 @@ def test_serve_is_ready_alone_small_and_stops_clean(place: Place) -> None:
     assert psutil.Process(process.pid).memory_info().rss < MAX_RSS_MB * 1024 * 1024
     second = place.run("serve")
     assert second.returncode == 2
-    assert second.stderr.startswith("opentill: another `opentill serve` (process ")
-    assert second.stderr.count("\n") == 1
+    [refusal] = _without_log(second.stderr)
+    assert refusal.startswith("opentill: another `opentill serve` (process ")
     beside = place.run("migrate", "--json")
     assert json.loads(beside.stdout) == {"applied": []}
     assert place.get("/readyz")[0] == 200
@@ -271,8 +276,8 @@ def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> N
     }
     refused = place.run("serve", **external)
     assert refused.returncode == 2
-    assert "run `opentill migrate`" in refused.stderr
-    assert refused.stderr.count("\n") == 1
+    [refusal] = _without_log(refused.stderr)
+    assert "run `opentill migrate`" in refusal
     migrated = place.run("migrate", **external)
     assert migrated.stdout.startswith("applied 0001_schema\n")
     assert json.loads(place.run("migrate", "--json", **external).stdout) == {"applied": []}

@@ -73,8 +73,8 @@ EXPLAINED: Final = frozenset(
         # a sum that is nought at the end, or before there is anything
         "adjustments.queries ": "FROZEN",
         "checkouts.queries ": "ATTEMPTS",
-        # how Epay begins, before there is anything to examine
-        "epay.queries": "CALLER LIST_PID INSERT ALL SET_TYPE",  # tests/epay/test_placing_orders.py
+        # how Epay begins, before there is anything to examine: tests/epay/test_placing_orders.py
+        "epay.queries": "MERCHANT_OF_PID LIST_PID INSERT ALL SET_TYPE",
         # what is asked for twice, and what is long over: tests/epay/test_refunds.py
         "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS",
         # who asks while somebody else may not yet: tests/gateways/test_asking.py

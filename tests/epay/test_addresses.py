@@ -13,7 +13,7 @@ import pytest
 
 from opentill.epay import forms
 from opentill.epay.model import Refused
-from opentill.epay.wire import Request
+from opentill.epay.request import Request
 from opentill.gateways.epay import signature
 from support.epay_shop import EpayShop
 

@@ -10,7 +10,7 @@ from opentill.core.money import EXPONENTS, Money
 from opentill.gateways.model import Method
 from opentill.pages import model
 from opentill.pages.catalogue import LANGUAGES, SENTENCES, Language
-from opentill.pages.language import Tongue, choose
+from opentill.pages.language import Localizer, choose
 
 
 def _places(sentence: str) -> set[str | None]:
@@ -71,27 +71,27 @@ LANGUAGE_CASES = [
 def test_the_customer_reads_the_language_and_the_amounts_they_are_used_to(
     wanted: str | None, header: str | None, language: str, dollars: str, yen: str
 ) -> None:
-    tongue = choose(wanted, header)
-    assert tongue.language == language
-    assert tongue.amount(Money(999, "USD")) == dollars
-    assert tongue.amount(Money(1000, "JPY")) == yen
+    localizer = choose(wanted, header)
+    assert localizer.language == language
+    assert localizer.amount(Money(999, "USD")) == dollars
+    assert localizer.amount(Money(1000, "JPY")) == yen
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_amounts_have_the_decimals_of_iso_4217_and_not_others(language: Language) -> None:
     for currency, decimals in EXPONENTS.items():
-        shown = Tongue(language).amount(Money(1_234_567, currency))
+        shown = Localizer(language).amount(Money(1_234_567, currency))
         digits = re.sub(r"[^\d.]", "", shown.replace(",", "")).strip(".")
         assert digits == f"{1_234_567 / 10**decimals:.{decimals}f}", currency
 
 
 def test_a_value_cannot_bring_markup_or_placeholders_along() -> None:
-    said = Tongue("en").say("paid_go", merchant="<b>{merchant}</b>&")
+    said = Localizer("en").say("paid_go", merchant="<b>{merchant}</b>&")
     assert said == "Back to &lt;b&gt;{merchant}&lt;/b&gt;&amp;"
 
 
 def test_time_left_is_told_in_one_unit() -> None:
-    english, chinese = Tongue("en"), Tongue("zh-Hans")
+    english, chinese = Localizer("en"), Localizer("zh-Hans")
     assert english.duration(86_399_000) == "24 hours"
     assert english.duration(15 * 60_000) == "15 minutes"
     assert chinese.duration(15 * 60_000) == "15分钟"

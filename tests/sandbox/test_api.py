@@ -1,5 +1,6 @@
 """The bank's API: idempotency, refusals, refunds, disputes."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -144,7 +145,48 @@ def test_the_process_says_that_it_answers(shop: Shop) -> None:
     assert shop.browser.get("/healthz").json() == {"status": "ok"}
 
 
-def test_an_unknown_route_and_a_body_that_is_no_json_are_errors_in_json(shop: Shop) -> None:
-    assert "error" in shop.api.get("/nothing/here").json()
-    assert shop.api.post("/payments", content=b"{").status_code == 400
-    assert shop.api.post("/payments", content=b"x" * 70_000).status_code == 413
+# Method, path, body, and what is refused: the status and the methods that the path takes.
+BAD_REQUESTS = (
+    ("GET", "/nothing/here", b"", 404, None),
+    ("GET", "/payments/a/b", b"", 404, None),
+    ("GET", "/payments/", b"", 404, None),
+    ("GET", "/payments", b"", 405, "POST"),
+    ("HEAD", "/payments", b"", 405, "POST"),
+    ("PUT", "/payments/none/disputes", b"", 405, "GET, HEAD, POST"),
+    ("PUT", "/faults", b"", 405, "DELETE, GET, HEAD, POST"),
+    ("POST", "/healthz", b"", 405, "GET, HEAD"),
+    ("POST", "/payments", b"", 400, None),
+    ("POST", "/payments", b"{", 400, None),
+    ("POST", "/payments", b'{"id":"\xff"}', 400, None),
+    ("POST", "/payments", b'{"more":' + b"[" * 60_000, 400, None),
+    ("POST", "/payments", b"x" * 70_000, 413, None),
+    ("GET", "/settlement-report.csv?from=x", b"", 400, None),
+    ("GET", f"/settlement-report.csv?to={10**30}", b"", 400, None),
+)
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "allow"), BAD_REQUESTS)
+def test_a_bad_request_is_refused_in_json_and_a_405_names_the_methods(
+    shop: Shop, method: str, path: str, body: bytes, status: int, allow: str | None
+) -> None:
+    response = shop.api.request(method, path, content=body)
+    assert (response.status_code, response.headers.get("allow")) == (status, allow)
+    assert response.headers["content-type"] == "application/json"
+    if method != "HEAD":
+        assert response.json()["error"]["code"] == "invalid_request"
+
+
+def test_the_media_type_of_a_body_is_not_looked_at(shop: Shop) -> None:
+    for media_type in ("application/json", "text/plain", "application/x-www-form-urlencoded"):
+        response = shop.api.post(
+            "/payments", content=json.dumps(shop.order()), headers={"Content-Type": media_type}
+        )
+        assert response.status_code == 201
+
+
+def test_what_is_read_can_be_asked_for_without_its_body(shop: Shop) -> None:
+    payment_id = shop.start()
+    for path in (f"/payments/{payment_id}", "/disputes", "/settlement-report.csv", "/healthz"):
+        head, whole = shop.api.head(path), shop.api.get(path)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-type"] == whole.headers["content-type"]

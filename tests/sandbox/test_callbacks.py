@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from opentill.sandbox.callbacks import LONGEST_NAP_S, sign
+from opentill.sandbox.callbacks import LONGEST_WAIT_S, sign
 from support.sandbox_bank import (
     HURRY,
     SECRET,
@@ -47,7 +47,7 @@ def test_a_callback_arrives_signed_and_at_once(shop: Shop) -> None:
     begin = time.monotonic()
     shop.type_card(payment_id, "4242424242424242")
     news = shop.receiver.wait_for(payment_id, "payment.succeeded")
-    assert time.monotonic() - begin < LONGEST_NAP_S / 4  # it was woken, it did not look by itself
+    assert time.monotonic() - begin < LONGEST_WAIT_S / 4  # it was woken, it did not look by itself
     assert news["id"].startswith("cb_")
     headers, body = next(
         (headers, body) for headers, body in shop.receiver.got if news["id"].encode() in body

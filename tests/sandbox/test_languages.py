@@ -5,7 +5,7 @@ import re
 import pytest
 
 from opentill.core.money import Money
-from opentill.pages import language as hosted_language
+from opentill.pages import language as page_language
 from opentill.sandbox import amounts
 from opentill.sandbox.cards import TEST_CARDS
 from opentill.sandbox.catalogue import SENTENCES
@@ -43,7 +43,7 @@ def test_the_shops_page_decides_and_otherwise_the_browser(
     assert choose(locale, accepted).language == language
 
 
-# What the hosted page hands over, what the browser accepts.
+# What the payment page hands over, and what the browser accepts.
 AMOUNTS = [
     ("en", "en-GB,en;q=0.9"), ("en", "en-US"), ("en", "en"), ("en", "fr"), ("en", "de-GB, en-AU"),
     ("en", "en, en-GB;q=0.9"), ("en", "zh-HK"), ("zh-Hans", "zh-CN"), ("zh-Hans", "zh-SG, en-GB"),
@@ -54,10 +54,10 @@ AMOUNTS = [
 @pytest.mark.parametrize(("locale", "accepted"), AMOUNTS)
 def test_an_amount_looks_as_on_the_hosted_page(locale: str, accepted: str) -> None:
     shown_for = choose(locale, accepted).locale
-    hosted = hosted_language.choose(locale, accepted)
+    ours = page_language.choose(locale, accepted)
     for minor, currency in ((999, "USD"), (123_456_789, "HKD"), (1000, "JPY"), (1234, "BHD")):
         shown = amounts.show(minor, currency, shown_for)
-        assert shown == hosted.amount(Money(minor, currency))
+        assert shown == ours.amount(Money(minor, currency))
     if accepted.startswith("en-GB"):
         assert amounts.show(999, "USD", shown_for) == "US$9.99"
 

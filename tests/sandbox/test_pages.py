@@ -115,3 +115,15 @@ def test_a_form_without_a_decision_is_a_page_of_400(shop: Shop) -> None:
     page = shop.browser.post(f"/phone/{shop.start(method='ALIPAY')}", data={"decision": "x"})
     assert page.status_code == 400
     assert "<h1>That did not work</h1>" in page.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [("PUT", "/pay/none", "GET, HEAD, POST"), ("POST", "/done/none", "GET, HEAD")],
+)
+def test_a_page_asked_for_by_another_method_says_which_ones_it_takes(
+    shop: Shop, method: str, path: str, allow: str
+) -> None:
+    page = shop.browser.request(method, path)
+    assert (page.status_code, page.headers["allow"]) == (405, allow)
+    assert "<h1>That did not work</h1>" in page.text

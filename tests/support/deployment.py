@@ -62,7 +62,11 @@ class Deployment:
                     text=True,
                 )  # fmt: skip
         assert process.stdout is not None
-        assert "is ready" in process.stdout.readline(), log.read_text()[-2000:]
+        if "is ready" not in process.stdout.readline():
+            process.kill()
+            process.wait()
+            process.stdout.close()
+            raise AssertionError(log.read_text()[-2000:])
         return process
 
     def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,7 @@
 import msgspec
 
 from opentill.core.money import Money
-from opentill.pages.language import Tongue
+from opentill.pages.language import Localizer
 from opentill.pages.model import METHODS, Attempt, Item, Payment
 from opentill.pages.render import (
     Page,
@@ -60,9 +60,11 @@ HOSTILE_PAYMENT = msgspec.structs.replace(
 )
 
 
-def made(tongue: Tongue, payment: Payment = PAYMENT, public_url: str = "") -> dict[str, Page]:
+def made(localizer: Localizer, payment: Payment = PAYMENT, public_url: str = "") -> dict[str, Page]:
     """Make every page that there is from one payment; name → page."""
-    visit = Visit(tongue=tongue, now=NOW, public_url=public_url, test_mode=not payment.livemode)
+    visit = Visit(
+        localizer=localizer, now=NOW, public_url=public_url, test_mode=not payment.livemode
+    )
     attempt = payment.attempt or ATTEMPT
     paid = msgspec.structs.replace(
         payment, order_status="PAID", paid_at=NOW, method="CREDIT_CARD", methods=()

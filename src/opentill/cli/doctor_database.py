@@ -108,7 +108,7 @@ async def _ask(settings: Settings) -> _Asked:
         ahead_ms = await clock.ahead_ms(connection)
         now = await clock.business_now(connection, settings.gateways)
         stuck = await jobs.count_stuck(connection, now)
-        opens = await epay.opens(connection, settings.secret_key)
+        opens = await epay.key_decrypts(connection, settings.secret_key)
         oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
         lacking = await rates.lacking(connection, now, oldest)
         return _Asked(version, clock_ahead_s, ahead_ms, stuck, opens, lacking)

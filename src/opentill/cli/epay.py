@@ -95,7 +95,7 @@ def list_() -> output.Result:
     from opentill import epay
 
     settings = session.settings()
-    rows = [_plain(one, settings) for one in session.query(epay.everyone, settings)]
+    rows = [_plain(one, settings) for one in session.query(epay.all_credentials, settings)]
     return output.Result(rows, _COLUMNS)
 
 

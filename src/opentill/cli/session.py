@@ -196,7 +196,7 @@ async def _check_key(tx: "Tx", found: Settings) -> None:
     async def opens(tx: "Tx", secret_key: str) -> bool:
         from opentill import epay  # which takes a moment, once in the life of a database
 
-        return await epay.opens(tx, secret_key)
+        return await epay.key_decrypts(tx, secret_key)
 
     await secret_key.check(tx, found.secret_key, found.secret_key_from, opens)
 

@@ -34,7 +34,7 @@ class Sender:
     """Sends requests, again where ``RetriedRequest`` says so. For one event loop."""
 
     def __init__(self, http: httpx2.AsyncClient, retries: Retries, timeout_s: float) -> None:
-        """Use ``AsyncClient``."""
+        """Made by ``AsyncClient``."""
         self.http = http
         self.retries = retries
         self.timeout_s = timeout_s
@@ -93,7 +93,7 @@ class AsyncPages(Generic[I]):
     """A list, fetched page by page while it is iterated. Each loop begins anew."""
 
     def __init__(self, sender: Sender, request: Request[Page[I]]) -> None:
-        """Use a client's ``list`` methods."""
+        """Made by the ``list`` methods of a client."""
         self._sender = sender
         self._request = request
 
@@ -123,7 +123,7 @@ class AsyncDownload:
     """A file, streamed in constant memory: ``async with`` and iterate, or ``save``."""
 
     def __init__(self, sender: Sender, request: Request[File]) -> None:
-        """Use a client's ``export`` methods."""
+        """Made by the ``export`` methods of a client."""
         self._sender = sender
         self._request = request
         self._open: tuple[RetriedRequest[File], httpx2.Response] | None = None

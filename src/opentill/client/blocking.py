@@ -37,7 +37,7 @@ class Sender:
     """Sends requests, again where ``RetriedRequest`` says so. Safe to share between threads."""
 
     def __init__(self, http: httpx2.Client, retries: Retries, timeout_s: float) -> None:
-        """Use ``Client``."""
+        """Made by ``Client``."""
         self.http = http
         self.retries = retries
         self.timeout_s = timeout_s
@@ -96,7 +96,7 @@ class Pages(Generic[I]):
     """A list, fetched page by page while it is iterated. Each loop begins anew."""
 
     def __init__(self, sender: Sender, request: Request[Page[I]]) -> None:
-        """Use a client's ``list`` methods."""
+        """Made by the ``list`` methods of a client."""
         self._sender = sender
         self._request = request
 
@@ -126,7 +126,7 @@ class Download:
     """A file, streamed in constant memory: ``with`` and iterate, or ``save``."""
 
     def __init__(self, sender: Sender, request: Request[File]) -> None:
-        """Use a client's ``export`` methods."""
+        """Made by the ``export`` methods of a client."""
         self._sender = sender
         self._request = request
         self._open: tuple[RetriedRequest[File], httpx2.Response] | None = None

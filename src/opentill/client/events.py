@@ -5,7 +5,7 @@ event of a type that this client does not know is an ``Event``.
 """
 
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import msgspec
 
@@ -155,106 +155,85 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return _data_of(self, dict[str, Any])
 
 
-class OrderPaid(Event, frozen=True, kw_only=True):
+class TypedEvent(Event, Generic[T], frozen=True, kw_only=True):
+    """An event of a type that this client knows."""
+
+    form: ClassVar[type[Any]]  # of ``data``
+
+    @property
+    def data(self) -> T:
+        """What happened."""
+        form: type[T] = self.form
+        return _data_of(self, form)
+
+
+class OrderPaid(TypedEvent[OrderPaidData], frozen=True, kw_only=True):
     """``order.paid``."""
 
-    @property
-    def data(self) -> OrderPaidData:
-        """The order."""
-        return _data_of(self, OrderPaidData)
+    form = OrderPaidData
 
 
-class OrderRefunded(Event, frozen=True, kw_only=True):
+class OrderRefunded(TypedEvent[OrderRefundedData], frozen=True, kw_only=True):
     """``order.refunded``."""
 
-    @property
-    def data(self) -> OrderRefundedData:
-        """The refund."""
-        return _data_of(self, OrderRefundedData)
+    form = OrderRefundedData
 
 
-class OrderClosed(Event, frozen=True, kw_only=True):
+class OrderClosed(TypedEvent[OrderClosedData], frozen=True, kw_only=True):
     """``order.closed``."""
 
-    @property
-    def data(self) -> OrderClosedData:
-        """The order."""
-        return _data_of(self, OrderClosedData)
+    form = OrderClosedData
 
 
-class OrderSettled(Event, frozen=True, kw_only=True):
+class OrderSettled(TypedEvent[OrderSettledData], frozen=True, kw_only=True):
     """``order.settled``."""
 
-    @property
-    def data(self) -> OrderSettledData:
-        """The order."""
-        return _data_of(self, OrderSettledData)
+    form = OrderSettledData
 
 
-class RefundFailed(Event, frozen=True, kw_only=True):
+class RefundFailed(TypedEvent[RefundFailedData], frozen=True, kw_only=True):
     """``refund.failed``."""
 
-    @property
-    def data(self) -> RefundFailedData:
-        """The refund."""
-        return _data_of(self, RefundFailedData)
+    form = RefundFailedData
 
 
-class DisputeCreated(Event, frozen=True, kw_only=True):
+class DisputeCreated(TypedEvent[DisputeData], frozen=True, kw_only=True):
     """``dispute.created``."""
 
-    @property
-    def data(self) -> DisputeData:
-        """The dispute."""
-        return _data_of(self, DisputeData)
+    form = DisputeData
 
 
-class DisputeClosed(Event, frozen=True, kw_only=True):
+class DisputeClosed(TypedEvent[DisputeData], frozen=True, kw_only=True):
     """``dispute.closed``."""
 
-    @property
-    def data(self) -> DisputeData:
-        """The dispute."""
-        return _data_of(self, DisputeData)
+    form = DisputeData
 
 
-class CheckoutCompleted(Event, frozen=True, kw_only=True):
+class CheckoutCompleted(TypedEvent[CheckoutData], frozen=True, kw_only=True):
     """``checkout.completed``."""
 
-    @property
-    def data(self) -> CheckoutData:
-        """The session."""
-        return _data_of(self, CheckoutData)
+    form = CheckoutData
 
 
-class CheckoutExpired(Event, frozen=True, kw_only=True):
+class CheckoutExpired(TypedEvent[CheckoutData], frozen=True, kw_only=True):
     """``checkout.expired``."""
 
-    @property
-    def data(self) -> CheckoutData:
-        """The session."""
-        return _data_of(self, CheckoutData)
+    form = CheckoutData
 
 
-class PayoutPaid(Event, frozen=True, kw_only=True):
+class PayoutPaid(TypedEvent[PayoutData], frozen=True, kw_only=True):
     """``payout.paid``."""
 
-    @property
-    def data(self) -> PayoutData:
-        """The payout."""
-        return _data_of(self, PayoutData)
+    form = PayoutData
 
 
-class PayoutFailed(Event, frozen=True, kw_only=True):
+class PayoutFailed(TypedEvent[PayoutData], frozen=True, kw_only=True):
     """``payout.failed``."""
 
-    @property
-    def data(self) -> PayoutData:
-        """The payout."""
-        return _data_of(self, PayoutData)
+    form = PayoutData
 
 
-EVENTS: Final[dict[str, type[Event]]] = {
+EVENTS: Final[dict[str, type[TypedEvent[Any]]]] = {
     "order.paid": OrderPaid,
     "order.refunded": OrderRefunded,
     "order.closed": OrderClosed,

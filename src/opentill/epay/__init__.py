@@ -2,12 +2,12 @@
 
 from opentill.epay.credentials import (
     WRONG_KEY,
+    all_credentials,
     check_key,
     disable,
     enable,
-    everyone,
     find,
-    opens,
+    key_decrypts,
     rotate,
 )
 from opentill.epay.model import Credentials, NewCredentials, Notice
@@ -19,13 +19,13 @@ __all__ = [
     "Credentials",
     "NewCredentials",
     "Notice",
+    "all_credentials",
     "check_key",
     "disable",
     "enable",
-    "everyone",
     "find",
+    "key_decrypts",
     "newest_notices",
-    "opens",
     "resend",
     "return_address",
     "rotate",

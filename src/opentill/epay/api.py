@@ -1,9 +1,9 @@
 """``submit.php``, ``mapi.php`` and ``api.php``: always HTTP 200, or a redirect to the page.
 
-They are below /epay and at the root, since many clients drop the path of their base address. What
-is refused, and what goes wrong with us, is a JSON object with a ``code`` too: clients of this
-convention look at nothing else. A browser at ``submit.php`` gets a page with the same code and
-message. Query strings hold keys and are logged nowhere.
+They are below /epay and at the root, since many clients drop the path of their base address.
+Refusals and our own failures are JSON objects with a ``code`` too: clients of this convention read
+nothing else. A browser at ``submit.php`` gets a page with the same code and message. Query strings
+hold keys and are logged nowhere.
 """
 
 import re
@@ -19,35 +19,35 @@ from opentill import context
 from opentill.context import App
 from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
-from opentill.epay import forms, refunding, reports, service, wire
+from opentill.epay import forms, refunding, reports, service
 from opentill.epay.model import BUSINESS, SUCCESS, UNKNOWN_ACT, Refused, trade_no
+from opentill.epay.request import Request, read_request, refuse_borders
 from opentill.epay.service import EpayCaller
-from opentill.epay.wire import Request
 from opentill.http.responses import encode, log_defect
 
 Result = dict[str, Any] | str  # a JSON object, or the address that the browser is sent to
 _METHODS: Final = ("GET", "POST")
 _NO_STORE: Final = {"cache-control": "no-store"}
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
-_NONE: Final = re.compile(r"q=0(\.0*)?")
-_BROKEN: Final = "系统错误，请稍后再试"
+_QUALITY_ZERO: Final = re.compile(r"q=0(\.0*)?")
+_INTERNAL_ERROR: Final = "系统错误，请稍后再试"
 
 
 async def submit(app: App, request: Request, now: int) -> Result:
     """``submit.php``: place an order and send the customer's browser to the payment page."""
     forms.refuse_forged(request)
-    known = await service.authenticate(app, request, by_key=False, by_server=False)
-    placed = await service.place(app, known, forms.read(request, by_server=False), now)
+    caller = await service.authenticate(app, request, by_key=False, by_server=False)
+    placed = await service.place(app, caller, forms.read(request, by_server=False), now)
     return reports.page_url(app, placed.checkout_id)
 
 
 async def mapi(app: App, request: Request, now: int) -> Result:
     """``mapi.php``: place an order for a server, which shows the code or passes the address on."""
     forms.refuse_forged(request)
-    known = await service.authenticate(app, request, by_key=False)
+    caller = await service.authenticate(app, request, by_key=False)
     wanted = forms.read(request, by_server=True)
-    placed = await service.place(app, known, wanted, now)
-    attempt = await service.start(app, known, placed, wanted, now)
+    placed = await service.place(app, caller, wanted, now)
+    attempt = await service.start(app, caller, placed, wanted, now)
     page = reports.page_url(app, placed.checkout_id)
     result = {
         "code": SUCCESS,
@@ -63,39 +63,39 @@ async def mapi(app: App, request: Request, now: int) -> Result:
 
 async def api(app: App, request: Request, now: int) -> Result:
     """``api.php``: what ``act`` asks for."""
-    wire.refuse_borders(request.params)
+    refuse_borders(request.params)
     act = _ACTS.get(request.act)
     if act is None:
         raise Refused(UNKNOWN_ACT, f"不支持的 act，可用的有：{', '.join(_ACTS)}")
-    known = await service.authenticate(app, request, by_key=True)
-    return await act(app, known, request, now)
+    caller = await service.authenticate(app, request, by_key=True)
+    return await act(app, caller, request, now)
 
 
-async def _query(app: App, known: EpayCaller, request: Request, now: int) -> Result:
-    return await reports.merchant(app, known, request, now)
+async def _query(app: App, caller: EpayCaller, request: Request, now: int) -> Result:
+    return await reports.merchant(app, caller, request, now)
 
 
-async def _settle(app: App, known: EpayCaller, request: Request, _now: int) -> Result:
-    return await reports.settlements(app, known, request)
+async def _settle(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
+    return await reports.settlements(app, caller, request)
 
 
-async def _order(app: App, known: EpayCaller, request: Request, _now: int) -> Result:
-    return await reports.order(app, known, request)
+async def _order(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
+    return await reports.order(app, caller, request)
 
 
-async def _orders(app: App, known: EpayCaller, request: Request, _now: int) -> Result:
-    return await reports.orders(app, known, request)
+async def _orders(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
+    return await reports.orders(app, caller, request)
 
 
-async def _refund(app: App, known: EpayCaller, request: Request, now: int) -> Result:
-    made = await refunding.refund(app, known.caller.merchant_id, request, now)
+async def _refund(app: App, caller: EpayCaller, request: Request, now: int) -> Result:
+    accepted = await refunding.refund(app, caller.merchant.merchant_id, request, now)
     return {
         "code": SUCCESS,
         "msg": "退款成功",
-        "trade_no": made.kept.trade_no,
-        "out_trade_no": made.kept.out_trade_no,
+        "trade_no": accepted.order.trade_no,
+        "out_trade_no": accepted.order.out_trade_no,
         "money": request.get("money"),
-        "refund_no": made.refund_no,
+        "refund_no": accepted.refund_no,
     }
 
 
@@ -115,7 +115,7 @@ class _Endpoint:
     """One path of the Epay API as an ASGI application; a refusal is a response like any other."""
 
     def __init__(self, handler: Handler | None, refusal_page: RefusalPage) -> None:
-        """``handler`` is None where there is nothing; ``refusal_page`` is for browsers."""
+        """``handler`` is None for a path that does not exist; ``refusal_page`` is for browsers."""
         self._handler = handler
         self._refusal_page = refusal_page
 
@@ -127,10 +127,10 @@ class _Endpoint:
         except Refused as refused:
             result = {"code": refused.code, "msg": refused.message}
         except Unavailable:
-            result = {"code": BUSINESS, "msg": service.SHUT}
+            result = {"code": BUSINESS, "msg": service.UNAVAILABLE}
         except Exception as error:  # noqa: BLE001 - clients of this convention understand nothing else
             log_defect(error)
-            result = {"code": BUSINESS, "msg": _BROKEN}
+            result = {"code": BUSINESS, "msg": _INTERNAL_ERROR}
         await self._response(app, Headers(scope=scope), result)(scope, receive, send)
 
     async def _result(self, app: App, scope: Scope, receive: Receive) -> Result:
@@ -140,8 +140,8 @@ class _Endpoint:
         if scope["method"] not in _METHODS:
             raise Refused(BUSINESS, "只支持 GET 和 POST 请求")
         now = app.clock()
-        await service.count(app, scope["opentill_address"], now)
-        return await self._handler(app, await wire.read(scope, receive), now)
+        await service.count_request(app, scope["opentill_address"], now)
+        return await self._handler(app, await read_request(scope, receive), now)
 
     def _response(self, app: App, headers: Headers, result: Result) -> Response:
         if isinstance(result, str):
@@ -157,12 +157,12 @@ class _Endpoint:
 
 def routes(refusal_page: RefusalPage) -> list[Route]:
     """Return the routes. ``refusal_page`` makes the page of a submission that was refused."""
-    nothing = _Endpoint(None, refusal_page)
-    made = [Route("/epay", nothing), Route("/epay/{rest:path}", nothing)]
+    unknown = _Endpoint(None, refusal_page)
+    made = [Route("/epay", unknown), Route("/epay/{rest:path}", unknown)]
     for name, handler in _HANDLERS.items():
         endpoint = _Endpoint(handler, refusal_page)
         made += [Route(f"/epay/{name}", endpoint), Route(f"/{name}", endpoint)]
-        made.append(Route(f"/{name}/{{rest:path}}", nothing))
+        made.append(Route(f"/{name}/{{rest:path}}", unknown))
     return made
 
 
@@ -170,6 +170,6 @@ def _takes_html(accept: str) -> bool:
     """Return whether an Accept header names HTML: ``*/*`` is what clients of servers send."""
     for part in accept.split(","):
         media_type, *parameters = part.replace(" ", "").lower().split(";")
-        if media_type in _HTML and not any(_NONE.fullmatch(text) for text in parameters):
+        if media_type in _HTML and not any(_QUALITY_ZERO.fullmatch(text) for text in parameters):
             return True
     return False

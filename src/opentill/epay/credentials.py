@@ -35,7 +35,7 @@ def _purpose(merchant_id: str) -> str:
 
 
 def directory_id(pid: str) -> str:
-    """Return what a pid stands under in the directory of public ids."""
+    """Return the id of a pid in the directory of public ids."""
     return f"pid_{pid}"
 
 
@@ -73,47 +73,41 @@ async def enable(
     where the deployment's key does not decrypt the keys that are stored.
     """
     await merchants.find(tx, merchant_id)
-    if not await opens(tx, settings.secret_key):
+    if not await key_decrypts(tx, settings.secret_key):
         raise ConfigurationError(WRONG_KEY)
-    there = await queries.LOCKED.first(tx, merchant_id=merchant_id)
-    if there is not None:
-        back = (
-            await queries.SET_STATE.first(tx, merchant_id=merchant_id, state="ENABLED", now=now)
-            or there
-        )
-        await _record(tx, actor, "epay enable", back, now)
-        return _shown(back, decrypt(there, settings.secret_key), settings)
-    key, hidden = _new_key(settings, merchant_id)
+    if await queries.LOCKED.first(tx, merchant_id=merchant_id) is not None:
+        enabled = await queries.SET_STATE.one(tx, merchant_id=merchant_id, state="ENABLED", now=now)
+        await _record(tx, actor, "epay enable", enabled, now)
+        return _shown(enabled, decrypt(enabled, settings.secret_key), settings)
+    key, encrypted = _new_key(settings, merchant_id)
     while True:
         pid = _FIRST_PID + secrets.randbelow(_PIDS)
         if await queries.LIST_PID.run(tx, merchant_id=merchant_id, id=directory_id(str(pid))):
             break
     made = await queries.INSERT.one(
-        tx, merchant_id=merchant_id, pid=pid, sealed_key=hidden, now=now
+        tx, merchant_id=merchant_id, pid=pid, sealed_key=encrypted, now=now
     )
     await _record(tx, actor, "epay enable", made, now)
     return _shown(made, key, settings)
 
 
-async def _record(tx: Tx, actor: Actor, action: str, of: Credentials, now: int) -> None:
-    await merchants.record_audit_by(tx, actor, action, of.merchant_id, f"pid {of.pid}", now)
+async def _record(tx: Tx, actor: Actor, action: str, changed: Credentials, now: int) -> None:
+    about = f"pid {changed.pid}"
+    await merchants.record_audit_by(tx, actor, action, changed.merchant_id, about, now)
 
 
 async def rotate(
     tx: Tx, settings: Settings, merchant_id: str, now: int, *, actor: Actor = OPENTILL
 ) -> NewCredentials:
-    """Replace a merchant's key at once: a sign by the old one is refused from the commit on.
+    """Replace a merchant's key at once: signs by the old key are refused from the commit on.
 
     Raises NotFound.
     """
-    there = await find(tx, merchant_id)
-    key, hidden = _new_key(settings, merchant_id)
-    new = (
-        await queries.SET_KEY.first(tx, merchant_id=merchant_id, sealed_key=hidden, now=now)
-        or there
-    )
-    await _record(tx, actor, "epay rotate", new, now)
-    return _shown(new, key, settings)
+    await find(tx, merchant_id)
+    key, encrypted = _new_key(settings, merchant_id)
+    rotated = await queries.SET_KEY.one(tx, merchant_id=merchant_id, sealed_key=encrypted, now=now)
+    await _record(tx, actor, "epay rotate", rotated, now)
+    return _shown(rotated, key, settings)
 
 
 async def disable(tx: Tx, merchant_id: str, now: int, *, actor: Actor = OPENTILL) -> Credentials:
@@ -121,15 +115,12 @@ async def disable(tx: Tx, merchant_id: str, now: int, *, actor: Actor = OPENTILL
 
     Raises NotFound, and Invalid where it is disabled already.
     """
-    there = await find(tx, merchant_id)
-    if there.state == "DISABLED":
+    credentials = await find(tx, merchant_id)
+    if credentials.state == "DISABLED":
         raise Invalid("merchant", "merchant must be one with Epay enabled: it is disabled")
-    closed = (
-        await queries.SET_STATE.first(tx, merchant_id=merchant_id, state="DISABLED", now=now)
-        or there
-    )
-    await _record(tx, actor, "epay disable", closed, now)
-    return closed
+    disabled = await queries.SET_STATE.one(tx, merchant_id=merchant_id, state="DISABLED", now=now)
+    await _record(tx, actor, "epay disable", disabled, now)
+    return disabled
 
 
 async def find(tx: Tx, merchant_id: str) -> Credentials:
@@ -142,23 +133,23 @@ async def find(tx: Tx, merchant_id: str) -> Credentials:
     return found
 
 
-async def everyone(tx: Tx) -> list[Credentials]:
+async def all_credentials(tx: Tx) -> list[Credentials]:
     """Return the credentials of all merchants that have some."""
     return await queries.ALL.all(tx)
 
 
-async def opens(tx: Tx, secret_key: str) -> bool:
+async def key_decrypts(tx: Tx, secret_key: str) -> bool:
     """Return whether the deployment's key is the one that the Epay keys were encrypted with."""
-    there = await queries.ANY.first(tx)
+    credentials = await queries.ANY.first(tx)
     try:
-        return there is None or bool(decrypt(there, secret_key))
+        return credentials is None or bool(decrypt(credentials, secret_key))
     except encryption.WrongKey:
         return False
 
 
 async def check_key(tx: Tx, secret_key: str) -> bool:
     """Return whether the deployment's key decrypts the Epay keys; log an error if not."""
-    if await opens(tx, secret_key):
+    if await key_decrypts(tx, secret_key):
         return True
     _log.error("the Epay API cannot check keys", reason=WRONG_KEY)
     return False

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.epay.model import BUSINESS, MISSING, Refused, Submission
-from opentill.epay.wire import Request, refuse_borders, without_zeros
+from opentill.epay.request import Request, refuse_borders, without_zeros
 from opentill.http import inputs
 
 DEFAULT_CURRENCY: Final = "CNY"
@@ -18,7 +18,7 @@ _MAX_SHOWN_NAME: Final = 80
 _MAX_MONEY: Final = 32
 _ADDRESSES: Final = ("notify_url", "return_url")
 _OUT_TRADE_NO: Final = re.compile(r"[A-Za-z0-9._\-|]{1,64}", re.ASCII)
-# Ours or not, it goes back in notices: nothing that some clients strip or take for a border.
+# A type is echoed in notices, ours or not: no character that some clients strip or split at.
 _TYPE: Final = re.compile(r"[^\s\\&=\x00-\x1f\x7f-\x9f]{1,32}")
 _MONEY: Final = re.compile(money.PRICE_PATTERN, re.ASCII)
 _REQUIRED: Final = ("out_trade_no", "notify_url", "return_url", "name", "money")
@@ -60,7 +60,7 @@ def read(request: Request, *, by_server: bool) -> Submission:
         type=kind,
         name=_name(request.get("name")),
         money=request.get("money"),
-        minor=_minor(request.get("money"), currency),
+        amount_minor=_minor(request.get("money"), currency),
         money_type=currency,
         notify_url=_address("notify_url", request.get("notify_url")),
         return_url=_address("return_url", request.get("return_url")),
@@ -72,9 +72,9 @@ def read(request: Request, *, by_server: bool) -> Submission:
 
 
 def _name(text: str) -> str:
-    """Cut a name to 127 bytes; it goes back in notices, so nothing that clients sign otherwise.
+    """Return a name as notices echo it: at most 127 bytes, no backslashes, no space around it.
 
-    That is a backslash, which some strip, and space around it, which others strip.
+    Some clients strip backslashes before they verify a sign, others space.
     """
     whole = text.replace("\\", "").strip().encode()
     name = whole[:MAX_NAME_BYTES].decode(errors="ignore").strip()
@@ -105,7 +105,7 @@ def _address(name: str, text: str) -> str:
         if "{" in text:
             raise Invalid(name, "braces")  # noqa: TRY301 - of our own pages' placeholder
         inputs.web_address(name, text or None)
-        urlsplit(text).netloc.encode("idna")  # a host that is no name could not be gone to
+        urlsplit(text).netloc.encode("idna")  # a host that is no name cannot be called
     except (Invalid, UnicodeError):
         reason = f"{name} 须为不超过 2048 个字符、不含用户名密码的 http 或 https 地址"
         raise Refused(BUSINESS, reason) from None

@@ -23,14 +23,14 @@ from opentill.outgoing.client import Forbidden, NoResponse, Response, Unreachabl
 _log: Final = structlog.get_logger()
 TIMEOUT_S: Final = 5.0
 AT_ONCE: Final = 256  # notices on the way, of this process
-OF_ONE_MERCHANT: Final = 8  # of them
+OF_ONE_MERCHANT: Final = 8  # of those, at most
 _LEASE_MS: Final = 60_000  # far longer than a try takes
 _LOOK_S: Final = 0.25  # how often it looks for what is due
-_GATHER_S: Final = 0.05  # so long after one is over: others that are may make room together
-_CONNECTIONS: Final = 8  # to the database at once: the requests of the same process need some too
+_GATHER_S: Final = 0.05  # pause after a notice has ended, in which others end and make room too
+_CONNECTIONS: Final = 8  # to the database at once: the process's requests need some too
 _LONGEST_RESULT: Final = 200  # characters
 _MINUTE_MS: Final = 60_000
-# After the first try, at once: so long after each one that failed.
+# The first try is made at once; these are the pauses after each failed one.
 WAITS_MS: Final = tuple(minutes * _MINUTE_MS for minutes in (1, 3, 20, 60, 120, 360, 1440))
 
 
@@ -64,7 +64,7 @@ class Notifier:
             )  # fmt: skip
         for notice in due:
             self._busy[notice.merchant_id] += 1
-            task = asyncio.create_task(self._one(notice, now))
+            task = asyncio.create_task(self._process(notice, now))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return len(due)
@@ -81,7 +81,7 @@ class Notifier:
         """Wait for what is on the way: seconds at most."""
         await asyncio.gather(*self._tasks)
 
-    async def _one(self, notice: Notice, now: int) -> None:
+    async def _process(self, notice: Notice, now: int) -> None:
         """Send one; if that fails, it comes again when the lease of its claim is over."""
         try:
             await self._send(notice, now)
@@ -105,7 +105,7 @@ class Notifier:
             return
         if kept.status in PAID:
             taken, result = await _try(app, notices.address(kept.notify_url, params))
-        else:  # given back or disputed meanwhile: nobody is to deliver anything for it
+        else:  # refunded or disputed meanwhile: the shop must not deliver
             taken, result = False, f"not sent: the order is {kept.status}"
         async with self._turns, app.db.connection() as tx:
             if taken:

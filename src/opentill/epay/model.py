@@ -90,8 +90,8 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
 
 
-class Caller(Credentials, frozen=True, kw_only=True):
-    """The merchant that a pid belongs to, with its credentials."""
+class EpayMerchant(Credentials, frozen=True, kw_only=True):
+    """The merchant that a pid belongs to, with its Epay credentials."""
 
     name: str
     settlement_currency: str
@@ -115,7 +115,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     type: str  # as it was requested, ours or not
     name: str
     money: str
-    minor: int
+    amount_minor: int
     money_type: str
     notify_url: str
     return_url: str
@@ -140,7 +140,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.type in METHODS else self.type or None
 
 
-class Placed(msgspec.Struct, frozen=True, kw_only=True):
+class PlacedOrder(msgspec.Struct, frozen=True, kw_only=True):
     """The order that a submission came to."""
 
     order_id: str
@@ -148,7 +148,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     merchant_name: str
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class EpayOrder(msgspec.Struct, frozen=True, kw_only=True):
     """An Epay order as it was submitted, with what became of its order since."""
 
     merchant_id: str
@@ -187,13 +187,13 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         return self.asked_type or (TYPES[self.payment_method] if self.payment_method else "")
 
 
-class StandIn(msgspec.Struct, frozen=True):
+class EpayProduct(msgspec.Struct, frozen=True):
     """A product that a merchant's Epay orders in one currency stand on, and no others."""
 
     product_id: str
 
 
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
+class PaidCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How many orders there are that were placed on two UTC days and are paid."""
 
     paid_today: int

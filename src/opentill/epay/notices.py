@@ -10,7 +10,7 @@ from opentill.core import encryption
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.epay import credentials, queries
-from opentill.epay.model import PAID, Credentials, Kept, Notice, NoticeState, Submission
+from opentill.epay.model import PAID, Credentials, EpayOrder, Notice, NoticeState, Submission
 from opentill.gateways.epay import signature
 
 _log: Final = structlog.get_logger()
@@ -18,7 +18,7 @@ MAX_ADDRESS: Final = 2048  # as long as outgoing/addresses.py lets one be
 _AS_IT_IS: Final = "%/:?&=@!$'()*+,;-._~[]"
 
 
-def message(kept: Kept, pid: int, key: str) -> dict[str, str]:
+def message(kept: EpayOrder, pid: int, key: str) -> dict[str, str]:
     """Return a notification's parameters, signed.
 
     Nothing in it is empty: some clients sign empty values too, which the convention leaves out.
@@ -27,7 +27,7 @@ def message(kept: Kept, pid: int, key: str) -> dict[str, str]:
     return {**params, "sign": signature.sign(params, key), "sign_type": signature.SIGN_TYPE}
 
 
-def _fields(pid: int, trade_no: str, order: Kept | Submission) -> dict[str, str]:
+def _fields(pid: int, trade_no: str, order: EpayOrder | Submission) -> dict[str, str]:
     fields = {
         "pid": str(pid),
         "trade_no": trade_no,
@@ -67,7 +67,7 @@ def fits(wanted: Submission) -> bool:
 
 async def signed_message(
     tx: Tx, merchant_id: str, order_id: str, secret_key: str
-) -> tuple[Kept, dict[str, str]]:
+) -> tuple[EpayOrder, dict[str, str]]:
     """Return a paid order with its message under the key of this moment. Raises WrongKey."""
     kept = await queries.BY_ORDER.one(tx, merchant_id=merchant_id, order_id=order_id)
     found: Credentials = await queries.OF_MERCHANT.one(tx, merchant_id=merchant_id)
@@ -77,7 +77,7 @@ async def signed_message(
 async def return_address(app: App, merchant_id: str, order_id: str) -> str | None:
     """Return where the customer of a paid order goes, signed; None unless it is paid.
 
-    What the address holds is worth as much as the notice, so it is made only when it is shown.
+    The address proves the payment as the notice does, so it is made only when it is shown.
     """
     async with app.db.connection() as tx:
         kept = await queries.BY_ORDER.first(tx, merchant_id=merchant_id, order_id=order_id)

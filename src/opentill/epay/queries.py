@@ -1,11 +1,18 @@
 """All SQL about Epay credentials, orders and notices."""
 
 from opentill.db.query import Command, Query, Value
-from opentill.epay.model import Caller, Counts, Credentials, Kept, Notice, StandIn
+from opentill.epay.model import (
+    Credentials,
+    EpayMerchant,
+    EpayOrder,
+    EpayProduct,
+    Notice,
+    PaidCounts,
+)
 
 # Which merchant has a pid; the id is pid_<number>.
-CALLER = Query(
-    Caller,
+MERCHANT_OF_PID = Query(
+    EpayMerchant,
     """
     select c.*, m.name, m.settlement_currency, m.ip_allowlist from directory d
     join epay_credentials c on c.merchant_id = d.merchant_id
@@ -54,7 +61,9 @@ PRODUCT = Value(
     where merchant_id = :merchant_id and currency = :currency
     """,
 )
-PRODUCTS = Query(StandIn, "select product_id from epay_products where merchant_id = :merchant_id")
+PRODUCTS = Query(
+    EpayProduct, "select product_id from epay_products where merchant_id = :merchant_id"
+)
 INSERT_PRODUCT = Command(
     """
     insert into epay_products (merchant_id, currency, product_id)
@@ -84,15 +93,15 @@ _KEPT = """
     join orders o on o.merchant_id = e.merchant_id and o.id = e.order_id
 """
 BY_NUMBER = Query(
-    Kept,
+    EpayOrder,
     f"{_KEPT} where e.merchant_id = :merchant_id and e.out_trade_no = :out_trade_no",
 )
 BY_ORDER = Query(
-    Kept,
+    EpayOrder,
     f"{_KEPT} where e.merchant_id = :merchant_id and e.order_id = :order_id",
 )
 LIST = Query(
-    Kept,
+    EpayOrder,
     f"""
     {_KEPT} where e.merchant_id = :merchant_id
     order by e.created_at desc, e.order_id desc limit :limit offset :offset
@@ -100,7 +109,7 @@ LIST = Query(
 )
 # In the order of the index over statuses; both rows of an order are made at the same time.
 LIST_BY_STATUS = Query(
-    Kept,
+    EpayOrder,
     f"""
     {_KEPT} where o.merchant_id = :merchant_id and e.merchant_id = :merchant_id
         and o.status = any(:statuses::text[])
@@ -109,7 +118,7 @@ LIST_BY_STATUS = Query(
 )
 # `:yesterday` and `:today` are when they began. What counts as paid is as the index has it.
 COUNTS = Query(
-    Counts,
+    PaidCounts,
     """
     select (select count(*) from orders where merchant_id = :merchant_id and created_at >= :today
             and source = 'EPAY' and status in ('PAID', 'SETTLED')) as paid_today,
@@ -127,8 +136,8 @@ REFUND_OF_REQUEST = Value(
     where merchant_id = :merchant_id and request = :request and created_at > :after
     """,
 )
-# Say which refund a request is for, in place of one that was said until `:stale_until`. One of two
-# that do this at once gets nothing back.
+# Record which refund a request was for, in place of one that was recorded until `:stale_until`. Of
+# two that record at once one gets no row.
 KEEP_REQUEST = Value(
     str,
     """

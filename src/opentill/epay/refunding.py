@@ -1,8 +1,8 @@
 """``act=refund``: accepts a refund of an Epay order, once however often it is asked for.
 
-A ``refund_no`` names one refund for ever. Without it the same request within a day is the same
-refund, whichever way it was proved (decision 0040). Everything that says so is written with the
-refund in one transaction, under the order's lock.
+A ``refund_no`` names one refund forever. Without it the same request within a day is the same
+refund, whether a key or a sign proved it (decision 0040). What identifies a refund is written with
+it in one transaction, under the order's lock.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.epay import queries, service
-from opentill.epay.model import BUSINESS, MISSING, PAID, PAYABLE, Kept, Refused, trade_no
-from opentill.epay.wire import Request, without_zeros
+from opentill.epay.model import BUSINESS, MISSING, PAID, PAYABLE, EpayOrder, Refused, trade_no
+from opentill.epay.request import Request, without_zeros
 from opentill.gateways.epay import signature
 from opentill.orders import Order
 
@@ -30,7 +30,7 @@ _TAKEN: Final = "refund_no 已用于另一笔退款，请换一个 refund_no"
 _FAILED: Final = "这笔退款已失败，如需重新退款，请换一个 refund_no"
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class RequestedRefund(msgspec.Struct, frozen=True):
     """The refund that is asked for: its number if it has one, otherwise what was asked."""
 
     money: str
@@ -39,16 +39,16 @@ class Wanted(msgspec.Struct, frozen=True):
 
     @property
     def body(self) -> refunds.RefundBody:
-        """What is asked of the refunds."""
+        """The refund as ``refunds.create`` takes it."""
         return refunds.RefundBody(
             amount=self.money, reason="act=refund", refund_no=self.refund_no or None
         )
 
 
-class Made(msgspec.Struct, frozen=True):
+class AcceptedRefund(msgspec.Struct, frozen=True):
     """A refund that was accepted, now or before."""
 
-    kept: Kept
+    order: EpayOrder
     refund: refunds.Refund
 
     @property
@@ -57,7 +57,7 @@ class Made(msgspec.Struct, frozen=True):
         return self.refund.refund_no or trade_no(self.refund.id)
 
 
-def read(request: Request) -> Wanted:
+def read(request: Request) -> RequestedRefund:
     """Check what is asked for. Raises Refused."""
     if request.missing("money"):
         raise Refused(MISSING, "缺少参数：money")
@@ -67,23 +67,23 @@ def read(request: Request) -> Wanted:
     asked = {name: text for name, text in request.params.items() if name not in _PROOFS}
     text = signature.text_to_sign({**asked, "act": request.act})
     digest = hashlib.sha256(text.encode()).digest()
-    return Wanted(without_zeros(request.get("money")), number, digest)
+    return RequestedRefund(without_zeros(request.get("money")), number, digest)
 
 
-async def refund(app: App, merchant_id: str, request: Request, now: int) -> Made:
+async def refund(app: App, merchant_id: str, request: Request, now: int) -> AcceptedRefund:
     """Accept a refund; it runs like every other. Raises Refused."""
     wanted = read(request)
 
-    async def work(tx: Tx) -> Made:
+    async def work(tx: Tx) -> AcceptedRefund:
         kept = await service.find(tx, merchant_id, request)
         order = await orders.lock(tx, merchant_id, kept.order_id)
         earlier = await _earlier(tx, merchant_id, wanted, now)
         if earlier is not None:
-            return Made(kept, _same(earlier, order, wanted))
+            return AcceptedRefund(kept, _same(earlier, order, wanted))
         _check(order, wanted)
         made = await refunds.create(tx, merchant_id, order.id, wanted.body, now, source="EPAY")
         await _keep(tx, made, wanted, now)
-        return Made(kept, made)
+        return AcceptedRefund(kept, made)
 
     try:
         return await app.db.run(work)
@@ -91,7 +91,9 @@ async def refund(app: App, merchant_id: str, request: Request, now: int) -> Made
         raise Refused(BUSINESS, _REASONS.get(problem.field or "", "该订单暂时不能退款")) from None
 
 
-async def _earlier(tx: Tx, merchant_id: str, wanted: Wanted, now: int) -> refunds.Refund | None:
+async def _earlier(
+    tx: Tx, merchant_id: str, wanted: RequestedRefund, now: int
+) -> refunds.Refund | None:
     """Return the refund that was accepted for this before.
 
     The number that a response gave the refund names it too: clients may send it back.
@@ -108,7 +110,7 @@ async def _earlier(tx: Tx, merchant_id: str, wanted: Wanted, now: int) -> refund
     return None if refund_id is None else await refunds.find(tx, merchant_id, refund_id)
 
 
-def _same(earlier: refunds.Refund, order: Order, wanted: Wanted) -> refunds.Refund:
+def _same(earlier: refunds.Refund, order: Order, wanted: RequestedRefund) -> refunds.Refund:
     """Return the earlier refund if it is what is asked for, and did not fail. Raises Refused."""
     if earlier.order_id != order.id or earlier.amount_minor != _minor(wanted, order):
         raise Refused(BUSINESS, _TAKEN)
@@ -117,14 +119,14 @@ def _same(earlier: refunds.Refund, order: Order, wanted: Wanted) -> refunds.Refu
     return earlier
 
 
-def _minor(wanted: Wanted, order: Order) -> int | None:
+def _minor(wanted: RequestedRefund, order: Order) -> int | None:
     try:
         return money.parse(wanted.money, order.currency)
     except ValueError:
         return None
 
 
-def _check(order: Order, wanted: Wanted) -> None:
+def _check(order: Order, wanted: RequestedRefund) -> None:
     """Refuse what cannot be refunded, in the words of the convention. Raises Refused."""
     if order.status not in PAID:
         how = _HOW.get(order.status, "未支付" if order.status in PAYABLE else "已关闭")
@@ -148,8 +150,8 @@ _REASONS: Final = {
 }
 
 
-async def _keep(tx: Tx, made: refunds.Refund, wanted: Wanted, now: int) -> None:
-    """Write down which refund the request was for, unless its number says so."""
+async def _keep(tx: Tx, made: refunds.Refund, wanted: RequestedRefund, now: int) -> None:
+    """Record which refund the request was for, unless its refund_no identifies it."""
     if wanted.refund_no:
         return
     kept = await queries.KEEP_REQUEST.get(
@@ -161,4 +163,4 @@ async def _keep(tx: Tx, made: refunds.Refund, wanted: Wanted, now: int) -> None:
         stale_until=now - SAME_FOR_MS,
     )
     if kept is None:
-        raise AssertionError  # the order's lock keeps others away that ask for the same
+        raise AssertionError  # the order is locked: nobody else records the same request

@@ -14,9 +14,9 @@ from opentill.core import money
 from opentill.core.ids import number_of
 from opentill.db.database import Tx
 from opentill.epay import queries, service
-from opentill.epay.model import PAYABLE, STANDINGS, SUCCESS, Kept
+from opentill.epay.model import PAYABLE, STANDINGS, SUCCESS, EpayOrder
+from opentill.epay.request import Request
 from opentill.epay.service import EpayCaller
-from opentill.epay.wire import Request
 
 _MOST: Final = 50
 _FURTHEST: Final = 9  # digits of an offset
@@ -49,30 +49,30 @@ def _limit(request: Request, default: int) -> int:
     return min(_whole(request.get("limit"), default) or default, _MOST)
 
 
-async def merchant(app: App, known: EpayCaller, request: Request, now: int) -> dict[str, Any]:
+async def merchant(app: App, caller: EpayCaller, request: Request, now: int) -> dict[str, Any]:
     """``act=query``: the merchant, its available balance and how many orders it has.
 
     The key goes back only to who has sent it: a signed request can be repeated by anyone.
     """
-    caller = known.caller
+    merchant = caller.merchant
     yesterday, today = days(now, app.settings.epay_time_zone)
     async with app.db.connection() as tx:
-        balance = await ledger.balance(tx, caller.merchant_id, caller.settlement_currency)
-        total = await _total(tx, caller.merchant_id)
+        balance = await ledger.balance(tx, merchant.merchant_id, merchant.settlement_currency)
+        total = await _total(tx, merchant.merchant_id)
         counts = await queries.COUNTS.one(
-            tx, merchant_id=caller.merchant_id, yesterday=yesterday, today=today
+            tx, merchant_id=merchant.merchant_id, yesterday=yesterday, today=today
         )
     available = 0 if balance is None else balance.available
     return {
         "code": SUCCESS,
         "msg": "success",
-        "pid": caller.pid,
-        "key": known.key if request.get("key") else "",
+        "pid": merchant.pid,
+        "key": caller.key if request.get("key") else "",
         "active": "1",
-        "money": money.show(available, caller.settlement_currency),
+        "money": money.show(available, merchant.settlement_currency),
         "type": _TO_A_BANK,
         "account": "",
-        "username": caller.name,
+        "username": merchant.name,
         "orders": str(total),
         "order_today": str(counts.paid_today),
         "order_lastday": str(counts.paid_yesterday),
@@ -90,26 +90,26 @@ async def _total(tx: Tx, merchant_id: str) -> int:
     return found
 
 
-async def settlements(app: App, known: EpayCaller, request: Request) -> dict[str, Any]:
+async def settlements(app: App, caller: EpayCaller, request: Request) -> dict[str, Any]:
     """``act=settle``: payouts, newest first."""
     limit, offset = _limit(request, 10), _whole(request.get("offset"), 0)
     async with app.db.connection() as tx:
-        rows = await payouts.newest(tx, known.caller.merchant_id, limit, offset)
+        rows = await payouts.newest(tx, caller.merchant.merchant_id, limit, offset)
     return {
         "code": SUCCESS,
         "msg": "查询结算记录成功！",
-        "data": [_settlement(row, known, app.settings.epay_time_zone) for row in rows],
+        "data": [_settlement(row, caller, app.settings.epay_time_zone) for row in rows],
     }
 
 
-def _settlement(row: payouts.Payout, known: EpayCaller, zone: str) -> dict[str, Any]:
+def _settlement(row: payouts.Payout, caller: EpayCaller, zone: str) -> dict[str, Any]:
     amount = money.show(row.amount_minor, row.currency)
     return {
         "id": number_of(row.id),
-        "pid": known.caller.pid,
+        "pid": caller.merchant.pid,
         "type": _TO_A_BANK,
         "account": "",
-        "username": known.caller.name,
+        "username": caller.merchant.name,
         "money": money.show(row.amount_minor + row.fee_minor, row.currency),
         "realmoney": amount,
         "currency": row.currency,
@@ -120,27 +120,29 @@ def _settlement(row: payouts.Payout, known: EpayCaller, zone: str) -> dict[str, 
     }
 
 
-async def order(app: App, known: EpayCaller, request: Request) -> dict[str, Any]:
+async def order(app: App, caller: EpayCaller, request: Request) -> dict[str, Any]:
     """``act=order``: one order. Raises Refused."""
     async with app.db.connection() as tx:
-        kept = await service.find(tx, known.caller.merchant_id, request)
-    return {"code": SUCCESS, "msg": "查询订单号成功！", **_row(kept, known, app)}
+        kept = await service.find(tx, caller.merchant.merchant_id, request)
+    return {"code": SUCCESS, "msg": "查询订单号成功！", **_row(kept, caller, app)}
 
 
-async def orders(app: App, known: EpayCaller, request: Request) -> dict[str, Any]:
+async def orders(app: App, caller: EpayCaller, request: Request) -> dict[str, Any]:
     """``act=orders``: orders, newest first; ``count`` is how many of them are in the response."""
     limit, offset = _limit(request, 20), _whole(request.get("offset"), 0)
     page = _whole(request.get("page"), 0)
     if page:
         offset = (page - 1) * limit
     async with app.db.connection() as tx:
-        rows = await _orders(tx, known.caller.merchant_id, request.get("status"), limit, offset)
-    data = [_row(row, known, app) for row in rows]
+        rows = await _orders(tx, caller.merchant.merchant_id, request.get("status"), limit, offset)
+    data = [_row(row, caller, app) for row in rows]
     result = {"code": SUCCESS, "msg": "查询订单记录成功！", "count": len(data)}
     return result | {"data": data, "orders": data}
 
 
-async def _orders(tx: Tx, merchant_id: str, status: str, limit: int, offset: int) -> list[Kept]:
+async def _orders(
+    tx: Tx, merchant_id: str, status: str, limit: int, offset: int
+) -> list[EpayOrder]:
     if not status:
         return await queries.LIST.all(tx, merchant_id=merchant_id, limit=limit, offset=offset)
     names = [name for name, standing in STANDINGS.items() if str(standing.number) == status]
@@ -149,7 +151,7 @@ async def _orders(tx: Tx, merchant_id: str, status: str, limit: int, offset: int
     )
 
 
-def _row(kept: Kept, known: EpayCaller, app: App) -> dict[str, Any]:
+def _row(kept: EpayOrder, caller: EpayCaller, app: App) -> dict[str, Any]:
     standing = STANDINGS[kept.status]
     zone = app.settings.epay_time_zone
     return {
@@ -157,7 +159,7 @@ def _row(kept: Kept, known: EpayCaller, app: App) -> dict[str, Any]:
         "out_trade_no": kept.out_trade_no,
         "api_trade_no": kept.provider_ref,
         "type": kept.reported_type,
-        "pid": known.caller.pid,
+        "pid": caller.merchant.pid,
         "addtime": moment(kept.created_at, zone),
         "endtime": moment(kept.paid_at, zone),
         "name": kept.name,

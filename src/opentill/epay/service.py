@@ -27,15 +27,15 @@ from opentill.epay.model import (
     SCANNED,
     TYPES,
     WRONG_KEY,
-    Caller,
-    Kept,
-    Placed,
+    EpayMerchant,
+    EpayOrder,
+    PlacedOrder,
     Refused,
     Submission,
     order_id_of,
     trade_no,
 )
-from opentill.epay.wire import Request
+from opentill.epay.request import Request
 from opentill.gateways.epay import signature
 from opentill.orders import Payer, PaymentAttempt
 
@@ -44,17 +44,17 @@ _START_S: Final = 8.0  # clients of mapi.php wait some ten seconds
 NO_SUCH_ORDER: Final = "订单不存在"  # word for word: clients look for it
 NOT_GENUINE: Final = "签名校验失败"
 TOO_MANY: Final = "请求过于频繁，请稍后再试"
-SHUT: Final = "系统维护中，请稍后再试"
+UNAVAILABLE: Final = "系统维护中，请稍后再试"
 # What every submission and every signed return has, and no call of api.php.
 _OF_BROWSERS: Final = frozenset({"notify_url", "trade_status"})
 _SIGNED_ACTS: Final = frozenset({"refund"})  # what a sign must cover to count for it
 # The caller of an unknown pid: refused after the same work as a wrong key, so that the time a
 # response takes does not show which pids exist.
-_NOBODY_KEY: Final = secrets.token_hex(32)
-_NOBODY: Final = Caller(
+_UNKNOWN_PID_KEY: Final = secrets.token_hex(32)
+_UNKNOWN_PID: Final = EpayMerchant(
     merchant_id="",
     pid=0,
-    sealed_key=encryption.encrypt(_NOBODY_KEY, "epay key ", secrets.token_hex(16)),
+    sealed_key=encryption.encrypt(_UNKNOWN_PID_KEY, "epay key ", secrets.token_hex(16)),
     state="DISABLED",
     created_at=0,
     rotated_at=None,
@@ -68,11 +68,11 @@ _NOBODY: Final = Caller(
 class EpayCaller(msgspec.Struct, frozen=True):
     """The merchant that sent a request, with the key that it signs with."""
 
-    caller: Caller
+    merchant: EpayMerchant
     key: str
 
 
-async def count(app: App, address: str, now: int) -> None:
+async def count_request(app: App, address: str, now: int) -> None:
     """Count a request against its address. Raises Refused beyond the limit of the API."""
     limit = app.settings.limit_ip_per_minute
     if limit:
@@ -101,14 +101,16 @@ async def authenticate(
     found = None
     if request.get("pid").isascii() and request.get("pid").isdigit():
         async with app.db.connection() as tx:
-            found = await queries.CALLER.first(tx, id=credentials.directory_id(request.get("pid")))
+            found = await queries.MERCHANT_OF_PID.first(
+                tx, id=credentials.directory_id(request.get("pid"))
+            )
     try:
         key = credentials.decrypt(
-            found or _NOBODY, app.settings.secret_key if found else _NOBODY_KEY
+            found or _UNKNOWN_PID, app.settings.secret_key if found else _UNKNOWN_PID_KEY
         )
     except encryption.WrongKey:
         _log.error("the Epay API cannot check keys", reason=credentials.WRONG_KEY)
-        raise Refused(BUSINESS, SHUT) from None
+        raise Refused(BUSINESS, UNAVAILABLE) from None
     genuine = _has_key(request, key) if proof == "key" else _is_signed(request, key, by_key)
     if not genuine or found is None:
         raise Refused(WRONG_KEY, NOT_GENUINE)
@@ -124,26 +126,27 @@ def _has_key(request: Request, key: str) -> bool:
 
 
 def _is_signed(request: Request, key: str, of_api: bool) -> bool:  # noqa: FBT001 - ours alone
-    """Return whether a sign is genuine; api.php's ``act`` may be signed while it stands elsewhere.
+    """Return whether the sign of a request is genuine.
 
-    And it may stand elsewhere unsigned: so there, nothing counts that was signed for a customer's
-    browser, and whatever moves money has to be covered by the sign.
+    The ``act`` of api.php may stand apart from the signed parameters, covered by the sign or not.
+    So api.php takes nothing that was signed for a customer's browser, and what moves money only if
+    the sign covers its act.
     """
     params = request.params
     if of_api and not _OF_BROWSERS.isdisjoint(params):
         return False
     with_act = {**params, "act": request.act} if of_api and request.act else params
-    unsaid = request.act not in _SIGNED_ACTS and signature.verify(params, key)
-    return unsaid or signature.verify(with_act, key)
+    without_act = request.act not in _SIGNED_ACTS and signature.verify(params, key)
+    return without_act or signature.verify(with_act, key)
 
 
-async def place(app: App, known: EpayCaller, wanted: Submission, now: int) -> Placed:
+async def place(app: App, caller: EpayCaller, wanted: Submission, now: int) -> PlacedOrder:
     """Place an order, or find the one that was placed with the same number before. Raises Refused.
 
     However many requests with one number come at once, there is one order: all but one of them
     collide on the number, take back what they had begun and find it.
     """
-    limit, merchant_id = app.settings.limit_checkouts_per_minute, known.caller.merchant_id
+    limit, merchant_id = app.settings.limit_checkouts_per_minute, caller.merchant.merchant_id
     if limit:
         await _hit(app, "checkouts", merchant_id, limit, now)
     if not notices.fits(wanted):
@@ -153,9 +156,9 @@ async def place(app: App, known: EpayCaller, wanted: Submission, now: int) -> Pl
         raise Refused(BUSINESS, f"不支持的支付方式，可用的有：{', '.join(offered) or '无'}")
     oldest_days = app.settings.rates_max_age_days
     try:
-        return await app.db.run(lambda tx: _place(tx, known.caller, wanted, oldest_days, now))
+        return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, oldest_days, now))
     except asyncpg.UniqueViolationError:
-        return await app.db.run(lambda tx: _place(tx, known.caller, wanted, oldest_days, now))
+        return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, oldest_days, now))
     except checkouts.AmountOutOfBounds as problem:
         bounds = _shown_bounds(problem, wanted.money_type)
         raise Refused(BUSINESS, f"money 须为从 {bounds} 的金额") from None
@@ -177,15 +180,19 @@ def _offered(app: App, currency: str) -> list[str]:
     return [name for method, name in TYPES.items() if method in methods]
 
 
-async def _place(tx: Tx, caller: Caller, wanted: Submission, oldest_days: int, now: int) -> Placed:
-    merchant_id = caller.merchant_id
-    shown = wanted.shown_name or caller.name
+async def _place(
+    tx: Tx, merchant: EpayMerchant, wanted: Submission, oldest_days: int, now: int
+) -> PlacedOrder:
+    merchant_id = merchant.merchant_id
+    shown = wanted.shown_name or merchant.name
     before = await queries.BY_NUMBER.first(
         tx, merchant_id=merchant_id, out_trade_no=wanted.out_trade_no
     )
     if before is not None:
         await _again(tx, before, wanted, now)
-        return Placed(order_id=before.order_id, checkout_id=before.checkout_id, merchant_name=shown)
+        return PlacedOrder(
+            order_id=before.order_id, checkout_id=before.checkout_id, merchant_name=shown
+        )
     order_id = new_id("order")
     metadata = {"out_trade_no": wanted.out_trade_no, "trade_no": trade_no(order_id)}
     if wanted.param:
@@ -203,7 +210,7 @@ async def _place(tx: Tx, caller: Caller, wanted: Submission, oldest_days: int, n
         item=checkouts.Item(
             order_id=order_id,
             name=wanted.name,
-            amount_minor=wanted.minor,
+            amount_minor=wanted.amount_minor,
             metadata=msgspec.json.encode(metadata).decode(),
         ),
         method=wanted.method,
@@ -224,13 +231,13 @@ async def _place(tx: Tx, caller: Caller, wanted: Submission, oldest_days: int, n
         now=now,
         requested_type=wanted.other_type,
     )
-    return Placed(order_id=session.order_id, checkout_id=session.id, merchant_name=shown)
+    return PlacedOrder(order_id=session.order_id, checkout_id=session.id, merchant_name=shown)
 
 
-async def _again(tx: Tx, before: Kept, wanted: Submission, now: int) -> None:
-    """Take the same submission again; another payment type is the customer's change of mind."""
+async def _again(tx: Tx, before: EpayOrder, wanted: Submission, now: int) -> None:
+    """Take the same submission again; another payment type replaces the one before."""
     same = (
-        (before.amount_minor, before.money_type) == (wanted.minor, wanted.money_type)
+        (before.amount_minor, before.money_type) == (wanted.amount_minor, wanted.money_type)
         and before.name == wanted.name
         and before.notify_url == wanted.notify_url
         and before.return_url == wanted.return_url
@@ -281,7 +288,7 @@ async def _product(tx: Tx, merchant_id: str, currency: str, now: int) -> str:
 
 
 async def start(
-    app: App, known: EpayCaller, placed: Placed, wanted: Submission, now: int
+    app: App, caller: EpayCaller, placed: PlacedOrder, wanted: Submission, now: int
 ) -> PaymentAttempt | None:
     """Start the attempt of a type whose gateway gives a QR text, for the payer of mapi.php.
 
@@ -289,14 +296,14 @@ async def start(
     """
     if wanted.method is None or wanted.type not in SCANNED or wanted.device == "jump":
         return None
-    merchant_id = known.caller.merchant_id
+    merchant_id = caller.merchant.merchant_id
     async with app.db.connection() as tx:
         order = await orders.find(tx, merchant_id, placed.order_id)
         try:
             await checkouts.check_attempts(tx, merchant_id, placed.order_id)
         except Invalid:  # the page says so
             return None
-    payer = Payer(  # whose language nobody knows yet
+    payer = Payer(  # the language is not known before the page is shown
         email=order.customer_email, name=order.customer_name, ip=wanted.payer_ip, locale=""
     )
     try:
@@ -319,7 +326,7 @@ async def start(
     return attempt if waits and attempt is not None and attempt.qr_text else None
 
 
-async def find(tx: Tx, merchant_id: str, request: Request) -> Kept:
+async def find(tx: Tx, merchant_id: str, request: Request) -> EpayOrder:
     """Return the order that a request names by trade_no, which wins, or out_trade_no.
 
     Raises Refused.

@@ -1,1 +1,1 @@
-"""What people see: the hosted payment page, the API reference, the agreement, the front page."""
+"""What people see: the payment page, the API reference, the agreement, the front page."""

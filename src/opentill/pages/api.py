@@ -2,6 +2,6 @@
 
 from typing import Final
 
-from opentill.pages import hosted, site
+from opentill.pages import payment_page, site
 
-routes: Final = (*hosted.routes, *site.routes)
+routes: Final = (*payment_page.routes, *site.routes)

@@ -7,11 +7,11 @@ from urllib.parse import parse_qsl, urlsplit
 
 from starlette.types import Receive
 
-from opentill.core.errors import Invalid, PayloadTooLarge, Problem, UnsupportedMediaType
+from opentill.core.errors import Invalid, Problem, UnsupportedMediaType
 from opentill.http import inputs
+from opentill.http.incoming import read_body
 from opentill.pages.model import Entries, Payment
 
-_MAX_BODY: Final = 64 * 1024
 _MAX_FIELDS: Final = 20
 _MAX_NAME: Final = 200
 _ACCEPTED: Final = ("body", "the form must arrive whole, URL-encoded in UTF-8")
@@ -56,16 +56,7 @@ async def read(headers: Mapping[bytes, bytes], receive: Receive) -> dict[str, st
     media_type = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
     if media_type != b"application/x-www-form-urlencoded":
         raise UnsupportedMediaType
-    body = bytearray()
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise Invalid(*_ACCEPTED)
-        body += message["body"]
-        if len(body) > _MAX_BODY:
-            raise PayloadTooLarge
-        more = message["more_body"]
+    body = await read_body(headers, receive)
     try:
         pairs = parse_qsl(
             body.decode("ascii"),

@@ -27,7 +27,7 @@ _BABEL: Final[dict[Language, str]] = {"en": "en", "zh-Hans": "zh_Hans", "zh-Hant
 _LONGEST_HEADER: Final = 500
 
 
-class Tongue:
+class Localizer:
     """One language with one region's conventions. Made by ``choose``; immutable."""
 
     def __init__(self, language: Language, region: str | None = None) -> None:
@@ -60,19 +60,19 @@ class Tongue:
         return format_timedelta(length, granularity="second", threshold=2, locale=self._locale)
 
 
-def choose(wanted: str | None, accept_language: str | None, unless_said: Language = "en") -> Tongue:
+def choose(wanted: str | None, accept_language: str | None, default: Language = "en") -> Localizer:
     """Choose by ``?lang=`` if it is one of ours, else by the browser, else English.
 
-    ``unless_said`` is the language where the browser names none at all.
+    ``default`` is the language where the browser names none at all.
     """
     ranges = _ranges(accept_language or "")
     named: Language | None = next((tag for tag in LANGUAGES if tag == wanted), None)
     for tag in ranges:
         language, region = _match(tag)
         if language is not None and named in {None, language}:
-            return Tongue(language, region)
+            return Localizer(language, region)
     silent = all(tag in {"", "*", "*/*"} for tag in ranges)
-    return Tongue(named or (unless_said if silent else "en"))
+    return Localizer(named or (default if silent else "en"))
 
 
 def _ranges(header: str) -> list[str]:

@@ -153,7 +153,7 @@ def unfinished(payment: Payment) -> Attempt | None:
 def web_address(text: str | None) -> str | None:
     """Return the address if it is absolute http(s) without credentials, otherwise None.
 
-    Services have checked already; a page does not lean on it, because one ``javascript:`` address
+    Services have checked already; a page does not rely on that, because one ``javascript:`` address
     in a link is enough.
     """
     if not text or not text.isprintable() or any(c in text for c in "\"'<>\\^`{|} "):

@@ -17,9 +17,9 @@ _PURPOSE: Final = "opentill payer 1"
 
 
 def token(secret_key: str, session_id: str, email: str, name: str) -> str:
-    """Return what a browser shows to prove that it has sent this e-mail and name."""
-    said = f"{_PURPOSE}\0{session_id}\0{email}\0{name}"
-    return hmac.new(secret_key.encode(), said.encode(), hashlib.sha256).hexdigest()
+    """Return the cookie's value for a browser that has sent this e-mail and name."""
+    message = f"{_PURPOSE}\0{session_id}\0{email}\0{name}"
+    return hmac.new(secret_key.encode(), message.encode(), hashlib.sha256).hexdigest()
 
 
 def cookie(
@@ -35,7 +35,7 @@ def cookie(
 
 
 def given(headers: Mapping[bytes, bytes]) -> bytes:
-    """Return what a browser shows, empty if it shows nothing."""
+    """Return the cookie's value in a request, empty if it has none."""
     for part in headers.get(b"cookie", b"").split(b";"):
         name, _, value = part.strip().partition(b"=")
         if name == COOKIE.encode():

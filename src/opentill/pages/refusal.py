@@ -9,13 +9,16 @@ from opentill.pages import language, render, responses
 def submission_refused(
     settings: Settings, accept_language: str, now: int, code: int, message: str
 ) -> Response:
-    """Show code and message of a refusal, as other clients get them in JSON, with HTTP 200.
+    """Show code and message of a refusal, which other clients get in JSON, with HTTP 200.
 
     The page is in Chinese unless the browser asks for another language; the message, which is for
     the shop, always is.
     """
-    tongue = language.choose(None, accept_language, "zh-Hans")
+    localizer = language.choose(None, accept_language, "zh-Hans")
     visit = render.Visit(
-        tongue=tongue, now=now, public_url=settings.public_url, test_mode=not settings.livemode
+        localizer=localizer,
+        now=now,
+        public_url=settings.public_url,
+        test_mode=not settings.livemode,
     )
-    return responses.page(render.refusal_page(visit, code, message), tongue.language)
+    return responses.page(render.refusal_page(visit, code, message), localizer.language)

@@ -16,7 +16,7 @@ import msgspec
 
 from opentill.pages import assets, model
 from opentill.pages.catalogue import LANGUAGES
-from opentill.pages.language import Tongue
+from opentill.pages.language import Localizer
 
 # seconds until the waiting page asks again: soon at first, seldom later
 POLLS_S: Final = (2, 2, 2, 3, 3, 4, 5, 6, 8, 10, 15, 20, 30)
@@ -31,7 +31,7 @@ _FIRST_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
     """Who looks at the page and when: language, time (Unix ms), where the service is reached."""
 
-    tongue: Tongue
+    localizer: Localizer
     now: int
     public_url: str = ""
     checks: int = 0  # how often a waiting page has checked already
@@ -150,7 +150,7 @@ def refusal_page(visit: Visit, code: int, message: str) -> Page:
 def path(payment: model.Payment, visit: Visit, *parts: str, **query: str) -> str:
     """Return a path below the payment's page; the language goes along in the query."""
     place = "/".join((visit.base, "checkout", payment.session_id, *parts))
-    return f"{place}?{urlencode({'lang': visit.tongue.language, **query})}"
+    return f"{place}?{urlencode({'lang': visit.localizer.language, **query})}"
 
 
 def _payment_page(
@@ -183,8 +183,8 @@ def _page(
     **values: object,
 ) -> Page:
     html = ENVIRONMENT.get_template(template).render(
-        tongue=visit.tongue,
-        say=visit.tongue.say,
+        localizer=visit.localizer,
+        say=visit.localizer.say,
         languages=LANGUAGES,
         now=visit.now,
         asset=assets.finder(visit.base),

@@ -96,4 +96,4 @@ def trouble(error: Exception, visit: render.Visit, again: str | None) -> Respons
         case _:
             pass
     made = render.trouble_page(_TROUBLES.get(status, "refused"), visit, again)
-    return page(made, visit.tongue.language, status, headers)
+    return page(made, visit.localizer.language, status, headers)

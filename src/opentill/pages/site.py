@@ -14,6 +14,7 @@ from opentill import agreement, context
 from opentill.core.errors import NotFound
 from opentill.pages import assets, docs
 from opentill.pages.catalogue import SENTENCES
+from opentill.pages.markdown import markdown
 from opentill.pages.render import ENVIRONMENT
 from opentill.pages.responses import GUARDS, POLICY
 
@@ -26,7 +27,7 @@ _FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
 
 
 async def front_page(request: Request) -> Response:
-    """Show where one is, and nothing about the deployment."""
+    """Show what this service is, and nothing about the deployment."""
     return _html("landing.html", _base(request), agreement_path=agreement.PAGE_PATH)
 
 
@@ -45,7 +46,7 @@ async def agreement_page(request: Request) -> Response:
     """Show the merchant services agreement (its ``documentUrl``)."""
     settings = context.of(request.scope).settings
     current = agreement.current(settings)
-    content = docs.markdown(current.markdown_content)
+    content = markdown(current.markdown_content)
     badge = "" if settings.livemode else SENTENCES["en"]["test_mode"]
     return _html(
         "agreement.html", _base(request), agreement=current, content=content, test_mode=badge

@@ -1,4 +1,4 @@
-"""What a settlement report's row, an item of ours and a difference are."""
+"""The row of a settlement report, an item of ours, and a difference between them."""
 
 from typing import Final, Literal, get_args
 
@@ -70,7 +70,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What came of it. Times are inclusive Unix ms, null where open."""
+    """The result of a comparison. Times are inclusive Unix ms, null where open."""
 
     gateway: str
     since: int | None

@@ -1,4 +1,4 @@
-"""Reading a settlement report, and keeping it where it takes no memory.
+"""Reads a settlement report, and keeps its rows on disk while they are compared.
 
 CSV in UTF-8 with a header row; ``model.COLUMNS`` says what is in it. Its rows are put into a SQLite
 file without a name that disappears with the process.
@@ -113,11 +113,11 @@ class Stage:
         self._sql.execute("commit")
 
     def __enter__(self) -> Self:
-        """Use it."""
+        """Return the stage."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let the file go."""
+        """Close the database, with which its file disappears."""
         self._sql.close()
 
     def span(self) -> tuple[int, int] | None:

@@ -1,7 +1,7 @@
 """Comparing a gateway's settlement report with our books; nothing is changed.
 
-Ours are read once and looked up in the report; what is left of the report is looked up among
-ours, whatever their state and time. Neither side is ever in memory as a whole.
+Our items are read once and looked up in the report; rows that are left of the report are looked up
+among our items of any status and time. Neither side is ever in memory as a whole.
 """
 
 from collections.abc import Iterable
@@ -19,6 +19,8 @@ _FOREVER: Final = 2**62
 
 
 class _Findings:
+    """The differences that were found so far, and how many items agreed."""
+
     def __init__(self) -> None:
         self.items = 0
         self.matched = 0
@@ -127,7 +129,7 @@ async def _ours(
 async def _theirs(
     tx: Tx, gateway: str, stage: Stage, times: tuple[int, int], findings: _Findings
 ) -> None:
-    """Look up what is left of the report: not ours, not settled with us, or of another time."""
+    """Look up the rows that are left: not ours, not settled with us, or of another time."""
     line = 0
     while batch := stage.rest(*times, line):
         line = batch[-1].line

@@ -1,7 +1,6 @@
 """The bank's API for shops: JSON, with ``Authorization: Bearer <secret>``."""
 
 import hmac
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -11,7 +10,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from opentill.sandbox import faults, report
-from opentill.sandbox.bank import Bank
+from opentill.sandbox.fault_responses import respond
+from opentill.sandbox.http import bank_of, json_response, read_json, read_millis, store_of
 from opentill.sandbox.model import (
     DisputeOrder,
     FaultOrder,
@@ -19,24 +19,10 @@ from opentill.sandbox.model import (
     RefundOrder,
     Refusal,
 )
-from opentill.sandbox.storage import Store, Tx
-from opentill.sandbox.wire import json_response, read_json, read_millis
+from opentill.sandbox.storage import Tx
+from opentill.sandbox.timers import now_ms
 
 Handler = Callable[[Request], Awaitable[Response]]
-
-
-def _bank(request: Request) -> Bank:
-    bank: Bank = request.app.state.bank
-    return bank
-
-
-def _store(request: Request) -> Store:
-    store: Store = request.app.state.store
-    return store
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _check_address(url: str) -> None:
@@ -52,70 +38,70 @@ def _check_address(url: str) -> None:
 
 async def start_payment(request: Request) -> Response:
     """Take a payment: 201, or 200 with the payment that was started under this id before."""
-    order, bank = await read_json(request, PaymentOrder), _bank(request)
+    order, bank = await read_json(request, PaymentOrder), bank_of(request)
     _check_address(order.return_url)
     _check_address(order.callback_url)
 
     def work(tx: Tx) -> Response:
-        payment, new = bank.start_payment(tx, order, _now())
+        payment, new = bank.start_payment(tx, order, now_ms())
         return json_response(bank.view(payment), 201 if new else 200)
 
-    return await faults.respond(_store(request), "pay", order.id, work)
+    return await respond(store_of(request), "pay", order.id, work)
 
 
 async def find_payment(request: Request) -> Response:
     """Say what became of a payment; 404 if it was never seen."""
-    bank, payment_id = _bank(request), request.path_params["id"]
+    bank, payment_id = bank_of(request), request.path_params["id"]
 
     def work(tx: Tx) -> Response:
         return json_response(bank.view(bank.find_payment(tx, payment_id)))
 
-    return await faults.respond(_store(request), "find", payment_id, work)
+    return await respond(store_of(request), "find", payment_id, work)
 
 
 async def void_payment(request: Request) -> Response:
     """Give an authorization back before it is captured; 409 afterwards."""
-    bank, payment_id = _bank(request), request.path_params["id"]
-    payment = await _store(request).do(lambda tx: bank.void(tx, payment_id, _now()))
+    bank, payment_id = bank_of(request), request.path_params["id"]
+    payment = await store_of(request).do(lambda tx: bank.void(tx, payment_id, now_ms()))
     return json_response(bank.view(payment))
 
 
 async def start_refund(request: Request) -> Response:
     """Give money back: 201, or 200 with the refund that was started under this id before."""
-    order, bank = await read_json(request, RefundOrder), _bank(request)
+    order, bank = await read_json(request, RefundOrder), bank_of(request)
     _check_address(order.callback_url)
 
     def work(tx: Tx) -> Response:
-        refund, new = bank.start_refund(tx, order, _now())
+        refund, new = bank.start_refund(tx, order, now_ms())
         return json_response(refund, 201 if new else 200)
 
-    return await faults.respond(_store(request), "refund", order.id, work)
+    return await respond(store_of(request), "refund", order.id, work)
 
 
 async def find_refund(request: Request) -> Response:
     """Say what became of a refund; 404 if it was never seen."""
-    bank, refund_id = _bank(request), request.path_params["id"]
+    bank, refund_id = bank_of(request), request.path_params["id"]
 
     def work(tx: Tx) -> Response:
         return json_response(bank.find_refund(tx, refund_id))
 
-    return await faults.respond(_store(request), "find_refund", refund_id, work)
+    return await respond(store_of(request), "find_refund", refund_id, work)
 
 
 async def open_dispute(request: Request) -> Response:
     """Have the customer dispute the payment."""
-    bank, payment_id = _bank(request), request.path_params["id"]
+    bank, payment_id = bank_of(request), request.path_params["id"]
     order = await read_json(request, DisputeOrder, DisputeOrder())
-    dispute = await _store(request).do(
-        lambda tx: bank.open_dispute(tx, payment_id, order.reason, _now())
+    dispute = await store_of(request).do(
+        lambda tx: bank.open_dispute(tx, payment_id, order.reason, now_ms())
     )
     return json_response(dispute, 201)
 
 
 async def payment_disputes(request: Request) -> Response:
     """List the disputes of a payment."""
-    bank, payment_id = _bank(request), request.path_params["id"]
-    found = await _store(request).do(
+    bank, payment_id = bank_of(request), request.path_params["id"]
+    found = await store_of(request).do(
         lambda tx: bank.disputes(tx, bank.find_payment(tx, payment_id).id)
     )
     return json_response(found)
@@ -123,14 +109,14 @@ async def payment_disputes(request: Request) -> Response:
 
 async def disputes(request: Request) -> Response:
     """List the latest disputes of all payments."""
-    return json_response(await _store(request).do(_bank(request).disputes))
+    return json_response(await store_of(request).do(bank_of(request).disputes))
 
 
 def _end_dispute(status: Literal["won", "lost", "recovered"]) -> Handler:
     async def end_dispute(request: Request) -> Response:
-        bank, dispute_id = _bank(request), request.path_params["id"]
-        dispute = await _store(request).do(
-            lambda tx: bank.change_dispute(tx, dispute_id, status, _now())
+        bank, dispute_id = bank_of(request), request.path_params["id"]
+        dispute = await store_of(request).do(
+            lambda tx: bank.change_dispute(tx, dispute_id, status, now_ms())
         )
         return json_response(dispute)
 
@@ -140,17 +126,17 @@ def _end_dispute(status: Literal["won", "lost", "recovered"]) -> Handler:
 async def add_fault(request: Request) -> Response:
     """Order faults; lists all that wait."""
     order = await read_json(request, FaultOrder)
-    return json_response(await _store(request).do(lambda tx: faults.add(tx, order)), 201)
+    return json_response(await store_of(request).do(lambda tx: faults.add(tx, order)), 201)
 
 
 async def list_faults(request: Request) -> Response:
     """List the faults that wait."""
-    return json_response(await _store(request).do(faults.waiting))
+    return json_response(await store_of(request).do(faults.waiting))
 
 
 async def clear_faults(request: Request) -> Response:
     """Forget all faults."""
-    await _store(request).do(faults.clear)
+    await store_of(request).do(faults.clear)
     return Response(status_code=204)
 
 
@@ -158,7 +144,7 @@ async def settlement_report(request: Request) -> Response:
     """Write what was settled between two times (Unix ms, inclusive), oldest first."""
     since = read_millis(request, "from", 0)
     until = read_millis(request, "to", report.FOREVER)
-    return StreamingResponse(report.lines(_store(request), since, until), media_type="text/csv")
+    return StreamingResponse(report.lines(store_of(request), since, until), media_type="text/csv")
 
 
 def _route(method: str, path: str, handler: Handler) -> Route:

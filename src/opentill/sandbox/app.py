@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -11,16 +12,16 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from opentill.sandbox import api, pages
 from opentill.sandbox.bank import Bank
-from opentill.sandbox.callbacks import RECEIVER, Postman
+from opentill.sandbox.callbacks import RECEIVER, Dispatcher
+from opentill.sandbox.http import error_response, json_response
 from opentill.sandbox.model import Refusal, Timing
 from opentill.sandbox.purge import Purger
 from opentill.sandbox.storage import Store
-from opentill.sandbox.timers import TIMERS, Clock
-from opentill.sandbox.wire import json_response
+from opentill.sandbox.timers import TIMERS, TimerRunner
 
 _log: Final = logging.getLogger(__name__)
 _RESTART_S: Final = 1.0
@@ -43,20 +44,23 @@ def create_app(
 
     def notify(topic: str) -> None:
         if topic == TIMERS:
-            clock.notify()
+            timer_runner.notify()
         else:
-            postman.notify(topic.removeprefix(RECEIVER))
+            dispatcher.notify(topic.removeprefix(RECEIVER))
 
     bank = Bank(public_url, timing)
     store = Store(data_dir / "sandbox.sqlite3", notify)
-    clock = Clock(store, bank.ring)
-    postman = Postman(store, secret, timing)
+    timer_runner = TimerRunner(store, bank.run_timer)
+    dispatcher = Dispatcher(store, secret, timing)
     purger = Purger(store)
 
     @asynccontextmanager
     async def running(_: object) -> AsyncGenerator[None, None]:
         await store.open()
-        tasks = [asyncio.create_task(_keep_running(one.run)) for one in (clock, postman, purger)]
+        tasks = [
+            asyncio.create_task(_keep_running(one.run))
+            for one in (timer_runner, dispatcher, purger)
+        ]
         try:
             yield
         finally:
@@ -82,7 +86,7 @@ async def healthz(_request: Request) -> Response:
 
 
 async def _keep_running(run: Callable[[], Awaitable[None]]) -> None:
-    """Run for ever; after a defect say so and begin again, since nothing is kept in memory."""
+    """Run forever; after a defect log it and begin again, since nothing is kept in memory."""
     while True:
         try:
             await run()
@@ -93,15 +97,23 @@ async def _keep_running(run: Callable[[], Awaitable[None]]) -> None:
 
 async def _refuse(request: Request, error: Exception) -> Response:
     """Show a person a page, and a program ``{"error": {"code", "message"}}``."""
-    if request.scope.get("route") in pages.routes or "text/html" in request.headers.get(
-        "accept", ""
-    ):
-        return pages.refuse(request, error)
-    status, code, message = 500, "internal", "The sandbox bank has a defect."
-    if isinstance(error, Refusal):
-        status, code, message = error.status, error.code, error.message
-    elif isinstance(error, HTTPException):
-        status, code, message = error.status_code, "invalid_request", error.detail
-    else:
+    if isinstance(error, HTTPException):  # the router's: there is no such path or method
+        # Not "not_found", which says that the bank has never seen a payment or refund.
+        error = Refusal(error.status_code, "invalid_request", error.detail)
+    elif not isinstance(error, Refusal):
         _log.error("defect", exc_info=error)
-    return json_response({"error": {"code": code, "message": message}}, status)
+        error = Refusal(500, "internal", "The sandbox bank has a defect.")
+    is_page = request.scope.get("route") in pages.routes
+    if is_page or "text/html" in request.headers.get("accept", ""):
+        response = pages.refusal(request, error.status)
+    else:
+        response = error_response(error)
+    if error.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        response.headers["Allow"] = ", ".join(sorted(_methods_of_path(request)))
+    return response
+
+
+def _methods_of_path(request: Request) -> set[str]:
+    """Return the methods that the routes of a request's path take, which may be several routes."""
+    routes = (one for one in request.app.routes if one.matches(request.scope)[0] is Match.PARTIAL)
+    return {method for route in routes for method in route.methods}

@@ -1,8 +1,8 @@
 """What the bank does: payments, refunds, disputes, and what happens by itself later.
 
 Every method works in its caller's transaction (``tx`` first, ``now`` in Unix ms), and every change
-of a status queues the callback that reports it in the same transaction. Asking for the same thing
-again gives the first result again.
+of a status queues the callback that reports it in the same transaction. A repeated request has no
+second effect and gives the first result.
 """
 
 import secrets
@@ -94,7 +94,7 @@ class Bank:
         return payment, True
 
     def pay_by_card(self, tx: Tx, payment_id: str, card: TestCard, now: int) -> Payment:
-        """Do with the card what its number stands for; nothing if the payment is past that."""
+        """Do what the card's number stands for; nothing if the payment no longer waits for it."""
         payment = self.find_payment(tx, payment_id)
         if payment.status != "action_required" or payment.challenged:
             return payment
@@ -303,9 +303,9 @@ class Bank:
         payment = self.find_payment(tx, dispute.payment_id)
         callbacks.queue(tx, payment.callback_url, kind, now, self.view(payment), dispute=dispute)
 
-    # Later
+    # Timers
 
-    def ring(self, tx: Tx, timer: Timer, now: int) -> None:
+    def run_timer(self, tx: Tx, timer: Timer, now: int) -> None:
         """Do the task of a timer, unless its payment or refund has changed in the meantime."""
         if timer.task == "decline":
             payment = self.find_payment(tx, timer.subject)

@@ -1,4 +1,4 @@
-"""Callbacks: signed reports of what happened, delivered until somebody says that they arrived.
+"""Callbacks: signed reports of what happened, delivered until the receiver acknowledges them.
 
 They are written in the same transaction as what they report, so that nothing is reported that did
 not happen and nothing that happened goes unreported. Each receiver has a sender of its own, which
@@ -22,6 +22,7 @@ import msgspec
 from opentill.sandbox import faults
 from opentill.sandbox.model import Dispute, PaymentView, Refund, Timing
 from opentill.sandbox.storage import Store, Tx
+from opentill.sandbox.timers import now_ms
 
 CallbackType = Literal[
     "payment.processing",
@@ -40,7 +41,7 @@ CallbackType = Literal[
 RECEIVER: Final = "receiver:"  # prefix of the topics that say: a callback is due
 SIGNATURE_HEADER: Final = "Sandbox-Signature"
 _WIDTH: Final = 32  # deliveries at once to a receiver that responds; to one that does not: one
-LONGEST_NAP_S: Final = 60.0
+LONGEST_WAIT_S: Final = 60.0
 
 _log: Final = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ def sign(secret: str, body: bytes, timestamp: int) -> str:
     return f"t={timestamp},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
 
 
-class Postman:
+class Dispatcher:
     """Delivers callbacks: one sender for each receiver that has any pending."""
 
     def __init__(self, store: Store, secret: str, timing: Timing) -> None:
@@ -128,7 +129,7 @@ class Postman:
             self._tasks.create_task(self._run_sender(sender))
 
     async def run(self) -> None:
-        """Deliver, for ever; begins with what was pending when the bank was stopped."""
+        """Deliver, forever; begins with what was pending when the bank was stopped."""
         limits = httpx2.Limits(max_connections=512, max_keepalive_connections=64)
         async with (
             httpx2.AsyncClient(
@@ -163,17 +164,17 @@ class Postman:
                 ):
                     del self._senders[sender.receiver]
                     return
-                nap_s = LONGEST_NAP_S  # whatever is due but finds no room waits for a delivery
+                wait_s = LONGEST_WAIT_S  # whatever is due but finds no room waits for a delivery
                 if later_at is not None:
-                    nap_s = min(max(later_at / 1000 - time.time(), 0.001), LONGEST_NAP_S)
+                    wait_s = min(max(later_at / 1000 - time.time(), 0.001), LONGEST_WAIT_S)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(nap_s):
+                    async with asyncio.timeout(wait_s):
                         await sender.notified.wait()
 
     async def _deliver(self, sender: "_Sender", callback: Callback) -> None:
         arrived = await self._send(callback)
         recovered = arrived and not sender.healthy
-        now = time.time_ns() // 1_000_000
+        now = now_ms()
         if arrived:
             await self._store.do(lambda tx: _mark_arrived(tx, callback, now, recovered=recovered))
         else:
@@ -226,7 +227,7 @@ def _due(tx: Tx, receiver: str, limit: int) -> tuple[list[Callback], int | None]
         "select * from callbacks where status = 'pending' and receiver = :receiver "
         "order by next_at limit :limit"
     )
-    now = time.time_ns() // 1_000_000
+    now = now_ms()
     rows = tx.all(Callback, sql, receiver=receiver, limit=limit + 1)
     due = [row for row in rows if row.next_at <= now]
     later = [row.next_at for row in rows if row.next_at > now]
@@ -234,7 +235,7 @@ def _due(tx: Tx, receiver: str, limit: int) -> tuple[list[Callback], int | None]
 
 
 def _mark_arrived(tx: Tx, callback: Callback, now: int, *, recovered: bool) -> None:
-    """Take it off the list, or send it once more if a fault wants that; free what it held back."""
+    """Record a delivery; send again what a fault duplicates, and free what was held for it."""
     tx.run(
         "update callbacks set status = case when copies > 0 then 'pending' else 'delivered' end, "
         "copies = max(copies - 1, 0), held = 0, attempts = attempts + 1, next_at = :now "

@@ -1,4 +1,4 @@
-"""Which language the bank speaks with a customer: the shop's page's, otherwise the browser's.
+"""Chooses the language of the bank's pages: the payment page's, otherwise the browser's.
 
 The region (en-GB, zh-HK) is the browser's, so that an amount looks as on the shop's page.
 """
@@ -19,7 +19,7 @@ _REGIONS: Final[dict[Language, frozenset[str]]] = {
 }
 
 
-class Tongue:
+class Localizer:
     """One language, for templates; immutable."""
 
     def __init__(self, language: Language, locale: str = "") -> None:
@@ -33,7 +33,7 @@ class Tongue:
         return Markup(str(escape(self._sentences[key]))).format(**values)  # noqa: S704 - escaped
 
 
-def choose(locale: str, accept_language: str) -> Tongue:
+def choose(locale: str, accept_language: str) -> Localizer:
     """Choose by the locale that the payment was started with, else by the browser, else English.
 
     A locale that is none of ours leaves it to the browser.
@@ -42,10 +42,10 @@ def choose(locale: str, accept_language: str) -> Tongue:
     found: list[Language] = [each for each in map(_match, (locale, *ranges)) if each is not None]
     language: Language = found[0] if found else "en"
     if locale and _match(locale) is None:
-        return Tongue(language, locale)  # we have no sentences in it, but amounts
+        return Localizer(language, locale)  # we have no sentences in it, but amounts
     alike = next((tag for tag in ranges if _match(tag) == language), "")
     region = _region(locale, language) or _region(alike, language)
-    return Tongue(language, f"{language}-{region}" if region else language)
+    return Localizer(language, f"{language}-{region}" if region else language)
 
 
 def _ranges(header: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The bank's words: what a payment, refund, dispute and fault look like, stored and on the wire.
+"""Payments, refunds, disputes and faults: as they are stored and as they are on the wire.
 
 Amounts are whole minor units, times are Unix milliseconds. What is not in the tables of this file
 cannot happen.

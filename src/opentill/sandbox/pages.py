@@ -7,7 +7,6 @@ and posting twice are harmless and no policy on form targets is in the way.
 
 import hashlib
 import io
-import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +16,6 @@ from urllib.parse import urlsplit
 import jinja2
 import msgspec
 import segno
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -25,9 +23,10 @@ from starlette.routing import Route
 from opentill.sandbox import amounts, language
 from opentill.sandbox.bank import Bank
 from opentill.sandbox.cards import TEST_CARDS, CardForm, read_card
+from opentill.sandbox.http import bank_of, read_form, store_of
 from opentill.sandbox.model import Payment, PaymentStatus, Refusal
-from opentill.sandbox.storage import Store, Tx
-from opentill.sandbox.wire import read_form
+from opentill.sandbox.storage import Tx
+from opentill.sandbox.timers import now_ms
 
 T = TypeVar("T")
 _HERE: Final = Path(__file__).parent
@@ -64,9 +63,6 @@ _TROUBLES: Final = {
 }
 
 
-_log: Final = logging.getLogger(__name__)
-
-
 class Decision(msgspec.Struct, frozen=True):
     """The button that was pressed on the phone, the transfer page or the 3-D Secure page."""
 
@@ -97,19 +93,23 @@ class Pages:
     ) -> Response:
         """Render a page in the customer's language, with the payment's summary if there is one."""
         locale = "" if payment is None else payment.locale
-        tongue = language.choose(locale, request.headers.get("accept-language", ""))
+        localizer = language.choose(locale, request.headers.get("accept-language", ""))
         if payment is not None:
-            amount = amounts.show(payment.amount_minor, payment.currency, tongue.locale)
-            merchant = payment.merchant_name or tongue.say("shop")
+            amount = amounts.show(payment.amount_minor, payment.currency, localizer.locale)
+            merchant = payment.merchant_name or localizer.say("shop")
             words |= {"payment": payment, "amount": amount, "merchant": merchant}
-            words |= {"method": tongue.say(payment.method)}
+            words |= {"method": localizer.say(payment.method)}
         text = self._templates.get_template(template).render(
-            **words, base=self.base, version=_VERSION, say=tongue.say, language=tongue.language
+            **words,
+            base=self.base,
+            version=_VERSION,
+            say=localizer.say,
+            language=localizer.language,
         )
         headers = {
             **HEADERS,
             "Cache-Control": "no-store",
-            "Content-Language": tongue.language,
+            "Content-Language": localizer.language,
             "Vary": "Accept-Language",
         }
         return Response(text, status, headers, "text/html")
@@ -120,19 +120,10 @@ class Pages:
         return Response("", 303, headers, "text/plain")
 
 
-def refuse(request: Request, error: Exception) -> Response:
-    """Show an error to a person."""
-    status = 500
-    if isinstance(error, Refusal | HTTPException):
-        status = error.status if isinstance(error, Refusal) else error.status_code
-    else:
-        _log.error("defect", exc_info=error)
+def refusal(request: Request, status: int) -> Response:
+    """Return the page of a refusal with this HTTP status."""
     heading, text = _TROUBLES.get(status, ("trouble_title", "trouble_text"))
     return _pages(request).show(request, "message.html", status=status, heading=heading, text=text)
-
-
-def _now() -> int:
-    return round(datetime.now(UTC).timestamp() * 1000)
 
 
 def _pages(request: Request) -> Pages:
@@ -142,8 +133,8 @@ def _pages(request: Request) -> Pages:
 
 async def _do(request: Request, work: Callable[[Tx, Bank, str], T]) -> T:
     """Run ``work`` in a transaction of the bank, with the id of the page's payment."""
-    store: Store = request.app.state.store
-    return await store.do(lambda tx: work(tx, request.app.state.bank, request.path_params["id"]))
+    bank, payment_id = bank_of(request), request.path_params["id"]
+    return await store_of(request).do(lambda tx: work(tx, bank, payment_id))
 
 
 async def _find(request: Request) -> Payment:
@@ -197,7 +188,7 @@ async def pay_by_card(request: Request) -> Response:
                 request, "card.html", payment, 422, form=form, errors=errors, cards=TEST_CARDS
             )
         payment = await _do(
-            request, lambda tx, bank, payment_id: bank.pay_by_card(tx, payment_id, card, _now())
+            request, lambda tx, bank, payment_id: bank.pay_by_card(tx, payment_id, card, now_ms())
         )
     return _go_on(request, payment)
 
@@ -215,7 +206,7 @@ async def finish_challenge(request: Request) -> Response:
     passed = await _approved(request)
     payment = await _do(
         request,
-        lambda tx, bank, payment_id: bank.finish_challenge(tx, payment_id, _now(), passed=passed),
+        lambda tx, bank, payment_id: bank.finish_challenge(tx, payment_id, now_ms(), passed=passed),
     )
     return _go_on(request, payment)
 
@@ -223,7 +214,8 @@ async def finish_challenge(request: Request) -> Response:
 async def _decide(request: Request) -> Payment:
     approved = await _approved(request)
     return await _do(
-        request, lambda tx, bank, payment_id: bank.decide(tx, payment_id, _now(), approved=approved)
+        request,
+        lambda tx, bank, payment_id: bank.decide(tx, payment_id, now_ms(), approved=approved),
     )
 
 
@@ -247,7 +239,7 @@ async def phone(request: Request) -> Response:
 
 async def qr_code(request: Request) -> Response:
     """Draw the QR code of the phone's address."""
-    view = request.app.state.bank.view(await _find(request))
+    view = bank_of(request).view(await _find(request))
     if view.qr_text is None:
         raise Refusal(404, "not_found", "This payment has no QR code.")
     image = io.BytesIO()

@@ -1,10 +1,10 @@
-"""What the bank forgets: callbacks that are over, and much later the payments themselves."""
+"""Deletes old rows: callbacks that have ended, and much later the payments themselves."""
 
 import asyncio
-import time
 from typing import Final
 
 from opentill.sandbox.storage import Store, Tx
+from opentill.sandbox.timers import now_ms
 
 CALLBACKS_KEPT_S: Final = 30 * 86_400
 PAYMENTS_KEPT_S: Final = 400 * 86_400  # a shop may refund for a long time
@@ -31,14 +31,14 @@ def purge(tx: Tx, now: int) -> int:
 
 
 class Purger:
-    """Forgets again and again."""
+    """Deletes what is old, in batches, once an hour."""
 
     def __init__(self, store: Store) -> None:
         """Work on the bank's storage."""
         self._store = store
 
     async def run(self) -> None:
-        """Forget what is old, for ever."""
+        """Delete what is old, forever."""
         while True:
-            done = await self._store.do(lambda tx: purge(tx, time.time_ns() // 1_000_000))
+            done = await self._store.do(lambda tx: purge(tx, now_ms()))
             await asyncio.sleep(0 if done else _REST_S)  # between batches, others come first

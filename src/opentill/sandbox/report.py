@@ -22,13 +22,12 @@ _PAGE: Final = 500
 
 _SQL: Final = """
 select * from (
-    select 'payment' as kind, id as reference, amount_minor, currency,
-        coalesce(settled_at, updated_at) as settled_at
-    from payments where status = 'succeeded'
+    select 'payment' as kind, id as reference, amount_minor, currency, settled_at from payments
+    where status = 'succeeded'
     union all
     select 'refund', id, amount_minor, currency, updated_at from refunds where status = 'succeeded'
     union all
-    select 'chargeback', payment_id, amount_minor, currency, coalesce(lost_at, updated_at)
+    select 'chargeback', payment_id, amount_minor, currency, lost_at
     from disputes where status in ('lost', 'recovered')
     union all
     select 'recovery', payment_id, amount_minor, currency, updated_at

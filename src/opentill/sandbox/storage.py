@@ -101,8 +101,6 @@ create table if not exists faults (
     match text
 );
 """
-# Columns that came later; storage made before gets them when it is opened.
-_LATER: Final = (("payments", "settled_at"), ("disputes", "lost_at"))
 
 
 class Tx:
@@ -180,10 +178,6 @@ class Store:
         connection.execute("pragma synchronous = full")
         connection.execute("pragma foreign_keys = on")
         connection.executescript(_SCHEMA)
-        for table, column in _LATER:
-            known = connection.execute("select name from pragma_table_info(?)", (table,))
-            if (column,) not in known.fetchall():
-                connection.execute(f"alter table {table} add column {column} integer")
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(
             target=self._write, args=(connection,), name="sandbox-storage", daemon=True

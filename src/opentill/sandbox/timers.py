@@ -13,7 +13,7 @@ from opentill.sandbox.storage import Store, Tx
 Task = Literal["decline", "dispute", "fail_refund"]
 
 TIMERS: Final = "timers"  # the topic that says: there is a new timer
-_LONGEST_NAP_S: Final = 60.0
+_LONGEST_WAIT_S: Final = 60.0
 
 
 class Timer(msgspec.Struct, frozen=True):
@@ -25,19 +25,24 @@ class Timer(msgspec.Struct, frozen=True):
     subject: str
 
 
+def now_ms() -> int:
+    """Return the time in Unix ms, which every time of the bank is in."""
+    return time.time_ns() // 1_000_000
+
+
 def set_timer(tx: Tx, task: Task, subject: str, due_at: int) -> None:
     """Have the task done at ``due_at`` (Unix ms)."""
     tx.insert("timers", {"due_at": due_at, "task": task, "subject": subject})
     tx.announce(TIMERS)
 
 
-class Clock:
+class TimerRunner:
     """Does what is due: each task in one transaction with the removal of its timer."""
 
-    def __init__(self, store: Store, ring: Callable[[Tx, Timer, int], None]) -> None:
-        """``ring(tx, timer, now)`` does the task of one timer."""
+    def __init__(self, store: Store, run_timer: Callable[[Tx, Timer, int], None]) -> None:
+        """``run_timer(tx, timer, now)`` does the task of one timer."""
         self._store = store
-        self._ring = ring
+        self._run_timer = run_timer
         self._notified = asyncio.Event()
 
     def notify(self) -> None:
@@ -45,21 +50,21 @@ class Clock:
         self._notified.set()
 
     async def run(self) -> None:
-        """Do what is due, for ever."""
+        """Do what is due, forever."""
         while True:
             self._notified.clear()
             next_at = await self._store.do(self._do_due)
-            nap_s = _LONGEST_NAP_S if next_at is None else next_at / 1000 - time.time()
+            wait_s = _LONGEST_WAIT_S if next_at is None else next_at / 1000 - time.time()
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(max(nap_s, 0.001), _LONGEST_NAP_S)):
+                async with asyncio.timeout(min(max(wait_s, 0.001), _LONGEST_WAIT_S)):
                     await self._notified.wait()
 
     def _do_due(self, tx: Tx) -> int | None:
         """Do up to 100 tasks that are due; return when the next one is."""
-        now = time.time_ns() // 1_000_000
+        now = now_ms()
         sql = "select * from timers where due_at <= :now order by due_at limit 100"
         for timer in tx.all(Timer, sql, now=now):
-            self._ring(tx, timer, now)
+            self._run_timer(tx, timer, now)
             tx.run("delete from timers where id = :id", id=timer.id)
         following = tx.first(Timer, "select * from timers order by due_at limit 1")
         return following.due_at if following else None

@@ -1,4 +1,4 @@
-"""Bodies of requests into structs, structs into JSON responses."""
+"""What the bank's API and pages share: reading requests, and making responses of structs."""
 
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -7,12 +7,27 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from opentill.sandbox.bank import Bank
 from opentill.sandbox.model import Refusal
+from opentill.sandbox.storage import Store
 
 T = TypeVar("T")
 MAX_BODY: Final = 64 * 1024
 _MAX_FIELDS: Final = 20
+_MILLIS_DIGITS: Final = 15
 _CODE: Final = "invalid_request"
+
+
+def bank_of(request: Request) -> Bank:
+    """Return the bank that the application serves."""
+    bank: Bank = request.app.state.bank
+    return bank
+
+
+def store_of(request: Request) -> Store:
+    """Return the bank's storage."""
+    store: Store = request.app.state.store
+    return store
 
 
 def json_response(data: Any, status: int = 200) -> Response:
@@ -20,19 +35,28 @@ def json_response(data: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(data), status, media_type="application/json")
 
 
+def error_response(refusal: Refusal) -> Response:
+    """Return ``{"error": {"code", "message"}}``."""
+    error = {"code": refusal.code, "message": refusal.message}
+    return json_response({"error": error}, refusal.status)
+
+
 async def read_json(request: Request, struct: type[T], default: T | None = None) -> T:
-    """Return the body as ``struct``, or the default for an empty one. Raises Refusal."""
+    """Return the body as ``struct``, or the default for an empty one, whatever its media type.
+
+    Raises Refusal: 400 for anything else, 413 for more than 64 KiB.
+    """
     body = await _read(request)
     if default is not None and not body:
         return default
     try:
         return msgspec.json.decode(body, type=struct)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refusal(400, _CODE, str(error)) from None
 
 
 async def read_form(request: Request, struct: type[T]) -> T:
-    """Return a URL-encoded form as ``struct``. Raises Refusal."""
+    """Return a URL-encoded form as ``struct``, whatever its media type. Raises Refusal."""
     try:
         text = (await _read(request)).decode("ascii")
         pairs = parse_qsl(text, True, errors="strict", max_num_fields=_MAX_FIELDS)  # noqa: FBT003
@@ -46,7 +70,7 @@ def read_millis(request: Request, name: str, default: int) -> int:
     text = request.query_params.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) <= _MILLIS_DIGITS):
         raise Refusal(400, _CODE, f"{name} must be a time in Unix milliseconds.")
     return int(text)
 

@@ -34,10 +34,10 @@ _COUNT: Final = re.compile(r"\d{1,4}", re.ASCII)
 
 
 class PageRequest:
-    """One request for a page: what came, and what can be done with it."""
+    """A request for a page below /checkout."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
-        """Read what stands in the head; a query that is none counts as empty."""
+        """Read the head; a malformed query counts as empty."""
         self.app = context.of(scope)
         self.now = self.app.clock()
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
@@ -48,14 +48,16 @@ class PageRequest:
         except ValueError:
             pairs = []
         self.query = dict(pairs)
-        self.unless_said: Language = "en"
+        self.default_language: Language = "en"
 
     def visit(self, lang: str | None = None) -> render.Visit:
-        """Say who looks, with the language that a form has named, or the query, or the browser."""
+        """Return who looks at the page, in the language of the form, the query or the browser."""
         accepted = self.headers.get(b"accept-language", b"").decode("latin-1")
         checks = self.query.get("n", "")
         return render.Visit(
-            tongue=language.choose(lang or self.query.get("lang"), accepted, self.unless_said),
+            localizer=language.choose(
+                lang or self.query.get("lang"), accepted, self.default_language
+            ),
             now=self.now,
             public_url=self.app.settings.public_url,
             checks=int(checks) if _COUNT.fullmatch(checks) else 0,
@@ -81,7 +83,7 @@ class PageRequest:
             email, name = self._prefilled(view)
             payment = msgspec.structs.replace(payment, email=email, name=name)
         if view.order.source == "EPAY":
-            self.unless_said = "zh-Hans"
+            self.default_language = "zh-Hans"
             if model.state_of(payment, self.now) == "paid":  # never before: it is signed
                 address = await self.app.return_address(
                     self.app, view.order.merchant_id, view.order.id
@@ -90,7 +92,7 @@ class PageRequest:
         return payment
 
     def _prefilled(self, view: checkouts.PageView) -> tuple[str, str]:
-        """Return what the form begins with: what this browser has typed, or the merchant's own."""
+        """Return the first e-mail and name: what this browser has sent, or the merchant's."""
         session, order, key = view.session, view.order, self.app.settings.secret_key
         shown, name = prefill.given(self.headers), order.customer_name or ""
         prefilled = session.customer_email, session.customer_name or ""
@@ -99,7 +101,7 @@ class PageRequest:
         if prefill.proves(shown, key, session.id, order.customer_email, name):
             return order.customer_email, name
         if prefill.proves(shown, key, session.id, order.customer_email, ""):
-            return order.customer_email, prefilled[1]  # the name is of somebody before
+            return order.customer_email, prefilled[1]  # the name is an earlier payer's
         return prefilled
 
 
@@ -124,7 +126,7 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
         paid_at=order.paid_at,
         method=order.payment_method,
         refunded=Money(order.refunded_minor, order.currency),
-        livemode=bool(order.livemode),  # it is known by now
+        livemode=bool(order.livemode),  # never None for a page: all_with_livemode
         methods=tuple(
             method
             for method in model.METHODS
@@ -152,7 +154,7 @@ async def show(request: PageRequest, session_id: str) -> Response:
         made = render.open_page(payment, visit)
     else:
         made = render.status_page(payment, visit, state)
-    return responses.page(made, visit.tongue.language)
+    return responses.page(made, visit.localizer.language)
 
 
 async def submit(request: PageRequest, session_id: str) -> Response:
@@ -177,7 +179,7 @@ async def submit(request: PageRequest, session_id: str) -> Response:
                 name=entries.name,
                 method=entries.method,
                 payer_ip=request.client_ip,
-                locale=visit.tongue.language,
+                locale=visit.localizer.language,
                 public_url=request.app.settings.public_url,
                 now=request.now,
             )
@@ -186,7 +188,7 @@ async def submit(request: PageRequest, session_id: str) -> Response:
             errors = _REFUSED.get(problem.field or "", {"email": "error_form"})
     if errors:
         made = render.open_page(payment, visit, entries, errors)
-        return responses.page(made, visit.tongue.language, 400)
+        return responses.page(made, visit.localizer.language, 400)
     settings, left_ms = request.app.settings, payment.expires_at - request.now
     typed = (entries.email, entries.name)
     own = {
@@ -219,7 +221,7 @@ async def proceed(request: PageRequest, session_id: str, attempt_id: str) -> Res
     if attempt is None:
         return responses.see_other(render.path(payment, visit))
     made = render.continue_page(payment, visit, attempt)
-    return responses.page(made, visit.tongue.language)
+    return responses.page(made, visit.localizer.language)
 
 
 async def come_back(request: PageRequest, session_id: str, attempt_id: str) -> Response:
@@ -276,7 +278,7 @@ class _Endpoint:
         visit, ids = request.visit(), scope["path_params"]
         again = None
         if "session" in ids:
-            again = f"{visit.base}/checkout/{ids['session']}?lang={visit.tongue.language}"
+            again = f"{visit.base}/checkout/{ids['session']}?lang={visit.localizer.language}"
         try:
             response = await self._handler(scope["method"])(request, *ids.values())
         except Exception as error:  # noqa: BLE001 - the customer gets a page, the log the rest

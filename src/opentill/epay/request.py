@@ -47,7 +47,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return [name for name in names if not self.get(name)]
 
 
-async def read(scope: Scope, receive: Receive) -> Request:
+async def read_request(scope: Scope, receive: Receive) -> Request:
     """Read a request by GET or POST. Raises Refused."""
     query = _decoded(scope["query_string"])
     whole = "pid" in query and "act" in query

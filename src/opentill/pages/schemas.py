@@ -1,0 +1,190 @@
+"""JSON Schemas as people read them: types, limits, tables of fields, examples.
+
+A document is untrusted input like any other, so that depth is bounded everywhere.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+from markupsafe import Markup
+
+from opentill.pages.markdown import inline
+
+Json = Mapping[str, Any]
+_DEEPEST: Final = 6
+_SAMPLES: Final[Mapping[str, Any]] = {
+    "integer": 1,
+    "number": 1,
+    "boolean": True,
+    "string": "text",
+    "null": None,
+}
+# JSON Schema keyword → how a reader says it
+_LIMITS: Final[Mapping[str, str]] = {
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "minItems": "at least {} entries",
+    "maxItems": "at most {} entries",
+    "maxProperties": "at most {} keys",
+    "pattern": "matches {}",
+    "format": "{}",
+    "default": "default {}",
+    "const": "always {}",
+}
+
+# what the description of a field says in words already
+_IN_DESCRIPTION: Final = frozenset(_LIMITS) - {"default", "const", "format"}
+_TYPES: Final[Mapping[type, str]] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a table: a parameter or a field, with the fields below it."""
+
+    name: str
+    place: str = ""
+    type: str
+    required: bool
+    notes: Markup
+    limits: tuple[str, ...]
+    rows: tuple["Row", ...] = ()
+
+
+class Schemas:
+    """The schemas of one OpenAPI document, where ``$ref`` may stand in place of each."""
+
+    def __init__(self, document: Json) -> None:
+        """Take the whole document, which references lead into."""
+        self._document = document
+
+    def follow(self, given: Json) -> Json:
+        """Follow ``$ref`` within the document; one that leads nowhere or in a circle is empty."""
+        for _ in range(_DEEPEST):
+            reference = given.get("$ref")
+            if not isinstance(reference, str):
+                return given
+            found: Any = self._document
+            for part in reference.removeprefix("#/").split("/"):
+                key = part.replace("~1", "/").replace("~0", "~")
+                found = cast("Json", found).get(key, {}) if isinstance(found, Mapping) else {}
+            beside = {key: value for key, value in given.items() if key != "$ref"}
+            given = {**found, **beside}
+        return {}
+
+    def type_of(self, schema: Json, depth: int = 0) -> str:
+        """Name a type as one reads it: ``string or null``, ``array of object``."""
+        schema = self.follow(schema) if depth < _DEEPEST else {}
+        choices: Sequence[Json] = schema.get("oneOf") or schema.get("anyOf") or ()
+        if choices:
+            return " or ".join(dict.fromkeys(self.type_of(one, depth + 1) for one in choices))
+        kinds = _kinds(schema)
+        if kinds == ["array"]:
+            return f"array of {self.type_of(schema.get('items', {}), depth + 1) or 'anything'}"
+        return " or ".join(dict.fromkeys(kinds))
+
+    def about(self, schema: Json) -> str:
+        """Return the description of a schema, or of the first of its choices that has one."""
+        choices = map(self.follow, schema.get("oneOf") or schema.get("anyOf") or ())
+        descriptions = (
+            str(one["description"]) for one in (schema, *choices) if one.get("description")
+        )
+        return next(descriptions, "")
+
+    def limits(self, schema: Json, depth: int = 0) -> Iterator[str]:
+        """Yield what a value may be, such as ``at most 80 characters``."""
+        schema = self.follow(schema) if depth < _DEEPEST else {}
+        for choice in (*schema.get("oneOf", ()), *schema.get("anyOf", ())):
+            yield from self.limits(choice, depth + 1)
+        if values := schema.get("enum"):
+            yield "one of " + " ".join(str(value) for value in values if value is not None)
+        described = _IN_DESCRIPTION if schema.get("description") else frozenset[str]()
+        for keyword, sentence in _LIMITS.items():
+            if schema.get(keyword) is not None and keyword not in described:
+                value = schema[keyword]
+                yield sentence.format(value if isinstance(value, str) else json.dumps(value))
+
+    def sample(self, schema: Json, depth: int) -> Any:
+        """Make an example up from a schema."""
+        schema = self.follow(schema) if depth < _DEEPEST else {}
+        for key in ("example", "const", "default"):
+            if key in schema:
+                return schema[key]
+        for key in ("examples", "enum"):
+            if schema.get(key):
+                return schema[key][0]
+        choice = next(iter(schema.get("oneOf") or schema.get("anyOf") or ()), None)
+        if choice is not None:
+            return self.sample(choice, depth + 1)
+        properties = self._properties(schema)
+        if properties or schema.get("type") == "object":
+            return {name: self.sample(one, depth + 1) for name, one in properties.items()}
+        if schema.get("type") == "array":
+            return [self.sample(schema.get("items", {}), depth + 1)]
+        return _SAMPLES.get(next(iter(_kinds(schema)), "null"))
+
+    def rows(self, schema: Json, depth: int) -> tuple[Row, ...]:
+        """List the fields of an object, of an array's entries, or of the first choice with any."""
+        schema = self.follow(schema)
+        if depth >= _DEEPEST:
+            return ()
+        if "items" in schema:
+            return self.rows(schema["items"], depth)
+        for choice in (*schema.get("oneOf", ()), *schema.get("anyOf", ())):
+            if rows := self.rows(choice, depth + 1):
+                return rows
+        required = {
+            name
+            for part in (schema, *map(self.follow, schema.get("allOf", ())))
+            for name in part.get("required", ())
+        }
+        return tuple(
+            self.row(name, self.follow(one), depth, required=name in required)
+            for name, one in self._properties(schema).items()
+        )
+
+    def row(
+        self,
+        name: str,
+        schema: Json,
+        depth: int,
+        *,
+        required: bool,
+        place: str = "",
+        description: str = "",
+    ) -> Row:
+        """Return the line of a parameter, which has a ``place``, or of a field."""
+        return Row(
+            name=name,
+            place=place,
+            type=self.type_of(schema),
+            required=required,
+            notes=inline(description or self.about(schema)),
+            limits=tuple(self.limits(schema)),
+            rows=self.rows(schema, depth + 1),
+        )
+
+    def _properties(self, schema: Json, depth: int = 0) -> Json:
+        found = dict(schema.get("properties", {}))
+        for part in schema.get("allOf", ()) if depth < _DEEPEST else ():
+            found.update(self._properties(self.follow(part), depth + 1))
+        return found
+
+
+def _kinds(schema: Json) -> list[str]:
+    """Name the types that a schema allows; by its values where it names none."""
+    kind: Any = schema.get("type")
+    if isinstance(kind, str):
+        return [kind]
+    if kind:
+        return list(kind)
+    values: Sequence[Any] = [schema["const"]] if "const" in schema else schema.get("enum", ())
+    return [_TYPES.get(value.__class__, "anything") for value in values]

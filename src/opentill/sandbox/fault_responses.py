@@ -1,0 +1,63 @@
+"""Responses that a fault of ``faults.py`` spoils: late, cut short, or an error instead."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from opentill.sandbox import faults
+from opentill.sandbox.http import error_response
+from opentill.sandbox.model import Fault, Operation, Refusal
+from opentill.sandbox.storage import Store, Tx
+
+_NOT_DONE: Final = ("timeout_before", "error_500", "reset")
+
+
+async def respond(
+    store: Store, operation: Operation, subject: str, work: Callable[[Tx], Response]
+) -> Response:
+    """Run ``work`` in a transaction and return its response, as far as no fault spoils them.
+
+    ``subject`` is the id of the payment or refund, to which a fault may be limited.
+    """
+
+    def spoilt(tx: Tx) -> tuple[Fault | None, Response | None]:
+        fault = faults.take(tx, operation, subject)
+        if fault is not None and fault.kind in _NOT_DONE:
+            return fault, None
+        return fault, work(tx)
+
+    fault, response = await store.do(spoilt)
+    if fault is not None:
+        if fault.kind.startswith("timeout"):
+            return _Cut(silent_s=fault.delay_s)
+        if fault.kind.startswith("reset"):
+            return _Cut(silent_s=0)
+        if fault.kind == "slow":
+            await asyncio.sleep(fault.delay_s)
+    if response is None or (fault is not None and fault.kind.startswith("error")):
+        return error_response(Refusal(500, "internal", "The sandbox bank fails on demand."))
+    return response
+
+
+class _Cut(Response):
+    """Silence for a while or until the caller hangs up, then a response that is cut short."""
+
+    def __init__(self, silent_s: float) -> None:
+        super().__init__(b"{}", media_type="application/json")
+        self._silent_s = silent_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+        """Send half a body; the server then closes the connection."""
+        try:
+            async with asyncio.timeout(self._silent_s or None):
+                while self._silent_s and (await receive())["type"] != "http.disconnect":
+                    pass
+        except TimeoutError:
+            pass
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": self.raw_headers},
+        )
+        await send({"type": "http.response.body", "body": b"{", "more_body": True})
