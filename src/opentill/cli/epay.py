@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _plain(credentials: "Credentials", settings: "Settings") -> dict[str, Any]:
-    """Credentials as they may be shown again: without the key."""
+    """Return credentials as they may be shown again: without the key."""
     return {
         "merchantId": credentials.merchant_id,
         "pid": credentials.pid,

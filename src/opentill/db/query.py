@@ -39,7 +39,7 @@ _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
 
 
 class NotOneRow(Exception):
-    """A statement that returns exactly one row returned none or several: a defect of ours."""
+    """A statement that returns exactly one row returned none or several."""
 
 
 class Compiled(NamedTuple):
@@ -173,7 +173,7 @@ class Query(Statement, Generic[S]):
         return None if record is None else self._made(record)
 
     async def one(self, tx: Tx, given: msgspec.Struct | None = None, /, **named: Any) -> S:
-        """Return the only row. Raises NotOneRow if there is none, or another one."""
+        """Return the only row. Raises NotOneRow if there is none, or more than one."""
         records = await tx.fetch(self.sql, *self.values(given, named))
         if len(records) != 1:
             msg = f"{len(records)} rows instead of one: {self.text}"

@@ -36,7 +36,7 @@ async def check(tx: Tx, secret_key: str, given_by: str, opens: Opens) -> None:
     known = await queries.FINGERPRINT.get(tx)
     if known is None and await opens(tx, secret_key):
         await queries.REMEMBER_KEY.run(tx, fingerprint=ours)
-        known = await queries.FINGERPRINT.get(tx)  # somebody may have been faster
+        known = await queries.FINGERPRINT.get(tx)  # another process may have been faster
     if known != ours:
         message = (
             f"the key in {given_by} is not the one that the Epay keys and webhook secrets in this"
