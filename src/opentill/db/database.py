@@ -173,7 +173,7 @@ class Db:
     async def borrow(self, until: float | None = None) -> asyncpg.Connection:
         """Take a connection, which the caller gives back; wait for one while all are in use.
 
-        Whether the database is away or all connections are busy cannot be told apart: none becomes
+        A database that is away and one whose connections are all busy look the same: none becomes
         free. As long as other callers get connections this one waits, but no longer than ``until``
         on the loop's clock. Raises TimeoutError, and what opening a connection raises.
         """
