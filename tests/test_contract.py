@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from opentill import app, config, orders, payouts, refunds
+from opentill import adjustments, app, config, orders, payouts, refunds
 from opentill.core import errors
 from opentill.core.errors import Problem
 from opentill.epay import api as epay_api
@@ -15,7 +15,10 @@ from opentill.epay import model as epay
 from opentill.gateways.registry import OPTIONS
 from opentill.ledger.postings import POSTINGS
 from opentill.merchants.model import PREFIXES
+from opentill.orders import OrderOut
 from opentill.orders.model import STATUSES
+from opentill.orders.queries import ListQuery
+from opentill.refunds.model import RefundOut
 from opentill.sandbox.cards import TEST_CARDS
 from opentill.webhooks.model import TYPES
 from opentill.webhooks.schedule import WAITS_MS
@@ -72,6 +75,37 @@ def test_postings() -> None:
 
 def _named(words: frozenset[str] | tuple[str, ...], cell: str) -> list[str]:
     return [word for word in re.findall("[A-Z_]+", cell) if word in words]
+
+
+def test_adjustments() -> None:
+    told = {
+        (re.findall("`balance ([a-z]+)", command)[0], *_named(POSTING_TYPES, posting))
+        for command, posting, _ in rows("adjustments")
+    }
+    assert told == {(move.kind, move.posting) for move in adjustments.MOVES}
+
+
+# What a rule of the contract says are all fields, and the struct on the wire.
+FIELDS: Final = (
+    ("order-fields", OrderOut),
+    ("refund-fields", RefundOut),
+)
+PAGING: Final = frozenset({"page", "size"})
+
+
+def _names(struct: type[msgspec.Struct]) -> set[str]:
+    return {field.encode_name for field in msgspec.structs.fields(struct)}
+
+
+@pytest.mark.parametrize(("anchor", "struct"), FIELDS)
+def test_fields(anchor: str, struct: type[msgspec.Struct]) -> None:
+    told = re.findall("`([A-Za-z]+)`", section(anchor))
+    assert sorted(told) == sorted(_names(struct))
+
+
+def test_filters_of_orders() -> None:
+    told = re.findall("`([A-Za-z]+)`", section("order-filters"))
+    assert sorted(told) == sorted(_names(ListQuery) - PAGING)
 
 
 def test_transitions_of_orders() -> None:

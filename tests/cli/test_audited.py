@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import typer
 
+from opentill.adjustments import KINDS
 from opentill.app import OPERATIONS
 from opentill.cli import build
 from support.commands import Commands, opentill
@@ -40,8 +41,7 @@ OTHERS: Final = {
     " clock:show",
     "moves money or decides about it; its own tests look into the audit log": "settle"
     " orders:confirm,revoke refunds:done,failed disputes:open,win,lose,recover,dismiss,note"
-    " payouts:create,paid,failed balance:freeze,unfreeze,recharge,correct,fee,approve,reject"
-    " rates:set,import",
+    " payouts:create,paid,failed balance:approve,reject rates:set,import",
     "sends again what was sent": "epay:resend webhooks:resend",
     "time of the sandbox": "clock:advance,reset",
     "the deployment's; its own test looks into the audit log": "secret-key:replace",
@@ -74,6 +74,7 @@ def _commands(group: Any, before: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def _others() -> Iterator[str]:
+    yield from (f"balance {kind}" for kind in KINDS)  # each writes the audit log, as these do
     for words in OTHERS.values():
         for word in words.split():
             group, _, names = word.partition(":")

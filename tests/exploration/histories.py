@@ -162,9 +162,7 @@ class Histories(OrderRules):
 
     @rule(
         which=ANY,
-        kind=st.sampled_from([
-            "freeze", "unfreeze", "unfreeze", "recharge", "fee", "correct", "correct",
-        ]),
+        kind=st.sampled_from([*adjustments.KINDS, "unfreeze", "correct"]),
         percent=st.sampled_from([-120, -100, -30, 10, 50, 100, 101]),
         account=st.sampled_from(["available", "pending"]),
         waits=st.sampled_from([False, False, True]),

@@ -20,6 +20,7 @@ from opentill.core import metrics
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.gateways import GatewayPaymentEvent, Method, PaymentOutcome
+from opentill.gateways.registry import BUILT_IN
 from opentill.orders import Order, PaymentAttempt
 from opentill.reconciliation.service import reconcile
 from opentill.sandbox.callbacks import sign
@@ -30,6 +31,10 @@ from support.several_gateways import NAMES, Several
 REPORTERS: Final = ("sandbox", "stripe", "epay")
 OWNERS: Final = NAMES
 METHOD: Final[Method] = "ALIPAY"
+
+
+def test_every_gateway_of_ours_is_here() -> None:
+    assert set(OWNERS) == set(BUILT_IN)
 
 
 class Subject(msgspec.Struct, frozen=True):

@@ -172,5 +172,5 @@ def test_the_most_specific_row_counts(method, currency, expected) -> None:
     text = fees.changed(
         "[]", ("CREDIT_CARD=0.02+0.10", "CREDIT_CARD:EUR=0.03", "ALIPAY:CNY=0.012"), "USD"
     )
-    row = fees.pick(fees.read(text), method, currency)
+    row = fees.pick(fees.read(text), fees.Scope(method=method, currency=currency))
     assert (None if row is None else str(row)) == expected

@@ -277,7 +277,7 @@ async def test_how_a_payout_ends(tx: Tx, status, event) -> None:
     await is_refused(tx, ends(event), "payout")
 
 
-@pytest.mark.parametrize("kind", ["freeze", "unfreeze", "recharge", "correct", "fee"])
+@pytest.mark.parametrize("kind", adjustments.KINDS)
 @pytest.mark.parametrize("stands", ["WAITING", "DONE", "REJECTED"])
 @pytest.mark.parametrize("decision", ["approve", "reject"])
 async def test_deciding_a_movement(tx: Tx, kind, stands, decision) -> None:

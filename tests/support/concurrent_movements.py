@@ -187,7 +187,7 @@ class Hammer:
             await payouts.fail(tx, found, "closed", "ann", self.now())
 
     async def move(self, tx: Tx) -> None:
-        kind = _random.choice(("freeze", "unfreeze", "recharge", "correct", "correct", "fee"))
+        kind = _random.choice((*adjustments.KINDS, "correct"))
         amount = _random.choice((100, 2_500))
         correct = kind == "correct"
         asked = Ask(

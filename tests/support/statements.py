@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import opentill
 from opentill.db.query import Command, Query, Value
-from opentill.list_counts.queries import ListStatements
+from opentill.list_counts.queries import Lists, ListStatements
 
 # A clause that locks rows; comments of SQL are no part of it.
 LOCKS: Final = re.compile(
@@ -29,22 +29,31 @@ def several(value: Any) -> Iterable[tuple[Any, Any]]:
     return enumerate(value) if isinstance(value, tuple) else [("", value)]
 
 
+def _values() -> Iterable[tuple[str, Any]]:
+    """Return what modules have under a name, such as orders.queries.LOCKED; queries.py first."""
+    names = [module.name for module in pkgutil.walk_packages(opentill.__path__, "opentill.")]
+    for module_name in sorted(names, key=lambda name: (not name.endswith(".queries"), name)):
+        if not module_name.endswith("__main__"):
+            for name, value in vars(importlib.import_module(module_name)).items():
+                yield f"{module_name.removeprefix('opentill.')}.{name}", value
+
+
 def _everywhere() -> dict[str, Any]:
     found: dict[str, Any] = {}
     seen: set[int] = set()
-    names = [module.name for module in pkgutil.walk_packages(opentill.__path__, "opentill.")]
-    for module_name in sorted(names, key=lambda name: (not name.endswith(".queries"), name)):
-        if module_name.endswith("__main__"):
-            continue
-        for name, value in vars(importlib.import_module(module_name)).items():
-            for index, one in several(value):
-                if isinstance(one, Query | Value | Command) and id(one) not in seen:
-                    seen.add(id(one))
-                    found[f"{module_name.removeprefix('opentill.')}.{name}{index}"] = one
+    for name, value in _values():
+        for index, one in several(value):
+            if isinstance(one, Query | Value | Command) and id(one) not in seen:
+                seen.add(id(one))
+                found[f"{name}{index}"] = one
     return found
 
 
 EVERYWHERE: Final = _everywhere()  # by module and name, such as orders.queries.LOCKED
+# The statements of each list of a merchant's rows, by the filters that are given.
+LISTS: Final[dict[str, Lists[Any]]] = {
+    name: value for name, value in _values() if name.endswith(".LISTS") and isinstance(value, dict)
+}
 
 
 def without_comments(sql: str) -> str:

@@ -1,6 +1,15 @@
-"""Adjustments that an operator makes, beside payouts: freeze, unfreeze, recharge, correct, fee."""
+"""Adjustments: what an operator moves beside payouts, as the table ``model.MOVES`` allows."""
 
-from opentill.adjustments.model import MOVES, Adjustment, AdjustmentOut, Ask, Kind, Move, Status
+from opentill.adjustments.model import (
+    KINDS,
+    MOVES,
+    Adjustment,
+    AdjustmentOut,
+    Ask,
+    Kind,
+    Move,
+    Status,
+)
 from opentill.adjustments.service import (
     approve,
     ask,
@@ -11,6 +20,7 @@ from opentill.adjustments.service import (
 )
 
 __all__ = [
+    "KINDS",
     "MOVES",
     "Adjustment",
     "AdjustmentOut",

@@ -1,5 +1,6 @@
 """``opentill merchants create|list|show|set|terms``."""
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
@@ -103,9 +104,9 @@ def _shown(merchant: "Merchant", *, as_json: bool) -> dict[str, Any]:
 
     found = output.plain(merchant)
     first = ("id", "name", "settlementCurrency", "termsVersion")
-    rows = merchants.read_fees(merchant.fees)
     shown = {name: found.pop(name) for name in first} | found
-    shown["fees"] = [output.plain(row) for row in rows] if as_json else " ".join(map(str, rows))
+    rows = merchants.read_fees(merchant.fees)
+    shown["fees"] = json.loads(merchant.fees) if as_json else " ".join(map(str, rows))
     return shown
 
 
@@ -207,7 +208,7 @@ def _version(
 
     shown = output.plain(version)
     if as_json:
-        shown["fees"] = [output.plain(row) for row in merchants.read_fees(version.fees)]
+        shown["fees"] = json.loads(version.fees)
         return shown
     differences = merchants.differences(before, version) if before else {}
     changes = [

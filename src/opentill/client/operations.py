@@ -232,7 +232,12 @@ def list_disputes(
 ) -> Request[Page[Dispute]]:
     """List disputes, newest first."""
     return get(
-        "/v1/disputes", Page[Dispute], status=status, order_id=order_id, page=page, size=size
+        "/v1/disputes",
+        Page[Dispute],
+        status=status,
+        order_id=order_id,
+        page=page,
+        size=size,
     )
 
 

@@ -2,11 +2,11 @@
 
 The schedule is kept as JSON text, ``merchants.fees``, and frozen into ``orders.fees`` when a
 session is opened. The most specific row counts: method and currency, then method, then the
-default rate.
+default rate. What a row can ask for is a field of ``Scope``.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Final
 
@@ -18,20 +18,48 @@ from opentill.core.payment_methods import METHODS, Method
 
 MAX_ROWS: Final = 100
 MAX_RATE_DIGITS: Final = 6  # after the decimal point
-_METHODS: Final[dict[str, Method]] = {method: method for method in METHODS}
-_CHANGE: Final = re.compile(r"([A-Z_]+)(?::([A-Z]{3}))?=(?:([0-9.]+)(?:\+([0-9.]+))?)?", re.ASCII)
+_CHANGE: Final = re.compile(
+    r"(?P<method>[A-Z_]+)"
+    r"(?::(?P<currency>[A-Z]{3}))?"
+    r"=(?:(?P<rate>[0-9.]+)(?:\+(?P<fixed>[0-9.]+))?)?",
+    re.ASCII,
+)
 _FORM: Final = "fee must be METHOD[:CURRENCY]=RATE[+FIXED], such as CREDIT_CARD:USD=0.029+0.30"
 
 
-class Fee(msgspec.Struct, frozen=True, kw_only=True):
+class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a payment is; of a row, which payments it is for: None stands for all of them.
+
+    The later a field, the more it weighs when several rows fit. A new field is None by default: the
+    rows that are kept mean what they meant, and are written as they were.
+    """
+
+    method: Method
+    currency: str | None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What no two rows have in common, and what they are sorted by; "" where all are meant."""
+        return tuple(getattr(self, name) or "" for name in Scope.__struct_fields__)
+
+    @property
+    def weight(self) -> tuple[bool, ...]:
+        """How specific a row is: of those that are for a payment, the greatest one counts."""
+        return tuple(value != "" for value in reversed(self.key))
+
+    def covers(self, payment: "Scope") -> bool:
+        """Return whether a row is for the payment."""
+        pairs = zip(self.key, payment.key, strict=True)
+        return all(asked in {"", found} for asked, found in pairs)
+
+
+class Fee(Scope, frozen=True, kw_only=True, omit_defaults=True):
     """One row of the schedule.
 
     ``fixed`` is decimal text in the row's currency. Without one it is in the settlement currency,
     and only payments in that have the fixed part.
     """
 
-    method: Method
-    currency: str | None
     rate: Decimal
     fixed: str
 
@@ -58,49 +86,49 @@ def read(text: str) -> tuple[Fee, ...]:
     return msgspec.json.decode(text, type=tuple[Fee, ...])
 
 
-def pick(rows: Iterable[Fee], method: Method, currency: str) -> Fee | None:
+def pick(rows: Iterable[Fee], payment: Scope) -> Fee | None:
     """Return the row that counts for a payment, None if the default rate does."""
-    fitting = [row for row in rows if row.method == method and row.currency in (currency, None)]
-    return max(fitting, key=lambda row: row.currency is not None, default=None)
+    fitting = (row for row in rows if row.covers(payment))
+    return max(fitting, key=lambda row: row.weight, default=None)
 
 
 def changed(text: str, changes: Iterable[str], settlement_currency: str) -> str:
-    """Change a schedule and return it, to be kept; ``METHOD[:CURRENCY]=`` takes a row away.
+    """Change a schedule and return it, to be kept; a change without a rate takes a row away.
 
     Raises Invalid on ``fee``.
     """
-    rows = {(row.method, row.currency): row for row in read(text)}
+    rows = {row.key: row for row in read(text)}
     for change in changes:
         found = _CHANGE.fullmatch(change.strip())
         if found is None:
             raise Invalid("fee", _FORM)
-        name, currency, rate, fixed = found.groups()
-        method = _METHODS.get(name)
-        if method is None:
-            raise Invalid("fee", f"fee must be of one of the methods {' '.join(METHODS)}")
-        if currency is not None and currency not in money.EXPONENTS:
-            raise Invalid("fee", "fee must be of an active ISO 4217 code such as USD")
-        if rate is None:
-            if rows.pop((method, currency), None) is None:
-                raise Invalid("fee", f"fee must be one that is there, to take {change} away")
-            continue
-        rows[method, currency] = _row(method, currency, rate, fixed, settlement_currency)
+        scope = _scope(found.groupdict())
+        if found["rate"] is not None:
+            rows[scope.key] = _row(scope, found["rate"], found["fixed"], settlement_currency)
+        elif rows.pop(scope.key, None) is None:
+            raise Invalid("fee", f"fee must be one that is there, to take {change} away")
     if len(rows) > MAX_ROWS:
         raise Invalid("fee", f"fee must not be given for more than {MAX_ROWS} rows")
-    ordered = sorted(rows.values(), key=lambda row: (row.method, row.currency or ""))
-    return msgspec.json.encode(ordered).decode()
+    return msgspec.json.encode([rows[key] for key in sorted(rows)]).decode()
 
 
-def _row(
-    method: Method, currency: str | None, rate: str, fixed: str | None, settlement_currency: str
-) -> Fee:
+def _scope(given: Mapping[str, str | None]) -> Scope:
+    asked = {name: given[name] for name in Scope.__struct_fields__}
+    if asked["method"] not in METHODS:
+        raise Invalid("fee", f"fee must be of one of the methods {' '.join(METHODS)}")
+    if asked["currency"] is not None and asked["currency"] not in money.EXPONENTS:
+        raise Invalid("fee", "fee must be of an active ISO 4217 code such as USD")
+    return msgspec.convert(asked, Scope)
+
+
+def _row(scope: Scope, rate: str, fixed: str | None, settlement_currency: str) -> Fee:
     share = Decimal(rate) if re.fullmatch(r"[0-9]*\.?[0-9]+", rate) else Decimal("NaN")
     if not is_rate(share):
         raise Invalid("fee", "fee must have a rate from 0 to below 1 of at most six decimals")
-    inside = currency or settlement_currency
+    inside = scope.currency or settlement_currency
     try:
         minor = money.parse(fixed or "0", inside)
     except ValueError as error:
         raise Invalid("fee", f"fee, its fixed part in {inside}, {error}") from None
     share = Decimal(money.rate_text(share))
-    return Fee(method=method, currency=currency, rate=share, fixed=money.show(minor, inside))
+    return Fee(**msgspec.structs.asdict(scope), rate=share, fixed=money.show(minor, inside))

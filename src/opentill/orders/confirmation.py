@@ -13,6 +13,7 @@ import msgspec
 
 from opentill.db.database import Tx
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
+from opentill.merchants.fees import Scope
 from opentill.orders import queries
 from opentill.orders.fees import with_fee_of
 from opentill.orders.livemode import of_gateway
@@ -42,7 +43,8 @@ def confirmation(
     The attempt is to be SUCCEEDED in the same transaction.
     """
     method = outcome.method or attempt.method
-    priced = with_fee_of(order, method)
+    payment = Scope(method=method, currency=order.currency)
+    priced = with_fee_of(order, payment)
     live = of_gateway(attempt.gateway)
     paid = msgspec.structs.replace(
         priced,

@@ -146,9 +146,12 @@ def _data(order: Order, type_: Type, reason: str, at: int) -> msgspec.Struct:
     session = order.checkout_id
     match type_:
         case "order.paid":
-            paid_at = at if order.paid_at is None else order.paid_at
-            email = order.customer_email
-            return OrderPaidData(**base, customer_email=email, net_amount=net, paid_at=paid_at)
+            return OrderPaidData(
+                **base,
+                customer_email=order.customer_email,
+                net_amount=net,
+                paid_at=at if order.paid_at is None else order.paid_at,
+            )
         case "order.closed":
             status = cast("ClosedStatus", order.status)  # by the transitions that emit it
             return OrderClosedData(**base, status=status, reason=reason, closed_at=at)

@@ -5,7 +5,6 @@ from decimal import Decimal
 import msgspec
 
 from opentill.core import money
-from opentill.core.payment_methods import Method
 from opentill.merchants import fees
 from opentill.orders.model import Order
 
@@ -39,12 +38,12 @@ def price(
     return Priced(fee, gross, net)
 
 
-def with_fee_of(order: Order, method: Method) -> Order:
-    """Return the order with the fee that its frozen schedule has for a payment method.
+def with_fee_of(order: Order, payment: fees.Scope) -> Order:
+    """Return the order with the fee that its frozen schedule has for a payment.
 
-    The gross stays as it was frozen. Without a row for the method, so does everything.
+    The gross stays as it was frozen. Without a row for the payment, so does everything.
     """
-    row = fees.pick(fees.read(order.fees), method, order.currency)
+    row = fees.pick(fees.read(order.fees), payment)
     if row is None:
         return order
     priced = price(
