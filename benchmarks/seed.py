@@ -205,11 +205,9 @@ async def _tenant(tx: Tx, settings: Settings, place: int, now: int) -> Tenant:
     await tx.execute("update products set id = $1 where id = $2", product_id(place), product.id)
     body = msgspec.json.decode(session_body(place), type=SessionBody)
     session = await checkouts.open_session(tx, merchant.id, body, now)
-    attempt = await orders_service.start_attempt(
-        tx, await orders.lock(tx, merchant.id, session.order_id), gateway="sandbox",
-        method="ALIPAY", email="ada@example.com", name="Ada", locale="en", payer_ip=ADDRESS,
-        now=now,
-    )  # fmt: skip
+    order = await orders.lock(tx, merchant.id, session.order_id)
+    payer = orders.Payer(email="ada@example.com", name="Ada", ip=ADDRESS, locale="en")
+    attempt = await orders_service.start_attempt(tx, order, "sandbox", "ALIPAY", payer, now)
     url = "http://127.0.0.1:8081/pay/1"
     waits = PaymentOutcome(status="ACTION_REQUIRED", provider_ref=attempt.id, action_url=url)
     await orders.apply_outcome(tx, merchant.id, attempt.id, waits, now, gateway="sandbox")

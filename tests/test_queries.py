@@ -22,8 +22,7 @@ from support.statements import several
 # Where statements stand beside the features' `queries` modules, and why.
 ALSO: Final = {
     "opentill.cli.doctor_queries": "PostgreSQL about itself, which no feature stores",
-    "opentill.ledger.incremental": "a check of its own, of one range of entries",
-    "opentill.orders.asking": "taken by one conditional statement each",
+    "opentill.ledger.incremental_queries": "a check of its own, of one range of entries",
     "opentill.orders.export_queries": "the statements of the export",
     "opentill.orders.transition_queries": "the statements of transitions",
 }
@@ -145,7 +144,7 @@ def test_a_statement_about_a_tenant_names_merchant_id(name: str, statement: Any)
         "disputes.queries.ANYWHERE",
         "payouts.queries.ANYWHERE",
         "adjustments.queries.ANYWHERE",
-        "ledger.incremental.NEXT",
+        "ledger.incremental_queries.NEXT",
         "orders.queries.CLAIM_ATTEMPTS",
         "disputes.queries.CLAIM_UNMATCHED",
         "refunds.queries.CLAIM",

@@ -106,8 +106,6 @@ DIVIDES: Final = {"refunds/service.py": "one Decimal rate by another"}
 # SQL stands in `queries` modules; elsewhere only where it is the module's very business.
 SQL_ELSEWHERE: Final = {
     "server/embedded/cluster.py": "makes the database, in single-user mode: there is no connection",
-    "orders/asking.py": "its two statements",
-    "ledger/incremental.py": "the check in steps",
     "reconciliation/report.py": "a scratch file of its own (SQLite)",
 }
 _SQL: Final = re.compile(  # ours is in lower case

@@ -16,10 +16,8 @@ ROWS = 6
 async def write(tx: Tx, rows: int = ROWS) -> None:
     """Write some rows."""
     for number in range(rows):
-        await merchants.record_audit(
-            tx, who="ann", action="test", merchant_id="mer_1", subject=f"thing {number}",
-            reason="why", now=NOW + number,
-        )  # fmt: skip
+        actor, subject = merchants.Actor("ann", "why"), f"thing {number}"
+        await merchants.record_audit(tx, actor, "test", "mer_1", subject, NOW + number)
 
 
 async def breaks(tx: Tx, expected: AuditHead | None = None) -> list[tuple[int | None, str]]:
@@ -164,7 +162,5 @@ def _dict(row: merchants.AuditRow) -> dict[str, object]:
 
 async def test_a_row_needs_a_reason(tx: Tx) -> None:
     with pytest.raises(Invalid):
-        await merchants.record_audit(
-            tx, who="ann", action="test", merchant_id="m", subject="s", reason=" ", now=NOW
-        )
+        await merchants.record_audit(tx, merchants.Actor("ann", " "), "test", "m", "s", NOW)
     assert await breaks(tx) == []

@@ -80,7 +80,7 @@ EXPLAINED: Final = frozenset(
         # what is asked for twice, and what is long over: tests/epay/test_refunds.py
         "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS",
         # who asks while somebody else may not yet: tests/gateways/test_asking.py
-        "orders.asking": "SOON",
+        "orders.queries  ": "ASK_SOON",
         # asked by commands: tests/cli/test_rates.py
         "rates.queries": "LACKING",
         # long exports: tests/orders/test_export.py
@@ -88,7 +88,7 @@ EXPLAINED: Final = frozenset(
         "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
         " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
         # what is wrong in the books: tests/ledger/test_incremental.py
-        "ledger.incremental": "NEXT WRONG UNKNOWN",
+        "ledger.incremental_queries": "NEXT WRONG UNKNOWN",
     }.items()
     for feature, names in [(feature.strip(), names)]
     for name in names.split()

@@ -36,13 +36,12 @@ def bank(bank_url: str, receiver: Receiver) -> Iterator[Bank]:
 def pay(api_server: ApiServer, bank: Bank, session: dict[str, Any], number: str) -> str:
     """Pay a session by card; the attempt's id."""
     app = api_server.app
+    entered = checkouts.PayerInput(
+        email="ann@example.com", name="Ann", method="CREDIT_CARD", ip="192.0.2.7", locale="en"
+    )
     attempt = api_server.run(
-        checkouts.pay(
-            app.db, app.gateways, session["id"], email="ann@example.com", name="Ann",
-            method="CREDIT_CARD", payer_ip="192.0.2.7", locale="en", public_url=api_server.url,
-            now=now_ms(),
-        ),
-    )  # fmt: skip
+        checkouts.pay(app.db, app.gateways, session["id"], entered, api_server.url, now_ms())
+    )
     assert attempt is not None
     bank.type_card(attempt.id, number)
     return attempt.id

@@ -90,10 +90,12 @@ class World:
             return await orders.find(tx, shop.id, checkout.order_id)
 
     async def pay(self, order: Order, method: str = "CREDIT_CARD") -> PaymentAttempt:
+        entered = checkouts.PayerInput(
+            email="ann@example.com", name="Ann", method=method, ip="192.0.2.7", locale="en"
+        )
         attempt = await checkouts.pay(
-            self.db, await self.asked(), order.checkout_id, email="ann@example.com", name="Ann",
-            method=method, payer_ip="192.0.2.7", locale="en", public_url=PUBLIC, now=self.now,
-        )  # fmt: skip
+            self.db, await self.asked(), order.checkout_id, entered, PUBLIC, self.now
+        )
         assert attempt is not None
         return attempt
 

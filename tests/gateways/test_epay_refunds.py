@@ -64,10 +64,12 @@ class Cluster:
         self, session: checkouts.Session, method: str = "ALIPAY"
     ) -> orders.PaymentAttempt:
         """Start to pay, as the hosted page does."""
+        entered = checkouts.PayerInput(
+            email="ada@example.com", name="", method=method, ip="203.0.113.7", locale="zh"
+        )
         attempt = await checkouts.pay(
-            self.db, self.app.gateways, session.id, email="ada@example.com", name="",
-            method=method, payer_ip="203.0.113.7", locale="zh", public_url=self.url, now=now_ms(),
-        )  # fmt: skip
+            self.db, self.app.gateways, session.id, entered, self.url, now_ms()
+        )
         assert attempt is not None
         return attempt
 

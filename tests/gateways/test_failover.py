@@ -65,10 +65,10 @@ async def new(db: Db) -> Order:
 async def pay(
     db: Db, gateways: Mapping[str, Any], order: Order, method: str = "CREDIT_CARD", now: int = NOW
 ) -> PaymentAttempt:
-    attempt = await checkouts.pay(
-        db, gateways, order.checkout_id, email="ann@example.com", name="Ann", method=method,
-        payer_ip="192.0.2.7", locale="en", public_url=PUBLIC, now=now,
-    )  # fmt: skip
+    entered = checkouts.PayerInput(
+        email="ann@example.com", name="Ann", method=method, ip="192.0.2.7", locale="en"
+    )
+    attempt = await checkouts.pay(db, gateways, order.checkout_id, entered, PUBLIC, now)
     assert attempt is not None
     return attempt
 

@@ -10,6 +10,7 @@ from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.integrity import scheduler
 from opentill.ledger import incremental
+from opentill.ledger.model import Progress
 from opentill.ledger.postings import ACCOUNTS
 from opentill.orders import jobs, queries
 from opentill.outgoing.client import to_merchants
@@ -131,7 +132,7 @@ async def test_each_entry_is_compared_wherever_a_range_ends(tx: Tx, limit: int) 
             await place.start()
             await tx.execute(damage, number)
             subject = await tx.fetchval("select id from entries where number = $1", number)
-            progress = incremental.Progress(
+            progress = Progress(
                 merchant_id=key[0], currency=key[1], checked_to=0, last_at=0, found=0,
                 **dict.fromkeys(ACCOUNTS, 0),
             )  # fmt: skip

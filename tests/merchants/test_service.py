@@ -7,6 +7,7 @@ import pytest
 
 from opentill import merchants
 from opentill.core.errors import Invalid, NotFound
+from opentill.db.database import Tx
 from opentill.merchants import model
 from support.api_server import ApiServer
 
@@ -107,11 +108,11 @@ def test_a_key_expires_in_the_future(api_server: ApiServer) -> None:
 
 
 def test_the_audit_log_asks_for_a_reason(api_server: ApiServer) -> None:
-    row = {"who": "me", "action": "test", "merchant_id": "", "subject": "x", "now": NOW}
-    assert (
-        _refused(api_server, lambda tx: merchants.record_audit(tx, reason=" ", **row)) == "reason"
-    )
-    api_server.tx(lambda tx: merchants.record_audit(tx, reason=" why ", **row))
+    async def record(tx: Tx, reason: str) -> None:
+        await merchants.record_audit(tx, merchants.Actor("me", reason), "test", "", "x", NOW)
+
+    assert _refused(api_server, lambda tx: record(tx, " ")) == "reason"
+    api_server.tx(lambda tx: record(tx, " why "))
     assert api_server.sql("select reason from audit_log where subject = 'x'") == [{"reason": "why"}]
 
 

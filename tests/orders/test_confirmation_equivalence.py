@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from opentill import checkouts, orders, rates
 from opentill.checkouts.model import SessionBody
-from opentill.core.money import Money
+from opentill.core.ids import new_id
+from opentill.core.money import Money, parse
 from opentill.db import connection as connections
 from opentill.db.database import Tx
 from opentill.epay.queries import INSERT_ORDER
@@ -87,7 +88,15 @@ async def _build(tx: Tx, plans: Sequence[Plan]) -> list[PaymentAttempt]:
         shop = shops[plan.shop]
         mug = await product(tx, shop.id, CURRENCIES[plan.currency], plan.currency)
         body = SessionBody(product_id=mug.id)
-        opened = await checkouts.open_session(tx, shop.id, body, NOW, plan.source)
+        item = checkouts.Item(
+            order_id=new_id("order"),
+            name="A mug",
+            amount_minor=parse(CURRENCIES[plan.currency], plan.currency),
+            metadata="{}",
+            source=plan.source,
+            method=None,
+        )
+        opened = await checkouts.open_session(tx, shop.id, body, NOW, item=item)
         if plan.source == "EPAY":
             await INSERT_ORDER.run(
                 tx, merchant_id=shop.id, out_trade_no=fresh(), order_id=opened.order_id,

@@ -35,7 +35,7 @@ async def another_is_refused(tx: Tx, order: Order) -> None:
 
 async def time_is_over(tx: Tx, order: Order) -> None:
     locked = await orders.lock(tx, order.merchant_id, order.id)
-    await orders.transition(tx, locked, "expired", "24 hours are over", LATER)
+    await orders.transition(tx, orders.Change(locked, "expired", "24 hours are over"), LATER)
 
 
 async def the_operator_revokes(tx: Tx, order: Order) -> None:

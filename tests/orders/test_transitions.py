@@ -124,7 +124,7 @@ async def test_what_is_not_in_the_table_is_refused_and_changes_nothing(tx: Tx, s
             if event == "submitted":
                 await submitted(tx, order, LATER)
             else:
-                await orders.transition(tx, order, event, "because", LATER)
+                await orders.transition(tx, orders.Change(order, event, "because"), LATER)
     assert refused.value.field == "orderId"
     assert status in (refused.value.reason or "")
     assert await dump(tx) == before

@@ -79,10 +79,8 @@ class Hammer:
 
     async def audit(self, tx: Tx, action: str) -> None:
         """As every command of an operator: before it locks anything but the merchant."""
-        await merchants.record_audit(
-            tx, who="ann", action=action, merchant_id=self.shop_id, subject="x", reason="why",
-            now=self.now(),
-        )  # fmt: skip
+        actor = merchants.Actor("ann", "why")
+        await merchants.record_audit(tx, actor, action, self.shop_id, "x", self.now())
 
     def order_id(self) -> str:
         """The latest ones most often, so that many meet at the same."""

@@ -19,7 +19,7 @@ from opentill.disputes import Dispute
 from opentill.gateways.model import GatewayDisputeEvent, PaymentOutcome, RefundOutcome
 from opentill.integrity.rules import check_books
 from opentill.merchants import Merchant
-from opentill.orders import Line, Order, PaymentAttempt, queries, service
+from opentill.orders import Line, Order, Payer, PaymentAttempt, queries, service
 from opentill.products import service as products
 from opentill.products.model import Product, ProductBody
 from opentill.refunds.model import Refund, RefundBody
@@ -70,10 +70,8 @@ async def submitted(
 ) -> PaymentAttempt:
     """Start an attempt to pay the order, as it stands before the gateway is called."""
     locked = await orders.lock(tx, order.merchant_id, order.id)
-    return await service.start_attempt(
-        tx, locked, gateway=gateway, method="CREDIT_CARD", email="ann@example.com", name="Ann",
-        locale="en", payer_ip="192.0.2.7", now=now,
-    )  # fmt: skip
+    payer = Payer(email="ann@example.com", name="Ann", ip="192.0.2.7", locale="en")
+    return await service.start_attempt(tx, locked, gateway, "CREDIT_CARD", payer, now)
 
 
 async def said(

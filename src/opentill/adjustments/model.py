@@ -4,7 +4,7 @@ from typing import Final, Literal, Self, get_args
 
 import msgspec
 
-from opentill.core import money
+from opentill.core import money, structs
 from opentill.ledger import Account, Held, Movement
 from opentill.ledger import Type as PostingType
 
@@ -16,10 +16,11 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One allowed movement: what it posts, and how far it may take the account it takes from.
+    """One allowed adjustment: what it posts, and how low it may bring the account it takes from.
 
-    ``sign`` is that of the amount an operator gives: a correction may take. ``floor``: ``zero``,
-    the merchant's ``overdraft`` limit, or what operators themselves have frozen.
+    ``sign`` is the sign of the amount that the operator enters: a correction may be negative.
+    ``floor`` is zero, the merchant's overdraft limit, or that operators unfreeze only what they
+    froze.
     """
 
     kind: Kind
@@ -31,7 +32,7 @@ class Move(msgspec.Struct, frozen=True):
     floor: Floor
 
 
-# contract.md#adjustments, the rows that an operator may post. What is not here cannot be moved.
+# What an operator may post (contract.md#adjustments). What is not here cannot be posted.
 MOVES: Final = (
     #    kind       account      ±   posting               source       target       floor
     Move("freeze", "available", +1, "FREEZE", "available", "frozen", "zero"),
@@ -44,7 +45,7 @@ MOVES: Final = (
     Move("fee", "available", +1, "FEE", "available", "platform", "zero"),
 )
 BY_KIND: Final = {(move.kind, move.account, move.sign): move for move in MOVES}
-# A movement that waits for a second operator, and what becomes of it.
+# What becomes of an adjustment that waits for a second operator.
 DECISIONS: Final[dict[tuple[Status, Decision], Status]] = {
     ("WAITING", "approve"): "DONE",
     ("WAITING", "reject"): "REJECTED",
@@ -52,7 +53,7 @@ DECISIONS: Final[dict[tuple[Status, Decision], Status]] = {
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """A movement that is asked for; ``amount_minor`` is negative for a correction that takes."""
+    """A requested adjustment; ``amount_minor`` is negative for a correction that takes."""
 
     kind: Kind
     amount_minor: int
@@ -83,12 +84,17 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def move(self) -> Move:
-        """The row of the table that it is."""
+        """The row of the table that the adjustment is an instance of."""
         return BY_KIND[self.kind, self.account, 1 if self.amount_minor > 0 else -1]
 
     @property
+    def described(self) -> str:
+        """What the audit log and refusals call it."""
+        return f"{self.kind} of {money.show(self.amount_minor, self.currency)} {self.currency}"
+
+    @property
     def movement(self) -> Movement:
-        """What it posts."""
+        """What the adjustment posts."""
         move, amount = self.move, abs(self.amount_minor)
         about = f" for {self.order_id}" if self.order_id else ""
         text = f"{self.kind.capitalize()} by the operator{about}"
@@ -115,20 +121,5 @@ class AdjustmentOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def of(cls, made: Adjustment) -> Self:
-        """Show a movement."""
-        return cls(
-            id=made.id,
-            merchant_id=made.merchant_id,
-            kind=made.kind,
-            status=made.status,
-            amount=money.show(made.amount_minor, made.currency),
-            currency=made.currency,
-            account=made.account,
-            order_id=made.order_id,
-            reference=made.reference,
-            reason=made.reason,
-            asked_by=made.asked_by,
-            decided_by=made.decided_by,
-            created_at=made.created_at,
-            decided_at=made.decided_at,
-        )
+        """Show an adjustment."""
+        return structs.convert(made, cls, amount=money.show(made.amount_minor, made.currency))

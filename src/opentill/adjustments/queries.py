@@ -8,14 +8,12 @@ BY_REFERENCE = Query(
     Adjustment,
     "select * from adjustments where merchant_id = :merchant_id and reference = :reference",
 )
-# For the operator, who has only the movement's id: one look into the index for each merchant.
+# For the operator, who has only the adjustment's id: one index lookup for each merchant.
 ANYWHERE = Query(
     Adjustment,
     """
-    select o.* from merchants m
-    cross join lateral (
-        select * from adjustments where merchant_id = m.id and id = :id
-    ) o
+    select a.* from merchants m
+    cross join lateral (select * from adjustments where merchant_id = m.id and id = :id) a
     """,
 )
 INSERT = Query(
@@ -45,7 +43,7 @@ WAITING = Query(
     order by created_at, id
     """,
 )
-# What operators froze and did not unfreeze yet.
+# What operators have frozen and not unfrozen.
 FROZEN = Value(
     int,
     """

@@ -6,43 +6,38 @@ from opentill import ledger, merchants, orders
 from opentill.adjustments import queries
 from opentill.adjustments.model import BY_KIND, DECISIONS, Adjustment, Ask, Decision, Status
 from opentill.core import money
-from opentill.core.errors import Invalid, NotFound
+from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.ledger import Balance
-from opentill.merchants import Merchant, operator_actions
+from opentill.merchants import Actor, Merchant, operator_actions
 
 
 async def ask(tx: Tx, merchant_id: str, asked: Ask, above: Decimal | None, now: int) -> Adjustment:
     """Make an adjustment, or store it as WAITING above the deployment's limit ``above``.
 
-    The same reference with the same movement returns the first one. Raises NotFound and Invalid.
+    The same reference with the same request returns the first one. Raises NotFound and Invalid.
     """
     await merchants.lock(tx, merchant_id)
     merchant = await merchants.find(tx, merchant_id)
-    currency, movement_id = merchant.settlement_currency, new_id("mov")
+    currency, adjustment_id = merchant.settlement_currency, new_id("mov")
     reference = operator_actions.reference(asked.reference)
     first = await queries.BY_REFERENCE.first(tx, merchant_id=merchant_id, reference=reference)
     if first is not None:
         return _same(first, asked)
-    by, reason = (
-        operator_actions.words("by", asked.by),
-        operator_actions.words("reason", asked.reason),
-    )
+    actor = operator_actions.actor(asked.by, asked.reason)
     await _check(tx, merchant, asked)
     waits = operator_actions.needs_second(asked.amount_minor, currency, above)
     status: Status = "WAITING" if waits else "DONE"
     shown = f"{money.show(asked.amount_minor, currency)} {currency}"
     about = f" for {asked.order_id}" if asked.order_id else ""
-    text = f"{movement_id}: {shown} {asked.account}{about}, {status.lower()}"
-    await merchants.record_audit(
-        tx, who=by, action=f"balance {asked.kind}", merchant_id=merchant_id, subject=text,
-        reason=reason, now=now,
-    )  # fmt: skip
+    text = f"{adjustment_id}: {shown} {asked.account}{about}, {status.lower()}"
+    await merchants.record_audit(tx, actor, f"balance {asked.kind}", merchant_id, text, now)
     made = await queries.INSERT.one(
-        tx, merchant_id=merchant_id, id=movement_id, kind=asked.kind, status=status,
+        tx, merchant_id=merchant_id, id=adjustment_id, kind=asked.kind, status=status,
         amount_minor=asked.amount_minor, currency=currency, account=asked.account,
-        order_id=asked.order_id, reference=reference, reason=reason, asked_by=by, now=now,
+        order_id=asked.order_id, reference=reference, reason=actor.reason, asked_by=actor.who,
+        now=now,
     )  # fmt: skip
     if status == "DONE":
         await _post(tx, merchant, made, now)
@@ -50,12 +45,11 @@ async def ask(tx: Tx, merchant_id: str, asked: Ask, above: Decimal | None, now: 
 
 
 def _same(first: Adjustment, asked: Ask) -> Adjustment:
-    """Return the movement that has this reference already, if it is the one that is asked for."""
+    """Return the adjustment that has this reference already, if it equals the requested one."""
     fields = ("kind", "amount_minor", "account", "order_id")
     if all(getattr(first, field) == getattr(asked, field) for field in fields):
         return first
-    shown = f"{first.kind} of {money.show(first.amount_minor, first.currency)} {first.currency}"
-    raise Invalid("reference", f"reference must be new: {first.id}, a {shown}, has it")
+    raise Invalid("reference", f"reference must be new: {first.id}, a {first.described}, has it")
 
 
 async def _check(tx: Tx, merchant: Merchant, asked: Ask) -> None:
@@ -73,7 +67,7 @@ async def _check(tx: Tx, merchant: Merchant, asked: Ask) -> None:
 
 
 async def _post(tx: Tx, merchant: Merchant, made: Adjustment, now: int) -> None:
-    """Post a movement that is DONE, if it does not take more than it may."""
+    """Post an adjustment that is DONE. Raises Invalid if it takes more than it may."""
     floor = made.move.floor
     if floor == "frozen by operators":  # checked first: frozen may not go below zero
         left = await frozen_manually(tx, made.merchant_id, made.currency)
@@ -96,55 +90,48 @@ def _check_floor(after: Balance, made: Adjustment, floor: int) -> None:
         raise Invalid("amount", reason)
 
 
-async def approve(tx: Tx, movement_id: str, by: str, now: int) -> Adjustment:
-    """Make a movement that waits, as another operator than the one who asked for it.
+async def approve(tx: Tx, adjustment_id: str, by: str, now: int) -> Adjustment:
+    """Make an adjustment that waits, as another operator than the one who requested it.
 
-    What it may take is looked at now: a movement that is refused goes on waiting. Raises NotFound
-    and Invalid.
+    How much it may take is checked now; one that is refused goes on waiting. Raises NotFound and
+    Invalid.
     """
-    return await _decide(tx, movement_id, "approve", by, None, now)
+    return await _decide(tx, adjustment_id, "approve", by, None, now)
 
 
-async def reject(tx: Tx, movement_id: str, by: str, reason: str, now: int) -> Adjustment:
-    """Turn down a movement that waits, one's own too. Raises NotFound and Invalid."""
-    return await _decide(tx, movement_id, "reject", by, reason, now)
+async def reject(tx: Tx, adjustment_id: str, by: str, reason: str, now: int) -> Adjustment:
+    """Reject an adjustment that waits, one's own too. Raises NotFound and Invalid."""
+    return await _decide(tx, adjustment_id, "reject", by, reason, now)
 
 
 async def _decide(
-    tx: Tx, movement_id: str, decision: Decision, by: str, reason: str | None, now: int
+    tx: Tx, adjustment_id: str, decision: Decision, by: str, reason: str | None, now: int
 ) -> Adjustment:
-    seen = await find_anywhere(tx, movement_id)
+    seen = await find_anywhere(tx, adjustment_id)
     await merchants.lock(tx, seen.merchant_id)
     merchant = await merchants.find(tx, seen.merchant_id)
     seen = await queries.BY_ID.first(tx, merchant_id=seen.merchant_id, id=seen.id) or seen
     target = DECISIONS.get((seen.status, decision))
     if target is None:
         raise Invalid("movement", f"movement must be WAITING: this one is {seen.status}")
-    who = (
-        operator_actions.second(seen.asked_by, by)
-        if decision == "approve"
-        else operator_actions.words("by", by)
-    )
-    why = seen.reason if reason is None else operator_actions.words("reason", reason)
-    shown = f"{seen.kind} of {money.show(seen.amount_minor, seen.currency)} {seen.currency}"
-    await merchants.record_audit(
-        tx, who=who, action=f"balance {decision}", merchant_id=seen.merchant_id,
-        subject=f"{seen.id}: {shown}, asked for by {seen.asked_by}", reason=why, now=now,
-    )  # fmt: skip
+    if reason is None:  # an approval: the reason is the one of the request
+        actor = Actor(operator_actions.second(seen.asked_by, by), seen.reason)
+    else:
+        actor = operator_actions.actor(by, reason)
+    subject = f"{seen.id}: {seen.described}, asked for by {seen.asked_by}"
+    await merchants.record_audit(tx, actor, f"balance {decision}", seen.merchant_id, subject, now)
     made = await queries.DECIDE.one(
-        tx, merchant_id=seen.merchant_id, id=seen.id, status=target, decided_by=who, now=now
+        tx, merchant_id=seen.merchant_id, id=seen.id, status=target, decided_by=actor.who, now=now
     )
     if target == "DONE":
         await _post(tx, merchant, made, now)
     return made
 
 
-async def find_anywhere(tx: Tx, movement_id: str) -> Adjustment:
-    """Return a movement of whichever merchant. Raises NotFound."""
-    made = await queries.ANYWHERE.first(tx, id=movement_id)
-    if made is None:
-        raise NotFound(reason=f"there is no movement {movement_id}")
-    return made
+async def find_anywhere(tx: Tx, adjustment_id: str) -> Adjustment:
+    """Return an adjustment of whichever merchant. Raises NotFound."""
+    found = await queries.ANYWHERE.first(tx, id=adjustment_id)
+    return or_not_found(found, f"there is no movement {adjustment_id}")
 
 
 async def waiting(tx: Tx, merchant_id: str | None = None) -> list[Adjustment]:
@@ -155,5 +142,5 @@ async def waiting(tx: Tx, merchant_id: str | None = None) -> list[Adjustment]:
 
 
 async def frozen_manually(tx: Tx, merchant_id: str, currency: str) -> int:
-    """Return what operators froze and did not unfreeze yet, in minor units."""
+    """Return how much operators have frozen and not unfrozen, in minor units."""
     return await queries.FROZEN.get(tx, merchant_id=merchant_id, currency=currency) or 0

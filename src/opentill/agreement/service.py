@@ -1,4 +1,4 @@
-"""Find the template that counts, check it, and fill it in.
+"""Find the newest template, check it, and fill it in.
 
 A template is a file ``<version>.md``, for example ``1.0.md``: between two lines ``---`` at its top
 one ``name: value`` for each of ``effectiveDate``, ``acceptanceStatement`` and ``actionLabel``, then
@@ -13,6 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from babel.dates import format_date
+
 from opentill.agreement.model import Agreement, BrokenTemplate
 from opentill.core.settings import Settings
 
@@ -22,26 +24,13 @@ FIELDS: Final = ("effectiveDate", "acceptanceStatement", "actionLabel")
 _SHIPPED: Final = Path(__file__).parent
 _NAME: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6}){0,3})\.md", re.ASCII)
 _PLACEHOLDER: Final = re.compile(r"{{(.*?)}}")
-_MONTHS: Final = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-)
 
 
 def current(settings: Settings) -> Agreement:
-    """Return the agreement of a deployment; read once, so that a restart takes a new one.
+    """Return the agreement of a deployment. Raises BrokenTemplate.
 
-    Called at start too, so that a broken template stops the service there. Raises BrokenTemplate.
+    A template is read once: a new one counts after a restart. Also called when the server starts,
+    so that a broken template stops it there.
     """
     return _agreement(
         settings.agreement_dir or _SHIPPED,
@@ -68,7 +57,7 @@ def _agreement(folder: Path, url: str, values: tuple[tuple[str, str], ...]) -> A
     return Agreement(
         agreement_version=version,
         effective_date=day.isoformat(),
-        effective_date_display=f"{_MONTHS[day.month - 1]} {day.day}, {day.year}",
+        effective_date_display=format_date(day, "long", locale="en_US"),
         template_sha256=sha256(template).hexdigest(),
         rendered_document_sha256=sha256(document.encode()).hexdigest(),
         markdown_content=document,

@@ -1,6 +1,6 @@
 """Checkout sessions: a product on sale to one customer for 24 hours."""
 
-from opentill.checkouts.model import AmountOutOfBounds, Item, Session, SessionBody
+from opentill.checkouts.model import AmountOutOfBounds, Item, PayerInput, Session, SessionBody
 from opentill.checkouts.service import (
     PageView,
     check_attempts,
@@ -16,6 +16,7 @@ __all__ = [
     "AmountOutOfBounds",
     "Item",
     "PageView",
+    "PayerInput",
     "Session",
     "SessionBody",
     "check_attempts",

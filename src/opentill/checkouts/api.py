@@ -2,9 +2,8 @@
 
 from typing import Any, Final
 
-from opentill.checkouts import queries, service
+from opentill.checkouts import service
 from opentill.checkouts.model import SessionBody, SessionCreated, SessionOut
-from opentill.core.errors import NotFound
 from opentill.db.database import Tx
 from opentill.http.operations import ApiRequest, Nothing, Operation
 
@@ -25,11 +24,7 @@ async def create(request: ApiRequest[Nothing, SessionBody], tx: Tx) -> SessionCr
 async def read(request: ApiRequest[Nothing, Nothing]) -> SessionOut:
     """Return a session."""
     async with request.app.db.connection() as tx:
-        session = await queries.BY_ID.first(
-            tx, merchant_id=request.merchant_id, id=request.path["id"]
-        )
-    if session is None:
-        raise NotFound
+        session = await service.find(tx, request.merchant_id, request.path["id"])
     return SessionOut.of(session, request.app.settings.public_url)
 
 

@@ -1,4 +1,4 @@
-"""What the worker does for checkout sessions: ends those whose time is over."""
+"""What the worker does for checkout sessions: expires those that are due."""
 
 import structlog
 
@@ -12,10 +12,10 @@ _log = structlog.get_logger()
 
 
 async def expire_due(db: Db, now: int, batch: int = 200) -> int:
-    """End the open sessions that are over their time, in batches, and return how many there were.
+    """Expire the open sessions that are due, in batches, and return how many were handled.
 
-    A session whose payment is on its way waits for its outcome. Each is a transaction by itself, so
-    that two workers at once do no harm, and one that fails holds up none of those after it.
+    A session whose payment is on its way waits for the outcome. Each has a transaction of its own,
+    so that two workers at once do no harm, and one that fails holds up no other.
     """
 
     async def one(session: Session) -> None:

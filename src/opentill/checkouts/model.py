@@ -1,16 +1,17 @@
-"""What a checkout session is; and its shapes on the wire."""
+"""What a checkout session is, and its shapes on the wire."""
 
 from decimal import Decimal
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 import msgspec
 from msgspec import Meta
 
-from opentill.core import money
+from opentill.core import money, structs
 from opentill.core.errors import Invalid
 from opentill.core.payment_methods import Method
 from opentill.http import schemas
 from opentill.orders import NewOrder
+from opentill.orders.model import Source
 
 Status = Literal["OPEN", "COMPLETE", "EXPIRED"]
 LIFETIME_MS: Final = 24 * 3600 * 1000
@@ -20,7 +21,7 @@ MAX_ATTEMPTS: Final = 50  # to pay one order
 
 
 class AmountOutOfBounds(Invalid):
-    """An amount that its exchange rates make worth nothing, or more than the books can hold."""
+    """An amount whose exchange rates make it worth nothing, or more than the ledger can hold."""
 
     def __init__(self, reason: str, least_minor: int, most_minor: int) -> None:
         """``least_minor`` and ``most_minor`` (minor units, inclusive) are what is accepted."""
@@ -85,7 +86,7 @@ class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """A session as it is kept."""
+    """A session as it is stored."""
 
     merchant_id: str
     id: str
@@ -107,17 +108,31 @@ class Session(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, new: NewOrder, now: int) -> Self:
         """Return the session that was opened with an order at ``now``."""
-        own = {name: getattr(new, name) for name in cls.__struct_fields__ if hasattr(new, name)}
-        return cls(**own, status="OPEN", created_at=now, updated_at=now)
+        return structs.convert(new, cls, status="OPEN", created_at=now, updated_at=now)
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sold where the product does not say it: a name and an amount of the order's own."""
+    """What is sold in place of the product, whose currency stays and which need not be active.
 
-    order_id: str  # known before, since the metadata name it
+    ``source`` is where the order is placed, ``method`` the only one it can be paid by.
+    """
+
+    order_id: str  # made before the order, since the metadata name it
     name: str
     amount_minor: int
     metadata: str  # JSON text
+    source: Source
+    method: Method | None
+
+
+class PayerInput(msgspec.Struct, frozen=True, kw_only=True):
+    """What a payer entered on the payment page, not checked yet, and from where."""
+
+    email: str
+    name: str
+    method: str
+    ip: str
+    locale: str
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -158,29 +173,16 @@ class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def of(cls, session: Session, public_url: str) -> Self:
-        """Show a session that was just opened."""
-        return cls(**_shown(session, public_url))
+        """Show a session, whose payment page stands below ``public_url``."""
+        return structs.convert(
+            session,
+            cls,
+            amount=money.show(session.amount_minor, session.currency),
+            url=f"{public_url}/checkout/{session.id}",
+        )
 
 
 class SessionOut(SessionCreated, frozen=True, kw_only=True, rename="camel"):
     """A session, with its order (contract.md#session-fields)."""
 
     order_id: str
-
-    @classmethod
-    def of(cls, session: Session, public_url: str) -> Self:
-        """Show a session with its order."""
-        return cls(**_shown(session, public_url), order_id=session.order_id)
-
-
-def _shown(session: Session, public_url: str) -> dict[str, Any]:
-    return {
-        "id": session.id,
-        "product_id": session.product_id,
-        "amount": money.show(session.amount_minor, session.currency),
-        "currency": session.currency,
-        "status": session.status,
-        "url": f"{public_url}/checkout/{session.id}",
-        "expires_at": session.expires_at,
-        "created_at": session.created_at,
-    }

@@ -3,7 +3,6 @@
 import bisect
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import cast, get_args
 
 import msgspec
 
@@ -17,18 +16,20 @@ from opentill.checkouts.model import (
     AmountOutOfBounds,
     Item,
     Offer,
+    PayerInput,
     Session,
     SessionBody,
 )
-from opentill.core import money
-from opentill.core.errors import Invalid, NotFound
+from opentill.core import money, structs
+from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import is_id, new_id, new_session_id
+from opentill.core.payment_methods import BY_NAME
 from opentill.db.database import Db, Tx
-from opentill.gateways.model import Gateway, Method
+from opentill.gateways.model import Gateway
 from opentill.http import inputs
-from opentill.orders import NewOrder, Order, Payer, PaymentAttempt
+from opentill.orders import NewOrder, Order, Payer, PaymentAttempt, PaymentIntent
 from opentill.orders.fees import Priced, price
-from opentill.orders.model import UNDECIDED, Source
+from opentill.orders.model import UNDECIDED
 
 
 class PageView(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,15 +40,8 @@ class PageView(msgspec.Struct, frozen=True, kw_only=True):
     last_attempt: PaymentAttempt | None
 
 
-class _Terms(msgspec.Struct, frozen=True):
-    """The money of an order, worked out once and frozen: minor units and rates."""
-
-    priced: Priced
-    exchange_rate: Decimal
-    usd_exchange_rate: Decimal | None  # None: there is none; its refunds see to that
-
-
-def _terms(offer: Offer) -> _Terms:
+def _priced(offer: Offer) -> Priced:
+    """Return the money of an order, frozen with it. Raises Invalid and AmountOutOfBounds."""
     currency, settled = offer.currency, offer.settlement_currency
     rate, usd_rate = offer.exchange_rate, offer.usd_exchange_rate or Decimal(0)
     if rate is None:
@@ -70,13 +64,13 @@ def _terms(offer: Offer) -> _Terms:
     if max(priced.gross_settled_minor, usd_minor) > money.MOST_MINOR:
         reason = "productId must be a product that its exchange rate makes worth less: see the rate"
         raise AmountOutOfBounds(reason, *_bounds(currency, settled, rate, usd_rate))
-    return _Terms(priced, rate, offer.usd_exchange_rate)
+    return priced
 
 
 def _bounds(currency: str, settled: str, rate: Decimal, usd_rate: Decimal) -> tuple[int, int]:
-    """Return the smallest and the largest amount that the rates make worth something: minor units.
+    """Return the smallest and the largest amount that can be sold at these rates: minor units.
 
-    By halving, since each conversion rounds.
+    They are found by bisection, since each conversion rounds.
     """
 
     def worth(minor: int) -> int:
@@ -91,74 +85,66 @@ def _bounds(currency: str, settled: str, rate: Decimal, usd_rate: Decimal) -> tu
     return least, most
 
 
-async def open_session(  # noqa: PLR0913 - what a session is opened with
+async def open_session(
     tx: Tx,
     merchant_id: str,
     body: SessionBody,
     now: int,
-    source: Source = "API",
     *,
     rates_max_age_days: int = 0,
     item: Item | None = None,
-    method: Method | None = None,
 ) -> Session:
-    """Open a session and place its order, PENDING. Raises Invalid.
-
-    ``item`` is sold in place of the product, whose currency stays and which need not be active;
-    ``method`` is the only one that the session can be paid by.
+    """Open a session and place its order, PENDING; ``item`` is sold in place of the product.
 
     Price, product, terms and exchange rates are frozen on the order as they are now; the fee is
-    that of the default rate as long as nobody knows the payment method. Rates that are older than
+    that of the default rate until the payment method is known. Rates that are older than
     ``rates_max_age_days`` do not count (0: all do). A currency settles in itself without any.
+    Raises Invalid.
     """
     oldest = rates.oldest_valid_from(now, rates_max_age_days)
     offer = await _offer(tx, merchant_id, body.product_id, item, now, oldest)
-    terms = _terms(offer)
+    new = _new_order(merchant_id, body, item, offer, now)
+    await orders.place(tx, new, now)
+    return Session.of(new, now)
+
+
+def _new_order(
+    merchant_id: str, body: SessionBody, item: Item | None, offer: Offer, now: int
+) -> NewOrder:
+    priced = _priced(offer)
     shown_name = _shown_name(body, offer)
     email = inputs.email("customerEmail", body.customer_email) if body.customer_email else ""
-    new = NewOrder(
+    return structs.convert(
+        offer,
+        NewOrder,
         merchant_id=merchant_id,
         id=new_session_id(),
         product_id=body.product_id,
         order_id=new_id("order") if item is None else item.order_id,
         amount_minor=offer.price_minor,
-        currency=offer.currency,
         success_url=inputs.web_address("successUrl", body.success_url),
         cancel_url=inputs.web_address("cancelUrl", body.cancel_url),
         customer_email=email,
         customer_name=(body.customer_name or "").strip() or None,
         display_merchant_name=shown_name,
         expires_at=now + LIFETIME_MS,
-        method=method,
+        method=None if item is None else item.method,
         product_name=offer.name,
         product_description=offer.description,
         product_image=offer.image,
-        source=source,
-        platform_fee_rate=offer.platform_fee_rate,
-        platform_fee_minor=terms.priced.fee_minor,
+        source="API" if item is None else item.source,
+        platform_fee_minor=priced.fee_minor,
         settled_currency=offer.settlement_currency,
-        exchange_rate=terms.exchange_rate,
-        usd_exchange_rate=terms.usd_exchange_rate,
-        gross_settled_minor=terms.priced.gross_settled_minor,
-        net_settled_minor=terms.priced.net_settled_minor,
-        refund_fee_policy=offer.refund_fee_policy,
-        reserve_rate=offer.reserve_rate,
-        reserve_days=offer.reserve_days,
+        gross_settled_minor=priced.gross_settled_minor,
+        net_settled_minor=priced.net_settled_minor,
         metadata=inputs.metadata(body.metadata) if item is None else item.metadata,
-        terms_version=offer.terms_version,
-        fees=offer.fees,
-        settlement_delay_days=offer.settlement_delay_days,
-        settlement_calendar=offer.settlement_calendar,
-        dispute_fee_minor=offer.dispute_fee_minor,
     )
-    await orders.place(tx, new, now)
-    return Session.of(new, now)
 
 
 async def _offer(
     tx: Tx, merchant_id: str, product_id: str, item: Item | None, now: int, oldest: int
 ) -> Offer:
-    """Return what is sold; ``oldest`` is the first moment of rates that count. Raises Invalid."""
+    """Return what is sold; rates count from ``oldest`` (Unix ms) on. Raises Invalid."""
     offer = None
     if is_id(product_id):
         offer = await queries.OFFER.first(
@@ -190,10 +176,7 @@ def _shown_name(body: SessionBody, offer: Offer) -> str:
 
 async def find(tx: Tx, merchant_id: str, session_id: str) -> Session:
     """Return a session. Raises NotFound."""
-    session = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=session_id)
-    if session is None:
-        raise NotFound
-    return session
+    return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=session_id))
 
 
 async def page_view(db: Db, session_id: str) -> PageView | None:
@@ -224,64 +207,57 @@ async def expire(tx: Tx, merchant_id: str, session_id: str, cause: str, now: int
         raise Invalid("id", "id must be an open session: this one is complete")
     if order.status == "CREATING":
         raise Invalid("id", "id must be a session without a payment on its way: try again shortly")
-    await orders.transition(tx, order, "expired", cause, now)
+    await orders.transition(tx, orders.Change(order, "expired", cause), now)
     return await find(tx, merchant_id, session_id)
 
 
-async def pay(  # noqa: PLR0913 - what the payment page sends
+async def pay(
     db: Db,
     gateways: Mapping[str, Gateway],
     session_id: str,
-    *,
-    email: str,
-    name: str,
-    method: str,
-    payer_ip: str,
-    locale: str,
+    entered: PayerInput,
     public_url: str,
     now: int,
 ) -> PaymentAttempt | None:
     """Start to pay a session as its customer; None if it can no longer be paid.
 
-    Harmless when it comes twice. Raises NotFound, and Invalid on ``email``, ``name``, ``method``,
+    Calling it twice is harmless. Raises NotFound, and Invalid on ``email``, ``name``, ``method``,
     or ``attempts`` for an order that was tried too often.
     """
-    view = await page_view(db, session_id)
-    if view is None:
-        raise NotFound
+    view = or_not_found(await page_view(db, session_id))
     session, last = view.session, view.last_attempt
     if session.status != "OPEN" or session.expires_at <= now:
         return None
-    if len(name.strip()) > MAX_CUSTOMER_NAME:
+    if len(entered.name.strip()) > MAX_CUSTOMER_NAME:
         raise Invalid("name", f"name must be text of at most {MAX_CUSTOMER_NAME} characters")
-    offered = get_args(Method)
-    if method not in offered or session.method not in {None, method}:
+    method = BY_NAME.get(entered.method)
+    if method is None or session.method not in {None, method}:
         raise Invalid("method", "method must be one of the payment methods on offer")
     if last is not None and not _goes_on(last, method):
         async with db.connection() as tx:
             await check_attempts(tx, session.merchant_id, session.order_id)
-    if email.strip() or view.order.source != "EPAY":  # whose shops ask for none
+    email = entered.email
+    if email.strip() or view.order.source != "EPAY":  # shops that speak Epay ask for no address
         email = inputs.email("email", email)
-    payer = Payer(
-        email=email.strip(), name=name.strip() or None, prefilled=session.customer_name,
-        ip=payer_ip, locale=locale,
-    )  # fmt: skip
-    return await orders.submit(
-        db,
-        gateways,
+    intent = PaymentIntent(
         merchant_id=session.merchant_id,
         order_id=session.order_id,
-        payer=payer,
-        method=cast("Method", method),
+        payer=Payer(
+            email=email.strip(),
+            name=entered.name.strip() or None,
+            prefilled=session.customer_name,
+            ip=entered.ip,
+            locale=entered.locale,
+        ),
+        method=method,
         merchant_name=session.display_merchant_name,
-        public_url=public_url,
-        now=now,
         expires_at=session.expires_at,
     )
+    return await orders.submit(db, gateways, intent, public_url, now)
 
 
 def _goes_on(last: PaymentAttempt, method: str) -> bool:
-    """Return whether a form would find an attempt under way, and start none."""
+    """Return whether the last attempt is still under way, so that a form starts no other."""
     return last.status in {"SUBMITTED", "PENDING"} or (
         last.status == "ACTION_REQUIRED" and last.method == method
     )
@@ -301,9 +277,9 @@ async def check_attempts(tx: Tx, merchant_id: str, order_id: str) -> None:
 async def refresh(
     db: Db, gateways: Mapping[str, Gateway], session_id: str, attempt_id: str, now: int
 ) -> PaymentAttempt:
-    """Ask the gateway about an attempt of a session: its customer is back. Raises NotFound."""
-    view = await page_view(db, session_id)
-    if view is None or not is_id(attempt_id):
+    """Ask the gateway about an attempt of a session, whose customer is back. Raises NotFound."""
+    view = or_not_found(await page_view(db, session_id))
+    if not is_id(attempt_id):
         raise NotFound
     async with db.connection() as tx:
         attempt = await orders.find_attempt(tx, view.session.merchant_id, attempt_id)

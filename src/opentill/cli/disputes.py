@@ -64,9 +64,7 @@ def open_(
 
     async def work(tx: "Tx", now: int) -> "Dispute":
         order = await orders.find_anywhere(tx, order_id)
-        await merchants.record_audit_by(
-            tx, actor, "disputes open", order.merchant_id, order_id, now
-        )
+        await merchants.record_audit(tx, actor, "disputes open", order.merchant_id, order_id, now)
         minor = inputs.amount("amount", amount, order.currency)
         return await disputes.open_manually(
             tx, order.merchant_id, order_id,
@@ -86,7 +84,7 @@ def _decision(name: str, event: "Event", summary: str) -> "Callable[..., None]":
         async def work(tx: "Tx", now: int) -> "Dispute":
             found = await disputes.find_anywhere(tx, dispute_id)
             merchant_id = found.merchant_id
-            await merchants.record_audit_by(
+            await merchants.record_audit(
                 tx, actor, f"disputes {name}", merchant_id, dispute_id, now
             )
             who, reason = actor.who, actor.reason
@@ -116,7 +114,7 @@ def note(
 
     async def work(tx: "Tx", now: int) -> "Note":
         merchant_id = (await disputes.find_anywhere(tx, dispute_id)).merchant_id
-        await merchants.record_audit_by(tx, actor, "disputes note", merchant_id, dispute_id, now)
+        await merchants.record_audit(tx, actor, "disputes note", merchant_id, dispute_id, now)
         return await disputes.add_note(tx, merchant_id, dispute_id, text, actor.who, now)
 
     return session.transact(work)
@@ -196,7 +194,7 @@ def dismiss(
     async def work(tx: "Tx", now: int) -> "Unmatched":
         await merchants.find(tx, merchant_id)
         subject = f"{gateway} {gateway_ref}"
-        await merchants.record_audit_by(tx, actor, "disputes dismiss", merchant_id, subject, now)
+        await merchants.record_audit(tx, actor, "disputes dismiss", merchant_id, subject, now)
         return await disputes.dismiss(tx, merchant_id, gateway, gateway_ref, actor.who, now)
 
     return disputes.UnmatchedOut.of(session.transact(work))

@@ -76,7 +76,7 @@ def _change(
 
     async def work(tx: "Tx", now: int) -> "Order":
         order = await orders.find_anywhere(tx, order_id)
-        await merchants.record_audit_by(tx, actor, action, order.merchant_id, order_id, now)
+        await merchants.record_audit(tx, actor, action, order.merchant_id, order_id, now)
         changed = await change(tx, order.merchant_id, order_id, actor.who, actor.reason, now)
         return await orders.with_livemode(tx, changed, deployment=settings.livemode)
 
@@ -113,7 +113,7 @@ def _end_refund(refund_id: str, outcome: "RefundOutcome", actor: "Actor") -> "Re
             why = "refund must be PROCESSING, and of no gateway that reports by itself"
             raise Invalid("refund", why)
         action = f"refund {outcome.status.lower()}"
-        await merchants.record_audit_by(tx, actor, action, refund.merchant_id, refund_id, now)
+        await merchants.record_audit(tx, actor, action, refund.merchant_id, refund_id, now)
         ids = (refund.merchant_id, refund_id)
         return await refunds.apply_outcome(tx, *ids, outcome, now, gateway=attempt.gateway)
 

@@ -44,7 +44,7 @@ def set_(
         made = await rates.put(tx, base, quote, value, now if valid_from is None else valid_from)
         text = money.rate_text(made.rate)
         subject = f"{base} {quote} {text} from {made.valid_from}"
-        await merchants.record_audit_by(tx, actor, "rates set", "", subject, now)
+        await merchants.record_audit(tx, actor, "rates set", "", subject, now)
         return {"base": base, "quote": quote, "rate": text, "validFrom": made.valid_from}
 
     return session.transact(work)
@@ -105,7 +105,7 @@ def import_(file: Path, *, since: _Since = None, actor: "Actor", as_json: Json =
         span = f"{inputs.day(made.first)} to {inputs.day(made.last)}"
         subject = f"{made.rates} rates of {len(made.currencies)} currencies, {span}"
         by = merchants.Actor(actor.who, actor.reason or f"import of {file.name}")
-        await merchants.record_audit_by(tx, by, "rates import", "", subject, now)
+        await merchants.record_audit(tx, by, "rates import", "", subject, now)
         return made
 
     made = session.transact(work)

@@ -40,7 +40,7 @@ def replace(*, reason: inputs.Reason, by: inputs.By = "") -> output.Result:
         replaced = await secret_key.replace(tx, settings.secret_key)
         if replaced:
             subject = settings.secret_key_from
-            await merchants.record_audit_by(tx, actor, "secret-key replace", "", subject, now)
+            await merchants.record_audit(tx, actor, "secret-key replace", "", subject, now)
         return {"replaced": replaced, "from": settings.secret_key_from}
 
     done = session.transact(work, settings, any_key=True)

@@ -79,7 +79,7 @@ async def _settle(
     cause = f"settled by {actor.who}: {actor.reason}"
 
     async def batch(tx: "Tx", merchant_id: str) -> "list[Settled]":
-        await merchants.record_audit_by(tx, actor, "settle", merchant_id, order or merchant_id, now)
+        await merchants.record_audit(tx, actor, "settle", merchant_id, order or merchant_id, now)
         if order is not None:
             return await orders.settle_one(tx, merchant_id, order, now, cause)
         return await orders.settle_batch(tx, merchant_id, now, cause, early=early)

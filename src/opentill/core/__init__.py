@@ -1,1 +1,1 @@
-"""Money, ids, errors, settings, encryption, log and metrics; imports no other package of ours."""
+"""Money, ids, errors, structs, settings, encryption, log, metrics; imports nothing of ours."""

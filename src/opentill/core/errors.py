@@ -5,7 +5,9 @@ line one line on standard error.
 """
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+T = TypeVar("T")
 
 
 class Problem(Exception):
@@ -42,6 +44,13 @@ class NotFound(Problem):
     """Unknown route, or a resource that does not exist for this merchant."""
 
     status, code, message = 404, 40401, "Not Found"
+
+
+def or_not_found(row: T | None, reason: str | None = None) -> T:
+    """Return what was looked up. Raises NotFound, with ``reason``, where that is None."""
+    if row is None:
+        raise NotFound(reason=reason)
+    return row
 
 
 class MethodNotAllowed(Problem):

@@ -6,16 +6,12 @@ from opentill import list_counts
 from opentill.disputes import queries, service
 from opentill.disputes.model import DisputeDetail, DisputeOut
 from opentill.http.operations import ApiRequest, Nothing, Operation
-from opentill.http.paging import Listing, given, listing
+from opentill.http.paging import Listing, page_example
 
 
 async def list_disputes(request: ApiRequest[queries.ListQuery, Nothing]) -> Listing[DisputeOut]:
     """List disputes, newest first."""
-    query = request.query
-    here = request.app.replica.reading()
-    rows = list_counts.Paginator(here, queries.LISTS, request.merchant_id, given(query))
-    items, total = await rows.page(query.page, query.size)
-    return listing([DisputeOut.of(item) for item in items], query.page, query.size, total)
+    return await list_counts.respond(request, queries.LISTS, DisputeOut.of)
 
 
 async def read(request: ApiRequest[Nothing, Nothing]) -> DisputeDetail:
@@ -51,10 +47,7 @@ operations: Final = (
         query=queries.ListQuery,
         response=Listing[DisputeOut],
         read=list_disputes,
-        response_example={
-            "items": [_DISPUTE],
-            "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
-        },
+        response_example=page_example(_DISPUTE),
     ),
     Operation(
         method="GET",

@@ -1,4 +1,4 @@
-"""What the worker does for disputes: tries again what their orders could not take."""
+"""What the worker does for disputes: applies unmatched events again."""
 
 from opentill.core.money import Money
 from opentill.db import jobs
@@ -11,7 +11,7 @@ from opentill.gateways.model import GatewayDisputeEvent
 async def match(db: Db, now: int, batch: int = 50) -> int:
     """Apply a batch of unmatched events again and return how many there were.
 
-    Such as a second dispute, once the first one is won.
+    A second dispute of an order, for example, can be applied once the first one is won.
     """
     async with db.connection() as tx:
         due = await queries.CLAIM_UNMATCHED.all(tx, now=now, limit=batch)
@@ -35,5 +35,5 @@ async def match(db: Db, now: int, batch: int = 50) -> int:
 
 
 async def make_due(tx: Tx, now: int) -> None:
-    """Try at once what is due later: the clock has gone back."""
+    """Make every unmatched event due now that is due later: the clock was set back."""
     await queries.MAKE_DUE.run(tx, now=now)

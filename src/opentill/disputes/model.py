@@ -1,11 +1,11 @@
 """What a dispute is, the table of its transitions, what they post, and its shapes on the wire."""
 
-from typing import Any, Final, Literal, Self, get_args
+from typing import Final, Literal, Self, get_args
 
 import msgspec
 
 from opentill import orders, webhooks
-from opentill.core import money
+from opentill.core import money, structs
 from opentill.gateways.model import DisputeStatus
 from opentill.ledger import Account, Held, Movement
 from opentill.ledger import Type as PostingType
@@ -34,8 +34,8 @@ TRANSITIONS: Final = (
     Transition("LOST", "recovered", "RECOVERED", "recovered", "dispute.closed"),
 )
 BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
-# What a gateway's report makes of a dispute.
-WORDS: Final[dict[DisputeStatus, Status]] = {
+# The status of a dispute by what its gateway reports.
+REPORTED: Final[dict[DisputeStatus, Status]] = {
     "OPENED": "OPEN",
     "WON": "WON",
     "LOST": "LOST",
@@ -43,13 +43,13 @@ WORDS: Final[dict[DisputeStatus, Status]] = {
 }
 
 
-def _way(target: Status) -> tuple[Transition, ...]:
+def _path(target: Status) -> tuple[Transition, ...]:
     """Return the transitions that lead from nothing to a status."""
     last = next(row for row in TRANSITIONS if row.target == target)
-    return (last,) if last.source is None else (*_way(last.source), last)
+    return (last,) if last.source is None else (*_path(last.source), last)
 
 
-WAYS: Final = {status: _way(status) for status in STATUSES}
+PATHS: Final = {status: _path(status) for status in STATUSES}
 
 
 def transitions_to(target: Status, current: Status | None) -> tuple[Transition, ...] | None:
@@ -58,10 +58,10 @@ def transitions_to(target: Status, current: Status | None) -> tuple[Transition, 
     An empty tuple for repeated and late events; several for an event that overtook others. None
     where the event contradicts what was applied before, such as a win after a loss.
     """
-    reached = [None, *(row.target for row in WAYS[target])]
+    reached = [None, *(row.target for row in PATHS[target])]
     if current in reached:
-        return WAYS[target][reached.index(current) :]
-    overtaken = current is not None and target in [row.target for row in WAYS[current]]
+        return PATHS[target][reached.index(current) :]
+    overtaken = current is not None and target in [row.target for row in PATHS[current]]
     return () if overtaken else None
 
 
@@ -89,19 +89,19 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stands_in(self) -> Held:
-        """Which of the merchant's accounts it takes from."""
+        """The merchant's account that the dispute takes from."""
         return "available" if self.disputed_from == "SETTLED" else "pending"
 
     @property
     def loss_minor(self) -> int:
-        """What losing it costs: the debit and the fee, in the settled currency."""
+        """What losing the dispute costs: the debit and the fee, in the settled currency."""
         return self.debit_minor + self.fee_minor
 
 
 class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
-    """A dispute event that cannot be applied to its order, kept until it can be.
+    """A dispute event that cannot be applied to its order, stored until it can be.
 
-    Money that the gateway took or gave back meanwhile is not in the books: see ``ATTENTION``.
+    The ledger does not have money that the gateway took or returned by it: see ``ATTENTION``.
     """
 
     merchant_id: str
@@ -123,7 +123,7 @@ class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Unmatched events by which money moved at the gateway: an operator has to correct the balance,
-# unless the order can take it after all.
+# unless the event can be applied after all.
 ATTENTION: Final[tuple[DisputeStatus, ...]] = ("WON", "LOST", "RECOVERED")
 
 
@@ -139,10 +139,10 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def debit(order: orders.Order, amount_minor: int) -> int:
-    """Return what disputing so much of what is left of an order takes, in the settled currency.
+    """Return what a dispute of ``amount_minor`` of an order takes, in the settled currency.
 
-    All that is left takes the exact rest: the payment's gross less what the gateway gave back by
-    refunds. Their debits are that, less the part of the fee that was returned with them.
+    A dispute of all that is left takes exactly what refunds have left of the payment's gross. What
+    a refund took of it is its debit and the part of the fee that was returned with it.
     """
     left = order.amount_minor - order.refund_held_minor
     rest = order.gross_settled_minor - order.refund_debit_minor
@@ -156,7 +156,7 @@ def debit(order: orders.Order, amount_minor: int) -> int:
 
 
 def opened(dispute: Dispute) -> list[Movement]:
-    """Return what opening posts: settled money is frozen, what is pending just does not settle."""
+    """Return what opening posts: settled money is frozen; pending money only does not settle."""
     return _frozen(dispute, "FREEZE", "available", "frozen", "Disputed")
 
 
@@ -168,7 +168,7 @@ def won(dispute: Dispute) -> list[Movement]:
 def lost(dispute: Dispute, offset_minor: int, released_minor: int) -> list[Movement]:
     """Return what losing posts: the loss, and the reserve that covers it.
 
-    What the loss leaves of the reserve is released: there is nothing left to hold it for.
+    The part of the reserve that the loss does not use is released: it has nothing left to cover.
     """
     where = dispute.stands_in
     return [
@@ -241,7 +241,7 @@ class DisputeOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def of(cls, dispute: Dispute) -> Self:
         """Show a dispute as a list does."""
-        return cls(**_listed(dispute))
+        return structs.convert(dispute, cls, **_amounts(dispute))
 
 
 class DisputeDetail(DisputeOut, frozen=True, kw_only=True, rename="camel"):
@@ -253,23 +253,14 @@ class DisputeDetail(DisputeOut, frozen=True, kw_only=True, rename="camel"):
     def of(cls, dispute: Dispute, notes: list[Note] | None = None) -> Self:
         """Show a dispute with everything."""
         shown = [NoteOut(at=note.at, note=note.note) for note in notes or ()]
-        return cls(**_listed(dispute), notes=shown)
+        return structs.convert(dispute, cls, **_amounts(dispute), notes=shown)
 
 
-def _listed(dispute: Dispute) -> dict[str, Any]:
+def _amounts(dispute: Dispute) -> dict[str, str]:
     return {
-        "id": dispute.id,
-        "order_id": dispute.order_id,
-        "status": dispute.status,
         "amount": money.show(dispute.amount_minor, dispute.currency),
-        "currency": dispute.currency,
         "debit": money.show(dispute.debit_minor, dispute.debit_currency),
         "fee": money.show(dispute.fee_minor, dispute.debit_currency),
-        "debit_currency": dispute.debit_currency,
-        "reason": dispute.reason,
-        "created_at": dispute.created_at,
-        "updated_at": dispute.updated_at,
-        "closed_at": dispute.closed_at,
     }
 
 
@@ -294,17 +285,4 @@ class UnmatchedOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Show an unmatched event; an amount in an unknown currency is shown in minor units."""
         known = kept.currency in money.EXPONENTS
         amount = money.show(kept.amount_minor, kept.currency) if known else f"{kept.amount_minor}"
-        return cls(
-            merchant_id=kept.merchant_id,
-            gateway=kept.gateway,
-            gateway_ref=kept.gateway_ref,
-            order_id=kept.order_id,
-            status=kept.status,
-            amount=amount,
-            currency=kept.currency,
-            reason=kept.reason,
-            refusal=kept.refusal,
-            created_at=kept.created_at,
-            closed_at=kept.closed_at,
-            closed_by=kept.closed_by,
-        )
+        return structs.convert(kept, cls, amount=amount)

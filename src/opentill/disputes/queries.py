@@ -20,7 +20,7 @@ BY_REF = Query(
 LOCKED = Query(
     Dispute, "select * from disputes where merchant_id = :merchant_id and id = :id for update"
 )
-# For the operator, who has only the dispute's id: one look into the index for each merchant.
+# For the operator, who has only the dispute's id: one index lookup for each merchant.
 ANYWHERE = Query(
     Dispute,
     """
@@ -128,8 +128,9 @@ CLOSE_UNMATCHED = Query(
     returning *
     """,
 )
-# Events that are due to be tried again, ever more seldom, and at once when the order was paid since
-# the last try: then the event had overtaken the payment. The minute is for clocks that differ.
+# Claim events that are due to be tried again, at growing intervals, and at once when the order was
+# paid after the last try: then the event had overtaken the payment. A minute is allowed for clocks
+# that differ.
 CLAIM_UNMATCHED = Query(
     Unmatched,
     """

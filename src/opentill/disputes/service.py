@@ -11,13 +11,13 @@ import structlog
 
 from opentill import orders, webhooks
 from opentill.core import money
-from opentill.core.errors import Invalid, NotFound
+from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.disputes import events, model, queries
 from opentill.disputes.model import (
     BY_EVENT,
-    WORDS,
+    REPORTED,
     Dispute,
     Event,
     Note,
@@ -27,7 +27,7 @@ from opentill.disputes.model import (
 )
 from opentill.disputes.unmatched import keep, matched
 from opentill.gateways.model import GatewayDisputeEvent
-from opentill.orders import Order, PaymentAttempt
+from opentill.orders import Change, Order, PaymentAttempt
 
 _log: Final = structlog.get_logger()
 MAX_NOTE: Final = 10_000
@@ -36,18 +36,13 @@ _LISTED: Final = 500
 
 async def find(tx: Tx, merchant_id: str, dispute_id: str) -> Dispute:
     """Return a dispute. Raises NotFound."""
-    dispute = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=dispute_id)
-    if dispute is None:
-        raise NotFound
-    return dispute
+    return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=dispute_id))
 
 
 async def find_anywhere(tx: Tx, dispute_id: str) -> Dispute:
     """Return a dispute of whichever merchant, for the operator. Raises NotFound."""
-    dispute = await queries.ANYWHERE.first(tx, id=dispute_id)
-    if dispute is None:
-        raise NotFound(reason=f"there is no dispute {dispute_id}")
-    return dispute
+    found = await queries.ANYWHERE.first(tx, id=dispute_id)
+    return or_not_found(found, f"there is no dispute {dispute_id}")
 
 
 async def search(tx: Tx, merchant_id: str | None, status: Status | None) -> list[Dispute]:
@@ -72,9 +67,7 @@ async def add_note(
     note = await queries.ADD_NOTE.first(
         tx, merchant_id=merchant_id, dispute_id=dispute_id, now=now, who=who, note=text
     )
-    if note is None:
-        raise NotFound
-    return note
+    return or_not_found(note)
 
 
 async def open_manually(
@@ -87,7 +80,7 @@ async def open_manually(
     now: int,
     amount_minor: int | None = None,
 ) -> Dispute:
-    """Open a dispute as the operator: of all that is left of the order, if nothing is said.
+    """Open a dispute as the operator; without an amount, of all that is left of the order.
 
     Raises NotFound, and Invalid for an order that cannot be disputed or an amount that is more
     than what is left.
@@ -100,14 +93,14 @@ async def open_manually(
         most = money.show(left, order.currency)
         raise Invalid("amount", f"amount must be from 0.01 to {most}, what is left of the order")
     attempt = await orders.find_attempt(tx, merchant_id, order.paid_attempt_id or "")
-    opened, _ = await _open(tx, order, attempt, None, amount_minor, (reason, who), now)
+    opened, _ = await _open(tx, order, attempt, _Report(reason, who, None, amount_minor), now)
     return opened
 
 
 async def decide(
     tx: Tx, merchant_id: str, dispute_id: str, event: Event, *, who: str, reason: str, now: int
 ) -> Dispute:
-    """Say as the operator that a dispute is won or lost, or that a lost one was recovered.
+    """Record as the operator that a dispute is won or lost, or that a lost one was recovered.
 
     Raises NotFound, and Invalid for a transition that is not in the table.
     """
@@ -139,10 +132,10 @@ async def apply_outcome(
     dispute = await queries.BY_REF.first(
         tx, merchant_id=merchant_id, gateway=attempt.gateway, gateway_ref=ref
     )
-    target = WORDS[gateway_event.status]
+    target = REPORTED[gateway_event.status]
     refusal = _refusal(order, attempt) if dispute is None else None
     if dispute is not None and dispute.order_id != order.id:
-        refusal = f"this is the name of {dispute.id}, of another order"
+        refusal = f"{dispute.id}, of another order, has this reference"
     transitions = transitions_to(target, dispute.status if dispute else None)
     if dispute is not None and transitions is None:
         refusal = f"{dispute.id} is {dispute.status}"
@@ -152,17 +145,14 @@ async def apply_outcome(
         await _note_once(tx, order, f"dispute_{target.lower()}_unmatched", cause, now)
         await keep(tx, attempt, ref, gateway_event, now, refusal=refusal or "", known=dispute)
         return dispute
-    why = (gateway_event.reason[:500], f"{attempt.gateway} {ref}")
+    amount = gateway_event.amount
+    named = amount.minor if amount.currency == order.currency else None
+    report = _Report(gateway_event.reason[:500], f"{attempt.gateway} {ref}", ref, named)
     for transition in transitions:
         if dispute is None:
-            named = (
-                gateway_event.amount.minor
-                if gateway_event.amount.currency == order.currency
-                else None
-            )
-            dispute, order = await _open(tx, order, attempt, ref, named, why, now)
+            dispute, order = await _open(tx, order, attempt, report, now)
         else:
-            cause = f"{dispute.id} by {why[1]}"
+            cause = f"{dispute.id} by {report.who}"
             dispute, order = await _take(tx, order, dispute, transition, cause, now)
     if transitions and dispute is not None:
         await _compare(tx, order, dispute, gateway_event, now)
@@ -173,7 +163,7 @@ async def apply_outcome(
 async def _compare(
     tx: Tx, order: Order, dispute: Dispute, gateway_event: GatewayDisputeEvent, now: int
 ) -> None:
-    """Note where the gateway disputes another amount than what is left of the order."""
+    """Note it if the gateway reports another amount than the dispute has."""
     named = gateway_event.amount
     if (named.minor, named.currency) == (dispute.amount_minor, dispute.currency):
         return
@@ -186,14 +176,14 @@ async def _compare(
 
 
 async def _note_once(tx: Tx, order: Order, event: str, cause: str, now: int) -> None:
-    """Note something that the gateway may say again and again."""
+    """Note what a gateway reports, unless the order's history has it already."""
     lines = await orders.history(tx, order.merchant_id, order.id)
     if (event, cause) not in [(line.event, line.cause) for line in lines]:
         await orders.note(tx, order, event, cause, now)
 
 
 def _refusal(order: Order, attempt: PaymentAttempt | None = None) -> str | None:
-    """Say why an order cannot be disputed now, None if it can."""
+    """Return why an order cannot be disputed now, None if it can."""
     if attempt is not None and order.paid_at and attempt.id != order.paid_attempt_id:
         return f"orderId must be paid by the disputed attempt, not by {order.paid_attempt_id}"
     if not orders.can(order, "disputed"):
@@ -201,21 +191,27 @@ def _refusal(order: Order, attempt: PaymentAttempt | None = None) -> str | None:
     return None
 
 
+class _Report(msgspec.Struct, frozen=True):
+    """That a payment is disputed: why, and who says so.
+
+    ``gateway_ref`` is the provider's name of the dispute, None where the operator opens it.
+    ``amount_minor`` is in the order's currency, None for all that is left.
+    """
+
+    reason: str
+    who: str
+    gateway_ref: str | None
+    amount_minor: int | None
+
+
 async def _open(
-    tx: Tx,
-    order: Order,
-    attempt: PaymentAttempt,
-    ref: str | None,
-    named_minor: int | None,
-    why: tuple[str, str],
-    now: int,
+    tx: Tx, order: Order, attempt: PaymentAttempt, report: _Report, now: int
 ) -> tuple[Dispute, Order]:
-    """Open a dispute of a locked order; ``why`` is the reason and who reports it."""
-    left = order.amount_minor - order.refund_held_minor
-    amount = left
-    if named_minor is not None:  # in whole hundredths, as everything that is shown
-        named_minor = money.times(named_minor, Decimal(1), order.currency, order.currency)
-        amount = max(0, min(named_minor, left))
+    """Open a dispute of a locked order, of at most what no refund holds."""
+    amount = left = order.amount_minor - order.refund_held_minor
+    if report.amount_minor is not None:  # in whole hundredths, as everything that is shown
+        named = money.times(report.amount_minor, Decimal(1), order.currency, order.currency)
+        amount = max(0, min(named, left))
     dispute = await queries.INSERT.one(
         tx,
         merchant_id=order.merchant_id,
@@ -223,21 +219,27 @@ async def _open(
         order_id=order.id,
         attempt_id=attempt.id,
         gateway=attempt.gateway,
-        gateway_ref=ref,
+        gateway_ref=report.gateway_ref,
         amount_minor=amount,
         currency=order.currency,
         debit_minor=model.debit(order, amount),
         fee_minor=order.dispute_fee_minor,
         debit_currency=order.settled_currency,
         disputed_from=order.status,
-        reason=why[0],
+        reason=report.reason,
         now=now,
     )
-    cause = f"{dispute.id} by {why[1]}: {why[0]}"
+    transition = BY_EVENT[None, "opened"]
+    await _emit(tx, order, dispute, transition, now)
+    cause = f"{dispute.id} by {report.who}: {report.reason}"
+    change = Change(order, transition.order_event, cause, posted=model.opened(dispute))
+    return dispute, await orders.transition(tx, change, now)
+
+
+async def _emit(tx: Tx, order: Order, dispute: Dispute, transition: Transition, now: int) -> None:
+    """Emit the event of a transition; ``order`` is as it was before."""
     noted = await orders.with_noted_livemode(tx, order)
-    await webhooks.emit(tx, [events.event_of(noted, dispute, BY_EVENT[None, "opened"], now)])
-    moved = await orders.transition(tx, order, "disputed", cause, now, posted=model.opened(dispute))
-    return dispute, moved
+    await webhooks.emit(tx, [events.event_of(noted, dispute, transition, now)])
 
 
 async def _take(
@@ -256,25 +258,24 @@ async def _take(
         now=now,
         offset_minor=offset,
     )
-    noted = await orders.with_noted_livemode(tx, order)
-    await webhooks.emit(tx, [events.event_of(noted, after, transition, now)])
+    await _emit(tx, order, after, transition, now)
     match transition.event:
         case "won":
-            moved = await orders.transition(
-                tx, order, transition.order_event, cause, now,
-                back_to=dispute.disputed_from, posted=model.won(dispute),
-            )  # fmt: skip
+            won, back_to = model.won(dispute), dispute.disputed_from
+            change = Change(order, transition.order_event, cause, posted=won, back_to=back_to)
         case "lost":
-            moved = await _lose(tx, order, after, cause, now)
+            change = _loss(order, after, cause)
         case _:
-            moved = await _recover(tx, order, after, cause, now)
-    # Its refund was on its way when the dispute opened, and arrived meanwhile.
+            change = await _recovery(tx, order, after, cause, now)
+    moved = await orders.transition(tx, change, now)
+    # A refund of the whole order was under way when the dispute opened, and has succeeded since.
     if moved.refunded_minor == moved.amount_minor and orders.can(moved, "refunded_in_full"):
-        moved = await orders.transition(tx, moved, "refunded_in_full", dispute.id, now)
+        moved = await orders.transition(tx, Change(moved, "refunded_in_full", dispute.id), now)
     return after, moved
 
 
-async def _lose(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int) -> Order:
+def _loss(order: Order, dispute: Dispute, cause: str) -> Change:
+    """Return how a lost dispute charges its order back, with what the reserve covers."""
     offset = dispute.offset_minor
     released = order.reserve_minor - offset if offset else 0
     charged = msgspec.structs.replace(
@@ -282,13 +283,12 @@ async def _lose(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int) ->
         charged_back_minor=order.charged_back_minor + dispute.loss_minor,
         reserve_status="OFFSET" if offset else order.reserve_status,
     )
-    posted = model.lost(dispute, offset, released)
-    return await orders.transition(tx, charged, "dispute_lost", cause, now, posted=posted)
+    return Change(charged, "dispute_lost", cause, posted=model.lost(dispute, offset, released))
 
 
-async def _recover(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int) -> Order:
-    """The bank gave back what it had taken. The order is settled by it, wherever it stood."""
-    if order.settle_at is not None:  # what it left in pending goes along
+async def _recovery(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int) -> Change:
+    """Return how an order takes back what its bank returned: it is settled, whatever it was."""
+    if order.settle_at is not None:  # what the order left in pending is carried over first
         await orders.settle_one(tx, order.merchant_id, order.id, now, dispute.id)
         order = await orders.lock(tx, order.merchant_id, order.id)
     offset = dispute.offset_minor
@@ -298,5 +298,4 @@ async def _recover(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int)
         reserve_minor=offset or order.reserve_minor,
         reserve_status="HELD" if offset else order.reserve_status,
     )
-    posted = model.recovered(dispute)
-    return await orders.transition(tx, recovered, "recovered", cause, now, posted=posted)
+    return Change(recovered, "recovered", cause, posted=model.recovered(dispute))

@@ -1,17 +1,17 @@
-"""Dispute events that cannot be applied to their order: kept, tried again, shown to the operator.
+"""Dispute events that cannot be applied to their order: stored, tried again, shown to the operator.
 
-A gateway may open a second dispute while one is open, or speak of a payment before it is confirmed.
-What it takes meanwhile must not be forgotten, though the order's table has no row for it.
+A gateway may report a second dispute while one is open, or a dispute before its payment. The money
+that it takes must not be forgotten, though the table of transitions has no row for the event.
 """
 
 from typing import Final
 
 import structlog
 
-from opentill.core.errors import NotFound
+from opentill.core.errors import or_not_found
 from opentill.db.database import Tx
 from opentill.disputes import queries
-from opentill.disputes.model import ATTENTION, WORDS, Dispute, Unmatched, transitions_to
+from opentill.disputes.model import ATTENTION, REPORTED, Dispute, Unmatched, transitions_to
 from opentill.gateways.model import GatewayDisputeEvent
 from opentill.orders import PaymentAttempt
 
@@ -29,10 +29,11 @@ async def keep(
     refusal: str,
     known: Dispute | None,
 ) -> None:
-    """Keep a gateway event that was refused, once; ``ref`` is the provider's name of the dispute.
+    """Store a gateway event that was refused, once; ``ref`` is the provider's name of the dispute.
 
-    The order is locked. Where the books know nothing of the dispute (``known``), and it is won, or
-    recovered before anybody saw to its loss, nothing has moved in the end and nobody is needed.
+    The order is locked. ``known`` is the dispute, if there is one. Where there is none, and the
+    dispute is won, or recovered before an operator dealt with the loss, no money has moved in the
+    end: the event is closed at once.
     """
     key = {"merchant_id": attempt.merchant_id, "gateway": attempt.gateway, "gateway_ref": ref}
     before = await queries.UNMATCHED.first(tx, **key)
@@ -67,7 +68,7 @@ def _is_new(before: Unmatched, gateway_event: GatewayDisputeEvent) -> bool:
     """Return whether an event is newer than the stored one; repeated and late events are not."""
     return (
         before.status != gateway_event.status
-        and transitions_to(WORDS[gateway_event.status], WORDS[before.status]) != ()
+        and transitions_to(REPORTED[gateway_event.status], REPORTED[before.status]) != ()
     )
 
 
@@ -81,7 +82,7 @@ async def matched(tx: Tx, dispute: Dispute, now: int) -> None:
         "gateway_ref": dispute.gateway_ref,
     }
     kept = await queries.UNMATCHED.first(tx, **key)
-    if kept is not None and transitions_to(WORDS[kept.status], dispute.status) == ():
+    if kept is not None and transitions_to(REPORTED[kept.status], dispute.status) == ():
         await queries.CLOSE_UNMATCHED.first(
             tx, **key, now=now, closed_by=f"matched by {dispute.id}"
         )
@@ -94,17 +95,16 @@ async def dismiss(
     closed = await queries.CLOSE_UNMATCHED.first(
         tx, merchant_id=merchant_id, gateway=gateway, gateway_ref=ref, now=now, closed_by=who
     )
-    if closed is None:
-        reason = f"there is no unmatched dispute {ref} of {gateway} at {merchant_id}"
-        raise NotFound(reason=reason)
-    return closed
+    return or_not_found(
+        closed, f"there is no unmatched dispute {ref} of {gateway} at {merchant_id}"
+    )
 
 
 async def unmatched(tx: Tx, merchant_id: str | None = None) -> list[Unmatched]:
-    """Return the latest that is kept and not seen to, newest first."""
+    """Return the latest unmatched events that nobody closed, newest first."""
     return await queries.SEARCH_UNMATCHED.all(tx, merchant_id=merchant_id, limit=_LISTED)
 
 
 async def count_unmatched(tx: Tx) -> int:
-    """Return how many disputes moved money at a gateway that the books know nothing of."""
+    """Return how many unmatched disputes moved money at a gateway."""
     return await queries.COUNT_UNMATCHED.get(tx, statuses=list(ATTENTION)) or 0

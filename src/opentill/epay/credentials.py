@@ -93,7 +93,7 @@ async def enable(
 
 async def _record(tx: Tx, actor: Actor, action: str, changed: Credentials, now: int) -> None:
     about = f"pid {changed.pid}"
-    await merchants.record_audit_by(tx, actor, action, changed.merchant_id, about, now)
+    await merchants.record_audit(tx, actor, action, changed.merchant_id, about, now)
 
 
 async def rotate(

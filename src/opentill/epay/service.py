@@ -37,7 +37,7 @@ from opentill.epay.model import (
 )
 from opentill.epay.request import Request
 from opentill.gateways.epay import signature
-from opentill.orders import Payer, PaymentAttempt
+from opentill.orders import Payer, PaymentAttempt, PaymentIntent
 
 _log: Final = structlog.get_logger()
 _START_S: Final = 8.0  # clients of mapi.php wait some ten seconds
@@ -193,27 +193,12 @@ async def _place(
         return PlacedOrder(
             order_id=before.order_id, checkout_id=before.checkout_id, merchant_name=shown
         )
-    order_id = new_id("order")
-    metadata = {"out_trade_no": wanted.out_trade_no, "trade_no": trade_no(order_id)}
-    if wanted.param:
-        metadata["param"] = wanted.param
+    body = checkouts.SessionBody(
+        product_id=await _product(tx, merchant_id, wanted.money_type, now),
+        display_merchant_name=wanted.shown_name,
+    )
     session = await checkouts.open_session(
-        tx,
-        merchant_id,
-        checkouts.SessionBody(
-            product_id=await _product(tx, merchant_id, wanted.money_type, now),
-            display_merchant_name=wanted.shown_name,
-        ),
-        now,
-        "EPAY",
-        rates_max_age_days=oldest_days,
-        item=checkouts.Item(
-            order_id=order_id,
-            name=wanted.name,
-            amount_minor=wanted.amount_minor,
-            metadata=msgspec.json.encode(metadata).decode(),
-        ),
-        method=wanted.method,
+        tx, merchant_id, body, now, rates_max_age_days=oldest_days, item=_item(wanted)
     )
     await queries.INSERT_ORDER.run(
         tx,
@@ -232,6 +217,21 @@ async def _place(
         requested_type=wanted.other_type,
     )
     return PlacedOrder(order_id=session.order_id, checkout_id=session.id, merchant_name=shown)
+
+
+def _item(wanted: Submission) -> checkouts.Item:
+    order_id = new_id("order")
+    metadata = {"out_trade_no": wanted.out_trade_no, "trade_no": trade_no(order_id)}
+    if wanted.param:
+        metadata["param"] = wanted.param
+    return checkouts.Item(
+        order_id=order_id,
+        name=wanted.name,
+        amount_minor=wanted.amount_minor,
+        metadata=msgspec.json.encode(metadata).decode(),
+        source="EPAY",
+        method=wanted.method,
+    )
 
 
 async def _again(tx: Tx, before: EpayOrder, wanted: Submission, now: int) -> None:
@@ -306,18 +306,17 @@ async def start(
     payer = Payer(  # the language is not known before the page is shown
         email=order.customer_email, name=order.customer_name, ip=wanted.payer_ip, locale=""
     )
+    intent = PaymentIntent(
+        merchant_id=merchant_id,
+        order_id=placed.order_id,
+        payer=payer,
+        method=wanted.method,
+        merchant_name=placed.merchant_name,
+    )
     try:
         async with asyncio.timeout(_START_S):
             attempt = await orders.submit(
-                app.db,
-                app.gateways,
-                merchant_id=merchant_id,
-                order_id=placed.order_id,
-                payer=payer,
-                method=wanted.method,
-                merchant_name=placed.merchant_name,
-                public_url=app.settings.public_url,
-                now=now,
+                app.db, app.gateways, intent, app.settings.public_url, now
             )
     except TimeoutError:
         _log.warning("gateway slow", order=placed.order_id)  # the worker goes on asking

@@ -1,5 +1,6 @@
 """Lists: page and size as the contract asks for them, and the pagination of the response."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
@@ -54,6 +55,14 @@ class Listing(msgspec.Struct, Generic[T], frozen=True):
 
     items: list[T]
     pagination: Pagination
+
+
+def page_example(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the example, for the API document, of a list that has one item."""
+    return {
+        "items": [item],
+        "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
+    }
 
 
 def listing(items: list[T], page: int, size: int, total: int) -> Listing[T]:

@@ -1,1 +1,1 @@
-"""Whether the books are right: every rule, all at once or a bounded part at a time."""
+"""The integrity rules of the ledger, checked all at once or a bounded part at a time."""

@@ -1,8 +1,8 @@
 """The integrity rules as data: what must hold, and the statement that finds where it does not.
 
 contract.md#ledger-rules. Each statement returns the merchant, the subject and a detail of every
-violation. It is also asked of one merchant alone, so two sides are compared by left joins and not
-by a full join, into which PostgreSQL takes no condition on the merchant.
+violation. It also runs for a single merchant, so two sides are compared by left joins: PostgreSQL
+does not push a condition on the merchant down into a full join.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from opentill.db.query import Query, Value
 from opentill.ledger import Violation
 
 _UNPAID: Final = "('CREATING', 'PENDING', 'FAILED', 'CLOSED', 'REVOKED')"
-# As orders.Order says it: whether the order's money is in pending still, and how much it is.
+# As in orders.Order: whether the order's money is still in pending, and how much it is.
 _STANDS: Final = """(o.paid_at is not null and o.settled_at is null
     and (o.settle_at is not null or o.status not in ('REFUNDED', 'CHARGEBACK')))"""
 _UNSETTLED: Final = "(o.net_settled_minor - o.refund_debit_minor - o.charged_back_minor)"
@@ -22,7 +22,7 @@ _MOVES: Final = ", ".join(
     for m in MOVES
 )
 
-# what holds, and where it does not
+# Each rule, and the statement that finds where it does not hold.
 _RULES: Final = {
     "an order has its PAYMENT exactly when it was paid": f"""
     select o.merchant_id, o.id as subject,
@@ -233,7 +233,7 @@ _RULES: Final = {
         when 'COMPLETE' then o.status in {_UNPAID}
         else o.status in ('CREATING', 'PENDING') end
     """,  # noqa: S608 - constants of ours
-    # Both sides by hour, with the changes that the counts do not hold yet; then for longer spans.
+    # Both sides by hour, with the changes that are not in the counts yet; then for longer spans.
     "the totals of lists are the numbers of their rows": """
     select merchant_id,
         list || ' ' || span as subject,
@@ -347,8 +347,8 @@ _RULES: Final = {
         select from orders o where o.merchant_id = n.merchant_id and o.id = n.order_id
             and o.source = 'EPAY' and o.paid_at is not null)
     """,
-    # It goes back in notices word for word, so it must be this order's and of this amount; here
-    # nobody knows how many decimals the currency has.
+    # Notices repeat it word for word, so it must be this order's and of this amount. SQL does not
+    # know how many decimals the currency has: each of the three is allowed.
     "an Epay order is what was submitted, and what was submitted an Epay order": """
     select o.merchant_id, o.id as subject,
         o.amount_minor || ' ' || o.currency || ': '

@@ -1,7 +1,7 @@
 """Whether the ledger's own rules hold, and whether the features' rows explain its entries.
 
-Above the features: it reads the rows of all of them, and none may know the others. The rules
-themselves are in ``queries.py``.
+It stands above the features because it reads the rows of all of them. The rules themselves are in
+``queries.py``.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ _TRANSITIONS: Final[Mapping[str, Any]] = {
 
 
 def _rules() -> Sequence[tuple[Query[Violation], Mapping[str, Any]]]:
-    """Return all rules with their values; the dearest first, so that two finish together."""
+    """Return all rules with their values, the slowest first: ``check_all`` runs two at a time."""
     rules: list[tuple[Query[Violation], Mapping[str, Any]]] = [(rule, {}) for rule in queries.RULES]
     return [(queries.HISTORY, _TRANSITIONS), *ledger.rules(), *rules]
 

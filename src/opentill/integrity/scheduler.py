@@ -1,8 +1,8 @@
-"""The incremental check: the worker checks every rule again and again, a bounded part at a time.
+"""The incremental check: the worker checks every rule over and over, a bounded part at a time.
 
-A part is at most ``incremental.RANGE`` entries of a balance, read in one snapshot; at a balance's
-end, all that explains the merchant's entries is checked too. ``opentill ledger check`` checks all
-at once.
+A part is at most ``incremental.RANGE`` entries of a balance, read in one snapshot. After the last
+part of a merchant's first balance, the rules about the merchant's orders, refunds and so on are
+checked too. ``opentill ledger check`` checks everything at once.
 """
 
 from functools import partial
@@ -24,14 +24,14 @@ _log: Final = structlog.get_logger()
 async def check_some(db: Db, limit: int = incremental.RANGE) -> int:
     """Check up to ``limit`` entries where the last run stopped, and return how many there were.
 
-    Every violation is logged as an error and counted in ``ledger_checks``. Two workers at once do
-    no harm: what the slower one checked is not counted.
+    Violations are logged as errors and counted in ``ledger_checks``. Two workers at once do no
+    harm: what the slower one checked is not counted.
     """
     left = limit
     for _ in range(_BALANCES):
         now = now_ms()
         async with db.snapshot() as tx:
-            before = await incremental.NEXT.first(tx, until=now - REST_MS)
+            before = await incremental.next_balance(tx, until=now - REST_MS)
             if before is None:
                 break
             made = await incremental.check_range(tx, before, left)

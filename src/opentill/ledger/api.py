@@ -8,7 +8,7 @@ from opentill import list_counts
 from opentill.core.errors import Invalid
 from opentill.http import csvfile
 from opentill.http.operations import ApiRequest, Nothing, Operation
-from opentill.http.paging import Listing, Millis, given, listing
+from opentill.http.paging import Listing, Millis, page_example
 from opentill.http.responses import Download
 from opentill.ledger import queries, statement
 from opentill.ledger.model import BalanceOut, Transaction
@@ -25,12 +25,8 @@ async def list_transactions(
     request: ApiRequest[queries.ListQuery, Nothing],
 ) -> Listing[Transaction]:
     """List movements, newest first."""
-    query = request.query
-    counts = list_counts.ListKey(request.merchant_id, "entries", kind=query.type)
-    here = request.app.replica.reading()
-    rows = list_counts.Paginator(here, queries.LISTS, counts.merchant_id, given(query), counts)
-    entries, total = await rows.page(query.page, query.size)
-    return listing([Transaction.of(entry) for entry in entries], query.page, query.size, total)
+    counts = list_counts.ListKey(request.merchant_id, "entries", kind=request.query.type)
+    return await list_counts.respond(request, queries.LISTS, Transaction.of, counts)
 
 
 async def read_balance(request: ApiRequest[Nothing, Nothing]) -> BalanceOut:
@@ -77,10 +73,7 @@ operations: Final = (
         query=queries.ListQuery,
         response=Listing[Transaction],
         read=list_transactions,
-        response_example={
-            "items": [_EXAMPLE],
-            "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
-        },
+        response_example=page_example(_EXAMPLE),
     ),
     Operation(
         method="GET",

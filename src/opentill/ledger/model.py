@@ -1,10 +1,10 @@
-"""What a movement, an entry and a balance are; and the shapes on the wire."""
+"""What a movement, an entry and a balance are, and their shapes on the wire."""
 
 from typing import Literal, Self
 
 import msgspec
 
-from opentill.core import money
+from opentill.core import money, structs
 from opentill.ledger.postings import BY_MOVE, Account, Cause, Type
 
 
@@ -26,7 +26,7 @@ class Movement(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A posting as it stands in the books, with the merchant's balances after it."""
+    """A posting as it is stored, with the merchant's balances after it."""
 
     merchant_id: str
     currency: str
@@ -60,7 +60,7 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Balance(Accounts, frozen=True, kw_only=True):
-    """What stands on the accounts after so many entries, the last of them at ``last_at``."""
+    """The balances after ``entries`` entries, the last of them at ``last_at`` (Unix ms)."""
 
     merchant_id: str
     currency: str
@@ -75,6 +75,24 @@ class Violation(msgspec.Struct, frozen=True):
     merchant_id: str
     subject: str
     detail: str
+
+
+class Progress(Accounts, frozen=True, kw_only=True):
+    """How far a balance is checked in this round, and the sums of all accounts up to there."""
+
+    merchant_id: str
+    currency: str
+    checked_to: int
+    last_at: int
+    found: int
+
+
+class RangeSums(Accounts, frozen=True, kw_only=True):
+    """How many entries a range has, the number of the last one, and what they move."""
+
+    entries: int
+    last: int
+    last_at: int
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -96,18 +114,13 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def of(cls, entry: Entry) -> Self:
         """Show an entry; frozen funds are shown together with the rolling reserve."""
         currency = entry.currency
-        return cls(
-            id=entry.id,
-            type=entry.type,
+        return structs.convert(
+            entry,
+            cls,
             amount=money.show(entry.shown_minor, currency),
-            currency=currency,
             available_after=money.show(entry.available_after, currency),
             pending_after=money.show(entry.pending_after, currency),
             frozen_after=money.show(entry.frozen_after + entry.reserve_after, currency),
-            source_type=entry.source_type,
-            source_id=entry.source_id,
-            description=entry.description,
-            created_at=entry.created_at,
         )
 
 

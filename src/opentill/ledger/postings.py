@@ -8,8 +8,8 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-# The merchant's own accounts: each entry has their balances after it. The others are the operator's
-# and the world's, kept for each merchant too.
+# The merchant's own accounts: each entry has their balances after it. The others stand for the
+# gateway, the bank and the platform, and are kept for each merchant too.
 MerchantAccount = Literal["pending", "available", "frozen", "reserve"]
 Account = Literal[MerchantAccount, "gateway", "bank", "platform"]
 Type = Literal[

@@ -12,8 +12,8 @@ from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, Account, Type
 from opentill.list_counts import lists
 
 
-# SQL that is said of each account is made of the table of accounts, once, at import: nothing that
-# a request says becomes part of it (decision 0050).
+# SQL about each account is made from the table of accounts, once, at import: no part of a request
+# ever becomes part of it (decision 0050).
 def each(piece: str, accounts: Iterable[Account] = ACCOUNTS, between: str = ", ") -> str:
     """Write a piece of SQL for each account, whose name stands for ``{0}``."""
     return between.join(piece.format(account) for account in accounts)
@@ -33,6 +33,14 @@ FOLLOWS: Final = (
     + " and number = lag(number, 1, 0::bigint) over following + 1"
     " and created_at >= lag(created_at, 1, 0::bigint) over following"
 )
+# That an entry `e` is no posting of the table, whose columns are the values.
+IS_UNKNOWN: Final = """
+    not exists (
+        select from unnest(:type::text[], :source::text[], :target::text[], :shown::int[])
+            as p (type, source, target, shown)
+        where (p.type, p.source, p.target, p.shown * e.amount_minor)
+            = (e.type, e.from_account, e.to_account, e.shown_minor))
+"""
 # What a movement of the table moves on an account: its source is never its target.
 _CHANGE: Final = (
     "case '{0}' when target then amount_minor when source then - amount_minor else 0 end as {0}"
@@ -193,18 +201,13 @@ RULES = (
         """,
     ),
 )
-# The values are the columns of the table of movements; `:shown` are their signs.
 UNKNOWN_MOVES = Query(
     Violation,
-    """
+    f"""
     select 'every entry is a movement of the table' as rule, merchant_id, id as subject,
         type || ' from ' || from_account || ' to ' || to_account as detail
-    from entries e where not exists (
-        select from unnest(:type::text[], :source::text[], :target::text[], :shown::int[])
-            as p (type, source, target, shown)
-        where (p.type, p.source, p.target, p.shown * e.amount_minor)
-            = (e.type, e.from_account, e.to_account, e.shown_minor))
-    """,
+    from entries e where {IS_UNKNOWN}
+    """,  # noqa: S608 - as above
 )
 CHECKED = Query(
     Checked,

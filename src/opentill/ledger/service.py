@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from opentill.core import structs
 from opentill.db.database import Tx
 from opentill.db.query import Query, columns
 from opentill.ledger import queries
@@ -34,9 +35,9 @@ async def post(
 ) -> Balance:
     """Write movements, in their order, and return the balance after the last.
 
-    Takes the lock of the balance row, so it comes last in a transaction. Entry times are ``now``,
-    or the time of the entry before where that is later. Raises ValueError for a movement that is
-    not in the table or not positive: a defect of ours.
+    It locks the balance row, so it comes last in a transaction. Entry times are ``now`` (Unix ms),
+    or the time of the entry before where that is later. Raises ValueError for an amount that is not
+    positive and KeyError for a movement that is not in the table: both are defects of the caller.
     """
     values = {**_columns({(merchant_id, currency): movements}), "now": now}
     balance = await queries.POST.first(tx, **values)
@@ -49,8 +50,8 @@ async def post(
 async def post_many(tx: Tx, books: Mapping[tuple[str, str], Sequence[Movement]], now: int) -> None:
     """Write the movements of many merchants and currencies, as ``post`` does those of one.
 
-    Their rows are locked in the order of (merchant, currency) first, so that two who post to the
-    same ones wait for each other and not in a ring.
+    Their rows are locked in the order of (merchant, currency) first, so that two transactions that
+    post to the same ones cannot deadlock.
     """
     wanted = sorted(books)
     if not wanted:
@@ -70,20 +71,14 @@ async def post_many(tx: Tx, books: Mapping[tuple[str, str], Sequence[Movement]],
 
 
 def _columns(books: Mapping[tuple[str, str], Sequence[Movement]]) -> dict[str, list[Any]]:
-    """Return the columns of ``queries.POST``. Raises ValueError for what cannot be posted."""
+    """Return the columns of ``queries.POST``. Raises as ``post`` does."""
     rows = [
-        Row(
+        structs.convert(
+            movement,
+            Row,
             merchant_id=merchant_id,
             currency=currency,
             random=secrets.token_hex(4),
-            type=movement.type,
-            source=movement.source,
-            target=movement.target,
-            amount_minor=movement.amount_minor,
-            shown_minor=movement.shown_minor,
-            cause_type=movement.cause_type,
-            cause_id=movement.cause_id,
-            description=movement.description,
         )
         for (merchant_id, currency), movements in books.items()
         for movement in movements
@@ -91,11 +86,10 @@ def _columns(books: Mapping[tuple[str, str], Sequence[Movement]]) -> dict[str, l
     if not rows:
         msg = "nothing to post"
         raise ValueError(msg)
-    for movements in books.values():
-        for movement in movements:
-            if movement.amount_minor <= 0:
-                msg = f"a posting moves a positive amount: {movement}"
-                raise ValueError(msg)
+    for row in rows:
+        if row.amount_minor <= 0:
+            msg = f"a posting moves a positive amount: {row}"
+            raise ValueError(msg)
     return columns(Row, rows)
 
 
@@ -111,7 +105,7 @@ def rules() -> Sequence[tuple[Query[Violation], Mapping[str, Any]]]:
 
 
 def known_moves() -> dict[str, list[Any]]:
-    """Return the table of movements by its columns, for rules that look for others."""
+    """Return the table of postings by its columns, for rules that find entries outside of it."""
     return {
         "type": [posting.type for posting in POSTINGS],
         "source": [posting.source for posting in POSTINGS],
@@ -123,7 +117,7 @@ def known_moves() -> dict[str, list[Any]]:
 async def check(tx: Tx) -> tuple[int, list[Violation]]:
     """Check every rule of the ledger itself. Returns how many entries there are and what is wrong.
 
-    Meant to run in one repeatable-read transaction, so that it sees the books of one moment.
+    To be run in one repeatable-read transaction, so that it sees the ledger of one moment.
     """
     violations: list[Violation] = []
     for rule, values in rules():

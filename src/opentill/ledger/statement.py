@@ -26,14 +26,14 @@ _BATCH: Final = 500
 
 
 class StatementError(Exception):
-    """The entries do not add up: the books are not right, and the text says where."""
+    """The entries do not add up: the ledger is damaged, and the text says where."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One line: ``moved`` is what it moves on each account, ``after`` the balances after it.
 
     OPENING has no movement; TOTAL is the sum of one type and has no balances; CLOSING has the sum
-    of all movements. Entry's own fields are empty where a line is none.
+    of all movements. The fields of an entry are empty in a line that is not about one.
     """
 
     row: Literal["OPENING", "MOVEMENT", "TOTAL", "CLOSING"]
@@ -91,7 +91,7 @@ class LineOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 COLUMNS: Final = tuple(field.encode_name for field in msgspec.structs.fields(LineOut))
-# Free text; everything else is made by us, and an amount below zero is a number and no formula.
+# Fields with text of others. All other text is our own, and a negative amount is no formula.
 _FREE: Final = frozenset({"source_id", "description"})
 
 
@@ -156,7 +156,7 @@ class _Book:
         )
 
     def close(self, last: Entry | None, whole: Balance | None) -> None:
-        """See that all of it was there: up to ``last``, and the balance where that is its end."""
+        """Check that every entry up to ``last`` was there, and ``whole``, the balance after all."""
         sums = NOTHING
         for amounts in self.by_type.values():
             sums = _add(sums, amounts)
@@ -170,7 +170,7 @@ class _Book:
 
 
 class _Span(msgspec.Struct, frozen=True):
-    """What to list of a balance: what follows ``first``, up to ``last``."""
+    """Which entries of a balance to list: those after ``first``, up to ``last``."""
 
     balance: Balance
     first: Entry | None
@@ -215,8 +215,8 @@ async def lines(
 ) -> AsyncIterator[Line]:
     """Yield a merchant's statement, one currency after the other. Times are inclusive Unix ms.
 
-    None is an open side. Where it ends is fixed first; entries never change, so they are read in
-    batches that hold no connection meanwhile. Raises StatementError where the books do not add up.
+    None is an open side. The last entry is fixed first; since entries never change, they are then
+    read in batches, between which no connection is held. Raises StatementError.
     """
     async with db.snapshot() as tx:
         balances = await queries.BALANCES.all(tx, merchant_id=merchant_id)
@@ -229,7 +229,7 @@ async def lines(
 async def shown(
     db: Db, merchant_id: str, start: int | None, end: int | None
 ) -> AsyncIterator[LineOut]:
-    """Yield what ``lines`` does as it is shown."""
+    """Yield the lines of ``lines`` as they are shown."""
     async for line in lines(db, merchant_id, start, end):
         yield LineOut.of(line)
 
@@ -254,6 +254,6 @@ def chunks(
 ) -> AsyncGenerator[bytes, None]:
     """Yield the statement as CSV, in constant memory. Times are inclusive Unix ms.
 
-    Raises StatementError in the middle where the books do not add up: no file is then complete.
+    Raises StatementError where the entries do not add up, so that no wrong file is complete.
     """
     return csvfile.chunks(COLUMNS, _rows(db, merchant_id, start, end))

@@ -2,6 +2,6 @@
 
 from opentill.list_counts.model import FOREVER, ListKey
 from opentill.list_counts.queries import lists
-from opentill.list_counts.service import Paginator, of_all_time
+from opentill.list_counts.service import Paginator, of_all_time, respond
 
-__all__ = ["FOREVER", "ListKey", "Paginator", "lists", "of_all_time"]
+__all__ = ["FOREVER", "ListKey", "Paginator", "lists", "of_all_time", "respond"]

@@ -1,4 +1,4 @@
-"""What the worker does for totals: keeps few changes beside the counts."""
+"""What the worker does for list counts: adds the changes to them, so that few are left."""
 
 from typing import Final
 

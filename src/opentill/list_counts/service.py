@@ -4,18 +4,22 @@ The counts and the changes that they do not hold yet are read in one statement, 
 number of rows in that statement's snapshot, whoever writes meanwhile.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from opentill.db.database import Db, Tx
 from opentill.db.query import Query, columns
+from opentill.http.operations import ApiRequest, Nothing
+from opentill.http.paging import Listing, PageQuery, given, listing
 from opentill.list_counts import queries
 from opentill.list_counts.model import FOREVER, HOUR_MS, LATEST, ListKey, Piece, page_window
 from opentill.list_counts.queries import Lists
 
 S = TypeVar("S", bound=msgspec.Struct)
+Q = TypeVar("Q", bound=PageQuery)
+T = TypeVar("T")
 Range = tuple[int, int]  # inclusive Unix ms; 0 and FOREVER where a side is open
 EVER: Final[Range] = (0, FOREVER)
 NEAR: Final = 1000  # rows that are skipped by reading them: some milliseconds
@@ -132,6 +136,22 @@ class Paginator(Generic[S]):
             else:
                 high, newer = middle, since
         return min(end, high * HOUR_MS - 1), newer
+
+
+async def respond(
+    request: ApiRequest[Q, Nothing],
+    lists: Lists[S],
+    show: Callable[[S], T],
+    counts: ListKey | None = None,
+) -> Listing[T]:
+    """Return the page of a list that a request asks for, newest first, each row shown by ``show``.
+
+    ``lists`` and ``counts`` as ``Paginator`` takes them.
+    """
+    query, replica = request.query, request.app.replica.reading()
+    rows = Paginator(replica, lists, request.merchant_id, given(query), counts)
+    items, total = await rows.page(query.page, query.size)
+    return listing([show(item) for item in items], query.page, query.size, total)
 
 
 async def roll_up(db: Db, merchant_id: str, batch: int = 5000) -> int:

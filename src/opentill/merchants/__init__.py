@@ -1,9 +1,8 @@
-"""Merchants, their API keys, and who is calling."""
+"""Merchants, their terms and API keys, the audit log, and authentication."""
 
 from opentill.merchants.audit import OPENTILL, Actor, Verdict
 from opentill.merchants.audit import newest as audit_log
 from opentill.merchants.audit import record as record_audit
-from opentill.merchants.audit import record_by as record_audit_by
 from opentill.merchants.audit import verify as verify_audit
 from opentill.merchants.fees import read as read_fees
 from opentill.merchants.model import (
@@ -57,7 +56,6 @@ __all__ = [
     "may_call",
     "read_fees",
     "record_audit",
-    "record_audit_by",
     "regenerate_key",
     "revoke_key",
     "verify_audit",

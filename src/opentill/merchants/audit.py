@@ -1,10 +1,10 @@
 """The audit log: what operators did, as a chain of hashes that shows any change of it.
 
 Each row's hash is SHA-256 over the hash before it and all of the row; ``audit_head`` holds the last
-number and hash. Who can write to the database can change, remove or slip in rows, but not without
-leaving a place where the chain breaks. Only somebody who rewrites every later row and the head too
-goes unseen: against that, keep a number and hash that ``opentill audit verify`` printed elsewhere
-and give them back later (``--expect``).
+number and hash. Somebody who can write to the database can change, remove or insert rows, but then
+the chain breaks at that place. Rewriting every later row and the head too goes unnoticed: against
+that, keep elsewhere a number and hash that ``opentill audit verify`` printed, and pass them to it
+later (``--expect``).
 """
 
 import hashlib
@@ -35,7 +35,7 @@ OPENTILL: Final = Actor("opentill", "by OpenTill itself")
 
 
 class Break(msgspec.Struct, frozen=True):
-    """A place where the chain does not hold: which row, and what became of it."""
+    """A place where the chain breaks: which row, and what happened to it."""
 
     number: int | None
     id: str | None
@@ -65,42 +65,28 @@ def link(before: str, row: AuditRow) -> str:
 
 
 async def record(
-    tx: Tx, *, who: str, action: str, merchant_id: str, subject: str, reason: str, now: int
+    tx: Tx, actor: Actor, action: str, merchant_id: str, subject: str, now: int
 ) -> None:
-    """Write to the audit log what an operator did. Raises Invalid without a reason.
+    """Write to the audit log what an actor did to ``subject``, which names it without secrets.
 
     Locks the head of the chain until the transaction ends: operators act one after the other.
+    Raises Invalid without a reason.
     """
-    if not reason.strip():
+    if not actor.reason.strip():
         raise Invalid("reason", "reason must say why, in a few words")
     head = await queries.LOCK_AUDIT_HEAD.one(tx)
     row = AuditRow(
         number=head.number + 1,
         id=new_id("aud"),
         at=now,
-        who=who,
-        action=action,
-        merchant_id=merchant_id,
-        subject=subject,
-        reason=reason.strip(),
-        hash=None,
-    )
-    await queries.INSERT_AUDIT.run(tx, msgspec.structs.replace(row, hash=link(head.hash, row)))
-
-
-async def record_by(
-    tx: Tx, actor: Actor, action: str, merchant_id: str, subject: str, now: int
-) -> None:
-    """Write to the audit log what an actor did to ``subject``, which names it without secrets."""
-    await record(
-        tx,
         who=actor.who,
         action=action,
         merchant_id=merchant_id,
         subject=subject,
-        reason=actor.reason,
-        now=now,
+        reason=actor.reason.strip(),
+        hash=None,
     )
+    await queries.INSERT_AUDIT.run(tx, msgspec.structs.replace(row, hash=link(head.hash, row)))
 
 
 async def newest(tx: Tx, merchant_id: str | None = None, limit: int = 100) -> list[AuditRow]:
@@ -109,7 +95,7 @@ async def newest(tx: Tx, merchant_id: str | None = None, limit: int = 100) -> li
 
 
 async def verify(tx: Tx, expected: AuditHead | None = None) -> Verdict:
-    """Read the whole chain and name every row that was altered, removed or slipped in.
+    """Read the whole chain and name every row that was altered, removed or inserted.
 
     ``tx`` sees the database of one moment and is inside a transaction. ``expected`` is a place that
     the chain must pass through, noted earlier. Constant memory.

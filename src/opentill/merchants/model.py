@@ -1,4 +1,4 @@
-"""What a merchant and a key are."""
+"""What merchants, their terms and keys are, and the rows of the audit log."""
 
 import hashlib
 import re
@@ -22,7 +22,7 @@ _KEY: Final = re.compile(r"(svc_(?:live|stg)_)([0-9A-Za-z]{40})([0-9A-Za-z]{6})"
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What a merchant pays and when it gets its money; amounts in the settlement currency."""
 
-    platform_fee_rate: Decimal  # where the schedule says nothing else
+    platform_fee_rate: Decimal  # for payments that no row of the schedule is about
     fees: str  # JSON: the schedule by method and currency, see ``fees``
     refund_fee_policy: FeePolicy
     overdraft_minor: int  # how far refunds may take the balance below zero
@@ -57,7 +57,7 @@ class TermsVersion(Terms, frozen=True, kw_only=True):
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """An API key as it is kept: never the key itself."""
+    """An API key as it is stored: never the key itself."""
 
     id: str
     merchant_id: str
@@ -77,8 +77,8 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None
 
 
-class Entered(msgspec.Struct, frozen=True):
-    """What the one statement of authentication found."""
+class Authentication(msgspec.Struct, frozen=True):
+    """What the statement of authentication found; without a valid key only ``allowed``."""
 
     allowed: bool
     key_id: str | None
@@ -128,7 +128,7 @@ def make_key(environment: Environment) -> str:
 
 
 def is_key(text: str, environment: Environment) -> bool:
-    """Return whether a text can be a key of this environment, without asking the database."""
+    """Return whether a text has the form of a key of this environment, checksum included."""
     found = _KEY.fullmatch(text)
     return (
         found is not None
@@ -138,7 +138,7 @@ def is_key(text: str, environment: Environment) -> bool:
 
 
 def digest(key: str) -> bytes:
-    """Return what is kept of a key. A key is random, so a plain SHA-256 cannot be reversed."""
+    """Return what is stored of a key. A key is random, so a plain SHA-256 cannot be reversed."""
     return hashlib.sha256(key.encode()).digest()
 
 

@@ -5,10 +5,10 @@ from typing import Final
 
 from opentill.core import money
 from opentill.core.errors import Invalid
+from opentill.merchants.audit import Actor
 
-MOST_MINOR: Final = (
-    10**15
-)  # of one adjustment or payout: a typing error must not overflow the ledger
+# Of one adjustment or payout: a typing error must not overflow the ledger.
+MOST_MINOR: Final = 10**15
 _WORDS: Final = 500
 _REFERENCE: Final = 64
 
@@ -19,6 +19,11 @@ def words(field: str, text: str, most: int = _WORDS) -> str:
     if not (1 <= len(trimmed) <= most and trimmed.isprintable()):
         raise Invalid(field, f"{field} must be text of 1 to {most} printable characters")
     return trimmed
+
+
+def actor(who: str, reason: str) -> Actor:
+    """Check who acts, and why. Raises Invalid on ``by`` and ``reason``."""
+    return Actor(words("by", who), words("reason", reason))
 
 
 def reference(text: str) -> str:

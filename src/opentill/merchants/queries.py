@@ -2,7 +2,14 @@
 
 from opentill.db.query import Command, Query, Value
 from opentill.db.rate_limits import HIT_SQL
-from opentill.merchants.model import AuditHead, AuditRow, Entered, Key, Merchant, TermsVersion
+from opentill.merchants.model import (
+    AuditHead,
+    AuditRow,
+    Authentication,
+    Key,
+    Merchant,
+    TermsVersion,
+)
 
 _KEY_COLUMNS = "id, merchant_id, hint, environment, created_at, expires_at, revoked_at"
 
@@ -19,11 +26,11 @@ INSERT = Command(
     """,
 )
 BY_ID = Query(Merchant, "select * from merchants where id = :merchant_id")
-# Not "for update": each new row that refers to the merchant would wait for it, and so, with the
-# head of the audit log, operators for each other.
+# Not "for update", for which every new row that refers to the merchant, such as an order, would
+# have to wait.
 LOCKED = Query(Merchant, "select * from merchants where id = :merchant_id for no key update")
-# Whoever acts on a merchant for its operator or owner waits for the one before, so that a reference
-# is looked up for sure, and what is counted stays so.
+# Operators act on a merchant one after the other, so that a reference that was not found is not
+# taken meanwhile, and what was counted does not change.
 LOCK = Value(str, "select id from merchants where id = :merchant_id for no key update")
 ALL = Query(Merchant, "select * from merchants order by id")
 UPDATE = Command(
@@ -78,7 +85,7 @@ _CALLER_SQL = """
         and (k.expires_at is null or k.expires_at > :now)
 """
 AUTHENTICATE_LIMITED = Query(
-    Entered,
+    Authentication,
     f"""
     with hit as ({HIT_SQL}), caller as ({_CALLER_SQL})
     select exists (select from hit) as allowed, caller.*
@@ -86,7 +93,7 @@ AUTHENTICATE_LIMITED = Query(
     """,  # noqa: S608 - constants of ours
 )
 AUTHENTICATE = Query(
-    Entered,
+    Authentication,
     f"select true as allowed, caller.* from ({_CALLER_SQL}) as caller",  # noqa: S608 - as above
 )
 EXISTS = Value(bool, "select exists (select from merchants where id = :merchant_id)")

@@ -3,7 +3,7 @@
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
-from opentill.core.errors import Invalid, NotFound, TooManyRequests
+from opentill.core.errors import Invalid, NotFound, TooManyRequests, or_not_found
 from opentill.core.ids import new_id
 from opentill.core.settings import Environment, Settings
 from opentill.db import rate_limits
@@ -15,24 +15,21 @@ from opentill.merchants.audit import OPENTILL, Actor
 from opentill.merchants.model import Key, Merchant, NewKey
 from opentill.server.client_address import limit_subject
 
-_PATIENCE_S: Final = 1.8  # every request begins here, and so notices here that the database hangs
+# How long to wait for a connection. Every request begins with authentication, so that a database
+# that hangs is noticed here.
+_PATIENCE_S: Final = 1.8
 
 
 async def find(tx: Tx, merchant_id: str) -> Merchant:
     """Return a merchant. Raises NotFound."""
-    merchant = await queries.BY_ID.first(tx, merchant_id=merchant_id)
-    if merchant is None:
-        raise NotFound(reason=f"there is no merchant {merchant_id}")
-    return merchant
+    found = await queries.BY_ID.first(tx, merchant_id=merchant_id)
+    return or_not_found(found, f"there is no merchant {merchant_id}")
 
 
 async def lock(tx: Tx, merchant_id: str) -> None:
-    """Keep others who lock a merchant waiting until the end of ``tx``. Raises NotFound.
-
-    Payments go on.
-    """
-    if await queries.LOCK.get(tx, merchant_id=merchant_id) is None:
-        raise NotFound(reason=f"there is no merchant {merchant_id}")
+    """Lock a merchant until the end of ``tx``, which no payment waits for. Raises NotFound."""
+    locked = await queries.LOCK.get(tx, merchant_id=merchant_id)
+    or_not_found(locked, f"there is no merchant {merchant_id}")
 
 
 async def all_merchants(tx: Tx) -> list[Merchant]:
@@ -49,11 +46,11 @@ async def create_key(
     *,
     actor: Actor = OPENTILL,
 ) -> NewKey:
-    """Make a key; only its digest is kept. Raises NotFound for an unknown merchant."""
+    """Make a key, of which only the digest is stored. Raises NotFound, and Invalid on its end."""
     new = await _create_key(tx, merchant_id, environment, now, expires_at)
     until = "" if expires_at is None else f", until {utc(expires_at)}"
     subject = f"{new.id} {model.hint(new.key)}{until}"
-    await audit.record_by(tx, actor, "keys create", merchant_id, subject, now)
+    await audit.record(tx, actor, "keys create", merchant_id, subject, now)
     return new
 
 
@@ -84,15 +81,13 @@ async def revoke_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTILL) 
     """Revoke a key: requests that start after the commit get 401. Raises NotFound."""
     key = await _revoke_key(tx, key_id, now)
     subject = f"{key.id} {key.hint}"
-    await audit.record_by(tx, actor, "keys revoke", key.merchant_id, subject, now)
+    await audit.record(tx, actor, "keys revoke", key.merchant_id, subject, now)
     return key
 
 
 async def _revoke_key(tx: Tx, key_id: str, now: int) -> Key:
-    key = await queries.REVOKE_KEY.first(tx, id=key_id, now=now)
-    if key is None:
-        raise NotFound(reason=f"there is no valid key {key_id}")
-    return key
+    revoked = await queries.REVOKE_KEY.first(tx, id=key_id, now=now)
+    return or_not_found(revoked, f"there is no valid key {key_id}")
 
 
 async def regenerate_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTILL) -> NewKey:
@@ -102,7 +97,7 @@ async def regenerate_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTI
         raise Invalid("key", "key must not be expired: create a new one instead")
     new = await _create_key(tx, old.merchant_id, old.environment, now, old.expires_at)
     subject = f"{old.id} {old.hint} becomes {new.id} {model.hint(new.key)}"
-    await audit.record_by(tx, actor, "keys regenerate", old.merchant_id, subject, now)
+    await audit.record(tx, actor, "keys regenerate", old.merchant_id, subject, now)
     return new
 
 
@@ -122,7 +117,7 @@ def _inside(address: str, networks: list[str]) -> bool:
 
 
 def may_call(address: str, allowlist: list[str] | None) -> bool:
-    """Return whether a merchant's list of addresses lets a server of that address in."""
+    """Return whether a merchant's allowlist permits requests from an address."""
     return not allowlist or _inside(address, allowlist)
 
 

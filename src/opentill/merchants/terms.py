@@ -1,4 +1,4 @@
-"""A merchant's terms: made, changed, and every version kept. An order keeps its own."""
+"""A merchant's terms: created, changed, every version kept. An order keeps those it began with."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -7,13 +7,13 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from opentill.core import money
-from opentill.core.errors import Invalid, NotFound
+from opentill.core import money, structs
+from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.merchants import audit, fees, queries
 from opentill.merchants.audit import Actor
-from opentill.merchants.model import Calendar, FeePolicy, Merchant, Terms, TermsVersion
+from opentill.merchants.model import Merchant, Terms, TermsVersion
 
 _MOST: Final = 10**15
 _RANGES: Final = (
@@ -27,7 +27,7 @@ _RANGES: Final = (
 
 
 def _checked(merchant: Merchant) -> Merchant:
-    """Refuse terms that make no sense. Raises Invalid."""
+    """Return a merchant whose terms are within their bounds. Raises Invalid otherwise."""
     if not 1 <= len(merchant.name) <= 200:  # noqa: PLR2004 - as a product's name
         raise Invalid("name", "name must be text of 1 to 200 characters")
     if merchant.settlement_currency not in money.EXPONENTS:
@@ -50,48 +50,46 @@ def _checked(merchant: Merchant) -> Merchant:
     return merchant
 
 
-async def create(  # noqa: PLR0913 - a merchant's terms
+def _default_terms(settlement_currency: str) -> Terms:
+    whole = 10 ** money.EXPONENTS.get(settlement_currency, 2)
+    return Terms(
+        platform_fee_rate=Decimal("0.04"),
+        fees="[]",
+        refund_fee_policy="KEPT",
+        overdraft_minor=100 * whole,
+        settlement_delay_days=7,
+        settlement_calendar="EVERY_DAY",
+        reserve_rate=Decimal(0),
+        reserve_days=180,
+        dispute_fee_minor=15 * whole,
+        payout_minimum_minor=0,
+        ip_allowlist=[],
+    )
+
+
+async def create(
     tx: Tx,
     *,
     name: str,
     now: int,
     settlement_currency: str = "USD",
-    platform_fee_rate: Decimal = Decimal("0.04"),
     fee_changes: tuple[str, ...] = (),
-    refund_fee_policy: FeePolicy = "KEPT",
-    overdraft_minor: int | None = None,
-    settlement_delay_days: int = 7,
-    settlement_calendar: Calendar = "EVERY_DAY",
-    reserve_rate: Decimal = Decimal(0),
-    reserve_days: int = 180,
-    dispute_fee_minor: int | None = None,
-    payout_minimum_minor: int = 0,
-    ip_allowlist: tuple[str, ...] = (),
     who: str = "opentill",
     reason: str = "merchant created",
+    **terms: Any,
 ) -> Merchant:
-    """Make a merchant; overdraft limit and dispute fee default to 100.00 and 15.00.
+    """Make a merchant; ``terms`` are fields of ``Terms`` that are not as by default.
 
     ``fee_changes`` are rows of the fee schedule as ``fees.changed`` takes them. Raises Invalid.
     """
-    whole = 10 ** money.EXPONENTS.get(settlement_currency, 2)
     merchant = _checked(
-        Merchant(
+        structs.convert(
+            msgspec.structs.replace(_default_terms(settlement_currency), **terms),
+            Merchant,
             id=new_id("mer"),
             name=name.strip(),
             settlement_currency=settlement_currency,
             terms_version=1,
-            platform_fee_rate=platform_fee_rate,
-            fees="[]",
-            refund_fee_policy=refund_fee_policy,
-            overdraft_minor=100 * whole if overdraft_minor is None else overdraft_minor,
-            settlement_delay_days=settlement_delay_days,
-            settlement_calendar=settlement_calendar,
-            reserve_rate=reserve_rate,
-            reserve_days=reserve_days,
-            dispute_fee_minor=15 * whole if dispute_fee_minor is None else dispute_fee_minor,
-            payout_minimum_minor=payout_minimum_minor,
-            ip_allowlist=list(ip_allowlist),
             created_at=now,
             updated_at=now,
         ),
@@ -102,7 +100,7 @@ async def create(  # noqa: PLR0913 - a merchant's terms
     await _keep(tx, merchant, who, reason, now)
     subject = f"{merchant.name}, settled in {merchant.settlement_currency}"
     actor = Actor(who, reason)
-    await audit.record_by(tx, actor, "merchants create", merchant.id, subject, now)
+    await audit.record(tx, actor, "merchants create", merchant.id, subject, now)
     return merchant
 
 
@@ -116,20 +114,19 @@ async def change(
     fee_changes: tuple[str, ...] = (),
     **terms: Any,
 ) -> Merchant:
-    """Change the given terms. They hold for sessions opened from now on.
+    """Change the given terms, fields of ``Terms``, for sessions that are opened from now on.
 
     Overdraft limit, payout minimum and allowlist are about the merchant, not about an order, and
-    hold at once. What changes nothing makes no new version. Raises Invalid and NotFound.
+    count at once. No new version is made if nothing changes. Raises Invalid and NotFound.
     """
     if not reason.strip():
         raise Invalid("reason", "reason must say why, in a few words")
-    old = await queries.LOCKED.first(tx, merchant_id=merchant_id)
-    if old is None:
-        raise NotFound(reason=f"there is no merchant {merchant_id}")
+    locked = await queries.LOCKED.first(tx, merchant_id=merchant_id)
+    old = or_not_found(locked, f"there is no merchant {merchant_id}")
     schedule = fees.changed(old.fees, fee_changes, old.settlement_currency)
     new = _checked(msgspec.structs.replace(old, **terms, fees=schedule, updated_at=now))
-    terms_of_new = _terms(new)
-    fresh = terms_of_new != _terms(old)
+    terms_of_new = structs.convert(new, Terms)
+    fresh = terms_of_new != structs.convert(old, Terms)
     if fresh:
         new = msgspec.structs.replace(new, terms_version=old.terms_version + 1)
     await queries.UPDATE.run(
@@ -145,7 +142,7 @@ async def change(
     given = {**terms, **({"fee_changes": fee_changes} if fee_changes else {})}
     shown = ", ".join(f"{term}={_text(value)}" for term, value in given.items())
     subject = f"version {new.terms_version}: {shown}"
-    await audit.record_by(tx, Actor(who, reason), "merchants set", merchant_id, subject, now)
+    await audit.record(tx, Actor(who, reason), "merchants set", merchant_id, subject, now)
     return new
 
 
@@ -159,18 +156,13 @@ def _text(value: object) -> str:
 async def _keep(tx: Tx, merchant: Merchant, who: str, reason: str, now: int) -> None:
     await queries.INSERT_TERMS.run(
         tx,
-        _terms(merchant),
+        structs.convert(merchant, Terms),
         merchant_id=merchant.id,
         version=merchant.terms_version,
         created_at=now,
         who=who,
         reason=reason,
     )
-
-
-def _terms(terms: Terms) -> Terms:
-    """Return the terms alone, of a merchant or a version."""
-    return Terms(**{field: getattr(terms, field) for field in Terms.__struct_fields__})
 
 
 async def history(tx: Tx, merchant_id: str) -> list[TermsVersion]:

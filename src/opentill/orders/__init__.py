@@ -13,12 +13,14 @@ from opentill.orders.model import (
     Line,
     NewOrder,
     Order,
+    Payer,
     PaymentAttempt,
+    PaymentIntent,
     Status,
     Transition,
 )
 from opentill.orders.notes import complete_refund, hold_refund, note, release_refund
-from opentill.orders.payments import Payer, ask, callback_url, submit
+from opentill.orders.payments import ask, callback_url, submit
 from opentill.orders.service import (
     apply_outcome,
     attempt_of,
@@ -37,12 +39,13 @@ from opentill.orders.service import (
     set_method,
 )
 from opentill.orders.settlement import Settled, settle_batch, settle_one, settleable
-from opentill.orders.transitions import can, transition
+from opentill.orders.transitions import Change, can, transition
 from opentill.orders.wire import OrderDetail, OrderOut
 
 __all__ = [
     "CONFIRMED_TOGETHER",
     "TRANSITIONS",
+    "Change",
     "Event",
     "Line",
     "NewOrder",
@@ -51,6 +54,7 @@ __all__ = [
     "OrderOut",
     "Payer",
     "PaymentAttempt",
+    "PaymentIntent",
     "Report",
     "Settled",
     "Status",

@@ -10,7 +10,7 @@ from opentill.core.errors import Invalid
 from opentill.core.ids import is_id
 from opentill.db.database import Tx
 from opentill.http.operations import ApiRequest, Nothing, Operation
-from opentill.http.paging import Listing, Millis, given, listing
+from opentill.http.paging import Listing, Millis, given, listing, page_example
 from opentill.http.responses import Download
 from opentill.orders import export, livemode, queries, service
 from opentill.orders.model import named
@@ -128,10 +128,7 @@ operations: Final = (
         query=queries.ListQuery,
         response=Listing[OrderOut],
         read=list_orders,
-        response_example={
-            "items": [_ORDER],
-            "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
-        },
+        response_example=page_example(_ORDER),
     ),
     Operation(
         method="GET",

@@ -1,9 +1,9 @@
 """Confirming many payments in one transaction, for gateways that report many at once.
 
-What is usual goes by arrays: an attempt that waits, an order that can be paid, the amount that was
-asked for. Everything else (a second payment, another amount, money in HKD) is applied in a
+A usual report is confirmed in a batch: its attempt waits, its order can be paid, and the amount is
+the one that was due. Any other (a second payment, another amount, money in HKD) is applied in a
 transaction of its own, by ``service.apply_outcome``. Locks are taken in the order of ids, orders
-before balances, so that batches of several processes wait for each other and never in a ring.
+before balances, so that batches of several processes cannot deadlock.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class Report(msgspec.Struct, frozen=True):
 def confirmation(
     order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> Change:
-    """Return how a payment pays a locked order: with the fee of the method it was paid by.
+    """Return the transition by which a payment pays a locked order, with its method's fee.
 
     The attempt is to be SUCCEEDED in the same transaction.
     """
@@ -60,10 +60,9 @@ def confirmation(
 
 
 async def confirm_many(tx: Tx, reports: Sequence[Report], now: int) -> set[tuple[str, str]]:
-    """Take in that payments succeeded; return the keys of the reports that are done.
+    """Confirm the payments of usual reports; return the keys of the reports that are done.
 
-    The others are untouched and to be applied one by one, such as an event about the payment of
-    another gateway.
+    The others have changed nothing and are to be applied one by one.
     """
     found = await queries.ATTEMPTS_OF_GATEWAYS.all(
         tx,

@@ -1,4 +1,4 @@
-"""What of a payment is the platform's: said at opening, and again when the method is known."""
+"""The platform's fee of a payment: worked out at opening, and when the method is known."""
 
 from decimal import Decimal
 
@@ -41,7 +41,7 @@ def price(
 def with_fee_of(order: Order, payment: fees.Scope) -> Order:
     """Return the order with the fee that its frozen schedule has for a payment.
 
-    The gross stays as it was frozen. Without a row for the payment, so does everything.
+    The gross stays as it was frozen. Without a row for the payment, the order is returned as it is.
     """
     row = fees.pick(fees.read(order.fees), payment)
     if row is None:

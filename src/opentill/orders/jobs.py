@@ -1,7 +1,6 @@
 """What the worker does for orders: asks gateways about attempts, gives duplicates back.
 
-No order stays CREATING without an end: what nobody would ask about any more is found and asked
-about.
+No order stays CREATING forever: one that no gateway would be asked about any more is found here.
 """
 
 from collections.abc import Mapping
@@ -14,11 +13,11 @@ from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway
 from opentill.orders import payments, queries, service
 from opentill.orders.model import DAY_MS, UNDECIDED, AttemptStatus, Event, Forgotten, PaymentAttempt
-from opentill.orders.transitions import transition
+from opentill.orders.transitions import Change, transition
 
 _LEASE_MS: Final = 60_000
 STUCK_MS: Final = 15 * 60_000  # an order that is CREATING longer is worth a look
-# What an order that is CREATING missed, by how its last attempt ended.
+# The event that an order which is CREATING has missed, by the status of its last attempt.
 _MISSED: Final[dict[AttemptStatus, Event]] = {
     "DECLINED": "declined",
     "REFUSED": "refused",
@@ -71,21 +70,21 @@ async def check_attempts(
 
 
 async def find_forgotten(db: Db, now: int, batch: int = 100) -> int:
-    """Have gateways asked again about orders that are CREATING and that nobody would ask about.
+    """Handle orders that are CREATING though no gateway is to be asked about them any more.
 
-    Such are orders whose gateway reported another amount than was due, which the operator decides
-    (`orders confirm` or `revoke`); any other is a defect, and is put right here all the same.
+    Where a gateway reported another amount than was due, the operator decides (`orders confirm` or
+    `revoke`). Any other cause is a defect, which is repaired here and logged. Returns how many.
     """
     async with db.connection() as tx:
         forgotten = await queries.FORGOTTEN.all(tx, since=now - STUCK_MS, limit=batch)
 
     async def one(found: Forgotten) -> None:
-        await db.run(lambda tx: _remember(tx, found, now))
+        await db.run(lambda tx: _resume(tx, found, now))
 
     return await jobs.each(forgotten, one, lambda found: found.id)
 
 
-async def _remember(tx: Tx, found: Forgotten, now: int) -> None:
+async def _resume(tx: Tx, found: Forgotten, now: int) -> None:
     order = await service.lock(tx, found.merchant_id, found.id)
     attempts = await queries.ATTEMPTS.all(tx, merchant_id=found.merchant_id, order_id=found.id)
     if order.status != "CREATING" or any(attempt.check_at is not None for attempt in attempts):
@@ -95,7 +94,7 @@ async def _remember(tx: Tx, found: Forgotten, now: int) -> None:
     if last is not None and last.status in UNDECIDED:
         await queries.ASK_NOW.run(tx, merchant_id=last.merchant_id, id=last.id, now=now)
     elif event := _MISSED.get(last.status) if last else "declined":
-        await transition(tx, order, event, "nothing is on its way any more", now)
+        await transition(tx, Change(order, event, "nothing is on its way any more"), now)
 
 
 async def prune_history(db: Db, days: int, now: int, batch: int = 200) -> int:
@@ -114,7 +113,7 @@ async def prune_history(db: Db, days: int, now: int, batch: int = 200) -> int:
 
 
 async def make_due(tx: Tx, now: int) -> None:
-    """Make every check of an attempt due that is due later than now: the clock has gone back."""
+    """Make every check of an attempt due now that is due later: the clock was set back."""
     await queries.MAKE_DUE.run(tx, now=now)
 
 
@@ -124,5 +123,5 @@ async def count_stuck(tx: Tx, now: int) -> int:
 
 
 async def count_due(tx: Tx, now: int) -> int:
-    """Return how many attempts whose gateway is to be asked now; 10,000 stands for more."""
+    """Return about how many attempts a gateway is to be asked now, at most 10,000."""
     return await queries.COUNT_DUE.get(tx, now=now) or 0

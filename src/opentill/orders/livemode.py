@@ -1,8 +1,8 @@
 """Whether an order's money is real (decision 0033): the sandbox bank's is not.
 
-A payment that a gateway confirms notes it on the order. Until then it is what the deployment's
-gateways allow; that is noted of what an operator confirms. What was confirmed before the
-column was there has the gateway of the attempt that paid it.
+It is stored on the order when its payment is confirmed: by the gateway, or, where an operator
+confirms, by what the deployment's gateways allow. Until then it is what these gateways allow. An
+order that was paid before the column existed has it from the gateway of the attempt that paid.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +16,7 @@ from opentill.orders.model import OPERATOR, Order, PaidThrough
 
 
 def of_gateway(gateway: str) -> bool | None:
-    """Return whether a payment through a gateway is real money; None if an operator says so."""
+    """Return whether a gateway's payments are real money; None if an operator confirms them."""
     return None if gateway == OPERATOR else gateway != SANDBOX
 
 
@@ -24,10 +24,9 @@ Read = Callable[[Callable[[Tx], Awaitable[list[PaidThrough]]]], Awaitable[list[P
 
 
 async def noted(read: Read, found: Sequence[Order]) -> list[Order]:
-    """Return the orders of one merchant with ``livemode`` as far as a gateway has said it.
+    """Return the orders of one merchant with ``livemode`` as far as it follows from a gateway.
 
-    ``read`` asks the database, as ``Db.read`` does, and only for orders that were paid and do not
-    say it themselves.
+    ``read`` runs a statement, as ``Db.read`` does: only if a paid order has no value of its own.
     """
     asked = [order for order in found if order.livemode is None and order.paid_attempt_id]
     if not asked:
@@ -48,7 +47,7 @@ async def noted(read: Read, found: Sequence[Order]) -> list[Order]:
 
 
 async def noted_one(tx: Tx, order: Order) -> Order:
-    """Return the order with what a gateway has said, by the caller's connection."""
+    """Return the order as ``noted`` does, by the caller's connection."""
     (one,) = await noted(lambda work: work(tx), [order])
     return one
 

@@ -55,13 +55,13 @@ Event = Literal[
     "recovered",
 ]
 DAY_MS: Final = 86_400_000
-OPERATOR: Final = "manual"  # the gateway that is a person
+OPERATOR: Final = "manual"  # the gateway whose payments an operator confirms
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 EVENTS: Final[tuple[Event, ...]] = get_args(Event)
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """One allowed transition of an order; ``session`` is what an open session becomes by it.
+    """One allowed transition of an order; ``session`` is the status that an open session gets.
 
     ``postings`` says what it may post; which of them depends on the order: no fee where there is
     none, no UNFREEZE where nothing was frozen. ``emits`` are the events that the merchant is sent.
@@ -76,7 +76,7 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 _RECEIVED: Final = ("PAYMENT", "FEE")
-_CARRIED: Final = ("SETTLEMENT", "FREEZE", "UNFREEZE")  # a rest below zero goes through frozen
+_CARRIED: Final = ("SETTLEMENT", "FREEZE", "UNFREEZE")  # see settlement() for a negative rest
 _SETTLED: Final = (*_CARRIED, "ROLLING_RESERVE")
 _RECOVERED: Final = ("CHARGEBACK_RECOVERY", "ROLLING_RESERVE_RECOVERY")
 _LOST: Final = (
@@ -84,7 +84,7 @@ _LOST: Final = (
     "CHARGEBACK",
     "CHARGEBACK_FEE",
     "ROLLING_RESERVE_OFFSET",
-    "ROLLING_RESERVE_RELEASE",  # what the loss leaves of the reserve
+    "ROLLING_RESERVE_RELEASE",  # the part of the reserve that the loss does not use
 )
 
 _CLOSED: Final = ("order.closed", "checkout.expired")
@@ -122,9 +122,9 @@ BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
 # A dispute that is won puts the order back to where it was: the one event with two targets.
 BACK: Final = {row.target: row for row in TRANSITIONS if row.event == "dispute_won"}
 
-# What an attempt may become by what its gateway says, wherever it says so: in its response, a
-# callback or when asked. Money received counts from everywhere; everything else only as long as
-# nothing is decided, so that late and repeated events change nothing.
+# A gateway reports outcomes in a response, by a callback or when it is asked. That money was
+# received counts until the attempt is FINAL; every other outcome counts only while the attempt is
+# UNDECIDED, so that late and repeated reports change nothing.
 UNDECIDED: Final[tuple[AttemptStatus, ...]] = ("SUBMITTED", "ACTION_REQUIRED", "PENDING")
 FINAL: Final[tuple[AttemptStatus, ...]] = ("SUCCEEDED", "DUPLICATE", "GIVEN_BACK")
 
@@ -183,15 +183,15 @@ class Order(msgspec.Struct, frozen=True):
 
     @property
     def unsettled_minor(self) -> int:
-        """What of a paid order still stands in pending, in the settled currency.
+        """The part of a paid order that is still in pending: minor units, settled currency.
 
-        Below zero where refunds and losses took more than the payment brought net of its fee.
+        Below zero where refunds and losses took more than the payment net of its fee.
         """
         return self.net_settled_minor - self.refund_debit_minor - self.charged_back_minor
 
     @property
     def stands_in(self) -> Literal["pending", "available"]:
-        """Where the order's money is: refunds are held from there, and go back there."""
+        """The account that has the order's money: refunds are taken from it and return to it."""
         carried = self.status in ("REFUNDED", "CHARGEBACK") and self.settle_at is None
         return "pending" if self.settled_at is None and not carried else "available"
 
@@ -265,6 +265,48 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     asked_at: int | None = None  # when its gateway was last asked about it, Unix ms
 
 
+class NewAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """A payment attempt to be stored; ``check_at`` is when its gateway is first asked, Unix ms."""
+
+    merchant_id: str
+    id: str
+    order_id: str
+    gateway: str
+    method: Method
+    status: AttemptStatus
+    amount_minor: int
+    currency: str
+    locale: str
+    payer_ip: str
+    check_at: int | None
+
+
+class Payer(msgspec.Struct, frozen=True, kw_only=True):
+    """Who pays, as entered on the payment page."""
+
+    email: str
+    name: str | None
+    prefilled: str | None = None  # the name that the merchant gave, where the payer enters none
+    ip: str
+    locale: str
+
+    @property
+    def known_name(self) -> str | None:
+        """The name that the order keeps."""
+        return self.name or self.prefilled or None
+
+
+class PaymentIntent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a customer is about to pay, and how; ``expires_at`` (Unix ms) is the last moment."""
+
+    merchant_id: str
+    order_id: str
+    payer: Payer
+    method: Method
+    merchant_name: str  # as the gateway shows it
+    expires_at: int | None = None
+
+
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One row of an order's history."""
 
@@ -277,7 +319,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def due_at(paid_at: int, delay_days: int, calendar: Calendar) -> int:
-    """Return when an order settles: so many days, or weekdays (UTC), after it was paid; Unix ms."""
+    """Return when an order settles (Unix ms): ``delay_days`` days, or weekdays (UTC), after it."""
     if calendar == "EVERY_DAY":
         return paid_at + delay_days * DAY_MS
     due, left = paid_at, delay_days
@@ -295,12 +337,12 @@ _PREFIX: Final = "order"
 
 
 def trade_no(order_id: str) -> str:
-    """Return an order's number without anything but letters and digits, as Epay shops know it."""
+    """Return an order's id in letters and digits only, as Epay shops know it."""
     return order_id.replace("_", "")
 
 
 def order_id_of(number: str) -> str:
-    """Return the order id that a ``trade_no`` stands for; no order has it if it is none of ours."""
+    """Return the order id that a ``trade_no`` stands for, "" for text that is no ``trade_no``."""
     rest = number.removeprefix(_PREFIX)
     return f"{_PREFIX}_{rest}" if rest != number else ""
 
@@ -311,7 +353,7 @@ def named(text: str) -> str:
 
 
 class ExportCursor(msgspec.Struct, frozen=True):
-    """A place in the list of orders, oldest first: after an order, by its time (Unix ms) and id."""
+    """A place in the list of orders, oldest first: right after the order of this time and id."""
 
     created_at: int
     id: str
@@ -339,7 +381,7 @@ class DueMerchant(msgspec.Struct, frozen=True):
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """An order that is CREATING while nobody will ask about any of its attempts."""
+    """An order that is CREATING while no gateway will be asked about any of its attempts."""
 
     merchant_id: str
     id: str
@@ -357,8 +399,8 @@ def received(order: Order) -> list[Movement]:
 def settlement(order: Order, reserve_minor: int) -> list[Movement]:
     """Return what moves an order's money out of pending, and what of it is held in reserve.
 
-    Where refunds or a loss took more than came in net of the fee, the rest is below zero and is
-    carried over to available by way of frozen: no movement goes straight back.
+    Where refunds or a loss took more than the payment net of its fee, the rest is below zero. It is
+    carried over from available to pending through frozen, since no posting goes there directly.
     """
     left = order.unsettled_minor
     if left < 0:
@@ -374,6 +416,13 @@ def settlement(order: Order, reserve_minor: int) -> list[Movement]:
         text = "Rolling reserve"
         made.append(_move(order, "ROLLING_RESERVE", "available", "reserve", reserve_minor, text))
     return made
+
+
+def reserve_release(order: Order) -> list[Movement]:
+    """Return what releasing an order's rolling reserve posts."""
+    kind: PostingType = "ROLLING_RESERVE_RELEASE"
+    text = "Rolling reserve released"
+    return [_move(order, kind, "reserve", "available", order.reserve_minor, text)]
 
 
 def _move(

@@ -1,6 +1,6 @@
-"""What happens to an order that keeps its status: a line of its history, and what refunds change.
+"""What happens to an order that keeps its status: a line of its history, and the sums of refunds.
 
-How much of an order refunds hold and have given back stands in the order's row, which no other
+How much of an order refunds hold and have given back stands in the order's row, which only this
 feature writes. Callers have locked the order.
 """
 
@@ -27,18 +27,18 @@ async def hold_refund(
 async def release_refund(
     tx: Tx, order: Order, amount_minor: int, debit_minor: int, cause: str, now: int
 ) -> Order:
-    """Give back what ``hold_refund`` took: the refund failed."""
+    """Undo ``hold_refund`` for a refund that failed."""
     added = {"refund_held_minor": -amount_minor, "refund_debit_minor": -debit_minor}
     return await _note(tx, order, "refund_failed", cause, now, **added)
 
 
 async def complete_refund(tx: Tx, order: Order, amount_minor: int, cause: str, now: int) -> Order:
-    """Count a refund that the customer has been given."""
+    """Count a refund that succeeded; ``amount_minor`` in minor units of the order."""
     return await _note(tx, order, "refund_succeeded", cause, now, refunded_minor=amount_minor)
 
 
 async def release_reserve(tx: Tx, order: Order, now: int) -> Order:
-    """Say that the order's rolling reserve is no longer held."""
+    """Record that the order's rolling reserve is no longer held."""
     status: ReserveStatus = "RELEASED"
     return await _note(tx, order, "reserve_released", "due", now, reserve_status=status)
 

@@ -32,7 +32,7 @@ LOCK_MANY = Query(
     order by o.merchant_id, o.id for update of o
     """,
 )
-# For the operator, who has only the order's id: one look into the index for each merchant.
+# For the operator, who has only the order's id: one index lookup for each merchant.
 ANYWHERE = Query(
     Order,
     """
@@ -234,6 +234,25 @@ STOP_GIVING_BACK = Command(
     update payment_attempts set check_at = null, reason = :reason,
         updated_at = greatest(updated_at, :now)
     where merchant_id = :merchant_id and id = :id
+    """,
+)
+# Take the turn to ask a gateway about an attempt, unless the last one was taken less than
+# `:every_ms` ago. A time further ahead than that is from before the clock was set back.
+TAKE_TURN = Command(
+    """
+    update payment_attempts set asked_at = :now::bigint
+    where merchant_id = :merchant_id and id = :id
+        and (asked_at is null or abs(:now::bigint - asked_at) >= :every_ms::bigint)
+    """,
+)
+# Have the worker ask at the next turn, since something may have happened after the last one; not
+# about an attempt that is not to be asked about any more. The coalesce keeps PostgreSQL from the
+# index of all attempts that are due: the row is found by its id.
+ASK_SOON = Command(
+    """
+    update payment_attempts set check_at = asked_at + :every_ms::bigint
+    where merchant_id = :merchant_id and id = :id
+        and coalesce(check_at, 0) - asked_at > :every_ms::bigint
     """,
 )
 # Orders that are CREATING for so long while no gateway will be asked about any attempt.

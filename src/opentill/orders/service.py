@@ -1,4 +1,4 @@
-"""The life of an order: its transitions, and the outcomes of its payment attempts."""
+"""What can be done with orders and their payment attempts, and how outcomes are applied."""
 
 from decimal import Decimal
 from typing import Final
@@ -7,39 +7,53 @@ import msgspec
 import structlog
 
 from opentill import rates
-from opentill.core.errors import Invalid, NotFound
+from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.db.database import Tx
-from opentill.gateways.model import Method, OfAnotherGateway, PaymentOutcome, RefundOutcome
+from opentill.gateways.model import (
+    Method,
+    OfAnotherGateway,
+    PaymentOutcome,
+    PaymentStatus,
+    RefundOutcome,
+)
 from opentill.orders import queries, transition_queries
 from opentill.orders.confirmation import confirmation
 from opentill.orders.model import (
     FINAL,
+    OPERATOR,
     UNDECIDED,
     AttemptStatus,
     Event,
     Line,
+    NewAttempt,
     NewOrder,
     Order,
+    Payer,
     PaymentAttempt,
 )
 from opentill.orders.notes import note
-from opentill.orders.transitions import can, take, transition
+from opentill.orders.transitions import Change, can, take, transition
 
 _log: Final = structlog.get_logger()
 
 FIRST_CHECK_MS: Final = 15_000  # longer than any call to a gateway lasts
 ACTION_CHECK_MS: Final = 60_000
 PENDING_CHECK_MS: Final = 2_000
+# The status of an attempt that failed, and the event of its order, by the outcome.
+_ENDS: Final[dict[PaymentStatus, tuple[AttemptStatus, Event]]] = {
+    "DECLINED": ("DECLINED", "declined"),
+    "UNREACHABLE": ("DECLINED", "declined"),
+    "NOT_FOUND": ("DECLINED", "declined"),
+    "REFUSED": ("REFUSED", "refused"),
+    "VOIDED": ("VOIDED", "voided"),
+}
 
 
 async def find(tx: Tx, merchant_id: str, order_id: str) -> Order:
     """Return an order. Raises NotFound."""
-    order = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=order_id)
-    if order is None:
-        raise NotFound
-    return order
+    return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=order_id))
 
 
 async def exists(tx: Tx, merchant_id: str, order_id: str) -> bool:
@@ -49,10 +63,8 @@ async def exists(tx: Tx, merchant_id: str, order_id: str) -> bool:
 
 async def find_anywhere(tx: Tx, order_id: str) -> Order:
     """Return an order of whichever merchant, for the operator. Raises NotFound."""
-    order = await queries.ANYWHERE.first(tx, id=order_id)
-    if order is None:
-        raise NotFound(reason=f"there is no order {order_id}")
-    return order
+    found = await queries.ANYWHERE.first(tx, id=order_id)
+    return or_not_found(found, f"there is no order {order_id}")
 
 
 async def history(tx: Tx, merchant_id: str, order_id: str) -> list[Line]:
@@ -67,17 +79,14 @@ async def last_attempt(tx: Tx, merchant_id: str, order_id: str) -> PaymentAttemp
 
 async def find_attempt(tx: Tx, merchant_id: str, attempt_id: str) -> PaymentAttempt:
     """Return an attempt. Raises NotFound."""
-    attempt = await queries.ATTEMPT.first(tx, merchant_id=merchant_id, id=attempt_id)
-    if attempt is None:
-        raise NotFound
-    return attempt
+    return or_not_found(await queries.ATTEMPT.first(tx, merchant_id=merchant_id, id=attempt_id))
 
 
 async def attempt_of(tx: Tx, gateway: str, merchant_id: str, attempt_id: str) -> PaymentAttempt:
-    """Return an attempt that went through a gateway, for what that gateway says of it.
+    """Return the attempt that a gateway reports about, if it went through that gateway.
 
-    All that gateways say of payments, refunds and disputes comes by here (decision 0032). Raises
-    NotFound, and OfAnotherGateway for an attempt that went elsewhere.
+    Every report about a payment, refund or dispute is checked here (decision 0032). Raises
+    NotFound, and OfAnotherGateway for an attempt that went through another gateway.
     """
     attempt = await find_attempt(tx, merchant_id, attempt_id)
     if attempt.gateway != gateway:
@@ -86,11 +95,8 @@ async def attempt_of(tx: Tx, gateway: str, merchant_id: str, attempt_id: str) ->
 
 
 async def lock(tx: Tx, merchant_id: str, order_id: str) -> Order:
-    """Return an order and keep everyone else from changing it until the end of ``tx``."""
-    order = await queries.LOCKED.first(tx, merchant_id=merchant_id, id=order_id)
-    if order is None:
-        raise NotFound
-    return order
+    """Return an order, locked until the end of ``tx``. Raises NotFound."""
+    return or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=order_id))
 
 
 async def place(tx: Tx, new: NewOrder, now: int) -> None:
@@ -99,66 +105,56 @@ async def place(tx: Tx, new: NewOrder, now: int) -> None:
 
 
 async def set_method(tx: Tx, merchant_id: str, checkout_id: str, method: Method | None) -> None:
-    """Say by which method alone a session can be paid; None: the customer chooses."""
+    """Set the only method that a session can be paid by; None: the customer chooses."""
     await queries.SET_METHOD.run(
         tx, merchant_id=merchant_id, checkout_id=checkout_id, method=method
     )
 
 
 async def merchant_of(tx: Tx, public_id: str) -> str:
-    """Return whose a session or attempt is. Raises NotFound."""
-    merchant_id = await queries.MERCHANT_OF.get(tx, id=public_id)
-    if merchant_id is None:
-        raise NotFound
-    return merchant_id
+    """Return the id of the merchant that a session or attempt belongs to. Raises NotFound."""
+    return or_not_found(await queries.MERCHANT_OF.get(tx, id=public_id))
 
 
-async def start_attempt(  # noqa: PLR0913 - what an attempt is
-    tx: Tx,
-    order: Order,
-    *,
-    gateway: str,
-    method: Method,
-    email: str,
-    name: str | None,
-    locale: str,
-    payer_ip: str,
-    now: int,
+async def start_attempt(
+    tx: Tx, order: Order, gateway: str, method: Method, payer: Payer, now: int
 ) -> PaymentAttempt:
-    """Write down that a gateway is about to be asked for an order's payment.
+    """Record the intent to pay a locked order through a gateway: the attempt, SUBMITTED.
 
-    To be committed before the call: whatever happens then, the worker asks the gateway by the
-    attempt's id until it knows.
+    To be committed before the gateway is called: whatever becomes of the call, the worker asks the
+    gateway by the attempt's id until the outcome is known.
     """
     attempt = await queries.INSERT_ATTEMPT.one(
         tx,
-        merchant_id=order.merchant_id,
-        id=new_id("att"),
-        order_id=order.id,
-        gateway=gateway,
-        method=method,
-        status="SUBMITTED",
-        amount_minor=order.amount_minor,
-        currency=order.currency,
-        locale=locale,
-        payer_ip=payer_ip,
-        check_at=now + FIRST_CHECK_MS,
+        NewAttempt(
+            merchant_id=order.merchant_id,
+            id=new_id("att"),
+            order_id=order.id,
+            gateway=gateway,
+            method=method,
+            status="SUBMITTED",
+            amount_minor=order.amount_minor,
+            currency=order.currency,
+            locale=payer.locale,
+            payer_ip=payer.ip,
+            check_at=now + FIRST_CHECK_MS,
+        ),
         now=now,
     )
     cause = f"{attempt.id} by {method} through {gateway}"
-    known = msgspec.structs.replace(
-        order, customer_email=email, customer_name=name or None, payer_ip=payer_ip
+    submitted = msgspec.structs.replace(
+        order, customer_email=payer.email, customer_name=payer.known_name, payer_ip=payer.ip
     )
-    await transition(tx, known, "submitted", cause, now)
+    await transition(tx, Change(submitted, "submitted", cause), now)
     return attempt
 
 
-async def apply_outcome(  # noqa: PLR0911 - a row for each outcome
+async def apply_outcome(
     tx: Tx, merchant_id: str, attempt_id: str, outcome: PaymentOutcome, now: int, *, gateway: str
 ) -> PaymentAttempt:
-    """Apply the outcome of an attempt that a gateway reports, by whichever way and however often.
+    """Apply the outcome of an attempt: from a response, a callback or a query, however often.
 
-    ``gateway`` is the one that reports it. Raises NotFound for an attempt that is not there, and
+    ``gateway`` is the one that reports it. Raises NotFound for an unknown attempt, and
     OfAnotherGateway.
     """
     seen = await attempt_of(tx, gateway, merchant_id, attempt_id)
@@ -167,24 +163,24 @@ async def apply_outcome(  # noqa: PLR0911 - a row for each outcome
     match outcome.status:
         case "SUCCEEDED":
             return await _received(tx, order, attempt, outcome, now)
-        case "ACTION_REQUIRED":
-            return await _accepted(tx, order, attempt, outcome, "ACTION_REQUIRED", now)
-        case "PENDING":
-            return await _accepted(tx, order, attempt, outcome, "PENDING", now)
-        case "DECLINED" | "UNREACHABLE":
-            return await _ended(tx, order, attempt, outcome, "DECLINED", "declined", now)
-        # Only once the call has surely ended: before, it may be about to arrive.
-        case "NOT_FOUND" if (
-            attempt.status == "SUBMITTED" and now - attempt.created_at >= FIRST_CHECK_MS
-        ):
-            return await _ended(tx, order, attempt, outcome, "DECLINED", "declined", now)
-        case "REFUSED":
-            return await _ended(tx, order, attempt, outcome, "REFUSED", "refused", now)
-        case "VOIDED":
-            return await _ended(tx, order, attempt, outcome, "VOIDED", "voided", now)
-        case _:  # UNKNOWN, or NOT_FOUND of what the gateway once knew: ask again
+        case "ACTION_REQUIRED" | "PENDING" as status:
+            return await _accepted(tx, order, attempt, outcome, status, now)
+        case _ if _ends(attempt, outcome, now):
+            return await _ended(tx, order, attempt, outcome, now)
+        case _:  # UNKNOWN, or NOT_FOUND though the gateway has known the attempt: ask again
             _log.warning("attempt unknown", attempt=attempt.id, reason=outcome.reason)
             return attempt
+
+
+def _ends(attempt: PaymentAttempt, outcome: PaymentOutcome, now: int) -> bool:
+    """Return whether an attempt failed by an outcome.
+
+    NOT_FOUND counts only once the call to the gateway has surely ended: before, the request may
+    still arrive.
+    """
+    if outcome.status == "NOT_FOUND":
+        return attempt.status == "SUBMITTED" and now - attempt.created_at >= FIRST_CHECK_MS
+    return outcome.status in _ENDS
 
 
 async def _write(
@@ -213,7 +209,7 @@ async def _write(
 async def _received(
     tx: Tx, order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt:
-    """Money came in. It is never lost: it pays the order, or it is given back."""
+    """Apply that money was received: it pays the order, or it is to be given back."""
     if attempt.status in FINAL:
         return attempt
     amount = outcome.amount
@@ -236,7 +232,7 @@ async def _received(
 
 
 def _named(amount: Money) -> str:
-    """Write what a gateway names: any currency, and fractions that two decimals cannot show."""
+    """Write an amount as a gateway reports it: in any currency, with any number of decimals."""
     try:
         return f"{amount.text} {amount.currency}"
     except (KeyError, ValueError):
@@ -244,9 +240,9 @@ def _named(amount: Money) -> str:
 
 
 async def _hkd_rate(tx: Tx, order: Order, outcome: PaymentOutcome) -> Decimal | None:
-    """What the order's currency was worth in HKD when it was opened, if it is cleared in HKD.
+    """Return the order's rate to HKD when it was opened, if the payment is cleared in HKD.
 
-    Shown, not reckoned with: None where no rate was known.
+    It is only shown: None where no rate was known.
     """
     if outcome.clearing_currency != "HKD":
         return None
@@ -261,45 +257,40 @@ async def _accepted(
     status: AttemptStatus,
     now: int,
 ) -> PaymentAttempt:
-    """The customer must act, or the outcome comes later."""
+    """Apply that the customer must act, or that the outcome comes later."""
     stale = attempt.status == "PENDING" and status == "ACTION_REQUIRED"
     if attempt.status not in UNDECIDED or stale or attempt.status == status:
         return attempt
     wait = ACTION_CHECK_MS if status == "ACTION_REQUIRED" else PENDING_CHECK_MS
     written = await _write(tx, attempt, status, outcome, now + wait, now)
     if attempt.status == "SUBMITTED" and order.status == "CREATING":
-        await transition(tx, order, "accepted", attempt.id, now)
+        await transition(tx, Change(order, "accepted", attempt.id), now)
     return written
 
 
 async def _ended(
-    tx: Tx,
-    order: Order,
-    attempt: PaymentAttempt,
-    outcome: PaymentOutcome,
-    status: AttemptStatus,
-    event: Event,
-    now: int,
+    tx: Tx, order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt:
-    """The attempt came to nothing: the customer may try again, or not."""
+    """Apply that the attempt failed: the order can be paid by another one, or is closed."""
     if attempt.status not in UNDECIDED:
         return attempt
+    status, event = _ENDS[outcome.status]
     written = await _write(tx, attempt, status, outcome, None, now)
     reason = outcome.reason or outcome.status.lower()
     cause = f"{attempt.id}: {reason}"
-    # Another attempt may be on its way while this one ends: an order waits for the one submitted.
+    # While another attempt is on its way to its gateway, a decline of this one leaves the order.
     waits_for_other = order.status == "CREATING" and attempt.status != "SUBMITTED"
     if can(order, event) and not (waits_for_other and event == "declined"):
-        await transition(tx, order, event, cause, now, reason=reason)
+        await transition(tx, Change(order, event, cause, reason=reason), now)
     else:
         await note(tx, order, event, cause, now)
     return written
 
 
 async def given_back(tx: Tx, attempt: PaymentAttempt, outcome: RefundOutcome, now: int) -> None:
-    """Take in what the attempt's gateway says of giving a duplicate payment back.
+    """Apply the outcome of giving a duplicate payment back.
 
-    If it refuses for good it is not asked again: an operator finds it in the order's history.
+    A gateway that refuses for good is not asked again: the operator sees it in the order's history.
     """
     order = await lock(tx, attempt.merchant_id, attempt.order_id)
     current = await queries.ATTEMPT.first(tx, merchant_id=attempt.merchant_id, id=attempt.id)
@@ -330,9 +321,10 @@ async def confirm_manually(
     *,
     livemode: bool | None = None,
 ) -> Order:
-    """Say as the operator that the money of an order arrived, for example by bank transfer.
+    """Record as the operator that an order was paid, for example by bank transfer.
 
-    ``livemode``: whether real money can be paid in this deployment; events say it too.
+    ``livemode``: whether real money can be paid in this deployment, as events report it. Raises
+    NotFound, and Invalid for an order that cannot be paid any more.
     """
     order = await lock(tx, merchant_id, order_id)
     if not can(order, "confirmed"):
@@ -344,29 +336,32 @@ async def confirm_manually(
     else:
         attempt = await queries.INSERT_ATTEMPT.one(
             tx,
-            merchant_id=merchant_id,
-            id=new_id("att"),
-            order_id=order.id,
-            gateway="manual",
-            method="BANK_TRANSFER",
-            status="SUCCEEDED",
-            amount_minor=order.amount_minor,
-            currency=order.currency,
-            locale="en",
-            payer_ip=order.payer_ip,
-            check_at=None,
+            NewAttempt(
+                merchant_id=merchant_id,
+                id=new_id("att"),
+                order_id=order.id,
+                gateway=OPERATOR,
+                method="BANK_TRANSFER",
+                status="SUCCEEDED",
+                amount_minor=order.amount_minor,
+                currency=order.currency,
+                locale="en",
+                payer_ip=order.payer_ip,
+                check_at=None,
+            ),
             now=now,
         )
     outcome = PaymentOutcome(status="SUCCEEDED", method="BANK_TRANSFER")
     change = confirmation(order, attempt, outcome, now)
     paid = msgspec.structs.replace(change.order, payer_ip=order.payer_ip, livemode=livemode)
     cause = f"confirmed by {who}: {reason}"
-    return await transition(tx, paid, "confirmed", cause, now, posted=change.posted)
+    return await transition(tx, msgspec.structs.replace(change, order=paid, cause=cause), now)
 
 
 async def revoke_manually(
     tx: Tx, merchant_id: str, order_id: str, who: str, reason: str, now: int
 ) -> Order:
-    """Void an unpaid order as the operator: nobody can pay it any more."""
+    """Void an unpaid order as the operator. Raises NotFound, and Invalid for a paid order."""
     order = await lock(tx, merchant_id, order_id)
-    return await transition(tx, order, "voided", f"revoked by {who}: {reason}", now, reason=reason)
+    change = Change(order, "voided", f"revoked by {who}: {reason}", reason=reason)
+    return await transition(tx, change, now)

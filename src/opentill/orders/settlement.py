@@ -1,8 +1,8 @@
 """Settlement: paid orders that are due move from pending to available, a batch at a time.
 
-Orders that were refunded or charged back before they settled are looked at on the same day: what
-they left in pending (a kept fee, a dispute's fee) is carried over, so that pending holds the money
-of orders that are yet to settle, and nothing else.
+For orders that were refunded or charged back before they settled, what they left in pending (a kept
+fee, a dispute's fee) is carried over on the day they would have settled, so that pending holds the
+money of orders that are yet to settle, and nothing else.
 """
 
 from functools import partial
@@ -15,13 +15,20 @@ from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.db import jobs
 from opentill.db.database import Db, Tx
-from opentill.ledger import Movement
 from opentill.orders import notes, queries
-from opentill.orders.model import DAY_MS, DueMerchant, Event, Order, Status, settlement
+from opentill.orders.model import (
+    DAY_MS,
+    DueMerchant,
+    Event,
+    Order,
+    Status,
+    reserve_release,
+    settlement,
+)
 from opentill.orders.transitions import Change, take
 
-BATCH: Final = 1000  # a payment of the same merchant waits for it: some 0.1 s
-# Batches of one merchant: while one waits for the balance or its commit, the other is prepared.
+BATCH: Final = 1000  # orders; a payment of the same merchant waits for the batch, some 0.1 s
+# Batches of one merchant at once: while one waits for the balance or its commit, one is prepared.
 _AT_ONCE: Final = 2
 _EVER: Final = 2**62
 
@@ -71,7 +78,7 @@ async def settle_batch(
 async def settleable(
     tx: Tx, now: int, merchant_id: str | None, order_id: str | None, *, early: bool
 ) -> list[Settled]:
-    """Say what settling would do now, and change nothing; ``early``: whether it is due or not."""
+    """Return what settling would do now, and change nothing; ``early``: also what is not due."""
     until = _EVER if early else now
     found = await queries.SETTLEABLE.all(
         tx, until=until, merchant_id=merchant_id, order_id=order_id
@@ -82,7 +89,7 @@ async def settleable(
 async def settle_one(
     tx: Tx, merchant_id: str, order_id: str, now: int, cause: str
 ) -> list[Settled]:
-    """Settle one order, perhaps before its time. Raises Invalid for one that cannot settle."""
+    """Settle one order, even before it is due. Raises Invalid for one that cannot settle."""
     found = await queries.LOCK_SETTLEABLE.all(tx, merchant_id=merchant_id, id=order_id)
     if not found:
         reason = "orderId must be an order that is PAID and not settled yet"
@@ -91,7 +98,7 @@ async def settle_one(
 
 
 def plan(order: Order) -> Settled:
-    """Say what settling an order moves."""
+    """Return what settling an order moves."""
     left = order.unsettled_minor
     currency = order.settled_currency
     reserve = 0
@@ -129,7 +136,7 @@ async def _settle(tx: Tx, orders: list[Order], now: int, cause: str) -> list[Set
 
 
 async def release_reserves(db: Db, now: int, batch: int = 200) -> int:
-    """Give back the reserves whose time is over, each in its own transaction; return how many."""
+    """Release the reserves that are due, each in its own transaction; return how many."""
     async with db.connection() as tx:
         due = await queries.RESERVES_DUE.all(tx, now=now, limit=batch)
 
@@ -139,16 +146,9 @@ async def release_reserves(db: Db, now: int, batch: int = 200) -> int:
         if order is None or not ready:
             return
         await notes.release_reserve(tx, order, now)
-        move = Movement(
-            "ROLLING_RESERVE_RELEASE",
-            "reserve",
-            "available",
-            order.reserve_minor,
-            "order",
-            order.id,
-            "Rolling reserve released",
+        await ledger.post(
+            tx, order.merchant_id, order.settled_currency, reserve_release(order), now
         )
-        await ledger.post(tx, order.merchant_id, order.settled_currency, [move], now)
 
     async def one(order: Order) -> None:
         await db.run(partial(release, seen=order))

@@ -1,7 +1,38 @@
 """SQL that places orders, takes their transitions and writes their history."""
 
+from typing import Final
+
 from opentill.db.query import Command, Query
 from opentill.orders.model import Order, Transitioned
+
+# The columns of an order, beside its status, that a transition writes, with their types in
+# PostgreSQL: the fields of `transitions.Written`.
+_WRITTEN: Final = {
+    "customer_email": "text",
+    "customer_name": "text",
+    "payer_ip": "text",
+    "payment_method": "text",
+    "paid_attempt_id": "text",
+    "paid_at": "bigint",
+    "due_at": "bigint",
+    "settle_at": "bigint",
+    "settled_at": "bigint",
+    "platform_fee_rate": "numeric",
+    "platform_fee_minor": "bigint",
+    "net_settled_minor": "bigint",
+    "hkd_exchange_rate": "numeric",
+    "livemode": "boolean",
+    "charged_back_minor": "bigint",
+    "reserve_minor": "bigint",
+    "reserve_status": "text",
+    "reserve_release_at": "bigint",
+}
+
+
+def _each(piece: str) -> str:
+    """Write a piece of SQL for each written column: ``{0}`` is its name, ``{1}`` its type."""
+    return ", ".join(piece.format(*column) for column in _WRITTEN.items())
+
 
 # Place an order with its session, both as `model.NewOrder` says: two rows of one thing, so one
 # statement writes them, with the first line of the history and the directory's entry.
@@ -42,7 +73,7 @@ PLACE = Command(
 # one: that is planned anew each time, and reads much while statistics are old (decision 0048).
 TRANSITION = Query(
     Transitioned,
-    """
+    f"""
     with taken as (
         update payment_attempts set status = 'SUCCEEDED', reason = :reason, check_at = null,
             provider_ref = case :provider_ref::text when '' then provider_ref
@@ -52,15 +83,7 @@ TRANSITION = Query(
         returning id
     ), moved as (
         update orders set status = :target, history_number = history_number + 1,
-            updated_at = greatest(updated_at, :now::bigint), customer_email = :customer_email,
-            customer_name = :customer_name, payer_ip = :payer_ip, payment_method = :payment_method,
-            paid_attempt_id = :paid_attempt_id, paid_at = :paid_at, due_at = :due_at,
-            settle_at = :settle_at, settled_at = :settled_at,
-            platform_fee_rate = :platform_fee_rate, platform_fee_minor = :platform_fee_minor,
-            net_settled_minor = :net_settled_minor, hkd_exchange_rate = :hkd_exchange_rate,
-            livemode = :livemode, charged_back_minor = :charged_back_minor,
-            reserve_minor = :reserve_minor, reserve_status = :reserve_status,
-            reserve_release_at = :reserve_release_at
+            updated_at = greatest(updated_at, :now::bigint), {_each("{0} = :{0}")}
         where merchant_id = :merchant_id and id = :order_id and status = :source
             and history_number = :history_number
             and (:attempt_id::text is null or exists (select from taken))
@@ -91,29 +114,19 @@ TRANSITION = Query(
             and :source in ('CREATING', 'PENDING') and :target not in ('CREATING', 'PENDING')
     )
     select merchant_id, id from moved
-    """,
+    """,  # noqa: S608 - the columns are constants of ours
 )
 # The same for many orders. What belongs to an order is carried along, not joined again.
 TRANSITIONS = Query(
     Transitioned,
-    """
+    f"""
     with wanted as (
         select * from unnest(:merchant_id::text[], :order_id::text[], :history_number::int[],
             :source::text[], :target::text[], :event::text[], :cause::text[],
             :session::text[], :attempt_id::text[], :attempt_before::text[],
-            :provider_ref::text[], :reason::text[],
-            :customer_email::text[], :customer_name::text[], :payer_ip::text[],
-            :payment_method::text[], :paid_attempt_id::text[], :paid_at::bigint[],
-            :due_at::bigint[], :settle_at::bigint[], :settled_at::bigint[],
-            :platform_fee_rate::numeric[], :platform_fee_minor::bigint[],
-            :net_settled_minor::bigint[], :hkd_exchange_rate::numeric[], :livemode::boolean[],
-            :charged_back_minor::bigint[], :reserve_minor::bigint[], :reserve_status::text[],
-            :reserve_release_at::bigint[])
+            :provider_ref::text[], :reason::text[], {_each(":{0}::{1}[]")})
             as w (merchant_id, order_id, history_number, source, target, event, cause, session,
-                attempt_id, attempt_before, provider_ref, reason, customer_email, customer_name,
-                payer_ip, payment_method, paid_attempt_id, paid_at, due_at, settle_at, settled_at,
-                platform_fee_rate, platform_fee_minor, net_settled_minor, hkd_exchange_rate,
-                livemode, charged_back_minor, reserve_minor, reserve_status, reserve_release_at)
+                attempt_id, attempt_before, provider_ref, reason, {_each("{0}")})
     ), taken as (
         update payment_attempts a set status = 'SUCCEEDED', reason = w.reason, check_at = null,
             provider_ref = case w.provider_ref when '' then a.provider_ref else w.provider_ref end,
@@ -123,16 +136,7 @@ TRANSITIONS = Query(
         returning a.merchant_id, a.id
     ), moved as (
         update orders o set status = w.target, history_number = o.history_number + 1,
-            updated_at = greatest(o.updated_at, :now::bigint),
-            customer_email = w.customer_email, customer_name = w.customer_name,
-            payer_ip = w.payer_ip, payment_method = w.payment_method,
-            paid_attempt_id = w.paid_attempt_id, paid_at = w.paid_at, due_at = w.due_at,
-            settle_at = w.settle_at, settled_at = w.settled_at,
-            platform_fee_rate = w.platform_fee_rate, platform_fee_minor = w.platform_fee_minor,
-            net_settled_minor = w.net_settled_minor, hkd_exchange_rate = w.hkd_exchange_rate,
-            livemode = w.livemode, charged_back_minor = w.charged_back_minor,
-            reserve_minor = w.reserve_minor, reserve_status = w.reserve_status,
-            reserve_release_at = w.reserve_release_at
+            updated_at = greatest(o.updated_at, :now::bigint), {_each("{0} = w.{0}")}
         from wanted w
         where o.merchant_id = w.merchant_id and o.id = w.order_id and o.status = w.source
             and o.history_number = w.history_number
@@ -167,7 +171,7 @@ TRANSITIONS = Query(
             and m.source in ('CREATING', 'PENDING') and m.target not in ('CREATING', 'PENDING')
     )
     select merchant_id, id from moved
-    """,
+    """,  # noqa: S608 - as above
 )
 # Note what happened to an order that keeps its status. Amounts are added; null leaves the reserve.
 NOTE = Query(

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from opentill import ledger, webhooks
+from opentill.core import structs
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.db.query import columns
@@ -33,21 +34,22 @@ _NEVER_SETTLES: Final = ("settled", "carried_over", "disputed")
 
 
 class Payment(msgspec.Struct, frozen=True):
-    """The attempt that paid an order, still in ``before``, and what its gateway reported."""
+    """The attempt that pays an order, its status before, and what its gateway reported."""
 
     attempt_id: str
-    before: str
+    attempt_before: str
     provider_ref: str
     reason: str
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class Change(msgspec.Struct, frozen=True):
     """A transition that a locked order is to take.
 
-    ``order`` holds what becomes known by the transition as well: ``transition_queries`` writes its
-    columns as they are there. ``posted`` are the postings, all of them in the table's row.
-    ``reason`` is what events report of an order's end, if not the cause. ``back_to`` is
-    where a won dispute puts the order.
+    ``order`` holds what becomes known by the transition as well: the fields of ``Written`` are
+    written as they are there. ``cause`` is for the history. ``posted`` are the postings, each of a
+    type that the table's row allows. ``reason`` is what events report of an order's end, if not the
+    cause. ``back_to`` is where a won dispute puts the order. ``payment`` is the attempt that pays
+    the order, where that has to become SUCCEEDED by the same statement.
     """
 
     order: Order
@@ -98,21 +100,9 @@ def _take(change: Change, now: int) -> _Taken:
     return _Taken(change, row, after)
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A change as ``transition_queries`` takes it."""
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns of an order, beside its status, that a transition writes."""
 
-    merchant_id: str
-    order_id: str
-    history_number: int
-    source: Status
-    target: Status
-    event: Event
-    cause: str
-    session: SessionStatus | None  # the new status of an open session; None: it stays as it is
-    attempt_id: str | None  # that paid
-    attempt_before: str | None
-    provider_ref: str | None
-    reason: str | None
     customer_email: str
     customer_name: str | None
     payer_ip: str
@@ -133,11 +123,33 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     reserve_release_at: int | None
 
 
+class Row(Written, frozen=True, kw_only=True):
+    """A change as ``transition_queries`` takes it; without a payment its four fields are None."""
+
+    merchant_id: str
+    order_id: str
+    history_number: int
+    source: Status
+    target: Status
+    event: Event
+    cause: str
+    session: SessionStatus | None  # the new status of an open session; None: it stays as it is
+    attempt_id: str | None
+    attempt_before: str | None
+    provider_ref: str | None
+    reason: str | None
+
+
+_NO_PAYMENT: Final = dict.fromkeys(Payment.__struct_fields__)
+
+
 def _row(taken: _Taken) -> Row:
-    (change, row, after), payment = taken, taken.change.payment
+    change, row, after = taken
     order = change.order
-    return Row(
-        merchant_id=order.merchant_id,
+    payment = msgspec.structs.asdict(change.payment) if change.payment else _NO_PAYMENT
+    return structs.convert(
+        after,
+        Row,
         order_id=order.id,
         history_number=order.history_number,
         source=order.status,
@@ -145,28 +157,7 @@ def _row(taken: _Taken) -> Row:
         event=change.event,
         cause=change.cause,
         session=row.session,
-        attempt_id=payment.attempt_id if payment else None,
-        attempt_before=payment.before if payment else None,
-        provider_ref=payment.provider_ref if payment else None,
-        reason=payment.reason if payment else None,
-        customer_email=after.customer_email,
-        customer_name=after.customer_name,
-        payer_ip=after.payer_ip,
-        payment_method=after.payment_method,
-        paid_attempt_id=after.paid_attempt_id,
-        paid_at=after.paid_at,
-        due_at=after.due_at,
-        settle_at=after.settle_at,
-        settled_at=after.settled_at,
-        platform_fee_rate=after.platform_fee_rate,
-        platform_fee_minor=after.platform_fee_minor,
-        net_settled_minor=after.net_settled_minor,
-        hkd_exchange_rate=after.hkd_exchange_rate,
-        livemode=after.livemode,
-        charged_back_minor=after.charged_back_minor,
-        reserve_minor=after.reserve_minor,
-        reserve_status=after.reserve_status,
-        reserve_release_at=after.reserve_release_at,
+        **payment,
     )
 
 
@@ -213,27 +204,14 @@ async def _post(tx: Tx, moved: Sequence[_Taken], now: int) -> None:
         await ledger.post(tx, merchant_id, currency, posted, now)
 
 
-async def transition(  # noqa: PLR0913 - a change, by its fields
-    tx: Tx,
-    order: Order,
-    event: Event,
-    cause: str,
-    now: int,
-    *,
-    posted: Sequence[Movement] = (),
-    back_to: Status | None = None,
-    reason: str | None = None,
-) -> Order:
-    """Take one order's transition and return the order; see ``Change`` for what it takes.
+async def transition(tx: Tx, change: Change, now: int) -> Order:
+    """Take one order's transition and return the order.
 
     Raises Invalid on ``orderId`` for a transition that is not in the table.
     """
-    change = Change(
-        order=order, event=event, cause=cause, posted=posted, back_to=back_to, reason=reason
-    )
     moved = await take(tx, [change], now)
     if not moved:
-        msg = f"{order.id} is not locked, or was read before it changed last"
+        msg = f"{change.order.id} is not locked, or was read before it changed last"
         raise AssertionError(msg)
     return moved[0]
 

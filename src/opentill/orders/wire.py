@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 import msgspec
 from msgspec import Meta
 
-from opentill.core import money
+from opentill.core import money, structs
 from opentill.gateways.model import Method
 from opentill.orders.model import Order, RefundState, ReserveStatus, Status
 
@@ -42,8 +42,8 @@ class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def of(cls, order: Order) -> Self:
-        """Show an order, whose ``livemode`` is known, as a list does."""
-        return cls(**_listed(order))
+        """Show an order, whose ``livemode`` is known."""
+        return structs.convert(order, cls, **_listed(order))
 
 
 class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
@@ -63,51 +63,36 @@ class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def of(cls, order: Order) -> Self:
         """Show an order, whose ``livemode`` is known, with everything."""
-        return cls(**_detailed(order))
+        shown = _listed(order)
+        refunded = order.refunded_minor
+        return structs.convert(
+            order,
+            cls,
+            **shown,
+            base_amount=shown["amount"],
+            payable_amount=shown["amount"],
+            refunded_amount=money.show(refunded, order.currency) if refunded else "0",
+            rolling_reserve_rate=money.rate_text(order.reserve_rate),
+            rolling_reserve_amount=money.show(order.reserve_minor, order.settled_currency),
+            rolling_reserve_status=order.reserve_status,
+            rolling_reserve_release_at=order.reserve_release_at,
+        )
 
 
 def _listed(order: Order) -> dict[str, Any]:
+    """Return what a list shows otherwise than it is stored."""
     if order.livemode is None:
-        raise AssertionError  # whoever shows it has asked livemode.known
+        raise AssertionError  # livemode.known comes first
     hkd = order.hkd_exchange_rate
     net = order.amount_minor - order.platform_fee_minor
     return {
-        "id": order.id,
         "checkout_session_id": order.checkout_id,
-        "product_id": order.product_id,
-        "customer_email": order.customer_email,
-        "customer_name": order.customer_name,
         "amount": money.show(order.amount_minor, order.currency),
-        "currency": order.currency,
         "platform_fee_rate": money.rate_text(order.platform_fee_rate),
         "platform_fee": money.show(order.platform_fee_minor, order.currency),
         "net_amount": money.show(net, order.currency),
         "settled_amount": money.show(order.net_settled_minor, order.settled_currency),
-        "settled_currency": order.settled_currency,
         "exchange_rate": money.rate_text(order.exchange_rate),
         "hkd_exchange_rate": None if hkd is None else money.rate_text(hkd),
-        "payment_method": order.payment_method,
-        "status": order.status,
-        "paid_at": order.paid_at,
-        "settled_at": order.settled_at,
         "metadata": msgspec.Raw(order.metadata.encode()),
-        "created_at": order.created_at,
-        "livemode": order.livemode,
-    }
-
-
-def _detailed(order: Order) -> dict[str, Any]:
-    shown = _listed(order)
-    refunded = order.refunded_minor
-    return shown | {
-        "base_amount": shown["amount"],
-        "payable_amount": shown["amount"],
-        "refund_status": order.refund_status,
-        "refunded_amount": money.show(refunded, order.currency) if refunded else "0",
-        "payer_ip": order.payer_ip,
-        "updated_at": order.updated_at,
-        "rolling_reserve_rate": money.rate_text(order.reserve_rate),
-        "rolling_reserve_amount": money.show(order.reserve_minor, order.settled_currency),
-        "rolling_reserve_status": order.reserve_status,
-        "rolling_reserve_release_at": order.reserve_release_at,
     }

@@ -175,13 +175,15 @@ async def submit(request: PageRequest, session_id: str) -> Response:
                 request.app.db,
                 request.app.gateways,
                 session_id,
-                email=entries.email,
-                name=entries.name,
-                method=entries.method,
-                payer_ip=request.client_ip,
-                locale=visit.localizer.language,
-                public_url=request.app.settings.public_url,
-                now=request.now,
+                checkouts.PayerInput(
+                    email=entries.email,
+                    name=entries.name,
+                    method=entries.method,
+                    ip=request.client_ip,
+                    locale=visit.localizer.language,
+                ),
+                request.app.settings.public_url,
+                request.now,
             )
         except Invalid as problem:
             _log.info("payment form refused", field=problem.field)

@@ -4,18 +4,14 @@ from typing import Any, Final
 
 from opentill import list_counts
 from opentill.http.operations import ApiRequest, Nothing, Operation
-from opentill.http.paging import Listing, given, listing
+from opentill.http.paging import Listing, page_example
 from opentill.payouts import queries, service
 from opentill.payouts.model import PayoutOut
 
 
 async def list_payouts(request: ApiRequest[queries.ListQuery, Nothing]) -> Listing[PayoutOut]:
     """List payouts, newest first."""
-    query = request.query
-    here = request.app.replica.reading()
-    rows = list_counts.Paginator(here, queries.LISTS, request.merchant_id, given(query))
-    items, total = await rows.page(query.page, query.size)
-    return listing([PayoutOut.of(item) for item in items], query.page, query.size, total)
+    return await list_counts.respond(request, queries.LISTS, PayoutOut.of)
 
 
 async def read(request: ApiRequest[Nothing, Nothing]) -> PayoutOut:
@@ -49,10 +45,7 @@ operations: Final = (
         query=queries.ListQuery,
         response=Listing[PayoutOut],
         read=list_payouts,
-        response_example={
-            "items": [_PAYOUT],
-            "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
-        },
+        response_example=page_example(_PAYOUT),
     ),
     Operation(
         method="GET",

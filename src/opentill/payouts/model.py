@@ -5,7 +5,7 @@ from typing import Final, Literal, Self, get_args
 import msgspec
 
 from opentill import webhooks
-from opentill.core import money
+from opentill.core import money, structs
 from opentill.ledger import Movement
 from opentill.ledger import Type as PostingType
 
@@ -96,16 +96,11 @@ class PayoutOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def of(cls, payout: Payout) -> Self:
         """Show a payout."""
-        return cls(
-            id=payout.id,
-            status=payout.status,
+        return structs.convert(
+            payout,
+            cls,
             amount=money.show(payout.amount_minor, payout.currency),
             fee=money.show(payout.fee_minor, payout.currency),
-            currency=payout.currency,
             bank_reference=payout.bank_reference or None,
             failure_reason=payout.failure_reason or None,
-            created_at=payout.created_at,
-            updated_at=payout.updated_at,
-            paid_at=payout.paid_at,
-            failed_at=payout.failed_at,
         )

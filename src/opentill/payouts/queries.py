@@ -21,7 +21,7 @@ BY_ID = Query(Payout, "select * from payouts where merchant_id = :merchant_id an
 BY_REFERENCE = Query(
     Payout, "select * from payouts where merchant_id = :merchant_id and reference = :reference"
 )
-# For the operator, who has only the payout's id: one look into the index for each merchant.
+# For the operator, who has only the payout's id: one index lookup for each merchant.
 ANYWHERE = Query(
     Payout,
     """

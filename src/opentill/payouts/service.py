@@ -1,21 +1,24 @@
-"""What can be done with payouts: create one, and say how the bank's transfer ended."""
+"""What can be done with payouts: create one, and record how the bank's transfer ended."""
 
 from decimal import Decimal
+from typing import Final
 
 import msgspec
 
 from opentill import ledger, list_counts, merchants, webhooks
 from opentill.core import money
-from opentill.core.errors import Invalid, NotFound
+from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
-from opentill.merchants import Merchant, operator_actions
+from opentill.merchants import Actor, Merchant, operator_actions
 from opentill.payouts import events, queries
 from opentill.payouts.model import BY_EVENT, Event, Payout, Status, posted
 
+_BANK_REFERENCE: Final = 140  # characters, as ISO 20022 has for remittance information
+
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A payout that is asked for; minor units, ``amount_minor`` None for everything available."""
+    """A requested payout; minor units, ``amount_minor`` None for everything available."""
 
     amount_minor: int | None
     fee_minor: int = 0
@@ -40,19 +43,14 @@ async def create(
     first = await queries.BY_REFERENCE.first(tx, merchant_id=merchant_id, reference=reference)
     if first is not None:
         return _same(first, wanted)
-    by, reason = (
-        operator_actions.words("by", wanted.by),
-        operator_actions.words("reason", wanted.reason),
-    )
+    actor = operator_actions.actor(wanted.by, wanted.reason)
     currency = merchant.settlement_currency
     fee = operator_actions.amount("fee", wanted.fee_minor, currency) if wanted.fee_minor else 0
     approved_by = None
     if wanted.approved_by is not None:
-        approved_by = operator_actions.second(by, wanted.approved_by, "approved-by")
-    await merchants.record_audit(
-        tx, who=by, action="payouts create", merchant_id=merchant_id,
-        subject=_described(payout_id, merchant, wanted, approved_by), reason=reason, now=now,
-    )  # fmt: skip
+        approved_by = operator_actions.second(actor.who, wanted.approved_by, "approved-by")
+    subject = _described(payout_id, merchant, wanted, approved_by)
+    await merchants.record_audit(tx, actor, "payouts create", merchant_id, subject, now)
     amount = await _amount(tx, merchant, wanted.amount_minor, fee)
     if approved_by is None and operator_actions.needs_second(amount + fee, currency, above):
         refusal = f"approved-by must name a second operator for more than {above:f} {currency}"
@@ -60,8 +58,8 @@ async def create(
     transition = BY_EVENT[None, "created"]
     payout = await queries.INSERT.one(
         tx, merchant_id=merchant_id, id=payout_id, status=transition.target,
-        amount_minor=amount, fee_minor=fee, currency=currency, reference=reference, reason=reason,
-        created_by=by, approved_by=approved_by, now=now,
+        amount_minor=amount, fee_minor=fee, currency=currency, reference=reference,
+        reason=actor.reason, created_by=actor.who, approved_by=approved_by, now=now,
     )  # fmt: skip
     # The balance after the postings is read under its lock: what others take meanwhile is in it.
     after = await ledger.post(tx, merchant_id, currency, posted(payout, "created"), now)
@@ -83,7 +81,7 @@ def _shown(minor: int, merchant: Merchant) -> str:
 
 
 def _same(first: Payout, wanted: Wanted) -> Payout:
-    """Return the payout that has this reference already, if it is the one that is asked for."""
+    """Return the payout that has this reference already, if it equals the requested one."""
     amount = first.amount_minor if wanted.amount_minor is None else wanted.amount_minor
     if (first.amount_minor, first.fee_minor) == (amount, wanted.fee_minor):
         return first
@@ -111,7 +109,7 @@ async def _amount(tx: Tx, merchant: Merchant, wanted_minor: int | None, fee: int
 
 
 def _too_much(merchant: Merchant, available: int, fee: int) -> Invalid:
-    """Say what could be paid out."""
+    """Return the refusal, which says what could be paid out."""
     has = _shown(available, merchant)
     if available <= 0:
         return Invalid("amount", f"amount must wait until something is available: it is {has}")
@@ -123,10 +121,8 @@ async def pay(
     tx: Tx, payout_id: str, bank_reference: str, reason: str, by: str, now: int
 ) -> Payout:
     """Record that the bank has sent a payout. Raises NotFound and Invalid."""
-    bank_reference = operator_actions.words(
-        "bank-reference", bank_reference, 140
-    )  # as ISO 20022 has it
-    return await _take(tx, payout_id, "paid", by, reason, now, bank_reference=bank_reference)
+    reference = operator_actions.words("bank-reference", bank_reference, _BANK_REFERENCE)
+    return await _take(tx, payout_id, "paid", Actor(by, reason), now, bank_reference=reference)
 
 
 async def fail(tx: Tx, payout_id: str, reason: str, by: str, now: int) -> Payout:
@@ -135,20 +131,13 @@ async def fail(tx: Tx, payout_id: str, reason: str, by: str, now: int) -> Payout
     Raises NotFound and Invalid.
     """
     reason = operator_actions.words("reason", reason)
-    return await _take(tx, payout_id, "failed", by, reason, now, failure_reason=reason)
+    return await _take(tx, payout_id, "failed", Actor(by, reason), now)
 
 
-async def _take(  # noqa: PLR0913 - the one function that takes a transition
-    tx: Tx,
-    payout_id: str,
-    event: Event,
-    by: str,
-    reason: str,
-    now: int,
-    *,
-    bank_reference: str = "",
-    failure_reason: str = "",
+async def _take(
+    tx: Tx, payout_id: str, event: Event, actor: Actor, now: int, *, bank_reference: str = ""
 ) -> Payout:
+    """Take a transition of a payout, recorded in the audit log."""
     seen = await find_anywhere(tx, payout_id)
     merchant_id = seen.merchant_id
     await merchants.lock(tx, merchant_id)
@@ -157,15 +146,9 @@ async def _take(  # noqa: PLR0913 - the one function that takes a transition
     if transition is None:
         fits = " or ".join(str(s.source) for s in BY_EVENT.values() if s.event == event)
         raise Invalid("payout", f"payout must be {fits}: this one is {seen.status}")
-    await merchants.record_audit(
-        tx,
-        who=operator_actions.words("by", by),
-        action=f"payouts {event}",
-        merchant_id=merchant_id,
-        subject=f"{payout_id} {bank_reference}".strip(),
-        reason=reason,
-        now=now,
-    )
+    checked = Actor(operator_actions.words("by", actor.who), actor.reason)
+    subject = f"{payout_id} {bank_reference}".strip()
+    await merchants.record_audit(tx, checked, f"payouts {event}", merchant_id, subject, now)
     payout = await queries.TRANSITION.one(
         tx,
         merchant_id=merchant_id,
@@ -174,7 +157,7 @@ async def _take(  # noqa: PLR0913 - the one function that takes a transition
         target=transition.target,
         now=now,
         bank_reference=bank_reference,
-        failure_reason=failure_reason,
+        failure_reason=actor.reason if event == "failed" else "",
     )
     if transition.emits:
         await webhooks.emit(tx, [events.event_of(payout, transition.emits, now)])
@@ -185,18 +168,13 @@ async def _take(  # noqa: PLR0913 - the one function that takes a transition
 
 async def find(tx: Tx, merchant_id: str, payout_id: str) -> Payout:
     """Return a payout. Raises NotFound."""
-    payout = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=payout_id)
-    if payout is None:
-        raise NotFound
-    return payout
+    return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=payout_id))
 
 
 async def find_anywhere(tx: Tx, payout_id: str) -> Payout:
     """Return a payout of whichever merchant, for the operator. Raises NotFound."""
-    payout = await queries.ANYWHERE.first(tx, id=payout_id)
-    if payout is None:
-        raise NotFound(reason=f"there is no payout {payout_id}")
-    return payout
+    found = await queries.ANYWHERE.first(tx, id=payout_id)
+    return or_not_found(found, f"there is no payout {payout_id}")
 
 
 async def search(

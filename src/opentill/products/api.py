@@ -3,10 +3,9 @@
 from typing import Any, Final
 
 from opentill import list_counts
-from opentill.core.errors import NotFound
 from opentill.db.database import Tx
 from opentill.http.operations import ApiRequest, Nothing, Operation
-from opentill.http.paging import Listing, given, listing
+from opentill.http.paging import Listing, page_example
 from opentill.products import queries, service
 from opentill.products.model import ProductBody, ProductChange, ProductOut
 
@@ -19,21 +18,12 @@ async def create(request: ApiRequest[Nothing, ProductBody], tx: Tx) -> ProductOu
 async def read(request: ApiRequest[Nothing, Nothing]) -> ProductOut:
     """Return a product, archived ones too."""
     async with request.app.db.connection() as tx:
-        product = await queries.BY_ID.first(
-            tx, merchant_id=request.merchant_id, id=request.path["id"]
-        )
-    if product is None:
-        raise NotFound
-    return ProductOut.of(product)
+        return ProductOut.of(await service.find(tx, request.merchant_id, request.path["id"]))
 
 
 async def list_products(request: ApiRequest[queries.ListQuery, Nothing]) -> Listing[ProductOut]:
     """List products, newest first."""
-    query = request.query
-    here = request.app.replica.reading()
-    rows = list_counts.Paginator(here, queries.LISTS, request.merchant_id, given(query))
-    items, total = await rows.page(query.page, query.size)
-    return listing([ProductOut.of(item) for item in items], query.page, query.size, total)
+    return await list_counts.respond(request, queries.LISTS, ProductOut.of)
 
 
 async def change(request: ApiRequest[Nothing, ProductChange], tx: Tx) -> ProductOut:
@@ -95,10 +85,7 @@ operations: Final = (
         query=queries.ListQuery,
         response=Listing[ProductOut],
         read=list_products,
-        response_example={
-            "items": [_PRODUCT],
-            "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
-        },
+        response_example=page_example(_PRODUCT),
     ),
     Operation(
         method="GET",

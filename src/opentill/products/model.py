@@ -1,11 +1,11 @@
-"""What a product is; and its shapes on the wire."""
+"""What a product is, and its shapes on the wire."""
 
 from typing import Annotated, Literal, Self
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from opentill.core import money
+from opentill.core import money, structs
 
 Status = Literal["ACTIVE", "ARCHIVED"]
 
@@ -53,7 +53,7 @@ MetadataShown = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"}
 
 
 class Product(msgspec.Struct, frozen=True, kw_only=True):
-    """A product as it is kept."""
+    """A product as it is stored."""
 
     merchant_id: str
     id: str
@@ -69,7 +69,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Saved(Product, frozen=True, kw_only=True):
-    """A product that was just written, and the currencies that there is no rate to."""
+    """A product that was just stored, and the currencies to which it lacks an exchange rate."""
 
     unrated: list[str]
 
@@ -113,15 +113,9 @@ class ProductOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def of(cls, product: Product) -> Self:
         """Show a product."""
-        return cls(
-            id=product.id,
-            name=product.name,
-            description=product.description,
-            image=product.image,
+        return structs.convert(
+            product,
+            cls,
             price=money.show(product.price_minor, product.currency),
-            currency=product.currency,
-            status=product.status,
             metadata=msgspec.Raw(product.metadata.encode()),
-            created_at=product.created_at,
-            updated_at=product.updated_at,
         )

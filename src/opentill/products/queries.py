@@ -9,7 +9,7 @@ from opentill.http.paging import PageQuery
 from opentill.list_counts import lists
 from opentill.products.model import Product, Saved, Status
 
-# The currencies that there is no rate to, of those that a product's sessions and refunds need.
+# Of the currencies that a product's sessions and refunds are converted to, those without a rate.
 _UNRATED = """
     array(
         select wanted.quote

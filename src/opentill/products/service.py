@@ -6,7 +6,7 @@ import structlog
 from msgspec import UNSET
 
 from opentill.core import money
-from opentill.core.errors import Invalid, NotFound
+from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.http import inputs
@@ -48,7 +48,7 @@ async def create(tx: Tx, merchant_id: str, body: ProductBody, now: int) -> Produ
 
 
 def _warn(product: Saved) -> None:
-    """Say in the log what the operator has to see to before the product sells, or is refunded."""
+    """Log exchange rates that the operator has to set before the product is sold or refunded."""
     if product.unrated:
         _log.warning(
             "product without exchange rate",
@@ -59,13 +59,16 @@ def _warn(product: Saved) -> None:
         )
 
 
+async def find(tx: Tx, merchant_id: str, product_id: str) -> Product:
+    """Return a product, archived ones too. Raises NotFound."""
+    return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=product_id))
+
+
 async def change(
     tx: Tx, merchant_id: str, product_id: str, body: ProductChange, now: int
 ) -> Product:
     """Change what was sent; open sessions keep what they were opened with. Raises Invalid."""
-    old = await queries.LOCKED.first(tx, merchant_id=merchant_id, id=product_id)
-    if old is None:
-        raise NotFound
+    old = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=product_id))
     currency = old.currency if body.currency is UNSET else body.currency
     price = money.show(old.price_minor, old.currency) if body.price is UNSET else body.price
     new = await queries.UPDATE.one(

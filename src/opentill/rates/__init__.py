@@ -1,4 +1,4 @@
-"""Exchange rates: set by command or brought in from the European Central Bank's files."""
+"""Exchange rates: set by command or imported from the European Central Bank's files."""
 
 from opentill.rates.ecb import read as read_file
 from opentill.rates.model import Imported, Lacking, Rate, Sheet, oldest_valid_from

@@ -22,7 +22,7 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lacking(msgspec.Struct, frozen=True, kw_only=True):
-    """A rate that is not there: no session opens without it, or else no refund can be shown."""
+    """A missing rate: without it no session opens (``opening``), or no refund is accepted."""
 
     base: str
     quote: str
@@ -45,7 +45,7 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """What bringing a file in wrote."""
+    """What importing a file stored."""
 
     days: int
     first: int  # valid_from of the first day and the last, Unix ms

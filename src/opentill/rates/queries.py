@@ -6,8 +6,8 @@ from typing import Final
 from opentill.db.query import Command, Query, Value
 from opentill.rates.model import Lacking, Rate
 
-# The newest rate that counts at a time, read in the direction that is there, given before turned
-# round. A rate that is turned round gets 12 significant digits, half up.
+# The newest rate that counts at a time, of either direction; of two of the same time the one in the
+# wanted direction. The other one is inverted, to 12 significant digits, half up.
 _NEWEST: Final = """
         select <shown>
         from (
@@ -65,8 +65,8 @@ NEWEST = Query(
     order by base, quote, valid_from desc
     """,
 )
-# What the merchants there are would need at a time and do not have: to open a session, no older
-# than `:oldest`, and to show a refund in USD, of any age.
+# The rates that the existing merchants need at a time and that are missing: to open a session, none
+# older than `:oldest`; to show a refund in USD, of any age.
 LACKING = Query(
     Lacking,
     """

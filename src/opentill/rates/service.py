@@ -1,4 +1,4 @@
-"""What can be done with exchange rates. Orders keep those that they were opened with."""
+"""What can be done with exchange rates. An order keeps those that it was opened with."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -14,13 +14,13 @@ _BATCH: Final = 20_000  # rates in one statement
 
 
 def _nothing(_days: int) -> None:
-    """Take no note of progress."""
+    """Report no progress."""
 
 
 async def put(tx: Tx, base: str, quote: str, rate: Decimal, valid_from: int) -> Rate:
-    """Say what one ``base`` is worth in ``quote`` from a time (Unix ms) on. Raises Invalid.
+    """Set what one ``base`` is worth in ``quote`` from a time (Unix ms) on. Raises Invalid.
 
-    For the same pair and time, the later word counts.
+    A rate of the same pair and time is replaced.
     """
     for field, code in (("base", base), ("quote", quote)):
         _check_currency(field, code)
@@ -52,7 +52,7 @@ async def latest(tx: Tx, base: str, quote: str, at: int) -> Rate | None:
 
 
 async def lacking(tx: Tx, at: int, oldest: int = 0) -> list[Lacking]:
-    """Return which rates the merchants and products that there are would need and do not have.
+    """Return the rates that the existing merchants and products need and that are not there.
 
     ``oldest`` is the earliest ``valid_from`` that counts for opening a session.
     """
@@ -79,8 +79,8 @@ async def bring_in(
 ) -> Imported:
     """Write a file's rates, from the day ``since`` on, between all its currencies.
 
-    Bringing the same file in again changes nothing. ``advance`` gets how many more days are
-    done. Raises Invalid for a day that is yet to come, or if no day is left.
+    Importing the same file again changes nothing. ``advance`` is called with how many more days are
+    done. Raises Invalid for a day in the future, or if no day is left.
     """
     days = [day for day in sheet.days if day.valid_from >= since]
     if not days:

@@ -8,7 +8,7 @@ from opentill import orders
 from opentill.core.errors import NotFound
 from opentill.db.database import Tx
 from opentill.http.operations import ApiRequest, Nothing, Operation
-from opentill.http.paging import Listing, Page, Size, listing
+from opentill.http.paging import Listing, Page, Size, listing, page_example
 from opentill.refunds import queries, service
 from opentill.refunds.model import Refund, RefundBody, RefundOut
 
@@ -98,10 +98,7 @@ operations: Final = (
         query=ListQuery,
         response=Listing[RefundOut],
         read=list_refunds,
-        response_example={
-            "items": [_REFUND],
-            "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
-        },
+        response_example=page_example(_REFUND),
     ),
     Operation(
         method="GET",

@@ -1,4 +1,4 @@
-"""What the worker does for refunds: sends them to the gateway until it says how they ended."""
+"""What the worker does for refunds: sends them until their gateways report how they ended."""
 
 from collections.abc import Mapping
 
@@ -95,10 +95,10 @@ async def _send(
 
 
 async def make_due(tx: Tx, now: int) -> None:
-    """Make every refund due that is due later than now: the clock has gone back."""
+    """Make every refund due now that is due later: the clock was set back."""
     await queries.MAKE_DUE.run(tx, now=now)
 
 
 async def count_due(tx: Tx, now: int) -> int:
-    """Return how many refunds that are to be sent or asked about now; 10,000 stands for more."""
+    """Return how many refunds are due to be sent, at most 10,000."""
     return await queries.COUNT_DUE.get(tx, now=now) or 0

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from opentill import webhooks
-from opentill.core import money
+from opentill.core import money, structs
 from opentill.gateways.model import RefundStatus
 from opentill.ledger import Held
 
@@ -71,6 +71,11 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
     succeeded_at: int | None
     failed_at: int | None
 
+    @property
+    def described(self) -> str:
+        """What the history and the ledger call it."""
+        return f"Refund of {money.show(self.amount_minor, self.currency)} {self.currency}"
+
 
 class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Money given back to a customer (contract.md#refund-fields)."""
@@ -94,20 +99,10 @@ class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def of(cls, refund: Refund) -> Self:
         """Show a refund."""
-        return cls(
-            id=refund.id,
-            merchant_id=refund.merchant_id,
-            order_id=refund.order_id,
-            refund_no=refund.refund_no,
-            status=refund.status,
+        return structs.convert(
+            refund,
+            cls,
             amount=money.show(refund.amount_minor, refund.currency),
-            currency=refund.currency,
             user_refund_amount_usd=money.show(refund.user_refund_usd_minor, "USD"),
             merchant_debit_usd=money.show(refund.merchant_debit_usd_minor, "USD"),
-            reason=refund.reason,
-            error_message=refund.error_message,
-            created_at=refund.created_at,
-            updated_at=refund.updated_at,
-            succeeded_at=refund.succeeded_at,
-            failed_at=refund.failed_at,
         )

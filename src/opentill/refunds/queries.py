@@ -7,7 +7,7 @@ BY_ID = Query(Refund, "select * from refunds where merchant_id = :merchant_id an
 LOCKED = Query(
     Refund, "select * from refunds where merchant_id = :merchant_id and id = :id for update"
 )
-# For the operator, who has only the refund's id: one look into the index for each merchant.
+# For the operator, who has only the refund's id: one index lookup for each merchant.
 ANYWHERE = Query(
     Refund,
     """
@@ -69,8 +69,8 @@ CLAIM = Query(
     returning r.*
     """,
 )
-# Committed right before the gateway is called, so that it is known whether it may know the refund.
-# Returns whether it might have before; nothing for a refund that has ended since it was claimed.
+# Committed right before the gateway is called, so that it is known later whether the gateway may
+# have the refund. Returns whether it was sent before; nothing for a refund that has ended since.
 SENDING = Value(
     bool,
     """
@@ -89,7 +89,7 @@ TRY_AGAIN = Command(
     where merchant_id = :merchant_id and id = :id and status = 'PROCESSING'
     """,
 )
-# Of a first sending that surely did not arrive: the next one is the first again.
+# A first request that surely did not arrive: the next one counts as the first again.
 NOT_SENT = Command(
     """
     update refunds set sent = false

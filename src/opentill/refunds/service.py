@@ -1,4 +1,4 @@
-"""What can be done with refunds: accept one and hold its money, and take in how it ended."""
+"""What can be done with refunds: accept one and hold its money, and apply how it ended."""
 
 from decimal import Decimal
 from typing import Final
@@ -9,15 +9,16 @@ import structlog
 
 from opentill import ledger, orders, rates, webhooks
 from opentill.core import money
-from opentill.core.errors import Invalid, NotFound
+from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.gateways.model import RefundOutcome
-from opentill.ledger import Held, Movement
-from opentill.orders import Order
+from opentill.ledger import Account, Movement
+from opentill.ledger import Type as PostingType
+from opentill.orders import Change, Order
 from opentill.orders.model import Source
 from opentill.refunds import events, queries
-from opentill.refunds.model import TRANSITIONS, Refund, RefundBody
+from opentill.refunds.model import TRANSITIONS, Refund, RefundBody, Status
 
 _log: Final = structlog.get_logger()
 _REFUNDABLE: Final = ("PAID", "SETTLED")
@@ -40,9 +41,9 @@ async def create(
     *,
     source: Source = "API",
 ) -> Refund:
-    """Accept a refund of a paid order and freeze what it takes from the merchant.
+    """Accept a refund of a paid order, PROCESSING, and freeze what it takes from the merchant.
 
-    ``source`` is where it is asked for: an order is refunded where it was placed.
+    ``source`` is where the refund is requested: an order is refunded where it was placed.
 
     The same ``refundNo`` with the same order and amount returns the first refund. Raises NotFound
     for an unknown order and Invalid for what cannot be refunded.
@@ -54,7 +55,6 @@ async def create(
             return _same(first, order, body)
     amount = _amount(order, body, source)
     share = _share(await _with_usd_rate(tx, order, now), amount)
-    held_from: Held = order.stands_in
     try:
         refund = await queries.INSERT.one(
             tx,
@@ -66,7 +66,7 @@ async def create(
             currency=order.currency,
             debit_minor=share.debit_minor,
             debit_currency=order.settled_currency,
-            held_from=held_from,
+            held_from=order.stands_in,
             user_refund_usd_minor=share.user_usd_minor,
             merchant_debit_usd_minor=share.debit_usd_minor,
             reason=body.reason or "",
@@ -75,15 +75,14 @@ async def create(
         )
     except asyncpg.UniqueViolationError:  # another order's refund took the number just now
         raise _number_taken() from None
-    text = f"Refund of {money.show(amount, order.currency)} {order.currency}"
-    await orders.hold_refund(tx, order, amount, share.debit_minor, f"{refund.id}: {text}", now)
-    if share.debit_minor:
-        await _freeze(tx, refund, text, now)
+    cause = f"{refund.id}: {refund.described}"
+    await orders.hold_refund(tx, order, amount, share.debit_minor, cause, now)
+    await _freeze(tx, refund, now)
     return refund
 
 
 def _same(first: Refund, order: Order, body: RefundBody) -> Refund:
-    """Return the refund that has this number already, if it is the one that is asked for."""
+    """Return the refund that has this number already, if it equals the requested one."""
     wanted = first.amount_minor if body.amount is None else _parsed(body.amount, order.currency)
     if first.order_id == order.id and first.amount_minor == wanted:
         return first
@@ -123,11 +122,11 @@ def _amount(order: Order, body: RefundBody, source: Source) -> int:
 
 
 async def _with_usd_rate(tx: Tx, order: Order, now: int) -> Order:
-    """Return an order that says what it is in USD, which its refunds have to show.
+    """Return the order with its rate to USD, in which its refunds are shown too.
 
-    One that was opened while there was no rate is shown by the newest there is, however old; where
-    its own currency has none, by that of the currency it settles in. Raises Invalid on ``orderId``
-    if there never was one.
+    An order that was opened while there was no rate gets the newest one, however old; where its own
+    currency has none, that of the currency it settles in. Raises Invalid on ``orderId`` if there
+    never was one.
     """
     if order.usd_exchange_rate is not None:
         return order
@@ -154,10 +153,10 @@ async def _with_usd_rate(tx: Tx, order: Order, now: int) -> Order:
 
 
 def _share(order: Order, amount: int) -> _Share:
-    """Work out a refund's share of the order, so that all of them add up exactly.
+    """Work out a refund's share of the order, so that the shares of all refunds add up exactly.
 
-    Each takes what the refunds accepted so far and this one cost together, less what those cost:
-    whatever the rounding of the parts, the last one brings the sum to the whole.
+    A share is what the refunds accepted so far and this one cost together, less what those cost:
+    however the parts are rounded, the last one brings the sum to the whole.
     """
     held = order.refund_held_minor + amount
     gross = money.times(held, order.exchange_rate, order.currency, order.settled_currency)
@@ -178,19 +177,13 @@ def _share(order: Order, amount: int) -> _Share:
     return _Share(debit, user_usd, debit_usd)
 
 
-async def _freeze(tx: Tx, refund: Refund, text: str, now: int) -> None:
+async def _freeze(tx: Tx, refund: Refund, now: int) -> None:
+    """Freeze what a refund takes. Raises Invalid below the merchant's overdraft limit."""
+    way: tuple[Account, Account] = (refund.held_from, "frozen")
+    balance = await _post(tx, refund, "FREEZE", way, refund.described, now)
+    if balance is None:
+        return
     overdraft = await queries.OVERDRAFT.get(tx, merchant_id=refund.merchant_id) or 0
-    balance = await ledger.post(
-        tx,
-        refund.merchant_id,
-        refund.debit_currency,
-        [
-            Movement(
-                "FREEZE", refund.held_from, "frozen", refund.debit_minor, "refund", refund.id, text
-            ),
-        ],
-        now,
-    )
     left = balance.pending if refund.held_from == "pending" else balance.available
     if left < -overdraft:
         least = money.show(-overdraft, refund.debit_currency)
@@ -211,15 +204,13 @@ async def apply_outcome(
     gateway: str,
     attempt_id: str | None = None,
 ) -> Refund:
-    """Apply the outcome of a refund that a gateway reports, by whichever way and however often.
+    """Apply the outcome of a refund: from a response, a callback or a query, however often.
 
     ``gateway`` is the one that reports it, ``attempt_id`` the payment that it names along with the
     refund. Raises NotFound for a refund that is not there, or not of that payment, and
     OfAnotherGateway.
     """
-    seen = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=refund_id)
-    if seen is None:
-        raise NotFound
+    seen = await find(tx, merchant_id, refund_id)
     await orders.attempt_of(tx, gateway, merchant_id, seen.attempt_id)
     if attempt_id not in {None, seen.attempt_id}:
         raise NotFound
@@ -242,14 +233,7 @@ async def apply_outcome(
         provider_ref=outcome.provider_ref,
     )
     if refund is None:  # it ended before: late and repeated events change nothing
-        ended = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=refund_id) or seen
-        if ended.status != status:  # the books and the gateway differ: for the operator
-            _log.error(
-                "refund ended otherwise",
-                refund=refund_id, status=ended.status, reported=outcome.status,
-                reason=outcome.reason,
-            )  # fmt: skip
-        return ended
+        return await _ended_before(tx, seen, status, outcome)
     noted = await orders.with_noted_livemode(tx, order)
     await webhooks.emit(tx, [events.event_of(noted, refund, now)])
     if status == "SUCCEEDED":
@@ -259,36 +243,45 @@ async def apply_outcome(
     return refund
 
 
+async def _ended_before(tx: Tx, seen: Refund, status: Status, outcome: RefundOutcome) -> Refund:
+    """Return a refund that had ended; an error is logged if it ended otherwise than reported."""
+    ended = await find(tx, seen.merchant_id, seen.id)
+    if ended.status != status:
+        _log.error(
+            "refund ended otherwise",
+            refund=ended.id, status=ended.status, reported=outcome.status, reason=outcome.reason,
+        )  # fmt: skip
+    return ended
+
+
 async def _succeeded(tx: Tx, order: Order, refund: Refund, now: int) -> None:
     order = await orders.complete_refund(tx, order, refund.amount_minor, refund.id, now)
     full = order.refunded_minor == order.amount_minor
     if full and orders.can(order, "refunded_in_full"):  # a disputed order goes its own way
-        await orders.transition(tx, order, "refunded_in_full", refund.id, now)
-    if refund.debit_minor:
-        text = f"Refund of {money.show(refund.amount_minor, refund.currency)} {refund.currency}"
-        move = Movement(
-            "REFUND", "frozen", "gateway", refund.debit_minor, "refund", refund.id, text
-        )
-        await ledger.post(tx, refund.merchant_id, refund.debit_currency, [move], now)
+        await orders.transition(tx, Change(order, "refunded_in_full", refund.id), now)
+    await _post(tx, refund, "REFUND", ("frozen", "gateway"), refund.described, now)
 
 
 async def _failed(tx: Tx, order: Order, refund: Refund, now: int) -> None:
     cause = f"{refund.id}: {refund.error_message}"
     await orders.release_refund(tx, order, refund.amount_minor, refund.debit_minor, cause, now)
-    if refund.debit_minor:
-        target: Held = order.stands_in  # it may have settled meanwhile
-        move = Movement(
-            "UNFREEZE", "frozen", target, refund.debit_minor, "refund", refund.id, "Refund failed"
-        )
-        await ledger.post(tx, refund.merchant_id, refund.debit_currency, [move], now)
+    # To where the order's money is now: the order may have settled since.
+    await _post(tx, refund, "UNFREEZE", ("frozen", order.stands_in), "Refund failed", now)
+
+
+async def _post(
+    tx: Tx, refund: Refund, kind: PostingType, way: tuple[Account, Account], text: str, now: int
+) -> ledger.Balance | None:
+    """Post a refund's debit from one account to another; None where it costs nothing."""
+    if not refund.debit_minor:
+        return None
+    move = Movement(kind, *way, refund.debit_minor, "refund", refund.id, text)
+    return await ledger.post(tx, refund.merchant_id, refund.debit_currency, [move], now)
 
 
 async def find(tx: Tx, merchant_id: str, refund_id: str) -> Refund:
     """Return a refund. Raises NotFound."""
-    refund = await queries.BY_ID.first(tx, merchant_id=merchant_id, id=refund_id)
-    if refund is None:
-        raise NotFound
-    return refund
+    return or_not_found(await look_for(tx, merchant_id, refund_id))
 
 
 async def look_for(tx: Tx, merchant_id: str, refund_id: str) -> Refund | None:
@@ -303,7 +296,5 @@ async def find_by_number(tx: Tx, merchant_id: str, refund_no: str) -> Refund | N
 
 async def find_anywhere(tx: Tx, refund_id: str) -> Refund:
     """Return a refund of whichever merchant, for the operator. Raises NotFound."""
-    refund = await queries.ANYWHERE.first(tx, id=refund_id)
-    if refund is None:
-        raise NotFound(reason=f"there is no refund {refund_id}")
-    return refund
+    found = await queries.ANYWHERE.first(tx, id=refund_id)
+    return or_not_found(found, f"there is no refund {refund_id}")

@@ -98,10 +98,8 @@ async def _disable(tx: Tx, key: Key, reason: str, attempted_at: int, now: int) -
     )  # fmt: skip
     if not disabled:
         return
-    await merchants.record_audit(
-        tx, who="opentill", action="webhooks disable", merchant_id=merchant_id,
-        subject=endpoint_id, reason=reason, now=now,
-    )  # fmt: skip
+    actor = merchants.Actor("opentill", reason)
+    await merchants.record_audit(tx, actor, "webhooks disable", merchant_id, endpoint_id, now)
     _log.error(
         "webhook endpoint disabled", reason=reason, merchant=merchant_id, endpoint=endpoint_id
     )

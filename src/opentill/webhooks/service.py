@@ -92,7 +92,7 @@ async def _record(
     tx: Tx, actor: Actor, action: str, endpoint: Endpoint, what: str, now: int
 ) -> None:
     subject = f"{endpoint.id} {what}".strip()
-    await merchants.record_audit_by(tx, actor, action, endpoint.merchant_id, subject, now)
+    await merchants.record_audit(tx, actor, action, endpoint.merchant_id, subject, now)
 
 
 def _site(url: str) -> str:

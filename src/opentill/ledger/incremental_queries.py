@@ -1,0 +1,78 @@
+"""SQL of the incremental check, about one range of a balance's entries at a time."""
+
+from typing import Final
+
+from opentill.db.query import Command, Query
+from opentill.ledger import queries
+from opentill.ledger.model import Progress, RangeSums, Violation
+
+# The balance that has waited longest: first one whose round is unfinished, never one whose round
+# ended after `:until` (real time, Unix ms).
+NEXT = Query(
+    Progress,
+    f"""
+    select m.id as merchant_id, coalesce(b.currency, m.settlement_currency) as currency,
+        coalesce(c.checked_to, 0) as checked_to, {queries.each("coalesce(c.{0}, 0) as {0}")},
+        coalesce(c.last_at, 0) as last_at, coalesce(c.found, 0) as found
+    from merchants m left join balances b on b.merchant_id = m.id
+    left join ledger_checks c on c.merchant_id = m.id
+        and c.currency = coalesce(b.currency, m.settlement_currency)
+    where c.checked_at is null or c.checked_to > 0 or c.checked_at <= :until
+    order by c.checked_to > 0 desc nulls last, c.checked_at nulls first limit 1
+    """,  # noqa: S608 - the names of accounts are constants of ours
+)
+_SUMS: Final = queries.each(f"coalesce(sum({queries.MOVED}), 0)::bigint as {{0}}")
+SUMS = Query(
+    RangeSums,
+    f"""
+    select count(*) as entries, coalesce(max(number), :after) as last,
+        coalesce(max(created_at), 0) as last_at, {_SUMS}
+    from (
+        select * from entries
+        where merchant_id = :merchant_id and currency = :currency and number > :after
+        order by number limit :limit
+    ) as range
+    """,  # noqa: S608 - as above
+)
+WRONG = Query(
+    Violation,
+    f"""
+    select 'each balance after is the one before plus this entry, numbered 1, 2, 3 …' as rule,
+        :merchant_id::text as merchant_id, id as subject,
+        'entry ' || number || ' of ' || :currency as detail
+    from (
+        select id, number, {queries.FOLLOWS} as follows
+        from entries
+        where merchant_id = :merchant_id and currency = :currency
+            and number >= :after and number <= :last
+        window following as (order by number)
+    ) as checked where not follows and number > :after order by number limit 1000
+    """,  # noqa: S608 - as above
+)
+UNKNOWN = Query(
+    Violation,
+    f"""
+    select 'every entry is a movement of the table' as rule, merchant_id, id as subject,
+        type || ' from ' || from_account || ' to ' || to_account as detail
+    from entries e
+    where merchant_id = :merchant_id and currency = :currency
+        and number > :after and number <= :last and {queries.IS_UNKNOWN}
+    order by number limit 1000
+    """,  # noqa: S608 - as above
+)
+# Nothing is written if another worker was faster: the round is not at `:checked_from` any more.
+# `:checked_to` is 0 at the end of a round, `:entries` null before it; `:checked_at` is real time.
+SAVE = Command(
+    f"""
+    insert into ledger_checks as c (merchant_id, currency, checked_to, {queries.each("{0}")},
+        last_at, found, violations, entries, checked_at)
+    values (:merchant_id, :currency, :checked_to, {queries.each(":{0}")}, :last_at, :found, :found,
+        coalesce(:entries, 0), :checked_at)
+    on conflict (merchant_id, currency) do update set checked_to = :checked_to,
+        {queries.each("{0} = :{0}")}, last_at = :last_at, found = :found,
+        checked_at = :checked_at, entries = coalesce(:entries, c.entries),
+        violations = case when :entries::bigint is null then greatest(c.violations, :found)
+            else :found end
+    where c.checked_to = :checked_from
+    """,  # noqa: S608 - as above
+)
