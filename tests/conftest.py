@@ -5,6 +5,7 @@ the sandbox bank.
 """
 
 import asyncio
+import gc
 import itertools
 import os
 import random
@@ -30,10 +31,12 @@ from support import pooler
 from support.api_server import api_server, clock, shop
 from support.commands import fork_server
 from support.databases import Databases
+from support.deployment import deployment, migrated
 from support.pooler import POOLED
 from support.sandbox_bank import bank_url
 from support.transactions import (
     db,
+    each_rolled_back,
     module_database_url,
     rollback_connection,
     rollback_database_url,
@@ -45,7 +48,10 @@ __all__ = [
     "bank_url",
     "clock",
     "db",
+    "deployment",
+    "each_rolled_back",
     "fork_server",
+    "migrated",
     "module_database_url",
     "rollback_connection",
     "rollback_database_url",
@@ -130,6 +136,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for module in shuffled:
             chance.shuffle(module)
         items[:] = itertools.chain.from_iterable(shuffled)
+
+
+def pytest_sessionstart() -> None:
+    """Collect no garbage while tests are collected: nearly all that is made then stays."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was made until here out of every collection of garbage."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -39,7 +39,10 @@ MEANT: Final = {
     ("src/opentill/client/model.py", '"answer"'): _ATTEMPT,
 }
 # Columns with such a name: the package whose identifiers and SQL have it.
-FIELDS: Final = {("webhooks", "step"): "a column of webhook_deliveries"}
+FIELDS: Final = {
+    ("webhooks", "step"): "a column of webhook_deliveries",
+    ("", "step"): "the same column, in the benchmark of deliveries",
+}
 _ENDS: Final = "(?:s|es|ed|d|ing|er|ers)?"
 _SQL: Final = re.compile(r"f?\W*(?:with|select|insert|update|delete) ")
 _PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
@@ -203,6 +206,13 @@ PACKAGES: Final = sorted(
 @pytest.mark.parametrize("package", PACKAGES)
 def test_code_uses_the_words_of_the_glossary(package: str) -> None:
     assert [str(found) for path in sources(package=package) for found in words(path)] == []
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "examples", "tools"])
+def test_what_stands_beside_the_product_uses_the_words_of_the_glossary(folder: str) -> None:
+    paths = [path for path in sorted((TOP / folder).rglob("*")) if path.suffix in {".py", ".md"}]
+    assert paths
+    assert [str(found) for path in paths for found in words(path)] == []
 
 
 def test_migrations_use_the_words_of_the_glossary() -> None:

@@ -186,7 +186,7 @@ def test_children_end_when_the_supervisor_is_killed_and_a_dead_sandbox_comes_bac
 @pytest.mark.usefixtures("with_database")
 @pytest.mark.parametrize("workers", ["2"])
 def test_a_rolling_restart_fails_no_request(place: Place, workers: str) -> None:
-    process = place.start_really("serve", "--workers", workers)
+    process = place.start("serve", "--workers", workers)
     before = {child.pid for child in psutil.Process(process.pid).children()}
     stop = threading.Event()
     statuses: list[int | str] = []
@@ -211,7 +211,7 @@ def test_a_rolling_restart_fails_no_request(place: Place, workers: str) -> None:
     for thread in threads:
         thread.start()
     process.send_signal(signal.SIGHUP)
-    # The sandbox bank and the tracker of the processes stay; the worker and the servers are new.
+    # The sandbox bank stays; the worker and the servers are new.
     _until(lambda: len({c.pid for c in psutil.Process(process.pid).children()} - before) == 3)
     _until(lambda: len(psutil.Process(process.pid).children()) == len(before))
     stop.set()

@@ -14,8 +14,8 @@ from opentill.core.settings import Settings
 from opentill.db import connection
 from opentill.db.database import Db, Tx
 from opentill.db.query import Command, Value
-from support import world
 from support.api_server import SECRETS, TEA, ApiServer, Shop, serving
+from support.books import assert_books
 from support.concurrent_movements import hammered
 
 
@@ -32,7 +32,7 @@ async def db(postgres_url: str, database_url: str) -> AsyncIterator[Db]:
             assert await tx.fetchval("show transaction_isolation") == "serializable"
         yield db
         async with db.snapshot() as tx:
-            await world.assert_books(tx)
+            await assert_books(tx)
     finally:
         await db.close()
 

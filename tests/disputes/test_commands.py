@@ -13,7 +13,8 @@ from opentill.cli import build
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Db, Tx
 from support import pooler
-from support.world import assert_books, in_status
+from support.books import assert_books
+from support.world import in_status
 
 Run = Callable[..., Any]
 WHY = ("--reason", "a letter", "--by", "ann")

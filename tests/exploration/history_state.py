@@ -22,6 +22,7 @@ from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.orders import PaymentAttempt
 from support import world
+from support.books import assert_books
 
 T = TypeVar("T")
 CURRENCIES: Final = sorted(reference_model.EXPONENTS)
@@ -274,7 +275,7 @@ class HistoryState(RuleBasedStateMachine):
     @invariant()
     def all_is_well(self) -> None:
         """The books are right, and everything is as the model has it."""
-        self.run(world.assert_books(self.tx))
+        self.run(assert_books(self.tx))
         self._as_the_model_has_it()
         self.sound = True
 

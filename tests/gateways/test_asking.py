@@ -1,5 +1,6 @@
 """How often a gateway is asked about one payment: not as often as its customer likes."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from gateways.test_authority import epay_notice, waiting
@@ -57,6 +58,14 @@ def test_a_gateway_is_asked_once_in_two_seconds_however_often_its_customer_comes
     assert shop.read_order(order_id)["status"] == "PAID"
 
 
+def _at_most_since(began: float) -> int:
+    """How often a server may have been asked: once in two seconds, which a busy machine stretches.
+
+    A reply is used again for two seconds, so forty notices are asked about a few times.
+    """
+    return 2 + int((time.monotonic() - began) / 2)
+
+
 def test_a_notice_that_is_sent_again_and_again_is_asked_about_once(several: Several) -> None:
     """Its customer holds it, signed: the provider put it into the address to come back to."""
     api_server, epay = several.api_server, several.epay
@@ -69,14 +78,15 @@ def test_a_notice_that_is_sent_again_and_again_is_asked_about_once(several: Seve
         return answer.status_code, answer.content
 
     epay.orders[subject.attempt.id]["status"] = 0  # not so: that is no reason to ask more often
+    began = time.monotonic()
     with ThreadPoolExecutor(8) as crowd:
         assert {status for status, _ in crowd.map(send, range(40))} == {400}
-        assert 1 <= len(epay.asked) - before <= 3
+        assert 1 <= len(epay.asked) - before <= _at_most_since(began)
         epay.orders[subject.attempt.id]["status"] = 1
         wait_until(lambda: send(0) == (200, b"success"))
-        asked = len(epay.asked)
+        asked, began = len(epay.asked), time.monotonic()
         assert set(crowd.map(send, range(40))) == {(200, b"success")}
-        assert len(epay.asked) - asked <= 3
+        assert len(epay.asked) - asked <= _at_most_since(began)
     assert api_server.sql("select status from orders where id = $1", subject.order.id) == [
         {"status": "PAID"}
     ]

@@ -22,8 +22,9 @@ from opentill.orders import Order, PaymentAttempt
 from opentill.orders import jobs as order_jobs
 from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
+from support.books import assert_books
 from support.cluster import CARD, DECLINED, REFUNDS_FAIL, SECRET, Cluster, eventually, wait_for
-from support.world import NOW, assert_books, merchant, product, refunded, session
+from support.world import NOW, merchant, product, refunded, session
 
 PUBLIC = "http://127.0.0.1:9"  # where callbacks of the bank never arrive: tests hand them in
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 import time
 import tomllib
 from collections.abc import Iterator
@@ -12,7 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from support.deployment import TIMEOUT_S, Deployment
+from support.commands import SOURCE, ForkServer
+from support.deployment import Deployment, checked
 from support.sandbox_bank import free_socket, serving, url_of
 
 RECIPE = Path(__file__).parents[2] / "docs/recipes/add-a-gateway.md"
@@ -66,29 +66,22 @@ def provider() -> Iterator[tuple[Provider, str]]:
 
 
 def test_an_order_is_paid_and_refunded_through_a_gateway_of_somebody_else(
-    tmp_path: Path, provider: tuple[Provider, str]
+    fork_server: ForkServer, migrated: Path, tmp_path: Path, provider: tuple[Provider, str]
 ) -> None:
     install(tmp_path / "packages")
-    deployment = Deployment(tmp_path)
-    deployment.environ |= {
+    environ = {
         "OPENTILL_GATEWAYS": "piggy",
         "OPENTILL_GATEWAY_PIGGY_URL": provider[1],
         "OPENTILL_GATEWAY_PIGGY_KEY": "k-1",
         "OPENTILL_GATEWAY_PIGGY_METHODS": "ALIPAY:EUR",
-        "PYTHONPATH": f"{deployment.environ['PYTHONPATH']}:{tmp_path / 'packages'}",
+        "PYTHONPATH": f"{SOURCE}:{tmp_path / 'packages'}",
     }
-    process = deployment.start()
-    try:
+    with checked(fork_server, migrated, **environ) as deployment:
         pay_and_refund(deployment, provider[0])
-        found = json.loads(deployment.run("doctor", "--json").stdout)
+        # In an interpreter of its own, which finds the package as every interpreter does.
+        found = json.loads(deployment.run_really("doctor", "--json").stdout)
         (piggy,) = [row["text"] for row in found if row["subject"] == "gateway"]
         assert piggy == "piggy takes ALIPAY in EUR"
-        assert '"violations":[]' in deployment.done("ledger", "check", "--json")
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(TIMEOUT_S)
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 def pay_and_refund(deployment: Deployment, provider: Provider) -> None:

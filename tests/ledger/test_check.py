@@ -9,7 +9,8 @@ from opentill.db import connection as connections
 from opentill.db.database import Db, Tx
 from opentill.integrity.rules import check_all, check_books
 from opentill.orders import Order
-from support.world import assert_books, in_status, refund_said, refunded, submitted
+from support.books import assert_books
+from support.world import in_status, refund_said, refunded, submitted
 
 RUNNING = "each balance after is the one before plus this entry, numbered 1, 2, 3 …"
 SUM = "the balance equals the sum of its entries"

@@ -16,6 +16,7 @@ from opentill.orders import jobs, queries
 from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
 from support import world
+from support.books import assert_books
 
 
 async def _business(db: Db) -> str:
@@ -240,7 +241,7 @@ async def test_books_of_more_than_one_moment_are_right(db: Db) -> None:
     await db.run(lambda tx: world.settled(tx, order, world.NOW + world.HOUR))
     async with db.connection() as tx:
         assert await tx.fetchval("select count(distinct created_at) from entries") == 2
-        await world.assert_books(tx)
+        await assert_books(tx)
     for _ in range(3):
         await scheduler.check_some(db, 2)
     assert (await _gauges(db))[0] == 0

@@ -19,8 +19,9 @@ from opentill.list_counts.jobs import roll_up
 from opentill.list_counts.model import DAY_MS, HOUR_MS, page_window
 from opentill.orders import Order, queries
 from support import filled_database, world
+from support.books import assert_books
 from support.examples import examples
-from support.transactions import rolled_back
+from support.transactions import Each, rolled_back
 
 START: Final = world.NOW // DAY_MS * DAY_MS
 _numbers: Final = itertools.count(1)
@@ -116,31 +117,30 @@ lives = st.lists(
     size=st.integers(1, 7), near=st.integers(0, 6),
 )  # fmt: skip
 def test_totals_and_pages_are_those_of_a_full_count(
-    rollback_database_url: str, lives, within, status, by_product: bool, size: int, near: int
+    each_rolled_back: Each, lives, within, status, by_product: bool, size: int, near: int
 ) -> None:
-    async def look() -> None:
-        async with rolled_back(rollback_database_url) as tx:
-            order = await world.opened(tx)
-            other = await world.product(tx, order.merchant_id)
-            await apply(tx, order, lives, [order.product_id, other.id])
-            product = other.id if by_product else None
-            rows = paginator(tx, order, product, status, near)
-            expected = await tx.fetch(
-                """
-                select id from orders where merchant_id = $1 and created_at between $2 and $3
-                    and ($4::text is null or product_id = $4) and ($5::text is null or status = $5)
-                order by created_at desc, id desc
-                """,
-                order.merchant_id, *within, product, status,
-            )  # fmt: skip
-            ids = [row["id"] for row in expected]
-            assert await rows.total(tx, within) == len(ids)
-            for number in range(1, len(ids) // size + 3):
-                page, found = await rows.page(number, size, within)
-                assert found == len(ids)
-                assert [one.id for one in page] == ids[(number - 1) * size : number * size]
+    async def look(tx: Tx) -> None:
+        order = await world.opened(tx)
+        other = await world.product(tx, order.merchant_id)
+        await apply(tx, order, lives, [order.product_id, other.id])
+        product = other.id if by_product else None
+        rows = paginator(tx, order, product, status, near)
+        expected = await tx.fetch(
+            """
+            select id from orders where merchant_id = $1 and created_at between $2 and $3
+                and ($4::text is null or product_id = $4) and ($5::text is null or status = $5)
+            order by created_at desc, id desc
+            """,
+            order.merchant_id, *within, product, status,
+        )  # fmt: skip
+        ids = [row["id"] for row in expected]
+        assert await rows.total(tx, within) == len(ids)
+        for number in range(1, len(ids) // size + 3):
+            page, found = await rows.page(number, size, within)
+            assert found == len(ids)
+            assert [one.id for one in page] == ids[(number - 1) * size : number * size]
 
-    asyncio.run(look())
+    each_rolled_back(look)
 
 
 @given(pair=st.tuples(times, times).map(sorted), at=times)
@@ -206,7 +206,7 @@ async def test_totals_are_exact_while_many_write(module_database_url: str) -> No
         await roll_up(db, at_least=1)
         async with db.snapshot() as tx:
             assert await tx.fetchval("select count(*) from list_changes") == 0
-            await world.assert_books(tx)
+            await assert_books(tx)
     finally:
         await db.close()
 
@@ -256,10 +256,10 @@ async def test_the_check_of_the_books_sees_a_wrong_total(
     async with rolled_back(rollback_database_url) as tx:
         order = await world.in_status(tx, "PAID")
         await service.queries.ROLL.get(tx, merchant_id=order.merchant_id, limit=1)
-        await world.assert_books(tx)
+        await assert_books(tx)
         await tx.execute(statement)
         with pytest.raises(AssertionError, match="totals of lists"):
-            await world.assert_books(tx)
+            await assert_books(tx)
 
 
 async def test_each_merchant_whose_lists_changed_is_named_once(tx: Tx) -> None:

@@ -1,6 +1,5 @@
 """Any set of confirmations comes to the same together as one by one, in every table."""
 
-import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,14 +13,15 @@ from opentill import checkouts, orders, rates
 from opentill.checkouts.model import SessionBody
 from opentill.core.ids import new_id
 from opentill.core.money import Money, parse
-from opentill.db import connection as connections
 from opentill.db.database import Tx
 from opentill.epay.queries import INSERT_ORDER
 from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
 from opentill.orders import PaymentAttempt
 from opentill.orders.model import UNDECIDED
+from support.books import assert_books
 from support.examples import examples
-from support.world import DAY, NOW, assert_books, dump, fresh, merchant, product, said, submitted
+from support.transactions import Each
+from support.world import DAY, NOW, dump, fresh, merchant, product, said, submitted
 
 LATER: Final = NOW + 5_000
 CURRENCIES: Final = {"USD": "9.99", "EUR": "20.01", "JPY": "1050"}
@@ -194,26 +194,9 @@ def _pays(one: GatewayPaymentEvent, attempt: PaymentAttempt, id_: str) -> bool:
     )
 
 
-def test_together_is_as_one_by_one_in_every_table(rollback_database_url: str) -> None:
-    with asyncio.Runner() as runner:
-        tx = runner.run(connections.connect(rollback_database_url))
-
-        async def life(plans: list[Plan], wanted: list[tuple[int, Any]]) -> None:
-            outer = tx.transaction()
-            await outer.start()
-            try:
-                await _compare(tx, plans, wanted)
-            finally:
-                await outer.rollback()
-
-        @settings(
-            max_examples=examples(30), suppress_health_check=list(HealthCheck),
-        )  # fmt: skip
-        @given(PLANS, NEWS)
-        def all_of(plans: list[Plan], wanted: list[tuple[int, Any]]) -> None:
-            runner.run(life(plans, wanted))
-
-        try:
-            all_of()
-        finally:
-            runner.run(tx.close())
+@settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
+@given(plans=PLANS, wanted=NEWS)
+def test_together_is_as_one_by_one_in_every_table(
+    each_rolled_back: Each, plans: list[Plan], wanted: list[tuple[int, Any]]
+) -> None:
+    each_rolled_back(lambda tx: _compare(tx, plans, wanted))

@@ -10,14 +10,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from opentill.core.errors import TooManyAtOnce
-from opentill.db.database import Db
+from opentill.db.database import Db, Tx
 from opentill.orders import export, export_queries, queries
 from opentill.orders.wire import OrderOut
 from opentill.server.export_limits import EXPORTS_EACH, STATEMENTS_EACH, Exports
 from support import filled_database, world
 from support.examples import examples
 from support.export_lines import line
-from support.transactions import rolled_back
+from support.transactions import Each
 
 texts = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20),
@@ -52,41 +52,40 @@ TYPED = "".join(
 @example("a;\u200b=1", 'x;;\t=1"-', '{"a;=1":"b; +c;d"}', 5, 0, Decimal("0.10"), "JPY", 1)
 @example("=1+1", "  -x", '{"a": "b,c"}\n', 5, 0, Decimal("0.10"), "JPY", 1)
 def test_lines_are_those_of_python(
-    rollback_database_url: str, email, name, metadata, refunded, at, rate, currency, minor
+    each_rolled_back: Each, email, name, metadata, refunded, at, rate, currency, minor
 ) -> None:
-    async def look() -> None:
-        async with rolled_back(rollback_database_url) as tx:
-            order = await world.paid(tx, await world.opened(tx, "9.99"))
-            amount = minor * 10
-            await tx.execute(
-                f"""
-                update orders set customer_email = $2, customer_name = $3, metadata = $4, {TYPED}
-                    amount_minor = $5::bigint, currency = $6,
-                    platform_fee_minor = $5::bigint / 20 * 10,
-                    settled_currency = $6, gross_settled_minor = $5, net_settled_minor = $5,
-                    exchange_rate = $7, hkd_exchange_rate = $7, created_at = $8, paid_at = $8,
-                    refunded_minor = least($5::bigint, $9::bigint),
-                    refund_held_minor = least($5::bigint, $9::bigint)
-                where id = $1
-                """,
-                order.id, email, name, metadata, amount, currency, rate, at, refunded // 10 * 10,
-            )  # fmt: skip
-            found = await queries.BY_ID.first(tx, merchant_id=order.merchant_id, id=order.id)
-            assert found is not None
-            expected = line(found)
-            made = await export_queries.EXPORT.get(
-                tx,
-                merchant_id=order.merchant_id,
-                after_at=0,
-                after_id="",
-                until_at=2**62,
-                until_id="",
-                livemode=True,
-            )
-            assert made is not None
-            assert made == expected
+    async def look(tx: Tx) -> None:
+        order = await world.paid(tx, await world.opened(tx, "9.99"))
+        amount = minor * 10
+        await tx.execute(
+            f"""
+            update orders set customer_email = $2, customer_name = $3, metadata = $4, {TYPED}
+                amount_minor = $5::bigint, currency = $6,
+                platform_fee_minor = $5::bigint / 20 * 10,
+                settled_currency = $6, gross_settled_minor = $5, net_settled_minor = $5,
+                exchange_rate = $7, hkd_exchange_rate = $7, created_at = $8, paid_at = $8,
+                refunded_minor = least($5::bigint, $9::bigint),
+                refund_held_minor = least($5::bigint, $9::bigint)
+            where id = $1
+            """,
+            order.id, email, name, metadata, amount, currency, rate, at, refunded // 10 * 10,
+        )  # fmt: skip
+        found = await queries.BY_ID.first(tx, merchant_id=order.merchant_id, id=order.id)
+        assert found is not None
+        expected = line(found)
+        made = await export_queries.EXPORT.get(
+            tx,
+            merchant_id=order.merchant_id,
+            after_at=0,
+            after_id="",
+            until_at=2**62,
+            until_id="",
+            livemode=True,
+        )
+        assert made is not None
+        assert made == expected
 
-    asyncio.run(look())
+    each_rolled_back(look)
 
 
 @pytest.mark.parametrize("apart_ms", [0, 1000])

@@ -17,9 +17,9 @@ from opentill.merchants import fees
 from opentill.orders import Order, OrderDetail, service
 from opentill.orders.fees import price
 from opentill.refunds import service as refund_service
+from support.books import assert_books
 from support.world import (
     NOW,
-    assert_books,
     entries,
     merchant,
     opened,

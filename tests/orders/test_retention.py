@@ -11,6 +11,7 @@ from opentill.db.database import Db, Tx
 from opentill.http import idempotency
 from opentill.orders import jobs
 from support import world
+from support.books import assert_books
 
 YEAR_MS = 365 * 86_400_000
 
@@ -45,7 +46,7 @@ async def test_old_history_goes_but_for_the_last_row(db: Db) -> None:
     assert await _numbers(db, young) == before
     assert await jobs.prune_history(db, 730, now_ms()) == 0
     async with db.snapshot() as tx:
-        await world.assert_books(tx)
+        await assert_books(tx)
 
 
 async def test_it_goes_in_batches(db: Db) -> None:
@@ -84,7 +85,7 @@ async def test_a_gap_in_young_history_is_still_found(db: Db) -> None:
         await tx.execute("alter table order_history disable trigger order_history_is_final")
         await tx.execute("delete from order_history where order_id = $1 and number = 1", order_id)
         with pytest.raises(AssertionError):
-            await world.assert_books(tx)
+            await assert_books(tx)
         raise LookupError  # taken back
 
     with pytest.raises(LookupError):

@@ -13,7 +13,8 @@ from opentill.db.database import Tx
 from opentill.products import service as products
 from opentill.products.model import ProductBody, ProductChange
 from opentill.refunds.model import Refund
-from support.world import DAY, NOW, assert_books, merchant, opened, paid, product, refunded, session
+from support.books import assert_books
+from support.world import DAY, NOW, merchant, opened, paid, product, refunded, session
 
 OLD = NOW - 400 * DAY
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from opentill.db.database import Db
+from support.books import assert_books
 from support.cluster import Client, Cluster, Process, eventually, make_shop
 from support.commands import ForkServer
 from support.ports import free_port
-from support.world import assert_books
 
 DAY_MS = 86_400_000
 

@@ -14,9 +14,9 @@ import pytest
 from opentill import merchants
 from opentill.db.clock import now_ms
 from opentill.db.database import Db
+from support.books import assert_books
 from support.cluster import CARD, DECLINED, REFUNDS_FAIL, Client, Cluster, eventually, make_shop
 from support.commands import ForkServer
-from support.world import assert_books
 
 # One deployment for the whole file: the fixtures of the database are made for single tests.
 

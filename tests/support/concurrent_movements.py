@@ -24,6 +24,7 @@ from opentill.orders import settlement
 from opentill.outgoing.client import to_merchants
 from opentill.payouts.service import Wanted
 from support import world
+from support.books import assert_books
 from support.world import fresh
 
 CONNECTIONS: Final = 16
@@ -248,7 +249,7 @@ class Hammer:
         looked = 0
         while self.goes_on(end):
             async with self.db.snapshot() as tx:
-                await world.assert_books(tx)
+                await assert_books(tx)
             looked += 1
             await asyncio.sleep(0.5)
         return looked

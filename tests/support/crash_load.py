@@ -19,6 +19,7 @@ from opentill.core.errors import Unavailable
 from opentill.db import migrations
 from opentill.db.database import Db, Tx
 from opentill.server.embedded.postgres import EmbeddedPostgres
+from support.books import assert_books
 from support.cluster import (
     CARD,
     DECLINED,
@@ -31,7 +32,6 @@ from support.cluster import (
     wait_for,
 )
 from support.commands import ForkServer
-from support.world import assert_books
 
 CARDS: Final = (CARD, CARD, CARD, REFUNDS_FAIL, DECLINED, "4000000000000119")
 FINE: Final = {200, 201, 303, 400, 503}

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from support.commands import ForkServer, Served
 from support.ports import free_port
 
@@ -92,10 +94,19 @@ class Deployment:
         return ran.stdout
 
 
-def migrate(directory: Path, fork_server: ForkServer) -> Path:
-    """Make a data directory as ``opentill migrate`` makes it, to be copied, and return it."""
-    Deployment(directory, fork_server).done("migrate")
-    return directory / "data"
+@pytest.fixture(scope="session")
+def migrated(fork_server: ForkServer) -> Iterator[Path]:
+    """A data directory as ``opentill migrate`` makes it, to be copied."""
+    with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
+        Deployment(Path(directory), fork_server).done("migrate")
+        yield Path(directory) / "data"
+
+
+@pytest.fixture(scope="session")
+def deployment(fork_server: ForkServer, migrated: Path) -> Iterator[Deployment]:
+    """Serve for tests that only need merchants of their own, and leave the time as it was."""
+    with checked(fork_server, migrated) as deployment:
+        yield deployment
 
 
 def copy(migrated: Path, data: Path) -> None:
@@ -104,18 +115,20 @@ def copy(migrated: Path, data: Path) -> None:
 
 
 @contextmanager
-def checked(fork_server: ForkServer, migrated: Path) -> Iterator[Deployment]:
+def checked(fork_server: ForkServer, migrated: Path, **environ: str) -> Iterator[Deployment]:
     """Serve as long as the block runs; the books are right at the end."""
-    with running(fork_server, migrated) as deployment:
+    with running(fork_server, migrated, **environ) as deployment:
         yield deployment
         assert '"violations":[]' in deployment.done("ledger", "check", "--json")
 
 
 @contextmanager
-def running(fork_server: ForkServer, migrated: Path) -> Iterator[Deployment]:
+def running(fork_server: ForkServer, migrated: Path, **environ: str) -> Iterator[Deployment]:
     """Serve as long as the block runs, on a copy of a data directory; all is forked."""
+    # Not in pytest's own directory: every pytest that starts closes that to PostgreSQL's user.
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
         deployment = Deployment(Path(directory), fork_server)
+        deployment.environ |= environ
         copy(migrated, Path(directory) / "data")
         process = deployment.start()
         try:

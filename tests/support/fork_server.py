@@ -85,6 +85,9 @@ def _obey(connection: socket.socket) -> NoReturn:
     sys.stdin = os.fdopen(0, "r", closefd=False)
     os.environ.clear()
     os.environ.update(environ)
+    # What an interpreter does with it at its start.
+    places = environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [place for place in places if place and place not in sys.path]
     os.chdir(directory)
     sys.argv = ["opentill", *words]
     code = 1

@@ -63,6 +63,8 @@ RANGES: Final = frozenset({
     "webhooks.queries.RESEND_RANGE",
     "webhooks.queries.EMIT",
 })  # fmt: skip
+# What no statement without one of these words does: none calls a function that writes.
+_WRITES: Final = re.compile(r"\b(insert|update|delete|merge)\b")
 _NAMES: Final = {id(statement): name for name, statement in EVERYWHERE.items()}
 
 
@@ -86,6 +88,8 @@ class Examiner:
         self._times = times
         self._twins = 0
         self._tables: dict[str, list[str]] = {}
+        self._filled: dict[str, list[str]] = {}  # those of them in which the merchant has rows
+        self._writes = True  # whether the statement that is examined does
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -147,9 +151,11 @@ class Examiner:
         """Run a statement in each of the worlds."""
         self._twins += 1
         twin, stranger = f"mer_twin{self._twins}", f"mer_strange{self._twins}"
+        self._writes = _WRITES.search(without_comments(sql)) is not None
         async with _undone(tx):
             if not self._tables:
                 self._tables = await _tables(tx)
+            self._filled = await self._with_rows(tx)
             before = await self._digest(tx, self.merchant)
             try:
                 async with tx.transaction():
@@ -239,8 +245,18 @@ class Examiner:
         after = await self._digest(tx, whose or self.merchant)
         return Outcome([tuple(row) for row in found], names, after)
 
+    async def _with_rows(self, tx: Tx) -> dict[str, list[str]]:
+        looks = ", ".join(
+            f"case when exists (select from {table} where {_key(table)} = $1) then '{table}' end"
+            for table in self._tables
+        )
+        found = await tx.fetchval(f"select array[{looks}]", self.merchant)
+        return {table: self._tables[table] for table in found if table is not None}
+
     async def _digest(self, tx: Tx, merchant_id: str, which: str = "is not null") -> str:
-        """Return what changes when any row of a merchant does."""
+        """Return what changes when any row of a merchant does; nothing if no row can change."""
+        if not self._writes:
+            return ""
         parts = " union all ".join(
             f"select '{table}' || md5(t::text) as row from {table} t"
             f" where {_key(table)} = $1 and t::text {which}"
@@ -254,9 +270,8 @@ class Examiner:
 
     async def _copy(self, tx: Tx, twin: str, *, later: bool, only: str = "") -> None:
         """Give a twin a copy of every row of the merchant, as it is."""
-        await tx.execute("set local session_replication_role = replica")  # no triggers
         made = []
-        for table, columns in self._tables.items():
+        for table, columns in self._filled.items():
             if only and table != only:
                 continue
             cells = [
@@ -271,14 +286,12 @@ class Examiner:
                 f"insert into {table} ({', '.join(columns)}) select {', '.join(cells)} from {table}"
                 f" where {_key(table)} = '{self.merchant}'"
             )
-        await tx.execute(";".join(made))
-        await tx.execute("set local session_replication_role = origin")
+        await _without_triggers(tx, made)
 
     async def _copy_things(self, tx: Tx) -> None:
         """Give the merchant a copy of everything that it has, under other ids."""
-        await tx.execute("set local session_replication_role = replica")
         made = []
-        for table, columns in self._tables.items():
+        for table, columns in self._filled.items():
             named = [c for c in columns if (c == "id" or c.endswith("_id") or c in UNIQUE)]
             if table in ONE_OF_EACH or named == ["merchant_id"]:
                 continue
@@ -296,15 +309,15 @@ class Examiner:
                 f"insert into {table} ({', '.join(columns)}) select {', '.join(cells)} from {table}"
                 f" where merchant_id = '{self.merchant}'"
             )
-        await tx.execute(";".join(made))
-        await tx.execute("set local session_replication_role = origin")
+        await _without_triggers(tx, made)
 
     async def _copy_money(self, tx: Tx, currency: str) -> None:
         """Copy the merchant's books to a currency that it has nothing in."""
-        await tx.execute("set local session_replication_role = replica")
         made = []
         for table, named in BOOKS.items():
-            columns = self._tables[table]
+            columns = self._filled.get(table)
+            if columns is None:
+                continue
             cells = [
                 f"'{OTHER_MONEY}'"
                 if column == "currency"
@@ -317,10 +330,11 @@ class Examiner:
                 f"insert into {table} ({', '.join(columns)}) select {', '.join(cells)} from {table}"
                 f" where merchant_id = '{self.merchant}' and currency = '{currency}'"
             )
-        await tx.execute(";".join(made))
-        await tx.execute("set local session_replication_role = origin")
+        await _without_triggers(tx, made)
 
     async def _digest_money(self, tx: Tx) -> str:
+        if not self._writes:
+            return ""
         parts = " union all ".join(
             f"select md5(t::text) as row from {table} t where currency = '{OTHER_MONEY}'"
             for table in BOOKS
@@ -350,6 +364,11 @@ async def _undone(tx: Tx) -> AsyncIterator[None]:
         yield
     finally:
         await transaction.rollback()
+
+
+async def _without_triggers(tx: Tx, statements: list[str]) -> None:
+    role = "set local session_replication_role ="
+    await tx.execute(";".join([f"{role} replica", *statements, f"{role} origin"]))
 
 
 async def _tables(tx: Tx) -> dict[str, list[str]]:

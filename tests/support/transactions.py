@@ -1,8 +1,9 @@
 """Fixtures of the tests about money."""
 
+import asyncio
 import itertools
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import asyncpg
@@ -11,8 +12,10 @@ import pytest
 from opentill.db import connection as connections
 from opentill.db.database import Db, Tx
 from opentill.server.embedded.programs import find_programs
-from support import world
+from support.books import assert_books
 
+Step = Callable[[Tx], Awaitable[None]]
+Each = Callable[[Step], None]
 _numbers = itertools.count(1)
 
 
@@ -77,7 +80,7 @@ async def tx(rollback_connection: RollbackConnection) -> AsyncIterator[Tx]:
     """Lend a transaction that is rolled back; the books are right at its end."""
     async with _rolled_back(await rollback_connection.connection()) as connection:
         yield connection
-        await world.assert_books(connection)
+        await assert_books(connection)
 
 
 @asynccontextmanager
@@ -89,6 +92,23 @@ async def rolled_back(url: str) -> AsyncIterator[Tx]:
             yield connection
     finally:
         await connection.close()
+
+
+@pytest.fixture
+def each_rolled_back(rollback_database_url: str) -> Iterator[Each]:
+    """Lend what runs steps, each in a transaction that is rolled back: the examples of one test.
+
+    All on one connection, so that the statements are planned once.
+    """
+    with asyncio.Runner() as runner:
+        connection = runner.run(connections.connect(rollback_database_url))
+
+        async def taken(step: Step) -> None:
+            async with _rolled_back(connection) as tx:
+                await step(tx)
+
+        yield lambda step: runner.run(taken(step))
+        runner.run(connection.close())
 
 
 @asynccontextmanager
@@ -108,7 +128,7 @@ async def db(database_url: str) -> AsyncIterator[Db]:
     try:
         yield db
         async with db.transaction() as tx:
-            await world.assert_books(tx)
+            await assert_books(tx)
     finally:
         await db.close()
 

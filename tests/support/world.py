@@ -4,11 +4,8 @@ The functions take ``tx`` and do not commit, so that a test may roll everything 
 """
 
 import itertools
-import json
 from decimal import Decimal
 from typing import Any, Final
-
-import msgspec
 
 from opentill import checkouts, disputes, ledger, merchants, orders, refunds
 from opentill.checkouts import Session
@@ -17,13 +14,11 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from opentill.gateways.model import GatewayDisputeEvent, PaymentOutcome, RefundOutcome
-from opentill.integrity.rules import check_books
 from opentill.merchants import Merchant
 from opentill.orders import Line, Order, Payer, PaymentAttempt, queries, service
 from opentill.products import service as products
 from opentill.products.model import Product, ProductBody
 from opentill.refunds.model import Refund, RefundBody
-from support.missing_events import missing_events
 
 NOW: Final = 1_750_000_000_000
 _numbers = itertools.count(1)
@@ -209,11 +204,3 @@ async def dump(tx: Tx) -> dict[str, list[str]]:
         table: [row[0] for row in await tx.fetch(f"select t::text from {table} t order by 1")]
         for (table,) in tables
     }
-
-
-async def assert_books(tx: Tx) -> int:
-    """Fail with what is wrong if the books are not right; return how many entries there are."""
-    count, violations = await check_books(tx)
-    assert not violations, "\n".join(json.dumps(msgspec.to_builtins(v)) for v in violations)
-    assert await missing_events(tx) == []
-    return count
