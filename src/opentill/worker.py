@@ -56,29 +56,25 @@ def _per_gateway(app: App) -> tuple[Job, ...]:
     names = tuple(app.gateways)
     return tuple(
         job
-        for gateway_filter in (
+        for only in (
             *(GatewayFilter((name,)) for name in names),
             GatewayFilter(names, included=False),
         )
         for job in (
-            Job("check_attempts", 0.5, partial(_check_attempts, gateway_filter)),
-            Job("send_refunds", 0.25, partial(_send_refunds, gateway_filter)),
+            Job("check_attempts", 0.5, partial(_check_attempts, only)),
+            Job("send_refunds", 0.25, partial(_send_refunds, only)),
         )
     )
 
 
-async def _check_attempts(gateway_filter: GatewayFilter, app: App) -> int:
+async def _check_attempts(only: GatewayFilter, app: App) -> int:
     url = app.settings.public_url
-    return await order_jobs.check_attempts(
-        app.db, app.gateways, url, app.clock(), gateway_filter=gateway_filter
-    )
+    return await order_jobs.check_attempts(app.db, app.gateways, url, app.clock(), only=only)
 
 
-async def _send_refunds(gateway_filter: GatewayFilter, app: App) -> int:
+async def _send_refunds(only: GatewayFilter, app: App) -> int:
     url = app.settings.public_url
-    return await refund_jobs.send_due(
-        app.db, app.gateways, url, app.clock(), gateway_filter=gateway_filter
-    )
+    return await refund_jobs.send_due(app.db, app.gateways, url, app.clock(), only=only)
 
 
 async def _match_disputes(app: App) -> int:

@@ -109,7 +109,7 @@ def _adjust(
         minor = inputs.amount("amount", amount.removeprefix("-") if takes else amount, currency)
         if minor is None:
             raise AssertionError
-        asked = adjustments.Ask(
+        asked = adjustments.AdjustmentRequest(
             kind=kind,
             amount_minor=-minor if takes else minor,
             reason=actor.reason,
@@ -118,7 +118,7 @@ def _adjust(
             account=held or "available",
             order_id=order,
         )
-        return await adjustments.ask(tx, merchant_id, asked, above, now)
+        return await adjustments.request(tx, merchant_id, asked, above, now)
 
     return _shown_after(work)
 

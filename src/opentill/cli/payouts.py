@@ -63,7 +63,7 @@ def create(
     """Create a payout: available money, to be sent to the merchant's bank."""
     from opentill import merchants, payouts
     from opentill.core.errors import Invalid
-    from opentill.payouts.service import Wanted
+    from opentill.payouts import PayoutRequest
 
     if (amount is None) != everything:
         raise Invalid("amount", "amount must be given with --amount, or everything with --all")
@@ -71,7 +71,7 @@ def create(
 
     async def work(tx: "Tx", now: int) -> "Payout":
         currency = (await merchants.find(tx, merchant_id)).settlement_currency
-        wanted = Wanted(
+        wanted = PayoutRequest(
             amount_minor=inputs.amount("amount", amount, currency),
             fee_minor=inputs.amount("fee", fee, currency) or 0,
             reference=reference,

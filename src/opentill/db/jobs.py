@@ -20,17 +20,17 @@ _log: Final = structlog.get_logger()
 
 
 class GatewayFilter(msgspec.Struct, frozen=True):
-    """Of which gateways a job takes rows: those in ``names``, or all others if not ``included``.
+    """Which gateways' rows a batch has: those of ``gateways``, or of all others; None: of all.
 
-    Without ``names`` it takes the rows of all. The worker runs such a job for each gateway by
-    itself, so that one that responds slowly, or not at all, holds up no other.
+    Each gateway's rows are worked through by themselves, so that one that responds slowly, or not
+    at all, holds up no other.
     """
 
-    names: tuple[str, ...] | None = None
+    gateways: tuple[str, ...] | None = None
     included: bool = True
 
 
-ALL_GATEWAYS: Final = GatewayFilter()
+EVERY_GATEWAY: Final = GatewayFilter()
 
 
 async def each(
