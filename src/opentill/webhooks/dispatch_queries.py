@@ -118,9 +118,9 @@ RECORD = Command(
         select * from unnest(:merchant_id::text[], :endpoint_id::text[], :event_id::text[],
                 :number::int[], :step::int[], :status::text[], :try_at::bigint[], :at::bigint[],
                 :duration_ms::bigint[], :outcome::text[], :http_status::int[], :request::text[],
-                :answer::text[], :error::text[])
+                :response::text[], :error::text[])
             as r (merchant_id, endpoint_id, event_id, number, step, status, try_at, at, duration_ms,
-                outcome, http_status, request, answer, error)
+                outcome, http_status, request, response, error)
     ), moved as (
         update webhook_deliveries d set attempts = r.number,
             updated_at = greatest(d.updated_at, r.at),
@@ -138,7 +138,7 @@ RECORD = Command(
     insert into delivery_attempts (merchant_id, endpoint_id, event_id, number, at, duration_ms,
         outcome, http_status, request, answer, error)
     select r.merchant_id, r.endpoint_id, r.event_id, r.number, r.at, r.duration_ms, r.outcome,
-        r.http_status, r.request, r.answer, r.error
+        r.http_status, r.request, r.response, r.error
     from result r join moved m on m.merchant_id = r.merchant_id
         and m.endpoint_id = r.endpoint_id and m.event_id = r.event_id
     """,

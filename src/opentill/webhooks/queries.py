@@ -171,7 +171,9 @@ COUNT_DELIVERIES = Value(int, f"select count(*) {_LISTED}")
 ATTEMPTS = Query(
     DeliveryAttempt,
     """
-    select * from delivery_attempts
+    select merchant_id, endpoint_id, event_id, number, at, duration_ms, outcome, http_status,
+        request, answer as response, error
+    from delivery_attempts
     where merchant_id = :merchant_id and endpoint_id = :endpoint_id
         and event_id = any (:event_ids::text[])
     order by event_id, number
