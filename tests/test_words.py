@@ -34,6 +34,7 @@ MEANT: Final = {
     ("src/opentill/epay/model.py", '"answer"'): _NOTICE,
     ("src/opentill/cli/epay.py", '"answer"'): _NOTICE,
     ("src/opentill/webhooks/queries.py", "request, answer"): _ATTEMPT,
+    ("src/opentill/webhooks/dispatch_queries.py", "request, answer"): _ATTEMPT,
     ("src/opentill/webhooks/wire.py", '"answer"'): _ATTEMPT,
     ("src/opentill/webhooks/api.py", '"answer"'): _ATTEMPT,
     ("src/opentill/client/model.py", '"answer"'): _ATTEMPT,
