@@ -65,6 +65,30 @@ TEMPLATE: Final = "opentill_template"
 # the same number.
 ORDER: Final = os.environ.get("OPENTILL_TEST_ORDER", "")
 ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
+# The files whose tests last longest, in this order; the browser's all in one worker.
+LONG: Final = (
+    "tests/browser/",
+    "tests/test_recipes.py",
+    "tests/cli/test_readme.py",
+    "tests/cli/test_running.py",
+    "tests/server/test_embedded.py",
+    "tests/gateways/test_stripe_orders.py",
+    "tests/test_benchmarks.py",
+    "tests/gateways/test_bank_faults.py",
+    "tests/server/test_killed_processes.py",
+    "tests/gateways/test_recipe.py",
+    "tests/webhooks/test_dispatch.py",
+    "tests/webhooks/test_hosts.py",
+    "tests/db/",
+    "tests/server/",
+    "tests/gateways/test_epay_chain.py",
+    "tests/spec/test_concurrency.py",
+    "tests/spec/test_document.py",
+    "tests/cli/",
+    "tests/disputes/test_commands.py",
+    "tests/exploration/",
+    "tests/epay/test_clients.py",
+)
 _numbers: Final = itertools.count(1)
 _MADE: Final = pytest.StashKey[Path]()
 
@@ -124,7 +148,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Shuffle, if the run is to; every xdist worker comes to the same order."""
+    """Put the longest files first, or shuffle; every xdist worker comes to the same order."""
     if ORDER:
         chance = random.Random(int(ORDER))
         modules: dict[str, list[pytest.Item]] = {}
@@ -135,6 +159,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for module in shuffled:
             chance.shuffle(module)
         items[:] = itertools.chain.from_iterable(shuffled)
+    elif workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+        items[:] = _longest_first(items, workers)
+
+
+def _longest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Order tests so that each worker begins with some of the longest files.
+
+    A worker begins with one of as many equal parts of the list as there are workers, and takes from
+    the others' ends when it is done: what is long may not be left to the end.
+    """
+    long: dict[str, list[pytest.Item]] = {name: [] for name in LONG}
+    rest: list[pytest.Item] = []
+    for item in items:
+        name = next((name for name in LONG if item.nodeid.startswith(name)), "")
+        long.get(name, rest).append(item)
+    parts: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    for number, found in enumerate(long.values()):
+        parts[number % workers] += found
+    for number, part in enumerate(parts):
+        size = len(items) * (number + 1) // workers - len(items) * number // workers
+        room = max(0, size - len(part))
+        part.extend(rest[:room])
+        del rest[:room]
+    return [*itertools.chain.from_iterable(parts), *rest]
 
 
 def pytest_sessionstart() -> None:
