@@ -58,7 +58,7 @@ def arguments() -> argparse.Namespace:
 
 
 async def measure(run: Run) -> None:
-    """Measure what was chosen; what cannot be is told in the report."""
+    """Measure what was chosen; what cannot be measured is noted in the report."""
     chosen = run.options.chosen
     if scenarios := [scenario for scenario in SCENARIOS if scenario.name in chosen]:
         await race.contest(run, scenarios)

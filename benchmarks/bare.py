@@ -29,7 +29,7 @@ _decode: Final = msgspec.json.Decoder().decode
 _DONE: Final = b'{"code":0,"message":"success"}'
 
 
-class _Step(msgspec.Struct, frozen=True):
+class _Prepared(msgspec.Struct, frozen=True):
     """A statement, ready to run."""
 
     how: str
@@ -53,16 +53,16 @@ def _source_text(part: str | Role) -> str:
     return f"r[{part.name!r}]" if isinstance(part, Role) else repr(part)
 
 
-def prepare(statements: list[Statement]) -> list[_Step]:
+def prepare(statements: list[Statement]) -> list[_Prepared]:
     """Compile a trace, so that binding values costs next to nothing."""
-    steps = []
+    prepared = []
     for statement in statements:
         constants: list[Any] = []
         items = "".join(_source(value, constants) + ", " for value in statement.values)
         values = eval(f"lambda r, c=c: ({items})", {"c": constants})  # noqa: S307 - our own words
         gives = tuple((column, role) for column, role in statement.gives.items())
-        steps.append(_Step(statement.how, statement.sql, values, gives))
-    return steps
+        prepared.append(_Prepared(statement.how, statement.sql, values, gives))
+    return prepared
 
 
 class Bare:
@@ -72,7 +72,7 @@ class Bare:
         """``traces`` say what each operation runs."""
         self._url = url
         self._pool_size = pool_size
-        self._steps = {name: prepare(statements) for name, statements in traces.items()}
+        self._prepared = {name: prepare(statements) for name, statements in traces.items()}
         self._events = {name: events_of(statements) for name, statements in traces.items()}
 
     def _ids(self, operation: str) -> dict[str, Any]:
@@ -115,18 +115,18 @@ class Bare:
         last: Any = None
         connection = self._pool.take_now() or await self._pool.take(10)
         try:
-            for step in self._steps[operation]:
-                if step.how == "begin":
+            for statement in self._prepared[operation]:
+                if statement.how == "begin":
                     transaction = connection.transaction()
                     await transaction.start()
-                elif step.how == "commit":
+                elif statement.how == "commit":
                     await transaction.commit()
                 else:
-                    run: Callable[..., Awaitable[Any]] = getattr(connection, step.how)
-                    found = await run(step.sql, *step.values(roles))
-                    if step.how != "execute":
-                        last = found[0] if step.how == "fetch" and found else found
-                    for column, role in step.gives:
+                    run: Callable[..., Awaitable[Any]] = getattr(connection, statement.how)
+                    found = await run(statement.sql, *statement.values(roles))
+                    if statement.how != "execute":
+                        last = found[0] if statement.how == "fetch" and found else found
+                    for column, role in statement.gives:
                         roles[role] = last[column]
         finally:
             self._pool.give_back(connection)

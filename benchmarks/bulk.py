@@ -38,13 +38,13 @@ def _export(serving: Serving, apart: Apart, place: int) -> tuple[int, float, flo
     peak = resident_mb(serving.pid)
     done = threading.Event()
 
-    def watch() -> None:
+    def sample() -> None:
         nonlocal peak
         while not done.wait(_SAMPLE_S):
             peak = max(peak, resident_mb(serving.pid))
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
+    sampler = threading.Thread(target=sample)
+    sampler.start()
     started = time.perf_counter()
     try:
         connection = http.client.HTTPConnection("127.0.0.1", serving.port, timeout=120)
@@ -58,7 +58,7 @@ def _export(serving: Serving, apart: Apart, place: int) -> tuple[int, float, flo
         connection.close()
     finally:
         done.set()
-        watcher.join()
+        sampler.join()
     return lines - 1, time.perf_counter() - started, peak
 
 

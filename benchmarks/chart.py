@@ -53,25 +53,31 @@ class _Axis:
             powers = range(math.floor(self.low), math.ceil(self.high) + 1)
             self.marks = [10.0**power for power in powers]
         else:
-            step = 10 ** math.floor(math.log10(high or 1))
-            step = step if high / step > 4 else step / 2 if high / step > 2 else step / 5
-            steps = math.ceil(high / step)
-            self.low, self.high = 0, steps
-            self.marks = [step * n for n in range(steps + 1)]
-            self._step = step
+            interval = 10 ** math.floor(math.log10(high or 1))
+            interval = (
+                interval
+                if high / interval > 4
+                else interval / 2
+                if high / interval > 2
+                else interval / 5
+            )
+            intervals = math.ceil(high / interval)
+            self.low, self.high = 0, intervals
+            self.marks = [interval * n for n in range(intervals + 1)]
+            self._interval = interval
 
     def share(self, value: float) -> float:
         """Return where a value stands, from 0 to 1."""
-        at = math.log10(max(value, 1e-6)) if self._log else value / self._step
+        at = math.log10(max(value, 1e-6)) if self._log else value / self._interval
         return (at - self.low) / (self.high - self.low)
 
 
-class _Steps(_Axis):
+class _FewNumbers(_Axis):
     """An even axis of few whole numbers, each of which is written."""
 
     def __init__(self, values: Sequence[float]) -> None:
         self._log = False
-        self._step = 1.0
+        self._interval = 1.0
         self.low, self.high = min(values) - 0.25, max(values) + 0.25
         self.marks = sorted(set(values))
 
@@ -94,7 +100,7 @@ def draw(charts: Sequence[Chart], note: str) -> str:
 def _panel(chart: Chart) -> list[str]:
     points = [point for line in chart.lines.values() for point in line]
     xs, ys = [x for x, _ in points], [y for _, y in points]
-    across = _Axis(xs, log=True) if "x" in chart.log else _Steps(xs)
+    across = _Axis(xs, log=True) if "x" in chart.log else _FewNumbers(xs)
     up = _Axis(ys, log="y" in chart.log)
     right, bottom = WIDTH - _RIGHT, PANEL - _BOTTOM
 
@@ -121,9 +127,9 @@ def _panel(chart: Chart) -> list[str]:
         path = "M" + "L".join(f"{x} {y}" for x, y in placed)
         parts.append(f'<g class="{kind}"><path class="line" d="{path}"/>')
         for (x, y), (at, value) in zip(placed, line, strict=True):
-            told = f"{name}, {_number(at)}: {value:.4g}"
+            label = f"{name}, {_number(at)}: {value:.4g}"
             parts.append(f'<circle class="dot" cx="{x}" cy="{y}" r="3.5">')
-            parts.append(f"<title>{_text(told)}</title></circle>")
+            parts.append(f"<title>{_text(label)}</title></circle>")
         dot = f'<circle class="dot" cx="{right + 16}" cy="{end}" r="4"/>'
         parts.append(f"{dot}</g>{_label(right + 26, end + 4, name, 'start', faint=False)}")
     return parts

@@ -67,7 +67,7 @@ def receiver(listener: socket.socket) -> None:
 
 
 async def measure(run: Run) -> None:
-    """Let a worker send what waits: on twenty endpoints, and on one."""
+    """Let a worker send what is due: on twenty endpoints, and on one."""
     count = 200 if run.options.quick else 10_000
     async with run.database("bench_webhooks", ENDPOINTS) as apart:
         receiving = Beside(receiver)

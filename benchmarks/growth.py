@@ -21,7 +21,7 @@ _PAGE = 20
 
 
 async def measure(run: Run) -> None:
-    """Fill two databases step by step, and measure on the way."""
+    """Fill two databases size by size, and measure on the way."""
     sizes = (100, 400) if run.options.quick else (1000, 10_000, 100_000, 1_000_000)
     merchants = 20 if run.options.quick else 1000
     async with run.database("bench_one", 2) as apart:

@@ -46,7 +46,7 @@ SCRIPT: Final = rf"""
 \set i :first + :n * :clients + :client_id
 \set m (:i - :first) % :merchants
 begin;
-select merchant_id, history_number + 1 as step, settled_currency as currency,
+select merchant_id, history_number + 1 as number, settled_currency as currency,
     gross_settled_minor as gross, gross_settled_minor - net_settled_minor as fee,
     (extract(epoch from now()) * 1000)::bigint as at
 from {SCHEMA}.orders
@@ -54,13 +54,13 @@ where merchant_id = (select merchant_id from public.bench_tenants where place = 
     and id = {_ORDER} and status = 'PENDING'
 for update
 \gset
-update {SCHEMA}.orders set status = 'PAID', history_number = :step, paid_at = :at, updated_at = :at,
-    payment_method = 'ALIPAY', paid_attempt_id = 'att_1', due_at = :at::bigint + 604800000,
-    settle_at = :at::bigint + 604800000
+update {SCHEMA}.orders set status = 'PAID', history_number = :number, paid_at = :at,
+    updated_at = :at, payment_method = 'ALIPAY', paid_attempt_id = 'att_1',
+    due_at = :at::bigint + 604800000, settle_at = :at::bigint + 604800000
 where merchant_id = :merchant_id and id = {_ORDER};
 insert into {SCHEMA}.order_history (merchant_id, order_id, number, at, event, from_status,
     to_status, cause)
-values (:merchant_id, {_ORDER}, :step, :at, 'confirmed', 'PENDING', 'PAID', 'confirmed');
+values (:merchant_id, {_ORDER}, :number, :at, 'confirmed', 'PENDING', 'PAID', 'confirmed');
 update {SCHEMA}.balances set pending = pending + :gross::bigint - :fee::bigint,
     gateway = gateway - :gross::bigint, platform = platform + :fee::bigint, entries = entries + 2,
     last_at = greatest(last_at, :at)

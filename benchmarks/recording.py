@@ -1,9 +1,9 @@
 """What SQL an operation runs, found by running it: the limits run the very same statements.
 
 The service is called once on connections that write down each statement with its values, below
-everything of ours: whatever ``db.query`` does, this is what PostgreSQL was asked. Values that
-belong to the one request (its ids) are told from those that are the same for all, so that the trace
-can be run again for others, without any of our code.
+everything of ours: whatever ``db.query`` does, this is what PostgreSQL was asked. Values of the one
+request (its ids) are distinguished from those that are the same for all, so that the trace can be
+run again for other requests, without any of our code.
 """
 
 import re

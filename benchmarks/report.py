@@ -82,8 +82,10 @@ def text(report: Report) -> str:
     lines += [f"- FAILED {failure}" for failure in report.failures[:10]]
     lines += [f"- {note}" for note in report.notes]
     if trivial := report.limits.get("driver, trivial server"):
-        alone = trivial.rate / trivial.driver_busy
-        lines.append(f"- the driver alone on a core would send {alone:.0f} requests per second")
+        rate = trivial.rate / trivial.driver_busy
+        lines.append(
+            f"- the driver with a core of its own would send {rate:.0f} requests per second"
+        )
     about = ", ".join(f"{name} {value}" for name, value in report.machine.items())
     time = f"{report.minutes:.1f} minutes in all"
     lines += [f"- {report.rounds} rounds of {report.seconds:g} s; {time}; {about}", ""]
@@ -143,8 +145,8 @@ def _contest(report: Report) -> list[str]:
     ]
     rows += [["limit", name, *_figures(sample)] for name, sample in report.limits.items()]
     heads = ["", "", "requests/s", "p50 ms", "p99 ms", "server µs", "PostgreSQL µs", "driver busy"]
-    told = "µs: processor time for each request, which other work on the machine hardly moves."
-    return ["## Figures: medians of the rounds", "", *_table(heads, rows), "", told]
+    about = "µs: processor time for each request, which other work on the machine hardly moves."
+    return ["## Figures: medians of the rounds", "", *_table(heads, rows), "", about]
 
 
 def _growth(report: Report) -> list[str]:

@@ -40,7 +40,7 @@ class Run(msgspec.Struct, kw_only=True):
         return postmaster(self.data_dir)
 
     def note(self, figure: str, value: float) -> None:
-        """Keep a figure of a round, and tell it."""
+        """Keep a figure of a round, and print it."""
         self.report.figures.setdefault(figure, []).append(value)
         say(f"{figure}: {value:,.2f}")
 
@@ -75,5 +75,5 @@ class Apart(msgspec.Struct, frozen=True):
 
 
 def say(line: str) -> None:
-    """Tell how far we are, beside the report."""
+    """Print how far the run is, beside the report."""
     sys.stderr.write(line + "\n")

@@ -1,4 +1,4 @@
-"""Mutants of the Python that moves money: comparisons, sums, conditions, results, steps."""
+"""Mutants of the Python that moves money: comparisons, sums, conditions, results, statements."""
 
 import ast
 import importlib.util

@@ -38,8 +38,8 @@ def blocking(source: str) -> str:
     """Return the blocking client's program text."""
     for pattern, replacement in SUBSTITUTIONS:
         source = re.sub(pattern, replacement, source, flags=re.MULTILINE | re.DOTALL)
-    for step in (["check", "--fix", "--quiet", "--select", "F401,I"], ["format"]):
-        ruff = [sys.executable, "-m", "ruff", *step, "--stdin-filename", str(TARGET), "-"]
+    for arguments in (["check", "--fix", "--quiet", "--select", "F401,I"], ["format"]):
+        ruff = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(TARGET), "-"]
         source = subprocess.run(  # noqa: S603 - the formatter, on our own text
             ruff, input=source, capture_output=True, text=True, check=True
         ).stdout

@@ -208,6 +208,17 @@ def test_unknown_fields_of_a_newer_server_are_ignored(api_server: ApiServer, sho
         assert client.products.list().page().items[0].name == "Tea"
 
 
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize("body", [b"", b"<p>", b"{}", b"\xff", b'{"more":' + b"[" * 100_000])
+def test_a_body_of_another_form_is_an_unexpected_response(status: int, body: bytes) -> None:
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(status, content=body))
+    with (
+        Client("http://127.0.0.1", transport=transport) as client,
+        pytest.raises(UnexpectedResponse),
+    ):
+        client.balance.get()
+
+
 def test_another_server_at_the_address_is_told_apart(api_server: ApiServer, shop: Shop) -> None:
     with (
         Client(api_server.url + "/docs", shop.key, trust_env=False) as client,

@@ -125,7 +125,12 @@ def test_while_a_secret_is_rotated_the_old_one_is_enough() -> None:
         assert check(raw, both, secret).id == "evt_1"
 
 
-@pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"id":1}', b"\xff"])
+DEEP = b'{"more":' + b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"[]", b"{}", b'{"id":1}', b"\xff", DEEP], ids=lambda raw: repr(raw[:9])
+)
 def test_a_signed_body_that_is_no_event_is_refused(raw: bytes) -> None:
     headers = {
         "x-svc-signature": _own(REAL, str(NOW_MS), raw),

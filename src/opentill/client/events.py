@@ -12,6 +12,8 @@ import msgspec
 from opentill.client.errors import WebhookInvalid
 
 T = TypeVar("T")
+# What decoding raises for bytes that are no JSON, nested too deep, or of another form.
+MALFORMED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class OrderPaidData(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,7 +138,7 @@ class PayoutData(msgspec.Struct, frozen=True, kw_only=True):
 def _data_of(event: "Event", form: type[T]) -> T:
     try:
         return msgspec.json.decode(event.raw, type=form)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         message = f"data of {event.type} {event.id} is not in its form: {error}"
         raise WebhookInvalid(message) from None
 
@@ -254,6 +256,6 @@ def read(body: bytes) -> Event:
         event = msgspec.json.decode(body, type=Event)
         kind = EVENTS.get(event.type)
         return event if kind is None else msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         message = f"the body is not an event: {error}"
         raise WebhookInvalid(message) from None

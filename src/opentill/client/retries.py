@@ -149,7 +149,7 @@ class RetriedRequest(Generic[T]):
             if self.request.response is events.Event:  # its type says which event it is
                 return cast("T", events.read(bytes(found.data)))
             return cast("T", msgspec.json.decode(found.data, type=self.request.response))
-        except (msgspec.MsgspecError, UnicodeDecodeError, WebhookInvalid) as reason:
+        except (*events.MALFORMED, WebhookInvalid) as reason:
             raise self.unexpected(response, f"is not in the API's form ({reason})") from None
 
     def unexpected(self, response: httpx2.Response, what: str) -> UnexpectedResponse:
@@ -227,7 +227,7 @@ def _problem(body: bytes) -> _Body | None:
     """Return the API's error body; None for what a proxy sends."""
     try:
         return msgspec.json.decode(body, type=_Body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except events.MALFORMED:
         return None
 
 

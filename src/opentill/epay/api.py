@@ -8,7 +8,7 @@ hold keys and are logged nowhere.
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -20,12 +20,11 @@ from opentill.context import App
 from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
 from opentill.epay import forms, refunding, reports, service
-from opentill.epay.model import BUSINESS, SUCCESS, UNKNOWN_ACT, Refused, trade_no
+from opentill.epay.model import BUSINESS, SUCCESS, UNKNOWN_ACT, Refused, Result, trade_no
 from opentill.epay.request import Request, read_request, refuse_borders
 from opentill.epay.service import EpayCaller
 from opentill.http.responses import encode, log_defect
 
-Result = dict[str, Any] | str  # a JSON object, or the address that the browser is sent to
 _METHODS: Final = ("GET", "POST")
 _NO_STORE: Final = {"cache-control": "no-store"}
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
@@ -71,22 +70,6 @@ async def api(app: App, request: Request, now: int) -> Result:
     return await act(app, caller, request, now)
 
 
-async def _query(app: App, caller: EpayCaller, request: Request, now: int) -> Result:
-    return await reports.merchant(app, caller, request, now)
-
-
-async def _settle(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
-    return await reports.settlements(app, caller, request)
-
-
-async def _order(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
-    return await reports.order(app, caller, request)
-
-
-async def _orders(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
-    return await reports.orders(app, caller, request)
-
-
 async def _refund(app: App, caller: EpayCaller, request: Request, now: int) -> Result:
     accepted = await refunding.refund(app, caller.merchant.merchant_id, request, now)
     return {
@@ -100,10 +83,10 @@ async def _refund(app: App, caller: EpayCaller, request: Request, now: int) -> R
 
 
 _ACTS: Final[Mapping[str, Callable[[App, EpayCaller, Request, int], Awaitable[Result]]]] = {
-    "query": _query,
-    "settle": _settle,
-    "order": _order,
-    "orders": _orders,
+    "query": reports.merchant,
+    "settle": reports.settlements,
+    "order": reports.order,
+    "orders": reports.orders,
     "refund": _refund,
 }
 Handler = Callable[[App, Request, int], Awaitable[Result]]

@@ -5,7 +5,7 @@ docs/decisions/0022-epay-api.md.
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -15,6 +15,7 @@ from opentill.orders.model import order_id_of as order_id_of  # noqa: PLC0414 - 
 from opentill.orders.model import trade_no as trade_no  # noqa: PLC0414 - the convention's
 
 Type = Literal["", "alipay", "wxpay", "creditcard", "crypto", "paynow", "bank"]  # that are ours
+Result = dict[str, Any] | str  # a JSON object, or the address that the browser is sent to
 State = Literal["ENABLED", "DISABLED"]
 NoticeState = Literal["WAITING", "DELIVERED", "FAILED"]
 TradeStatus = Literal["TRADE_SUCCESS", "WAIT_BUYER_PAY", "TRADE_CLOSED"]

@@ -14,7 +14,7 @@ from opentill.core import money
 from opentill.core.ids import number_of
 from opentill.db.database import Tx
 from opentill.epay import queries, service
-from opentill.epay.model import PAYABLE, STANDINGS, SUCCESS, EpayOrder
+from opentill.epay.model import PAYABLE, STANDINGS, SUCCESS, EpayOrder, Result
 from opentill.epay.request import Request
 from opentill.epay.service import EpayCaller
 
@@ -49,7 +49,7 @@ def _limit(request: Request, default: int) -> int:
     return min(_whole(request.get("limit"), default) or default, _MOST)
 
 
-async def merchant(app: App, caller: EpayCaller, request: Request, now: int) -> dict[str, Any]:
+async def merchant(app: App, caller: EpayCaller, request: Request, now: int) -> Result:
     """``act=query``: the merchant, its available balance and how many orders it has.
 
     The key goes back only to who has sent it: a signed request can be repeated by anyone.
@@ -90,7 +90,7 @@ async def _total(tx: Tx, merchant_id: str) -> int:
     return found
 
 
-async def settlements(app: App, caller: EpayCaller, request: Request) -> dict[str, Any]:
+async def settlements(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
     """``act=settle``: payouts, newest first."""
     limit, offset = _limit(request, 10), _whole(request.get("offset"), 0)
     async with app.db.connection() as tx:
@@ -120,14 +120,14 @@ def _settlement(row: payouts.Payout, caller: EpayCaller, zone: str) -> dict[str,
     }
 
 
-async def order(app: App, caller: EpayCaller, request: Request) -> dict[str, Any]:
+async def order(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
     """``act=order``: one order. Raises Refused."""
     async with app.db.connection() as tx:
         kept = await service.find(tx, caller.merchant.merchant_id, request)
     return {"code": SUCCESS, "msg": "查询订单号成功！", **_row(kept, caller, app)}
 
 
-async def orders(app: App, caller: EpayCaller, request: Request) -> dict[str, Any]:
+async def orders(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
     """``act=orders``: orders, newest first; ``count`` is how many of them are in the response."""
     limit, offset = _limit(request, 20), _whole(request.get("offset"), 0)
     page = _whole(request.get("page"), 0)

@@ -98,20 +98,11 @@ async def authenticate(
     if missing:
         names = [f"{name}（或 key）" if by_key and name == "sign" else name for name in missing]
         raise Refused(MISSING, f"缺少参数：{', '.join(names)}")
-    found = None
-    if request.get("pid").isascii() and request.get("pid").isdigit():
-        async with app.db.connection() as tx:
-            found = await queries.MERCHANT_OF_PID.first(
-                tx, id=credentials.directory_id(request.get("pid"))
-            )
-    try:
-        key = credentials.decrypt(
-            found or _UNKNOWN_PID, app.settings.secret_key if found else _UNKNOWN_PID_KEY
-        )
-    except encryption.WrongKey:
-        _log.error("the Epay API cannot check keys", reason=credentials.WRONG_KEY)
-        raise Refused(BUSINESS, UNAVAILABLE) from None
-    genuine = _has_key(request, key) if proof == "key" else _is_signed(request, key, by_key)
+    found, key = await _merchant_and_key(app, request.get("pid"))
+    if proof == "key":
+        genuine = hmac.compare_digest(request.get("key").encode(), key.encode())
+    else:
+        genuine = _is_signed(request, key, of_api=by_key)
     if not genuine or found is None:
         raise Refused(WRONG_KEY, NOT_GENUINE)
     if by_server and not merchants.may_call(request.address, found.ip_allowlist):
@@ -121,11 +112,21 @@ async def authenticate(
     return EpayCaller(found, key)
 
 
-def _has_key(request: Request, key: str) -> bool:
-    return hmac.compare_digest(request.get("key").encode(), key.encode())
+async def _merchant_and_key(app: App, pid: str) -> tuple[EpayMerchant | None, str]:
+    """Return the merchant of a pid with its key; for an unknown pid None and a key of nobody."""
+    found = None
+    if pid.isascii() and pid.isdigit():
+        async with app.db.connection() as tx:
+            found = await queries.MERCHANT_OF_PID.first(tx, id=credentials.directory_id(pid))
+    secret_key = app.settings.secret_key if found else _UNKNOWN_PID_KEY
+    try:
+        return found, credentials.decrypt(found or _UNKNOWN_PID, secret_key)
+    except encryption.WrongKey:
+        _log.error("the Epay API cannot check keys", reason=credentials.WRONG_KEY)
+        raise Refused(BUSINESS, UNAVAILABLE) from None
 
 
-def _is_signed(request: Request, key: str, of_api: bool) -> bool:  # noqa: FBT001 - ours alone
+def _is_signed(request: Request, key: str, *, of_api: bool) -> bool:
     """Return whether the sign of a request is genuine.
 
     The ``act`` of api.php may stand apart from the signed parameters, covered by the sign or not.

@@ -24,7 +24,7 @@ SENTENCES: Final[dict[str, str]] = {
     "ALIPAY": "Alipay",
     "WECHAT_PAY": "WeChat Pay",
     "PAYNOW": "PayNow",
-    "CRYPTO": "Crypto",
+    "CRYPTO": "Cryptocurrency",
     "BANK_TRANSFER": "Bank transfer",
     # card
     "card_title": "Pay by card",

@@ -92,7 +92,7 @@ SENTENCES: Final[dict[str, str]] = {
     "succeeded_text": "谢谢。正在通知商店。",
     "declined_title": "付款被拒绝",
     "declined_text": "没有扣款。您可以回到商店重试。",
-    "refused_title": "付款被拒",
+    "refused_title": "付款被永久拒绝",
     "refused_text": "没有扣款。",
     "voided_title": "付款已取消",
     "voided_text": "商店撤回了这笔付款。没有扣款。",

@@ -20,14 +20,14 @@ SENTENCES: Final[dict[str, str]] = {
     "back": "返回 {merchant}",
     "back_soon": "稍後將自動返回。",
     # methods
-    "CREDIT_CARD": "銀行卡",
+    "CREDIT_CARD": "信用卡",
     "ALIPAY": "支付寶",
     "WECHAT_PAY": "微信支付",
     "PAYNOW": "PayNow",
     "CRYPTO": "加密貨幣",
     "BANK_TRANSFER": "銀行轉帳",
     # card
-    "card_title": "銀行卡支付",
+    "card_title": "信用卡付款",
     "card_problems": "請檢查您填寫的內容。沒有扣款。",
     "number": "卡號",
     "number_hint": "測試卡，例如 4242 4242 4242 4242",
@@ -90,9 +90,9 @@ SENTENCES: Final[dict[str, str]] = {
     # ends
     "succeeded_title": "付款成功",
     "succeeded_text": "謝謝。正在通知商店。",
-    "declined_title": "付款被拒絕",
+    "declined_title": "付款遭拒絕",
     "declined_text": "沒有扣款。您可以回到商店重試。",
-    "refused_title": "付款遭拒",
+    "refused_title": "付款遭永久拒絕",
     "refused_text": "沒有扣款。",
     "voided_title": "付款已取消",
     "voided_text": "商店撤回了這筆付款。沒有扣款。",
