@@ -114,17 +114,6 @@ def known_moves() -> dict[str, list[Any]]:
     }
 
 
-async def check(tx: Tx) -> tuple[int, list[Violation]]:
-    """Check every rule of the ledger itself. Returns how many entries there are and what is wrong.
-
-    To be run in one repeatable-read transaction, so that it sees the ledger of one moment.
-    """
-    violations: list[Violation] = []
-    for rule, values in rules():
-        violations += await rule.all(tx, **values)
-    return await count(tx), violations
-
-
 async def count(tx: Tx) -> int:
     """Return how many entries there are, of all merchants."""
     return await queries.ENTRIES.get(tx) or 0
