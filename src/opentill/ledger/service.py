@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from opentill.core import structs
 from opentill.db.database import Tx
 from opentill.db.query import Query, columns
 from opentill.ledger import queries
@@ -73,12 +72,18 @@ async def post_many(tx: Tx, books: Mapping[tuple[str, str], Sequence[Movement]],
 def _columns(books: Mapping[tuple[str, str], Sequence[Movement]]) -> dict[str, list[Any]]:
     """Return the columns of ``queries.POST``. Raises as ``post`` does."""
     rows = [
-        structs.convert(
-            movement,
-            Row,
+        Row(
             merchant_id=merchant_id,
             currency=currency,
             random=secrets.token_hex(4),
+            type=movement.type,
+            source=movement.source,
+            target=movement.target,
+            amount_minor=movement.amount_minor,
+            shown_minor=movement.shown_minor,
+            cause_type=movement.cause_type,
+            cause_id=movement.cause_id,
+            description=movement.description,
         )
         for (merchant_id, currency), movements in books.items()
         for movement in movements
