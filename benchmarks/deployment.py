@@ -18,7 +18,7 @@ import psutil
 
 from opentill.core.settings import Settings
 from opentill.server import http_server
-from opentill.server.embedded.postgres import find_programs
+from opentill.server.embedded.programs import find_programs
 
 READY_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.005

@@ -18,7 +18,7 @@ from typing import Any, Final
 from benchmarks.driver import Outcome, percentiles
 from benchmarks.recording import Joined, Role, Statement, events_of
 from benchmarks.seed import SQL_IDS
-from opentill.server.embedded.postgres import find_programs
+from opentill.server.embedded.programs import find_programs
 
 # What the request says, by operation: made of its number :i, or of its merchant's place :m.
 _GIVEN: Final[Mapping[str, Mapping[str, str]]] = {

@@ -24,8 +24,9 @@ import uvloop
 
 from opentill.core.settings import Settings
 from opentill.db import connection, migrations
-from opentill.server.embedded import postgres
-from opentill.server.embedded.postgres import EmbeddedPostgres, find_programs
+from opentill.server.embedded import cluster
+from opentill.server.embedded.postgres import EmbeddedPostgres
+from opentill.server.embedded.programs import find_programs
 from support import pooler
 from support.api_server import api_server, clock, shop
 from support.commands import fork_server
@@ -95,8 +96,8 @@ structlog.configure(
 )
 _LOG: Final = structlog.get_config()
 
-postgres.SETTINGS = dict(  # type: ignore[misc] # of every server that a test starts in its process
-    postgres.SETTINGS, default_transaction_isolation=ISOLATION
+cluster.SETTINGS = dict(  # type: ignore[misc] # of every server that a test starts in its process
+    cluster.SETTINGS, default_transaction_isolation=ISOLATION
 )
 if POOLED:
     _options = connection.options

@@ -21,6 +21,7 @@ from support.statements import several
 
 # Where statements stand beside the features' `queries` modules, and why.
 ALSO: Final = {
+    "opentill.cli.doctor_queries": "PostgreSQL about itself, which no feature stores",
     "opentill.ledger.incremental_queries": "a check of its own, of one range of entries",
     "opentill.orders.export_queries": "the statements of the export",
     "opentill.orders.transition_queries": "the statements of transitions",

@@ -71,7 +71,6 @@ ENVIRONMENT: Final = {
     "cli/running.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
     "core/metrics.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
     "server/supervisor.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
-    "server/embedded/postgres.py": "what PostgreSQL's own programs get",
 }
 
 
@@ -106,13 +105,12 @@ DIVIDES: Final = {"refunds/service.py": "one Decimal rate by another"}
 
 # SQL stands in `queries` modules; elsewhere only where it is the module's very business.
 SQL_ELSEWHERE: Final = {
-    "server/embedded/postgres.py": "makes the database",
+    "server/embedded/cluster.py": "makes the database, in single-user mode: there is no connection",
     "reconciliation/report.py": "a scratch file of its own (SQLite)",
-    "cli/doctor.py": "asks PostgreSQL about itself",
 }
-_SQL: Final = re.compile(
-    r"^\s*(select\s.+\sfrom\s|insert\s+into\s|update\s+\w+\s+\w*\s*set\s|delete\s+from\s|with\s+\w+\s+as\s*\()",
-    re.IGNORECASE | re.DOTALL,
+_SQL: Final = re.compile(  # ours is in lower case
+    r"^\s*(select\s|insert\s+into\s|update\s+\w+\s+\w*\s*set\s|delete\s+from\s|with\s+\w+\s+as\s*\("
+    r"|(create|alter|drop|lock)\s+(table|database|index)\s|set\s+(local|session|transaction)\s)"
 )
 
 

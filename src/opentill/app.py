@@ -15,13 +15,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opentill import agreement, callbacks, epay, gateways, health, merchants, worker
+from opentill import agreement, callbacks, context, epay, gateways, health, merchants, worker
 from opentill.agreement import api as agreement_api
 from opentill.checkouts import api as checkouts_api
 from opentill.context import App
 from opentill.core.settings import SANDBOX, Settings
 from opentill.db import replica
-from opentill.db.clock import Clock
 from opentill.db.database import Db, patiently
 from opentill.disputes import api as disputes_api
 from opentill.disputes import events as dispute_events
@@ -33,7 +32,6 @@ from opentill.http.operations import Operation
 from opentill.ledger import api as ledger_api
 from opentill.orders import api as orders_api
 from opentill.orders import events as order_events
-from opentill.outgoing.client import to_merchants
 from opentill.pages import api as pages_api
 from opentill.pages import refusal
 from opentill.payouts import api as payouts_api
@@ -112,6 +110,18 @@ async def _check_epay(db: Db, settings: Settings) -> None:
         await epay.check_key(tx, settings.secret_key)
 
 
+@contextlib.asynccontextmanager
+async def _working(app: App) -> AsyncIterator[None]:
+    """Do what is due while the block runs; what is begun is finished."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(worker.work(app, stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await task
+
+
 def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
     """Make the server. ``settings.database_url`` must be there; ``run_worker`` works inside it.
 
@@ -126,33 +136,15 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
     async def lifespan(_: object) -> AsyncIterator[None]:
         address, size = settings.database_url or "", settings.db_pool_size
         db = await patiently(lambda: Db.connect(address, size, prepared=settings.db_prepared))
-        clock = Clock(db, settings.gateways)
-        outgoing = to_merchants(settings)
-        app = App(
-            settings=settings,
-            db=db,
-            gateways=adapters,
-            outgoing=outgoing,
-            clock=clock.now,
-            return_address=epay.return_address,
-        )
-        server.state.app = app
-        server.state.confirmations = callbacks.confirmations(app)
-        with contextlib.suppress(asyncpg.UndefinedTableError):  # not migrated yet: see /readyz
-            await patiently(lambda: _check_epay(db, settings))
-        stop = asyncio.Event()
-        working = asyncio.create_task(worker.work(app, stop)) if run_worker else None
-        try:
-            async with clock.following(), replica.beside(app.db, settings) as app.read_from:
+        async with context.running(settings, db, adapters) as app:
+            app.return_address = epay.return_address
+            server.state.app = app
+            server.state.confirmations = callbacks.confirmations(app)
+            with contextlib.suppress(asyncpg.UndefinedTableError):  # not migrated yet: see /readyz
+                await patiently(lambda: _check_epay(db, settings))
+            working = _working(app) if run_worker else contextlib.nullcontext()
+            async with working, replica.beside(db, settings) as app.read_from:
                 yield
-        finally:
-            stop.set()
-            if working is not None:
-                await working
-            for adapter in adapters.values():
-                await adapter.close()
-            await outgoing.close()
-            await db.close()
 
     async def authenticate(key: str | None, address: str) -> Caller | None:
         app: App = server.state.app

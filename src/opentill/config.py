@@ -62,7 +62,7 @@ def with_keys(settings: Settings, *, anew: bool = False) -> Settings:
 
 
 def with_sandbox_key(settings: Settings) -> Settings:
-    """Fill the secret that is shared with the sandbox bank, likewise."""
+    """Fill the secret shared with the sandbox bank, as ``with_keys`` fills the others."""
     key = settings.sandbox_secret or datadir.key(settings.data_dir, "sandbox.key")
     return msgspec.structs.replace(settings, sandbox_secret=key)
 

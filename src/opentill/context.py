@@ -1,15 +1,17 @@
 """The application context: settings, database, gateways, clock."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 from starlette.types import Scope
 
 from opentill.core.settings import Settings
+from opentill.db.clock import Clock
 from opentill.db.database import Db
-from opentill.db.export_limits import Exports
-from opentill.outgoing.client import Outgoing
+from opentill.outgoing.client import Outgoing, to_merchants
+from opentill.server.export_limits import Exports
 
 
 async def _no_address(_app: "App", _merchant_id: str, _order_id: str) -> str | None:
@@ -33,6 +35,25 @@ class App(msgspec.Struct, kw_only=True):
     def replica(self) -> Db:
         """Where lists and exports are read: the primary if there is no replica."""
         return self.read_from or self.db
+
+
+@asynccontextmanager
+async def running(settings: Settings, db: Db, gateways: Mapping[str, Any]) -> AsyncIterator[App]:
+    """Make the context of a process, whose clock follows business time while the block runs.
+
+    Then all that it holds is closed, ``db`` and the gateways too. Raises Unavailable.
+    """
+    clock, outgoing = Clock(db, settings.gateways), to_merchants(settings)
+    try:
+        async with clock.following():
+            yield App(
+                settings=settings, db=db, gateways=gateways, outgoing=outgoing, clock=clock.now
+            )
+    finally:
+        for gateway in gateways.values():
+            await gateway.close()
+        await outgoing.close()
+        await db.close()
 
 
 def of(scope: Scope) -> App:

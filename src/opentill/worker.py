@@ -13,24 +13,23 @@ from typing import Final
 import msgspec
 import structlog
 
-from opentill import gateways
+from opentill import context, gateways
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.context import App
 from opentill.core import metrics
 from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
 from opentill.db import rate_limits
-from opentill.db.clock import Clock, now_ms
+from opentill.db.clock import now_ms
 from opentill.db.database import Db
 from opentill.db.jobs import GatewayFilter
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import jobs as epay_jobs
 from opentill.http import idempotency
 from opentill.integrity import scheduler
-from opentill.list_counts import jobs as total_jobs
+from opentill.list_counts import jobs as list_count_jobs
 from opentill.orders import jobs as order_jobs
 from opentill.orders import settlement
-from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 from opentill.webhooks.dispatch import Dispatcher, Options
@@ -50,32 +49,32 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def _per_gateway(app: App) -> tuple[Job, ...]:
-    """Jobs that ask gateways, for each by itself: a slow one holds up no other.
+    """Return the jobs that ask gateways, for each gateway by itself: a slow one holds up no other.
 
-    The last ones are for what is of no gateway in use any more.
+    The last two take the rows of gateways that are not in use any more.
     """
     names = tuple(app.gateways)
     return tuple(
         job
-        for whose in (
+        for only in (
             *(GatewayFilter((name,)) for name in names),
             GatewayFilter(names, included=False),
         )
         for job in (
-            Job("check_attempts", 0.5, partial(_check_attempts, whose)),
-            Job("send_refunds", 0.25, partial(_send_refunds, whose)),
+            Job("check_attempts", 0.5, partial(_check_attempts, only)),
+            Job("send_refunds", 0.25, partial(_send_refunds, only)),
         )
     )
 
 
-async def _check_attempts(whose: GatewayFilter, app: App) -> int:
+async def _check_attempts(only: GatewayFilter, app: App) -> int:
     url = app.settings.public_url
-    return await order_jobs.check_attempts(app.db, app.gateways, url, app.clock(), whose=whose)
+    return await order_jobs.check_attempts(app.db, app.gateways, url, app.clock(), only=only)
 
 
-async def _send_refunds(whose: GatewayFilter, app: App) -> int:
+async def _send_refunds(only: GatewayFilter, app: App) -> int:
     url = app.settings.public_url
-    return await refund_jobs.send_due(app.db, app.gateways, url, app.clock(), whose=whose)
+    return await refund_jobs.send_due(app.db, app.gateways, url, app.clock(), only=only)
 
 
 async def _match_disputes(app: App) -> int:
@@ -100,12 +99,12 @@ async def _find_forgotten(app: App) -> int:
 
 async def _check_books(app: App) -> int:
     await scheduler.check_some(app.db)
-    return 0  # however much is left: it pauses between its parts
+    return 0  # so that it pauses between parts, however much is left
 
 
 async def _roll_up(app: App) -> int:
-    await total_jobs.roll_up(app.db)
-    return 0  # there are enough of them to be worth it again only after a while
+    await list_count_jobs.roll_up(app.db)
+    return 0  # so that it pauses: a roll-up is worth its cost only after many changes
 
 
 async def _prune(app: App) -> int:
@@ -145,17 +144,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     if db is None:
         return
     adapters = gateways.load(settings.gateways, settings)
-    outgoing = to_merchants(settings)
-    clock = Clock(db, settings.gateways)
-    app = App(settings=settings, db=db, gateways=adapters, outgoing=outgoing, clock=clock.now)
-    try:
-        async with clock.following():
-            await work(app, stop)
-    finally:
-        for adapter in adapters.values():
-            await adapter.close()
-        await outgoing.close()
-        await db.close()
+    async with context.running(settings, db, adapters) as app:
+        await work(app, stop)
 
 
 async def _connected(settings: Settings, stop: asyncio.Event) -> Db | None:

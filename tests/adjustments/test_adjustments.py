@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from opentill import adjustments, ledger, merchants
-from opentill.adjustments import Adjustment, Ask
+from opentill.adjustments import Adjustment, AdjustmentRequest
 from opentill.adjustments.model import BY_KIND, KINDS, MOVES
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
@@ -24,9 +24,9 @@ async def recharged(tx: Tx, minor: int = 10_000, **terms: Any) -> str:
     return made.id
 
 
-def asked(kind: str, minor: int, **what: Any) -> Ask:
+def asked(kind: str, minor: int, **what: Any) -> AdjustmentRequest:
     """Ask for a movement."""
-    return Ask(
+    return AdjustmentRequest(
         **(
             {
                 "kind": kind,
@@ -44,7 +44,7 @@ async def done(
     tx: Tx, shop: str, kind: str, minor: int, limit: Decimal | None = None, **what: Any
 ) -> Adjustment:
     """Move something by hand."""
-    return await adjustments.ask(tx, shop, asked(kind, minor, **what), limit, NOW)
+    return await adjustments.request(tx, shop, asked(kind, minor, **what), limit, NOW)
 
 
 async def accounts(tx: Tx, shop: str) -> tuple[int, int, int]:

@@ -4,19 +4,19 @@ import asyncio
 from decimal import Decimal
 
 from opentill import adjustments, ledger, merchants, payouts
-from opentill.adjustments import Ask, Kind
+from opentill.adjustments import AdjustmentRequest, Kind
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
-from opentill.payouts.service import Wanted
+from opentill.payouts import PayoutRequest
 from support.world import NOW, fresh, merchant
 
 
 async def _move(db: Db, shop: str, kind: Kind, minor: int, reference: str = "") -> str:
-    asked = Ask(
+    asked = AdjustmentRequest(
         kind=kind, amount_minor=minor, reference=reference or fresh(), reason="why", by="ann"
     )
     try:
-        return (await db.run(lambda tx: adjustments.ask(tx, shop, asked, None, NOW))).id
+        return (await db.run(lambda tx: adjustments.request(tx, shop, asked, None, NOW))).id
     except Invalid as refused:
         if refused.field != "amount":
             raise
@@ -30,7 +30,7 @@ async def test_freezing_and_unfreezing_from_many_connections(db: Db, database_ur
     kinds: tuple[Kind, ...] = ("freeze", "unfreeze", "freeze", "fee")
 
     async def pay_out(_: int) -> None:
-        wanted = Wanted(amount_minor=900, reference=fresh(), reason="weekly", by="bob")
+        wanted = PayoutRequest(amount_minor=900, reference=fresh(), reason="weekly", by="bob")
         try:
             await many.run(lambda tx: payouts.create(tx, shop, wanted, None, NOW))
         except Invalid as refused:
@@ -65,8 +65,10 @@ async def test_a_reference_in_parallel_is_one_movement(db: Db) -> None:
 
 async def test_a_movement_is_approved_once(db: Db) -> None:
     shop = (await db.run(merchant)).id
-    asked = Ask(kind="recharge", amount_minor=700, reference=fresh(), reason="why", by="ann")
-    made = await db.run(lambda tx: adjustments.ask(tx, shop, asked, Decimal(0), NOW))
+    asked = AdjustmentRequest(
+        kind="recharge", amount_minor=700, reference=fresh(), reason="why", by="ann"
+    )
+    made = await db.run(lambda tx: adjustments.request(tx, shop, asked, Decimal(0), NOW))
 
     async def approve(_: int) -> bool:
         async def work(tx: Tx) -> object:

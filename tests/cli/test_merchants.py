@@ -75,7 +75,7 @@ def test_wrong_terms_are_refused_in_one_line_and_change_nothing(opentill: Comman
 
 
 def _sql(opentill: Commands, statement: str) -> str:
-    from opentill.server.embedded.postgres import find_programs
+    from opentill.server.embedded.programs import find_programs
 
     _, programs = find_programs()
     url = opentill.environ["OPENTILL_DATABASE_URL"]

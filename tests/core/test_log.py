@@ -76,7 +76,7 @@ WORDS = ["a@b.co", "@", "x", "%40", ".", "-", "y@z.com", "a%40b.c", "/", " "]
 
 
 @pytest.mark.parametrize(("text", "gone", "kept"), CANARIES)
-def test_what_must_not_be_in_a_log_is_struck_out(
+def test_what_must_not_be_in_a_log_is_redacted(
     stream: io.StringIO, text: str, gone: str, kept: str
 ) -> None:
     logger = structlog.get_logger()
@@ -101,7 +101,7 @@ ADDRESS = re.compile(r"[^\s@<>\"'(),:;=\[\]{}/]+(?:@|%40)[\w.-]+\.\w+")
 @example("x@y@z.com")
 @example("a%40b.com%40c")
 def test_no_address_stays_wherever_it_begins(text: str) -> None:
-    assert ADDRESS.search(log.clean_text(text).replace(log.STRUCK, "!")) is None
+    assert ADDRESS.search(log.redact(text).replace(log.REDACTED, "!")) is None
 
 
 LONG = {
@@ -130,7 +130,7 @@ def test_a_long_text_takes_time_in_proportion(name: str, monkeypatch: pytest.Mon
     """
     monkeypatch.setattr(log, "LONGEST", 10**9)
     started = time.process_time()
-    log.clean_text(LONG[name](200_000))
+    log.redact(LONG[name](200_000))
     assert time.process_time() - started < 5
 
 
@@ -148,7 +148,7 @@ CUT = [
 def test_a_text_that_is_too_long_is_cut_where_it_tells_nothing(
     text: str, kept: str, gone: str
 ) -> None:
-    told = log.clean_text(text)
+    told = log.redact(text)
     assert told.startswith(kept)
     assert not gone or gone not in told
     assert told.endswith(f"[cut, of {len(text)} characters]")
@@ -176,13 +176,13 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("name", "struck"), NAMES)
-def test_values_of_names_that_look_secret_are_struck_out(
+def test_values_of_names_that_look_secret_are_redacted(
     stream: io.StringIO, name: str, struck: bool
 ) -> None:
     structlog.get_logger().info("event", **{name: "value"}, inner={name: 5})
     line = _lines(stream)[0]
-    assert (line[name] == log.STRUCK) == struck
-    assert (line["inner"][name] == log.STRUCK) == struck
+    assert (line[name] == log.REDACTED) == struck
+    assert (line["inner"][name] == log.REDACTED) == struck
 
 
 def test_times_amounts_and_ids_stay(stream: io.StringIO) -> None:
@@ -200,9 +200,9 @@ def test_times_amounts_and_ids_stay(stream: io.StringIO) -> None:
     assert {name: line[name] for name in values} == values | {"data": "2 bytes"}
 
 
-def test_a_card_number_as_a_number_is_struck_out(stream: io.StringIO) -> None:
+def test_a_card_number_as_a_number_is_redacted(stream: io.StringIO) -> None:
     structlog.get_logger().info("event", n=4242424242424242)
-    assert _lines(stream)[0]["n"] == log.STRUCK
+    assert _lines(stream)[0]["n"] == log.REDACTED
 
 
 def test_lines_carry_the_request_the_level_and_the_time(stream: io.StringIO) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from opentill.db.batcher import PAUSE_S, PAUSES, WORTH_IT, Batcher
+from opentill.db.batcher import MIN_BATCH, PAUSE_S, PAUSES, Batcher
 
 
 class Work:
@@ -47,7 +47,7 @@ async def test_concurrent_batches_share_what_waits() -> None:
     more = [asyncio.create_task(run_all.do(item)) for item in range(32, 40)]
     await _settle()
     assert work.begun[2:] == [list(range(32, 40))]  # what there is, though its share is more
-    assert len(work.begun[2]) == WORTH_IT
+    assert len(work.begun[2]) == MIN_BATCH
     for _ in range(2):
         work.gate.release()
     assert await asyncio.gather(*callers, *more) == [item * 10 for item in range(40)]
@@ -60,14 +60,14 @@ async def test_who_comes_alone_goes_at_once_and_few_wait_for_each_other() -> Non
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert work.begun == [[1]]  # without any pause
-    others = [asyncio.create_task(run_all.do(item)) for item in range(2, WORTH_IT + 1)]
+    others = [asyncio.create_task(run_all.do(item)) for item in range(2, MIN_BATCH + 1)]
     await _settle()
     assert work.begun == [[1]]  # not worth another batch
     work.gate.release()
     await _settle()
-    assert work.begun == [[1], list(range(2, WORTH_IT + 1))]
+    assert work.begun == [[1], list(range(2, MIN_BATCH + 1))]
     work.gate.release()
-    assert await asyncio.gather(first, *others) == [n * 10 for n in range(1, WORTH_IT + 1)]
+    assert await asyncio.gather(first, *others) == [n * 10 for n in range(1, MIN_BATCH + 1)]
 
 
 async def test_one_task_leaves_few_to_the_other_which_leaves_none() -> None:

@@ -5,9 +5,14 @@ import time
 
 import pytest
 
+from opentill import worker
+from opentill.app import create_app
+from opentill.context import App
+from opentill.core.settings import Settings
 from opentill.db import clock
 from opentill.db.clock import Clock, now_ms
 from opentill.db.database import Db
+from support import pooler
 
 DAY = 86_400_000
 
@@ -37,6 +42,29 @@ async def test_the_first_time_is_right_at_once(db: Db) -> None:
     followed = Clock(db, ("sandbox",))
     async with followed.following():
         assert _near(followed.now(), DAY)
+
+
+async def test_the_worker_inside_a_server_begins_with_business_time(
+    db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _ahead(db, DAY)
+    seen: list[int] = []
+
+    async def work(app: App, _stop: asyncio.Event) -> None:
+        seen.append(app.clock())
+
+    monkeypatch.setattr(worker, "work", work)
+    settings = Settings(
+        database_url=database_url,
+        db_prepared=pooler.prepared(database_url),
+        secret_key="k" * 32,
+        sandbox_secret="k" * 32,
+        sandbox=True,
+    )
+    server = create_app(settings, run_worker=True)
+    async with server.router.lifespan_context(server):
+        pass
+    assert [_near(moment, DAY) for moment in seen] == [True]
 
 
 @pytest.mark.parametrize("gateways", [("stripe",), ("sandbox", "stripe"), ("manual",), ()])

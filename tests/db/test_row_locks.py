@@ -72,7 +72,6 @@ CASES: Final = {
     "orders.queries.CLAIM_ATTEMPTS": Case(
         "payment_attempts", lambda _: CLAIM, where="check_at is not null"
     ),
-    "refunds.queries.LOCKED": Case("refunds", ids),
     "refunds.queries.SENDING": Case("refunds", ids, "sent = not sent", "sent", PROCESSING),
     "refunds.queries.CLAIM": Case(
         "refunds", lambda _: CLAIM, where=PROCESSING

@@ -71,7 +71,7 @@ EXPLAINED: Final = frozenset(
         " INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
         " PRUNE_EVENTS OLDEST DISABLE",
-        "refunds.queries": "LOCKED ANYWHERE",
+        "refunds.queries": "ANYWHERE",
         # a sum that is nought at the end, or before there is anything
         "adjustments.queries ": "FROZEN",
         "checkouts.queries ": "ATTEMPTS",
@@ -300,22 +300,22 @@ class Business:
         for path in ("/v1/payouts", "/v1/payouts?status=PAID", f"/v1/payouts/{payout.id}"):
             self.shop.data("GET", path)
         api_server.tx(lambda tx: payouts.search(tx, self.id, "PAID"))
-        asked = partial(adjustments.Ask, amount_minor=50, reason="why", by="tester")
+        asked = partial(adjustments.AdjustmentRequest, amount_minor=50, reason="why", by="tester")
         for kind, limit in (("freeze", None), ("unfreeze", None), ("recharge", 0), ("fee", 0)):
             ask = asked(kind=kind, reference=world.fresh())
             above = None if limit is None else world.Decimal(limit)
             made = api_server.tx(
-                lambda tx, ask=ask, a=above: adjustments.ask(tx, self.id, ask, a, self.now)
+                lambda tx, ask=ask, a=above: adjustments.request(tx, self.id, ask, a, self.now)
             )
             again = api_server.tx(
-                lambda tx, ask=ask, a=above: adjustments.ask(tx, self.id, ask, a, self.now)
+                lambda tx, ask=ask, a=above: adjustments.request(tx, self.id, ask, a, self.now)
             )
             assert again.id == made.id
             if made.status == "WAITING":
                 api_server.tx(lambda tx: adjustments.waiting(tx, self.id))
                 api_server.tx(lambda tx, m=made: adjustments.approve(tx, m.id, "second", self.now))
         correction = asked(kind="correct", reference=world.fresh(), order_id=self.paid().id)
-        api_server.tx(lambda tx: adjustments.ask(tx, self.id, correction, None, self.now))
+        api_server.tx(lambda tx: adjustments.request(tx, self.id, correction, None, self.now))
         api_server.tx(
             lambda tx: merchants.change(tx, self.id, self.now, who="op", reason="x", name="N")
         )

@@ -16,8 +16,8 @@ from exploration import reference_model
 from exploration.history_state import ANY, Kept
 from exploration.order_rules import OrderRules
 from opentill import adjustments, disputes, payouts
-from opentill.adjustments import Ask
-from opentill.payouts.service import Wanted
+from opentill.adjustments import AdjustmentRequest
+from opentill.payouts import PayoutRequest
 from support import world
 from support.world import fresh
 
@@ -138,7 +138,7 @@ class Histories(OrderRules):
         shop = self.shops[shop_id]
         amount = None if percent is None else self._amount(shop, "available", percent)
         made = shop.pay_out(amount, fee)
-        wanted = Wanted(
+        wanted = PayoutRequest(
             amount_minor=amount, fee_minor=fee, reference=fresh(), reason="why", by="ann"
         )
         work = payouts.create(self.tx, shop_id, wanted, None, self.now)
@@ -182,11 +182,11 @@ class Histories(OrderRules):
             amount = reference_model.minor(str(abs(percent)), shop.currency)
         amount = -amount if kind == "correct" and percent < 0 else amount
         about = self.pick(own, which) if kind == "correct" and own else None
-        asked = Ask(
+        asked = AdjustmentRequest(
             kind=kind, amount_minor=amount, reference=fresh(), reason="why", by="ann",
             account=account, order_id=about,
         )  # fmt: skip
-        work = adjustments.ask(self.tx, shop_id, asked, Decimal(0) if waits else None, self.now)
+        work = adjustments.request(self.tx, shop_id, asked, Decimal(0) if waits else None, self.now)
         possible = kind != "correct" or about is not None
         fine = possible and (waits or shop.adjust(kind, amount, account))
         done = self.take(f"{kind}{' waits' if waits else ''}", work, fine=fine)

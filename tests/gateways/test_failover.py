@@ -217,12 +217,12 @@ async def test_a_slow_gateway_holds_up_no_other(database_url: str) -> None:
 async def test_rows_of_a_gateway_that_is_gone_are_looked_at_too(db: Db) -> None:
     order = await new(db)
     await pay(db, {"old": Provider("old")}, order)
-    whose = order_jobs.jobs.GatewayFilter(("one",), included=False)
+    others = order_jobs.jobs.GatewayFilter(("one",), included=False)
     then = NOW + 120_000
-    assert await order_jobs.check_attempts(db, {}, PUBLIC, then, whose=whose) >= 1
+    assert await order_jobs.check_attempts(db, {}, PUBLIC, then, only=others) >= 1
     only = order_jobs.jobs.GatewayFilter(("one",))
-    assert await order_jobs.check_attempts(db, {}, PUBLIC, then + DAY, whose=only) == 0
-    assert await refund_jobs.send_due(db, {}, PUBLIC, then, whose=only) == 0
+    assert await order_jobs.check_attempts(db, {}, PUBLIC, then + DAY, only=only) == 0
+    assert await refund_jobs.send_due(db, {}, PUBLIC, then, only=only) == 0
 
 
 AGES = [
@@ -328,14 +328,14 @@ async def test_what_is_open_at_a_gateway_outlives_its_configuration(db: Db) -> N
     rest = order_jobs.jobs.GatewayFilter(("other",), included=False)
     for hours in range(1, 4):
         then = NOW + hours * DAY // 24
-        await order_jobs.check_attempts(db, {"other": other}, PUBLIC, then, whose=rest)
-        await refund_jobs.send_due(db, {"other": other}, PUBLIC, then, whose=rest)
+        await order_jobs.check_attempts(db, {"other": other}, PUBLIC, then, only=rest)
+        await refund_jobs.send_due(db, {"other": other}, PUBLIC, then, only=rest)
     statuses = [(await look(db, order))[0].status for order in (waits, unknown)]
     assert statuses == ["PENDING", "CREATING"]
     back = order_jobs.jobs.GatewayFilter(("one",))
     then = NOW + DAY // 2
-    await order_jobs.check_attempts(db, both, PUBLIC, then, whose=back)
-    await refund_jobs.send_due(db, both, PUBLIC, then, whose=back)
+    await order_jobs.check_attempts(db, both, PUBLIC, then, only=back)
+    await refund_jobs.send_due(db, both, PUBLIC, then, only=back)
     after = [await look(db, order) for order in (waits, unknown, paid)]
     assert [order.status for order, _ in after] == ["PAID", "PAID", "PAID"]
     assert after[2][0].refunded_minor == 900

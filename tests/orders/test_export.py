@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from opentill.core.errors import TooManyAtOnce
 from opentill.db.database import Db, Tx
-from opentill.db.export_limits import EXPORTS_EACH, STATEMENTS_EACH, Exports
 from opentill.orders import export, export_queries, queries
 from opentill.orders.wire import OrderOut
+from opentill.server.export_limits import EXPORTS_EACH, STATEMENTS_EACH, Exports
 from support import filled_database, world
 from support.examples import examples
 from support.export_lines import line

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from opentill import adjustments, payouts
-from opentill.payouts.service import Wanted
+from opentill.payouts import PayoutRequest
 from support.api_server import ApiServer, Shop, error_of, refused
 from support.world import fresh
 
@@ -14,7 +14,7 @@ NOW = 1_750_000_000_000
 
 def _payout(shop: Shop, amount: int, event: str | None = None) -> str:
     """Create a payout of a merchant, and perhaps end it; its id."""
-    wanted = Wanted(
+    wanted = PayoutRequest(
         amount_minor=amount, fee_minor=150, reference=fresh(), reason="weekly", by="ann"
     )
     made = shop.api_server.tx(lambda tx: payouts.create(tx, shop.id, wanted, None, NOW))
@@ -29,10 +29,10 @@ def _payout(shop: Shop, amount: int, event: str | None = None) -> str:
 def shop(api_server: ApiServer) -> Shop:
     """A merchant with 100.00 available."""
     made = api_server.shop()
-    asked = adjustments.Ask(
+    asked = adjustments.AdjustmentRequest(
         kind="recharge", amount_minor=10_000, reference=fresh(), reason="start", by="ann"
     )
-    api_server.tx(lambda tx: adjustments.ask(tx, made.id, asked, None, NOW))
+    api_server.tx(lambda tx: adjustments.request(tx, made.id, asked, None, NOW))
     return made
 
 

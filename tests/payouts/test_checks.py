@@ -6,7 +6,7 @@ import pytest
 from opentill import adjustments, payouts
 from opentill.db.database import Tx
 from opentill.integrity.rules import check_books
-from opentill.payouts.service import Wanted
+from opentill.payouts import PayoutRequest
 from support.world import NOW, fresh, merchant
 
 PAYOUT = "a payout has left with its fee, and is back with it exactly when it failed"
@@ -58,13 +58,15 @@ async def _stock(tx: Tx) -> None:
     shop = await merchant(tx)
 
     async def move(kind: adjustments.Kind, minor: int) -> None:
-        asked = adjustments.Ask(
+        asked = adjustments.AdjustmentRequest(
             kind=kind, amount_minor=minor, reference=fresh(), reason="why", by="ann"
         )
-        await adjustments.ask(tx, shop.id, asked, None, NOW)
+        await adjustments.request(tx, shop.id, asked, None, NOW)
 
     await move("recharge", 10_000)
     await move("freeze", 3_000)
     await move("unfreeze", 1_000)
-    wanted = Wanted(amount_minor=2_500, fee_minor=150, reference=fresh(), reason="weekly", by="ann")
+    wanted = PayoutRequest(
+        amount_minor=2_500, fee_minor=150, reference=fresh(), reason="weekly", by="ann"
+    )
     await payouts.create(tx, shop.id, wanted, None, NOW)

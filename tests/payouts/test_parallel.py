@@ -7,21 +7,20 @@ import msgspec
 from opentill import adjustments, ledger, payouts
 from opentill.core.errors import Invalid
 from opentill.db.database import Db
-from opentill.payouts import Payout
-from opentill.payouts.service import Wanted
+from opentill.payouts import Payout, PayoutRequest
 from support.world import NOW, fresh, merchant
 
 
 async def _shop(db: Db, available: int) -> str:
-    asked = adjustments.Ask(
+    asked = adjustments.AdjustmentRequest(
         kind="recharge", amount_minor=available, reference=fresh(), reason="start", by="ann"
     )
     made = await db.run(merchant)
-    await db.run(lambda tx: adjustments.ask(tx, made.id, asked, None, NOW))
+    await db.run(lambda tx: adjustments.request(tx, made.id, asked, None, NOW))
     return made.id
 
 
-async def _payout(db: Db, shop: str, wanted: Wanted) -> Payout | None:
+async def _payout(db: Db, shop: str, wanted: PayoutRequest) -> Payout | None:
     try:
         return await db.run(lambda tx: payouts.create(tx, shop, wanted, None, NOW))
     except Invalid as refused:
@@ -39,8 +38,10 @@ async def _available(db: Db, shop: str) -> int:
 async def test_twenty_connections_never_overdraw(db: Db, database_url: str) -> None:
     shop = await _shop(db, 10_000)
     many = await Db.connect(database_url, 20, acquire_timeout_s=20)
-    ask = Wanted(amount_minor=700, fee_minor=50, reference=fresh(), reason="weekly", by="ann")
-    everything = Wanted(
+    ask = PayoutRequest(
+        amount_minor=700, fee_minor=50, reference=fresh(), reason="weekly", by="ann"
+    )
+    everything = PayoutRequest(
         amount_minor=None, fee_minor=50, reference=fresh(), reason="weekly", by="bob"
     )
     try:
@@ -58,7 +59,7 @@ async def test_twenty_connections_never_overdraw(db: Db, database_url: str) -> N
 
 async def test_a_reference_in_parallel_is_one_payout(db: Db) -> None:
     shop = await _shop(db, 10_000)
-    ask = Wanted(amount_minor=700, reference="W-1", reason="weekly", by="ann")
+    ask = PayoutRequest(amount_minor=700, reference="W-1", reason="weekly", by="ann")
     made = await asyncio.gather(*(_payout(db, shop, ask) for _ in range(12)))
     assert len({payout.id for payout in made if payout}) == 1
     assert await _available(db, shop) == 9_300
@@ -66,7 +67,9 @@ async def test_a_reference_in_parallel_is_one_payout(db: Db) -> None:
 
 async def test_a_payout_ends_once_however_many_say_so(db: Db) -> None:
     shop = await _shop(db, 10_000)
-    ask = Wanted(amount_minor=700, fee_minor=50, reference=fresh(), reason="weekly", by="ann")
+    ask = PayoutRequest(
+        amount_minor=700, fee_minor=50, reference=fresh(), reason="weekly", by="ann"
+    )
     payout = await _payout(db, shop, ask)
     assert payout is not None
 

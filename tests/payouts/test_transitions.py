@@ -9,9 +9,8 @@ from opentill import adjustments, ledger, merchants, payouts
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.merchants import Merchant
-from opentill.payouts import Payout
+from opentill.payouts import Payout, PayoutRequest
 from opentill.payouts.model import EVENTS, STATUSES, TRANSITIONS
-from opentill.payouts.service import Wanted
 from support.world import NOW, dump, entries, fresh, merchant, product, session
 
 LATER = NOW + 5_000
@@ -21,16 +20,16 @@ async def shop(tx: Tx, available: int = 10_000, **terms: Any) -> Merchant:
     """Make a merchant with so much available."""
     made = await merchant(tx, **terms)
     if available:
-        asked = adjustments.Ask(
+        asked = adjustments.AdjustmentRequest(
             kind="recharge", amount_minor=available, reference=fresh(), reason="start", by="ann"
         )
-        await adjustments.ask(tx, made.id, asked, None, NOW)
+        await adjustments.request(tx, made.id, asked, None, NOW)
     return made
 
 
-def wanted(amount: int | None = 2_500, **what: Any) -> Wanted:
+def wanted(amount: int | None = 2_500, **what: Any) -> PayoutRequest:
     """Ask for a payout."""
-    return Wanted(
+    return PayoutRequest(
         **({"amount_minor": amount, "reference": fresh(), "reason": "weekly", "by": "ann"} | what)
     )
 
@@ -173,7 +172,7 @@ async def take(tx: Tx, merchant_id: str, amount: int) -> None:
     """Correct the balance downwards, because of some order."""
     mug = await product(tx, merchant_id)
     order_id = (await session(tx, merchant_id, mug.id)).order_id
-    asked = adjustments.Ask(
+    asked = adjustments.AdjustmentRequest(
         kind="correct",
         amount_minor=-amount,
         reference=fresh(),
@@ -181,7 +180,7 @@ async def take(tx: Tx, merchant_id: str, amount: int) -> None:
         by="ann",
         order_id=order_id,
     )
-    await adjustments.ask(tx, merchant_id, asked, None, NOW)
+    await adjustments.request(tx, merchant_id, asked, None, NOW)
 
 
 async def test_the_same_reference_is_the_same_payout(tx: Tx) -> None:

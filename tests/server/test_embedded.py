@@ -14,9 +14,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from opentill.server.embedded import datadir, postgres, sysuser
+from opentill.server.embedded import datadir, programs, sysuser
+from opentill.server.embedded.cluster import STOP_TIMEOUT_S, Cluster
 from opentill.server.embedded.datadir import DataDirError, Lock, key, lock_serve, write_private
-from opentill.server.embedded.postgres import STOP_TIMEOUT_S, Cluster, EmbeddedPostgres
+from opentill.server.embedded.postgres import EmbeddedPostgres
 
 PR_CAPBSET_DROP = 24  # linux/prctl.h
 CAP_SYS_PTRACE = 19  # linux/capability.h
@@ -212,9 +213,9 @@ def test_a_directory_that_cannot_be_written_is_one_line(
 
 
 def test_a_platform_without_programs_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(programs.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(DataDirError, match="set OPENTILL_DATABASE_URL"):
-        postgres.find_programs()
+        programs.find_programs()
 
 
 def test_a_server_that_does_not_start_says_the_last_line_of_its_log(existing: Path) -> None:
@@ -338,6 +339,18 @@ def test_a_user_id_without_a_name_and_without_the_library_is_one_line(
     with pytest.raises(DataDirError, match="has no name on this system.*libnss-wrapper") as caught:
         EmbeddedPostgres.start(data_dir, durable=False)
     assert "\n" not in str(caught.value)
+
+
+def test_a_system_user_that_cannot_be_added_is_one_line(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ids(_: Path) -> None:
+        message = "cannot add the system user"
+        raise OSError(message)
+
+    monkeypatch.setattr(sysuser, "ids", ids)
+    with pytest.raises(DataDirError, match="cannot be started: cannot add the system user"):
+        EmbeddedPostgres.start(data_dir, durable=False)
 
 
 def _as_user(uid: int, data_dir: Path) -> subprocess.CompletedProcess[str]:

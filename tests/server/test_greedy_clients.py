@@ -24,7 +24,7 @@ import pytest
 from opentill import merchants, orders
 from opentill.db.clock import now_ms
 from opentill.db.database import Db
-from opentill.db.export_limits import EXPORTS_EACH
+from opentill.server.export_limits import EXPORTS_EACH
 from support import filled_database
 from support.api_server import SECRETS
 from support.ports import free_port

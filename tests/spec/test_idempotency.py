@@ -10,8 +10,7 @@ from typing import Any, Final
 import pytest
 
 from opentill.db.database import Tx
-from opentill.db.query import Command
-from opentill.http import idempotency, queries
+from opentill.http import idempotency
 from support.api_server import TEA, ApiServer, Shop, refused, serving
 
 DAY_MS: Final = 24 * 3600 * 1000
@@ -190,13 +189,13 @@ def test_50_parallel_requests_with_one_key_have_one_effect(shop: Shop) -> None:
 def test_while_the_first_request_still_runs_the_others_are_told_409(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "WAIT_5_S", Command("set local lock_timeout = '200ms'"))
+    monkeypatch.setattr(idempotency, "LONGEST_WAIT", "200ms")
     first = shop.post("/v1/products", TEA, key="first").json()["data"]["id"]
     running, done = threading.Event(), asyncio.Event()
 
     async def hold(tx: Tx) -> None:
-        print_ = idempotency.fingerprint("POST", "/v1/products?", b"")
-        await idempotency.claim(tx, shop.id, "held", print_, shop.api_server.app.clock())
+        digest = idempotency.fingerprint("POST", "/v1/products?", b"")
+        await idempotency.claim(tx, shop.id, "held", digest, shop.api_server.app.clock())
         running.set()
         await done.wait()
 
@@ -214,7 +213,7 @@ def test_while_the_first_request_still_runs_the_others_are_told_409(
 def test_a_row_that_somebody_keeps_locked_is_503_and_not_kept(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "WAIT_5_S", Command("set local lock_timeout = '200ms'"))
+    monkeypatch.setattr(idempotency, "LONGEST_WAIT", "200ms")
     order = shop.paid()
     path = f"/v1/orders/{order['id']}/refunds"
     running, done = threading.Event(), asyncio.Event()

@@ -11,13 +11,13 @@ import pytest
 
 from exploration.history_state import OneConnection
 from opentill import adjustments, disputes, ledger, orders, payouts
-from opentill.adjustments import Ask
+from opentill.adjustments import AdjustmentRequest
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.ledger.postings import ACCOUNTS, BY_MOVE, Type
 from opentill.orders import Order, settlement
 from opentill.orders.model import STATUSES as ORDER
-from opentill.payouts.service import Wanted
+from opentill.payouts import PayoutRequest
 from support.world import (
     DAY,
     NOW,
@@ -248,8 +248,10 @@ async def test_hearing_of_a_dispute(tx: Tx, origin, stands, word) -> None:
 
 async def funded(tx: Tx) -> str:
     shop = await merchant(tx)
-    asked = Ask(kind="recharge", amount_minor=10_000, reference=fresh(), reason="start", by="ann")
-    await adjustments.ask(tx, shop.id, asked, None, NOW)
+    asked = AdjustmentRequest(
+        kind="recharge", amount_minor=10_000, reference=fresh(), reason="start", by="ann"
+    )
+    await adjustments.request(tx, shop.id, asked, None, NOW)
     return shop.id
 
 
@@ -263,7 +265,9 @@ async def test_how_a_payout_ends(tx: Tx, status, event) -> None:
             return payouts.pay(tx, payout.id, "TRN", "why", "ann", LATER)
         return payouts.fail(tx, payout.id, "why", "ann", LATER)
 
-    wanted = Wanted(amount_minor=2_500, fee_minor=100, reference=fresh(), reason="why", by="ann")
+    wanted = PayoutRequest(
+        amount_minor=2_500, fee_minor=100, reference=fresh(), reason="why", by="ann"
+    )
     payout = await payouts.create(tx, shop_id, wanted, None, NOW)
     if status == "PENDING":
         assert (await ends(event)).status == event.upper()
@@ -282,16 +286,18 @@ async def test_how_a_payout_ends(tx: Tx, status, event) -> None:
 @pytest.mark.parametrize("decision", ["approve", "reject"])
 async def test_deciding_a_movement(tx: Tx, kind, stands, decision) -> None:
     shop_id = await funded(tx)
-    freeze = Ask(kind="freeze", amount_minor=700, reference=fresh(), reason="why", by="ann")
-    await adjustments.ask(tx, shop_id, freeze, None, NOW)
+    freeze = AdjustmentRequest(
+        kind="freeze", amount_minor=700, reference=fresh(), reason="why", by="ann"
+    )
+    await adjustments.request(tx, shop_id, freeze, None, NOW)
     order = await in_status(tx, "PENDING")
     about = None
     if kind == "correct":
         shop_id, about = order.merchant_id, order.id
-    asked = Ask(
+    asked = AdjustmentRequest(
         kind=kind, amount_minor=700, reference=fresh(), reason="why", by="ann", order_id=about
     )
-    made = await adjustments.ask(tx, shop_id, asked, 0, NOW)
+    made = await adjustments.request(tx, shop_id, asked, 0, NOW)
     assert made.status == "WAITING"
     if stands == "DONE":
         await adjustments.approve(tx, made.id, "bob", NOW)

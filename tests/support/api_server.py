@@ -30,7 +30,7 @@ from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import RefundOutcome
-from opentill.payouts.service import Wanted
+from opentill.payouts import PayoutRequest
 from opentill.server import http_server
 from support.world import fresh
 
@@ -147,15 +147,15 @@ class Shop:
     def payout(self, amount_minor: int = 100) -> payouts.Payout:
         """Put money on the balance and pay it out as the operator."""
         now = self.api_server.app.clock()
-        asked = adjustments.Ask(
+        asked = adjustments.AdjustmentRequest(
             kind="recharge",
             amount_minor=amount_minor,
             reference=fresh(),
             reason="start",
             by="tester",
         )
-        self.api_server.tx(lambda tx: adjustments.ask(tx, self.id, asked, None, now))
-        wanted = Wanted(
+        self.api_server.tx(lambda tx: adjustments.request(tx, self.id, asked, None, now))
+        wanted = PayoutRequest(
             amount_minor=amount_minor, fee_minor=0, reference=fresh(), reason="weekly", by="tester"
         )
         return self.api_server.tx(lambda tx: payouts.create(tx, self.id, wanted, None, now))

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from opentill import adjustments, callbacks, checkouts, disputes, merchants, orders, payouts, worker
-from opentill.adjustments import Ask
+from opentill.adjustments import AdjustmentRequest
 from opentill.context import App
 from opentill.core.errors import Contended, Invalid
 from opentill.core.money import Money
@@ -22,7 +22,7 @@ from opentill.db.database import Db, Tx
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome, RefundOutcome
 from opentill.orders import settlement
 from opentill.outgoing.client import to_merchants
-from opentill.payouts.service import Wanted
+from opentill.payouts import PayoutRequest
 from support import world
 from support.books import assert_books
 from support.world import fresh
@@ -173,7 +173,7 @@ class Hammer:
 
     async def pay_out(self, tx: Tx) -> None:
         amount = _random.choice((None, 100, 20_000))
-        wanted = Wanted(
+        wanted = PayoutRequest(
             amount_minor=amount, fee_minor=25, reference=fresh(), reason="why", by="ann"
         )
         await payouts.create(tx, self.shop_id, wanted, None, self.now())
@@ -189,14 +189,14 @@ class Hammer:
         kind = _random.choice((*adjustments.KINDS, "correct"))
         amount = _random.choice((100, 2_500))
         correct = kind == "correct"
-        asked = Ask(
+        asked = AdjustmentRequest(
             kind=kind, reference=fresh(), reason="why", by="ann",
             amount_minor=-amount if correct and _random.random() < 0.5 else amount,
             account=_random.choice(("available", "pending")) if correct else "available",
             order_id=self.order_id() if correct else None,
         )  # fmt: skip
         above = Decimal(10) if _random.random() < 0.3 else None
-        made = await adjustments.ask(tx, self.shop_id, asked, above, self.now())
+        made = await adjustments.request(tx, self.shop_id, asked, above, self.now())
         if made.status == "WAITING":
             await adjustments.approve(tx, made.id, "bob", self.now())
 

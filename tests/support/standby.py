@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, Self
 from urllib.parse import parse_qs, urlsplit
 
-from opentill.server.embedded import postgres, sysuser
-from opentill.server.embedded.postgres import find_programs
+from opentill.server.embedded import cluster, sysuser
+from opentill.server.embedded.programs import find_programs
 
 NAME: Final = "standby"
 
@@ -52,7 +52,7 @@ class Standby:
             self._run("pg_basebackup", "-D", str(self.path), "-d", source, "-R", "-c", "fast")
             for copied in self.path.glob(".s.PGSQL.*"):  # the primary's, which is at home there
                 copied.unlink()
-        settings = dict(postgres.SETTINGS, unix_socket_directories=str(self.path))
+        settings = dict(cluster.SETTINGS, unix_socket_directories=str(self.path))
         settings.update(hot_standby="on", wal_receiver_status_interval="1s")
         settings.update(default_transaction_isolation="read committed")
         words = [word for pair in settings.items() for word in ("-c", "=".join(pair))]

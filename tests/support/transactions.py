@@ -11,7 +11,7 @@ import pytest
 
 from opentill.db import connection as connections
 from opentill.db.database import Db, Tx
-from opentill.server.embedded.postgres import find_programs
+from opentill.server.embedded.programs import find_programs
 from support.books import assert_books
 
 Step = Callable[[Tx], Awaitable[None]]

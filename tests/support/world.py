@@ -15,7 +15,7 @@ from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from opentill.gateways.model import GatewayDisputeEvent, PaymentOutcome, RefundOutcome
 from opentill.merchants import Merchant
-from opentill.orders import Line, Order, Payer, PaymentAttempt, queries, service
+from opentill.orders import HistoryRow, Order, Payer, PaymentAttempt, queries, service
 from opentill.products import service as products
 from opentill.products.model import Product, ProductBody
 from opentill.refunds.model import Refund, RefundBody
@@ -175,7 +175,7 @@ async def balances(tx: Tx, order: Order) -> tuple[int, int, int, int]:
     return found.pending, found.available, found.frozen, found.reserve
 
 
-async def history(tx: Tx, order: Order) -> list[Line]:
+async def history(tx: Tx, order: Order) -> list[HistoryRow]:
     """Return the order's history."""
     return await queries.HISTORY.all(tx, merchant_id=order.merchant_id, order_id=order.id)
 

@@ -311,7 +311,7 @@ def test_an_endpoint_that_has_failed_for_long_pauses_at_once() -> None:
 
 _failed = DeliveryAttempt(
     merchant_id="mer_1", endpoint_id="whe_1", event_id="evt_1", number=1, at=1, duration_ms=1,
-    outcome="unreachable", http_status=None, request="", answer="", error="",
+    outcome="unreachable", http_status=None, request="", response="", error="",
 )  # fmt: skip
 
 

@@ -5,17 +5,17 @@ from opentill.adjustments.model import (
     MOVES,
     Adjustment,
     AdjustmentOut,
-    Ask,
+    AdjustmentRequest,
     Kind,
     Move,
     Status,
 )
 from opentill.adjustments.service import (
     approve,
-    ask,
     find_anywhere,
     frozen_manually,
     reject,
+    request,
     waiting,
 )
 
@@ -24,14 +24,14 @@ __all__ = [
     "MOVES",
     "Adjustment",
     "AdjustmentOut",
-    "Ask",
+    "AdjustmentRequest",
     "Kind",
     "Move",
     "Status",
     "approve",
-    "ask",
     "find_anywhere",
     "frozen_manually",
     "reject",
+    "request",
     "waiting",
 ]

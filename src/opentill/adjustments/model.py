@@ -52,7 +52,7 @@ DECISIONS: Final[dict[tuple[Status, Decision], Status]] = {
 }
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class AdjustmentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A requested adjustment; ``amount_minor`` is negative for a correction that takes."""
 
     kind: Kind

@@ -4,7 +4,14 @@ from decimal import Decimal
 
 from opentill import ledger, merchants, orders
 from opentill.adjustments import queries
-from opentill.adjustments.model import BY_KIND, DECISIONS, Adjustment, Ask, Decision, Status
+from opentill.adjustments.model import (
+    BY_KIND,
+    DECISIONS,
+    Adjustment,
+    AdjustmentRequest,
+    Decision,
+    Status,
+)
 from opentill.core import money
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
@@ -13,7 +20,9 @@ from opentill.ledger import Balance
 from opentill.merchants import Actor, Merchant, operator_actions
 
 
-async def ask(tx: Tx, merchant_id: str, asked: Ask, above: Decimal | None, now: int) -> Adjustment:
+async def request(
+    tx: Tx, merchant_id: str, asked: AdjustmentRequest, above: Decimal | None, now: int
+) -> Adjustment:
     """Make an adjustment, or store it as WAITING above the deployment's limit ``above``.
 
     The same reference with the same request returns the first one. Raises NotFound and Invalid.
@@ -44,7 +53,7 @@ async def ask(tx: Tx, merchant_id: str, asked: Ask, above: Decimal | None, now: 
     return made
 
 
-def _same(first: Adjustment, asked: Ask) -> Adjustment:
+def _same(first: Adjustment, asked: AdjustmentRequest) -> Adjustment:
     """Return the adjustment that has this reference already, if it equals the requested one."""
     fields = ("kind", "amount_minor", "account", "order_id")
     if all(getattr(first, field) == getattr(asked, field) for field in fields):
@@ -52,7 +61,7 @@ def _same(first: Adjustment, asked: Ask) -> Adjustment:
     raise Invalid("reference", f"reference must be new: {first.id}, a {first.described}, has it")
 
 
-async def _check(tx: Tx, merchant: Merchant, asked: Ask) -> None:
+async def _check(tx: Tx, merchant: Merchant, asked: AdjustmentRequest) -> None:
     correction = asked.kind == "correct"
     minor = abs(asked.amount_minor) if correction else asked.amount_minor
     operator_actions.amount("amount", minor, merchant.settlement_currency)

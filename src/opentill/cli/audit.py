@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.groups import add_group
+from opentill.cli.commands import add_group
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ def list_(
     merchant_id: inputs.OnlyMerchant = None,
     *,
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 100,
-    as_json: Json = False,
-) -> None:
+) -> output.Result:
     """List what operators did, newest first."""
     from opentill import merchants
 
@@ -36,7 +35,7 @@ def list_(
             await merchants.find(tx, merchant_id)
         return await merchants.audit_log(tx, merchant_id, limit)
 
-    output.show(session.query(work), as_json=as_json, columns=_COLUMNS)
+    return output.Result(session.query(work), _COLUMNS)
 
 
 def _head(text: str | None) -> "AuditHead | None":

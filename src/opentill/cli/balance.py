@@ -1,18 +1,18 @@
 """``opentill balance show|freeze|unfreeze|recharge|correct|fee|waiting|approve|reject``."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.groups import add_group
-from opentill.cli.output import Json
+from opentill.cli.commands import acting, add, add_group
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from opentill.adjustments import Adjustment, AdjustmentOut, Kind
     from opentill.db.database import Tx
+    from opentill.merchants import Actor
 
 _Amount = Annotated[str, typer.Argument(help="Decimal, in the merchant's currency: 25.00.")]
 _COLUMNS = ("id", "merchantId", "kind", "amount", "currency", "account", "askedBy", "reason")
@@ -31,13 +31,13 @@ def register(app: typer.Typer) -> None:
     summary = "A merchant's balance, and its adjustments by operators."
     group = add_group(app, "balance", summary, show=show)
     for kind, help_text in _SIMPLE:
-        group.command(kind, context_settings=_AMOUNTS)(_command(kind, help_text))
-    group.command(context_settings=_AMOUNTS)(correct)
+        add(group, kind, _command(kind, help_text), **_AMOUNTS)
+    add(group, "correct", correct, **_AMOUNTS)
     for command in (waiting, approve, reject):
-        group.command()(command)
+        add(group, command.__name__, command)
 
 
-def show(merchant_id: str, *, as_json: Json = False) -> None:
+def show(merchant_id: str) -> dict[str, Any]:
     """Show a merchant's balances."""
     from opentill import adjustments, ledger, merchants
     from opentill.core import money
@@ -57,116 +57,101 @@ def show(merchant_id: str, *, as_json: Json = False) -> None:
             "updatedAt": found.last_at if found else None,
         }
 
-    output.show(session.query(work, snapshot=True), as_json=as_json)
+    return session.query(work, snapshot=True)
 
 
 def _command(kind: "Kind", summary: str) -> "Callable[..., None]":
     """Make the command of an adjustment that needs an amount only."""
 
+    @acting()
     def command(
-        merchant_id: str,
-        amount: _Amount,
-        *,
-        reference: inputs.Reference = "",
-        reason: inputs.Reason = "",
-        by: inputs.By = "",
-        as_json: Json = False,
-    ) -> None:
-        _adjust(_Request(kind, merchant_id, amount, reference, reason, by), as_json=as_json)
+        merchant_id: str, amount: _Amount, *, reference: inputs.Reference = "", actor: "Actor"
+    ) -> output.Result:
+        return _adjust(kind, merchant_id, amount, reference, actor)
 
     command.__doc__ = summary
     return command
 
 
-def correct(  # noqa: PLR0913 - what, how much, who and why
+@acting()
+def correct(
     merchant_id: str,
     amount: Annotated[str, typer.Argument(help="25.00 to add, or -25.00 to take.")],
     *,
     order: Annotated[str | None, typer.Option(help="The order it is about; required.")] = None,
     account: Annotated[str, typer.Option(help="available or pending.")] = "available",
     reference: inputs.Reference = "",
-    reason: inputs.Reason = "",
-    by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+    actor: "Actor",
+) -> output.Result:
     """Correct the balance because of an order, for example one that was paid twice."""
-    request = _Request("correct", merchant_id, amount, reference, reason, by, order, account)
-    _adjust(request, as_json=as_json)
+    return _adjust("correct", merchant_id, amount, reference, actor, order=order, account=account)
 
 
-class _Request(NamedTuple):
-    """An adjustment as it is entered."""
-
-    kind: "Kind"
-    merchant_id: str
-    amount: str
-    reference: str
-    reason: str
-    by: str
-    order: str | None = None
-    account: str = "available"
-
-
-def _adjust(request: _Request, *, as_json: bool) -> None:
-    """Request an adjustment, and show it."""
+def _adjust(
+    kind: "Kind",
+    merchant_id: str,
+    amount: str,
+    reference: str,
+    actor: "Actor",
+    *,
+    order: str | None = None,
+    account: str = "available",
+) -> output.Result:
     from opentill import adjustments, merchants
     from opentill.ledger import Held
 
-    held: Held | None = inputs.choice("account", request.account, get_args(Held))
+    held: Held | None = inputs.choice("account", account, get_args(Held))
     above = session.settings().approval_above
 
     async def work(tx: "Tx", now: int) -> "Adjustment":
-        currency = (await merchants.find(tx, request.merchant_id)).settlement_currency
-        takes = request.kind == "correct" and request.amount.startswith("-")
-        text = request.amount.removeprefix("-") if takes else request.amount
-        minor = inputs.amount("amount", text, currency)
+        currency = (await merchants.find(tx, merchant_id)).settlement_currency
+        takes = kind == "correct" and amount.startswith("-")
+        minor = inputs.amount("amount", amount.removeprefix("-") if takes else amount, currency)
         if minor is None:
             raise AssertionError
-        asked = adjustments.Ask(
-            kind=request.kind,
+        asked = adjustments.AdjustmentRequest(
+            kind=kind,
             amount_minor=-minor if takes else minor,
-            reason=request.reason,
-            by=inputs.who(request.by),
-            reference=request.reference,
+            reason=actor.reason,
+            by=actor.who,
+            reference=reference,
             account=held or "available",
-            order_id=request.order,
+            order_id=order,
         )
-        return await adjustments.ask(tx, request.merchant_id, asked, above, now)
+        return await adjustments.request(tx, merchant_id, asked, above, now)
 
-    _show_after(work, as_json=as_json)
+    return _shown_after(work)
 
 
-def approve(adjustment_id: str, *, by: inputs.By = "", as_json: Json = False) -> None:
+def approve(adjustment_id: str, *, by: inputs.By = "") -> output.Result:
     """Make a waiting adjustment, as another operator than the one who requested it."""
     from opentill import adjustments
 
     who = inputs.who(by)
-    _show_after(lambda tx, now: adjustments.approve(tx, adjustment_id, who, now), as_json=as_json)
+    return _shown_after(lambda tx, now: adjustments.approve(tx, adjustment_id, who, now))
 
 
-def reject(
-    adjustment_id: str, *, reason: inputs.Reason = "", by: inputs.By = "", as_json: Json = False
-) -> None:
+@acting()
+def reject(adjustment_id: str, *, actor: "Actor") -> output.Result:
     """Reject a waiting adjustment."""
     from opentill import adjustments
 
-    who = inputs.who(by)
-    _show_after(
-        lambda tx, now: adjustments.reject(tx, adjustment_id, who, reason, now), as_json=as_json
+    return _shown_after(
+        lambda tx, now: adjustments.reject(tx, adjustment_id, actor.who, actor.reason, now)
     )
 
 
-def _show_after(work: "Callable[[Tx, int], Awaitable[Adjustment]]", *, as_json: bool) -> None:
-    """Do ``work`` in a transaction, and show the adjustment after it."""
+def _shown_after(work: "Callable[[Tx, int], Awaitable[Adjustment]]") -> output.Result:
+    """Do ``work`` in a transaction, and return the adjustment after it, as it is shown."""
     from opentill import adjustments
 
     made = session.transact(work)
-    output.show(adjustments.AdjustmentOut.of(made), as_json=as_json)
-    if made.status == "WAITING":
-        output.say(f"waits for a second operator: opentill balance approve {made.id} --by …")
+    waits = f"waits for a second operator: opentill balance approve {made.id} --by …"
+    note = waits if made.status == "WAITING" else ""
+    return output.Result(adjustments.AdjustmentOut.of(made), note=note)
 
 
-def waiting(merchant_id: inputs.OnlyMerchant = None, *, as_json: Json = False) -> None:
+def waiting(merchant_id: inputs.OnlyMerchant = None) -> output.Result:
     """List the adjustments that wait for a second operator, oldest first."""
     from opentill import adjustments
 
@@ -174,4 +159,4 @@ def waiting(merchant_id: inputs.OnlyMerchant = None, *, as_json: Json = False) -
         found = await adjustments.waiting(tx, merchant_id)
         return [adjustments.AdjustmentOut.of(one) for one in found]
 
-    output.show(session.query(work), as_json=as_json, columns=_COLUMNS)
+    return output.Result(session.query(work), _COLUMNS)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from opentill.cli import output, session
-from opentill.cli.groups import add_group
-from opentill.cli.output import Json
+from opentill.cli.commands import add_group
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
@@ -44,10 +43,10 @@ def _movable() -> None:
     from opentill.core.errors import ConfigurationError
     from opentill.db import clock
 
-    found = session.settings()
-    gateways = found.gateways
-    if found.sandbox_refused:
-        raise ConfigurationError(found.sandbox_refused)
+    settings = session.settings()
+    gateways = settings.gateways
+    if settings.sandbox_refused:
+        raise ConfigurationError(settings.sandbox_refused)
     if not clock.movable(gateways):
         message = (
             "business time can be moved with the sandbox bank only;"
@@ -69,18 +68,15 @@ async def _state(tx: "Tx") -> dict[str, Any]:
     }
 
 
-def show(*, as_json: Json = False) -> None:
+def show() -> dict[str, Any]:
     """Show business time and how far it is ahead of the real one."""
     _movable()
-
-    output.show(session.query(_state), as_json=as_json)
+    return session.query(_state)
 
 
 def advance(
     by: Annotated[str, typer.Argument(help="How far, such as 8d, 2h, 30m or 1d12h.")],
-    *,
-    as_json: Json = False,
-) -> None:
+) -> dict[str, Any]:
     """Move business time ahead; servers and workers follow within a second.
 
     Open checkout sessions that expire by then are named first.
@@ -96,15 +92,15 @@ def advance(
             raise Invalid("by", "by must not lead further than twenty years ahead in all")
         return await _state(tx)
 
-    async def work() -> None:
+    async def work() -> dict[str, Any]:
         async with session.database() as db:
             async with db.connection() as tx:
                 ahead_ms = await clock.ahead_ms(tx)
                 if ahead_ms + by_ms <= clock.FURTHEST_MS:
                     await _announce(tx, clock.now_ms() + ahead_ms + by_ms)
-            output.show(await db.run(move), as_json=as_json)
+            return await db.run(move)
 
-    session.run(work())
+    return session.run(work())
 
 
 async def _announce(tx: "Tx", time: int) -> None:
@@ -117,7 +113,7 @@ async def _announce(tx: "Tx", time: int) -> None:
         output.say(f"open sessions that expire: {', '.join(first)}{rest}")
 
 
-def reset(*, as_json: Json = False) -> None:
+def reset() -> dict[str, Any]:
     """Return to real time. What is to settle or to be released is due when real time gets there.
 
     Unknown outcomes, unmatched disputes and deliveries are due at once, and rate limits start
@@ -143,4 +139,4 @@ def reset(*, as_json: Json = False) -> None:
         await rate_limits.forget(tx)
         return await _state(tx)
 
-    output.show(session.transact(work), as_json=as_json)
+    return session.transact(work)

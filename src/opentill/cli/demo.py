@@ -44,19 +44,19 @@ def demo(
     from opentill.core.errors import ConfigurationError
     from opentill.server.embedded.datadir import lock_serve
 
-    found = session.settings(creates=True)
-    if found.database_url is None:
+    settings = session.settings(creates=True)
+    if settings.database_url is None:
         try:
-            lock_serve(found.data_dir).release()
+            lock_serve(settings.data_dir).release()
         except ConfigurationError:  # it runs already: show its addresses only
-            with session.running_database(found) as ready:
+            with session.running_database(settings) as ready:
                 _show(ready)
             return
 
     def in_the_background(ready: Settings) -> None:
         threading.Thread(target=_show_or_say, args=(ready,), name="demo", daemon=True).start()
 
-    sys.exit(Deployment(found, workers=workers, on_ready=in_the_background).run())
+    sys.exit(Deployment(settings, workers=workers, on_ready=in_the_background).run())
 
 
 def _show_or_say(settings: Settings) -> None:

@@ -5,15 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.groups import add_group
+from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from opentill.db.database import Tx
-    from opentill.disputes import Dispute, Note, Unmatched
+    from opentill.disputes import Dispute, Note, Unmatched, UnmatchedOut
     from opentill.disputes.model import Event
+    from opentill.merchants import Actor
 
 _Merchant = Annotated[str | None, typer.Option(help="Only this merchant's.")]
 _UNMATCHED = ("merchantId", "gateway", "gatewayRef", "orderId", "status", "amount", "refusal")
@@ -49,57 +50,49 @@ def _shown(dispute: "Dispute") -> dict[str, Any]:
     return {"merchantId": dispute.merchant_id, **output.plain(DisputeOut.of(dispute))}
 
 
+@acting()
 def open_(
     order_id: str,
     *,
     amount: Annotated[
         str | None, typer.Option(help="How much of it; without it, all that is left.")
     ] = None,
-    reason: inputs.Reason = "",
-    by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+    actor: "Actor",
+) -> dict[str, Any]:
     """Open a dispute of a paid order."""
     from opentill import disputes, merchants, orders
 
-    who = inputs.who(by)
-
     async def work(tx: "Tx", now: int) -> "Dispute":
         order = await orders.find_anywhere(tx, order_id)
-        actor = merchants.Actor(who, reason)
         await merchants.record_audit(tx, actor, "disputes open", order.merchant_id, order_id, now)
         minor = inputs.amount("amount", amount, order.currency)
         return await disputes.open_manually(
             tx, order.merchant_id, order_id,
-            who=who, reason=reason.strip(), now=now, amount_minor=minor,
+            who=actor.who, reason=actor.reason, now=now, amount_minor=minor,
         )  # fmt: skip
 
-    output.show(_shown(session.transact(work)), as_json=as_json)
+    return _shown(session.transact(work))
 
 
 def _decision(name: str, event: "Event", summary: str) -> "Callable[..., None]":
     """Make the command by which an operator says how a dispute ended."""
 
-    def command(
-        dispute_id: str,
-        *,
-        reason: inputs.Reason = "",
-        by: inputs.By = "",
-        as_json: Json = False,
-    ) -> None:
+    @acting()
+    def command(dispute_id: str, *, actor: "Actor") -> dict[str, Any]:
         from opentill import disputes, merchants
-
-        who = inputs.who(by)
 
         async def work(tx: "Tx", now: int) -> "Dispute":
             found = await disputes.find_anywhere(tx, dispute_id)
-            actor, action = merchants.Actor(who, reason), f"disputes {name}"
-            await merchants.record_audit(tx, actor, action, found.merchant_id, dispute_id, now)
+            merchant_id = found.merchant_id
+            await merchants.record_audit(
+                tx, actor, f"disputes {name}", merchant_id, dispute_id, now
+            )
+            who, reason = actor.who, actor.reason
             return await disputes.decide(
-                tx, found.merchant_id, dispute_id, event, who=who, reason=reason.strip(), now=now
+                tx, merchant_id, dispute_id, event, who=who, reason=reason, now=now
             )
 
-        output.show(_shown(session.transact(work)), as_json=as_json)
+        return _shown(session.transact(work))
 
     command.__doc__ = summary
     return command
@@ -113,20 +106,18 @@ def note(
         str, typer.Option("--reason", help="For the audit log; without it, the note itself.")
     ] = "",
     by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+) -> "Note":
     """Append a note to a dispute; the merchant can read it."""
     from opentill import disputes, merchants
 
-    who = inputs.who(by)
+    actor = inputs.actor(by, reason, without_reason=text)
 
     async def work(tx: "Tx", now: int) -> "Note":
-        found = await disputes.find_anywhere(tx, dispute_id)
-        actor = merchants.Actor(who, reason.strip() or text)
-        await merchants.record_audit(tx, actor, "disputes note", found.merchant_id, dispute_id, now)
-        return await disputes.add_note(tx, found.merchant_id, dispute_id, text, who, now)
+        merchant_id = (await disputes.find_anywhere(tx, dispute_id)).merchant_id
+        await merchants.record_audit(tx, actor, "disputes note", merchant_id, dispute_id, now)
+        return await disputes.add_note(tx, merchant_id, dispute_id, text, actor.who, now)
 
-    output.show(session.transact(work), as_json=as_json)
+    return session.transact(work)
 
 
 def list_(
@@ -135,8 +126,7 @@ def list_(
     status: Annotated[
         str | None, typer.Option(help="Only OPEN, WON, LOST or RECOVERED ones.")
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> output.Result:
     """List disputes, newest first."""
     from opentill import disputes, merchants
     from opentill.disputes.model import STATUSES
@@ -149,7 +139,7 @@ def list_(
         return await disputes.search(tx, merchant, wanted)
 
     rows = [_shown(dispute) for dispute in session.query(work)]
-    output.show(rows, as_json=as_json, columns=_COLUMNS)
+    return output.Result(rows, _COLUMNS)
 
 
 def show(dispute_id: str, *, as_json: Json = False) -> None:
@@ -173,7 +163,7 @@ def show(dispute_id: str, *, as_json: Json = False) -> None:
     output.show(shown, as_json=as_json)
 
 
-def unmatched(*, merchant: _Merchant = None, as_json: Json = False) -> None:
+def unmatched(*, merchant: _Merchant = None) -> output.Result:
     """List the disputes that a gateway reported and their orders could not take.
 
     The worker tries each again. Where the status is LOST or RECOVERED, money moved at the gateway
@@ -187,27 +177,24 @@ def unmatched(*, merchant: _Merchant = None, as_json: Json = False) -> None:
         return await disputes.unmatched(tx, merchant)
 
     rows = [disputes.UnmatchedOut.of(one) for one in session.query(work)]
-    output.show(rows, as_json=as_json, columns=_UNMATCHED)
+    return output.Result(rows, _UNMATCHED)
 
 
+@acting()
 def dismiss(
     merchant_id: str,
     gateway: str,
     gateway_ref: Annotated[str, typer.Argument(help="The gateway's name of the dispute.")],
     *,
-    reason: inputs.Reason = "",
-    by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+    actor: "Actor",
+) -> "UnmatchedOut":
     """Close an unmatched dispute that has been dealt with."""
     from opentill import disputes, merchants
 
-    who = inputs.who(by)
-
     async def work(tx: "Tx", now: int) -> "Unmatched":
         await merchants.find(tx, merchant_id)
-        actor, subject = merchants.Actor(who, reason), f"{gateway} {gateway_ref}"
+        subject = f"{gateway} {gateway_ref}"
         await merchants.record_audit(tx, actor, "disputes dismiss", merchant_id, subject, now)
-        return await disputes.dismiss(tx, merchant_id, gateway, gateway_ref, who, now)
+        return await disputes.dismiss(tx, merchant_id, gateway, gateway_ref, actor.who, now)
 
-    output.show(disputes.UnmatchedOut.of(session.transact(work)), as_json=as_json)
+    return disputes.UnmatchedOut.of(session.transact(work))

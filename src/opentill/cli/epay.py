@@ -5,15 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.groups import add_group
-from opentill.cli.output import Json
+from opentill.cli.commands import acting, add_group
 
 if TYPE_CHECKING:
     from opentill.core.settings import Settings
     from opentill.db.database import Tx
     from opentill.epay import Credentials, Notice
+    from opentill.epay.model import NewCredentials
+    from opentill.merchants import Actor
 
 _COLUMNS = ("merchantId", "pid", "state", "createdAt", "rotatedAt")
+_NOTICES = ("orderId", "state", "tries", "answer", "dueAt")
 
 
 def register(app: typer.Typer) -> None:
@@ -33,85 +35,68 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def _plain(found: "Credentials", settings: "Settings") -> dict[str, Any]:
-    """Credentials as they may be shown again: without the key."""
+def _plain(credentials: "Credentials", settings: "Settings") -> dict[str, Any]:
+    """Return credentials as they may be shown again: without the key."""
     return {
-        "merchantId": found.merchant_id,
-        "pid": found.pid,
-        "state": found.state,
+        "merchantId": credentials.merchant_id,
+        "pid": credentials.pid,
+        "state": credentials.state,
         "url": f"{settings.public_url}/epay/",
-        "createdAt": found.created_at,
-        "rotatedAt": found.rotated_at,
+        "createdAt": credentials.created_at,
+        "rotatedAt": credentials.rotated_at,
     }
 
 
-def enable(
-    merchant_id: str,
-    *,
-    reason: inputs.OptionalReason = "",
-    by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+@acting(without_reason=inputs.NO_REASON)
+def enable(merchant_id: str, *, actor: "Actor") -> "NewCredentials":
     """Let a merchant take payments by Epay; shows its pid and key."""
     from opentill import epay
 
-    actor, found = inputs.actor(by, reason), session.settings()
-    made = session.transact(
-        lambda tx, now: epay.enable(tx, found, merchant_id, now, actor=actor), found
+    settings = session.settings()
+    return session.transact(
+        lambda tx, now: epay.enable(tx, settings, merchant_id, now, actor=actor), settings
     )
-    output.show(made, as_json=as_json)
 
 
-def rotate(
-    merchant_id: str,
-    *,
-    reason: inputs.OptionalReason = "",
-    by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+@acting(without_reason=inputs.NO_REASON)
+def rotate(merchant_id: str, *, actor: "Actor") -> "NewCredentials":
     """Replace a merchant's key at once: signatures with the old one are refused from now on."""
     from opentill import epay
 
-    actor, found = inputs.actor(by, reason), session.settings()
-    made = session.transact(
-        lambda tx, now: epay.rotate(tx, found, merchant_id, now, actor=actor), found
+    settings = session.settings()
+    return session.transact(
+        lambda tx, now: epay.rotate(tx, settings, merchant_id, now, actor=actor), settings
     )
-    output.show(made, as_json=as_json)
 
 
-def disable(
-    merchant_id: str,
-    *,
-    reason: inputs.OptionalReason = "",
-    by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+@acting(without_reason=inputs.NO_REASON)
+def disable(merchant_id: str, *, actor: "Actor") -> dict[str, Any]:
     """Stop a merchant's Epay API. `enable` starts it again, with the same pid and key."""
     from opentill import epay
 
-    actor, found = inputs.actor(by, reason), session.settings()
+    settings = session.settings()
     closed = session.transact(
-        lambda tx, now: epay.disable(tx, merchant_id, now, actor=actor), found
+        lambda tx, now: epay.disable(tx, merchant_id, now, actor=actor), settings
     )
-    output.show(_plain(closed, found), as_json=as_json)
+    return _plain(closed, settings)
 
 
-def show(merchant_id: str, *, as_json: Json = False) -> None:
+def show(merchant_id: str) -> dict[str, Any]:
     """Show a merchant's credentials, without the key."""
     from opentill import epay
 
-    found = session.settings()
-    credentials = session.query(lambda tx: epay.find(tx, merchant_id), found)
-    output.show(_plain(credentials, found), as_json=as_json)
+    settings = session.settings()
+    credentials = session.query(lambda tx: epay.find(tx, merchant_id), settings)
+    return _plain(credentials, settings)
 
 
-def list_(*, as_json: Json = False) -> None:
+def list_() -> output.Result:
     """List the merchants that have Epay credentials."""
     from opentill import epay
 
-    found = session.settings()
-    rows = [_plain(one, found) for one in session.query(epay.all_credentials, found)]
-    output.show(rows, as_json=as_json, columns=_COLUMNS)
+    settings = session.settings()
+    rows = [_plain(one, settings) for one in session.query(epay.all_credentials, settings)]
+    return output.Result(rows, _COLUMNS)
 
 
 def notices(
@@ -121,8 +106,7 @@ def notices(
         str | None, typer.Option(help="Only those WAITING, DELIVERED or FAILED.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 100,
-    as_json: Json = False,
-) -> None:
+) -> output.Result:
     """List the notifications of a merchant's paid orders, newest first."""
     from typing import get_args
 
@@ -137,21 +121,18 @@ def notices(
         await epay.find(tx, merchant_id)
         return await epay.newest_notices(tx, merchant_id, wanted, limit)
 
-    columns = ("orderId", "state", "tries", "answer", "dueAt")
-    output.show(session.query(work), as_json=as_json, columns=columns)
+    return output.Result(session.query(work), _NOTICES)
 
 
 def resend(
     order: Annotated[str, typer.Argument(help="The order's id, or its trade_no.")],
-    *,
-    as_json: Json = False,
-) -> None:
+) -> "Notice":
     """Send the notification of a paid order again, at once and with all attempts."""
     from opentill import epay, orders
     from opentill.epay.model import order_id_of
 
     async def work(tx: "Tx", now: int) -> "Notice":
-        found = await orders.find_anywhere(tx, order if "_" in order else order_id_of(order))
-        return await epay.resend(tx, found.merchant_id, found.id, now)
+        paid = await orders.find_anywhere(tx, order if "_" in order else order_id_of(order))
+        return await epay.resend(tx, paid.merchant_id, paid.id, now)
 
-    output.show(session.transact(work), as_json=as_json)
+    return session.transact(work)

@@ -25,14 +25,14 @@ def export(
     start, end = inputs.period(since, until)
 
     async def work() -> None:
-        found = session.settings()
-        async with session.database(found) as db:
+        settings = session.settings()
+        async with session.database(settings) as db:
             async with db.connection() as tx:
                 merchant = await merchants.find(tx, merchant_id)
             last = 2**62 if end is None else end
             readers = asyncio.Semaphore(2)
             chunks = orders.export_csv(
-                db, merchant.id, start or 0, last, readers, livemode=found.livemode
+                db, merchant.id, start or 0, last, readers, livemode=settings.livemode
             )
             with inputs.target(to_file) as target:
                 async for chunk in chunks:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 W = TypeVar("W", bound=str)
 _LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
+NO_REASON: Final = "by command, without a reason"
 Reason = Annotated[str, typer.Option("--reason", help="Why; required, for the audit log.")]
 OptionalReason = Annotated[
     str, typer.Option("--reason", help="Why; goes to the audit log, if given.")
@@ -81,11 +82,11 @@ def who(by: str) -> str:
         return f"user {os.getuid()}"
 
 
-def actor(by: str, reason: str) -> "Actor":
-    """Return who does it and why, for the audit log; the reason may be empty."""
+def actor(by: str, reason: str, without_reason: str = "") -> "Actor":
+    """Return who does it and why, for the audit log."""
     from opentill.merchants import Actor
 
-    return Actor(who(by), reason.strip() or "by command, without a reason")
+    return Actor(who(by), reason.strip() or without_reason)
 
 
 def rate(field: str, text: str | None) -> Decimal | None:

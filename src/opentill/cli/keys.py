@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.groups import add_group
+from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
     from opentill.core.settings import Settings
     from opentill.db.database import Tx
-    from opentill.merchants import Key, NewKey
+    from opentill.merchants import Actor, Key, NewKey
 
 _Which = Annotated[
     str, typer.Argument(help="A key's id, or the id of a merchant with one valid key.")
@@ -45,46 +45,44 @@ async def _key_id(tx: "Tx", which: str) -> str:
     return valid[0].id
 
 
-def _show(made: "NewKey", found: "Settings", *, as_json: bool) -> None:
-    """Show a new key, and whether its payments are real money."""
+def _show(made: "NewKey", settings: "Settings", *, as_json: bool) -> None:
+    """Print a new key, and whether its payments are real money."""
     from opentill.core.settings import SANDBOX
 
-    output.show({**output.plain(made), "livemode": found.livemode}, as_json=as_json)
-    if as_json or SANDBOX not in found.gateways:
-        return
-    if found.livemode:
-        output.say(
-            "Payments through the sandbox bank, one of the gateways here, are not real money."
-        )
-    else:
-        output.say("The money is not real: the sandbox bank is the only gateway here.")
+    note = ""
+    if settings.livemode and SANDBOX in settings.gateways:
+        note = "Payments through the sandbox bank, one of the gateways here, are not real money."
+    elif SANDBOX in settings.gateways:
+        note = "The money is not real: the sandbox bank is the only gateway here."
+    shown = {**output.plain(made), "livemode": settings.livemode}
+    output.show(output.Result(shown, note="" if as_json else note), as_json=as_json)
 
 
+@acting(without_reason=inputs.NO_REASON)
 def create(
     merchant_id: str,
     *,
     expires: Annotated[
         str | None, typer.Option(help="Last day (UTC), such as 2027-01-31, or Unix ms.")
     ] = None,
-    reason: inputs.OptionalReason = "",
-    by: inputs.By = "",
+    actor: "Actor",
     as_json: Json = False,
 ) -> None:
     """Create a key for the deployment's environment."""
     from opentill import merchants
 
-    actor, found = inputs.actor(by, reason), session.settings()
+    settings = session.settings()
     until = inputs.moment("expires", expires, end=True)
     made = session.transact(
         lambda tx, now: merchants.create_key(
-            tx, merchant_id, found.environment, now, until, actor=actor
+            tx, merchant_id, settings.environment, now, until, actor=actor
         ),
-        found,
+        settings,
     )
-    _show(made, found, as_json=as_json)
+    _show(made, settings, as_json=as_json)
 
 
-def list_(merchant_id: str, *, as_json: Json = False) -> None:
+def list_(merchant_id: str) -> "list[Key]":
     """List a merchant's keys."""
     from opentill import merchants
 
@@ -92,32 +90,28 @@ def list_(merchant_id: str, *, as_json: Json = False) -> None:
         merchant = await merchants.find(tx, merchant_id)
         return await merchants.keys(tx, merchant.id)
 
-    output.show(session.query(work), as_json=as_json)
+    return session.query(work)
 
 
-def regenerate(
-    key: _Which, *, reason: inputs.OptionalReason = "", by: inputs.By = "", as_json: Json = False
-) -> None:
+@acting(without_reason=inputs.NO_REASON)
+def regenerate(key: _Which, *, actor: "Actor", as_json: Json = False) -> None:
     """Replace a key at once: requests with the old one get 401 from now on."""
     from opentill import merchants
 
-    actor, found = inputs.actor(by, reason), session.settings()
+    settings = session.settings()
 
     async def work(tx: "Tx", now: int) -> "NewKey":
         return await merchants.regenerate_key(tx, await _key_id(tx, key), now, actor=actor)
 
-    _show(session.transact(work, found), found, as_json=as_json)
+    _show(session.transact(work, settings), settings, as_json=as_json)
 
 
-def revoke(
-    key: _Which, *, reason: inputs.OptionalReason = "", by: inputs.By = "", as_json: Json = False
-) -> None:
+@acting(without_reason=inputs.NO_REASON)
+def revoke(key: _Which, *, actor: "Actor") -> "Key":
     """Revoke a key: requests with it get 401 from now on."""
     from opentill import merchants
-
-    actor = inputs.actor(by, reason)
 
     async def work(tx: "Tx", now: int) -> "Key":
         return await merchants.revoke_key(tx, await _key_id(tx, key), now, actor=actor)
 
-    output.show(session.transact(work), as_json=as_json)
+    return session.transact(work)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from opentill.cli import output, session
-from opentill.cli.groups import add_group
+from opentill.cli.commands import add_group
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:

@@ -1,22 +1,19 @@
 """``opentill merchants create|list|show|set|terms``."""
 
-import inspect
 import json
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.groups import add_group
+from opentill.cli.commands import acting, add_group, with_options
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
+    from opentill.cli.commands import Command
     from opentill.db.database import Tx
-    from opentill.merchants import Merchant, TermsVersion
-
-
-P = ParamSpec("P")
+    from opentill.merchants import Actor, Merchant, TermsVersion
 
 
 def _text(help_text: str) -> Any:
@@ -113,26 +110,18 @@ def _shown(merchant: "Merchant", *, as_json: bool) -> dict[str, Any]:
     return shown
 
 
-def _with_terms(command: Callable[P, None]) -> Callable[P, None]:
-    """Give a command the options of ``_TERMS``, which it gets as ``**given``: None if not given."""
-    signature = inspect.signature(command)
-    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
-    options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in _TERMS.items()
-    ]
-    vars(command)["__signature__"] = signature.replace(parameters=[*own, *options])
-    command.__annotations__ |= _TERMS
-    return command
+def _with_terms(command: "Command") -> "Command":
+    """Give a command the options of ``_TERMS``, which it gets as ``given``: None if not given."""
+    return with_options(command, {name: (kind, None) for name, kind in _TERMS.items()}, "given")
 
 
 @_with_terms
+@acting(without_reason="merchant created")
 def create(
     name: str,
     *,
     currency: Annotated[str, typer.Option(help="Settlement currency.")] = "USD",
-    reason: inputs.OptionalReason = "",
-    by: inputs.By = "",
+    actor: "Actor",
     as_json: Json = False,
     **given: Any,
 ) -> None:
@@ -144,17 +133,17 @@ def create(
     async def work(tx: "Tx", now: int) -> "tuple[Merchant, bool]":
         made = await merchants.create(
             tx, name=name, now=now, settlement_currency=currency,
-            who=inputs.who(by), reason=reason.strip() or "merchant created", **terms,
+            who=actor.who, reason=actor.reason, **terms,
         )  # fmt: skip
         return made, currency == "USD" or bool(await rates.latest(tx, currency, "USD", now))
 
     made, rated = session.transact(work)
-    output.show(_shown(made, as_json=as_json), as_json=as_json)
-    if not rated:
-        output.say(
-            f"There is no exchange rate from {currency} to USD: sessions can be created without"
-            f" one, but refunds are refused until `opentill rates set {currency} USD RATE`."
-        )
+    note = (
+        f"There is no exchange rate from {currency} to USD: sessions can be created without one,"
+        f" but refunds are refused until `opentill rates set {currency} USD RATE`."
+    )
+    shown = output.Result(_shown(made, as_json=as_json), note="" if rated else note)
+    output.show(shown, as_json=as_json)
 
 
 def list_(*, as_json: Json = False) -> None:
@@ -163,7 +152,7 @@ def list_(*, as_json: Json = False) -> None:
 
     found = session.query(merchants.all_merchants)
     rows = [_shown(merchant, as_json=as_json) for merchant in found]
-    output.show(rows, as_json=as_json, columns=_COLUMNS)
+    output.show(output.Result(rows, _COLUMNS), as_json=as_json)
 
 
 def show(merchant_id: str, *, as_json: Json = False) -> None:
@@ -175,12 +164,12 @@ def show(merchant_id: str, *, as_json: Json = False) -> None:
 
 
 @_with_terms
+@acting()
 def set_(
     merchant_id: str,
     *,
     name: Annotated[str | None, typer.Option(help="The merchant's new name.")] = None,
-    reason: inputs.Reason = "",
-    by: inputs.By = "",
+    actor: "Actor",
     as_json: Json = False,
     **given: Any,
 ) -> None:
@@ -195,7 +184,7 @@ def set_(
             terms["name"] = name.strip()
         if not terms:
             raise Invalid("terms", "at least one term must be given, such as --fee-rate 0.03")
-        who = inputs.who(by)
+        who, reason = actor.who, actor.reason
         return await merchants.change(tx, merchant_id, now, who=who, reason=reason, **terms)
 
     output.show(_shown(session.transact(work), as_json=as_json), as_json=as_json)
@@ -209,7 +198,7 @@ def terms_(merchant_id: str, *, as_json: Json = False) -> None:
     pairs = zip(versions, [None, *versions], strict=False)
     rows = [_version(version, before, as_json=as_json) for version, before in pairs]
     columns = ("version", "day", "who", "reason", "changes")
-    output.show(rows, as_json=as_json, columns=columns)
+    output.show(output.Result(rows, columns), as_json=as_json)
 
 
 def _version(

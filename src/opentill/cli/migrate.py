@@ -25,15 +25,15 @@ def migrate(*, as_json: Json = False) -> None:
     from opentill.db import migrations
     from opentill.server.embedded.postgres import EmbeddedPostgres
 
-    found = session.settings(creates=True, keys=False)
+    settings = session.settings(creates=True, keys=False)
     signal.signal(signal.SIGTERM, session.leave)  # else the first process of a container has none
     try:
-        if found.database_url is not None:
-            session.wait_for(found.database_url, prepared=False, patient=True, migrated=False)
-            applied = session.run(migrations.migrate(found.database_url))
+        if settings.database_url is not None:
+            session.wait_for(settings.database_url, prepared=False, patient=True, migrated=False)
+            applied = session.run(migrations.migrate(settings.database_url))
         else:
-            config.with_keys(found)  # they are there before the database, whoever makes it
-            with EmbeddedPostgres.start(found.data_dir) as server:
+            config.with_keys(settings)  # they are there before the database, whoever makes it
+            with EmbeddedPostgres.start(settings.data_dir) as server:
                 applied = session.run(migrations.migrate(server.url))
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         message = f"the database cannot be migrated: {str(error) or type(error).__name__}"

@@ -1,21 +1,21 @@
 """``opentill orders show|history|confirm|revoke`` and ``opentill refunds done|failed``."""
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from opentill.cli import inputs, output, session
-from opentill.cli.groups import add_group
-from opentill.cli.output import Json
+from opentill.cli import output, session
+from opentill.cli.commands import acting, add_group
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from opentill.db.database import Tx
     from opentill.gateways.model import RefundOutcome
-    from opentill.orders import Order
-    from opentill.refunds import Refund
+    from opentill.merchants import Actor
+    from opentill.orders import Order, OrderDetail
+    from opentill.refunds import Refund, RefundOut
 
 
 def register(app: typer.Typer) -> None:
@@ -25,22 +25,21 @@ def register(app: typer.Typer) -> None:
     add_group(app, "refunds", summary, done=refund_done, failed=refund_failed)
 
 
-def show(order_id: str, *, as_json: Json = False) -> None:
+def show(order_id: str) -> dict[str, Any]:
     """Show an order."""
     from opentill import orders
 
-    found = session.settings()
+    settings = session.settings()
 
     async def work(tx: "Tx") -> "Order":
         order = await orders.find_anywhere(tx, order_id)
-        return await orders.with_livemode(tx, order, deployment=found.livemode)
+        return await orders.with_livemode(tx, order, deployment=settings.livemode)
 
-    order = session.query(work, found)
-    shown = {"merchantId": order.merchant_id, **output.plain(orders.OrderDetail.of(order))}
-    output.show(shown, as_json=as_json)
+    order = session.query(work, settings)
+    return {"merchantId": order.merchant_id, **output.plain(orders.OrderDetail.of(order))}
 
 
-def history(order_id: str, *, as_json: Json = False) -> None:
+def history(order_id: str) -> "Sequence[object]":
     """Show all that happened to an order."""
     from opentill import orders
 
@@ -48,73 +47,60 @@ def history(order_id: str, *, as_json: Json = False) -> None:
         order = await orders.find_anywhere(tx, order_id)
         return await orders.history(tx, order.merchant_id, order.id)
 
-    output.show(session.query(work), as_json=as_json)
+    return session.query(work)
 
 
-def confirm(
-    order_id: str, *, reason: inputs.Reason = "", by: inputs.By = "", as_json: Json = False
-) -> None:
+@acting()
+def confirm(order_id: str, *, actor: "Actor") -> "OrderDetail":
     """Confirm an order whose money arrived, for example by bank transfer."""
     from opentill import orders
 
     change = partial(orders.confirm_manually, livemode=session.settings().livemode)
-    _change(change, "orders confirm", order_id, reason, by, as_json=as_json)
+    return _change(change, "orders confirm", order_id, actor)
 
 
-def revoke(
-    order_id: str, *, reason: inputs.Reason = "", by: inputs.By = "", as_json: Json = False
-) -> None:
+@acting()
+def revoke(order_id: str, *, actor: "Actor") -> "OrderDetail":
     """Revoke an unpaid order: it cannot be paid any more."""
     from opentill import orders
 
-    _change(orders.revoke_manually, "orders revoke", order_id, reason, by, as_json=as_json)
+    return _change(orders.revoke_manually, "orders revoke", order_id, actor)
 
 
 def _change(
-    change: "Callable[..., Awaitable[Order]]",
-    action: str,
-    order_id: str,
-    reason: str,
-    by: str,
-    *,
-    as_json: bool,
-) -> None:
+    change: "Callable[..., Awaitable[Order]]", action: str, order_id: str, actor: "Actor"
+) -> "OrderDetail":
     from opentill import merchants, orders
 
-    who, found = inputs.who(by), session.settings()
+    settings = session.settings()
 
     async def work(tx: "Tx", now: int) -> "Order":
         order = await orders.find_anywhere(tx, order_id)
-        actor = merchants.Actor(who, reason)
         await merchants.record_audit(tx, actor, action, order.merchant_id, order_id, now)
-        changed = await change(tx, order.merchant_id, order_id, who, reason, now)
-        return await orders.with_livemode(tx, changed, deployment=found.livemode)
+        changed = await change(tx, order.merchant_id, order_id, actor.who, actor.reason, now)
+        return await orders.with_livemode(tx, changed, deployment=settings.livemode)
 
-    output.show(orders.OrderDetail.of(session.transact(work, found)), as_json=as_json)
+    return orders.OrderDetail.of(session.transact(work, settings))
 
 
-def refund_done(
-    refund_id: str, *, reason: inputs.Reason = "", by: inputs.By = "", as_json: Json = False
-) -> None:
+@acting()
+def refund_done(refund_id: str, *, actor: "Actor") -> "RefundOut":
     """End a refund as done: its money was sent back."""
     from opentill.gateways.model import RefundOutcome
 
-    _end_refund(refund_id, RefundOutcome(status="SUCCEEDED"), reason, by, as_json=as_json)
+    return _end_refund(refund_id, RefundOutcome(status="SUCCEEDED"), actor)
 
 
-def refund_failed(
-    refund_id: str, *, reason: inputs.Reason = "", by: inputs.By = "", as_json: Json = False
-) -> None:
+@acting()
+def refund_failed(refund_id: str, *, actor: "Actor") -> "RefundOut":
     """End a refund as failed: its money returns to the merchant's balance."""
     from opentill.gateways.model import RefundOutcome
 
-    outcome = RefundOutcome(status="REFUSED", reason=reason.strip()[:200])
-    _end_refund(refund_id, outcome, reason, by, as_json=as_json)
+    outcome = RefundOutcome(status="REFUSED", reason=actor.reason[:200])
+    return _end_refund(refund_id, outcome, actor)
 
 
-def _end_refund(
-    refund_id: str, outcome: "RefundOutcome", reason: str, by: str, *, as_json: bool
-) -> None:
+def _end_refund(refund_id: str, outcome: "RefundOutcome", actor: "Actor") -> "RefundOut":
     from opentill import gateways, merchants, orders, refunds
     from opentill.core.errors import Invalid
 
@@ -126,9 +112,9 @@ def _end_refund(
         if attempt.gateway in reporting or refund.status != "PROCESSING":
             why = "refund must be PROCESSING, and of no gateway that reports by itself"
             raise Invalid("refund", why)
-        actor, action = merchants.Actor(inputs.who(by), reason), f"refund {outcome.status.lower()}"
+        action = f"refund {outcome.status.lower()}"
         await merchants.record_audit(tx, actor, action, refund.merchant_id, refund_id, now)
         ids = (refund.merchant_id, refund_id)
         return await refunds.apply_outcome(tx, *ids, outcome, now, gateway=attempt.gateway)
 
-    output.show(refunds.RefundOut.of(session.transact(work)), as_json=as_json)
+    return refunds.RefundOut.of(session.transact(work))

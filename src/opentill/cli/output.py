@@ -6,7 +6,7 @@ Results go to standard output, everything else to standard error, so that ``--js
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-"""The option that every command has: ``def list_(*, as_json: Json = False)``."""
+"""The option of a command that prints by itself; ``commands.py`` gives it to all others."""
+
+
+class Result(NamedTuple):
+    """What a command returns to be printed, where it is more than a record or a list of records."""
+
+    shown: object
+    columns: Sequence[str] = ()  # which ones the table has, in their order; JSON always has all
+    note: str = ""  # for standard error, after it
 
 
 def plain(result: object) -> dict[str, Any]:
@@ -48,14 +56,12 @@ def _camel(name: str) -> str:
     return first + "".join(word.title() for word in rest)
 
 
-def show(result: object, *, as_json: bool, columns: Sequence[str] = ()) -> None:
-    """Print a result: one record (a struct or mapping), or a sequence of records.
-
-    ``columns`` chooses and orders what the table shows; JSON always has everything.
-    """
+def show(result: object, *, as_json: bool) -> None:
+    """Print a result: one record (a struct or mapping), a sequence of records, or a ``Result``."""
     import msgspec
 
-    found = _plain(result)
+    given = result if isinstance(result, Result) else Result(result)
+    found = _plain(given.shown)
     if as_json:
         typer.echo(terminal.inert(msgspec.json.encode(found).decode()))
     elif isinstance(found, Mapping):
@@ -63,8 +69,10 @@ def show(result: object, *, as_json: bool, columns: Sequence[str] = ()) -> None:
         _print_table(("", ""), list(record.items()), head=False)
     else:
         rows: list[dict[str, Any]] = list(found)
-        names = list(columns) or list(rows[0] if rows else {})
+        names = list(given.columns) or list(rows[0] if rows else {})
         _print_table(names, [[row.get(name) for name in names] for row in rows], head=True)
+    if given.note:
+        say(given.note)
 
 
 def say(text: str) -> None:

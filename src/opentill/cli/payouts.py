@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.groups import add_group
-from opentill.cli.output import Json
+from opentill.cli.commands import acting, add_group
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
+    from opentill.merchants import Actor
     from opentill.payouts import Payout
 
 _COLUMNS = ("id", "merchantId", "status", "amount", "fee", "currency", "bankReference", "createdAt")
@@ -42,7 +42,8 @@ def _shown(payout: "Payout") -> dict[str, Any]:
     return {**output.plain(PayoutOut.of(payout)), **own}
 
 
-def create(  # noqa: PLR0913 - what to pay out, and who says so
+@acting()
+def create(
     merchant_id: str,
     *,
     amount: Annotated[str | None, typer.Option(help="What the bank sends: 250.00.")] = None,
@@ -57,14 +58,12 @@ def create(  # noqa: PLR0913 - what to pay out, and who says so
         str | None,
         typer.Option(help="The second operator, above the limit OPENTILL_APPROVAL_ABOVE."),
     ] = None,
-    reason: inputs.Reason = "",
-    by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+    actor: "Actor",
+) -> dict[str, Any]:
     """Create a payout: available money, to be sent to the merchant's bank."""
     from opentill import merchants, payouts
     from opentill.core.errors import Invalid
-    from opentill.payouts.service import Wanted
+    from opentill.payouts import PayoutRequest
 
     if (amount is None) != everything:
         raise Invalid("amount", "amount must be given with --amount, or everything with --all")
@@ -72,17 +71,17 @@ def create(  # noqa: PLR0913 - what to pay out, and who says so
 
     async def work(tx: "Tx", now: int) -> "Payout":
         currency = (await merchants.find(tx, merchant_id)).settlement_currency
-        wanted = Wanted(
+        wanted = PayoutRequest(
             amount_minor=inputs.amount("amount", amount, currency),
             fee_minor=inputs.amount("fee", fee, currency) or 0,
             reference=reference,
-            reason=reason,
-            by=inputs.who(by),
+            reason=actor.reason,
+            by=actor.who,
             approved_by=approved_by,
         )
         return await payouts.create(tx, merchant_id, wanted, above, now)
 
-    output.show(_shown(session.transact(work)), as_json=as_json)
+    return _shown(session.transact(work))
 
 
 def paid(
@@ -91,8 +90,7 @@ def paid(
     bank_reference: Annotated[str, typer.Option(help="The bank's name of the transfer.")] = "",
     reason: inputs.Reason = "the bank has sent it",
     by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+) -> dict[str, Any]:
     """Mark a payout as sent by the bank."""
     from opentill import payouts
 
@@ -100,18 +98,17 @@ def paid(
     made = session.transact(
         lambda tx, now: payouts.pay(tx, payout_id, bank_reference, reason, who, now)
     )
-    output.show(_shown(made), as_json=as_json)
+    return _shown(made)
 
 
-def failed(
-    payout_id: str, *, reason: inputs.Reason = "", by: inputs.By = "", as_json: Json = False
-) -> None:
+@acting()
+def failed(payout_id: str, *, actor: "Actor") -> dict[str, Any]:
     """Mark a payout as failed: it returns to the available balance, with its fee."""
     from opentill import payouts
 
-    who = inputs.who(by)
-    made = session.transact(lambda tx, now: payouts.fail(tx, payout_id, reason, who, now))
-    output.show(_shown(made), as_json=as_json)
+    return _shown(
+        session.transact(lambda tx, now: payouts.fail(tx, payout_id, actor.reason, actor.who, now))
+    )
 
 
 def list_(
@@ -119,20 +116,18 @@ def list_(
     *,
     status: Annotated[str | None, typer.Option(help="PENDING, PAID or FAILED.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 100,
-    as_json: Json = False,
-) -> None:
+) -> output.Result:
     """List payouts, newest first."""
     from opentill import payouts
     from opentill.payouts.model import STATUSES
 
     wanted = inputs.choice("status", status, STATUSES)
     found = session.query(lambda tx: payouts.search(tx, merchant_id, wanted, limit))
-    output.show([_shown(one) for one in found], as_json=as_json, columns=_COLUMNS)
+    return output.Result([_shown(one) for one in found], _COLUMNS)
 
 
-def show(payout_id: str, *, as_json: Json = False) -> None:
+def show(payout_id: str) -> dict[str, Any]:
     """Show a payout."""
     from opentill import payouts
 
-    found = session.query(lambda tx: payouts.find_anywhere(tx, payout_id))
-    output.show(_shown(found), as_json=as_json)
+    return _shown(session.query(lambda tx: payouts.find_anywhere(tx, payout_id)))

@@ -2,13 +2,16 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.groups import add_group
+from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
+
+if TYPE_CHECKING:
+    from opentill.merchants import Actor
 
 _Code = Annotated[str | None, typer.Option(help="Only of this currency.")]
 _From = Annotated[
@@ -23,16 +26,10 @@ def register(app: typer.Typer) -> None:
     add_group(app, "rates", "Exchange rates.", set=set_, list=list_, **{"import": import_})
 
 
+@acting(without_reason="rate set")
 def set_(
-    base: str,
-    quote: str,
-    rate: str,
-    *,
-    since: _From = None,
-    reason: inputs.OptionalReason = "",
-    by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+    base: str, quote: str, rate: str, *, since: _From = None, actor: "Actor"
+) -> dict[str, object]:
     """Set what one BASE is worth in QUOTE: opentill rates set EUR USD 1.08."""
     from opentill import merchants, rates
     from opentill.core import money
@@ -46,17 +43,14 @@ def set_(
     async def work(tx: Tx, now: int) -> dict[str, object]:
         made = await rates.put(tx, base, quote, value, now if valid_from is None else valid_from)
         text = money.rate_text(made.rate)
-        actor = merchants.Actor(inputs.who(by), reason or "rate set")
         subject = f"{base} {quote} {text} from {made.valid_from}"
         await merchants.record_audit(tx, actor, "rates set", "", subject, now)
         return {"base": base, "quote": quote, "rate": text, "validFrom": made.valid_from}
 
-    output.show(session.transact(work), as_json=as_json)
+    return session.transact(work)
 
 
-def list_(
-    *, base: _Code = None, quote: _Code = None, at: _At = None, as_json: Json = False
-) -> None:
+def list_(*, base: _Code = None, quote: _Code = None, at: _At = None) -> output.Result:
     """List the current rate of each pair, and whether it is still used or too old."""
     from opentill import rates
     from opentill.core import money
@@ -83,7 +77,7 @@ def list_(
         }
         for rate in found
     ]
-    output.show(rows, as_json=as_json, columns=("base", "quote", "rate", "day", "counts"))
+    return output.Result(rows, ("base", "quote", "rate", "day", "counts"))
 
 
 def _read(file: Path) -> bytes:
@@ -96,14 +90,8 @@ def _read(file: Path) -> bytes:
         raise Invalid("file", reason) from None
 
 
-def import_(
-    file: Path,
-    *,
-    since: _Since = None,
-    reason: inputs.OptionalReason = "",
-    by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+@acting(without_reason="")
+def import_(file: Path, *, since: _Since = None, actor: "Actor", as_json: Json = False) -> None:
     """Import the ECB's reference rates (CSV or XML; - for standard input), with all crosses."""
     from opentill import merchants, rates
     from opentill.db.database import Tx
@@ -115,9 +103,9 @@ def import_(
         with output.progress("days", len(sheet.days)) as advance:
             made = await rates.bring_in(tx, sheet, now, start, advance)
         span = f"{inputs.day(made.first)} to {inputs.day(made.last)}"
-        actor = merchants.Actor(inputs.who(by), reason or f"import of {file.name}")
         subject = f"{made.rates} rates of {len(made.currencies)} currencies, {span}"
-        await merchants.record_audit(tx, actor, "rates import", "", subject, now)
+        by = merchants.Actor(actor.who, actor.reason or f"import of {file.name}")
+        await merchants.record_audit(tx, by, "rates import", "", subject, now)
         return made
 
     made = session.transact(work)

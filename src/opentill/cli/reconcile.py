@@ -43,13 +43,13 @@ def reconcile(
     start, end = inputs.period(since, until)
 
     async def work() -> "Result":
-        found = session.settings()
-        async with session.database(found) as db:
-            await _check_gateway(db, found, gateway)
+        settings = session.settings()
+        async with session.database(settings) as db:
+            await _check_gateway(db, settings, gateway)
             if file is not None:
                 with _opened(file) as lines:
                     return await _compare(db, gateway, lines, start, end)
-            return await _fetched(db, found, gateway, start, end)
+            return await _fetched(db, settings, gateway, start, end)
 
     result = session.run(work())
     if as_json:
@@ -65,13 +65,13 @@ def reconcile(
         raise typer.Exit(1)
 
 
-async def _check_gateway(db: "Db", found: "Settings", gateway: str) -> None:
+async def _check_gateway(db: "Db", settings: "Settings", gateway: str) -> None:
     from opentill import reconciliation
     from opentill.core.errors import Invalid
 
     async with db.connection() as tx:
-        if gateway not in found.gateways and not await reconciliation.is_known(tx, gateway):
-            names = ", ".join(found.gateways)
+        if gateway not in settings.gateways and not await reconciliation.is_known(tx, gateway):
+            names = ", ".join(settings.gateways)
             raise Invalid("gateway", f"gateway must be one that took payments, such as {names}")
 
 
@@ -84,7 +84,7 @@ async def _compare(
 
 
 async def _fetched(
-    db: "Db", found: "Settings", gateway: str, start: int | None, end: int | None
+    db: "Db", settings: "Settings", gateway: str, start: int | None, end: int | None
 ) -> "Result":
     """Fetch the sandbox bank's report and compare it: all of it, if no times are given."""
     from opentill import reconciliation
@@ -95,13 +95,13 @@ async def _fetched(
 
     if gateway != "sandbox":
         raise Invalid("file", "file must be given: only the sandbox bank's report can be fetched")
-    if found.sandbox_refused:
-        raise ConfigurationError(found.sandbox_refused)
+    if settings.sandbox_refused:
+        raise ConfigurationError(settings.sandbox_refused)
     now = await session.now(db)
     if (start, end) != (None, None) and now - now_ms() > 1000:  # noqa: PLR2004 - a second
         reason = "from and to must be left out while business time is ahead of the bank's"
         raise Invalid("from", reason)
-    bank = SandboxGateway(found.sandbox_url, with_sandbox_key(found).sandbox_secret)
+    bank = SandboxGateway(settings.sandbox_url, with_sandbox_key(settings).sandbox_secret)
     try:
         with tempfile.TemporaryFile() as kept:
             await bank.settlement_report(kept, start, end)

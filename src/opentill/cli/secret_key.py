@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.groups import add_group
-from opentill.cli.output import Json
+from opentill.cli.commands import add_group
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
@@ -25,7 +24,7 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def replace(*, reason: inputs.Reason, by: inputs.By = "", as_json: Json = False) -> None:
+def replace(*, reason: inputs.Reason, by: inputs.By = "") -> output.Result:
     """Use another key: the one that is set, or a new one where the file is missing.
 
     What was encrypted with the old key cannot be read from then on, unless that key comes back.
@@ -33,15 +32,17 @@ def replace(*, reason: inputs.Reason, by: inputs.By = "", as_json: Json = False)
     from opentill import merchants
     from opentill.db import secret_key
 
-    found = session.settings(new_key=True)
+    settings = session.settings(new_key=True)
+
+    actor = inputs.actor(by, reason)
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
-        replaced = await secret_key.replace(tx, found.secret_key)
+        replaced = await secret_key.replace(tx, settings.secret_key)
         if replaced:
-            actor, subject = merchants.Actor(inputs.who(by), reason), found.secret_key_from
+            subject = settings.secret_key_from
             await merchants.record_audit(tx, actor, "secret-key replace", "", subject, now)
-        return {"replaced": replaced, "from": found.secret_key_from}
+        return {"replaced": replaced, "from": settings.secret_key_from}
 
-    done = session.transact(work, found, any_key=True)
-    output.show(done, as_json=as_json)
-    output.say(_THEN if done["replaced"] else "It is the key of this database already.")
+    done = session.transact(work, settings, any_key=True)
+    note = _THEN if done["replaced"] else "It is the key of this database already."
+    return output.Result(done, note=note)

@@ -29,8 +29,8 @@ def serve(
     """Serve the API and the payment page. Without settings: everything it needs, on loopback."""
     from opentill.cli.running import Deployment
 
-    found = session.settings(quiet=False, creates=True)
-    sys.exit(Deployment(found, workers=workers, with_worker=not no_worker).run())
+    settings = session.settings(quiet=False, creates=True)
+    sys.exit(Deployment(settings, workers=workers, with_worker=not no_worker).run())
 
 
 def worker() -> None:
@@ -38,10 +38,10 @@ def worker() -> None:
     from opentill import gateways
     from opentill.cli.running import run_worker
 
-    found = session.settings(quiet=False)
-    gateways.load(found.gateways, found)  # errors in their settings are reported at once
+    settings = session.settings(quiet=False)
+    gateways.load(settings.gateways, settings)  # errors in their settings are reported at once
     signal.signal(signal.SIGTERM, session.leave)
-    with session.running_database(found, patient=True) as ready:
+    with session.running_database(settings, patient=True) as ready:
         run_worker(ready)
 
 
@@ -50,13 +50,15 @@ def sandbox() -> None:
     from opentill.cli.running import PRIVATE, bind_sandbox, lock_sandbox, run_sandbox
     from opentill.config import with_sandbox_key
 
-    found = with_sandbox_key(session.settings(quiet=False, creates=True))
+    settings = with_sandbox_key(session.settings(quiet=False, creates=True))
     os.umask(PRIVATE)
-    lock = lock_sandbox(found)
-    sockets = bind_sandbox(found)
+    lock = lock_sandbox(settings)
+    sockets = bind_sandbox(settings)
     try:
         run_sandbox(
-            found, sockets, ready=lambda: typer.echo(f"Sandbox bank: {found.sandbox_public_url}")
+            settings,
+            sockets,
+            ready=lambda: typer.echo(f"Sandbox bank: {settings.sandbox_public_url}"),
         )
     finally:
         lock.release()

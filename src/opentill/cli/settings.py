@@ -5,22 +5,21 @@ import os
 import typer
 
 from opentill.cli import output
-from opentill.cli.output import Json
+from opentill.cli.commands import add
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(settings)
+    add(app, "settings", settings)
 
 
-def settings(*, as_json: Json = False) -> None:
+def settings() -> list[dict[str, str]]:
     """List the settings with their values here; secrets are not shown."""
     from opentill import config
 
     for line in config.unknown(os.environ):
         output.say(f"opentill: warning: {line}")
-    rows = [
+    return [
         {"variable": variable, "value": value, "explanation": explanation}
         for variable, value, explanation in config.shown(config.load(os.environ))
     ]
-    output.show(rows, as_json=as_json)

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from opentill.cli import inputs, output, session
-from opentill.cli.output import Json
+from opentill.cli import output, session
+from opentill.cli.commands import acting, add
 
 if TYPE_CHECKING:
     from opentill.db.database import Db, Tx
+    from opentill.merchants import Actor
     from opentill.orders import Settled
 
 _COLUMNS = ("merchantId", "orderId", "status", "settled", "reserve", "currency")
@@ -17,9 +18,10 @@ _COLUMNS = ("merchantId", "orderId", "status", "settled", "reserve", "currency")
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("settle")(settle)
+    add(app, "settle", settle)
 
 
+@acting()
 def settle(
     *,
     merchant: Annotated[str | None, typer.Option(help="Only this merchant's orders.")] = None,
@@ -30,21 +32,18 @@ def settle(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would move, and move nothing.")
     ] = False,
-    reason: inputs.Reason = "",
-    by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+    actor: "Actor",
+) -> output.Result:
     """Settle orders: move what is due from pending to available, less the reserve."""
     from opentill import merchants, orders
     from opentill.core.errors import Invalid
 
     if early and merchant is None and order is None:
         raise Invalid("now", "now needs --merchant or --order: whose orders settle early")
-    if not dry_run and not reason.strip():
+    if not dry_run and not actor.reason:
         raise Invalid("reason", "reason must say why, in a few words")
-    who = inputs.who(by)
 
-    async def work() -> None:
+    async def work() -> "list[Settled]":
         async with session.database() as db:
             now = await session.now(db)
             async with db.connection() as tx:
@@ -59,10 +58,10 @@ def settle(
             if order is not None and not planned:
                 raise Invalid("order", "order must be paid, not settled and due: see --now")
             if not dry_run:
-                planned = await _settle(db, planned, order, early, (who, reason), now)
-        output.show([_shown(one) for one in planned], as_json=as_json, columns=_COLUMNS)
+                planned = await _settle(db, planned, order, early, actor, now)
+            return planned
 
-    session.run(work())
+    return output.Result([_shown(one) for one in session.run(work())], _COLUMNS)
 
 
 async def _settle(
@@ -70,19 +69,17 @@ async def _settle(
     planned: "list[Settled]",
     order: str | None,
     early: bool,  # noqa: FBT001 - as the option says
-    by: tuple[str, str],
+    actor: "Actor",
     now: int,
 ) -> "list[Settled]":
     """Settle a batch of a merchant's orders at a time, each with its row in the audit log."""
     from opentill import merchants, orders
     from opentill.orders.settlement import BATCH
 
-    who, reason = by
+    cause = f"settled by {actor.who}: {actor.reason}"
 
     async def batch(tx: "Tx", merchant_id: str) -> "list[Settled]":
-        actor = merchants.Actor(who, reason)
         await merchants.record_audit(tx, actor, "settle", merchant_id, order or merchant_id, now)
-        cause = f"settled by {who}: {reason.strip()}"
         if order is not None:
             return await orders.settle_one(tx, merchant_id, order, now, cause)
         return await orders.settle_batch(tx, merchant_id, now, cause, early=early)

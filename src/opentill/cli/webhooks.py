@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.groups import add_group
+from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from opentill.db.database import Tx
+    from opentill.merchants import Actor
     from opentill.webhooks import Endpoint, UrlCheck
 
 _COLUMNS = ("id", "merchantId", "status", "url", "events", "description", "disabledReason")
@@ -65,35 +66,28 @@ def _url_check() -> "UrlCheck":
     return UrlCheck(to_merchants(session.settings()).check)
 
 
+@acting(without_reason=inputs.NO_REASON)
 def add(
     merchant_id: str,
     url: str,
     *,
     event: Events = None,
     description: Description = None,
-    reason: inputs.OptionalReason = "",
-    by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+    actor: "Actor",
+) -> dict[str, Any]:
     """Add an endpoint that a merchant's events are sent to. Its secret is shown only here."""
     from opentill import webhooks
 
     check, key = _url_check(), session.settings().secret_key
     wanted = webhooks.EndpointFields(url=url, types=event or [], description=description or "")
 
-    actor = inputs.actor(by, reason)
-
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         return _shown(*await webhooks.create(tx, merchant_id, wanted, check, key, now, actor=actor))
 
-    output.show(session.transact(work), as_json=as_json)
+    return session.transact(work)
 
 
-def list_(
-    merchant_id: inputs.OnlyMerchant = None,
-    *,
-    as_json: Json = False,
-) -> None:
+def list_(merchant_id: inputs.OnlyMerchant = None) -> output.Result:
     """List endpoints, newest first."""
     from opentill import merchants, webhooks
 
@@ -102,19 +96,18 @@ def list_(
             await merchants.find(tx, merchant_id)
         return await webhooks.search(tx, merchant_id)
 
-    rows = [_shown(one) for one in session.query(work)]
-    output.show(rows, as_json=as_json, columns=_COLUMNS)
+    return output.Result([_shown(one) for one in session.query(work)], _COLUMNS)
 
 
-def show(endpoint_id: str, *, as_json: Json = False) -> None:
+def show(endpoint_id: str) -> dict[str, Any]:
     """Show an endpoint."""
     from opentill import webhooks
 
-    found = session.query(lambda tx: webhooks.find_anywhere(tx, endpoint_id))
-    output.show(_shown(found), as_json=as_json)
+    return _shown(session.query(lambda tx: webhooks.find_anywhere(tx, endpoint_id)))
 
 
-def set_(  # noqa: PLR0913 - what can be changed
+@acting(without_reason=inputs.NO_REASON)
+def set_(
     endpoint_id: str,
     *,
     url: Annotated[str | None, typer.Option(help="Where events go from now on.")] = None,
@@ -124,10 +117,8 @@ def set_(  # noqa: PLR0913 - what can be changed
     enabled: Annotated[
         bool | None, typer.Option("--enable/--disable", help="Start or stop its deliveries.")
     ] = None,
-    reason: inputs.OptionalReason = "",
-    by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+    actor: "Actor",
+) -> dict[str, Any]:
     """Change an endpoint: only what is given. Enabled again, it has five more days."""
     from msgspec import UNSET
 
@@ -142,56 +133,40 @@ def set_(  # noqa: PLR0913 - what can be changed
         status=statuses[enabled],
     )
 
-    actor = inputs.actor(by, reason)
-
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
         ids = found.merchant_id, found.id
         return _shown(await webhooks.change(tx, *ids, wanted, check, now, actor=actor))
 
-    output.show(session.transact(work), as_json=as_json)
+    return session.transact(work)
 
 
-def remove(
-    endpoint_id: str,
-    *,
-    reason: inputs.OptionalReason = "",
-    by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+@acting(without_reason=inputs.NO_REASON)
+def remove(endpoint_id: str, *, actor: "Actor") -> dict[str, Any]:
     """Delete an endpoint, with its deliveries."""
     from opentill import webhooks
-
-    actor = inputs.actor(by, reason)
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
         await webhooks.delete(tx, found.merchant_id, found.id, now, actor=actor)
         return {"id": found.id, "deleted": True}
 
-    output.show(session.transact(work), as_json=as_json)
+    return session.transact(work)
 
 
-def rotate(
-    endpoint_id: str,
-    *,
-    reason: inputs.OptionalReason = "",
-    by: inputs.By = "",
-    as_json: Json = False,
-) -> None:
+@acting(without_reason=inputs.NO_REASON)
+def rotate(endpoint_id: str, *, actor: "Actor") -> dict[str, Any]:
     """Give an endpoint a new secret; for 24 hours deliveries are signed with the old one too."""
     from opentill import webhooks
 
     key = session.settings().secret_key
-
-    actor = inputs.actor(by, reason)
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
         ids = found.merchant_id, found.id
         return _shown(*await webhooks.rotate(tx, *ids, key, now, actor=actor))
 
-    output.show(session.transact(work), as_json=as_json)
+    return session.transact(work)
 
 
 def deliveries(
@@ -218,10 +193,10 @@ def deliveries(
         last: dict[str, Any] = one["attempts"][-1] if one["attempts"] else {}
         one["attempts"] = len(one["attempts"])
         one["lastOutcome"], one["lastHttpStatus"] = last.get("outcome"), last.get("httpStatus")
-    output.show(shown, as_json=as_json, columns=_DELIVERIES)
+    output.show(output.Result(shown, _DELIVERIES), as_json=as_json)
 
 
-def resend(  # noqa: PLR0913 - a range
+def resend(
     endpoint_id: str,
     event_id: Annotated[str | None, typer.Argument(help="One event; or a range, below.")] = None,
     *,
@@ -236,8 +211,7 @@ def resend(  # noqa: PLR0913 - a range
     after: Annotated[
         str, typer.Option(help="Continue after this event, where a run broke off.")
     ] = "",
-    as_json: Json = False,
-) -> None:
+) -> dict[str, int]:
     """Resend one event, or all of a range, oldest first."""
     from opentill import webhooks
     from opentill.core.errors import Invalid
@@ -248,7 +222,7 @@ def resend(  # noqa: PLR0913 - a range
     of_type = inputs.choice("type", type_, TYPES)
     first, last = inputs.moment("since", since), inputs.moment("until", until, end=True)
 
-    async def work() -> None:
+    async def work() -> int:
         async with session.database() as db:
             now = await session.now(db)
             async with db.connection() as tx:
@@ -256,15 +230,13 @@ def resend(  # noqa: PLR0913 - a range
             if event_id is not None:
                 one: str = event_id
                 await db.run(lambda tx: webhooks.resend(tx, *ids, one, now))
-                output.show({"resent": 1}, as_json=as_json)
-                return
+                return 1
             start: Any = {"since": first or 0, "until": now if last is None else last}
             which = EventRange(**start, type=of_type, failed_only=failed_only, after=after)
             with output.progress("resending") as advance:
-                total = await webhooks.resend_all(db, *ids, which, now, _reporting(advance))
-            output.show({"resent": total}, as_json=as_json)
+                return await webhooks.resend_all(db, *ids, which, now, _reporting(advance))
 
-    session.run(work())
+    return {"resent": session.run(work())}
 
 
 def _reporting(advance: "Callable[[int], None]") -> "Callable[[int, str | None], None]":

@@ -25,7 +25,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from opentill.core import terminal
 
-STRUCK: Final = "[struck out]"
+REDACTED: Final = "[struck out]"
 _TIME_DIGITS: Final = 13  # of Unix time in milliseconds
 _SECRET_NAME: Final = re.compile(
     r"secret|passw|token|authori[sz]ation|cookie|signature|api_?key|(^|_)key$|(^|_)cv[cv]2?($|_)"
@@ -41,11 +41,11 @@ _LONGEST_CARD: Final = 19
 _ENDS: Final = r"\s<>\"'(),:;=\[\]{}/"  # what may surround an e-mail address
 # (what is redacted, what replaces it); each takes time in proportion to the text
 _RULES: Final[Sequence[tuple[re.Pattern[str], str]]] = (
-    (re.compile(r"svc_(live|stg)_[0-9A-Za-z]+"), rf"svc_\1_{STRUCK}"),
-    (re.compile(r"\b(whsec|sk_live|sk_test|rk_live|rk_test)_[0-9A-Za-z+/=_-]+"), rf"\1_{STRUCK}"),
-    (re.compile(r"(?i)\bbearer\s+[^\s\"',]+"), f"Bearer {STRUCK}"),
-    (re.compile(r"://[^/\s@'\"]+@"), f"://{STRUCK}@"),
-    (re.compile(r"\?[^\s=?&'\"]+=[^\s'\"<>]*"), f"?{STRUCK}"),
+    (re.compile(r"svc_(live|stg)_[0-9A-Za-z]+"), rf"svc_\1_{REDACTED}"),
+    (re.compile(r"\b(whsec|sk_live|sk_test|rk_live|rk_test)_[0-9A-Za-z+/=_-]+"), rf"\1_{REDACTED}"),
+    (re.compile(r"(?i)\bbearer\s+[^\s\"',]+"), f"Bearer {REDACTED}"),
+    (re.compile(r"://[^/\s@'\"]+@"), f"://{REDACTED}@"),
+    (re.compile(r"\?[^\s=?&'\"]+=[^\s'\"<>]*"), f"?{REDACTED}"),
     (
         re.compile(
             # Only from the beginning of a word, and to its last address: else a long word would be
@@ -53,7 +53,7 @@ _RULES: Final[Sequence[tuple[re.Pattern[str], str]]] = (
             rf"(?<![^@{_ENDS}])[^@{_ENDS}]+(?:@|%40)[\w.-]+\.\w+"
             rf"(?:[^{_ENDS}]*(?:@|%40)[\w.-]+\.\w+)?"
         ),
-        STRUCK,
+        REDACTED,
     ),
 )
 # A text without one of these needs no redaction: most texts are searched only once.
@@ -91,7 +91,7 @@ def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    last: list[Processor] = [structlog.processors.format_exc_info, strike_out]
+    last: list[Processor] = [structlog.processors.format_exc_info, redact_event]
     if output.is_terminal:
         last.append(_inert)
         last.append(
@@ -197,13 +197,13 @@ def flush() -> None:
         _requests.flush()
 
 
-def strike_out(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Strike out what must not be in a log, in names, values and values inside values."""
-    return {name: _clean(name, value) for name, value in event.items()}
+def redact_event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Redact values that have a secret's name, and what texts hold, at any depth."""
+    return {name: _redacted(name, value) for name, value in event.items()}
 
 
-def clean_text(text: str) -> str:
-    """Strike out keys, secrets, e-mail addresses, query strings and card numbers in a text.
+def redact(text: str) -> str:
+    """Redact keys, secrets, e-mail addresses, query strings and card numbers in a text.
 
     A text over ``LONGEST`` is cut, and says so.
     """
@@ -211,12 +211,12 @@ def clean_text(text: str) -> str:
         # Between words, and not inside a card number: a part of a secret is not known for one.
         words = text[:LONGEST].rsplit(maxsplit=1)
         kept = words[0].rstrip("0123456789- ") if len(words) > 1 else ""
-        return f"{clean_text(kept)} [cut, of {len(text)} characters]"
+        return f"{redact(kept)} [cut, of {len(text)} characters]"
     if _SUSPECT.search(text) is None:
         return text
     for pattern, instead in _RULES:
         text = pattern.sub(instead, text)
-    return _DIGITS.sub(_struck_among, _CARD.sub(_struck_card, text))
+    return _DIGITS.sub(_redact_among_digits, _CARD.sub(_redact_card, text))
 
 
 @functools.lru_cache(1024)
@@ -224,28 +224,28 @@ def _names_secret(name: str) -> bool:
     return _SECRET_NAME.search(name.replace("-", "_")) is not None
 
 
-def _clean(name: str, value: object) -> object:
+def _redacted(name: str, value: object) -> object:
     if _names_secret(name) and not isinstance(value, bool | None):
-        return STRUCK
+        return REDACTED
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, int):
-        return STRUCK if len(str(value)) > _TIME_DIGITS and _luhn(str(value)) else value
+        return REDACTED if len(str(value)) > _TIME_DIGITS and _luhn(str(value)) else value
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, object]", value).items()
-        return {str(key): _clean(str(key), inner) for key, inner in pairs}
+        return {str(key): _redacted(str(key), inner) for key, inner in pairs}
     if isinstance(value, list | tuple | set):
-        return [_clean("", inner) for inner in cast("Iterable[object]", value)]
-    return f"{len(value)} bytes" if isinstance(value, bytes) else clean_text(str(value))
+        return [_redacted("", inner) for inner in cast("Iterable[object]", value)]
+    return f"{len(value)} bytes" if isinstance(value, bytes) else redact(str(value))
 
 
-def _struck_card(match: re.Match[str]) -> str:
-    """Leave digits that no card has: most times and amounts fail the check digit."""
-    return STRUCK if _luhn(re.sub(r"[ -]", "", match[0])) else match[0]
+def _redact_card(match: re.Match[str]) -> str:
+    """Redact a card number; most other digits, such as times and amounts, fail the check digit."""
+    return REDACTED if _luhn(re.sub(r"[ -]", "", match[0])) else match[0]
 
 
-def _struck_among(match: re.Match[str]) -> str:
-    """Strike out the groups that make a card number among others: a date or a code beside it."""
+def _redact_among_digits(match: re.Match[str]) -> str:
+    """Redact the groups of digits that make a card number, also beside a date or a code."""
     if len(match[0]) < _SHORTEST_CARD:
         return match[0]
     parts = re.split(r"([ ._-])", match[0])  # groups at even places, what is between at odd ones
@@ -253,7 +253,7 @@ def _struck_among(match: re.Match[str]) -> str:
     place = 0
     while place < len(parts):
         end = _end_of_card(parts, place)
-        kept.append(STRUCK if end else parts[place])
+        kept.append(REDACTED if end else parts[place])
         place = end or place + 1
         if place < len(parts) and place % 2:
             kept.append(parts[place])

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from opentill.core.errors import ConfigurationError
 
@@ -32,56 +32,43 @@ def _registry() -> "CollectorRegistry":
     return CollectorRegistry(auto_describe=True)
 
 
-@functools.cache
-def _requests() -> "tuple[Counter, Histogram]":
-    from prometheus_client import Counter, Histogram
+class _Measured(NamedTuple):
+    """Something that is counted and timed: both series by name, help and labels."""
 
-    counter = Counter(
-        "opentill_requests",
-        "Requests that got a response",
-        ("route", "method", "status"),
-        registry=_registry(),
-    )
-    histogram = Histogram(
+    counter: tuple[str, str, tuple[str, ...]]
+    histogram: tuple[str, str, tuple[str, ...]]
+    buckets_s: tuple[float, ...]
+
+
+_REQUESTS: Final = _Measured(
+    ("opentill_requests", "Requests that got a response", ("route", "method", "status")),
+    (
         "opentill_request_seconds",
         "From the last byte of a request's headers to the last byte of its response",
         ("route", "method"),
-        buckets=REQUEST_BUCKETS_S,
-        registry=_registry(),
-    )
-    return counter, histogram
+    ),
+    REQUEST_BUCKETS_S,
+)
+_JOBS: Final = _Measured(
+    ("opentill_jobs", "Jobs that the worker ran", ("kind", "outcome")),
+    ("opentill_job_seconds", "Run time", ("kind",)),
+    JOB_BUCKETS_S,
+)
+_DELIVERIES: Final = _Measured(
+    ("opentill_webhook_deliveries", "Attempts to deliver an event", ("outcome",)),
+    ("opentill_webhook_delivery_seconds", "How long an endpoint took", ()),
+    JOB_BUCKETS_S,
+)
 
 
 @functools.cache
-def _jobs() -> "tuple[Counter, Histogram]":
+def _series(measured: _Measured) -> "tuple[Counter, Histogram]":
     from prometheus_client import Counter, Histogram
 
-    counter = Counter(
-        "opentill_jobs", "Jobs that the worker ran", ("kind", "outcome"), registry=_registry()
+    registry = _registry()
+    return Counter(*measured.counter, registry=registry), Histogram(
+        *measured.histogram, buckets=measured.buckets_s, registry=registry
     )
-    histogram = Histogram(
-        "opentill_job_seconds", "Run time", ("kind",), buckets=JOB_BUCKETS_S, registry=_registry()
-    )
-    return counter, histogram
-
-
-@functools.cache
-def _deliveries() -> "tuple[Counter, Histogram]":
-    from prometheus_client import Counter, Histogram
-
-    counter = Counter(
-        "opentill_webhook_deliveries",
-        "Attempts to deliver an event",
-        ("outcome",),
-        registry=_registry(),
-    )
-    histogram = Histogram(
-        "opentill_webhook_delivery_seconds",
-        "How long an endpoint took",
-        buckets=JOB_BUCKETS_S,
-        registry=_registry(),
-    )
-    return counter, histogram
 
 
 @functools.cache
@@ -98,7 +85,7 @@ def _foreign_gateway_event() -> "Counter":
 
 @functools.lru_cache(4096)
 def _request_series(route: str, method: str, status: int) -> "tuple[Counter, Histogram]":
-    counter, histogram = _requests()
+    counter, histogram = _series(_REQUESTS)
     return counter.labels(route, method, str(status)), histogram.labels(route, method)
 
 
@@ -111,14 +98,14 @@ def count_request(route: str, method: str, status: int, seconds: float) -> None:
 
 def count_job(kind: str, outcome: str, seconds: float) -> None:
     """Count one run of a job; ``outcome`` such as ``done``, ``retry``, ``failed``."""
-    counter, histogram = _jobs()
+    counter, histogram = _series(_JOBS)
     counter.labels(kind, outcome).inc()
     histogram.labels(kind).observe(seconds)
 
 
 def count_delivery(outcome: str, seconds: float) -> None:
     """Count one attempt to deliver an event; ``outcome`` such as ``delivered``, ``no_answer``."""
-    counter, histogram = _deliveries()
+    counter, histogram = _series(_DELIVERIES)
     counter.labels(outcome).inc()
     histogram.observe(seconds)
 
@@ -137,9 +124,8 @@ def render(gauges: Mapping[str, float] | None = None) -> bytes:
     from prometheus_client import multiprocess, values
 
     registry = _registry()
-    _requests()
-    _jobs()
-    _deliveries()
+    for measured in (_REQUESTS, _JOBS, _DELIVERIES):
+        _series(measured)
     _foreign_gateway_event()
     if values.ValueClass is not values.MutexValue:
         registry = prometheus.CollectorRegistry()

@@ -1,7 +1,8 @@
 """Secrets in files and a database's password apart from its address: as containers are given them.
 
 ``OPENTILL_SECRET_KEY_FILE=/run/secrets/key`` stands for ``OPENTILL_SECRET_KEY`` with what is in
-the file. Nothing of it then is in the environment, which engines show to whoever may inspect.
+the file. The secret is then not in the environment, which container engines show to everybody who
+may inspect a container.
 """
 
 import os
@@ -60,7 +61,7 @@ def _content(path: str, variable: str) -> str:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open without waiting: a FIFO would until somebody writes to it."""
+    """Open without waiting: opening a FIFO blocks until another process writes to it."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 

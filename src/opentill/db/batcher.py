@@ -16,10 +16,11 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-# How many items must wait for one more batch to begin: a batch costs as much as so many items.
-WORTH_IT: Final = 8
-# After a batch its callers are likely to come again. What comes is gathered for as long as each
-# pause brings some more, and no longer than so many pauses.
+# How many items must wait before a batch begins beside one that runs: a batch costs as much as
+# so many items.
+MIN_BATCH: Final = 8
+# After a batch its callers are likely to ask again. Items are gathered for as long as each pause
+# brings more of them, and for at most so many pauses.
 PAUSE_S: Final = 0.0005
 PAUSES: Final = 4
 
@@ -39,40 +40,42 @@ class Batcher(Generic[T, R]):
         self._most = most
         self._at_once = at_once
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
-        self._there = 0  # items that wait or are on their way
-        self._busy = 0  # tasks
+        self._unfinished = 0  # items that wait, or whose batch runs
+        self._running = 0  # batches
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps no task alive
 
     async def do(self, item: T) -> R:
-        """Do an item with whatever else waits, and return or raise what came of it."""
+        """Do an item in a batch with others that wait, and return or raise its result."""
         result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, result))
-        self._there += 1
-        if self._busy == 0 or (self._busy < self._at_once and len(self._waiting) >= WORTH_IT):
-            self._busy += 1
+        self._unfinished += 1
+        if self._running == 0 or (
+            self._running < self._at_once and len(self._waiting) >= MIN_BATCH
+        ):
+            self._running += 1
             task = asyncio.create_task(self._work())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return await result
 
     async def _work(self) -> None:
-        """Run batches until nobody waits. The work itself is nobody's to cancel.
+        """Run batches, until no item waits or another task can take the few that do.
 
-        The last task goes on until nobody waits; the others leave it what is not worth a batch.
+        It is a task of its own, so that no caller who is cancelled ends it.
         """
         try:
-            while self._waiting and (self._busy == 1 or len(self._waiting) >= WORTH_IT):
-                share = -(-self._there // self._at_once)
-                count = min(self._most, max(share, WORTH_IT), len(self._waiting))
+            while self._waiting and (self._running == 1 or len(self._waiting) >= MIN_BATCH):
+                share = -(-self._unfinished // self._at_once)
+                count = min(self._most, max(share, MIN_BATCH), len(self._waiting))
                 batch = [self._waiting.popleft() for _ in range(count)]
                 try:
                     await self._one(batch)
                 finally:
-                    self._there -= count
+                    self._unfinished -= count
                 if count > 1:
                     await self._gather()
         finally:
-            self._busy -= 1
+            self._running -= 1
 
     async def _gather(self) -> None:
         """Wait a moment for the next items, longer if there are more and more."""

@@ -15,7 +15,7 @@ from opentill.db.database import Db, Tx, patiently
 from opentill.db.following import following
 
 FOLLOW_S: Final = 0.5
-FURTHEST_MS: Final = 20 * 366 * 86_400_000  # later, the four digits of years are still enough
+FURTHEST_MS: Final = 20 * 366 * 86_400_000  # so that years keep four digits
 
 
 def now_ms() -> int:
@@ -52,7 +52,7 @@ class Clock:
     """Business time for a process that runs on: ``now`` is what it hands to everything."""
 
     def __init__(self, db: Db, gateways: tuple[str, ...]) -> None:
-        """Follow the row of ``db``, unless another gateway than the sandbox bank is there."""
+        """Follow the row of ``db``, unless another gateway than the sandbox bank is on."""
         self._db = db
         self._movable = movable(gateways)
         self._ahead_ms = 0

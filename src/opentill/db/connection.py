@@ -16,6 +16,7 @@ from uuid import uuid4
 import asyncpg
 
 from opentill.core.errors import Contended, Unavailable
+from opentill.db import queries
 
 T = TypeVar("T")
 COLLIDED: Final = (
@@ -33,8 +34,8 @@ POOLER_HINT: Final = (
     " set OPENTILL_DB_PREPARED=no, or max_prepared_statements in PgBouncer 1.21 or newer"
 )
 
-# Where asyncpg's fetch…, and execute with parameters, come to: overriding this one alone is one
-# frame for each statement. tests/db/test_serializable.py sees that they still come here.
+# The method behind asyncpg's fetch… and execute with parameters. To override it alone costs one
+# frame for each statement; tests/db/test_serializable.py holds that they still call it.
 _plain: Final[Callable[..., Awaitable[Any]]] = vars(asyncpg.Connection)["_execute"]
 
 
@@ -119,7 +120,7 @@ async def _again(run: Callable[[], Awaitable[T]], error: Exception | None = None
 
 
 def options(*, prepared: bool = True) -> dict[str, Any]:
-    """Return what ``asyncpg.connect`` and ``create_pool`` take for either kind."""
+    """Return the arguments of ``asyncpg.connect`` for a connection of either kind."""
     kind = Connection if prepared else Unprepared
     return {"connection_class": kind} | ({} if prepared else {"statement_cache_size": 0})
 
@@ -130,11 +131,12 @@ async def connect(url: str, *, prepared: bool = True, timeout_s: float = 10) -> 
 
 
 async def loses_statements(url: str) -> bool:
-    """Return whether a pooler stands there that forgets prepared statements between transactions.
+    """Return whether the address is of a pooler that forgets prepared statements.
 
-    Two connections that are open at once and talk to one session of PostgreSQL show a pooler in
-    transaction mode; one of 1.21 or newer may all the same keep statements. A busy pooler can hide
-    it from us: then it shows later, in an error that gives the same advice.
+    Two connections that are open at once and share a session of PostgreSQL show a pooler in
+    transaction mode; PgBouncer 1.21 or newer may keep the statements all the same. A busy pooler
+    may give each connection a session: then the first statement that is lost raises an error with
+    the same advice.
     """
     first = await connect(url, prepared=False)
     try:
@@ -143,11 +145,11 @@ async def loses_statements(url: str) -> bool:
         await first.close()
         raise
     try:
-        statement = await first.prepare("select pg_backend_pid()", name=f"opentill_{uuid4().hex}")
+        statement = await first.prepare(queries.SESSION.sql, name=f"opentill_{uuid4().hex}")
         async with first.transaction():
-            here = await first.fetchval("select pg_backend_pid()")
+            here = await queries.SESSION.get(first)
         async with second.transaction():
-            if await second.fetchval("select pg_backend_pid()") != here:
+            if await queries.SESSION.get(second) != here:
                 return False
             # The second holds that session: the first is given another one now.
             await statement.fetchval(timeout=_LOOK_S)

@@ -1,6 +1,6 @@
 """PostgreSQL through asyncpg: the pool, and transactions that retry. Statements: see query.py.
 
-The first parameter of a function is its permit. ``tx`` is work inside somebody's transaction: it
+The first parameter of a function is its permit. ``tx`` is work inside the caller's transaction: it
 never commits. ``db`` owns its transactions and may call the outside between them, never inside one.
 """
 
@@ -15,16 +15,17 @@ import asyncpg
 
 from opentill.core.errors import Contended, Unavailable
 from opentill.db import connection as connections
+from opentill.db import queries
 from opentill.db.connection import COLLIDED, Tries
 from opentill.db.pool import Pool
+from opentill.db.query import Tx as Tx  # noqa: PLC0414 - every feature imports it from here
 
-Tx = asyncpg.Connection
 T = TypeVar("T")
 
 START_PATIENCE_S: Final = 30.0
 _AGAIN_S: Final = 0.2
 _PATIENCE_S: Final = 10.0  # for a free connection, while the database is alive
-# What means that the database is away or going away, and not that we asked for something wrong.
+# Errors that say that the database is away or shuts down, and not that a statement is wrong.
 _AWAY: Final = (
     OSError,
     TimeoutError,
@@ -33,7 +34,7 @@ _AWAY: Final = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.TooManyConnectionsError,
-    asyncpg.InternalClientError,  # the server said good-bye on the connection, which ends soon
+    asyncpg.InternalClientError,  # the server has announced the end of the connection
     asyncpg.ReadOnlySQLTransactionError,
 )
 # After these a connection is of no use: what it waits for may never come, or it leads to a server
@@ -98,7 +99,7 @@ def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
 
 async def limit_lock_waits(tx: Tx, longest: str) -> None:
     """Wait for each lock no longer than ``longest``, such as ``2s``, until the transaction ends."""
-    await tx.execute("select set_config('lock_timeout', $1, true)", longest)
+    await queries.LIMIT_LOCK_WAITS.get(tx, longest=longest)
 
 
 async def patiently(work: Callable[[], Awaitable[T]], patience_s: float = START_PATIENCE_S) -> T:
@@ -123,7 +124,7 @@ class Db:
         """Use ``connect``; this only keeps what it is given."""
         self._pool = pool
         self._acquire_timeout_s = acquire_timeout_s
-        self._alive_at = 0.0  # when somebody got a connection last, on the loop's clock
+        self._alive_at = 0.0  # when a connection was taken last, on the loop's clock
 
     @classmethod
     async def connect(
@@ -170,11 +171,11 @@ class Db:
         return Lent(self, within_s)
 
     async def borrow(self, until: float | None = None) -> asyncpg.Connection:
-        """Take a connection, in a crowd with some patience; to be given back.
+        """Take a connection, which the caller gives back; wait for one while all are in use.
 
-        A database that is away and one whose connections are all at work look the same from here:
-        nothing comes. As long as others get their work done, waiting is worth it, but no longer
-        than ``until`` on the loop's clock.
+        A database that is away and one whose connections are all busy look the same: none becomes
+        free. As long as other callers get connections this one waits, but no longer than ``until``
+        on the loop's clock. Raises TimeoutError, and what opening a connection raises.
         """
         connection = self._pool.take_now()
         clock = asyncio.get_running_loop().time
@@ -212,9 +213,9 @@ class Db:
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
             if other is not None:
-                moment: str = await other.fetchval("select pg_export_snapshot()")
-                # It takes no parameter, and it must be the first statement.
-                await connection.execute(f"set transaction snapshot '{moment}'")
+                moment = await queries.EXPORT_SNAPSHOT.get(other)
+                # It must be the first statement of the transaction.
+                await connection.execute(queries.IMPORT_SNAPSHOT.format(moment))
             yield connection
 
     async def run(self, work: Callable[[Tx], Awaitable[T]]) -> T:

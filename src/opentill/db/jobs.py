@@ -20,17 +20,17 @@ _log: Final = structlog.get_logger()
 
 
 class GatewayFilter(msgspec.Struct, frozen=True):
-    """Which gateways' rows a batch is of: the named ones', or all others'; None: everybody's.
+    """Which gateways' rows a batch has: those of ``gateways``, or of all others; None: of all.
 
     Each gateway's rows are worked through by themselves, so that one that responds slowly, or not
     at all, holds up no other.
     """
 
-    names: tuple[str, ...] | None = None
+    gateways: tuple[str, ...] | None = None
     included: bool = True
 
 
-EVERYBODY: Final = GatewayFilter()
+EVERY_GATEWAY: Final = GatewayFilter()
 
 
 async def each(

@@ -105,8 +105,11 @@ async def check(
 
 
 async def _create_table(connection: Tx) -> None:
-    """``if not exists`` looks first and creates later, so two at once can still collide."""
-    while await connection.fetchval("select to_regclass('schema_migrations')") is None:
+    """Create the table of applied migrations.
+
+    ``if not exists`` looks first and creates later, so that two migrators at once can collide.
+    """
+    while not await queries.HAS_MIGRATIONS.get(connection):
         try:
             await connection.execute(queries.CREATE_MIGRATIONS)
         except _COLLIDED:
@@ -136,7 +139,7 @@ async def _apply(connection: Tx, migration: Migration, known: list[Migration]) -
 
 
 async def _applied(connection: Tx, known: list[Migration], *, newer_ok: bool = False) -> set[int]:
-    """The versions that the database has, after seeing that each is one of ours, unaltered."""
+    """Return the versions that the database has. Raises SchemaMismatch if one is not as shipped."""
     digests = {migration.version: migration.sha256 for migration in known}
     versions: set[int] = set()
     for applied in await queries.MIGRATIONS.all(connection):

@@ -1,8 +1,8 @@
 """Connections to one PostgreSQL, lent and taken back.
 
-In place of asyncpg's pool, of which one round trip paid a quarter again in timers, shields and
-proxies (benchmarks/README.md): we keep no session state, so nothing has to be reset, and whatever
-went wrong on a connection ends it, so that what comes back is fit for the next.
+It stands in for asyncpg's own pool, whose timers, shields and proxies made a round trip a quarter
+slower (benchmarks/README.md). It can do without them: no session state is kept, so nothing has to
+be reset, and a connection on which something went wrong is closed and not used again.
 """
 
 import asyncio
@@ -13,22 +13,24 @@ from typing import Final
 
 import asyncpg
 
-IDLE_S: Final = 300.0  # a connection that nobody wanted for so long is closed
+IDLE_S: Final = 300.0  # a connection that was not used for so long is closed
 Open = Callable[[], Awaitable[asyncpg.Connection]]
-Place = asyncio.Future[asyncpg.Connection | None]  # in line; None: look again
+Place = asyncio.Future[asyncpg.Connection | None]  # of one who waits; None: look again
 
 
 class Pool:
-    """At most ``size`` connections; whoever comes when all are lent waits in line."""
+    """At most ``size`` connections; who asks while all are lent waits in turn."""
 
     def __init__(self, open_: Open, size: int) -> None:
         """``open_`` opens a connection; it is awaited when one is wanted, not before."""
         self._open = open_
         self._size = size
-        self._idle: deque[tuple[float, asyncpg.Connection]] = deque()  # the last used is the last
+        self._idle: deque[tuple[float, asyncpg.Connection]] = (
+            deque()
+        )  # the one that was used last is at the end
         self._lent: set[asyncpg.Connection] = set()
         self._opening = 0
-        self._line: deque[Place] = deque()
+        self._waiting: deque[Place] = deque()
         self._closed = False
         self._all_back = asyncio.Event()
 
@@ -48,11 +50,11 @@ class Pool:
         """
         end = asyncio.get_running_loop().time() + timeout_s
         while True:
-            connection = self.take_now() or await self._more(end)
+            connection = self.take_now() or await self._open_or_wait(end)
             if connection is not None:
                 return connection
 
-    async def _more(self, end: float) -> asyncpg.Connection | None:
+    async def _open_or_wait(self, end: float) -> asyncpg.Connection | None:
         """Open one if there may be more, otherwise wait; None: look again."""
         if self._closed:
             msg = "the pool is closed"
@@ -62,13 +64,13 @@ class Pool:
                 return await self._opened()
         loop = asyncio.get_running_loop()
         place: Place = loop.create_future()
-        self._line.append(place)
+        self._waiting.append(place)
         alarm = loop.call_at(end, _too_late, place)  # a sixth of what asyncio.timeout costs
         try:
             return await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled() and not place.exception():
-                self._pass_on(place.result())  # it was handed over in the same moment
+                self._hand_on(place.result())  # it was handed over in the same moment
             raise
         finally:
             alarm.cancel()
@@ -79,7 +81,7 @@ class Pool:
             connection = await self._open()
         except BaseException:
             self._opening -= 1
-            self._call(None)
+            self._hand_over(None)
             raise
         self._opening -= 1
         self._lent.add(connection)
@@ -90,8 +92,8 @@ class Pool:
         if connection.is_closed() or connection.is_in_transaction() or self._closed:
             self._lent.discard(connection)
             connection.terminate()
-            self._call(None)
-        elif not self._call(connection):
+            self._hand_over(None)
+        elif not self._hand_over(connection):
             self._lent.discard(connection)
             now = time.monotonic()
             self._idle.append((now, connection))
@@ -100,17 +102,20 @@ class Pool:
         if self._closed and not self._lent:
             self._all_back.set()
 
-    def _pass_on(self, connection: asyncpg.Connection | None) -> None:
-        """Give to the next in line what one could not take who was no longer waiting."""
+    def _hand_on(self, connection: asyncpg.Connection | None) -> None:
+        """Give to the next who waits what was handed to one that was cancelled meanwhile."""
         if connection is None:
-            self._call(None)
+            self._hand_over(None)
         else:
             self.give_back(connection)
 
-    def _call(self, connection: asyncpg.Connection | None) -> bool:
-        """Hand a connection to the first in line, or with None let it look again."""
-        while self._line:
-            place = self._line.popleft()
+    def _hand_over(self, connection: asyncpg.Connection | None) -> bool:
+        """Hand a connection to the first who waits, or with None let it look again.
+
+        Returns False if nobody waits.
+        """
+        while self._waiting:
+            place = self._waiting.popleft()
             if not place.done():
                 place.set_result(connection)
                 return True
@@ -119,7 +124,7 @@ class Pool:
     async def close(self, within_s: float) -> None:
         """Close all connections, after waiting a moment for those that are lent."""
         self._closed = True
-        while self._call(None):
+        while self._hand_over(None):
             pass
         idle = [connection for _, connection in self._idle]
         self._idle.clear()
@@ -135,7 +140,7 @@ class Pool:
                 connection.terminate()
 
     def terminate(self) -> None:
-        """Cut all connections, whatever they are at."""
+        """Cut all connections, also those that are lent."""
         for connection in [*self._lent, *(idle for _, idle in self._idle)]:
             connection.terminate()
 

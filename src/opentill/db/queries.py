@@ -1,10 +1,18 @@
-"""All SQL about the deployment: its clock, rate limits, secret key, migrations and replica."""
+"""All SQL about the deployment: sessions, clock, rate limits, secret key, migrations, replica."""
 
 from typing import Final
 
 import msgspec
 
 from opentill.db.query import Command, Query, Value
+
+# ── sessions and transactions ──────────────────────────────────────────────────────────────────
+
+SESSION: Final = Value(int, "select pg_backend_pid()")
+LIMIT_LOCK_WAITS: Final = Value(str, "select set_config('lock_timeout', :longest, true)")
+EXPORT_SNAPSHOT: Final = Value(str, "select pg_export_snapshot()")
+# Plain text to be formatted: the statement takes no parameter.
+IMPORT_SNAPSHOT: Final = "set transaction snapshot '{}'"
 
 # ── business time ──────────────────────────────────────────────────────────────────────────────
 
@@ -90,6 +98,7 @@ class Applied(msgspec.Struct, frozen=True):
     sha256: str
 
 
+HAS_MIGRATIONS: Final = Value(bool, "select to_regclass('schema_migrations') is not null")
 # Plain text, as neither has a plan. The lock is not "access exclusive": /readyz of a running server
 # reads the table meanwhile.
 CREATE_MIGRATIONS: Final = """

@@ -12,10 +12,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 import asyncpg
 import msgspec
 
-from opentill.db.database import Tx
-
 S = TypeVar("S", bound=msgspec.Struct)
 V = TypeVar("V")
+Tx = asyncpg.Connection  # what a statement runs on; see database.py
 _Picker = Callable[[Any], tuple[Any, ...]]
 
 # What may stand in SQL with a colon or a dollar in it that is no parameter, and then what is one.
@@ -40,7 +39,7 @@ _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
 
 
 class NotOneRow(Exception):
-    """A statement that returns exactly one row returned none or several: a defect of ours."""
+    """A statement that returns exactly one row returned none or several."""
 
 
 class Compiled(NamedTuple):
@@ -174,7 +173,7 @@ class Query(Statement, Generic[S]):
         return None if record is None else self._made(record)
 
     async def one(self, tx: Tx, given: msgspec.Struct | None = None, /, **named: Any) -> S:
-        """Return the only row. Raises NotOneRow if there is none, or another one."""
+        """Return the only row. Raises NotOneRow if there is none, or more than one."""
         records = await tx.fetch(self.sql, *self.values(given, named))
         if len(records) != 1:
             msg = f"{len(records)} rows instead of one: {self.text}"

@@ -3,7 +3,7 @@
 A window is the list of the times at which requests passed, with how many passed then; one statement
 drops the old ones, counts and adds. The row lock of the upsert makes it exact: of requests that
 run at once in any number of processes, never more than the limit pass in any 60 seconds. A refused
-request is not counted, so a client that keeps knocking is served again once its minute allows.
+request is not counted: a client that keeps asking is served again once its window has room.
 
 Above a limit of 1,000 a minute, times are rounded up to whole seconds, so that a row stays small.
 """
@@ -66,5 +66,5 @@ async def prune(tx: Tx, now: int) -> int:
 
 
 async def forget(tx: Tx) -> None:
-    """Begin all windows anew: they hold times that the clock has gone back behind."""
+    """Delete all windows: once the clock was set back, the times in them are in the future."""
     await queries.DELETE_WINDOWS.run(tx)

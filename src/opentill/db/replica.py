@@ -1,7 +1,7 @@
 """Reading from a replica: lists and exports, which may be a little behind; never anything else.
 
-A replica that is away, or further behind than the deployment allows, is left alone: what was to be
-read there is read from the primary. No request gets a 503 because of a replica.
+A replica that does not respond, or is further behind than the deployment allows, is not used: the
+primary is read instead. No request gets a 503 because of a replica.
 """
 
 import time
@@ -21,20 +21,20 @@ from opentill.db.following import following
 
 T = TypeVar("T")
 FOLLOW_S: Final = 1.0
-_LOOK_S: Final = 2.0  # for asking a server how far it is
-_KEPT: Final = 4000  # looks at the primary: over an hour
+_LOOK_S: Final = 2.0  # for asking a server for its position
+_KEPT: Final = 4000  # positions of the primary: those of more than an hour
 
-# Away, another password, a schema that is not there yet: whatever it is, the primary does it.
+# No connection, a refused password, a schema that is not there yet: the primary is read instead.
 _TROUBLE: Final = (Unavailable, asyncpg.PostgresError)
 _log: Final = structlog.get_logger()
 
 
 class Replica(Db):
-    """A pool of connections to a replica, and the primary for when it is no good."""
+    """A pool of connections to a replica, and the primary for when that is not usable."""
 
     primary: Db
     most_lag_s: float
-    seen: deque[tuple[float, int]]  # when the primary was at which position
+    seen: deque[tuple[float, int]]  # at which time the primary was at which position
     lag_s: float | None = None  # None: it does not respond, or is no replica of this primary
 
     @classmethod
@@ -59,7 +59,7 @@ class Replica(Db):
 
     @property
     def state(self) -> str:
-        """Say it in a word for ``/readyz``."""
+        """The replica's state, for ``/readyz``: ``used``, ``behind`` or ``away``."""
         if self.lag_s is None:
             return "away"
         return "used" if self.usable else "behind"
@@ -69,11 +69,11 @@ class Replica(Db):
         return _Reading(self)
 
     async def read(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run statements that only read, on the primary if the replica is no good."""
+        """Run statements that only read, on the primary if the replica is not usable."""
         return await self.reading().read(work)
 
     async def look(self) -> None:
-        """Find out how far behind it is, by when the primary was where the replica is now.
+        """Find out how far behind it is: how long ago the primary was at the replica's position.
 
         Raises Unavailable if the primary does not respond: then nothing is known.
         """
@@ -91,7 +91,7 @@ class Replica(Db):
             _log.warning("replica", usable=self.usable, lag_s=self.lag_s)
 
     def _behind_s(self, now: float, replayed: int | None) -> float | None:
-        """Return the seconds since the primary went past ``replayed``, as far as was looked."""
+        """Return the seconds since the primary was first seen beyond the position ``replayed``."""
         if replayed is None:
             return None
         passed = [at for at, written in self.seen if written > replayed]
@@ -106,7 +106,7 @@ class Replica(Db):
             yield
 
     async def _look_again(self) -> None:
-        """Look; a replica that is none is left alone, and the primary does its work."""
+        """Look; whatever else goes wrong, the replica is not used until it is seen again."""
         try:
             await self.look()
         except Unavailable:
@@ -131,9 +131,9 @@ async def beside(primary: Db, settings: Settings) -> AsyncIterator[Replica | Non
 
 
 class _Reading(Db):
-    """One list or export: from the replica, and from its first trouble on from the primary.
+    """One list or export: read from the replica, and after its first failure from the primary.
 
-    Never the other way: what an export has read of the primary, the replica may not have yet.
+    It never goes back: the replica may not have yet what was read from the primary.
     """
 
     def __init__(self, replica: Replica) -> None:
@@ -158,9 +158,9 @@ class _Reading(Db):
             yield tx
 
     async def read(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run statements that only read; whatever the replica refuses, the primary decides.
+        """Run statements that only read; what the replica refuses is asked of the primary.
 
-        It may not know the product yet that a list is asked for.
+        The replica may not have the product yet whose orders are listed.
         """
         if self._here:
             try:
@@ -174,6 +174,6 @@ class _Reading(Db):
             return await work(tx)
 
     def _leave(self) -> None:
-        """Send no others there before the next look."""
+        """Use the replica for no other list or export before the next look."""
         self._here = False
         self._replica.lag_s = None

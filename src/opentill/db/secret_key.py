@@ -30,13 +30,13 @@ async def check(tx: Tx, secret_key: str, given_by: str, opens: Opens) -> None:
     """See that the key is the database's; one that knows none yet remembers it.
 
     ``given_by`` says where the key is from: a variable or a file. ``opens`` is asked where none is
-    known, as in a database of before. Raises ``WrongSecretKey``.
+    known, as in a database that an earlier version made. Raises ``WrongSecretKey``.
     """
     ours = fingerprint(secret_key)
     known = await queries.FINGERPRINT.get(tx)
     if known is None and await opens(tx, secret_key):
         await queries.REMEMBER_KEY.run(tx, fingerprint=ours)
-        known = await queries.FINGERPRINT.get(tx)  # somebody may have been faster
+        known = await queries.FINGERPRINT.get(tx)  # another process may have been faster
     if known != ours:
         message = (
             f"the key in {given_by} is not the one that the Epay keys and webhook secrets in this"

@@ -159,7 +159,7 @@ def acknowledged(response: Response) -> bool:
 
 
 def _short(text: str) -> str:
-    return log.clean_text(text)[:_LONGEST_RESULT]
+    return log.redact(text)[:_LONGEST_RESULT]
 
 
 async def prune(tx: Tx, now: int) -> int:

@@ -131,14 +131,14 @@ async def _once(
 ) -> tuple[int, bytes, bool]:
     """Run a POST with an Idempotency-Key: status, body, and whether it is a replay."""
     path = scope["path"] + "?" + scope["query_string"].decode("latin-1")
-    print_ = idempotency.fingerprint(operation.method, path, body)
+    digest = idempotency.fingerprint(operation.method, path, body)
     write = operation.write
     if write is None:
         raise AssertionError
     key_and_use = app.settings.secret_key, _PURPOSE.format(merchant_id, key)
 
     async def work(tx: Tx) -> tuple[int, bytes, bool]:
-        stored = await idempotency.claim(tx, merchant_id, key, print_, now)
+        stored = await idempotency.claim(tx, merchant_id, key, digest, now)
         if stored is not None:
             encrypted = operation.secret and stored.status == operation.status
             plain = (

@@ -13,11 +13,12 @@ from typing import Final
 import asyncpg
 
 from opentill.core.errors import Conflict, Invalid, KeyReused
-from opentill.db.database import Tx
+from opentill.db.database import Tx, limit_lock_waits
 from opentill.http import queries
 from opentill.http.queries import Stored
 
 KEEP_MS: Final = 7 * 24 * 3600 * 1000
+LONGEST_WAIT: Final = "5s"  # for another request with the same key
 _PRINTABLE: Final = re.compile(r"[\x20-\x7e]{1,255}", re.ASCII)
 
 
@@ -32,16 +33,16 @@ def fingerprint(method: str, path: str, body: bytes) -> bytes:
     return hashlib.sha256(b"\0".join((method.encode(), path.encode(), body))).digest()
 
 
-async def claim(tx: Tx, merchant_id: str, key: str, print_: bytes, now: int) -> Stored | None:
+async def claim(tx: Tx, merchant_id: str, key: str, digest: bytes, now: int) -> Stored | None:
     """Take the key for this transaction, or return the response that is stored under it.
 
-    Raises KeyReused if the response belongs to another request, and Conflict if the first request
-    still runs after five seconds.
+    ``digest`` is the request's ``fingerprint``. Raises KeyReused if the response belongs to another
+    request, and Conflict if the first request still runs after five seconds.
     """
-    await queries.WAIT_5_S.run(tx)
+    await limit_lock_waits(tx, LONGEST_WAIT)
     try:
         mine = await queries.CLAIM.get(
-            tx, merchant_id=merchant_id, key=key, fingerprint=print_, now=now
+            tx, merchant_id=merchant_id, key=key, fingerprint=digest, now=now
         )
     except asyncpg.LockNotAvailableError:
         raise Conflict from None
@@ -50,7 +51,7 @@ async def claim(tx: Tx, merchant_id: str, key: str, print_: bytes, now: int) -> 
     stored = await queries.STORED.first(tx, merchant_id=merchant_id, key=key)
     if stored is None:  # its owner rolled back, and another took it in between
         raise Conflict
-    if stored.fingerprint != print_:
+    if stored.fingerprint != digest:
         raise KeyReused
     return stored
 

@@ -27,7 +27,7 @@ _HOP: Final = re.compile(
     r"\[(?P<six>[0-9a-fA-F:.]+)\](:[0-9]{1,5})?|(?P<four>[0-9.]+):[0-9]{1,5}|[0-9a-fA-F:.]+",
     re.ASCII,
 )
-_ASKED_ALL_THE_TIME: Final = ("/healthz", "/readyz")  # by engines and balancers
+_HEALTH_ROUTES: Final = ("/healthz", "/readyz")  # asked every few seconds: logged at debug
 _ALWAYS: Final = ((b"x-content-type-options", b"nosniff"),)
 # RFC 6797 §6.1: browsers come back by https only, for a year. Nothing about names below ours.
 _BY_HTTPS: Final = (b"strict-transport-security", b"max-age=31536000")
@@ -108,12 +108,12 @@ class RequestMiddleware:
             return
         started = time.perf_counter()
         request_id = new_id("req")
-        status = int(HTTPStatus.INTERNAL_SERVER_ERROR)  # until it begins
+        status = int(HTTPStatus.INTERNAL_SERVER_ERROR)  # until the response begins
         begun = False
         api = scope["path"].startswith("/v1/") or scope["path"] == "/v1"
         always = self._of_api if api else self._of_pages
 
-        async def numbered(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status, begun
             if message["type"] == "http.response.start":
                 begun = True
@@ -136,19 +136,19 @@ class RequestMiddleware:
             if api and (caller := await self._authenticate(key, address)) is not None:
                 scope["opentill_merchant"] = caller.merchant_id
                 scope["opentill_key"] = caller.key_id
-            await self._app(scope, receive, numbered)
+            await self._app(scope, receive, send_with_headers)
         except Exception as error:
             if begun:  # too late for an error response: the client sees the connection end
                 _log.exception("response broken off")
                 raise
-            await send_problem(numbered, error, scope.get(IGNORED, ()))
+            await send_problem(send_with_headers, error, scope.get(IGNORED, ()))
         finally:
             seconds = time.perf_counter() - started
             route = _label(scope)
             metrics.count_request(route, scope["method"], status, seconds)
             log.request(
                 request_id, scope["method"], route, status, round(seconds * 1000, 1),
-                quiet=status < HTTPStatus.BAD_REQUEST and route in _ASKED_ALL_THE_TIME,
+                quiet=status < HTTPStatus.BAD_REQUEST and route in _HEALTH_ROUTES,
             )  # fmt: skip
             structlog.contextvars.unbind_contextvars("request_id")
 
@@ -163,9 +163,9 @@ class RequestMiddleware:
         return client_address(peer, forwarded, self._trusted)
 
     def _notice(self, peer: str) -> None:
-        """Log, once in a while, that somebody who is not trusted says for whom it asks.
+        """Log, at most once in ``NOTICE_S``, that a peer that is not trusted sent the header.
 
-        It may be a client that tries; it may be a proxy, and then all its clients count as one.
+        It may be a client that pretends. If it is a proxy, all its clients share one rate limit.
         """
         now = time.monotonic()
         if now - self._noticed_at < NOTICE_S:

@@ -38,7 +38,7 @@ Write = Callable[[ApiRequest[Any, Any], Tx], Awaitable[Any]]
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the API. Exactly one of ``read`` and ``write`` is there.
+    """One row of the API. Exactly one of ``read`` and ``write`` is given.
 
     ``write`` runs in a transaction of its own with the Idempotency-Key, if there is one;
     ``response`` is the struct of ``data``, None for a response without data, or ``Download``.

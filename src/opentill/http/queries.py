@@ -15,7 +15,6 @@ class Stored(msgspec.Struct, frozen=True):
     body: bytes
 
 
-WAIT_5_S: Final = Command("set local lock_timeout = '5s'")
 CLAIM: Final = Value(
     bool,
     """

@@ -88,7 +88,7 @@ def failure(problem: Problem) -> tuple[int, bytes, Headers]:
 
 
 def log_defect(error: Exception) -> None:
-    """Write a defect of ours into the log, where the request's id finds it."""
+    """Log an exception that is a defect of OpenTill; the line has the request's id."""
     _log.error("internal error", exc_info=error)
 
 
@@ -110,7 +110,7 @@ async def send_json(send: Send, status: int, body: bytes, headers: Headers = ())
 
 
 async def send_problem(send: Send, error: Exception, also: Headers = ()) -> None:
-    """Send the error body of a problem; of any other exception the one of a defect of ours."""
+    """Send the error body of a problem; any other exception is logged, and sent as a 500."""
     if not isinstance(error, Problem):
         log_defect(error)
         error = Internal()
@@ -155,6 +155,6 @@ async def send_download(receive: Receive, send: Send, download: Download) -> Non
 
 
 async def _disconnected(receive: Receive) -> None:
-    """Come back when the client has left."""
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -10,7 +10,7 @@ from opentill.orders.livemode import noted_one as with_noted_livemode
 from opentill.orders.model import (
     TRANSITIONS,
     Event,
-    Line,
+    HistoryRow,
     NewOrder,
     Order,
     Payer,
@@ -47,7 +47,7 @@ __all__ = [
     "TRANSITIONS",
     "Change",
     "Event",
-    "Line",
+    "HistoryRow",
     "NewOrder",
     "Order",
     "OrderDetail",

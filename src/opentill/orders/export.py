@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 from opentill.db.database import Db
-from opentill.db.export_limits import Exports, Readers
 from opentill.http import csvfile
 from opentill.orders import export_queries
 from opentill.orders.model import ExportCursor
+from opentill.server.export_limits import Exports, Readers
 
 _PART: Final = 128 * 1024  # bytes; quotes, which are doubled, are counted once
 _LOOKED_UP: Final = 20_000  # orders, to find where parts end; far more than one part has

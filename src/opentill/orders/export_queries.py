@@ -3,10 +3,52 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from opentill.core.money import EXPONENTS
 from opentill.core.settings import SANDBOX
 from opentill.db.query import Query, Value
-from opentill.orders import csvsql
+from opentill.http import csvfile
 from opentill.orders.model import OPERATOR, ExportCursor
+
+# The cells of a line, written as ``http/csvfile.py`` writes them, byte for byte. These functions
+# take and return SQL; what goes in are names of columns, constants of ours.
+
+
+def _quoted(text: str) -> str:
+    """Write a cell as RFC 4180 does: in quotes where it has to be."""
+    special = "position({} in {}) = 0"
+    plain = " and ".join(special.format(c, text) for c in ("'\"'", "','", "e'\\n'", "e'\\r'"))
+    return f"""case when {plain} then {text} else '"' || replace({text}, '"', '""') || '"' end"""
+
+
+def _inert(text: str) -> str:
+    """Write text of others as csvfile.cell does: an apostrophe before what would be run."""
+    return f"""case when {text} ~ '{csvfile.ANYWHERE}' then
+        case when {text} ~ '{csvfile.AT_START}' then '''' else '' end
+        || regexp_replace({text}, '{csvfile.AFTER_SEPARATOR}', '\\1''', 'g') else {text} end"""
+
+
+def _inert_json(text: str) -> str:
+    """Write JSON of others as csvfile.cell does."""
+    escaped = csvfile.JSON_SEMICOLON.replace("\\", "\\\\")  # a backslash of the replacement
+    return f"""case when position(';' in {text}) = 0 then {text}
+        else regexp_replace({text}, '{csvfile.IN_JSON}', '{escaped}', 'g') end"""
+
+
+def _codes(decimals: int) -> str:
+    return ", ".join(f"'{code}'" for code, has in EXPONENTS.items() if has == decimals)
+
+
+def _unit(currency: str) -> str:
+    """Return what a minor unit is worth. Lists of constants are hashed by PostgreSQL."""
+    return f"""case when {currency} in ({_codes(2)}) then 0.01 when {currency} in ({_codes(3)})
+        then 0.001 when {currency} in ({_codes(0)}) then 1.00 end"""
+
+
+def _utc(millis: str) -> str:
+    """Write a time as csvfile.utc does."""
+    return f"""trim('"' from to_json(timestamp '1970-01-01'
+        + {millis} / 1000 * interval '1 second')::text)
+        || '.' || right((1000 + {millis} % 1000)::text, 3) || 'Z'"""
 
 
 class Column(NamedTuple):
@@ -28,8 +70,8 @@ COLUMNS: Final = (
     Column("id", "id"),
     Column("checkoutSessionId", "checkout_id"),
     Column("productId", "product_id"),
-    Column("customerEmail", "customer_email", csvsql.inert),
-    Column("customerName", "customer_name", csvsql.inert),
+    Column("customerEmail", "customer_email", _inert),
+    Column("customerName", "customer_name", _inert),
     Column("amount", "round(amount_minor * unit, 2)"),
     Column("currency", "currency"),
     Column("platformFeeRate", "trim_scale(platform_fee_rate)"),
@@ -43,7 +85,7 @@ COLUMNS: Final = (
     Column("status", "status"),
     Column("paidAt", "coalesce(paid_at::text, '')"),
     Column("settledAt", "coalesce(settled_at::text, '')"),
-    Column("metadata", "metadata", csvsql.inert_json),
+    Column("metadata", "metadata", _inert_json),
     Column("createdAt", "created_at"),
     Column(
         "refundStatus",
@@ -53,8 +95,8 @@ COLUMNS: Final = (
         "refundedAmount",
         "case refunded_minor when 0 then '0' else round(refunded_minor * unit, 2)::text end",
     ),
-    Column("createdAtUtc", csvsql.utc("created_at")),
-    Column("paidAtUtc", f"coalesce({csvsql.utc('paid_at')}, '')"),
+    Column("createdAtUtc", _utc("created_at")),
+    Column("paidAtUtc", f"coalesce({_utc('paid_at')}, '')"),
     Column(
         "livemode",
         f"""
@@ -68,9 +110,9 @@ COLUMNS: Final = (
     ),
 )
 _CELLS: Final = ", ".join(
-    csvsql.quoted(f"inert_{column.sql}") if column.text else column.sql for column in COLUMNS
+    _quoted(f"inert_{column.sql}") if column.text else column.sql for column in COLUMNS
 )
-_INERT: Final = ", ".join(
+_INERT_TEXTS: Final = ", ".join(
     f"coalesce({column.text(column.sql)}, '') as inert_{column.sql}"
     for column in COLUMNS
     if column.text
@@ -108,9 +150,9 @@ EXPORT = Value(
     from (
         select created_at, id, concat_ws(',', {_CELLS}) || e'\\r\\n' as line
         from (
-            select *, {csvsql.unit("currency")} as unit,
-                {csvsql.unit("settled_currency")} as settled_unit,
-                {_INERT}
+            select *, {_unit("currency")} as unit,
+                {_unit("settled_currency")} as settled_unit,
+                {_INERT_TEXTS}
             from orders
             where merchant_id = :merchant_id
                 and (created_at, id) > (:after_at::bigint, :after_id::text)

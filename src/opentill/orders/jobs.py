@@ -32,17 +32,12 @@ async def check_attempts(
     public_url: str,
     now: int,
     batch: int = 50,
-    whose: jobs.GatewayFilter = jobs.EVERYBODY,
+    only: jobs.GatewayFilter = jobs.EVERY_GATEWAY,
 ) -> int:
     """Ask about a batch of attempts that are due and return how many there were."""
     async with db.connection() as tx:
         due = await queries.CLAIM_ATTEMPTS.all(
-            tx,
-            now=now,
-            lease_until=now + _LEASE_MS,
-            limit=batch,
-            gateways=whose.names,
-            included=whose.included,
+            tx, only, now=now, lease_until=now + _LEASE_MS, limit=batch
         )
 
     async def one(attempt: PaymentAttempt) -> None:

@@ -307,7 +307,7 @@ class PaymentIntent(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None = None
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
     """One row of an order's history."""
 
     number: int

@@ -10,7 +10,7 @@ from opentill.list_counts import lists
 from opentill.orders.model import (
     DueMerchant,
     Forgotten,
-    Line,
+    HistoryRow,
     Order,
     PaidThrough,
     PaymentAttempt,
@@ -93,7 +93,7 @@ SET_CUSTOMER = Command(
     """,
 )
 HISTORY = Query(
-    Line,
+    HistoryRow,
     """
     select number, at, event, from_status, to_status, cause from order_history
     where merchant_id = :merchant_id and order_id = :order_id order by number

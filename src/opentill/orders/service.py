@@ -26,7 +26,7 @@ from opentill.orders.model import (
     UNDECIDED,
     AttemptStatus,
     Event,
-    Line,
+    HistoryRow,
     NewAttempt,
     NewOrder,
     Order,
@@ -67,7 +67,7 @@ async def find_anywhere(tx: Tx, order_id: str) -> Order:
     return or_not_found(found, f"there is no order {order_id}")
 
 
-async def history(tx: Tx, merchant_id: str, order_id: str) -> list[Line]:
+async def history(tx: Tx, merchant_id: str, order_id: str) -> list[HistoryRow]:
     """Return all that happened to an order, oldest first."""
     return await queries.HISTORY.all(tx, merchant_id=merchant_id, order_id=order_id)
 

@@ -56,6 +56,17 @@ class Payout(msgspec.Struct, frozen=True, kw_only=True):
     failed_at: int | None
 
 
+class PayoutRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A requested payout; minor units, ``amount_minor`` None for everything available."""
+
+    amount_minor: int | None
+    fee_minor: int = 0
+    reference: str
+    reason: str
+    by: str
+    approved_by: str | None = None
+
+
 def posted(payout: Payout, event: Event) -> list[Movement]:
     """Return what an event of a payout posts."""
     amount, fee, cause = payout.amount_minor, payout.fee_minor, payout.id

@@ -3,8 +3,6 @@
 from decimal import Decimal
 from typing import Final
 
-import msgspec
-
 from opentill import ledger, list_counts, merchants, webhooks
 from opentill.core import money
 from opentill.core.errors import Invalid, or_not_found
@@ -12,24 +10,13 @@ from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.merchants import Actor, Merchant, operator_actions
 from opentill.payouts import events, queries
-from opentill.payouts.model import BY_EVENT, Event, Payout, Status, posted
+from opentill.payouts.model import BY_EVENT, Event, Payout, PayoutRequest, Status, posted
 
 _BANK_REFERENCE: Final = 140  # characters, as ISO 20022 has for remittance information
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A requested payout; minor units, ``amount_minor`` None for everything available."""
-
-    amount_minor: int | None
-    fee_minor: int = 0
-    reference: str
-    reason: str
-    by: str
-    approved_by: str | None = None
-
-
 async def create(
-    tx: Tx, merchant_id: str, wanted: Wanted, above: Decimal | None, now: int
+    tx: Tx, merchant_id: str, wanted: PayoutRequest, above: Decimal | None, now: int
 ) -> Payout:
     """Take money out of available, to be sent to the merchant's bank.
 
@@ -68,7 +55,9 @@ async def create(
     return payout
 
 
-def _described(payout_id: str, merchant: Merchant, wanted: Wanted, approved_by: str | None) -> str:
+def _described(
+    payout_id: str, merchant: Merchant, wanted: PayoutRequest, approved_by: str | None
+) -> str:
     amount = wanted.amount_minor
     shown = "everything available" if amount is None else _shown(amount, merchant)
     fee = f", fee {_shown(wanted.fee_minor, merchant)}" if wanted.fee_minor else ""
@@ -80,7 +69,7 @@ def _shown(minor: int, merchant: Merchant) -> str:
     return f"{money.show(minor, currency)} {currency}"
 
 
-def _same(first: Payout, wanted: Wanted) -> Payout:
+def _same(first: Payout, wanted: PayoutRequest) -> Payout:
     """Return the payout that has this reference already, if it equals the requested one."""
     amount = first.amount_minor if wanted.amount_minor is None else wanted.amount_minor
     if (first.amount_minor, first.fee_minor) == (amount, wanted.fee_minor):

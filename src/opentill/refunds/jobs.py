@@ -24,7 +24,7 @@ async def send_due(
     public_url: str,
     now: int,
     batch: int = 50,
-    whose: jobs.GatewayFilter = jobs.EVERYBODY,
+    only: jobs.GatewayFilter = jobs.EVERY_GATEWAY,
 ) -> int:
     """Send a batch of refunds that are due and return how many there were.
 
@@ -33,14 +33,7 @@ async def send_due(
     it may have been sent before.
     """
     async with db.connection() as tx:
-        due = await queries.CLAIM.all(
-            tx,
-            now=now,
-            lease_until=now + _LEASE_MS,
-            limit=batch,
-            gateways=whose.names,
-            included=whose.included,
-        )
+        due = await queries.CLAIM.all(tx, only, now=now, lease_until=now + _LEASE_MS, limit=batch)
 
     async def one(refund: Refund) -> None:
         async with db.connection() as tx:

@@ -4,9 +4,6 @@ from opentill.db.query import Command, Query, Value
 from opentill.refunds.model import Refund
 
 BY_ID = Query(Refund, "select * from refunds where merchant_id = :merchant_id and id = :id")
-LOCKED = Query(
-    Refund, "select * from refunds where merchant_id = :merchant_id and id = :id for update"
-)
 # For the operator, who has only the refund's id: one index lookup for each merchant.
 ANYWHERE = Query(
     Refund,

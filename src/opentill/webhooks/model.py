@@ -88,7 +88,7 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     http_status: int | None
     request: str
-    answer: str  # the head of the response; empty if there was none
+    response: str  # its head; empty if there was none
     error: str
 
     @property

@@ -278,9 +278,9 @@ RECORD = Command(
         select * from unnest(:merchant_id::text[], :endpoint_id::text[], :event_id::text[],
                 :number::int[], :step::int[], :status::text[], :try_at::bigint[], :at::bigint[],
                 :duration_ms::bigint[], :outcome::text[], :http_status::int[], :request::text[],
-                :answer::text[], :error::text[])
+                :response::text[], :error::text[])
             as r (merchant_id, endpoint_id, event_id, number, step, status, try_at, at, duration_ms,
-                outcome, http_status, request, answer, error)
+                outcome, http_status, request, response, error)
     ), moved as (
         update webhook_deliveries d set status = r.status, attempts = r.number, step = r.step,
             try_at = r.try_at, updated_at = greatest(d.updated_at, r.at)
@@ -292,7 +292,7 @@ RECORD = Command(
     insert into delivery_attempts (merchant_id, endpoint_id, event_id, number, at, duration_ms,
         outcome, http_status, request, answer, error)
     select r.merchant_id, r.endpoint_id, r.event_id, r.number, r.at, r.duration_ms, r.outcome,
-        r.http_status, r.request, r.answer, r.error
+        r.http_status, r.request, r.response, r.error
     from result r join moved m on m.merchant_id = r.merchant_id
         and m.endpoint_id = r.endpoint_id and m.event_id = r.event_id
     """,
@@ -324,7 +324,9 @@ COUNT_DELIVERIES = Value(int, f"select count(*) {_LISTED}")
 ATTEMPTS = Query(
     DeliveryAttempt,
     """
-    select * from delivery_attempts
+    select merchant_id, endpoint_id, event_id, number, at, duration_ms, outcome, http_status,
+        request, answer as response, error
+    from delivery_attempts
     where merchant_id = :merchant_id and endpoint_id = :endpoint_id
         and event_id = any (:event_ids::text[])
     order by event_id, number

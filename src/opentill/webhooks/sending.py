@@ -50,7 +50,7 @@ async def attempt(
         outcome=outcome,
         http_status=response.status if response else None,
         request=_storable(shown),
-        answer=_storable(_head(response) if response else ""),
+        response=_storable(_head(response) if response else ""),
         error=_storable(error),
     )
 

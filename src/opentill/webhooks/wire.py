@@ -116,7 +116,7 @@ class AttemptOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     outcome: Outcome
     http_status: Annotated[int, Meta(ge=0, le=999)] | None
     request: str
-    answer: str
+    response: str = msgspec.field(name="answer")  # its head
     error: str
 
     @classmethod
@@ -129,7 +129,7 @@ class AttemptOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             outcome=attempt.outcome,
             http_status=attempt.http_status,
             request=attempt.request,
-            answer=attempt.answer,
+            response=attempt.response,
             error=attempt.error,
         )
 

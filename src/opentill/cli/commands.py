@@ -1,0 +1,83 @@
+"""How commands are added, and the options that many of them share.
+
+``add`` and ``add_group`` give every command ``--json`` and print what it returns; a command that
+takes ``as_json`` prints by itself. ``acting`` gives a command ``--reason`` and ``--by``.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import typer
+
+from opentill.cli import inputs, output
+
+Command = Callable[..., Any]
+
+
+def add_group(app: typer.Typer, name: str, summary: str, /, **commands: Command) -> typer.Typer:
+    """Add ``opentill NAME COMMAND`` for each command, in the order of its ``--help``."""
+    group = typer.Typer(help=summary, no_args_is_help=True)
+    for command, function in commands.items():
+        add(group, command, function)
+    app.add_typer(group, name=name)
+    return group
+
+
+def add(app: typer.Typer, name: str, function: Command, **settings: Any) -> None:
+    """Add a command; ``settings`` are click's context settings."""
+    app.command(name, context_settings=settings or None)(_printing(function))
+
+
+def _printing(function: Command) -> Command:
+    """Give a command ``--json``, and print what it returns, unless it takes ``as_json`` itself."""
+    if "as_json" in inspect.signature(function).parameters:
+        return function
+
+    @functools.wraps(function)
+    def command(*, as_json: bool, **given: Any) -> None:
+        output.show(function(**given), as_json=as_json)
+
+    return with_options(command, {"as_json": (output.Json, False)})
+
+
+def acting(*, without_reason: str | None = None) -> Callable[[Command], Command]:
+    """Give a command ``--reason`` and ``--by``, which it gets as its parameter ``actor``.
+
+    ``without_reason`` is the reason where none is given. Without it there must be one: what writes
+    to the audit log refuses an empty reason.
+    """
+    kind = inputs.Reason if without_reason is None else inputs.OptionalReason
+
+    def decorate(function: Command) -> Command:
+        @functools.wraps(function)
+        def command(*, reason: str, by: str, **given: Any) -> Any:
+            return function(actor=inputs.actor(by, reason, without_reason or ""), **given)
+
+        options = {"reason": (kind, ""), "by": (inputs.By, "")}
+        return with_options(command, options, "actor")
+
+    return decorate
+
+
+def with_options(
+    function: Command, options: Mapping[str, tuple[Any, Any]], instead_of: str = ""
+) -> Command:
+    """Declare options of a command that its own signature does not have; typer reads them.
+
+    ``options`` are annotations and defaults by name. They take the place of the keyword-only
+    parameter ``instead_of``, or come last.
+    """
+    declared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in options.items()
+    ]
+    parameters: list[inspect.Parameter] = []
+    for one in inspect.signature(function).parameters.values():
+        parameters += declared if one.name == instead_of else [one]
+    if not instead_of:
+        parameters += declared
+    vars(function)["__signature__"] = inspect.Signature(parameters)
+    function.__annotations__ = {one.name: one.annotation for one in parameters}
+    return function

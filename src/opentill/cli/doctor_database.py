@@ -1,0 +1,116 @@
+"""What ``opentill doctor`` finds out about the database and what is stored in it."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from opentill.cli import session
+from opentill.cli.exposure import Finding
+from opentill.core.errors import ConfigurationError
+from opentill.core.settings import Settings
+
+if TYPE_CHECKING:
+    from opentill.rates import Lacking
+
+OLDEST_POSTGRES: Final = 15
+CLOCK_TOLERANCE_S: Final = 2.0
+_SHOWN_PAIRS: Final = 5
+
+
+def findings(settings: Settings) -> Iterator[Finding]:
+    """Start the database if it is embedded and does not run, ask it, and report on it."""
+    from opentill import epay
+
+    where = "embedded" if settings.database_url is None else "OPENTILL_DATABASE_URL"
+    try:
+        with session.running_database(settings) as ready:
+            found = session.run(_ask(ready))
+    except ConfigurationError as error:
+        yield Finding("database", "fail", str(error))
+        return
+    major = found.version // 10_000
+    if major < OLDEST_POSTGRES:
+        text = f"PostgreSQL {major} is too old; use {OLDEST_POSTGRES} or newer"
+        yield Finding("database", "fail", text)
+    else:
+        yield Finding("database", "ok", f"PostgreSQL {major}, {where}, schema as it should be")
+    if abs(found.clock_ahead_s) > CLOCK_TOLERANCE_S:
+        difference = f"differs from the database's by {found.clock_ahead_s:.1f} s"
+        yield Finding("clock", "warn", f"{difference}; synchronise both with NTP")
+    else:
+        yield Finding("clock", "ok", "agrees with the database's")
+    yield _business_time(settings, found.ahead_ms)
+    if found.stuck:
+        text = (
+            f"{found.stuck} have waited for a bank's response for over 15 minutes; see the log, and"
+        )
+        yield Finding("orders", "warn", f"{text} `opentill orders history ORDER`")
+    else:
+        yield Finding("orders", "ok", "none has waited too long for a bank's response")
+    yield _rates(found.lacking)
+    if found.epay_opens:
+        yield Finding("epay", "ok", "the keys that there are can be read")
+    else:
+        yield Finding("epay", "fail", epay.WRONG_KEY)
+
+
+def _business_time(settings: Settings, ahead_ms: int) -> Finding:
+    from opentill.db.clock import movable
+
+    if not ahead_ms:
+        return Finding("time", "ok", "business time is real time")
+    hours = f"{ahead_ms / 3_600_000:.1f} hours ahead"
+    if movable(settings.gateways):
+        text = f"business time is {hours}, for trying things out; `opentill clock reset` ends that"
+        return Finding("time", "warn", text)
+    text = f"business time was {hours} and is ignored with real gateways; this database was used"
+    return Finding("time", "warn", f"{text} for trying things out, take a new one")
+
+
+def _rates(lacking: list["Lacking"]) -> Finding:
+    if not lacking:
+        return Finding("rates", "ok", "there is one for each currency that needs one")
+    pairs = ", ".join(f"{one.base} to {one.quote}" for one in lacking[:_SHOWN_PAIRS])
+    more = f" and {len(lacking) - _SHOWN_PAIRS} more" if len(lacking) > _SHOWN_PAIRS else ""
+    opening = any(one.opening for one in lacking)
+    stopped = "no session opens" if opening else "no refund is taken, since it shows USD,"
+    text = f"none from {pairs}{more}: {stopped} without; `opentill rates set` or `rates import`"
+    return Finding("rates", "warn", text)
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """What the database says."""
+
+    version: int  # of PostgreSQL, such as 170002
+    clock_ahead_s: float  # how far this machine's clock is ahead of the database's
+    ahead_ms: int  # how far business time is ahead of real time
+    stuck: int  # orders
+    epay_opens: bool  # whether the stored Epay keys can be decrypted
+    lacking: list["Lacking"]
+
+
+async def _ask(settings: Settings) -> _Asked:
+    from opentill import epay, rates
+    from opentill.cli import doctor_queries
+    from opentill.db import clock
+    from opentill.db import connection as connections
+    from opentill.orders import jobs
+
+    connection = await connections.connect(
+        settings.database_url or "", prepared=settings.db_prepared
+    )
+    try:
+        version = await doctor_queries.VERSION.get(connection) or 0
+        database_ms = await doctor_queries.CLOCK.get(connection) or 0
+        # Compared at once: an embedded database takes its time to stop afterwards.
+        clock_ahead_s = (clock.now_ms() - database_ms) / 1000
+        ahead_ms = await clock.ahead_ms(connection)
+        now = await clock.business_now(connection, settings.gateways)
+        stuck = await jobs.count_stuck(connection, now)
+        opens = await epay.key_decrypts(connection, settings.secret_key)
+        oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
+        lacking = await rates.lacking(connection, now, oldest)
+        return _Asked(version, clock_ahead_s, ahead_ms, stuck, opens, lacking)
+    finally:
+        await connection.close()

@@ -1,0 +1,303 @@
+"""A cluster: the files of an embedded PostgreSQL, and its server process.
+
+A new cluster is made in a directory of its own and renamed: there is a whole one or none. The
+server listens on a socket in a directory that only its owner can enter, never on a port. Killing
+everything at any moment loses nothing that was committed: fsync, full page writes, synchronous
+commit and page checksums are on.
+"""
+
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode
+
+from opentill.server.embedded import sysuser
+from opentill.server.embedded.datadir import DataDirError
+from opentill.server.embedded.programs import Programs
+
+DATABASE: Final = "opentill"
+SOCKET: Final = ".s.PGSQL.5432"
+SOCKET_PATH_LIMIT: Final = 103  # bytes; 107 on Linux, 103 on macOS
+RESPONSE_TIMEOUT_S: Final = 2.0
+SSL_REQUEST: Final = (8).to_bytes(4) + (80877103).to_bytes(4)  # PostgreSQL protocol §55.7
+START_TIMEOUT_S: Final = 60.0  # recovery after a crash may have much to replay
+STOP_TIMEOUT_S: Final = 30.0
+ORPHANS_TIMEOUT_S: Final = 10.0
+LOG_LIMIT_BYTES: Final = 8 * 1024 * 1024
+POLL_S: Final = 0.01
+
+SETTINGS: Final[Mapping[str, str]] = {
+    # where it listens
+    "listen_addresses": "",
+    "port": "5432",
+    "unix_socket_permissions": "0700",
+    "max_connections": "100",
+    # nothing that was committed is lost
+    "fsync": "on",
+    "full_page_writes": "on",
+    "synchronous_commit": "on",
+    # two cores, a disk without seek times, short statements
+    "shared_buffers": "128MB",
+    "random_page_cost": "1.1",
+    "jit": "off",
+    "io_method": "sync",
+    # a table that fills quickly soon has statistics for its plans
+    "autovacuum_naptime": "15s",
+    # the same on every machine
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "lc_messages": "C",
+    # statements and DETAIL lines hold values, and values may be e-mail addresses
+    "log_min_messages": "warning",
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+    "log_checkpoints": "off",
+}
+
+
+class Cluster:
+    """The files and the server process of a cluster. The caller holds the locks."""
+
+    def __init__(self, data_dir: Path, *, durable: bool = True) -> None:
+        """``data_dir`` is absolute and exists."""
+        self.data_dir = data_dir
+        self.path = data_dir / "postgres"
+        self._durable = durable
+        self._ids = sysuser.ids(self.path)
+        self._programs = Programs(self._ids)
+        self._child: subprocess.Popen[bytes] | None = None
+        self.socket_dir = _socket_dir(self.path)
+
+    @property
+    def url(self) -> str:
+        """What asyncpg connects with; the path is escaped."""
+        where = urlencode({"host": str(self.socket_dir), "port": "5432"})
+        return f"postgresql://{DATABASE}@/{DATABASE}?{where}"
+
+    def ensure_running(self) -> None:
+        """Start the server if it does not run. Raises ``DataDirError`` and ``OSError``."""
+        self._check_files()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while self._responds():
+            if self._status() == "ready":
+                return
+            if time.monotonic() > deadline:  # another process started it
+                message = f"the embedded PostgreSQL in {self.path} does not get ready"
+                raise DataDirError(message)
+            time.sleep(POLL_S)
+        if self._ids is not None:
+            sysuser.let_through(self.path, self._ids[0])
+            self._programs.let_run(self._ids[0])
+        if not self.path.exists() or not any(self.path.iterdir()):
+            self._create()
+        self._ready_socket_dir()
+        self._start()
+
+    def stop(self) -> None:
+        """Stop the server: roll back running statements, write everything to disk."""
+        child = self._child
+        # A child of this process is its own, also where /proc may not be read.
+        pid = child.pid if child is not None and child.poll() is None else self._adopted()
+        if pid is None:
+            return
+        os.kill(pid, signal.SIGINT)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while self._runs(pid):
+            if time.monotonic() > deadline:
+                os.kill(pid, signal.SIGQUIT)  # without a checkpoint; the next start recovers
+                break
+            time.sleep(POLL_S)
+        if child is not None:
+            child.wait()
+        if self.socket_dir != self.path:
+            shutil.rmtree(self.socket_dir, ignore_errors=True)
+
+    def _check_files(self) -> None:
+        version = self.path / "PG_VERSION"
+        try:
+            if not self.path.exists() or not any(self.path.iterdir()):
+                return
+            if not version.exists():
+                message = (
+                    f"{self.path} holds something else than a PostgreSQL database;"
+                    " move it away or set another OPENTILL_DATA_DIR"
+                )
+                raise DataDirError(message)
+            found = version.read_text(encoding="ascii").strip()
+        except PermissionError:
+            message = f"{self.path} belongs to another user; run as its owner, or as root"
+            raise DataDirError(message) from None
+        ours = self._programs.version
+        if found != str(ours):
+            message = (
+                f"{self.path} was made by PostgreSQL {found}, this OpenTill brings {ours};"
+                " use the OpenTill that made it, or dump and restore"
+            )
+            raise DataDirError(message)
+
+    def _create(self) -> None:
+        """Make the cluster and its database in a directory of its own, then rename that."""
+        for rest in self.data_dir.glob("postgres.new-*"):  # of a start that was killed
+            shutil.rmtree(rest)
+        names = self.data_dir / "postgres.new-names"
+        named = sysuser.naming(self._ids[0] if self._ids else os.geteuid(), names)
+        fresh = Path(tempfile.mkdtemp(prefix="postgres.new-", dir=self.data_dir))
+        if self._ids is not None:
+            os.chown(fresh, *self._ids)
+        options = ["--auth=trust", "--encoding=UTF8", "--locale-provider=builtin"]
+        options += ["--builtin-locale=C.UTF-8", "--locale=C", "--data-checksums"]
+        options += ["--no-instructions", f"--username={DATABASE}", f"--pgdata={fresh}"]
+        if not self._durable:
+            options.append("--no-sync")
+        made = self._programs.run("initdb", *options, environment=named)
+        if made.returncode == 0:
+            fsync = f"fsync={'on' if self._durable else 'off'}"
+            single = ["--single", "-D", str(fresh), "-c", fsync, "template1"]
+            create = f"create database {DATABASE}\n".encode()
+            made = self._programs.run("postgres", *single, stdin=create, environment=named)
+        shutil.rmtree(names, ignore_errors=True)
+        if made.returncode != 0 or b"ERROR" in made.stderr:
+            shutil.rmtree(fresh, ignore_errors=True)
+            message = f"the embedded database cannot be made: {_last_line(made.stderr)}"
+            raise DataDirError(message)
+        if self.path.exists():
+            self.path.rmdir()
+        fresh.rename(self.path)
+
+    def _ready_socket_dir(self) -> None:
+        if self.socket_dir == self.path:
+            return
+        self.socket_dir.mkdir(mode=0o700, exist_ok=True)
+        owner = self._ids[0] if self._ids else os.geteuid()
+        status = self.socket_dir.lstat()
+        if status.st_uid not in {owner, os.geteuid()} or self.socket_dir.is_symlink():
+            message = f"{self.socket_dir} belongs to somebody else; remove it"
+            raise DataDirError(message)
+        self.socket_dir.chmod(0o700)
+        if self._ids is not None:
+            os.chown(self.socket_dir, *self._ids)
+
+    def _start(self) -> None:
+        settings = dict(SETTINGS, unix_socket_directories=str(self.socket_dir))
+        if not self._durable:
+            settings.update(fsync="off", full_page_writes="off", synchronous_commit="off")
+        command = [str(self._programs.path("postgres")), "-D", str(self.path)]
+        for name, value in settings.items():
+            command += ["-c", f"{name}={value}"]
+        deadline = time.monotonic() + ORPHANS_TIMEOUT_S
+        while (problem := self._launch(command)) is not None:
+            # The sessions of a killed server end within moments, and free its shared memory.
+            if "shared memory block" not in problem or time.monotonic() > deadline:
+                message = f"the embedded PostgreSQL in {self.path} does not start: {problem}"
+                raise DataDirError(message)
+            time.sleep(0.2)
+
+    def _launch(self, command: list[str]) -> str | None:
+        """Start it and wait until it takes connections; return the last log line if it ended."""
+        log_path = self.data_dir / "postgres.log"
+        if log_path.exists() and log_path.stat().st_size > LOG_LIMIT_BYTES:
+            log_path.replace(log_path.with_suffix(".log.1"))
+        # The process id in an old file may be another program's by now. PostgreSQL ignores the id
+        # named here, and still checks whether the shared memory noted beside it is in use.
+        old = str(self._pid_file() or 0)
+        with log_path.open("ab") as log:
+            log_path.chmod(0o600)
+            begin = log_path.stat().st_size
+            self._child = self._programs.start(
+                command, subprocess.DEVNULL, log, PG_GRANDPARENT_PID=old
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not (self._status() == "ready" and self._responds()):
+            if self._child.poll() is not None:
+                with log_path.open("rb") as log:
+                    log.seek(begin)
+                    return _last_line(log.read())
+            if time.monotonic() > deadline:
+                return f"not ready after {START_TIMEOUT_S:.0f} s, see {log_path}"
+            time.sleep(POLL_S)
+        return None
+
+    def _responds(self) -> bool:
+        """Return whether a server responds on the socket.
+
+        A connection alone does not show it: the socket of a killed server accepts for a moment
+        longer. The response to a request for TLS is one byte.
+        """
+        try:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.settimeout(RESPONSE_TIMEOUT_S)
+                probe.connect(str(self.socket_dir / SOCKET))
+                probe.sendall(SSL_REQUEST)
+                response = probe.recv(1)
+        except OSError:
+            return False
+        return response in (b"N", b"S") and self._pid_file() is not None
+
+    def _pid_lines(self) -> list[str]:
+        try:
+            return (self.path / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return []
+
+    def _pid_file(self) -> int | None:
+        lines = self._pid_lines()
+        return int(lines[0]) if lines and lines[0].isdigit() else None
+
+    def _status(self) -> str:
+        lines = self._pid_lines()
+        return lines[7].strip() if len(lines) > 7 else ""  # noqa: PLR2004 - the file's eighth line
+
+    def _adopted(self) -> int | None:
+        """Return the process id of a server of this cluster that another process started, if any.
+
+        It is the process that works in the cluster's directory. Where that is hidden (a container's
+        root may not read other users' processes), a response on the cluster's socket is enough.
+        """
+        pid = self._pid_file()
+        if pid is None or not _is_alive(pid):
+            return None
+        try:
+            if Path("/proc/self/cwd").exists():
+                works_in = Path(f"/proc/{pid}/cwd").readlink()
+                return pid if works_in == self.path.resolve() else None
+        except PermissionError:
+            pass
+        except OSError:  # it ended meanwhile
+            return None
+        return pid if self._responds() else None
+
+    def _runs(self, pid: int) -> bool:
+        """Return whether the server, which got its signal to stop, still runs."""
+        if self._child is not None and self._child.pid == pid:
+            return self._child.poll() is None
+        return self._pid_file() == pid and _is_alive(pid)  # it removes the file last
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _socket_dir(cluster: Path) -> Path:
+    """Return the cluster's directory, or a private one in ``/tmp`` if its path is too long."""
+    if len(os.fsencode(cluster / SOCKET)) <= SOCKET_PATH_LIMIT:
+        return cluster
+    digest = hashlib.sha256(os.fsencode(cluster)).hexdigest()[:16]
+    return Path("/tmp") / f"opentill-{digest}"  # noqa: S108 - mode 0700, its owner is checked
+
+
+def _last_line(log: bytes) -> str:
+    lines = [line for line in log.decode(errors="replace").splitlines() if line.strip()]
+    fatal = [line for line in lines if "FATAL" in line or "ERROR" in line]
+    return (fatal or lines or ["no message"])[-1].strip()
