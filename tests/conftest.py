@@ -66,6 +66,30 @@ TEMPLATE: Final = "opentill_template"
 # the same number.
 ORDER: Final = os.environ.get("OPENTILL_TEST_ORDER", "")
 ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
+# The files whose tests last longest, in this order; the browser's all in one worker.
+LONG: Final = (
+    "tests/browser/",
+    "tests/test_recipes.py",
+    "tests/cli/test_readme.py",
+    "tests/cli/test_running.py",
+    "tests/server/test_embedded.py",
+    "tests/gateways/test_stripe_orders.py",
+    "tests/test_benchmarks.py",
+    "tests/gateways/test_bank_faults.py",
+    "tests/server/test_killed_processes.py",
+    "tests/gateways/test_recipe.py",
+    "tests/webhooks/test_dispatch.py",
+    "tests/webhooks/test_hosts.py",
+    "tests/db/",
+    "tests/server/",
+    "tests/gateways/test_epay_chain.py",
+    "tests/spec/test_concurrency.py",
+    "tests/spec/test_document.py",
+    "tests/cli/",
+    "tests/disputes/test_commands.py",
+    "tests/exploration/",
+    "tests/epay/test_clients.py",
+)
 _numbers: Final = itertools.count(1)
 _MADE: Final = pytest.StashKey[Path]()
 
@@ -124,18 +148,44 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         shutil.rmtree(made, ignore_errors=True)
 
 
+@pytest.hookimpl(trylast=True)  # pytest has put asynchronous tests first, of all files
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Shuffle, if the run is to; every xdist worker comes to the same order."""
+    """Put the longest files first, or shuffle; every xdist worker comes to the same order."""
+    modules: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
     if ORDER:
         chance = random.Random(int(ORDER))
-        modules: dict[str, list[pytest.Item]] = {}
-        for item in items:
-            modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
         shuffled = list(modules.values())
         chance.shuffle(shuffled)
         for module in shuffled:
             chance.shuffle(module)
         items[:] = itertools.chain.from_iterable(shuffled)
+    elif workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+        items[:] = _longest_first(modules, workers)
+
+
+def _longest_first(modules: dict[str, list[pytest.Item]], workers: int) -> list[pytest.Item]:
+    """Order tests by their files, so that each worker begins with some of the longest.
+
+    A worker begins with one of as many equal parts of the list as there are workers, and takes from
+    the others' ends when it is done: what is long may not be left to the end.
+    """
+    long: dict[str, list[pytest.Item]] = {name: [] for name in LONG}
+    rest: list[pytest.Item] = []
+    for file in sorted(modules):
+        name = next((name for name in LONG if file.startswith(name)), "")
+        long.get(name, rest).extend(modules[file])
+    count = sum(map(len, modules.values()))
+    parts: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    for number, found in enumerate(long.values()):
+        parts[number % workers] += found
+    for number, part in enumerate(parts):
+        size = count * (number + 1) // workers - count * number // workers
+        room = max(0, size - len(part))
+        part.extend(rest[:room])
+        del rest[:room]
+    return [*itertools.chain.from_iterable(parts), *rest]
 
 
 def pytest_sessionstart() -> None:

@@ -1,5 +1,6 @@
 """The bench itself: its data are right, it judges by its table, and it runs."""
 
+import ast
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -40,6 +41,34 @@ async def test_the_books_of_generated_orders_agree_and_the_orders_settle(
         assert due == await settlement.settle_due(db, now_ms()) == 12
         async with db.snapshot() as tx:
             assert (await check_books(tx))[1] == []
+    finally:
+        await db.close()
+
+
+async def test_the_peer_writes_every_column_that_a_row_must_have(settings: Settings) -> None:
+    text = (ROOT / "benchmarks" / "peers" / "plain" / "tables.py").read_text()
+    mapped = {
+        ast.literal_eval(line.value): {
+            column.target.id.rstrip("_")
+            for column in table.body
+            if isinstance(column, ast.AnnAssign) and isinstance(column.target, ast.Name)
+        }
+        for table in ast.parse(text).body
+        for line in getattr(table, "body", ())
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "__tablename__"
+    }
+    db = await Db.connect(settings.database_url or "", 1)
+    try:
+        async with db.connection() as tx:
+            for table in ("checkouts", "orders", "order_history", "entries"):
+                needed = await tx.fetch(
+                    "select column_name from information_schema.columns where table_name = $1"
+                    " and table_schema = 'public' and is_nullable = 'NO'"
+                    " and column_default is null and is_generated = 'NEVER'",
+                    table,
+                )
+                assert needed, table
+                assert {row[0] for row in needed} <= mapped[table], table
     finally:
         await db.close()
 

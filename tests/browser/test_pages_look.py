@@ -74,7 +74,14 @@ SMALL_TARGETS = """() => [...document.querySelectorAll('a, button, input, summar
                    && getComputedStyle(e).display !== 'inline'; })
   .map(e => e.outerHTML.slice(0, 80))"""
 
+# How much wider a page is than its window.
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+# All of these, in one question to the browser, after what it is shown as.
+LOOKS = f"""() => ({{
+  shown: [matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light', innerWidth],
+  faint: ({FAINT_TEXT})(), small: ({SMALL_TARGETS})(), wider: Math.max(0, ({WIDER})()),
+}})"""
 
 
 async def _serve(page: Page, language: Language) -> list[str]:
@@ -120,20 +127,18 @@ async def test_every_page_is_readable_and_fits(browser: Browser) -> None:
         await page.goto(f"{HOST}/{name}")
         assert await page.evaluate("document.documentElement.lang") == "en"
         for scheme, device in product(SCHEMES, DEVICES):
-            await look_as(page, scheme, *DEVICES[device])
-            assert await page.evaluate(FAINT_TEXT) == [], (name, scheme, device)
-            assert await page.evaluate(SMALL_TARGETS) == [], (name, scheme, device)
-            assert await page.evaluate(WIDER) <= 0, (name, scheme, device)
+            await look(page, scheme, *DEVICES[device], place=(name, scheme, device))
     assert wrong == []
     await context.close()
 
 
-async def look_as(page: Page, scheme: Scheme, width: int, height: int) -> None:
-    """Show a page that is loaded in another size and scheme of colours."""
+async def look(page: Page, scheme: Scheme, width: int, height: int, place: object) -> None:
+    """Show a page that is loaded in another size and scheme of colours, and look at it."""
     await page.set_viewport_size({"width": width, "height": height})
     await page.emulate_media(color_scheme=scheme)
-    dark = await page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-    assert (dark, await page.evaluate("innerWidth")) == (scheme == "dark", width)
+    assert await page.evaluate(LOOKS) == {
+        "shown": [scheme, width], "faint": [], "small": [], "wider": 0,
+    }, place  # fmt: skip
 
 
 @pytest.mark.parametrize("language", [one for one in LANGUAGES if one != "en"])

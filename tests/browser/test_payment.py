@@ -9,8 +9,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, expect
 from starlette.applications import Starlette
 
-from opentill import checkouts, ledger, orders, rates
+from opentill import checkouts, orders, rates
 from opentill.db.clock import now_ms
+from support.books import ledger_violations
 from support.page_server import Open
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -92,7 +93,7 @@ async def test_each_outcome_of_a_card_has_its_page(
     assert order.status == status
     assert (order.customer_email, order.customer_name) == ("maria@example.com", "Maria")
     async with page_server.state.app.db.connection() as tx:
-        assert (await ledger.check(tx))[1] == []
+        assert await ledger_violations(tx) == []
 
 
 async def test_after_the_receipt_the_customer_is_taken_back_to_the_shop(

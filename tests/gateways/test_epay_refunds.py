@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from starlette.applications import Starlette
 
-from opentill import app, checkouts, ledger, merchants, orders, rates, refunds
+from opentill import app, checkouts, merchants, orders, rates, refunds
 from opentill.checkouts.model import SessionBody
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
@@ -22,6 +22,7 @@ from opentill.refunds import jobs
 from opentill.refunds.model import RefundBody
 from support import epay_gateway_server
 from support.api_server import SECRETS, database
+from support.books import ledger_violations
 from support.commands import Commands, ForkServer
 from support.epay_gateway_server import KEY, PID, EpayServer
 from support.page_server import bound, serving
@@ -152,7 +153,7 @@ async def cluster(served: tuple[Starlette, EpayServer]) -> AsyncIterator[Cluster
     cluster = Cluster(server, upstream)
     yield cluster
     async with cluster.db.connection() as tx:
-        assert (await ledger.check(tx))[1] == []
+        assert await ledger_violations(tx) == []
 
 
 @pytest.mark.parametrize("how", ["GET", "POST"])

@@ -14,6 +14,7 @@ from opentill.ledger import BY_MOVE, POSTINGS, Movement
 from opentill.ledger.model import Accounts, Entry
 from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, Type
 from opentill.ledger.statement import LineOut
+from support.books import ledger_violations
 from support.transactions import rolled_back
 from support.world import NOW, dump, entries, in_status, merchant
 
@@ -34,7 +35,7 @@ async def tx(rollback_database_url: str) -> AsyncIterator[Tx]:
     """
     async with rolled_back(rollback_database_url) as connection:
         yield connection
-        assert (await ledger.check(connection))[1] == []
+        assert await ledger_violations(connection) == []
 
 
 def move(kind, source, target, amount=100, cause="x") -> Movement:

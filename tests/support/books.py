@@ -33,6 +33,11 @@ def _joined(statements: tuple[str, ...]) -> list[tuple[str, int]]:
     return found
 
 
+async def ledger_violations(tx: Tx) -> list[Violation]:
+    """Return what breaks the ledger's own rules, without those of the features above it."""
+    return [broken for rule, values in ledger.rules() for broken in await rule.all(tx, **values)]
+
+
 async def assert_books(tx: Tx) -> int:
     """Fail with what is wrong if the books are not right; return how many entries there are."""
     asked: list[tuple[Any, Any]] = list(rules._rules())

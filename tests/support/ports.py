@@ -10,11 +10,17 @@ _FROM: Final = range(10_000, 32_000)
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on now."""
+    """Return a port of 127.0.0.1 that nobody listens on, and that no other test is given.
+
+    A name that only one process of the machine can have stands for the port until this one ends.
+    """
     while True:
         port = random.SystemRandom().choice(_FROM)
+        name = socket.socket(socket.AF_UNIX)
         try:
+            name.bind(f"\0opentill-test-port-{port}")
             with socket.create_server(("127.0.0.1", port)):
+                name.detach()  # it stays open
                 return port
         except OSError:
-            continue
+            name.close()

@@ -29,6 +29,10 @@ class Merchant(Base):
     reserve_rate: Mapped[Decimal]
     reserve_days: Mapped[int]
     settlement_delay_days: Mapped[int]
+    settlement_calendar: Mapped[str]
+    terms_version: Mapped[int]
+    fees: Mapped[str]
+    dispute_fee_minor: Mapped[int]
 
 
 class ApiKey(Base):
@@ -110,6 +114,11 @@ class Order(Base):
     reserve_release_at: Mapped[int | None]
     livemode: Mapped[bool | None]
     settlement_delay_days: Mapped[int]
+    settlement_calendar: Mapped[str]
+    terms_version: Mapped[int]
+    fees: Mapped[str]
+    reserve_days: Mapped[int]
+    dispute_fee_minor: Mapped[int]
     due_at: Mapped[int | None]
     settle_at: Mapped[int | None]
     # Not "metadata", which SQLAlchemy keeps for itself.

@@ -2,7 +2,7 @@
 
 from opentill.ledger.model import Balance, Entry, Held, Movement, Violation
 from opentill.ledger.postings import BY_MOVE, POSTINGS, Account, Type
-from opentill.ledger.service import balance, check, checked, count, post, post_many, rules
+from opentill.ledger.service import balance, checked, count, post, post_many, rules
 
 __all__ = [
     "BY_MOVE",
@@ -15,7 +15,6 @@ __all__ = [
     "Type",
     "Violation",
     "balance",
-    "check",
     "checked",
     "count",
     "post",

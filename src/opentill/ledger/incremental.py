@@ -1,7 +1,7 @@
 """Checking a balance's entries a bounded range at a time, from the first to the last.
 
 Each range begins with the last entry of the one before and continues the sums of all accounts, so
-that the ranges together check all that ``ledger.check`` checks at once.
+that the ranges together check all that ``ledger.rules`` checks at once.
 """
 
 from typing import Any, Final

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from opentill.core import structs
 from opentill.db.database import Tx
 from opentill.db.query import Query, columns
 from opentill.ledger import queries
@@ -73,12 +72,18 @@ async def post_many(tx: Tx, books: Mapping[tuple[str, str], Sequence[Movement]],
 def _columns(books: Mapping[tuple[str, str], Sequence[Movement]]) -> dict[str, list[Any]]:
     """Return the columns of ``queries.POST``. Raises as ``post`` does."""
     rows = [
-        structs.convert(
-            movement,
-            Row,
+        Row(
             merchant_id=merchant_id,
             currency=currency,
             random=secrets.token_hex(4),
+            type=movement.type,
+            source=movement.source,
+            target=movement.target,
+            amount_minor=movement.amount_minor,
+            shown_minor=movement.shown_minor,
+            cause_type=movement.cause_type,
+            cause_id=movement.cause_id,
+            description=movement.description,
         )
         for (merchant_id, currency), movements in books.items()
         for movement in movements
@@ -112,17 +117,6 @@ def known_moves() -> dict[str, list[Any]]:
         "target": [posting.target for posting in POSTINGS],
         "shown": [posting.shown for posting in POSTINGS],
     }
-
-
-async def check(tx: Tx) -> tuple[int, list[Violation]]:
-    """Check every rule of the ledger itself. Returns how many entries there are and what is wrong.
-
-    To be run in one repeatable-read transaction, so that it sees the ledger of one moment.
-    """
-    violations: list[Violation] = []
-    for rule, values in rules():
-        violations += await rule.all(tx, **values)
-    return await count(tx), violations
 
 
 async def count(tx: Tx) -> int:
