@@ -308,7 +308,7 @@ async def _traces(
     }
     ran.clear()
     await merchants.authenticate(db, settings, tenant.key, "127.0.0.1", now)
-    await orders_api.read(call({"id": tenant.order_id}))
+    await orders_api.get(call({"id": tenant.order_id}))
     traces["read"] = trace(ran, {**known, "order": tenant.order_id})
 
     ran.clear()

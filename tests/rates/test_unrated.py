@@ -11,7 +11,7 @@ from opentill.checkouts.model import SessionBody
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.products import service as products
-from opentill.products.model import ProductBody, ProductChange
+from opentill.products.model import ProductBody, ProductUpdate
 from opentill.refunds.model import Refund
 from support.books import assert_books
 from support.world import DAY, NOW, merchant, opened, paid, product, refunded, session
@@ -165,7 +165,7 @@ async def test_who_puts_something_on_sale_without_a_rate_is_noticed(
     assert warnings(said) == ([lacking] if lacking else [])
     other = await product(tx, shop.id, "10.00", settled)
     with structlog.testing.capture_logs() as said:
-        await products.change(tx, shop.id, other.id, ProductChange(currency=currency), NOW)
+        await products.update(tx, shop.id, other.id, ProductUpdate(currency=currency), NOW)
     assert warnings(said) == ([lacking] if lacking else [])
 
 

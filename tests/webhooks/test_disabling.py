@@ -19,7 +19,7 @@ async def _enable(harness: WebhookHarness, merchant_id: str, endpoint_id: str) -
     )
     now = harness.now()
     await harness.db.run(
-        lambda tx: webhooks.change(tx, merchant_id, endpoint_id, fields, check, now)
+        lambda tx: webhooks.update(tx, merchant_id, endpoint_id, fields, check, now)
     )
 
 

@@ -121,7 +121,7 @@ async def test_a_leased_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_
             webhooks.EndpointFields(url="http://127.0.0.8/"),
             webhooks.UrlCheck(harness.outgoing.check),
         )
-        await webhooks.change(tx, owner, endpoint.id, fields, check, harness.now())
+        await webhooks.update(tx, owner, endpoint.id, fields, check, harness.now())
         assert await due() == 0
         assert sorted(await takes("two", 101)) == ["127.0.0.8", "127.0.0.9"]
         assert await queries.RENEW_HOSTS.all(tx, host=["127.0.0.9"], until=[300], owner="one") == []

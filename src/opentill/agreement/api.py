@@ -7,7 +7,7 @@ from opentill.agreement.model import Agreement
 from opentill.http.operations import ApiRequest, Nothing, Operation
 
 
-async def read(request: ApiRequest[Nothing, Nothing]) -> Agreement:
+async def get(request: ApiRequest[Nothing, Nothing]) -> Agreement:
     """Return the current agreement. Reading it signs nothing."""
     return service.current(request.app.settings)
 
@@ -21,7 +21,7 @@ operations: Final = (
         description="Needs no API key. Reading the agreement neither signs it nor changes the "
         "account's agreement status.",
         response=Agreement,
-        read=read,
+        read=get,
         auth=False,
         response_example={
             "agreementVersion": "1.0",

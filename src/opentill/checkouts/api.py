@@ -21,7 +21,7 @@ async def create(request: ApiRequest[Nothing, SessionBody], tx: Tx) -> SessionCr
     return SessionCreated.of(session, settings.public_url)
 
 
-async def read(request: ApiRequest[Nothing, Nothing]) -> SessionOut:
+async def get(request: ApiRequest[Nothing, Nothing]) -> SessionOut:
     """Return a session."""
     async with request.app.db.connection() as tx:
         session = await service.find(tx, request.merchant_id, request.path["id"])
@@ -82,7 +82,7 @@ operations: Final = (
         summary="Get a checkout session",
         description="With the id of its order, which exists from the beginning.",
         response=SessionOut,
-        read=read,
+        read=get,
         response_example={**_SESSION, "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2"},
     ),
     Operation(

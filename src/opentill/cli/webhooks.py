@@ -136,7 +136,7 @@ def set_(
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
         ids = found.merchant_id, found.id
-        return _shown(await webhooks.change(tx, *ids, wanted, check, now, actor=actor))
+        return _shown(await webhooks.update(tx, *ids, wanted, check, now, actor=actor))
 
     return session.transact(work)
 

@@ -14,7 +14,7 @@ async def list_disputes(request: ApiRequest[queries.ListQuery, Nothing]) -> List
     return await list_counts.respond(request, queries.LISTS, DisputeOut.of)
 
 
-async def read(request: ApiRequest[Nothing, Nothing]) -> DisputeDetail:
+async def get(request: ApiRequest[Nothing, Nothing]) -> DisputeDetail:
     """Return a dispute with its notes."""
     async with request.app.db.connection() as tx:
         dispute = await service.find(tx, request.merchant_id, request.path["id"])
@@ -56,7 +56,7 @@ operations: Final = (
         summary="Get a dispute",
         description="An extension of the contract. With the operator's notes, oldest first.",
         response=DisputeDetail,
-        read=read,
+        read=get,
         response_example={
             **_DISPUTE,
             "notes": [{"at": 1737623700000, "note": "Proof of delivery sent to the bank."}],

@@ -29,7 +29,7 @@ async def list_transactions(
     return await list_counts.respond(request, queries.LISTS, Transaction.of, counts)
 
 
-async def read_balance(request: ApiRequest[Nothing, Nothing]) -> BalanceOut:
+async def get_balance(request: ApiRequest[Nothing, Nothing]) -> BalanceOut:
     """Return the balance in the merchant's settlement currency."""
     async with request.app.db.connection() as tx:
         currency = await queries.CURRENCY.get(tx, merchant_id=request.merchant_id) or "USD"
@@ -94,7 +94,7 @@ operations: Final = (
         summary="Get the balance",
         description="An extension of the contract. `updatedAt` is null before the first movement.",
         response=BalanceOut,
-        read=read_balance,
+        read=get_balance,
         response_example={
             "available": "0.00",
             "pending": "9.59",

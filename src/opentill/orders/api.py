@@ -54,7 +54,7 @@ async def list_orders(request: ApiRequest[queries.ListQuery, Nothing]) -> Listin
     return listing([OrderOut.of(order) for order in orders], query.page, query.size, total)
 
 
-async def read(request: ApiRequest[Nothing, Nothing]) -> OrderDetail:
+async def get(request: ApiRequest[Nothing, Nothing]) -> OrderDetail:
     """Return an order with everything."""
     async with request.app.db.connection() as tx:
         order = await service.find(tx, request.merchant_id, request.path["id"])
@@ -151,7 +151,7 @@ operations: Final = (
         "know it by. Deliver when its `status` is PAID or SETTLED.",
         id_of=named,
         response=OrderDetail,
-        read=read,
+        read=get,
         response_example=_DETAIL,
     ),
 )

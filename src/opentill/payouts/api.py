@@ -14,7 +14,7 @@ async def list_payouts(request: ApiRequest[queries.ListQuery, Nothing]) -> Listi
     return await list_counts.respond(request, queries.LISTS, PayoutOut.of)
 
 
-async def read(request: ApiRequest[Nothing, Nothing]) -> PayoutOut:
+async def get(request: ApiRequest[Nothing, Nothing]) -> PayoutOut:
     """Return a payout."""
     async with request.app.db.connection() as tx:
         return PayoutOut.of(await service.find(tx, request.merchant_id, request.path["id"]))
@@ -54,7 +54,7 @@ operations: Final = (
         summary="Get a payout",
         description="An extension of the contract. With the bank's reference once it was sent.",
         response=PayoutOut,
-        read=read,
+        read=get,
         response_example=_PAYOUT,
     ),
 )

@@ -7,7 +7,7 @@ from opentill.db.database import Tx
 from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, page_example
 from opentill.products import queries, service
-from opentill.products.model import ProductBody, ProductChange, ProductOut
+from opentill.products.model import ProductBody, ProductOut, ProductUpdate
 
 
 async def create(request: ApiRequest[Nothing, ProductBody], tx: Tx) -> ProductOut:
@@ -15,7 +15,7 @@ async def create(request: ApiRequest[Nothing, ProductBody], tx: Tx) -> ProductOu
     return ProductOut.of(await service.create(tx, request.merchant_id, request.body, request.now))
 
 
-async def read(request: ApiRequest[Nothing, Nothing]) -> ProductOut:
+async def get(request: ApiRequest[Nothing, Nothing]) -> ProductOut:
     """Return a product, archived ones too."""
     async with request.app.db.connection() as tx:
         return ProductOut.of(await service.find(tx, request.merchant_id, request.path["id"]))
@@ -26,11 +26,11 @@ async def list_products(request: ApiRequest[queries.ListQuery, Nothing]) -> List
     return await list_counts.respond(request, queries.LISTS, ProductOut.of)
 
 
-async def change(request: ApiRequest[Nothing, ProductChange], tx: Tx) -> ProductOut:
+async def update(request: ApiRequest[Nothing, ProductUpdate], tx: Tx) -> ProductOut:
     """Change a product."""
     product_id = request.path["id"]
     return ProductOut.of(
-        await service.change(tx, request.merchant_id, product_id, request.body, request.now)
+        await service.update(tx, request.merchant_id, product_id, request.body, request.now)
     )
 
 
@@ -94,7 +94,7 @@ operations: Final = (
         summary="Get a product",
         description="An archived product can be read like any other.",
         response=ProductOut,
-        read=read,
+        read=get,
         response_example=_PRODUCT,
     ),
     Operation(
@@ -104,9 +104,9 @@ operations: Final = (
         summary="Update a product",
         description="An extension of the contract. Only the fields that are sent change; open "
         "sessions keep the price they were opened with.",
-        body=ProductChange,
+        body=ProductUpdate,
         response=ProductOut,
-        write=change,
+        write=update,
         example={"price": "8.99"},
         response_example={**_PRODUCT, "price": "8.99"},
     ),

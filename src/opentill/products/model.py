@@ -85,7 +85,7 @@ class ProductBody(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Metadata = msgspec.field(default_factory=msgspec.Raw)
 
 
-class ProductChange(msgspec.Struct, frozen=True, kw_only=True):
+class ProductUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """The body that changes a product; what is not sent stays."""
 
     name: Name | UnsetType = UNSET

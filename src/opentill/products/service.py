@@ -11,7 +11,7 @@ from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.http import inputs
 from opentill.products import queries
-from opentill.products.model import Product, ProductBody, ProductChange, Saved
+from opentill.products.model import Product, ProductBody, ProductUpdate, Saved
 
 _log: Final = structlog.get_logger()
 
@@ -64,8 +64,8 @@ async def find(tx: Tx, merchant_id: str, product_id: str) -> Product:
     return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=product_id))
 
 
-async def change(
-    tx: Tx, merchant_id: str, product_id: str, body: ProductChange, now: int
+async def update(
+    tx: Tx, merchant_id: str, product_id: str, body: ProductUpdate, now: int
 ) -> Product:
     """Change what was sent; open sessions keep what they were opened with. Raises Invalid."""
     old = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=product_id))

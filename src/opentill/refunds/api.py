@@ -28,7 +28,7 @@ async def create(request: ApiRequest[Nothing, RefundBody], tx: Tx) -> RefundOut:
     return RefundOut.of(refund)
 
 
-async def read(request: ApiRequest[Nothing, Nothing]) -> RefundOut:
+async def get(request: ApiRequest[Nothing, Nothing]) -> RefundOut:
     """Return a refund."""
     async with request.app.db.connection() as tx:
         return RefundOut.of(await service.find(tx, request.merchant_id, request.path["id"]))
@@ -107,7 +107,7 @@ operations: Final = (
         summary="Get a refund",
         description="An extension of the contract. `status` says whether the bank has done it.",
         response=RefundOut,
-        read=read,
+        read=get,
         response_example=_REFUND,
     ),
 )

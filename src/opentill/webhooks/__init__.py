@@ -7,7 +7,6 @@ from opentill.webhooks.resending import EventRange, resend, resend_all, resend_r
 from opentill.webhooks.service import (
     EndpointFields,
     UrlCheck,
-    change,
     create,
     delete,
     deliveries,
@@ -15,6 +14,7 @@ from opentill.webhooks.service import (
     find_anywhere,
     rotate,
     search,
+    update,
 )
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "NumberedEvent",
     "Type",
     "UrlCheck",
-    "change",
     "create",
     "delete",
     "deliveries",
@@ -42,4 +41,5 @@ __all__ = [
     "resend_range",
     "rotate",
     "search",
+    "update",
 ]

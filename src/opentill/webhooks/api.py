@@ -18,8 +18,8 @@ from opentill.webhooks.wire import (
     EVENT_EXAMPLE,
     DeliveryOut,
     EndpointBody,
-    EndpointChange,
     EndpointOut,
+    EndpointUpdate,
     EndpointWithSecret,
     EventsOut,
     ResendBody,
@@ -96,17 +96,17 @@ async def list_endpoints(request: ApiRequest[ListQuery, Nothing]) -> Listing[End
     return listing([EndpointOut.of(one) for one in found], query.page, query.size, total or 0)
 
 
-async def read(request: ApiRequest[Nothing, Nothing]) -> EndpointOut:
+async def get(request: ApiRequest[Nothing, Nothing]) -> EndpointOut:
     """Return an endpoint."""
     async with request.app.db.connection() as tx:
         return EndpointOut.of(await service.find(tx, request.merchant_id, request.path["id"]))
 
 
-async def change(request: ApiRequest[Nothing, EndpointChange], tx: Tx) -> EndpointOut:
+async def update(request: ApiRequest[Nothing, EndpointUpdate], tx: Tx) -> EndpointOut:
     """Change an endpoint."""
     check_url, wanted = UrlCheck(request.app.outgoing.check), request.body.wanted()
     ids = (request.merchant_id, request.path["id"])
-    changed = await service.change(tx, *ids, wanted, check_url, request.now, actor=_actor(request))
+    changed = await service.update(tx, *ids, wanted, check_url, request.now, actor=_actor(request))
     return EndpointOut.of(changed)
 
 
@@ -170,7 +170,7 @@ async def list_events(request: ApiRequest[EventQuery, Nothing]) -> EventsOut:
     )
 
 
-async def read_event(request: ApiRequest[Nothing, Nothing]) -> msgspec.Raw:
+async def get_event(request: ApiRequest[Nothing, Nothing]) -> msgspec.Raw:
     """Return an event."""
     async with request.app.db.connection() as tx:
         body = await queries.EVENT.get(tx, merchant_id=request.merchant_id, id=request.path["id"])
@@ -254,7 +254,7 @@ operations: Final = (
         summary="Get a webhook endpoint",
         description="An extension of the contract. If it was disabled by itself, it says why.",
         response=EndpointOut,
-        read=read,
+        read=get,
         response_example=_ENDPOINT,
     ),
     Operation(
@@ -264,9 +264,9 @@ operations: Final = (
         summary="Update a webhook endpoint",
         description="An extension of the contract. While it is DISABLED nothing is sent, and what "
         "happens meanwhile is not sent later: read `/v1/events`, or send it again.",
-        body=EndpointChange,
+        body=EndpointUpdate,
         response=EndpointOut,
-        write=change,
+        write=update,
         refusals=("an address that is not public https", "an unknown type of event"),
         example={"status": "ENABLED"},
         response_example=_ENDPOINT,
@@ -342,7 +342,7 @@ operations: Final = (
         summary="Get an event",
         description="An extension of the contract. The same bytes as it is delivered with.",
         response=EventBody,
-        read=read_event,
+        read=get_event,
         response_example=EVENT_EXAMPLE,
     ),
 )

@@ -150,7 +150,7 @@ async def _lock(tx: Tx, merchant_id: str, endpoint_id: str) -> Endpoint:
     return endpoint
 
 
-async def change(
+async def update(
     tx: Tx,
     merchant_id: str,
     endpoint_id: str,

@@ -48,7 +48,7 @@ class EndpointBody(msgspec.Struct, frozen=True, kw_only=True):
         return EndpointFields(url=self.url, description=self.description, types=self.events)
 
 
-class EndpointChange(msgspec.Struct, frozen=True, kw_only=True):
+class EndpointUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """The body that changes an endpoint: what is absent stays."""
 
     url: Url | UnsetType = UNSET
