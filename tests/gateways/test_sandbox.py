@@ -210,6 +210,8 @@ NONSENSE: Final = [
     (200, b"not json"),
     (200, b"{}"),
     (200, b"\xff"),
+    (200, b'{"x":' + b"[" * 50_000),
+    (404, b'{"x":' + b"[" * 50_000),
     (201, ABOUT_ANOTHER),
     (302, b""),
     (404, b"<html>a proxy's page</html>"),

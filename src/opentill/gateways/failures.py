@@ -14,6 +14,8 @@ from opentill.outgoing.client import Forbidden, NoResponse, Unreachable
 T = TypeVar("T")
 
 FAILURES: Final = (Forbidden, Unreachable, NoResponse)
+# What decoding a provider's JSON raises: another form, other bytes than UTF-8, too deep nesting.
+MALFORMED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class ProviderResponse(msgspec.Struct, Generic[T], frozen=True):

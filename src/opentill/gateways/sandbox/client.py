@@ -13,7 +13,7 @@ import msgspec
 
 from opentill.core.errors import ConfigurationError
 from opentill.core.money import EXPONENTS
-from opentill.gateways.failures import FAILURES, ProviderResponse, status_of
+from opentill.gateways.failures import FAILURES, MALFORMED, ProviderResponse, status_of
 from opentill.gateways.model import (
     BadCallback,
     GatewayEvent,
@@ -176,7 +176,7 @@ class SandboxGateway:
             if kind is None:
                 return ()
             return (msgspec.json.decode(body, type=kind).data.gateway_event,)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except MALFORMED as error:
             msg = f"the body is not in the bank's form: {error}"
             raise BadCallback(msg) from error
 
@@ -221,7 +221,7 @@ class SandboxGateway:
         if response.status in _SUCCESS:
             try:
                 return ProviderResponse(found=msgspec.json.decode(response.body, type=kind))
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except MALFORMED as error:
                 return ProviderResponse(reason=f"malformed response: {error}")
         return _no_success(verb, response)
 
@@ -245,7 +245,7 @@ def _explained(response: Response) -> wire.Problem | None:
     """Return the bank's error; a proxy's error page has none."""
     try:
         return msgspec.json.decode(response.body, type=wire.Refused).error
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except MALFORMED:
         return None
 
 

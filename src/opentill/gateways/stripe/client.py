@@ -13,7 +13,7 @@ import msgspec
 import stripe
 
 from opentill.core.ids import made_at
-from opentill.gateways.failures import ProviderResponse
+from opentill.gateways.failures import MALFORMED, ProviderResponse
 from opentill.gateways.model import (
     BadCallback,
     GatewayEvent,
@@ -202,7 +202,7 @@ class StripeGateway:
                 if kind is None
                 else msgspec.json.decode(body, type=kind).data.object.gateway_events
             )
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (*MALFORMED, ValueError) as error:
             msg = f"the body is not in Stripe's form: {error}"
             raise BadCallback(msg) from error
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 import stripe
 
+from opentill.gateways.failures import MALFORMED
 from opentill.outgoing.client import NoResponse, Outgoing
 
 TIMEOUT_S: Final = 10.0  # below the 15 s after which an attempt without a result is asked for
@@ -50,7 +51,7 @@ class Transport(stripe.HTTPClient):
         )
         try:
             msgspec.json.decode(response.body, type=dict[str, Any])
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except MALFORMED:
             msg = f"HTTP {response.status} without a JSON object"
             raise NoResponse(msg) from None
         kept = {name: value for name, value in response.headers if name != _NOTICE}
