@@ -40,7 +40,7 @@ async def ledger_violations(tx: Tx) -> list[Violation]:
 
 async def assert_books(tx: Tx) -> int:
     """Fail with what is wrong if the books are not right; return how many entries there are."""
-    asked: list[tuple[Any, Any]] = list(rules._rules())
+    asked: list[tuple[Any, Any]] = list(rules.statements())
     values = [value for rule, named in asked for value in rule.values(None, named)]
     violations: list[Violation] = []
     # The statements are read anew each time: mutation tests change them.

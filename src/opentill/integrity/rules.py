@@ -24,7 +24,7 @@ _TRANSITIONS: Final[Mapping[str, Any]] = {
 }
 
 
-def _rules() -> Sequence[tuple[Query[Violation], Mapping[str, Any]]]:
+def statements() -> Sequence[tuple[Query[Violation], Mapping[str, Any]]]:
     """Return all rules with their values, the slowest first: ``check_all`` runs two at a time."""
     rules: list[tuple[Query[Violation], Mapping[str, Any]]] = [(rule, {}) for rule in queries.RULES]
     return [(queries.HISTORY, _TRANSITIONS), *ledger.rules(), *rules]
@@ -36,7 +36,7 @@ async def check_books(tx: Tx) -> tuple[int, list[Violation]]:
     To be run in one repeatable-read transaction, so that it sees the database of one moment.
     """
     violations: list[Violation] = []
-    for rule, values in _rules():
+    for rule, values in statements():
         violations += await rule.all(tx, **values)
     return await ledger.count(tx), violations
 
@@ -44,7 +44,7 @@ async def check_books(tx: Tx) -> tuple[int, list[Violation]]:
 async def check_all(db: Db) -> tuple[int, list[Violation]]:
     """Check as ``check_books`` does, two rules at a time, both of the same moment."""
     async with db.snapshot() as first, db.snapshot(first) as second:
-        waiting = deque(_rules())
+        waiting = deque(statements())
         violations: list[Violation] = []
 
         async def work(tx: Tx) -> None:
