@@ -9,7 +9,8 @@ from playwright.async_api import Browser
 from browser.test_pages_look import Scheme, look
 from opentill.sandbox import create_app
 from opentill.sandbox.catalogue import SENTENCES, Language
-from support.sandbox_bank import SECRET, Shop, free_socket, receiver, serving, shop, url_of
+from support.ports import free_socket, url_of
+from support.sandbox_bank import SECRET, Shop, receiver, serving, shop
 
 __all__ = ["receiver", "shop"]
 

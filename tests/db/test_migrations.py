@@ -151,8 +151,9 @@ create table laters (merchant_id text primary key references merchants (id));
 def test_a_migration_runs_under_load_while_the_version_before_goes_on_serving(
     api_server: ApiServer, shop: Shop, tmp_path: Path
 ) -> None:
-    shutil.copy(folder() / "0001_schema.sql", tmp_path)
-    (tmp_path / "0002_later.sql").write_text(NEXT)
+    shutil.copytree(folder(), tmp_path, dirs_exist_ok=True)
+    later = f"{len(list(folder().glob('*.sql'))) + 1:04}_later"
+    (tmp_path / f"{later}.sql").write_text(NEXT)
     order = shop.paid()
     shop.refund(order["id"], amount="1.00")  # the statements are prepared by now
     over = threading.Event()
@@ -175,7 +176,7 @@ def test_a_migration_runs_under_load_while_the_version_before_goes_on_serving(
         finally:
             over.set()
         assert all(one.result(60) for one in customers)
-    assert applied == ["0002_later"]
+    assert applied == [later]
     assert api_server.sql("select from laters") == []
     api_server.check_books()
 

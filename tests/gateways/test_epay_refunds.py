@@ -25,8 +25,9 @@ from support.api_server import SECRETS, database
 from support.books import ledger_violations
 from support.commands import Commands, ForkServer
 from support.epay_gateway_server import KEY, PID, EpayServer
-from support.page_server import bound, serving
+from support.page_server import serving
 from support.pooler import POOLED
+from support.ports import free_socket, url_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -123,7 +124,8 @@ async def served(
     """One server, with one Epay server behind it, for all tests here."""
     with database(postgres_url, template) as address:
         async with epay_gateway_server.running() as upstream:
-            listener, url = bound()
+            listener = free_socket()
+            url = url_of(listener)
             settings = Settings(
                 database_url=through(address),
                 data_dir=tmp_path_factory.mktemp("epay-refunds"),

@@ -13,7 +13,8 @@ import pytest
 
 from support.commands import SOURCE, ForkServer
 from support.deployment import Deployment, checked
-from support.sandbox_bank import free_socket, serving, url_of
+from support.ports import free_socket, url_of
+from support.sandbox_bank import serving
 
 RECIPE = Path(__file__).parents[2] / "docs/recipes/add-a-gateway.md"
 

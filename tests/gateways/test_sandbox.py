@@ -20,7 +20,8 @@ from opentill.gateways import (
 )
 from opentill.gateways.sandbox import SandboxGateway
 from opentill.sandbox.callbacks import sign
-from support.sandbox_bank import SECRET, Shop, free_socket, serving, url_of
+from support.ports import free_socket, url_of
+from support.sandbox_bank import SECRET, Shop, serving
 
 NOW = 1_795_000_000_000
 ABOUT_ANOTHER = msgspec.json.encode(

@@ -23,7 +23,7 @@ from opentill.gateways import (
 from opentill.gateways.routing import methods_of, routed
 from opentill.gateways.stripe.client import StripeGateway
 from opentill.outgoing.client import Outgoing, Policy
-from support.sandbox_bank import free_socket, url_of
+from support.ports import free_socket, url_of
 from support.stripe_server import KEY, SECRET, StripeServer
 
 NOW = int(time.time() * 1000)

@@ -14,14 +14,13 @@ from typing import Any, Final
 import pytest
 
 from opentill.sandbox.callbacks import LONGEST_WAIT_S, sign
+from support.ports import free_socket, url_of
 from support.sandbox_bank import (
     HURRY,
     SECRET,
     Receiver,
     Shop,
-    free_socket,
     serving,
-    url_of,
     wait_until,
 )
 

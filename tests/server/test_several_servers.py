@@ -31,7 +31,7 @@ class Balancer:
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[int]:
         """Listen at a port while the block runs."""
-        made = await asyncio.start_server(self._connected, "127.0.0.1", 0, backlog=512)
+        made = await asyncio.start_server(self._connected, "127.0.0.1", free_port(), backlog=512)
         try:
             yield made.sockets[0].getsockname()[1]
         finally:

@@ -33,6 +33,7 @@ from opentill.gateways.model import RefundOutcome
 from opentill.payouts import PayoutRequest
 from opentill.server import http_server
 from support.books import ledger_violations
+from support.ports import free_port
 from support.world import fresh
 
 T = TypeVar("T")
@@ -275,7 +276,7 @@ def refused(answer: httpx2.Response, field: str) -> str:
 @contextlib.contextmanager
 def serving(settings: Settings, **changes: Any) -> Iterator[ApiServer]:
     """Run the real application under the real protocol on a free port while the block runs."""
-    listener = http_server.bind("127.0.0.1", 0, "OPENTILL_PORT")[0]
+    listener = http_server.bind("127.0.0.1", free_port(), "OPENTILL_PORT")[0]
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     settings = msgspec.structs.replace(settings, public_url=url, **changes)
     app = create_app(settings, run_worker=False)

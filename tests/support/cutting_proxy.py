@@ -11,6 +11,8 @@ import threading
 from collections.abc import Iterator
 from typing import Literal
 
+from support.ports import free_port
+
 Cut = Literal[
     "pass",
     "before",  # the request is read and never sent on
@@ -105,7 +107,7 @@ def between(url: str) -> Iterator[Proxy]:
 
     async def main() -> None:
         stop = asyncio.Event()
-        server = await asyncio.start_server(proxy.take, "127.0.0.1", 0)
+        server = await asyncio.start_server(proxy.take, "127.0.0.1", free_port())
         proxy.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         loops.append((asyncio.get_running_loop(), stop))
         ready.set()

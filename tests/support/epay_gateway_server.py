@@ -13,7 +13,8 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from opentill.gateways.epay import signature
-from support.page_server import bound, serving
+from support.page_server import serving
+from support.ports import free_socket, url_of
 
 PID: Final = "1001"
 KEY: Final = "89unJUB8HZ54Hj7x4nUj56HN4nUzUJ8i"
@@ -135,7 +136,8 @@ class EpayServer:
 @contextlib.asynccontextmanager
 async def running() -> AsyncIterator[EpayServer]:
     """Run one on a free port."""
-    listener, url = bound()
+    listener = free_socket()
+    url = url_of(listener)
     server = EpayServer()
     server.url = f"{url}/pay/"
     async with serving(server, listener):

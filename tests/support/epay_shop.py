@@ -14,6 +14,7 @@ from opentill import epay
 from opentill.epay import jobs
 from opentill.gateways.epay import signature
 from support.api_server import ApiServer, Shop
+from support.ports import free_port
 
 _numbers: Final = itertools.count(1)
 # What reasons may name: fields, files, acts and types of the convention, codes. All else in them is
@@ -66,7 +67,7 @@ class Inbox:
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name
                 """Say nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", free_port()), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/notify"
         serve = self._server.serve_forever
         threading.Thread(target=serve, args=(0.01,), daemon=True).start()  # looks for the end

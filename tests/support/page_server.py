@@ -19,6 +19,7 @@ from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.products import service as products
 from opentill.products.model import ProductBody
+from support.ports import free_socket, url_of
 
 Open = Callable[..., Awaitable[checkouts.Session]]
 
@@ -43,18 +44,11 @@ async def serving(application: Any, listener: socket.socket) -> AsyncIterator[No
         await task
 
 
-def bound() -> tuple[socket.socket, str]:
-    """Bind a free port; the socket and its address."""
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", 0))
-    return listener, f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-
 @asynccontextmanager
 async def running(settings: Settings, bank_dir: Path) -> AsyncIterator[Starlette]:
     """Run a server with worker and sandbox bank on free ports."""
-    (shop, shop_url), (bank, bank_url) = bound(), bound()
+    shop, bank = free_socket(), free_socket()
+    shop_url, bank_url = url_of(shop), url_of(bank)
     changed = msgspec.structs.replace(settings, public_url=shop_url, sandbox_url=bank_url)
     vault = sandbox.create_app(
         data_dir=bank_dir, secret=changed.sandbox_secret, public_url=bank_url

@@ -16,6 +16,7 @@ import pytest
 import uvicorn
 
 from opentill.sandbox import Timing, create_app
+from support.ports import free_socket, url_of
 
 SECRET: Final = "a secret for tests"
 HURRY: Final = Timing(
@@ -49,19 +50,6 @@ def serving(app: Any, sock: socket.socket) -> Iterator[None]:
     finally:
         server.should_exit = True
         thread.join()
-
-
-def free_socket(port: int = 0) -> socket.socket:
-    """Bind a loopback port."""
-    sock = socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(("127.0.0.1", port))
-    return sock
-
-
-def url_of(sock: socket.socket) -> str:
-    """Return the address of what listens on the socket."""
-    return f"http://127.0.0.1:{sock.getsockname()[1]}"
 
 
 def wait_until(ready: Callable[[], Any], patience_s: float = _PATIENCE_S) -> Any:

@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from support.ports import free_port
+
 KEY: Final = "sk_test_of_the_test_server"
 SECRET: Final = "whsec_of_the_test_server"
 # https://docs.stripe.com/currencies, "Minimum and maximum charge amounts", in Stripe's units
@@ -97,7 +99,7 @@ class StripeServer:
             app.router.add_route(verb, path, self._answering(operation, handler))
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", free_port())
         await site.start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from support.ports import free_port
+
 
 class Got(msgspec.Struct, frozen=True):
     """One request; names of headers in lower case."""
@@ -103,7 +105,7 @@ async def receiving(behave: Behave | None = None) -> AsyncIterator[Receiver]:
         with suppress(asyncio.CancelledError):  # at the end, while one hangs
             await receiver.handle(reader, writer)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=1000)
+    server = await asyncio.start_server(serve, "127.0.0.1", free_port(), backlog=1000)
     receiver.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield receiver
