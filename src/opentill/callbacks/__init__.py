@@ -20,8 +20,8 @@ from opentill.gateways.model import (
     GatewayEvent,
     GatewayPaymentEvent,
     GatewayRefundEvent,
-    Notified,
     OfAnotherGateway,
+    is_notified,
 )
 from opentill.orders import Report
 
@@ -47,7 +47,7 @@ class _Endpoint:
         """
         app, name = context.of(scope), scope["path_params"]["name"]
         gateway = app.gateways.get(name)
-        methods = ("GET", "POST") if isinstance(gateway, Notified) else ("POST",)
+        methods = ("GET", "POST") if is_notified(gateway) else ("POST",)
         if scope["method"] not in methods:
             raise MethodNotAllowed(methods)
         if gateway is None:
@@ -60,7 +60,7 @@ class _Endpoint:
 
 def _acknowledgement(gateway: Gateway) -> Response:
     """Return the response that a provider takes as "do not report this again"."""
-    if isinstance(gateway, Notified):
+    if is_notified(gateway):
         return Response(gateway.acknowledgement, headers={"content-type": "text/plain"})
     return Response(_TAKEN, 200, {"cache-control": "no-store"}, "application/json")
 

@@ -15,6 +15,7 @@ from opentill.gateways.model import (
     GatewayEvent,
     Notified,
     Traces,
+    is_notified,
 )
 from opentill.http.incoming import read_body
 
@@ -23,7 +24,7 @@ _MOST_FIELDS: Final = 100
 
 async def events(gateway: Gateway, scope: Scope, receive: Receive) -> tuple[GatewayEvent, ...]:
     """Return the events of a callback. Raises Invalid if it is not genuine or too old."""
-    if isinstance(gateway, Notified):
+    if is_notified(gateway):
         return await _read_notice(gateway, scope, receive)
     headers = dict[bytes, bytes](scope["headers"])
     body = await read_body(headers, receive)

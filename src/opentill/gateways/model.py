@@ -10,7 +10,7 @@ Amounts are ``Money``: whole minor units and an ISO 4217 currency. Times are Uni
 """
 
 from collections.abc import Mapping
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeGuard, runtime_checkable
 
 import msgspec
 
@@ -243,6 +243,11 @@ class Notified(Gateway, Protocol):
         Raises BadCallback, and Unavailable to have the provider send it again.
         """
         ...
+
+
+def is_notified(gateway: Gateway | None) -> TypeGuard[Notified]:
+    """Return whether an adapter is ``Notified``, quickly: ``isinstance`` of a protocol is slow."""
+    return hasattr(gateway, "read_notice")
 
 
 @runtime_checkable
