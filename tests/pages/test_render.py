@@ -2,7 +2,6 @@
 
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import get_args
 
 import msgspec
@@ -369,7 +368,7 @@ def test_what_was_paid_with_real_money_is_not_marked_where_one_tries_things_out_
 
 def test_chinese_fonts_draw_chinese_pages_only() -> None:
     """Theirs are the apostrophes and dots as wide as a sign: they tear English words apart."""
-    style = (Path(assets.__file__).parent / "static" / "pages.css").read_text()
+    style = assets.ASSETS["pages.css"].body.decode()
     chinese = re.compile("CJK|PingFang|YaHei|JhengHei")
     for rule, fonts in re.findall(r"([^{}]+)\{[^{}]*?--sans:([^;]+);", style):
         language = re.search(r":lang\((zh-Han[st])\)", rule)
