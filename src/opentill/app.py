@@ -39,6 +39,7 @@ from opentill.payouts import events as payout_events
 from opentill.products import api as products_api
 from opentill.refunds import api as refunds_api
 from opentill.refunds import events as refund_events
+from opentill.web import assets
 from opentill.webhooks import api as webhooks_api
 from opentill.webhooks import document as webhooks_document
 
@@ -101,6 +102,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *epay_api.routes(refusal.submission_refused),
     *pages_api.routes,
     *health.routes,
+    *assets.routes,
     Route("/openapi.json", openapi_json),
 )
 
