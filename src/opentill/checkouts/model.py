@@ -61,6 +61,8 @@ _Metadata = Annotated[
     Meta(
         description="a JSON object of at most 50 keys of at most 64 characters, 16 KiB in all",
         extra_json_schema={
+            "description": "Keys and values of your own, kept with the session, its order and "
+            "their events: at most 50 keys of at most 64 characters, 16 KiB in all.",
             "type": ["object", "null"],
             "maxProperties": 50,
             "propertyNames": {"maxLength": 64},
@@ -109,13 +111,7 @@ class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     display_merchant_name_too: _OtherSpelling | None = msgspec.field(
         default=None, name="display_merchant_name"
     )
-    metadata: Annotated[
-        _Metadata,
-        meaning(
-            "Keys and values of your own, kept with the session, its order and "
-            "their events: at most 50 keys of at most 64 characters, 16 KiB in all."
-        ),
-    ] = msgspec.field(default_factory=msgspec.Raw)
+    metadata: _Metadata = msgspec.field(default_factory=msgspec.Raw)
 
 
 class Session(msgspec.Struct, frozen=True):
