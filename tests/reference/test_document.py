@@ -168,7 +168,7 @@ def test_a_group_with_another_credential_needs_nothing_new() -> None:
         if sample.language == "Python":
             compile(sample.text, "sample", "exec")
     page = Reader(html_of(Book(SETTINGS, msgspec.json.encode(document)), "your-account"))
-    assert "Access token" in page.text
+    assert "Your access token" in page.text
 
 
 HOSTILE = "<script>alert(1)</script>"

@@ -195,7 +195,7 @@ class Document:
         for name in (name for one in security for name in one):
             scheme = self._schemas.follow(schemes.get(name, {}))
             if scheme.get("type") == "http" and scheme.get("scheme", "").lower() == "bearer":
-                return Credential("Authorization", "Bearer ", "OPENTILL_TOKEN", "Access token")
+                return Credential("Authorization", "Bearer ", "OPENTILL_TOKEN", "access token")
             if scheme.get("type") == "apiKey" and scheme.get("in") == "header":
                 return Credential(str(scheme["name"]), "", "OPENTILL_KEY", "API key")
         return None
