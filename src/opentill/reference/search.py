@@ -60,6 +60,8 @@ def _weights(place: Place, word: str) -> Iterator[int]:
         yield 20
     elif any(word in name for name in names):
         yield 10
+    if word in place.kind.casefold():
+        yield 8
     if word in place.text.casefold():
         yield 5
 
