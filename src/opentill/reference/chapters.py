@@ -146,8 +146,8 @@ class Texts:
                 found.append(Section(heading, anchor, " ".join(text)))
                 heading, text = tokens[index + 1].content, []
                 anchor = slug(heading)
-            elif token.type in ("inline", "fence"):
-                text.append("".join(one.content for one in token.children or (token,)))
+            elif token.type in ("inline", "fence") and tokens[index - 1].type != "heading_open":
+                text.append(_plain(token))
         return (*found, Section(heading, anchor, " ".join(text)))
 
     def tokens(self, chapter: Chapter) -> list[Token]:
@@ -190,6 +190,12 @@ def _duration(length_ms: int) -> str:
     minutes = length_ms // 60_000
     number, unit = (minutes // 60, "hour") if minutes >= 60 else (minutes, "minute")  # noqa: PLR2004 - minutes of an hour
     return f"{number} {unit}{'' if number == 1 else 's'}"
+
+
+def _plain(token: Token) -> str:
+    """Return the text of a line without its marks."""
+    breaks = ("softbreak", "hardbreak")
+    return "".join(" " if one.type in breaks else one.content for one in token.children or (token,))
 
 
 _LANGUAGES: Final[Mapping[str, str]] = {
