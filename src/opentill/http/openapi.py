@@ -201,7 +201,8 @@ def _parameters(
                     "maxLength": 255,
                     "pattern": "^[ -~]+$",
                 },
-                "description": "Makes the request safe to repeat.",
+                "description": "Makes the request safe to repeat: 1 to 255 printable characters, "
+                "new for each thing that you want to do.",
             },
         )
     return found
