@@ -206,36 +206,28 @@ _LANGUAGES: Final[Mapping[str, str]] = {
 class _Renderer(RendererHTML):
     """Markdown as the reference shows it: headings that can be linked to, code in figures."""
 
-    def heading_open(
-        self, tokens: Sequence[Token], index: int, options: object, environment: object
-    ) -> str:
+    def heading_open(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
         """Give a heading an anchor out of its words."""
-        del options, environment
-        return f'<{tokens[index].tag} id="{slug(tokens[index + 1].content)}">'
+        del options, env
+        return f'<{tokens[idx].tag} id="{slug(tokens[idx + 1].content)}">'
 
-    def fence(
-        self, tokens: Sequence[Token], index: int, options: object, environment: object
-    ) -> str:
+    def fence(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
         """Show code as a figure whose caption is what stands behind the language."""
-        del options, environment
-        language, _, label = tokens[index].info.partition(" ")
+        del options, env
+        language, _, label = tokens[idx].info.partition(" ")
         caption = escape(label or _LANGUAGES.get(language, "Example"))
         return (
             f'<figure class="sample"><figcaption>{caption}</figcaption>'
             f'<pre tabindex="0" role="group" aria-label="{caption}"><code>'
-            f"{escape(tokens[index].content)}</code></pre></figure>\n"
+            f"{escape(tokens[idx].content)}</code></pre></figure>\n"
         )
 
-    def table_open(
-        self, tokens: Sequence[Token], index: int, options: object, environment: object
-    ) -> str:
+    def table_open(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
         """Let a wide table scroll by itself."""
-        del tokens, index, options, environment
+        del tokens, idx, options, env
         return '<div class="table" tabindex="0" role="group" aria-label="Table"><table>'
 
-    def table_close(
-        self, tokens: Sequence[Token], index: int, options: object, environment: object
-    ) -> str:
+    def table_close(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
         """Close what ``table_open`` has opened."""
-        del tokens, index, options, environment
+        del tokens, idx, options, env
         return "</table></div>"

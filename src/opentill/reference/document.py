@@ -6,15 +6,15 @@ is bounded. ``schemas.py`` reads its schemas, ``samples.py`` writes requests in 
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, cast
 
 import msgspec
 from markupsafe import Markup
 
 from opentill.reference import samples
 from opentill.reference.samples import Credential, Sample
-from opentill.reference.schemas import Json, Row, Schemas, plain_name
+from opentill.reference.schemas import Json, Row, Schemas, members, plain_name
 from opentill.web.markdown import markdown
 
 METHODS: Final = ("get", "post", "put", "patch", "delete", "head", "options")
@@ -266,9 +266,8 @@ class Document:
             methods = self._document.get("paths", {}).get(path, {})
             for method in ("get", "post", "patch"):
                 example = _example_data(methods.get(method, {}))
-                items = example.get("items")
-                if isinstance(items, list) and items and isinstance(items[0], Mapping):
-                    example = dict(items[0])
+                items = example.get("items") or [example]
+                example = members(items[0])
                 if isinstance(example.get(_ID), str):
                     return str(example[_ID])
         return ""
@@ -284,14 +283,12 @@ def _anchor(given: Json, path: str, method: str) -> str:
     return str(anchor).replace("{", "").replace("}", "")
 
 
-def _example_data(operation: Json) -> dict[str, Any]:
+def _example_data(operation: Json) -> Json:
     """Return ``data`` of the example of an operation's success, where it is an object."""
     for status, response in operation.get("responses", {}).items():
         if status.startswith("2"):
             for content in response.get("content", {}).values():
-                example = content.get("example")
-                data = example.get("data") if isinstance(example, Mapping) else None
-                return dict(data) if isinstance(data, Mapping) else {}
+                return members(members(content.get("example")).get("data"))
     return {}
 
 
@@ -303,19 +300,17 @@ def _values_by_name(document: Json) -> dict[str, Any]:
     known: dict[str, Any] = {}
 
     def gather(value: Any) -> None:
-        if isinstance(value, Mapping):
-            for name, inner in value.items():
-                if inner is not None and not isinstance(inner, list):
-                    known.setdefault(plain_name(str(name)), inner)
-                gather(inner)
-        elif isinstance(value, list):
-            for inner in value:
+        for name, inner in members(value).items():
+            if inner is not None and not isinstance(inner, list):
+                known.setdefault(plain_name(name), inner)
+            gather(inner)
+        if isinstance(value, list):
+            for inner in cast("list[Any]", value):
                 gather(inner)
 
     for methods in document.get("paths", {}).values():
         for method in METHODS:
-            if isinstance(methods.get(method), Mapping):
-                gather(_example_data(methods[method]))
+            gather(_example_data(members(methods.get(method))))
     return known
 
 

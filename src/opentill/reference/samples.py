@@ -7,12 +7,13 @@ library, so that an operation that is new needs nothing here.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, cast
 
 import msgspec
 
 from opentill.reference.python_calls import CALLS
+from opentill.reference.schemas import members
 
 _SHELL_QUOTE: Final = "'\\''"
 _WIDTH: Final = 72  # of a sample's line, beyond which a value is broken into several
@@ -105,9 +106,10 @@ def _with_client(request: Request, call: str) -> str:
         "",
         f'with Client("{request.server}"{key}) as client:',
     ]
-    fields = cast("Mapping[str, Any]", request.body) if isinstance(request.body, Mapping) else {}
     arguments = [json.dumps(one) for one in request.ids]
-    arguments += [f"{_snake(name)}={literal(value, 2)}" for name, value in fields.items()]
+    arguments += [
+        f"{_snake(name)}={literal(value, 2)}" for name, value in members(request.body).items()
+    ]
     made = f"client.{call}({', '.join(arguments)})"
     if len(made) > _WIDTH or "\n" in made:
         inner = "".join(f"{_INDENT * 2}{one},\n" for one in arguments)

@@ -147,7 +147,7 @@ class Schemas:
         # A time that no other example has is like the time at which something was made.
         known = self._known.get(plain, self._known.get("createdat") if plain[-2:] == "at" else None)
         own = schema.keys() & {"example", "examples", "const", "default", "properties", "allOf"}
-        if own or known is None or _TYPES.get(type(known), "object") not in _kinds(schema):
+        if own or known is None or _TYPES.get(known.__class__, "object") not in _kinds(schema):
             return self.sample(schema, depth)
         values = schema.get("enum")
         return known if values is None or known in values else values[0]
@@ -198,6 +198,11 @@ class Schemas:
         for part in schema.get("allOf", ()) if depth < _DEEPEST else ():
             found.update(self._properties(self.follow(part), depth + 1))
         return found
+
+
+def members(value: Any) -> Json:
+    """Return the members of a JSON object; of anything else, none."""
+    return cast("Json", value) if isinstance(value, Mapping) else {}
 
 
 def plain_name(name: str) -> str:
