@@ -305,7 +305,7 @@ def _values_by_name(document: Json) -> dict[str, Any]:
                 known.setdefault(plain_name(name), inner)
             gather(inner)
         if isinstance(value, list):
-            for inner in cast("list[Any]", value):
+            for inner in cast("Sequence[Any]", value):
                 gather(inner)
 
     for methods in document.get("paths", {}).values():
