@@ -97,7 +97,7 @@ def _deployed(node: Any, public_url: str) -> Any:
         parts = cast("dict[str, Any]", node)
         return {key: _deployed(value, public_url) for key, value in parts.items()}
     if isinstance(node, list):
-        return [_deployed(value, public_url) for value in cast("list[Any]", node)]
+        return [_deployed(value, public_url) for value in cast("Sequence[Any]", node)]
     return node.replace(_EXAMPLE_URL, public_url) if isinstance(node, str) else node
 
 
