@@ -1,6 +1,6 @@
 """The one place that changes an order's status.
 
-A transition is a row of ``model.TRANSITIONS``. One order or many take theirs by the same statement,
+A transition is a row of ``model.TRANSITIONS``. One order or many take theirs by a statement of
 ``transition_queries``, in one transaction with the history, the session, the attempt that paid, the
 events for the merchant and the postings.
 """
@@ -15,7 +15,7 @@ from opentill import ledger, webhooks
 from opentill.core import structs
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
-from opentill.db.query import columns
+from opentill.db.query import columns_for
 from opentill.gateways.model import Method
 from opentill.ledger import Movement
 from opentill.orders import events, livemode, transition_queries
@@ -28,6 +28,7 @@ from opentill.orders.model import (
     SessionStatus,
     Status,
     Transition,
+    Transitioned,
 )
 
 _NEVER_SETTLES: Final = ("settled", "carried_over", "disputed")
@@ -164,19 +165,32 @@ def _row(taken: _Taken) -> Row:
 async def take(tx: Tx, changes: Sequence[Change], now: int) -> list[Order]:
     """Take the transitions of locked orders; return those that took theirs, as they are now.
 
-    Left out is an order that changed since ``Change.order`` was read, or whose attempt did. Raises
-    Invalid on ``orderId`` for a transition that is not in the table.
+    Several at once are confirmations or settlements. Left out is an order that changed since
+    ``Change.order`` was read, or whose attempt did. Raises Invalid on ``orderId`` for a transition
+    that is not in the table.
     """
     planned = {taken.key: taken for taken in (_take(change, now) for change in changes)}
     rows = [_row(taken) for taken in planned.values()]
     if len(rows) == 1:
         done = await transition_queries.TRANSITION.all(tx, rows[0], now=now)
     else:
-        done = await transition_queries.TRANSITIONS.all(tx, **columns(Row, rows), now=now)
+        done = await _take_many(tx, rows, now)
     moved = [planned[one.merchant_id, one.id] for one in done]
     await _emit(tx, moved, now)
     await _post(tx, moved, now)
     return [taken.after for taken in moved]
+
+
+async def _take_many(tx: Tx, rows: Sequence[Row], now: int) -> list[Transitioned]:
+    """Take transitions that are all of one statement. Raises ValueError for others."""
+    if not rows:
+        return []
+    statements = {transition_queries.MANY.get(row.event) for row in rows}
+    statement = statements.pop()
+    if statement is None or statements:
+        msg = f"{sorted({row.event for row in rows})} are not taken together"
+        raise ValueError(msg)
+    return await statement.all(tx, **columns_for(statement, rows), now=now)
 
 
 async def _emit(tx: Tx, moved: Sequence[_Taken], now: int) -> None:

@@ -288,7 +288,8 @@ class Protocol(HttpToolsProtocol):
 
     def _resume(self) -> None:
         """Read on, if nothing holds it and the application has room for more of the body."""
-        if self._is_held():
+        is_reading = not self.flow.read_paused and self._held_since == _NEVER
+        if is_reading or self._is_held():
             return
         if self._held_since != _NEVER:
             self._received_at = self.loop.time()
