@@ -145,13 +145,6 @@ class Statement:
         return TypeError(f"the statement takes {takes}: {'; '.join(wrong)}")
 
 
-def columns_for(statement: Statement, rows: Sequence[msgspec.Struct]) -> dict[str, list[Any]]:
-    """Turn rows into a list for each of their fields that a statement has a parameter for."""
-    fields = frozenset(rows[0].__struct_fields__) if rows else frozenset[str]()
-    names = [name for name in statement.names if name in fields]
-    return {name: [getattr(row, name) for row in rows] for name in names}
-
-
 class Query(Statement, Generic[S]):
     """A statement whose rows are structs: every column is a field of the same name.
 

@@ -7,8 +7,8 @@ from opentill.db.query import Command, Query
 from opentill.orders.model import Event, Order, Transitioned
 
 # The columns of an order, beside its status, that a transition writes, with their types in
-# PostgreSQL: the fields of `transitions.Written`.
-_WRITTEN: Final = {
+# PostgreSQL.
+WRITTEN: Final = {
     "customer_email": "text",
     "customer_name": "text",
     "payer_ip": "text",
@@ -30,9 +30,9 @@ _WRITTEN: Final = {
 }
 
 
-def _each(piece: str, written: Iterable[str] = _WRITTEN) -> str:
+def _each(piece: str, written: Iterable[str] = WRITTEN) -> str:
     """Write a piece of SQL for each written column: ``{0}`` is its name, ``{1}`` its type."""
-    return ", ".join(piece.format(name, _WRITTEN[name]) for name in written)
+    return ", ".join(piece.format(name, WRITTEN[name]) for name in written)
 
 
 # Place an order with its session, both as `model.NewOrder` says: two rows of one thing, so one
@@ -69,9 +69,9 @@ PLACE = Command(
     values (:merchant_id, :order_id, 1, :now, 'opened', 'PENDING', :id)
     """,
 )
-# Take the transition of a locked order, a `transitions.Row`; returns nothing where the order, or
-# the attempt that paid it, is no longer as the row says. One order by scalars, not as a batch of
-# one: that is planned anew each time, and reads much while statistics are old (decision 0048).
+# Take the transition of a locked order; returns nothing where the order, or the attempt that paid
+# it, is no longer as it was read. One order by scalars, not as a batch of one: that is planned anew
+# each time, and reads much while statistics are old (decision 0048).
 TRANSITION = Query(
     Transitioned,
     f"""
