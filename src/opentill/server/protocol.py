@@ -97,6 +97,44 @@ class _HoldingFlow(FlowControl):
             super().resume_reading()
 
 
+class _JoinedWrites:
+    """The transport, as a response sees it: its head waits for the first part of its body.
+
+    Each write is a system call and a packet; those of the two are the larger part of what uvicorn
+    takes for a small response.
+    """
+
+    def __init__(self, transport: asyncio.Transport, cycle: RequestResponseCycle) -> None:
+        self._transport = transport
+        self._cycle = cycle
+        self._head: bytes | None = b""  # None: it was sent
+
+    def write(self, data: bytes) -> None:
+        """Send what came before the response at once, and the head with what follows it."""
+        if self._head is None or not self._cycle.response_started:
+            self._transport.write(data)
+        elif self._head:
+            self._transport.writelines((self._head, data))
+            self._head = None
+        else:
+            self._head = data
+
+    def flush(self) -> None:
+        """Send the head of a response without a body."""
+        if self._head:
+            self._transport.write(self._head)
+            self._head = None
+
+    def close(self) -> None:
+        """Close the connection when all is sent."""
+        self.flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Return whether the connection is closed or about to be."""
+        return self._transport.is_closing()
+
+
 class Protocol(HttpToolsProtocol):
     """One connection."""
 
@@ -346,10 +384,13 @@ class Protocol(HttpToolsProtocol):
         error = functools.partial(send_internal_error, cycle)
         cycle.send_500_response = error  # type: ignore[method-assign] # uvicorn's is plain text
         self._working = cycle
+        self._writes = _JoinedWrites(self.transport, cycle)
+        cycle.transport = self._writes  # type: ignore[assignment] # what it uses of a transport
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         """Begin the next pipelined request, or wait for one."""
+        self._writes.flush()
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
