@@ -35,6 +35,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from opentill.server.connection_limits import HEALTH_PATHS, ConnectionLimits
+from opentill.server.joined_writes import JoinedWrites
 from opentill.server.refusals import (
     MAX_QUEUED,
     OVERSIZE,
@@ -95,44 +96,6 @@ class _HoldingFlow(FlowControl):
     def resume_reading(self) -> None:
         if not self._is_held():
             super().resume_reading()
-
-
-class _JoinedWrites:
-    """The transport, as a response sees it: its head waits for the first part of its body.
-
-    Each write is a system call and a packet; those of the two are the larger part of what uvicorn
-    takes for a small response.
-    """
-
-    def __init__(self, transport: asyncio.Transport, cycle: RequestResponseCycle) -> None:
-        self._transport = transport
-        self._cycle = cycle
-        self._head: bytes | None = b""  # None: it was sent
-
-    def write(self, data: bytes) -> None:
-        """Send what came before the response at once, and the head with what follows it."""
-        if self._head is None or not self._cycle.response_started:
-            self._transport.write(data)
-        elif self._head:
-            self._transport.writelines((self._head, data))
-            self._head = None
-        else:
-            self._head = data
-
-    def flush(self) -> None:
-        """Send the head of a response without a body."""
-        if self._head:
-            self._transport.write(self._head)
-            self._head = None
-
-    def close(self) -> None:
-        """Close the connection when all is sent."""
-        self.flush()
-        self._transport.close()
-
-    def is_closing(self) -> bool:
-        """Return whether the connection is closed or about to be."""
-        return self._transport.is_closing()
 
 
 class Protocol(HttpToolsProtocol):
@@ -384,7 +347,7 @@ class Protocol(HttpToolsProtocol):
         error = functools.partial(send_internal_error, cycle)
         cycle.send_500_response = error  # type: ignore[method-assign] # uvicorn's is plain text
         self._working = cycle
-        self._writes = _JoinedWrites(self.transport, cycle)
+        self._writes = JoinedWrites(self.transport, cycle)
         cycle.transport = self._writes  # type: ignore[assignment] # what it uses of a transport
         super()._start_asgi_task(cycle, app)
 
