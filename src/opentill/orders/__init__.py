@@ -4,6 +4,7 @@ from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
 from opentill.orders.confirmation import Report, confirm_many
 from opentill.orders.events import livemode_of, metadata
 from opentill.orders.export import chunks as export_csv
+from opentill.orders.failed_attempts import count_failed, uncounted_since, with_uncounted
 from opentill.orders.livemode import known as all_with_livemode
 from opentill.orders.livemode import known_one as with_livemode
 from opentill.orders.livemode import noted_one as with_noted_livemode
@@ -68,6 +69,7 @@ __all__ = [
     "complete_refund",
     "confirm_manually",
     "confirm_many",
+    "count_failed",
     "exists",
     "export_csv",
     "find",
@@ -91,6 +93,8 @@ __all__ = [
     "settleable",
     "submit",
     "transition",
+    "uncounted_since",
     "with_livemode",
     "with_noted_livemode",
+    "with_uncounted",
 ]
