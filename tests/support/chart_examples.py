@@ -14,8 +14,8 @@ PAGE: Final = """{% extends "frame.html" %}
 {% from "charts.html" import chart with context %}
 {% block title %}Charts{% endblock %}
 {% block styles %}<link rel="stylesheet" href="{{ asset('foundation.css') }}">
-<link rel="stylesheet" href="{{ asset('chart.css') }}">
-<script src="{{ asset('uplot.js') }}" defer></script>
+<link rel="stylesheet" href="{{ asset('chart.css') }}">{% endblock %}
+{% block scripts %}<script src="{{ asset('uplot.js') }}" defer></script>
 <script src="{{ asset('chart.js') }}" defer></script>{% endblock %}
 {% block body %}<main id="main"><h1>Charts</h1><h2>All of them</h2>
 {% for one in charts %}{{ chart(say, one) }}{% endfor %}</main>{% endblock %}

@@ -38,6 +38,7 @@ from opentill.orders.service import (
     place,
     revoke_manually,
     set_method,
+    start_attempt,
 )
 from opentill.orders.settlement import Settled, settle_batch, settle_one, settleable
 from opentill.orders.transitions import Change, can, transition
@@ -91,6 +92,7 @@ __all__ = [
     "settle_batch",
     "settle_one",
     "settleable",
+    "start_attempt",
     "submit",
     "transition",
     "uncounted_since",
