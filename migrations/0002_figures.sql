@@ -53,3 +53,6 @@ create table awaited_figures (
 alter table payment_attempts add column counted_at bigint;
 create index payment_attempts_uncounted on payment_attempts (merchant_id, updated_at)
     where (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null);
+
+-- [merchants] The zone of the IANA database whose days and times a merchant's pages show.
+alter table merchants add column time_zone text not null default 'UTC';
