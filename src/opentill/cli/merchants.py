@@ -169,7 +169,9 @@ def set_(
     merchant_id: str,
     *,
     name: Annotated[str | None, typer.Option(help="The merchant's new name.")] = None,
-    time_zone: _text("Whose days the merchant's pages show: Europe/Berlin.") = None,
+    time_zone: Annotated[
+        str | None, typer.Option(help="Whose days its pages show: Europe/Berlin.")
+    ] = None,
     actor: "Actor",
     as_json: Json = False,
     **given: Any,
