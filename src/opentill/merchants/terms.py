@@ -96,6 +96,7 @@ async def create(
             terms_version=1,
             created_at=now,
             updated_at=now,
+            time_zone="UTC",
         ),
     )
     schedule = fees.changed(merchant.fees, fee_changes, settlement_currency)
