@@ -12,7 +12,7 @@ from opentill.web.catalogue import FRAME, LANGUAGES, Language
 from opentill.web.language import Localizer
 from opentill.web.responses import page as answer
 from support import chart_examples
-from support.looks import DEVICES, SCHEMES, WIDER, look
+from support.page_checks import DEVICES, LOOKS, SCHEMES, WIDER
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -32,6 +32,8 @@ DRAWN: Final = """() => [...document.querySelectorAll('figure.chart')].map(figur
       && pixels[at + 3] === 255;
   return [figure.id, found > 100, figure.querySelector('details').open];
 })"""
+FITS: Final = """() => Math.abs(document.querySelector('#volume .uplot').clientWidth
+  - document.querySelector('#volume .chart-plot').clientWidth) < 2"""
 ALL_DRAWN: Final = [["volume", True, False], ["rate", True, False], ["hostile", True, False]]
 
 
@@ -64,13 +66,15 @@ async def test_charts_are_drawn_from_their_tables_in_both_schemes(browser: Brows
     context = await browser.new_context(reduced_motion="reduce")
     page, wrong = await _open(context)
     for scheme, device in product(SCHEMES, DEVICES):
-        await look(page, scheme, *DEVICES[device], place=(scheme, device))
+        width, height = DEVICES[device]
+        await page.set_viewport_size({"width": width, "height": height})
+        await page.emulate_media(color_scheme=scheme)
+        assert await page.evaluate(LOOKS) == {
+            "shown": [scheme, width], "faint": [], "small": [], "wider": 0,
+        }, (scheme, device)  # fmt: skip
         assert await page.evaluate(DRAWN) == ALL_DRAWN, (scheme, device)
         plot = page.locator("#volume .uplot")
-        width = await page.evaluate("document.querySelector('#volume .chart-plot').clientWidth")
-        await page.wait_for_function(
-            "w => Math.abs(document.querySelector('#volume .uplot').clientWidth - w) < 2", arg=width
-        )
+        await page.wait_for_function(FITS)
         assert await plot.is_visible()
     place = await page.locator("#rate .u-over").bounding_box()
     assert place is not None

@@ -11,7 +11,7 @@ from opentill.pages.responses import page as answer
 from opentill.web import assets
 from opentill.web.catalogue import LANGUAGES, Language
 from opentill.web.language import Localizer
-from support.looks import DEVICES, SCHEMES, WIDER, look
+from support.page_checks import DEVICES, LOOKS, SCHEMES, WIDER, Scheme
 from support.page_examples import HOSTILE_PAYMENT, made
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -70,6 +70,15 @@ async def test_every_page_is_readable_and_fits(browser: Browser) -> None:
             await look(page, scheme, *DEVICES[device], place=(name, scheme, device))
     assert wrong == []
     await context.close()
+
+
+async def look(page: Page, scheme: Scheme, width: int, height: int, place: object) -> None:
+    """Show a page that is loaded in another size and scheme of colours, and look at it."""
+    await page.set_viewport_size({"width": width, "height": height})
+    await page.emulate_media(color_scheme=scheme)
+    assert await page.evaluate(LOOKS) == {
+        "shown": [scheme, width], "faint": [], "small": [], "wider": 0,
+    }, place  # fmt: skip
 
 
 @pytest.mark.parametrize("language", [one for one in LANGUAGES if one != "en"])

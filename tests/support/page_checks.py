@@ -1,8 +1,6 @@
-"""What a look at a page in a browser finds: faint text, small targets, what does not fit."""
+"""What is looked at in a page that a browser has drawn: JavaScript that returns what is wrong."""
 
 from typing import Final, Literal
-
-from playwright.async_api import Page
 
 Scheme = Literal["light", "dark"]
 SCHEMES: Final[tuple[Scheme, ...]] = ("light", "dark")
@@ -70,12 +68,3 @@ LOOKS = f"""() => ({{
   shown: [matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light', innerWidth],
   faint: ({FAINT_TEXT})(), small: ({SMALL_TARGETS})(), wider: Math.max(0, ({WIDER})()),
 }})"""
-
-
-async def look(page: Page, scheme: Scheme, width: int, height: int, place: object) -> None:
-    """Show a page that is loaded in another size and scheme of colours, and look at it."""
-    await page.set_viewport_size({"width": width, "height": height})
-    await page.emulate_media(color_scheme=scheme)
-    assert await page.evaluate(LOOKS) == {
-        "shown": [scheme, width], "faint": [], "small": [], "wider": 0,
-    }, place  # fmt: skip
