@@ -19,7 +19,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 HOST: Final = "http://127.0.0.1:9"
 # For each chart: whether its first series' colour is there, and whether the table is open.
 DRAWN: Final = """() => [...document.querySelectorAll('figure.chart')].map(figure => {
-  const canvas = figure.querySelector('canvas');
+  const drawn = figure.querySelector('canvas');
+  const canvas = document.createElement('canvas');
+  [canvas.width, canvas.height] = [drawn.width, drawn.height];
+  canvas.getContext('2d', { willReadFrequently: true }).drawImage(drawn, 0, 0);
   const probe = document.createElement('i');
   probe.style.color = getComputedStyle(figure).getPropertyValue('--chart-1');
   figure.append(probe);
