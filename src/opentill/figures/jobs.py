@@ -79,7 +79,7 @@ async def _count_attempts(db: Db, batch: int) -> int:
 async def count_attempts(tx: Tx, merchant_id: str, most: int = BATCH) -> int:
     """Count up to ``most`` of a merchant's failed attempts and return how many there were."""
     await queries.OPEN_ATTEMPTS.run(tx, merchant_id=merchant_id)
-    await queries.LOCK_ATTEMPTS.run(tx, merchant_id=merchant_id)
+    await queries.LOCK_ATTEMPTS.get(tx, merchant_id=merchant_id)
     changed = await orders.count_failed(tx, merchant_id, most)
     failed: dict[int, int] = defaultdict(int)
     for change in changed:

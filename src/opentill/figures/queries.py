@@ -130,11 +130,12 @@ OPEN_ATTEMPTS = Command(
     on conflict do nothing
     """
 )
-LOCK_ATTEMPTS = Command(
+LOCK_ATTEMPTS = Value(
+    str,
     """
     select merchant_id from attempt_figures
     where merchant_id = :merchant_id and since = 0 for update
-    """
+    """,
 )
 # Make a row for each quarter hour that has none, then add to it and to all later ones.
 OPEN_QUARTERS = Command(
