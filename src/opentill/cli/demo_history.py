@@ -111,7 +111,7 @@ class History:
             for offer in _OFFERS
         ]
         often = [offer[-1] for offer in _OFFERS]
-        for day in range(DAYS):
+        for day in range(DAYS + 1):
             midnight = (first + day * _DAY) // _DAY * _DAY
             for _ in range(self._customers(day, midnight)):
                 at = midnight + self._chance.choice(_HOURS) * _HOUR + self._some(_HOUR)

@@ -81,6 +81,7 @@
             ...axis,
             grid: { show: false },
             space: 64,
+            size: 28,
             incrs: [1, 2, 3, 5, 7, 10, 14, 20, 30, 60, 90],
             values: (_, splits) => splits.map((at) => rows[at]?.cells[0].dataset.short ?? ""),
           },
