@@ -53,7 +53,7 @@
     let plot = null;
 
     // What stands under the pointer, in the words of the table.
-    function tell(index) {
+    function show(index) {
       const row = rows[index];
       reading.textContent = row
         ? [row.cells[0].textContent, ...series.map((one, at) => `${one.name} ${row.cells[at + 1].textContent}`)].join(" · ")
@@ -105,7 +105,7 @@
               : { ...shared, width: 2, spanGaps: false, points: { show: true, size: 5, fill: paint } };
           }),
         ],
-        hooks: { setCursor: [(self) => tell(self.cursor.idx)] },
+        hooks: { setCursor: [(self) => show(self.cursor.idx)] },
       };
     }
 
