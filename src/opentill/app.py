@@ -20,6 +20,7 @@ from opentill.agreement import api as agreement_api
 from opentill.checkouts import api as checkouts_api
 from opentill.context import App
 from opentill.core.settings import SANDBOX, Settings
+from opentill.dashboard import api as dashboard_api
 from opentill.db import replica
 from opentill.db.database import Db, patiently
 from opentill.disputes import api as disputes_api
@@ -101,6 +102,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *callbacks.routes,
     *epay_api.routes(refusal.submission_refused),
     *pages_api.routes,
+    *dashboard_api.routes,
     *health.routes,
     *assets.routes,
     Route("/openapi.json", openapi_json),

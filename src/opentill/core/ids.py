@@ -10,7 +10,23 @@ import time
 from typing import Final, Literal
 
 Prefix = Literal[
-    "mer", "prod", "order", "att", "re", "txn", "evt", "dp", "po", "whe", "key", "req", "aud", "mov"
+    "mer",
+    "prod",
+    "order",
+    "att",
+    "re",
+    "txn",
+    "evt",
+    "dp",
+    "po",
+    "whe",
+    "key",
+    "req",
+    "aud",
+    "mov",
+    "per",
+    "ses",
+    "inv",
 ]
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"

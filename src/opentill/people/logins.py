@@ -1,0 +1,163 @@
+"""Logging in and out, and who a cookie or token stands for."""
+
+from typing import Final
+
+import msgspec
+
+from opentill import merchants
+from opentill.core.errors import NotFound, Problem
+from opentill.core.ids import new_id
+from opentill.db.database import Db, Tx
+from opentill.merchants import Actor
+from opentill.people import limits, passwords, queries
+from opentill.people.model import (
+    OF_MEMBERS,
+    SEEN_MS,
+    Access,
+    Browser,
+    Login,
+    Person,
+    Workplace,
+    digest,
+    new_token,
+)
+
+_LONGEST_DEVICE: Final = 300
+
+
+class WrongCredentials(Problem):
+    """Address, password or code is wrong; which one is never said."""
+
+    status, code, message = 401, 401, "Unauthorized"
+
+
+class Credentials(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody logs in with, and from where."""
+
+    email: str
+    password: str
+    browser: Browser
+    known: bool = False  # the browser has logged in to this account before
+
+
+class NewLogin(msgspec.Struct, frozen=True):
+    """A login just made; ``token`` is what the browser keeps."""
+
+    id: str
+    person: Person
+    token: str
+
+
+def normal(email: str) -> str:
+    """Return an e-mail address as it is stored."""
+    return email.strip().lower()
+
+
+async def log_in(db: Db, given: Credentials, now: int) -> NewLogin:
+    """Log somebody in. Raises TooManyRequests, before anything is hashed, and WrongCredentials.
+
+    An account that is unknown costs as much time as one that is known.
+    """
+    email = normal(given.email)
+    attempt = await limits.count(db, email, given.browser.address, now, known=given.known)
+    async with db.connection() as tx:
+        person = await queries.BY_EMAIL.first(tx, email=email)
+    right = await passwords.matches(given.password, person.password if person else None)
+    if person is None or not right:
+        raise WrongCredentials
+
+    async def work(tx: Tx) -> NewLogin:
+        await limits.succeeded(tx, attempt, now)
+        return await begin(tx, person, given.browser, now)
+
+    return await db.run(work)
+
+
+async def begin(tx: Tx, person: Person, browser: Browser, now: int) -> NewLogin:
+    """Make a login for a person who has proved who they are."""
+    token, login_id = new_token(), new_id("ses")
+    await queries.INSERT_LOGIN.run(
+        tx,
+        id=login_id,
+        person_id=person.id,
+        token_sha256=digest(token),
+        now=now,
+        address=browser.address,
+        device=browser.device[:_LONGEST_DEVICE],
+    )
+    return NewLogin(login_id, person, token)
+
+
+async def find(db: Db, token: str, address: str, now: int) -> Login | None:
+    """Return the login that a token stands for, None if there is none or it has ended."""
+    async with db.connection() as tx:
+        login = await queries.LOGIN.first(tx, token_sha256=digest(token))
+        if login is None or login.has_ended(now):
+            return None
+        if now >= login.used_at + SEEN_MS:
+            await queries.SET_USED.run(tx, id=login.id, now=now, address=address)
+        return login
+
+
+async def prove(db: Db, login: Login, password: str, address: str, now: int) -> str:
+    """Have a person prove again who they are, and return the login's new token.
+
+    Raises TooManyRequests and WrongCredentials.
+    """
+    attempt = await limits.count(db, login.person_id, address, now, known=True)
+    async with db.connection() as tx:
+        person = await queries.PERSON.first(tx, id=login.person_id)
+    if person is None or not await passwords.matches(password, person.password):
+        raise WrongCredentials
+    token = new_token()
+
+    async def work(tx: Tx) -> None:
+        await limits.succeeded(tx, attempt, now)
+        await queries.PROVE.run(tx, id=login.id, token_sha256=digest(token), now=now)
+
+    await db.run(work)
+    return token
+
+
+async def end(tx: Tx, login: Login) -> None:
+    """Log out."""
+    await queries.END_LOGIN.run(tx, person_id=login.person_id, id=login.id)
+
+
+async def access(db: Db, login: Login, merchant_id: str, now: int) -> Access:
+    """Return what somebody may do at a merchant. Raises NotFound if that is nothing at all.
+
+    Staff who look at a merchant's pages for the first time since they logged in are named in the
+    audit log.
+    """
+    async with db.connection() as tx:
+        all_of_them = await queries.WORKPLACES.all(tx, person_id=login.person_id)
+        for one in all_of_them:
+            if one.merchant_id == merchant_id:
+                return Access(login, merchant_id, one.merchant_name, one.role, all_of_them)
+        if login.staff_role is None:
+            raise NotFound
+        merchant = await merchants.find(tx, merchant_id)
+    await db.run(lambda tx: _visit(tx, login, merchant_id, now))
+    return Access(login, merchant_id, merchant.name, None, all_of_them)
+
+
+async def _visit(tx: Tx, login: Login, merchant_id: str, now: int) -> None:
+    if await queries.NOTE_VISIT.get(tx, login_id=login.id, merchant_id=merchant_id, now=now):
+        actor = Actor(f"{login.email} ({login.person_id})", f"as staff, {login.staff_role}")
+        await merchants.record_audit(tx, actor, "people visit", merchant_id, login.id, now)
+
+
+async def workplaces(tx: Tx, login: Login) -> list[Workplace]:
+    """Return the merchants that a person is a member of, by name."""
+    return await queries.WORKPLACES.all(tx, person_id=login.person_id)
+
+
+async def prune(tx: Tx, now: int) -> int:
+    """Delete what nobody can use any more: logins, links and counted attempts."""
+    before = now - OF_MEMBERS.whole
+    return (
+        await queries.PRUNE_LOGINS.run(tx, before=before)
+        + await queries.PRUNE_LINKS.run(tx, before=before)
+        + await queries.PRUNE_LIMITS.run(tx, before=now - limits.FORGOTTEN_MS)
+    )
