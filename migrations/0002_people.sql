@@ -5,13 +5,45 @@
 
 -- [people] Somebody who logs in. The address is in lower case: two that differ in capitals are one.
 create table persons (
-    id         text primary key,
-    email      text not null unique check (email = lower(email) and length(email) <= 254),
-    name       text not null check (length(name) between 1 and 200),
-    password   text not null check (password like '$argon2id$%'),
-    created_at bigint not null,
-    updated_at bigint not null
+    id           text primary key,
+    email        text not null unique check (email = lower(email) and length(email) <= 254),
+    name         text not null check (length(name) between 1 and 200),
+    password     text not null check (password like '$argon2id$%'),
+    totp_secret  bytea,  -- encrypted; of the authenticator that is the second factor
+    totp_pending bytea,  -- encrypted; of one that is not confirmed yet
+    totp_step    bigint not null,  -- the last one of which a code was used
+    created_at   bigint not null,
+    updated_at   bigint not null
 );
+
+-- [people] Codes that stand in for an authenticator, each once; what was used has no row.
+create table recovery_codes (
+    person_id   text not null references persons (id),
+    code_sha256 bytea not null check (length(code_sha256) = 32),
+    primary key (person_id, code_sha256)
+);
+
+-- [people] Passkeys: public keys whose private part a person's device has.
+create table passkeys (
+    id         text primary key,
+    person_id  text not null references persons (id),
+    credential bytea not null unique,
+    public_key bytea not null,
+    sign_count bigint not null check (sign_count >= 0),
+    name       text not null check (length(name) between 1 and 100),
+    created_at bigint not null,
+    used_at    bigint
+);
+create index passkeys_by_person on passkeys (person_id, created_at);
+
+-- [people] What a browser was asked to sign with a passkey, to be used once. person_id: whose
+-- passkey is to be made; without it somebody wants to log in.
+create table passkey_challenges (
+    challenge  bytea primary key,
+    person_id  text references persons (id),
+    expires_at bigint not null
+);
+create index passkey_challenges_old on passkey_challenges (expires_at);
 
 -- [people] A person's role at a merchant.
 create table members (
@@ -40,6 +72,7 @@ create table logins (
     created_at   bigint not null,
     proved_at    bigint not null,
     used_at      bigint not null,
+    strong       boolean not null,  -- with a second factor, or a passkey
     address      text not null,
     device       text not null check (length(device) <= 300)
 );

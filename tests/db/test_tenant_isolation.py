@@ -83,8 +83,9 @@ EXPLAINED: Final = frozenset(
         # who asks while somebody else may not yet: tests/gateways/test_asking.py
         "orders.queries  ": "ASK_SOON",
         # members, whose pages are walked role by role: tests/dashboard/test_permissions.py
-        "people.queries": "MEMBERS MEMBER ALL_MEMBERS SET_MEMBER REMOVE_MEMBER OTHER_OWNERS"
-        " WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK INVITATIONS WITHDRAW_INVITATIONS",
+        "people.queries": "MEMBERS MEMBER SET_ROLE WITHDRAW ALL_MEMBERS SET_MEMBER REMOVE_MEMBER"
+        " OTHER_OWNERS WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK INVITATIONS"
+        " WITHDRAW_INVITATIONS",
         # asked by commands: tests/cli/test_rates.py
         "rates.queries": "LACKING",
         # long exports: tests/orders/test_export.py

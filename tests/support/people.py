@@ -28,8 +28,7 @@ class Visitor:
         self.person_id = person_id
         self.http = httpx2.Client(
             base_url=api_server.url,
-            timeout=30,
-            trust_env=False,
+            transport=api_server.http._transport,  # its connections, but cookies of its own
             headers={"origin": api_server.url, "user-agent": "Testfox/1.0"},
         )
 

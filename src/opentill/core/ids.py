@@ -27,6 +27,7 @@ Prefix = Literal[
     "per",
     "ses",
     "inv",
+    "pk",
 ]
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"

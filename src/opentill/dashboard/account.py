@@ -9,6 +9,11 @@ from opentill.core.errors import TooManyRequests
 from opentill.dashboard import cookies, render
 from opentill.dashboard.model import Page
 from opentill.dashboard.request import PageRequest, safe_next
+from opentill.db import rate_limits
+from opentill.db.database import Tx
+from opentill.people import passkeys
+
+_PASSKEYS: Final = 30  # pages that ask for one, of an address in a minute
 
 
 async def show_login(request: PageRequest) -> Response:
@@ -27,10 +32,11 @@ async def log_in(request: PageRequest) -> Response:
         email=email,
         password=form.get("password", ""),
         browser=request.browser,
+        code=form.get("code", ""),
         known=cookies.knows(settings, request.cookies, account),
     )
     try:
-        login = await people.log_in(request.app.db, given, request.now)
+        login = await people.log_in(request.app.db, given, settings.secret_key, request.now)
     except people.WrongCredentials:
         return render.page(
             request, "login.html", 401, email=email, next=goal, errors={"email": "error_login"}
@@ -53,6 +59,56 @@ async def log_in(request: PageRequest) -> Response:
     return render.see_other(request, goal or "/dashboard")
 
 
+async def begin_passkey(request: PageRequest) -> Response:
+    """Show the page on which the browser asks for a passkey."""
+    form = await request.form()
+    return await _passkey(request, safe_next(form.get("next", "")))
+
+
+async def _passkey(
+    request: PageRequest, goal: str, status: int = 200, errors: dict[str, str] | None = None
+) -> Response:
+    subject = people.limit_subject(request.browser.address)
+    site = request.known_site
+
+    async def work(tx: Tx) -> str:
+        if await rate_limits.hit(tx, "passkey", subject, _PASSKEYS, request.now) is None:
+            wait = await rate_limits.retry_after_s(tx, "passkey", subject, request.now)
+            raise TooManyRequests(_PASSKEYS, wait)
+        return await passkeys.options(tx, site, request.now)
+
+    options = await request.app.db.run(work)
+    return render.page(
+        request,
+        "login_passkey.html",
+        status,
+        scripts=True,
+        options=options,
+        next=goal,
+        errors=errors or {},
+    )
+
+
+async def use_passkey(request: PageRequest) -> Response:
+    """Log in the person whose passkey the browser has used."""
+    form, settings = await request.form(), request.app.settings
+    goal, site = safe_next(form.get("next", "")), request.known_site
+
+    async def work(tx: Tx) -> people.NewLogin:
+        person = await passkeys.use(tx, form.get("credential", ""), site, request.now)
+        return await people.begin(tx, person, request.browser, request.now, strong=True)
+
+    try:
+        login = await request.app.db.run(work)
+    except people.WrongCredentials:
+        return await _passkey(request, goal, 401, {"passkey": "error_passkey"})
+    request.new_cookies += [
+        cookies.logged_in(settings, login.token),
+        cookies.know(settings, request.cookies, login.person.email),
+    ]
+    return render.see_other(request, goal or "/dashboard")
+
+
 async def log_out(request: PageRequest) -> Response:
     """End the login, if there is one."""
     login = request.known_login
@@ -65,5 +121,7 @@ async def log_out(request: PageRequest) -> Response:
 pages: Final = (
     Page("GET", "/login", "anyone", show_login),
     Page("POST", "/login", "anyone", log_in),
+    Page("POST", "/login/passkey/begin", "anyone", begin_passkey),
+    Page("POST", "/login/passkey", "anyone", use_passkey),
     Page("POST", "/logout", "anyone", log_out),
 )

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from opentill import people
-from opentill.core.errors import MethodNotAllowed, NotFound, Problem
+from opentill.core.errors import MethodNotAllowed, NotFound, Problem, TooManyRequests
 from opentill.core.ids import is_id
 from opentill.dashboard import cookies, render
 from opentill.dashboard.model import Page
@@ -21,7 +21,10 @@ from opentill.dashboard.request import PageRequest
 from opentill.people import STEP_UP, Permission
 from opentill.web import forms
 
-PROOF: Final = "step_up_password"  # the field in which a form brings the password along
+# The fields in which a form brings along who sends it.
+_EMAIL: Final = "step_up_email"
+_PASSWORD: Final = "step_up_password"  # noqa: S105 - a name
+_CODE: Final = "step_up_code"
 
 
 class NotPermitted(Problem):
@@ -59,10 +62,16 @@ class Endpoint:
         if login is None:
             path = request.here().removeprefix(request.base)
             return render.see_other(request, f"/login?next={quote(path, safe='')}")
+        step_up = one.step_up
         if one.allowed != "a person":
-            refused = await _admit(request, one.allowed, changes=one.method == "POST")
-            if refused is not None:
-                return refused
+            if _lacks_second_factor(request):
+                return render.see_other(request, "/security?second=1")
+            await _admit(request, one.allowed)
+            step_up = one.method == "POST" and one.allowed in STEP_UP
+        if step_up and not login.is_proved(request.now):
+            asked = await _step_up(request)
+            if asked is not None:
+                return asked
         return await one.handler(request)
 
     def _page(self, method: str) -> Page:
@@ -81,37 +90,50 @@ async def _login(request: PageRequest) -> people.Login | None:
     return await people.find(request.app.db, token, request.browser.address, request.now)
 
 
-async def _admit(request: PageRequest, permission: Permission, *, changes: bool) -> Response | None:
-    """Note what the person may do at the merchant; the page to show instead where they may not.
+def _lacks_second_factor(request: PageRequest) -> bool:
+    """Return whether somebody of the staff has to log in with a second factor first.
 
-    Raises NotFound and NotPermitted.
+    In a deployment without real money they need none.
     """
+    login = request.login
+    return login.staff_role is not None and not login.strong and request.app.settings.livemode
+
+
+async def _admit(request: PageRequest, permission: Permission) -> None:
+    """Note what the person may do at the merchant. Raises NotFound and NotPermitted."""
     if not all(map(is_id, request.ids.values())):
         raise NotFound
-    login = request.login
-    access = await people.access(request.app.db, login, request.merchant_id, request.now)
-    request.admit(login, access)
+    access = await people.access(request.app.db, request.login, request.merchant_id, request.now)
+    request.admit(request.login, access)
     if not access.may(permission):
         raise NotPermitted
-    if changes and permission in STEP_UP and not login.is_proved(request.now):
-        return await _step_up(request)
-    return None
 
 
 async def _step_up(request: PageRequest) -> Response | None:
     """Ask for the password before a form is taken; None once it came along with the form."""
-    form = await request.form()
-    given = form.pop(PROOF, None)
-    errors: dict[str, str] = {}
-    if given is not None:
+    form, errors, wait, status = dict(await request.form()), dict[str, str](), "", 200
+    password, code = form.pop(_PASSWORD, None), form.pop(_CODE, "")
+    form.pop(_EMAIL, None)
+    settings = request.app.settings
+    if password is not None:
         try:
             token = await people.prove(
-                request.app.db, request.login, given, request.browser.address, request.now
+                request.app.db,
+                request.login,
+                request.proof(password, code),
+                settings.secret_key,
+                request.now,
             )
         except people.WrongCredentials:
-            errors[PROOF] = "error_proof"
+            errors, status = {_PASSWORD: "error_proof"}, 403
+        except TooManyRequests as problem:
+            errors, status = {_PASSWORD: "error_wait"}, 429
+            wait = request.localizer.duration(problem.retry_after_s * 1000)
         else:
-            request.new_cookies.append(cookies.logged_in(request.app.settings, token))
+            request.new_cookies.append(cookies.logged_in(settings, token))
             return None
-    status = 403 if errors else 200
-    return render.page(request, "step_up.html", status, form=form, errors=errors, proof=PROOF)
+    async with request.app.db.connection() as tx:
+        second = await people.has_second_factor(tx, request.login)
+    return render.page(
+        request, "step_up.html", status, form=form, errors=errors, second=second, wait=wait
+    )

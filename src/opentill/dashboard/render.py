@@ -32,9 +32,11 @@ def page(
     template: str,
     status: int = 200,
     headers: Mapping[str, str] | None = None,
+    *,
+    scripts: bool = False,
     **values: object,
 ) -> Response:
-    """Return a page for whoever made the request."""
+    """Return a page for whoever made the request; ``scripts``: it runs some of ours."""
     localizer = request.localizer
     html = ENVIRONMENT.get_template(template).render(
         request=request,
@@ -49,7 +51,7 @@ def page(
         refresh=None,
         **{"errors": {}, **values},
     )
-    return responses.page(html, localizer.language, status, headers)
+    return responses.page(html, localizer.language, status, headers, scripts=scripts)
 
 
 def see_other(request: PageRequest, path: str) -> Response:

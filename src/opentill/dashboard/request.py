@@ -7,9 +7,10 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.types import Receive, Scope
 
 from opentill import context
+from opentill.core.errors import or_not_found
 from opentill.dashboard import cookies
 from opentill.dashboard.catalogue import SENTENCES
-from opentill.people import Access, Browser, Login
+from opentill.people import Access, Browser, Credentials, Login, Site
 from opentill.web import forms, language, templates
 from opentill.web.catalogue import LANGUAGES
 
@@ -53,6 +54,17 @@ class PageRequest:
             self.new_cookies.append(cookies.speaks(self.app.settings, self.localizer.language))
 
     @property
+    def site(self) -> Site | None:
+        """Where passkeys work, None if they do not here."""
+        host = self.headers.get(b"host", b"").decode("latin-1")
+        return Site.of(self.app.settings.public_url, host)
+
+    @property
+    def known_site(self) -> Site:
+        """Where passkeys work. Raises NotFound if they do not here."""
+        return or_not_found(self.site)
+
+    @property
     def merchant_id(self) -> str:
         """The merchant in the path, "" where there is none."""
         return self.ids.get("merchant", "")
@@ -84,6 +96,12 @@ class PageRequest:
     def admit(self, login: Login | None, access: Access | None = None) -> None:
         """Note who made the request."""
         self._login, self._access = login, access
+
+    def proof(self, password: str, code: str) -> Credentials:
+        """Return what the person proves with who they are."""
+        return Credentials(
+            email=self.login.email, password=password, code=code, browser=self.browser, known=True
+        )
 
     async def form(self) -> dict[str, str]:
         """Return the form that was sent. Raises as ``forms.read`` does."""

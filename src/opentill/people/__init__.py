@@ -6,12 +6,17 @@ from opentill.people.logins import (
     NewLogin,
     WrongCredentials,
     access,
+    begin,
     end,
+    end_by_id,
+    end_others,
     find,
+    has_second_factor,
     log_in,
     normal,
     prove,
     prune,
+    security_of,
     workplaces,
 )
 from opentill.people.model import (
@@ -23,9 +28,11 @@ from opentill.people.model import (
     Member,
     NewLink,
     Person,
+    Security,
     Staff,
     Workplace,
 )
+from opentill.people.passkeys import Site
 from opentill.people.permissions import (
     MERCHANT_ROLES,
     RULES,
@@ -37,9 +44,11 @@ from opentill.people.permissions import (
     member_may,
     staff_may,
 )
+from opentill.people.second_factor import actor_of
 from opentill.people.service import (
     accept,
-    actor_of,
+    change_password,
+    change_role,
     choose_password,
     everybody,
     find_by_email,
@@ -51,7 +60,9 @@ from opentill.people.service import (
     read_link,
     remove,
     remove_staff,
+    withdraw,
 )
+from opentill.server.client_address import limit_subject
 
 __all__ = [
     "MERCHANT_ROLES",
@@ -70,6 +81,8 @@ __all__ = [
     "NewLogin",
     "Permission",
     "Person",
+    "Security",
+    "Site",
     "Staff",
     "StaffRole",
     "Workplace",
@@ -77,16 +90,23 @@ __all__ = [
     "accept",
     "access",
     "actor_of",
+    "begin",
+    "change_password",
+    "change_role",
     "choose_password",
     "end",
+    "end_by_id",
+    "end_others",
     "everybody",
     "find",
     "find_by_email",
+    "has_second_factor",
     "invitations",
     "invite",
     "is_known",
     "join",
     "known_browser",
+    "limit_subject",
     "log_in",
     "member_may",
     "members",
@@ -97,6 +117,8 @@ __all__ = [
     "read_link",
     "remove",
     "remove_staff",
+    "security_of",
     "staff_may",
+    "withdraw",
     "workplaces",
 ]

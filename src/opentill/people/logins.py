@@ -9,7 +9,7 @@ from opentill.core.errors import NotFound, Problem
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
-from opentill.people import limits, passwords, queries
+from opentill.people import limits, passwords, queries, second_factor
 from opentill.people.model import (
     OF_MEMBERS,
     SEEN_MS,
@@ -17,6 +17,7 @@ from opentill.people.model import (
     Browser,
     Login,
     Person,
+    Security,
     Workplace,
     digest,
     new_token,
@@ -37,6 +38,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     email: str
     password: str
     browser: Browser
+    code: str = ""  # of the second factor
     known: bool = False  # the browser has logged in to this account before
 
 
@@ -53,7 +55,7 @@ def normal(email: str) -> str:
     return email.strip().lower()
 
 
-async def log_in(db: Db, given: Credentials, now: int) -> NewLogin:
+async def log_in(db: Db, given: Credentials, secret_key: str, now: int) -> NewLogin:
     """Log somebody in. Raises TooManyRequests, before anything is hashed, and WrongCredentials.
 
     An account that is unknown costs as much time as one that is known.
@@ -67,13 +69,18 @@ async def log_in(db: Db, given: Credentials, now: int) -> NewLogin:
         raise WrongCredentials
 
     async def work(tx: Tx) -> NewLogin:
+        second = person.totp_secret is not None
+        if second and not await second_factor.check(tx, person, given.code, secret_key):
+            raise WrongCredentials
         await limits.succeeded(tx, attempt, now)
-        return await begin(tx, person, given.browser, now)
+        return await begin(tx, person, given.browser, now, strong=second)
 
     return await db.run(work)
 
 
-async def begin(tx: Tx, person: Person, browser: Browser, now: int) -> NewLogin:
+async def begin(
+    tx: Tx, person: Person, browser: Browser, now: int, *, strong: bool = False
+) -> NewLogin:
     """Make a login for a person who has proved who they are."""
     token, login_id = new_token(), new_id("ses")
     await queries.INSERT_LOGIN.run(
@@ -82,6 +89,7 @@ async def begin(tx: Tx, person: Person, browser: Browser, now: int) -> NewLogin:
         person_id=person.id,
         token_sha256=digest(token),
         now=now,
+        strong=strong,
         address=browser.address,
         device=browser.device[:_LONGEST_DEVICE],
     )
@@ -99,19 +107,22 @@ async def find(db: Db, token: str, address: str, now: int) -> Login | None:
         return login
 
 
-async def prove(db: Db, login: Login, password: str, address: str, now: int) -> str:
+async def prove(db: Db, login: Login, given: Credentials, secret_key: str, now: int) -> str:
     """Have a person prove again who they are, and return the login's new token.
 
     Raises TooManyRequests and WrongCredentials.
     """
-    attempt = await limits.count(db, login.person_id, address, now, known=True)
+    attempt = await limits.count(db, login.person_id, given.browser.address, now, known=True)
     async with db.connection() as tx:
-        person = await queries.PERSON.first(tx, id=login.person_id)
-    if person is None or not await passwords.matches(password, person.password):
+        person = await queries.PERSON.one(tx, id=login.person_id)
+    if not await passwords.matches(given.password, person.password):
         raise WrongCredentials
     token = new_token()
 
     async def work(tx: Tx) -> None:
+        second = person.totp_secret is not None
+        if second and not await second_factor.check(tx, person, given.code, secret_key):
+            raise WrongCredentials
         await limits.succeeded(tx, attempt, now)
         await queries.PROVE.run(tx, id=login.id, token_sha256=digest(token), now=now)
 
@@ -148,6 +159,33 @@ async def _visit(tx: Tx, login: Login, merchant_id: str, now: int) -> None:
         await merchants.record_audit(tx, actor, "people visit", merchant_id, login.id, now)
 
 
+async def end_by_id(tx: Tx, login: Login, other_id: str) -> None:
+    """End another login of the same person; one that is not there has ended already."""
+    await queries.END_LOGIN.run(tx, person_id=login.person_id, id=other_id)
+
+
+async def end_others(tx: Tx, login: Login) -> None:
+    """End every login of the same person but this one."""
+    await queries.END_OTHER_LOGINS.run(tx, person_id=login.person_id, but=login.id)
+
+
+async def has_second_factor(tx: Tx, login: Login) -> bool:
+    """Return whether a person has set up an authenticator."""
+    return (await queries.PERSON.one(tx, id=login.person_id)).totp_secret is not None
+
+
+async def security_of(tx: Tx, login: Login, now: int) -> Security:
+    """Return how a person's account is kept safe; the login that was used last comes first."""
+    person_id = login.person_id
+    found = await queries.LOGINS.all(tx, person_id=person_id)
+    return Security(
+        authenticator=await has_second_factor(tx, login),
+        recovery_codes=await queries.COUNT_RECOVERY_CODES.get(tx, person_id=person_id) or 0,
+        passkeys=await queries.PASSKEYS.all(tx, person_id=person_id),
+        logins=[one for one in found if not one.has_ended(now)],
+    )
+
+
 async def workplaces(tx: Tx, login: Login) -> list[Workplace]:
     """Return the merchants that a person is a member of, by name."""
     return await queries.WORKPLACES.all(tx, person_id=login.person_id)
@@ -159,5 +197,6 @@ async def prune(tx: Tx, now: int) -> int:
     return (
         await queries.PRUNE_LOGINS.run(tx, before=before)
         + await queries.PRUNE_LINKS.run(tx, before=before)
+        + await queries.PRUNE_CHALLENGES.run(tx, before=now)
         + await queries.PRUNE_LIMITS.run(tx, before=now - limits.FORGOTTEN_MS)
     )

@@ -42,6 +42,9 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
     email: str
     name: str
     password: str
+    totp_secret: bytes | None  # encrypted
+    totp_pending: bytes | None  # encrypted
+    totp_step: int
     created_at: int
     updated_at: int
 
@@ -86,6 +89,7 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     proved_at: int
     used_at: int
+    strong: bool  # with a second factor, or a passkey
     address: str
     device: str
 
@@ -97,6 +101,34 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
     def is_proved(self, now: int) -> bool:
         """Return whether the person has proved who they are within the last ten minutes."""
         return now < self.proved_at + STEP_UP_MS
+
+
+class Passkey(msgspec.Struct, frozen=True, kw_only=True):
+    """A public key whose private part a person's device has."""
+
+    id: str
+    person_id: str
+    credential: bytes
+    public_key: bytes
+    sign_count: int
+    name: str
+    created_at: int
+    used_at: int | None
+
+
+class Challenge(msgspec.Struct, frozen=True):
+    """Whose passkey is to be made; None: somebody wants to log in with one."""
+
+    person_id: str | None
+
+
+class Security(msgspec.Struct, frozen=True, kw_only=True):
+    """How a person's account is kept safe, as they see it."""
+
+    authenticator: bool
+    recovery_codes: int  # that are left
+    passkeys: list[Passkey]
+    logins: list[Login]
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):

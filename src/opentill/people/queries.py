@@ -1,18 +1,88 @@
 """All SQL about persons, members, staff, logins and links."""
 
 from opentill.db.query import Command, Query, Value
-from opentill.people.model import Link, Login, Member, Person, Staff, Workplace
+from opentill.people.model import (
+    Challenge,
+    Link,
+    Login,
+    Member,
+    Passkey,
+    Person,
+    Staff,
+    Workplace,
+)
 
 # ── persons ──
 INSERT_PERSON = Command(
     """
-    insert into persons (id, email, name, password, created_at, updated_at)
-    values (:id, :email, :name, :password, :created_at, :updated_at)
+    insert into persons (id, email, name, password, totp_secret, totp_pending, totp_step,
+        created_at, updated_at)
+    values (:id, :email, :name, :password, :totp_secret, :totp_pending, :totp_step, :created_at,
+        :updated_at)
     """,
 )
 PERSON = Query(Person, "select * from persons where id = :id")
 BY_EMAIL = Query(Person, "select * from persons where email = :email")
 SET_PASSWORD = Command("update persons set password = :password, updated_at = :now where id = :id")
+
+# ── second factor ──
+SET_TOTP_STEP = Command("update persons set totp_step = :step where id = :id and totp_step < :step")
+SET_PENDING_TOTP = Command("update persons set totp_pending = :secret where id = :id")
+CONFIRM_TOTP = Command(
+    """
+    update persons set totp_secret = totp_pending, totp_pending = null, updated_at = :now
+    where id = :id
+    """,
+)
+REMOVE_TOTP = Command(
+    """
+    update persons set totp_secret = null, totp_pending = null, updated_at = :now where id = :id
+    """,
+)
+INSERT_RECOVERY_CODES = Command(
+    """
+    insert into recovery_codes (person_id, code_sha256)
+    select :person_id, code from unnest(:codes::bytea[]) as code
+    """,
+)
+USE_RECOVERY_CODE = Command(
+    "delete from recovery_codes where person_id = :person_id and code_sha256 = :code_sha256"
+)
+DELETE_RECOVERY_CODES = Command("delete from recovery_codes where person_id = :person_id")
+COUNT_RECOVERY_CODES = Value(
+    int, "select count(*) from recovery_codes where person_id = :person_id"
+)
+
+# ── passkeys ──
+INSERT_PASSKEY = Command(
+    """
+    insert into passkeys (id, person_id, credential, public_key, sign_count, name, created_at,
+        used_at)
+    values (:id, :person_id, :credential, :public_key, :sign_count, :name, :created_at, :used_at)
+    """,
+)
+PASSKEYS = Query(
+    Passkey, "select * from passkeys where person_id = :person_id order by created_at, id"
+)
+PASSKEY = Query(Passkey, "select * from passkeys where credential = :credential")
+SET_PASSKEY_USED = Command(
+    "update passkeys set sign_count = :sign_count, used_at = :now where id = :id"
+)
+REMOVE_PASSKEY = Command("delete from passkeys where person_id = :person_id and id = :id")
+NOTE_CHALLENGE = Command(
+    """
+    insert into passkey_challenges (challenge, person_id, expires_at)
+    values (:challenge, :person_id, :expires_at)
+    """,
+)
+USE_CHALLENGE = Query(
+    Challenge,
+    """
+    delete from passkey_challenges where challenge = :challenge and expires_at > :now
+    returning person_id
+    """,
+)
+PRUNE_CHALLENGES = Command("delete from passkey_challenges where expires_at < :before")
 
 # ── roles ──
 _MEMBER_SQL = """
@@ -28,6 +98,11 @@ MEMBER = Query(
     f"{_MEMBER_SQL} where m.merchant_id = :merchant_id and m.person_id = :person_id",
 )
 ALL_MEMBERS = Query(Member, f"{_MEMBER_SQL} order by p.email, m.merchant_id")
+SET_ROLE = Command(
+    """
+    update members set role = :role where merchant_id = :merchant_id and person_id = :person_id
+    """,
+)
 SET_MEMBER = Command(
     """
     insert into members (merchant_id, person_id, role, created_at)
@@ -69,14 +144,14 @@ REMOVE_STAFF = Command("delete from staff where person_id = :person_id")
 # ── logins ──
 _LOGIN_SQL = """
     select l.id, l.person_id, p.email, p.name, s.role as staff_role, l.created_at, l.proved_at,
-        l.used_at, l.address, l.device
+        l.used_at, l.strong, l.address, l.device
     from logins l join persons p on p.id = l.person_id left join staff s on s.person_id = p.id
 """
 INSERT_LOGIN = Command(
     """
-    insert into logins (id, person_id, token_sha256, created_at, proved_at, used_at, address,
-        device)
-    values (:id, :person_id, :token_sha256, :now, :now, :now, :address, :device)
+    insert into logins (id, person_id, token_sha256, created_at, proved_at, used_at, strong,
+        address, device)
+    values (:id, :person_id, :token_sha256, :now, :now, :now, :strong, :address, :device)
     """,
 )
 LOGIN = Query(Login, f"{_LOGIN_SQL} where l.token_sha256 = :token_sha256")
@@ -91,6 +166,7 @@ PROVE = Command(
     where id = :id
     """,
 )
+STRENGTHEN = Command("update logins set strong = true where id = :id")
 END_LOGIN = Command("delete from logins where person_id = :person_id and id = :id")
 END_OTHER_LOGINS = Command("delete from logins where person_id = :person_id and id <> :but")
 PRUNE_LOGINS = Command("delete from logins where used_at < :before")
@@ -143,6 +219,13 @@ WITHDRAW_INVITATIONS = Command(
     where email = :email and kind = 'INVITATION' and used_at is null
         and merchant_id is not distinct from :merchant_id::text
     """,
+)
+WITHDRAW = Query(
+    Link,
+    f"""
+    delete from person_links where merchant_id = :merchant_id and id = :id and used_at is null
+    returning {_LINK_COLUMNS}
+    """,  # noqa: S608 - a constant of ours
 )
 WITHDRAW_RESETS = Command(
     "delete from person_links where email = :email and kind = 'RESET' and used_at is null"

@@ -9,7 +9,7 @@ from opentill.db.database import Db, Tx
 from opentill.http import inputs
 from opentill.merchants import Actor
 from opentill.people import logins, passwords, queries
-from opentill.people.logins import NewLogin, normal
+from opentill.people.logins import Credentials, NewLogin, normal
 from opentill.people.model import (
     LINK_MS,
     Browser,
@@ -24,13 +24,9 @@ from opentill.people.model import (
 )
 from opentill.people.passwords import COST, Cost
 from opentill.people.permissions import MerchantRole, StaffRole
+from opentill.people.second_factor import actor_of
 
 _LONGEST_NAME = 200
-
-
-def actor_of(login: Login, reason: str) -> Actor:
-    """Return a person as the audit log names them."""
-    return Actor(f"{login.email} ({login.person_id})", reason)
 
 
 async def invite(
@@ -167,6 +163,9 @@ async def _create(tx: Tx, email: str, name: str, password: str, now: int) -> Per
         email=email,
         name=name,
         password=password,
+        totp_secret=None,
+        totp_pending=None,
+        totp_step=0,
         created_at=now,
         updated_at=now,
     )
@@ -237,6 +236,52 @@ async def remove(tx: Tx, merchant_id: str, person_id: str, now: int, *, actor: A
     subject = f"{person_id} {member.email}, {member.role}"
     await merchants.record_audit(tx, actor, "people remove", merchant_id, subject, now)
     return member
+
+
+async def change_role(
+    tx: Tx, merchant_id: str, person_id: str, role: MerchantRole, now: int, *, actor: Actor
+) -> None:
+    """Give a member another role, at once. Raises NotFound, and Invalid for the last owner."""
+    if role == "owner":
+        await merchants.lock(tx, merchant_id)
+        member = or_not_found(
+            await queries.MEMBER.first(tx, merchant_id=merchant_id, person_id=person_id)
+        )
+    else:
+        member = await _member_but_last_owner(tx, merchant_id, person_id)
+    if member.role == role:
+        return
+    await queries.SET_ROLE.run(tx, merchant_id=merchant_id, person_id=person_id, role=role)
+    subject = f"{person_id} {member.email}, {member.role} becomes {role}"
+    await merchants.record_audit(tx, actor, "people role", merchant_id, subject, now)
+
+
+async def withdraw(tx: Tx, merchant_id: str, link_id: str, now: int, *, actor: Actor) -> None:
+    """Make an invitation to a merchant void. Raises NotFound."""
+    link = or_not_found(await queries.WITHDRAW.first(tx, merchant_id=merchant_id, id=link_id))
+    subject = f"{link.id} {link.email}"
+    await merchants.record_audit(tx, actor, "people withdraw", merchant_id, subject, now)
+
+
+async def change_password(
+    db: Db, login: Login, given: Credentials, new: str, secret_key: str, now: int
+) -> str:
+    """Set a new password, end all other logins, and return this one's new token.
+
+    ``given`` has the password until now. Raises TooManyRequests, WrongCredentials, and Invalid.
+    """
+    passwords.check("password", new, login.email, login.name)
+    token = await logins.prove(db, login, given, secret_key, now)
+    stored = await passwords.hashed(new)
+
+    async def work(tx: Tx) -> None:
+        await queries.SET_PASSWORD.run(tx, id=login.person_id, password=stored, now=now)
+        await logins.end_others(tx, login)
+        actor = actor_of(login, "on the page about security")
+        await merchants.record_audit(tx, actor, "people password", "", login.person_id, now)
+
+    await db.run(work)
+    return token
 
 
 async def remove_staff(tx: Tx, person_id: str, now: int, *, actor: Actor) -> None:

@@ -7,12 +7,14 @@ escaped there, so that no sentence here and no value can bring markup along.
 from collections.abc import Mapping
 from typing import Final
 
-from opentill.dashboard.catalogue import frame, home, people
+from opentill.dashboard.catalogue import frame, home, people, security, team
 from opentill.web.catalogue import LANGUAGES, Language, with_frame
 
 PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     frame.SENTENCES,
     people.SENTENCES,
+    security.SENTENCES,
+    team.SENTENCES,
     home.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(

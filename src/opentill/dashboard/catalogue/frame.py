@@ -9,6 +9,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "menu": "Menu",
         "switch_merchant": "Switch merchant",
         "logout": "Log out",
+        "as_staff_title": "You are here as staff",
         "as_staff": "You see this merchant’s pages as staff. You can change nothing here, "
         "and your visit is in the audit log.",
         "to_dashboard": "To the dashboard",
@@ -40,6 +41,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "menu": "菜单",
         "switch_merchant": "切换商户",
         "logout": "退出登录",
+        "as_staff_title": "您以平台人员身份在此",
         "as_staff": "您正以平台人员身份查看此商户的页面。"
         "您在这里不能做任何更改，此次访问已记入审计日志。",
         "to_dashboard": "前往商户后台",
@@ -69,6 +71,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "menu": "選單",
         "switch_merchant": "切換商戶",
         "logout": "登出",
+        "as_staff_title": "您以平台人員身分在此",
         "as_staff": "您正以平台人員身分檢視此商戶的頁面。"
         "您在這裡不能做任何變更，此次造訪已記入稽核記錄。",
         "to_dashboard": "前往商戶後台",
