@@ -74,7 +74,11 @@ create table logins (
     used_at      bigint not null,
     strong       boolean not null,  -- with a second factor, or a passkey
     address      text not null,
-    device       text not null check (length(device) <= 300)
+    device       text not null check (length(device) <= 300),
+    -- of the API: at which merchant, and the part of the refresh token that changes at each use
+    merchant_id    text references merchants (id),
+    refresh_sha256 bytea check (length(refresh_sha256) = 32),
+    constraint login_of_the_api_is_whole check ((merchant_id is null) = (refresh_sha256 is null))
 );
 create index logins_by_person on logins (person_id, created_at);
 create index logins_old on logins (used_at);
@@ -122,3 +126,23 @@ create table staff_visits (
     at          bigint not null,
     primary key (login_id, merchant_id)
 );
+
+-- [agreement] Which version of the agreement a merchant's owner has accepted: exactly what, who,
+-- when and from where.
+create table agreement_acceptances (
+    merchant_id       text not null references merchants (id),
+    agreement_version text not null,
+    template_sha256   text not null check (template_sha256 ~ '^[0-9a-f]{64}$'),
+    document_sha256   text not null check (document_sha256 ~ '^[0-9a-f]{64}$'),
+    person_id         text not null,
+    person            text not null,  -- name and address, as they were
+    accepted_at       bigint not null,
+    address           text not null,
+    device            text not null check (length(device) <= 300),
+    primary key (merchant_id, agreement_version)
+);
+create index agreement_acceptances_newest on agreement_acceptances (merchant_id, accepted_at desc);
+create trigger agreement_acceptances_are_final before update or delete on agreement_acceptances
+    for each row execute function refuse_change();
+create trigger agreement_acceptances_are_not_truncated before truncate on agreement_acceptances
+    for each statement execute function refuse_change();

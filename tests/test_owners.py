@@ -15,6 +15,7 @@ from support.statements import EVERYWHERE
 
 OWNERS: Final = {
     "adjustments": "adjustments",
+    "agreement_acceptances": "agreement",
     "api_keys": "merchants",
     "audit_head": "merchants",
     "audit_log": "merchants",

@@ -223,7 +223,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "merchant_terms", "events",
         "webhook_endpoints", "webhook_deliveries", "delivery_attempts", "endpoint_leases",
         "epay_credentials", "epay_products", "epay_orders", "epay_refunds",
-        "epay_notifications", "members",
+        "epay_notifications", "members", "agreement_acceptances",
     )  # fmt: skip
     wrong = {
         name: text

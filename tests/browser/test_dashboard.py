@@ -134,7 +134,7 @@ async def test_every_page_can_be_read_and_pressed_on_every_device(
                 for device, (width, height) in DEVICES.items():
                     await page.set_viewport_size({"width": width, "height": height})
                     for scheme in SCHEMES:
-                        await page.emulate_media(color_scheme=scheme)
+                        await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
                         found = await page.evaluate(LOOKS)
                         if found["faint"] or found["small"] or found["wider"]:
                             wrong.append((path, language, device, scheme, found))

@@ -11,7 +11,7 @@ from opentill.pages.responses import page as answer
 from opentill.web import assets
 from opentill.web.catalogue import LANGUAGES, Language
 from opentill.web.language import Localizer
-from support.page_checks import DEVICES, LOOKS, SCHEMES, Scheme
+from support.page_checks import DEVICES, LOOKS, SCHEMES, WIDER, Scheme
 from support.page_examples import HOSTILE_PAYMENT, made
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]

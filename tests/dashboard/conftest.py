@@ -1,5 +1,5 @@
-"""A server, merchants on it, and its clock."""
+"""Nobody has tried to log in when a test begins."""
 
-from support.api_server import api_server, clock, shop
+from support.people import unlimited
 
-__all__ = ["api_server", "clock", "shop"]
+__all__ = ["unlimited"]

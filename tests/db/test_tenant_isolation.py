@@ -86,6 +86,8 @@ EXPLAINED: Final = frozenset(
         "people.queries": "MEMBERS MEMBER SET_ROLE WITHDRAW ALL_MEMBERS SET_MEMBER REMOVE_MEMBER"
         " OTHER_OWNERS WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK INVITATIONS"
         " WITHDRAW_INVITATIONS",
+        # tests/agreement/test_acceptance.py
+        "agreement.queries": "INSERT ACCEPTED ALL",
         # asked by commands: tests/cli/test_rates.py
         "rates.queries": "LACKING",
         # long exports: tests/orders/test_export.py

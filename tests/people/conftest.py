@@ -1,6 +1,5 @@
-"""A server, merchants on it, and its clock; a database of the test's own."""
+"""Nobody has tried to log in when a test begins."""
 
-from support.api_server import api_server, clock, shop
-from support.transactions import db
+from support.people import unlimited
 
-__all__ = ["api_server", "clock", "db", "shop"]
+__all__ = ["unlimited"]

@@ -118,16 +118,16 @@ def test_what_is_dangerous_asks_for_the_password_and_loses_nothing(
     asked = ada.post(path, form)
     assert title(asked) == "Please confirm that it is you"
     assert 'value="&#34;bob&#34;&amp;&lt;b&gt;@example.com"' in asked.text
-    before = ada.http.cookies["opentill"]
+    before = ada.token
     refused = ada.post(path, form | {"step_up_password": "wrong"})
     assert (refused.status_code, "is wrong" in refused.text) == (403, True)
     done = ada.post(
         path, {"email": "bob@example.com", "role": "viewer", "step_up_password": PASSWORD}
     )
     assert "bob@example.com is invited" in done.text
-    assert ada.http.cookies["opentill"] != before
+    assert ada.token != before
     other = Visitor(shop.api_server)
-    other.http.cookies.set("opentill", before)
+    other.keep(before)
     assert other.get("/security").status_code == 303  # the token before is worth nothing
     assert title(ada.post(path, {"email": "eve@example.com", "role": "viewer"})) == "Team"
     clock(later + 10 * 60_000)  # type: ignore[operator]

@@ -5,10 +5,12 @@ import re
 from typing import Any, Final
 
 import httpx2
+import pytest
 
 from opentill import people
+from opentill.db.database import Tx
 from opentill.merchants import Actor
-from opentill.people import Browser, MerchantRole, NewLink, StaffRole
+from opentill.people import Browser, MerchantRole, NewLink, StaffRole, queries
 from opentill.people.passwords import Cost
 from support.api_server import ApiServer
 
@@ -31,6 +33,16 @@ class Visitor:
             transport=api_server.http._transport,  # its connections, but cookies of its own
             headers={"origin": api_server.url, "user-agent": "Testfox/1.0"},
         )
+
+    @property
+    def token(self) -> str:
+        """The token in the cookie of the login."""
+        return str(self.http.cookies.get("opentill", domain="127.0.0.1"))
+
+    def keep(self, token: str) -> None:
+        """Put a token into the cookie of the login."""
+        self.http.cookies.clear()
+        self.http.cookies.set("opentill", token, domain="127.0.0.1", path="/")
 
     def get(self, path: str, **options: Any) -> httpx2.Response:
         """GET a page."""
@@ -97,7 +109,7 @@ def person(
         )
     )
     visitor = Visitor(api_server, email, made.person.id)
-    visitor.http.cookies.set("opentill", made.token)
+    visitor.keep(made.token)
     return visitor
 
 
@@ -106,3 +118,13 @@ def title(response: httpx2.Response) -> str:
     found = re.search(r"<h1>(.*?)</h1>", response.text, re.DOTALL)
     assert found is not None, response.text
     return re.sub(r"<[^>]+>|[\u2068\u2069]", "", found[1]).strip()
+
+
+@pytest.fixture(autouse=True)
+def unlimited(api_server: ApiServer) -> None:
+    """Forget what earlier tests have tried: all come from one address."""
+
+    async def forget(tx: Tx) -> None:
+        await queries.PRUNE_LIMITS.run(tx, before=2**53)
+
+    api_server.tx(forget)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from opentill import people
-from opentill.core.errors import MethodNotAllowed, NotFound, Problem, TooManyRequests
+from opentill.core.errors import MethodNotAllowed, NotFound, NotPermitted, TooManyRequests
 from opentill.core.ids import is_id
 from opentill.dashboard import cookies, render
 from opentill.dashboard.model import Page
@@ -25,12 +25,6 @@ from opentill.web import forms
 _EMAIL: Final = "step_up_email"
 _PASSWORD: Final = "step_up_password"  # noqa: S105 - a name
 _CODE: Final = "step_up_code"
-
-
-class NotPermitted(Problem):
-    """The person may not do this here."""
-
-    status, code, message = 403, 40301, "Not permitted"
 
 
 class Endpoint:

@@ -8,6 +8,7 @@ import structlog
 from starlette.responses import Response
 
 from opentill.core.errors import MethodNotAllowed, Problem, TooManyRequests, Unavailable
+from opentill.dashboard import devices
 from opentill.dashboard.model import OF_MERCHANT, MenuItem, Page
 from opentill.dashboard.request import PageRequest
 from opentill.people import Permission
@@ -25,6 +26,7 @@ _TROUBLES: Final[Mapping[int, str]] = {
 }
 _RETRY_S: Final = 2
 ENVIRONMENT: Final = templates.environment(Path(__file__).parent / "templates")
+ENVIRONMENT.filters["device"] = devices.name_of
 
 
 def page(

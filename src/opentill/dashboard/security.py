@@ -96,7 +96,8 @@ async def draw_totp(request: PageRequest) -> Response:
 
 async def confirm_totp(request: PageRequest) -> Response:
     """Use the new authenticator from now on, and show the recovery codes, this once."""
-    code, key = (await request.form()).get("code", ""), request.app.settings.secret_key
+    form, key = await request.form(), request.app.settings.secret_key
+    code = form.get("code", "")
     try:
         codes = await request.app.db.run(
             lambda tx: second_factor.confirm(tx, request.login, code, key, request.now)
@@ -159,7 +160,8 @@ async def add_passkey(request: PageRequest) -> Response:
 
 async def remove_passkey(request: PageRequest) -> Response:
     """Take a passkey away."""
-    which = (await request.form()).get("id", "")
+    form = await request.form()
+    which = form.get("id", "")
     await request.app.db.run(lambda tx: passkeys.remove(tx, request.login, which, request.now))
     return render.see_other(request, f"{PLACE}?done=passkey")
 
@@ -169,7 +171,8 @@ async def remove_passkey(request: PageRequest) -> Response:
 
 async def end_login(request: PageRequest) -> Response:
     """End one of the person's other logins, or all of them."""
-    which = (await request.form()).get("id", "")
+    form = await request.form()
+    which = form.get("id", "")
     if which:
         await request.app.db.run(lambda tx: people.end_by_id(tx, request.login, which))
     else:

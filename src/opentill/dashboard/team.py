@@ -1,6 +1,6 @@
 """A merchant's team: who is in it with which role, and who is invited."""
 
-from typing import Final
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -28,7 +28,7 @@ async def _team(
     async with request.app.db.connection() as tx:
         members = await people.members(tx, request.merchant_id)
         invitations = await people.invitations(tx, request.merchant_id, request.now)
-    shown = {"email": "", "role": "viewer", "link": "", **values}
+    shown: dict[str, Any] = {"email": "", "role": "viewer", "link": "", **values}
     return render.page(
         request,
         "team.html",
@@ -85,7 +85,8 @@ async def change_role(request: PageRequest) -> Response:
 
 async def remove(request: PageRequest) -> Response:
     """Take a member's role away."""
-    person = (await request.form()).get("person", "")
+    form = await request.form()
+    person = form.get("person", "")
     actor = people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
@@ -100,7 +101,8 @@ async def remove(request: PageRequest) -> Response:
 
 async def withdraw(request: PageRequest) -> Response:
     """Make an invitation void."""
-    link = (await request.form()).get("id", "")
+    form = await request.form()
+    link = form.get("id", "")
     actor = people.actor_of(request.login, _REASON)
     await request.app.db.run(
         lambda tx: people.withdraw(tx, request.merchant_id, link, request.now, actor=actor)

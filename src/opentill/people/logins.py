@@ -1,11 +1,11 @@
 """Logging in and out, and who a cookie or token stands for."""
 
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from opentill import merchants
-from opentill.core.errors import NotFound, Problem
+from opentill.core.errors import NotFound, NotLoggedIn
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
@@ -26,10 +26,8 @@ from opentill.people.model import (
 _LONGEST_DEVICE: Final = 300
 
 
-class WrongCredentials(Problem):
+class WrongCredentials(NotLoggedIn):
     """Address, password or code is wrong; which one is never said."""
-
-    status, code, message = 401, 401, "Unauthorized"
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,14 +48,34 @@ class NewLogin(msgspec.Struct, frozen=True):
     token: str
 
 
+class BeginAs(Protocol):
+    """Makes a login as ``begin`` does."""
+
+    async def __call__(
+        self, tx: Tx, person: Person, browser: Browser, now: int, /, *, strong: bool
+    ) -> NewLogin:
+        """Make it."""
+        ...
+
+
+class OfApi(msgspec.Struct, frozen=True):
+    """What a login of the API has beside a browser's."""
+
+    merchant_id: str
+    refresh_token: str  # the part that changes at each use
+
+
 def normal(email: str) -> str:
     """Return an e-mail address as it is stored."""
     return email.strip().lower()
 
 
-async def log_in(db: Db, given: Credentials, secret_key: str, now: int) -> NewLogin:
-    """Log somebody in. Raises TooManyRequests, before anything is hashed, and WrongCredentials.
+async def log_in(
+    db: Db, given: Credentials, secret_key: str, now: int, begin_as: "BeginAs | None" = None
+) -> NewLogin:
+    """Log somebody in; ``begin_as`` makes another login than a browser's.
 
+    Raises TooManyRequests, before anything is hashed, and WrongCredentials.
     An account that is unknown costs as much time as one that is known.
     """
     email = normal(given.email)
@@ -73,13 +91,19 @@ async def log_in(db: Db, given: Credentials, secret_key: str, now: int) -> NewLo
         if second and not await second_factor.check(tx, person, given.code, secret_key):
             raise WrongCredentials
         await limits.succeeded(tx, attempt, now)
-        return await begin(tx, person, given.browser, now, strong=second)
+        return await (begin_as or begin)(tx, person, given.browser, now, strong=second)
 
     return await db.run(work)
 
 
 async def begin(
-    tx: Tx, person: Person, browser: Browser, now: int, *, strong: bool = False
+    tx: Tx,
+    person: Person,
+    browser: Browser,
+    now: int,
+    *,
+    strong: bool = False,
+    of_api: OfApi | None = None,
 ) -> NewLogin:
     """Make a login for a person who has proved who they are."""
     token, login_id = new_token(), new_id("ses")
@@ -92,6 +116,8 @@ async def begin(
         strong=strong,
         address=browser.address,
         device=browser.device[:_LONGEST_DEVICE],
+        merchant_id=None if of_api is None else of_api.merchant_id,
+        refresh_sha256=None if of_api is None else digest(of_api.refresh_token),
     )
     return NewLogin(login_id, person, token)
 
@@ -102,9 +128,14 @@ async def find(db: Db, token: str, address: str, now: int) -> Login | None:
         login = await queries.LOGIN.first(tx, token_sha256=digest(token))
         if login is None or login.has_ended(now):
             return None
-        if now >= login.used_at + SEEN_MS:
-            await queries.SET_USED.run(tx, id=login.id, now=now, address=address)
+        await note_use(tx, login, address, now)
         return login
+
+
+async def note_use(tx: Tx, login: Login, address: str, now: int) -> None:
+    """Note that a login is used, once in a minute."""
+    if now >= login.used_at + SEEN_MS:
+        await queries.SET_USED.run(tx, id=login.id, now=now, address=address)
 
 
 async def prove(db: Db, login: Login, given: Credentials, secret_key: str, now: int) -> str:

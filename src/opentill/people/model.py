@@ -6,7 +6,14 @@ from typing import Final, Literal
 
 import msgspec
 
-from opentill.people.permissions import MerchantRole, Permission, StaffRole, member_may, staff_may
+from opentill.people.permissions import (
+    RULES,
+    MerchantRole,
+    Permission,
+    StaffRole,
+    member_may,
+    staff_may,
+)
 
 LinkKind = Literal["INVITATION", "RESET"]
 
@@ -92,6 +99,8 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
     strong: bool  # with a second factor, or a passkey
     address: str
     device: str
+    merchant_id: str | None  # of the API: at which merchant
+    refresh_sha256: bytes | None
 
     def has_ended(self, now: int) -> bool:
         """Return whether it was left unused for too long, or is over."""
@@ -164,6 +173,11 @@ class Access(msgspec.Struct, frozen=True):
         if self.role is not None:
             return member_may(self.role, permission)
         return self.login.staff_role is not None and staff_may(self.login.staff_role, permission)
+
+    @property
+    def permissions(self) -> list[Permission]:
+        """All that they may do here."""
+        return [rule.permission for rule in RULES if self.may(rule.permission)]
 
 
 class NewLink(msgspec.Struct, frozen=True):

@@ -144,17 +144,37 @@ REMOVE_STAFF = Command("delete from staff where person_id = :person_id")
 # ── logins ──
 _LOGIN_SQL = """
     select l.id, l.person_id, p.email, p.name, s.role as staff_role, l.created_at, l.proved_at,
-        l.used_at, l.strong, l.address, l.device
+        l.used_at, l.strong, l.address, l.device,
+        l.merchant_id, l.refresh_sha256
     from logins l join persons p on p.id = l.person_id left join staff s on s.person_id = p.id
 """
 INSERT_LOGIN = Command(
     """
     insert into logins (id, person_id, token_sha256, created_at, proved_at, used_at, strong,
-        address, device)
-    values (:id, :person_id, :token_sha256, :now, :now, :now, :strong, :address, :device)
+        address, device, merchant_id, refresh_sha256)
+    values (:id, :person_id, :token_sha256, :now, :now, :now, :strong, :address, :device,
+        :merchant_id, :refresh_sha256)
     """,
 )
-LOGIN = Query(Login, f"{_LOGIN_SQL} where l.token_sha256 = :token_sha256")
+# Of a cookie: a refresh token is none.
+LOGIN = Query(
+    Login,
+    f"{_LOGIN_SQL} where l.token_sha256 = :token_sha256 and l.refresh_sha256 is null",
+)
+LOGIN_OF_API = Query(Login, f"{_LOGIN_SQL} where l.id = :id and l.refresh_sha256 is not null")
+LOCK_REFRESHED = Query(
+    Login,
+    f"""
+    {_LOGIN_SQL} where l.token_sha256 = :token_sha256 and l.refresh_sha256 is not null
+    for update of l
+    """,
+)
+REFRESH = Command(
+    """
+    update logins set refresh_sha256 = :refresh_sha256, used_at = :now, address = :address
+    where id = :id
+    """,
+)
 LOGINS = Query(
     Login,
     f"{_LOGIN_SQL} where l.person_id = :person_id order by l.used_at desc, l.id desc",
@@ -257,8 +277,8 @@ SET_DELAYS = Command(
         when l.failures <= d.free then 0
         else least(d.longest_ms, 1000 * (2 ^ least(l.failures - d.free - 1, 20))::bigint) end
     from unnest(:subjects::text[], :free::int[], :longest_ms::bigint[])
-        as d (subject, free, longest_ms)
-    where l.subject = d.subject
+        as d (subjects, free, longest_ms)
+    where l.subject = d.subjects
     """,
 )
 WAIT = Value(
