@@ -11,7 +11,7 @@ create table persons (
     password     text not null check (password like '$argon2id$%'),
     totp_secret  bytea,  -- encrypted; of the authenticator that is the second factor
     totp_pending bytea,  -- encrypted; of one that is not confirmed yet
-    totp_step    bigint not null,  -- the last one of which a code was used
+    totp_period  bigint not null,  -- the last 30 seconds of which a code was used
     created_at   bigint not null,
     updated_at   bigint not null
 );

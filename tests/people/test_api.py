@@ -11,7 +11,7 @@ import pytest
 from opentill.app import OPERATIONS, PEOPLE_OPERATIONS
 from opentill.http.operations import Operation
 from opentill.people import MERCHANT_ROLES, MerchantRole, member_may
-from opentill.people.model import MINUTE_MS, STEP_UP_MS
+from opentill.people.model import MINUTE_MS, PROOF_MS
 from support.api_server import ApiServer, Shop, refused
 from support.people import PASSWORD, Visitor, address, person
 
@@ -198,11 +198,11 @@ def test_what_is_dangerous_takes_a_login_of_the_last_ten_minutes(
     now = shop.api_server.app.clock()
     clock(now)
     _, caller = _caller(shop)
-    clock(now + STEP_UP_MS - 1)
+    clock(now + PROOF_MS - 1)
     body = {"refreshToken": caller.tokens["refreshToken"]}
     caller.tokens = caller.api_server.http.post(f"{SESSIONS}/refresh", json=body).json()["data"]
     assert caller.call("POST", "/keys", json={}).status_code == 201
-    clock(now + STEP_UP_MS)
+    clock(now + PROOF_MS)
     late = caller.call("POST", "/keys", json={})
     assert (late.status_code, late.json()["code"]) == (403, 40301)
     assert "log in again" in late.json()["error"]["reason"]

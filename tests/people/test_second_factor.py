@@ -25,16 +25,16 @@ SECRET: Final = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"  # RFC 6238 Appendix B: "1234
     ],
 )
 def test_codes_are_those_of_rfc_6238(second: int, code: str) -> None:
-    assert totp.code_at(SECRET, second // totp.STEP_S) == code
+    assert totp.code_at(SECRET, second // totp.PERIOD_S) == code
 
 
 def test_a_code_matches_one_step_early_or_late_and_never_again() -> None:
-    now, step = 1_790_000_000, 1_790_000_000 // totp.STEP_S
+    now, period = 1_790_000_000, 1_790_000_000 // totp.PERIOD_S
     for off, matches in ((-2, False), (-1, True), (0, True), (1, True), (2, False)):
-        found = totp.matching_step(SECRET, totp.code_at(SECRET, step + off), now, 0)
-        assert found == (step + off if matches else None)
-    assert totp.matching_step(SECRET, totp.code_at(SECRET, step), now, step) is None
-    assert totp.matching_step(SECRET, totp.code_at(SECRET, step - 1), now, step) is None
+        found = totp.matching_period(SECRET, totp.code_at(SECRET, period + off), now, 0)
+        assert found == (period + off if matches else None)
+    assert totp.matching_period(SECRET, totp.code_at(SECRET, period), now, period) is None
+    assert totp.matching_period(SECRET, totp.code_at(SECRET, period - 1), now, period) is None
 
 
 def _set_up(ada: Visitor) -> tuple[str, list[str]]:
@@ -55,7 +55,7 @@ def _set_up(ada: Visitor) -> tuple[str, list[str]]:
 
 
 def _code(secret: str, off: int = 0) -> str:
-    return totp.code_at(secret, now_ms() // 1000 // totp.STEP_S + off)
+    return totp.code_at(secret, now_ms() // 1000 // totp.PERIOD_S + off)
 
 
 def test_with_an_authenticator_a_login_takes_its_code_once(shop: Shop) -> None:
@@ -119,10 +119,10 @@ def test_what_is_dangerous_asks_for_the_password_and_loses_nothing(
     assert title(asked) == "Please confirm that it is you"
     assert 'value="&#34;bob&#34;&amp;&lt;b&gt;@example.com"' in asked.text
     before = ada.token
-    refused = ada.post(path, form | {"step_up_password": "wrong"})
+    refused = ada.post(path, form | {"proof_password": "wrong"})
     assert (refused.status_code, "is wrong" in refused.text) == (403, True)
     done = ada.post(
-        path, {"email": "bob@example.com", "role": "viewer", "step_up_password": PASSWORD}
+        path, {"email": "bob@example.com", "role": "viewer", "proof_password": PASSWORD}
     )
     assert "bob@example.com is invited" in done.text
     assert ada.token != before

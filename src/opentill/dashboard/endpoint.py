@@ -18,13 +18,13 @@ from opentill.core.ids import is_id
 from opentill.dashboard import cookies, render
 from opentill.dashboard.model import Page
 from opentill.dashboard.request import PageRequest
-from opentill.people import STEP_UP, Permission
+from opentill.people import NEED_PROOF, Permission
 from opentill.web import forms
 
 # The fields in which a form brings along who sends it.
-_EMAIL: Final = "step_up_email"
-_PASSWORD: Final = "step_up_password"  # noqa: S105 - a name
-_CODE: Final = "step_up_code"
+_EMAIL: Final = "proof_email"
+_PASSWORD: Final = "proof_password"  # noqa: S105 - a name
+_CODE: Final = "proof_code"
 
 
 class Endpoint:
@@ -56,14 +56,14 @@ class Endpoint:
         if login is None:
             path = request.here().removeprefix(request.base)
             return render.see_other(request, f"/login?next={quote(path, safe='')}")
-        step_up = one.step_up
+        proof = one.proof
         if one.allowed != "a person":
             if _lacks_second_factor(request):
                 return render.see_other(request, "/security?second=1")
             await _admit(request, one.allowed)
-            step_up = one.method == "POST" and one.allowed in STEP_UP
-        if step_up and not login.is_proved(request.now):
-            asked = await _step_up(request)
+            proof = one.method == "POST" and one.allowed in NEED_PROOF
+        if proof and not login.is_proved(request.now):
+            asked = await _proof(request)
             if asked is not None:
                 return asked
         return await one.handler(request)
@@ -103,7 +103,7 @@ async def _admit(request: PageRequest, permission: Permission) -> None:
         raise NotPermitted
 
 
-async def _step_up(request: PageRequest) -> Response | None:
+async def _proof(request: PageRequest) -> Response | None:
     """Ask for the password before a form is taken; None once it came along with the form."""
     form, errors, wait, status = dict(await request.form()), dict[str, str](), "", 200
     password, code = form.pop(_PASSWORD, None), form.pop(_CODE, "")
@@ -129,5 +129,5 @@ async def _step_up(request: PageRequest) -> Response | None:
     async with request.app.db.connection() as tx:
         second = await people.has_second_factor(tx, request.login)
     return render.page(
-        request, "step_up.html", status, form=form, errors=errors, second=second, wait=wait
+        request, "proof.html", status, form=form, errors=errors, second=second, wait=wait
     )

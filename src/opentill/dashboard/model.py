@@ -27,7 +27,7 @@ class Page(msgspec.Struct, frozen=True):
     path: str
     allowed: Allowed
     handler: Handler
-    step_up: bool = False  # of one's own account; for a merchant, the permission says it
+    proof: bool = False  # of one's own account; for a merchant, the permission says it
     menu: str = ""  # the key of its name in the menu, which shows it to whoever may see it
 
 

@@ -35,9 +35,9 @@ from opentill.people.model import (
 from opentill.people.passkeys import Site
 from opentill.people.permissions import (
     MERCHANT_ROLES,
+    NEED_PROOF,
     RULES,
     STAFF_ROLES,
-    STEP_UP,
     MerchantRole,
     Permission,
     StaffRole,
@@ -66,10 +66,10 @@ from opentill.server.client_address import limit_subject
 
 __all__ = [
     "MERCHANT_ROLES",
+    "NEED_PROOF",
     "OF_MEMBERS",
     "RULES",
     "STAFF_ROLES",
-    "STEP_UP",
     "Access",
     "Browser",
     "Credentials",

@@ -14,7 +14,7 @@ from opentill.merchants import Actor
 from opentill.people import logins, queries, service, tokens
 from opentill.people.logins import Credentials
 from opentill.people.model import Access, Browser, Member
-from opentill.people.permissions import STEP_UP, MerchantRole, Permission
+from opentill.people.permissions import NEED_PROOF, MerchantRole, Permission
 from opentill.people.second_factor import actor_of
 from opentill.people.tokens import Tokens
 from opentill.people.wire import (
@@ -49,7 +49,7 @@ def admitting(permission: Permission) -> Admit:
         access = await tokens.find(app.db, token, app.settings.secret_key, address, now)
         if not access.may(permission) or _lacks_second_factor(access, app.settings):
             raise NotPermitted
-        if permission in STEP_UP:
+        if permission in NEED_PROOF:
             tokens.check_proved(access, now)
         who = actor_of(access.login, "").who
         return Admitted(merchant_id=access.merchant_id, access=access, who=who)

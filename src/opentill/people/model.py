@@ -20,7 +20,7 @@ LinkKind = Literal["INVITATION", "RESET"]
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 LINK_MS: Final = 24 * HOUR_MS  # for how long a link can be followed
-STEP_UP_MS: Final = 10 * MINUTE_MS  # for how long proof of who somebody is counts
+PROOF_MS: Final = 10 * MINUTE_MS  # for how long proof of who somebody is counts
 SEEN_MS: Final = MINUTE_MS  # the use of a login is noted this often
 
 
@@ -51,7 +51,7 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
     password: str
     totp_secret: bytes | None  # encrypted
     totp_pending: bytes | None  # encrypted
-    totp_step: int
+    totp_period: int
     created_at: int
     updated_at: int
 
@@ -109,7 +109,7 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_proved(self, now: int) -> bool:
         """Return whether the person has proved who they are within the last ten minutes."""
-        return now < self.proved_at + STEP_UP_MS
+        return now < self.proved_at + PROOF_MS
 
 
 class Passkey(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ Permission = Literal[
     "balance.read",
     "payouts.read",
     "disputes.read",
-    "disputes.answer",
+    "disputes.respond",
     "keys.read",
     "keys.manage",
     "endpoints.read",
@@ -60,7 +60,7 @@ class Rule(NamedTuple):
     permission: Permission
     members: str  # roles at a merchant
     staff: str  # roles at the deployment
-    step_up: bool = False
+    proof: bool = False
 
 
 _ALL: Final = " ".join(MERCHANT_ROLES)
@@ -78,38 +78,38 @@ RULES: Final = (
     Rule("balance.read", "owner finance viewer", _STAFF),
     Rule("payouts.read", "owner finance viewer", _STAFF),
     Rule("disputes.read", "owner finance support viewer", _STAFF),
-    Rule("disputes.answer", "owner support", ""),
+    Rule("disputes.respond", "owner support", ""),
     Rule("keys.read", "owner developer viewer", _STAFF),
-    Rule("keys.manage", "owner developer", "", step_up=True),
+    Rule("keys.manage", "owner developer", "", proof=True),
     Rule("endpoints.read", "owner developer support viewer", _STAFF),
     Rule("endpoints.manage", "owner developer", ""),
-    Rule("endpoints.secrets", "owner developer", "", step_up=True),
+    Rule("endpoints.secrets", "owner developer", "", proof=True),
     Rule("events.read", "owner developer support viewer", _STAFF),
     Rule("events.resend", "owner developer support", ""),
     Rule("events.test", "owner developer", ""),
     Rule("requests.read", "owner developer viewer", _STAFF),
     Rule("epay.read", "owner developer viewer", _STAFF),
-    Rule("epay.manage", "owner developer", "", step_up=True),
+    Rule("epay.manage", "owner developer", "", proof=True),
     Rule("settings.read", _ALL, _STAFF),
     Rule("settings.manage", "owner", ""),
     Rule("team.read", _ALL, _STAFF),
-    Rule("team.manage", "owner", "", step_up=True),
+    Rule("team.manage", "owner", "", proof=True),
     Rule("agreement.read", _ALL, _STAFF),
-    Rule("agreement.accept", "owner", "", step_up=True),
+    Rule("agreement.accept", "owner", "", proof=True),
     Rule("merchants.read", "", _STAFF),
-    Rule("merchants.manage", "", "admin", step_up=True),
-    Rule("terms.manage", "", "admin", step_up=True),
-    Rule("payouts.manage", "", "admin finance", step_up=True),
-    Rule("balance.adjust", "", "admin finance", step_up=True),
+    Rule("merchants.manage", "", "admin", proof=True),
+    Rule("terms.manage", "", "admin", proof=True),
+    Rule("payouts.manage", "", "admin finance", proof=True),
+    Rule("balance.adjust", "", "admin finance", proof=True),
     Rule("disputes.decide", "", "admin support"),
-    Rule("approvals.decide", "", "admin finance", step_up=True),
-    Rule("people.manage", "", "admin", step_up=True),
+    Rule("approvals.decide", "", "admin finance", proof=True),
+    Rule("people.manage", "", "admin", proof=True),
     Rule("audit.read", "", "admin auditor"),
 )
 
 _MEMBERS: Final = {rule.permission: frozenset(rule.members.split()) for rule in RULES}
 _OF_STAFF: Final = {rule.permission: frozenset(rule.staff.split()) for rule in RULES}
-STEP_UP: Final = frozenset(rule.permission for rule in RULES if rule.step_up)
+NEED_PROOF: Final = frozenset(rule.permission for rule in RULES if rule.proof)
 
 
 def member_may(role: MerchantRole, permission: Permission) -> bool:

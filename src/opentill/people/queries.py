@@ -15,9 +15,9 @@ from opentill.people.model import (
 # ── persons ──
 INSERT_PERSON = Command(
     """
-    insert into persons (id, email, name, password, totp_secret, totp_pending, totp_step,
+    insert into persons (id, email, name, password, totp_secret, totp_pending, totp_period,
         created_at, updated_at)
-    values (:id, :email, :name, :password, :totp_secret, :totp_pending, :totp_step, :created_at,
+    values (:id, :email, :name, :password, :totp_secret, :totp_pending, :totp_period, :created_at,
         :updated_at)
     """,
 )
@@ -26,7 +26,9 @@ BY_EMAIL = Query(Person, "select * from persons where email = :email")
 SET_PASSWORD = Command("update persons set password = :password, updated_at = :now where id = :id")
 
 # ── second factor ──
-SET_TOTP_STEP = Command("update persons set totp_step = :step where id = :id and totp_step < :step")
+SET_TOTP_PERIOD = Command(
+    "update persons set totp_period = :period where id = :id and totp_period < :period"
+)
 SET_PENDING_TOTP = Command("update persons set totp_pending = :secret where id = :id")
 CONFIRM_TOTP = Command(
     """

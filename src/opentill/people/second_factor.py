@@ -38,11 +38,11 @@ async def _use_code(
         secret = encryption.decrypt(secret_key, _PURPOSE.format(person.id), encrypted)
     except encryption.WrongKey:  # the deployment's key was replaced: a recovery code is left
         return False
-    step = totp.matching_step(secret, code, now_ms() // 1000, person.totp_step)
-    if step is None:
+    period = totp.matching_period(secret, code, now_ms() // 1000, person.totp_period)
+    if period is None:
         return False
     # Of several that bring the same code at once, one gets the row.
-    return await queries.SET_TOTP_STEP.run(tx, id=person.id, step=step) > 0
+    return await queries.SET_TOTP_PERIOD.run(tx, id=person.id, period=period) > 0
 
 
 async def begin(tx: Tx, login: Login, secret_key: str) -> None:

@@ -165,7 +165,7 @@ async def _create(tx: Tx, email: str, name: str, password: str, now: int) -> Per
         password=password,
         totp_secret=None,
         totp_pending=None,
-        totp_step=0,
+        totp_period=0,
         created_at=now,
         updated_at=now,
     )

@@ -14,10 +14,10 @@ from urllib.parse import quote, urlencode
 
 import segno
 
-STEP_S: Final = 30
+PERIOD_S: Final = 30
 _DIGITS: Final = 6
 _SECRET_BYTES: Final = 20  # as long as the hash, RFC 4226 §4 R6
-_DRIFT: Final = 1  # steps by which the other clock may be off, either way, RFC 6238 §5.2
+_DRIFT: Final = 1  # periods by which the other clock may be off, either way, RFC 6238 §5.2
 RECOVERY_CODES: Final = 10
 _RECOVERY_BYTES: Final = 10  # 80 bits: 16 letters and digits
 _GROUP: Final = 4
@@ -28,23 +28,23 @@ def new_secret() -> str:
     return base64.b32encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
-def code_at(secret: str, step: int) -> str:
-    """Return the code of a step of 30 seconds since 1970."""
-    digest = hmac.digest(base64.b32decode(secret), struct.pack(">Q", step), hashlib.sha1)
+def code_at(secret: str, period: int) -> str:
+    """Return the code of a period of 30 seconds since 1970."""
+    digest = hmac.digest(base64.b32decode(secret), struct.pack(">Q", period), hashlib.sha1)
     offset = digest[-1] & 15
     number = int.from_bytes(digest[offset : offset + 4]) & 0x7FFF_FFFF
     return f"{number % 10**_DIGITS:0{_DIGITS}}"
 
 
-def matching_step(secret: str, code: str, now_s: int, after: int) -> int | None:
-    """Return the step that a code is of, if it is about now and later than step ``after``.
+def matching_period(secret: str, code: str, now_s: int, after: int) -> int | None:
+    """Return the period that a code is of, if it is about now and later than period ``after``.
 
     A code that was used, or is older than one that was, does not match again.
     """
-    current = now_s // STEP_S
-    for step in range(current - _DRIFT, current + _DRIFT + 1):
-        if step > after and hmac.compare_digest(code_at(secret, step), code):
-            return step
+    current = now_s // PERIOD_S
+    for period in range(current - _DRIFT, current + _DRIFT + 1):
+        if period > after and hmac.compare_digest(code_at(secret, period), code):
+            return period
     return None
 
 
@@ -56,7 +56,7 @@ def is_code(text: str) -> bool:
 def address(secret: str, issuer: str, account: str) -> str:
     """Return what an authenticator scans: who issued the secret, and for which account."""
     label = quote(f"{issuer}:{account}", safe="@")
-    query = urlencode({"secret": secret, "issuer": issuer, "digits": _DIGITS, "period": STEP_S})
+    query = urlencode({"secret": secret, "issuer": issuer, "digits": _DIGITS, "period": PERIOD_S})
     return f"otpauth://totp/{label}?{query}"
 
 
