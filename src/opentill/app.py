@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import asyncpg
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -159,15 +158,16 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
         app: App = server.state.app
         return await merchants.authenticate(app.db, settings, key, address, app.clock())
 
-    middleware = Middleware(
-        RequestMiddleware,
+    server = Starlette()
+    server.router = routing.PathRouter(ROUTES, lifespan)
+    # In place of Starlette's own two for exceptions, which would have none left to handle.
+    server.middleware_stack = RequestMiddleware(
+        server.router,
         authenticate,
         settings.trusted_proxies,
         https=settings.is_https,
         test_mode=SANDBOX in settings.gateways,
     )
-    server = Starlette(middleware=[middleware])
-    server.router = routing.PathRouter(ROUTES, lifespan)
     server.state.settings = settings
     server.state.draining = False
     server.state.openapi = responses.encode(document(settings))
