@@ -38,9 +38,12 @@ from opentill.payouts import api as payouts_api
 from opentill.payouts import events as payout_events
 from opentill.people import api as people_api
 from opentill.products import api as products_api
+from opentill.reference import api as reference_api
+from opentill.reference.book import Book
 from opentill.refunds import api as refunds_api
 from opentill.refunds import events as refund_events
 from opentill.web import assets
+from opentill.web.responses import is_known
 from opentill.webhooks import api as webhooks_api
 from opentill.webhooks import document as webhooks_document
 
@@ -90,8 +93,7 @@ async def openapi_json(request: Request) -> Response:
     encoded: bytes = request.app.state.openapi
     tag = _entity_tag(encoded)
     headers = {"etag": tag, "cache-control": "no-cache"}  # may be stored, and is asked about
-    known = request.headers.get("if-none-match", "").replace("W/", "").split(",")
-    if {tag, "*"} & {each.strip() for each in known}:  # RFC 9110 §13.1.2
+    if is_known(request, tag):
         return Response(status_code=304, headers=headers)
     return Response(encoded, media_type="application/json", headers=headers)
 
@@ -107,6 +109,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *epay_api.routes(refusal.submission_refused),
     *pages_api.routes,
     *dashboard_api.routes,
+    *reference_api.routes,
     *health.routes,
     *assets.routes,
     Route("/openapi.json", openapi_json),
@@ -171,4 +174,5 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
     server.state.settings = settings
     server.state.draining = False
     server.state.openapi = responses.encode(document(settings))
+    server.state.reference = Book(settings, server.state.openapi)
     return server

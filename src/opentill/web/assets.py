@@ -74,7 +74,7 @@ ASSETS: Final = _load()
 
 
 async def serve(request: Request) -> Response:
-    """Serve a style sheet or an icon: for a year if the address names the version."""
+    """Serve a style sheet, a script or an icon: for a year if the address names the version."""
     asset = ASSETS.get(request.path_params["name"])
     if asset is None:
         raise NotFound
