@@ -28,6 +28,7 @@ FILES: Final = (
     "payouts",
     "balance",
     "audit",
+    "figures",
     "ledger",
     "webhooks",
     "export",
