@@ -42,4 +42,5 @@ async def test_the_database_keeps_what_was_accepted(tx: Tx, statement: str) -> N
     digest = current.rendered_document_sha256
     await agreement.accept(tx, shop.id, current, digest, BY, world.NOW)
     with pytest.raises(asyncpg.IntegrityConstraintViolationError):
-        await tx.execute(statement)
+        async with tx.transaction():
+            await tx.execute(statement)
