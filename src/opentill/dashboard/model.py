@@ -34,8 +34,8 @@ class Page(msgspec.Struct, frozen=True):
 class Todo(msgspec.Struct, frozen=True):
     """A line of a list of what is to be done: the key of its sentence, and where it is done.
 
-    ``number`` is how many there are; of what is done once, 1 when it is. ``below`` is a path below the
-    merchant's.
+    ``number`` is how many there are; of what is done once, 1 when it is. ``below`` is a path below
+    the merchant's.
     """
 
     name: str
