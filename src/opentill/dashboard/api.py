@@ -1,5 +1,6 @@
 """The table of all pages for people who log in, and their routes."""
 
+import re
 from typing import Final
 
 from starlette.routing import Route
@@ -20,5 +21,14 @@ PAGES: Final[tuple[Page, ...]] = (
 
 
 render.ENVIRONMENT.globals["menu"] = lambda request: render.menu(PAGES, request)
+_SHOWN: Final = {re.sub(r"{[^}]+}", "*", one.path) for one in PAGES if one.method == "GET"}
+
+
+def _has_page(below: str) -> bool:
+    """Return whether there is a page at a path below a merchant's, in which * stands for an id."""
+    return f"/dashboard/*{below}" in _SHOWN
+
+
+render.ENVIRONMENT.globals["has_page"] = _has_page
 _NO_PAGE: Final = Endpoint(())
 routes: Final = (*routing.of_rows(PAGES, Endpoint), Route("/dashboard/{rest:path}", _NO_PAGE))

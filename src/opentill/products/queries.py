@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from opentill.db.query import Command, Query
+from opentill.db.query import Command, Query, Value
 from opentill.http.paging import PageQuery
 from opentill.list_counts import lists
 from opentill.products.model import Product, Saved, Status
@@ -35,6 +35,7 @@ INSERT = Query(
     returning *, {_UNRATED}
     """,  # noqa: S608 - a part that is a constant of ours
 )
+ANY = Value(bool, "select exists (select from products where merchant_id = :merchant_id)")
 BY_ID = Query(Product, "select * from products where merchant_id = :merchant_id and id = :id")
 LOCKED = Query(
     Product, "select * from products where merchant_id = :merchant_id and id = :id for update"
