@@ -25,7 +25,7 @@ from opentill.orders import Order
 
 _NEWEST: Final = 10
 _DAY_MS: Final = 86_400_000
-_RECENT_MS: Final = 14 * _DAY_MS  # for so long a failed payout is news
+_RECENT_MS: Final = 14 * _DAY_MS  # for so long a failed payout is shown
 
 
 async def choose(request: PageRequest) -> Response:

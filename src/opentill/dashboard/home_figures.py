@@ -80,7 +80,7 @@ class Shown:
 
     def _cards(self, one: CurrencyFigures) -> Sequence[PeriodCard]:
         made: list[PeriodCard] = []
-        alone = len(self._found.currencies) == 1
+        only_one = len(self._found.currencies) == 1
         tries = self._found.attempts_compared
         for compared, attempts in zip(one.comparisons, tries, strict=True):
             now, before = compared.now, compared.before
@@ -96,7 +96,7 @@ class Shown:
                     one, "measure_disputed", now.disputed_minor, before.disputed_minor
                 )
                 measures.insert(2, lost)
-            if alone:  # an attempt that failed has no settlement currency
+            if only_one:  # an attempt that failed has no settlement currency
                 measures.append(self._rate(attempts.now, attempts.before))
             name = f"period_{compared.period.days}"
             made.append(PeriodCard(name, self._compared(compared.period), tuple(measures)))
