@@ -48,8 +48,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     curl: str
 
 
-def reference(document: Json, base: str = "") -> str:
-    """Draw the reference page of an OpenAPI 3.1 document. ``base``: the public address's path."""
+def reference(document: Json, base: str = "", test_mode: str = "") -> str:
+    """Draw the reference page of an OpenAPI 3.1 document.
+
+    ``base``: the public address's path. ``test_mode``: what is said where no money is real.
+    """
     read = _Document(document)
     groups: dict[str, list[Operation]] = {}
     for path, methods in document.get("paths", {}).items():
@@ -73,6 +76,7 @@ def reference(document: Json, base: str = "") -> str:
         ],
         asset=assets.finder(base),
         base=base,
+        test_mode=test_mode,
     )
 
 
