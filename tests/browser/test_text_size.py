@@ -1,4 +1,4 @@
-"""Text twice as large: no word of a payment method breaks, and nothing leaves its tile."""
+"""Text twice as large: no word of a payment method breaks, nor the price, within their places."""
 
 from typing import Final
 from urllib.parse import urlsplit
@@ -20,8 +20,8 @@ WIDTHS: Final = (320, 900, 1280)
 BROKEN: Final = """() => {
   document.documentElement.style.fontSize = '200%';
   const broken = [];
-  for (const span of document.querySelectorAll('.method span')) {
-    const tile = span.closest('label').getBoundingClientRect();
+  for (const span of document.querySelectorAll('.method span, .price bdi')) {
+    const tile = span.closest('label, .side').getBoundingClientRect();
     let at = 0;
     for (const word of span.firstChild.data.split(' ')) {
       const range = document.createRange();

@@ -1,7 +1,9 @@
 """What commands print: for people within the width of their terminal, for scripts as JSON."""
 
+import asyncio
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -11,7 +13,10 @@ import pytest
 import typer
 
 from opentill.cli import SECTIONS, build, readable, table, times
+from opentill.db.database import Db
+from support import pooler
 from support.commands import SOURCE, Commands, opentill
+from support.world import in_status
 
 __all__ = ["opentill"]
 
@@ -128,6 +133,79 @@ def test_times_and_amounts_as_options(opentill: Commands) -> None:
     assert "from must be a time in UTC such as 2026-01-31" in refused
     key = opentill.json("keys", "create", shop["id"], "--expires", "90d")
     assert 0 < key["expiresAt"] - made["createdAt"] - 90 * DAY < DAY
+
+
+@pytest.fixture
+def sold(opentill: Commands) -> dict[str, str]:
+    """Ids of a merchant, its settled order and the payout of what it had."""
+
+    async def settled() -> Any:
+        url = opentill.environ["OPENTILL_DATABASE_URL"]
+        db = await Db.connect(url, 2, prepared=pooler.prepared(url))
+        try:
+            return await db.run(lambda tx: in_status(tx, "SETTLED"))
+        finally:
+            await db.close()
+
+    order = asyncio.run(settled())
+    shop = order.merchant_id
+    key = opentill.json("keys", "create", shop, "--expires", "30d")["id"]
+    why = ("--all", "--reference", "2026-W47", "--reason", "paid out each week, " * 5)
+    payout = opentill.json("payouts", "create", shop, *why)["id"]
+    hook = opentill.json("webhooks", "add", shop, "https://hooks.example.com/a", "--by", "ann")
+    return {"shop": shop, "order": order.id, "payout": payout, "key": key, "hook": hook["id"]}
+
+
+# What is shown, and the ids that must be whole in it.
+SHOWN: Final = {
+    "merchants list": ("shop",),
+    "merchants show {shop}": ("shop",),
+    "merchants terms {shop}": (),
+    "keys list {shop}": ("key", "shop"),
+    "orders show {order}": ("order", "shop"),
+    "orders history {order}": (),
+    "payouts list": ("payout", "shop"),
+    "payouts show {payout}": ("payout", "shop"),
+    "balance show {shop}": ("shop",),
+    "webhooks list": ("hook", "shop"),
+    "audit list": ("shop", "key"),
+    "statement {shop} --format table": ("order", "payout"),
+    "settings": (),
+    "clock show": (),
+}
+
+
+@pytest.mark.parametrize("width", [80, 40])
+def test_every_list_and_record_fits_and_cuts_no_id(
+    opentill: Commands, sold: dict[str, str], width: int
+) -> None:
+    opentill.environ["COLUMNS"] = str(width)
+    for words, ids in SHOWN.items():
+        shown = opentill.text(*words.format(**sold).split())
+        assert "\x1b" not in shown, words
+        for line in shown.splitlines():
+            assert table.cells(line) <= width or " " not in line.strip(), (words, line)
+        for name in ids:
+            assert sold[name] in shown, (words, name, shown)
+
+
+def test_what_lasts_is_said_on_a_terminal_and_erased() -> None:
+    code = (
+        "import time\nfrom opentill.cli.progress import progress\n"
+        "with progress('quick'):\n pass\n"
+        "with progress('checking', 9000) as advance, progress('inside'):\n"
+        " advance(1234)\n time.sleep(1.2)"
+    )
+    ours, theirs = pty.openpty()
+    for stderr in (theirs, subprocess.PIPE):
+        ran = subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            stderr=stderr, stdout=subprocess.PIPE, check=True,
+        )  # fmt: skip
+        assert (ran.stdout, ran.stderr or b"") == (b"", b"")
+    assert os.read(ours, 1000).decode() == "\r\x1b[Kchecking … 1,234 of 9,000, 1 s\r\x1b[K"
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_errors_of_json_are_json_on_standard_error(opentill: Commands) -> None:

@@ -20,8 +20,8 @@ ERRORS = [
     ("POST", "/docs", BROWSER, 405, True),
     ("GET", "/nowhere", {}, 404, False),
     ("GET", "/nowhere", {"accept": "application/json"}, 404, False),
-    ("GET", "/v1/nowhere", BROWSER, 401, False),
-    ("GET", "/v1", BROWSER, 401, False),
+    ("GET", "/v1/nowhere", BROWSER, 404, False),
+    ("GET", "/v1/products", BROWSER, 401, False),
 ]
 
 

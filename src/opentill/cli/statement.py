@@ -117,7 +117,7 @@ async def _json(merchant_id: str, lines: "AsyncIterator[LineOut]") -> AsyncItera
 
 async def _stacked(lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
     """Write what ``_table`` does in 40 columns: each account that a line is about beneath it."""
-    yield "times are UTC; movement → balance after it\n".encode()
+    yield "UTC; movements → balances after them\n".encode()
     async for line in lines:
         time = line.time_utc.replace("T", " ")[: len("2026-11-22 14:30:05")]
         heading = f"{line.currency} {_name(line)}" if line.row == "OPENING" else _name(line)
