@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import asyncpg
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -37,9 +36,12 @@ from opentill.pages import errors, refusal
 from opentill.payouts import api as payouts_api
 from opentill.payouts import events as payout_events
 from opentill.products import api as products_api
+from opentill.reference import api as reference_api
+from opentill.reference.book import Book
 from opentill.refunds import api as refunds_api
 from opentill.refunds import events as refund_events
 from opentill.web import assets
+from opentill.web.responses import is_known
 from opentill.webhooks import api as webhooks_api
 from opentill.webhooks import document as webhooks_document
 
@@ -85,8 +87,7 @@ async def openapi_json(request: Request) -> Response:
     encoded: bytes = request.app.state.openapi
     tag = _entity_tag(encoded)
     headers = {"etag": tag, "cache-control": "no-cache"}  # may be stored, and is asked about
-    known = request.headers.get("if-none-match", "").replace("W/", "").split(",")
-    if {tag, "*"} & {each.strip() for each in known}:  # RFC 9110 §13.1.2
+    if is_known(request, tag):
         return Response(status_code=304, headers=headers)
     return Response(encoded, media_type="application/json", headers=headers)
 
@@ -101,6 +102,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *callbacks.routes,
     *epay_api.routes(refusal.submission_refused),
     *pages_api.routes,
+    *reference_api.routes,
     *health.routes,
     *assets.routes,
     Route("/openapi.json", openapi_json),
@@ -152,17 +154,19 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
         app: App = server.state.app
         return await merchants.authenticate(app.db, settings, key, address, app.clock())
 
-    middleware = Middleware(
-        RequestMiddleware,
+    server = Starlette()
+    server.router = routing.PathRouter(ROUTES, lifespan)
+    # In place of Starlette's own two for exceptions, which would have none left to handle.
+    server.middleware_stack = RequestMiddleware(
+        server.router,
         authenticate,
         settings.trusted_proxies,
         error_page=errors.error_page,
         https=settings.is_https,
         test_mode=SANDBOX in settings.gateways,
     )
-    server = Starlette(middleware=[middleware])
-    server.router = routing.PathRouter(ROUTES, lifespan)
     server.state.settings = settings
     server.state.draining = False
     server.state.openapi = responses.encode(document(settings))
+    server.state.reference = Book(settings, server.state.openapi)
     return server

@@ -1,7 +1,7 @@
 """``/v1/orders`` (contract.md#orders)."""
 
 import functools
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -9,6 +9,7 @@ from opentill import list_counts
 from opentill.core.errors import Invalid
 from opentill.core.ids import is_id
 from opentill.db.database import Tx
+from opentill.http.fields import meaning
 from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, Millis, given, listing, page_example
 from opentill.http.responses import Download
@@ -20,8 +21,12 @@ from opentill.orders.wire import OrderDetail, OrderOut
 class ExportQuery(msgspec.Struct, frozen=True, rename="camel"):
     """Which orders to export; times are inclusive."""
 
-    start_date: Millis | None = None
-    end_date: Millis | None = None
+    start_date: Annotated[
+        Millis | None, meaning("Only orders that were made at this time or later, Unix ms.")
+    ] = None
+    end_date: Annotated[
+        Millis | None, meaning("Only orders that were made at this time or earlier, Unix ms.")
+    ] = None
 
 
 def _range(query: queries.ListQuery | ExportQuery) -> tuple[int, int]:

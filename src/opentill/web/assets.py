@@ -1,4 +1,4 @@
-"""The files under /static: style sheets and icons, read once, named by what is in them.
+"""The files under /static: style sheets, scripts and icons, read once, named by what is in them.
 
 An address carries a digest of the content, so that browsers may keep a file for a year and still
 get a new one at once when it changes.
@@ -20,7 +20,11 @@ from opentill.web.responses import GUARDS
 
 _FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
 _FOLDER: Final = Path(__file__).parent / "static"
-_MEDIA_TYPES: Final = {".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+_MEDIA_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
 _REFERENCE: Final = re.compile(r'url\("([a-z_]+\.svg)"\)')
 _IMPORT: Final = re.compile(r'@import "([a-z_]+\.css)";')
 
@@ -62,14 +66,15 @@ def _load() -> dict[str, Asset]:
         return _REFERENCE.sub(versioned, whole).encode()
 
     sheets = {path.name: _asset(path, sheet(path)) for path in _FOLDER.glob("*.css")}
-    return icons | sheets
+    scripts = {path.name: _asset(path, path.read_bytes()) for path in _FOLDER.glob("*.js")}
+    return icons | sheets | scripts
 
 
 ASSETS: Final = _load()
 
 
 async def serve(request: Request) -> Response:
-    """Serve a style sheet or an icon: for a year if the address names the version."""
+    """Serve a style sheet, a script or an icon: for a year if the address names the version."""
     asset = ASSETS.get(request.path_params["name"])
     if asset is None:
         raise NotFound

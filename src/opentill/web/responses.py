@@ -7,6 +7,7 @@ site. A picture of the merchant's is the one thing from elsewhere, and only from
 from collections.abc import Mapping
 from typing import Final
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 POLICY: Final = (
@@ -47,6 +48,12 @@ def page(
         "content-language": language,
     }
     return Response(html, status, {**GUARDS, **own, **(headers or {})}, "text/html")
+
+
+def is_known(request: Request, tag: str) -> bool:
+    """Whether a client has what ``tag`` (an entity tag) names already (RFC 9110 §13.1.2)."""
+    known = request.headers.get("if-none-match", "").replace("W/", "").split(",")
+    return bool({tag.removeprefix("W/"), "*"} & {each.strip() for each in known})
 
 
 def see_other(path: str, headers: Mapping[str, str] | None = None) -> Response:
