@@ -25,6 +25,7 @@ from opentill.db.database import Db
 from opentill.db.jobs import GatewayFilter
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import jobs as epay_jobs
+from opentill.figures import jobs as figure_jobs
 from opentill.http import idempotency
 from opentill.integrity import scheduler
 from opentill.list_counts import jobs as list_count_jobs
@@ -107,6 +108,11 @@ async def _roll_up(app: App) -> int:
     return 0  # so that it pauses: a roll-up is worth its cost only after many changes
 
 
+async def _count_figures(app: App) -> int:
+    await figure_jobs.count_all(app.db)
+    return 0  # so that it pauses: many entries at once cost less than each by itself
+
+
 async def _prune(app: App) -> int:
     async with app.db.connection() as tx:
         windows = await rate_limits.prune(tx, app.clock())
@@ -133,6 +139,7 @@ JOBS: Final = (
     Job("find_forgotten", 60.0, _find_forgotten),
     Job("check_books", 5.0, _check_books),
     Job("roll_up_totals", 1.0, _roll_up),
+    Job("count_figures", 1.0, _count_figures),
     Job("prune", 60.0, _prune),
     Job("prune_webhooks", 300.0, _prune_webhooks),
 )

@@ -49,6 +49,7 @@ SECTIONS: Final = {
         ("health", "health", "Ask the server of these settings whether it is ready."),
         ("ledger", "ledger", "The ledger and its integrity rules."),
         ("audit", "audit", "The audit log: what operators did, chained by hashes."),
+        ("figures", "figures", "The figures of merchants' dashboards."),
         ("clock", "clock", "Business time, to try out what takes days."),
     ),
 }

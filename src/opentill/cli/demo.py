@@ -99,29 +99,39 @@ def _kept(path: Path) -> Demo | None:
 
 
 async def _make_merchant(settings: Settings) -> Demo:
+    """Make the merchant, with a month of history where its bank can be given one too."""
     from opentill import merchants
+    from opentill.cli.demo_history import DAYS, NAME, History
     from opentill.db.database import Db
+    from opentill.orders.model import DAY_MS
     from opentill.server.embedded.datadir import write_private
 
+    has_bank = settings.gateways == ("sandbox",) and not settings.sandbox_elsewhere
     db = await Db.connect(settings.database_url or "", 1, prepared=settings.db_prepared)
     try:
         now = await session.now(db)
 
-        async def make(tx: "Tx") -> tuple[str, merchants.NewKey]:
+        async def make(tx: "Tx") -> tuple[History, merchants.NewKey]:
             actor = merchants.Actor("opentill demo", "the demonstration began")
+            began = now - DAYS * DAY_MS if has_bank else now
             merchant = await merchants.create(
-                tx, name="Demo Shop", now=now, who=actor.who, reason=actor.reason
+                tx, name=NAME, now=began, who=actor.who, reason=actor.reason
             )
+            history = History(merchant.id)
+            if has_bank:
+                await history.happen(tx, now)
             key = await merchants.create_key(
                 tx, merchant.id, settings.environment, now=now, actor=actor
             )
             await _set_rates(tx, actor, now)
-            return merchant.id, key
+            return history, key
 
-        merchant_id, new = await db.run(make)
+        history, new = await db.run(make)
     finally:
         await db.close()
-    made = Demo(merchant_id, "", new.key)
+    if has_bank:
+        await history.record_at_bank(settings)
+    made = Demo(new.merchant_id, "", new.key)
     write_private(settings.data_dir / FILE, msgspec.json.encode(made).decode())
     return made
 
@@ -130,13 +140,11 @@ async def _set_rates(tx: "Tx", actor: "Actor", now: int) -> None:
     """Set examples of exchange rates, so that products in other currencies can be sold."""
     from opentill import merchants, rates
 
-    for base, to_usd in RATES.items():
-        for pair, rate in (((base, "USD"), to_usd), (("USD", base), 1 / to_usd)):
-            if await rates.latest(tx, *pair, now) is None:
-                rounded = round(rate, 6)
-                await rates.put(tx, *pair, rounded, now)
-                subject = f"{' '.join(pair)} {rounded} from {now}"
-                await merchants.record_audit(tx, actor, "rates set", "", subject, now)
+    for base, rate in RATES.items():
+        if await rates.latest(tx, base, "USD", now) is None:
+            await rates.put(tx, base, "USD", rate, now)
+            subject = f"{base} USD {rate} from {now}"
+            await merchants.record_audit(tx, actor, "rates set", "", subject, now)
 
 
 def _with_product(settings: Settings, kept: Demo) -> Demo:

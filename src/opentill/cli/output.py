@@ -11,8 +11,10 @@ from typing import Annotated, Any, Final, NamedTuple, cast
 
 import typer
 
-from opentill.cli import progress
+from opentill.cli.progress import erase, progress
 from opentill.core import terminal
+
+__all__ = ["Json", "Result", "plain", "progress", "say", "show", "width"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 """The option of a command that prints by itself; ``commands.py`` gives it to all others."""
@@ -82,7 +84,7 @@ def say(text: str, *, wrap: bool = True) -> None:
     if wrap and sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
         lines = [part for line in lines for part in table.wrapped(line, width)]
-    progress.erase()
+    erase()
     typer.echo("\n".join(lines), err=True)
 
 

@@ -4,6 +4,7 @@ from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
 from opentill.orders.confirmation import Report, confirm_many
 from opentill.orders.events import livemode_of, metadata
 from opentill.orders.export import chunks as export_csv
+from opentill.orders.failed_attempts import count_failed, uncounted_since, with_uncounted
 from opentill.orders.livemode import known as all_with_livemode
 from opentill.orders.livemode import known_one as with_livemode
 from opentill.orders.livemode import noted_one as with_noted_livemode
@@ -37,6 +38,7 @@ from opentill.orders.service import (
     place,
     revoke_manually,
     set_method,
+    start_attempt,
 )
 from opentill.orders.settlement import Settled, settle_batch, settle_one, settleable
 from opentill.orders.transitions import Change, can, transition
@@ -68,6 +70,7 @@ __all__ = [
     "complete_refund",
     "confirm_manually",
     "confirm_many",
+    "count_failed",
     "exists",
     "export_csv",
     "find",
@@ -89,8 +92,11 @@ __all__ = [
     "settle_batch",
     "settle_one",
     "settleable",
+    "start_attempt",
     "submit",
     "transition",
+    "uncounted_since",
     "with_livemode",
     "with_noted_livemode",
+    "with_uncounted",
 ]
