@@ -213,6 +213,9 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "webhooks.dispatch_queries.WAITING",
         "webhooks.dispatch_queries.OLDEST",
         "orders.queries.PRUNE_HISTORY",
+        # a person's, who may be a member of several merchants; the operator's
+        "people.queries.WORKPLACES",
+        "people.queries.ALL_MEMBERS",
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",
@@ -223,7 +226,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "merchant_terms", "events",
         "webhook_endpoints", "webhook_deliveries", "delivery_attempts", "endpoint_leases",
         "epay_credentials", "epay_products", "epay_orders", "epay_refunds",
-        "epay_notifications",
+        "epay_notifications", "members", "agreement_acceptances",
     )  # fmt: skip
     wrong = {
         name: text

@@ -33,6 +33,11 @@ SECTIONS: Final = {
     "Merchants": (
         ("merchants", "merchants", "Merchants and their terms."),
         ("keys", "keys", "API keys."),
+        (
+            "people",
+            "people",
+            "People who log in: members of merchants, and staff of this deployment.",
+        ),
         ("epay", "epay", "Epay credentials, and notifications of paid orders."),
     ),
     "Setup": (
