@@ -33,7 +33,7 @@ class Deployment:
             "OPENTILL_SANDBOX_PORT": str(self.sandbox_port),
             "OPENTILL_LIMIT_IP_PER_MINUTE": "0",
             "PYTHONPATH": str(source),
-            "PATH": f"{self._command(directory)}:{given['PATH']}",
+            "PATH": f"{self._command(directory)}:{os.environ['PATH']}",
         }
 
     def _command(self, directory: Path) -> Path:
