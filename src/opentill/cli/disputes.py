@@ -151,16 +151,17 @@ def show(dispute_id: str, *, as_json: Json = False) -> None:
         return dispute, await disputes.notes(tx, dispute)
 
     dispute, notes = session.query(work)
-    detail = output.plain(disputes.DisputeDetail.of(dispute, notes))
-    if not as_json:
-        detail["notes"] = "\n".join(f"{note.who}: {note.note}" for note in notes)
     shown = {
         "merchantId": dispute.merchant_id,
         "gateway": dispute.gateway,
         "gatewayRef": dispute.gateway_ref,
-        **detail,
+        **output.plain(disputes.DisputeDetail.of(dispute, notes)),
     }
+    if not as_json:
+        del shown["notes"]
     output.show(shown, as_json=as_json)
+    if notes and not as_json:
+        output.show(output.Result(notes, ("at", "who", "note")), as_json=False)
 
 
 def unmatched(*, merchant: _Merchant = None) -> output.Result:

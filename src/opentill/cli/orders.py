@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the groups."""
-    add_group(app, "orders", "Orders.", show=show, history=history, confirm=confirm, revoke=revoke)
-    summary = "Refunds that no gateway reports on: their results, as the operator knows them."
+    summary = "Orders, and what happened to them."
+    add_group(app, "orders", summary, show=show, history=history, confirm=confirm, revoke=revoke)
+    summary = "End refunds that no gateway reports on, as the operator knows their results."
     add_group(app, "refunds", summary, done=refund_done, failed=refund_failed)
 
 
