@@ -1,13 +1,14 @@
 """The table of all pages for people who log in, and their routes."""
 
 import re
-from typing import Final
+from typing import Any, Final, cast
 
 from starlette.routing import Route
 
 from opentill.dashboard import account, home, invitations, render, security, team
 from opentill.dashboard.endpoint import Endpoint
-from opentill.dashboard.model import Page
+from opentill.dashboard.model import MenuItem, Page
+from opentill.dashboard.request import PageRequest
 from opentill.http import routing
 
 # The menu has the order of this table.
@@ -20,7 +21,11 @@ PAGES: Final[tuple[Page, ...]] = (
 )
 
 
-render.ENVIRONMENT.globals["menu"] = lambda request: render.menu(PAGES, request)
+def _menu(request: PageRequest) -> list[MenuItem]:
+    """Return the menu of the page that is asked for."""
+    return render.menu(PAGES, request)
+
+
 _SHOWN: Final = {re.sub(r"{[^}]+}", "*", one.path) for one in PAGES if one.method == "GET"}
 
 
@@ -29,6 +34,8 @@ def _has_page(below: str) -> bool:
     return f"/dashboard/*{below}" in _SHOWN
 
 
-render.ENVIRONMENT.globals["has_page"] = _has_page
+# Jinja2 takes anything here, but type checkers infer the values of its own defaults.
+_GLOBALS: Final = cast("dict[str, Any]", render.ENVIRONMENT.globals)
+_GLOBALS.update(menu=_menu, has_page=_has_page)
 _NO_PAGE: Final = Endpoint(())
 routes: Final = (*routing.of_rows(PAGES, Endpoint), Route("/dashboard/{rest:path}", _NO_PAGE))
