@@ -5,6 +5,7 @@ and in only a few at once, so that many logins cannot use up the machine.
 """
 
 import asyncio
+import functools
 import itertools
 import os
 import re
@@ -110,18 +111,23 @@ async def hashed(password: str, cost: Cost = COST) -> str:
 async def matches(password: str, stored: str | None) -> bool:
     """Return whether a password is the stored one; ``None`` (nobody) takes as long to deny."""
     async with _slots:
-        return await asyncio.to_thread(_matches, password, stored or _NOBODY)
+        return await asyncio.to_thread(_matches, password, stored)
 
 
-def _matches(password: str, stored: str) -> bool:
+def _matches(password: str, stored: str | None) -> bool:
+    nobody = _nobody()  # also for a known account: the first of either kind takes as long
     try:
-        Argon2id.verify_phc_encoded(password.encode(), stored)
+        Argon2id.verify_phc_encoded(password.encode(), stored or nobody)
     except InvalidKey:
         return False
-    return stored != _NOBODY
+    return stored is not None
 
 
-# The hash of a random text, at full cost.
-_NOBODY: Final = Argon2id(
-    salt=bytes(_SALT), length=_LENGTH, iterations=COST.passes, lanes=1, memory_cost=COST.memory_kib
-).derive_phc_encoded(os.urandom(_LENGTH))
+@functools.cache
+def _nobody() -> str:
+    """Return the hash of a random text, at full cost: made when needed, since it takes long."""
+    kdf = Argon2id(
+        salt=bytes(_SALT), length=_LENGTH, iterations=COST.passes, lanes=1,
+        memory_cost=COST.memory_kib,
+    )  # fmt: skip
+    return kdf.derive_phc_encoded(os.urandom(_LENGTH))
