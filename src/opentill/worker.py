@@ -28,8 +28,8 @@ from opentill.epay import jobs as epay_jobs
 from opentill.http import idempotency
 from opentill.integrity import scheduler
 from opentill.list_counts import jobs as list_count_jobs
+from opentill.orders import indexing, settlement
 from opentill.orders import jobs as order_jobs
-from opentill.orders import settlement
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 from opentill.webhooks.dispatch import Dispatcher, Options
@@ -107,6 +107,11 @@ async def _roll_up(app: App) -> int:
     return 0  # so that it pauses: a roll-up is worth its cost only after many changes
 
 
+async def _index_orders(app: App) -> int:
+    await indexing.index_orders(app.db)
+    return 0  # so that it pauses, as above
+
+
 async def _prune(app: App) -> int:
     async with app.db.connection() as tx:
         windows = await rate_limits.prune(tx, app.clock())
@@ -133,6 +138,7 @@ JOBS: Final = (
     Job("find_forgotten", 60.0, _find_forgotten),
     Job("check_books", 5.0, _check_books),
     Job("roll_up_totals", 1.0, _roll_up),
+    Job("index_orders", 1.0, _index_orders),
     Job("prune", 60.0, _prune),
     Job("prune_webhooks", 300.0, _prune_webhooks),
 )

@@ -29,11 +29,10 @@ def export(
         async with session.database(settings) as db:
             async with db.connection() as tx:
                 merchant = await merchants.find(tx, merchant_id)
-            last = 2**62 if end is None else end
+            query = orders.ExportQuery(start_date=start, end_date=end)
+            chosen = await orders.choose(db, merchant.id, query)
             readers = asyncio.Semaphore(2)
-            chunks = orders.export_csv(
-                db, merchant.id, start or 0, last, readers, livemode=settings.livemode
-            )
+            chunks = orders.export_csv(db, merchant.id, chosen, readers, livemode=settings.livemode)
             with inputs.target(to_file) as target:
                 async for chunk in chunks:
                     target.write(chunk)

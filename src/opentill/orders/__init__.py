@@ -4,6 +4,17 @@ from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
 from opentill.orders.confirmation import Report, confirm_many
 from opentill.orders.events import livemode_of, metadata
 from opentill.orders.export import chunks as export_csv
+from opentill.orders.filters import (
+    Email,
+    ExportQuery,
+    OrdersQuery,
+    choose,
+    count,
+    count_late,
+    has_product,
+    of_customer,
+)
+from opentill.orders.filters import page as list_page
 from opentill.orders.livemode import known as all_with_livemode
 from opentill.orders.livemode import known_one as with_livemode
 from opentill.orders.livemode import noted_one as with_noted_livemode
@@ -46,12 +57,15 @@ __all__ = [
     "CONFIRMED_TOGETHER",
     "TRANSITIONS",
     "Change",
+    "Email",
     "Event",
+    "ExportQuery",
     "HistoryRow",
     "NewOrder",
     "Order",
     "OrderDetail",
     "OrderOut",
+    "OrdersQuery",
     "Payer",
     "PaymentAttempt",
     "PaymentIntent",
@@ -65,23 +79,29 @@ __all__ = [
     "attempt_of",
     "callback_url",
     "can",
+    "choose",
     "complete_refund",
     "confirm_manually",
     "confirm_many",
+    "count",
+    "count_late",
     "exists",
     "export_csv",
     "find",
     "find_anywhere",
     "find_attempt",
     "given_back",
+    "has_product",
     "history",
     "hold_refund",
     "last_attempt",
+    "list_page",
     "livemode_of",
     "lock",
     "merchant_of",
     "metadata",
     "note",
+    "of_customer",
     "place",
     "release_refund",
     "revoke_manually",

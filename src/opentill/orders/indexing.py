@@ -1,0 +1,116 @@
+"""What the worker does for searches: writes the terms of orders into the index, in batches."""
+
+import itertools
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import asyncpg
+
+from opentill.db.database import Db, Tx
+from opentill.db.query import columns
+from opentill.orders import search_queries
+from opentill.orders.model import DAY_MS
+from opentill.orders.search_model import ChangedOrder, IndexCount, IndexRow
+
+WORTH_IT: Final = 200  # changes; fewer cost a search less than writing the index would
+MANY: Final = 1000  # rows of a term in a place, from which on they are counted beforehand
+_MERCHANTS: Final = 200  # looked at in one statement
+_ONE_OF: Final = 8
+_turn: Final = itertools.count()
+_Day: TypeAlias = tuple[str, str, int]  # a term, its place, and when a day begins
+
+
+async def index_orders(db: Db, at_least: int = WORTH_IT) -> int:
+    """Index the orders of merchants with ``at_least`` so many changes; return how many orders."""
+    done = 0
+    last = ""
+    while True:
+        async with db.connection() as tx:
+            seen = await search_queries.WAITING.all(tx, after=last, limit=_MERCHANTS, most=at_least)
+        for merchant in seen:
+            if merchant.changes >= at_least:
+                done += await index_merchant(db, merchant.merchant_id)
+        if len(seen) < _MERCHANTS:
+            return done
+        last = seen[-1].merchant_id
+
+
+async def index_merchant(db: Db, merchant_id: str, batch: int = 1000, many: int = MANY) -> int:
+    """Index the orders of a merchant that wait; return how many. 0 while another worker does it."""
+
+    async def work(tx: Tx) -> int:
+        await search_queries.ADD_HEAD.run(tx, merchant_id=merchant_id)
+        if await search_queries.LOCK_HEAD.get(tx, merchant_id=merchant_id) is None:
+            return 0
+        return await _index(tx, merchant_id, batch, many)
+
+    done = 0
+    while True:
+        indexed = await db.run(work)
+        done += indexed
+        if indexed < batch:
+            return done
+
+
+async def _index(tx: Tx, merchant_id: str, batch: int, many: int) -> int:
+    """Index a batch of orders, as they are now; the merchant's head is locked."""
+    changed = await search_queries.TAKE.all(tx, merchant_id=merchant_id, limit=batch)
+    new = [order for order in changed if order.is_new]
+    others = [order for order in changed if not order.is_new]
+    counts: Counter[_Day] = Counter()
+    if new and not await _add(tx, merchant_id, new, counts):
+        others = changed
+    if others:
+        await _replace(tx, merchant_id, others, counts)
+    if counts:
+        rows = [IndexCount(*key, rows, _is_looked_at(key, rows)) for key, rows in counts.items()]
+        given = columns(IndexCount, rows)
+        await search_queries.COUNT.run(tx, merchant_id=merchant_id, many=many, **given)
+    return len(changed)
+
+
+async def _add(
+    tx: Tx, merchant_id: str, new: Sequence[ChangedOrder], counts: Counter[_Day]
+) -> bool:
+    """Add the rows of new orders; False if some were there, which nothing of ours does."""
+    rows = [row for order in new for row in _rows(order, order.customer_email)]
+    try:
+        async with tx.transaction():
+            await search_queries.ADD.run(tx, merchant_id=merchant_id, **columns(IndexRow, rows))
+    except asyncpg.UniqueViolationError:
+        return False
+    counts.update((row.term, row.place, row.created_at // DAY_MS * DAY_MS) for row in rows)
+    return True
+
+
+async def _replace(
+    tx: Tx, merchant_id: str, orders: Sequence[ChangedOrder], counts: Counter[_Day]
+) -> None:
+    """Replace the rows of orders that are in the index, under some e-mail."""
+    new: list[IndexRow] = []
+    old: set[IndexRow] = set()
+    for order in orders:
+        now = _rows(order, order.customer_email)
+        new += now
+        for email in order.were:
+            old |= set(_rows(order, email)).difference(now)
+    removed = {f"old_{name}": values for name, values in columns(IndexRow, old).items()}
+    given: dict[str, Any] = {**columns(IndexRow, new), **removed}
+    for change in await search_queries.REPLACE.all(tx, merchant_id=merchant_id, **given):
+        counts[change.term, change.place, change.since] += change.rows
+
+
+def _is_looked_at(key: _Day, rows: int) -> bool:
+    """Return whether to look if a term has become one of many rows: always would cost as much.
+
+    One of eight times that it comes alone: so it is found before it has some hundreds more.
+    """
+    return rows > 1 or zlib.crc32(f"{next(_turn)}{key}".encode()) % _ONE_OF == 0
+
+
+def _rows(order: ChangedOrder, email: str) -> list[IndexRow]:
+    """Return the rows of an order in the index, with an e-mail."""
+    at, order_id = order.created_at, order.id
+    return [IndexRow(term, place, at, order_id) for term, place in order.terms(email).items()]
