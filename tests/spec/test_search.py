@@ -1,8 +1,9 @@
-"""Searches by the API: contract.md#order-filters, #order-search, #session-list and #order-export."""
+"""Searches by the API (contract.md#order-filters, contract.md#order-search), and sessions' list."""
 
 import csv
 import io
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any, Final
 
 import pytest
@@ -90,9 +91,9 @@ def test_one_box_takes_whatever_leads_to_an_order(api_server: ApiServer) -> None
 
 
 def test_an_epay_order_is_found_by_its_numbers(api_server: ApiServer, inbox: Inbox) -> None:
-    api_server.rate("CNY", "USD", "0.14")
+    api_server.rate("CNY", "USD", Decimal("0.14"))
     shop = EpayShop(api_server, inbox)
-    shop.place("A-1")
+    shop.placed(out_trade_no="A-1")
     (row,) = api_server.sql("select order_id from epay_orders where merchant_id = $1", shop.id)
     number = row["order_id"].replace("_", "")
     for text in ("A-1", number, row["order_id"]):

@@ -15,6 +15,7 @@ from opentill.disputes.service import (
     find,
     find_anywhere,
     notes,
+    of_order,
     open_manually,
     search,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "find",
     "find_anywhere",
     "notes",
+    "of_order",
     "open_manually",
     "search",
     "unmatched",

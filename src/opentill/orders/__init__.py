@@ -18,6 +18,7 @@ from opentill.orders.filters import page as list_page
 from opentill.orders.livemode import known as all_with_livemode
 from opentill.orders.livemode import known_one as with_livemode
 from opentill.orders.livemode import noted_one as with_noted_livemode
+from opentill.orders.lookups import find_by_anything
 from opentill.orders.model import (
     TRANSITIONS,
     Event,
@@ -90,6 +91,7 @@ __all__ = [
     "find",
     "find_anywhere",
     "find_attempt",
+    "find_by_anything",
     "given_back",
     "has_product",
     "history",

@@ -6,11 +6,13 @@ What each form is recognised by, and the statement that looks it up by one index
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from opentill import merchants
+from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import is_id
 from opentill.db.database import Tx
 from opentill.db.query import Query
-from opentill.orders import lookup_queries
-from opentill.orders.model import order_id_of
+from opentill.orders import lookup_queries, queries
+from opentill.orders.model import Order, order_id_of
 from opentill.orders.search_model import Concerned
 
 _TIME_DIGITS: Final = 12  # of an entry's id, hexadecimal
@@ -55,18 +57,36 @@ FORMS: Final = (
 )
 
 
-async def orders_of(tx: Tx, merchants: Sequence[str], text: str) -> list[Concerned]:
+async def orders_of(tx: Tx, merchant_ids: Sequence[str], text: str) -> list[Concerned]:
     """Return the orders of some merchants that an id or a number leads to, each once."""
     found: dict[Concerned, None] = {}
     for form in FORMS:
         wanted = form.reads(text)
         if wanted is None:
             continue
-        values: dict[str, object] = {"merchant_id": list(merchants), "id": wanted}
+        values: dict[str, object] = {"merchant_id": list(merchant_ids), "id": wanted}
         if form.found_by is lookup_queries.ENTRY:
             values["created_at"] = _time_of(wanted)
         found |= dict.fromkeys(await form.found_by.all(tx, **values))
     return list(found)
+
+
+async def find_by_anything(tx: Tx, text: str) -> Order:
+    """Return the order of whichever merchant that an id or a number leads to, for the operator.
+
+    Raises NotFound, and Invalid on ``order`` where it leads to several.
+    """
+    text = text.strip()
+    everybody = [merchant.id for merchant in await merchants.all_merchants(tx)]
+    found = await orders_of(tx, everybody, text)
+    if not found:
+        raise NotFound(reason=f"there is no order {text}")
+    if len(found) > 1:
+        several = ", ".join(f"{one.order_id} of {one.merchant_id}" for one in found)
+        raise Invalid("order", f"order must be an id of one order: {text} leads to {several}")
+    (one,) = found
+    order = await queries.BY_ID.first(tx, merchant_id=one.merchant_id, id=one.order_id)
+    return or_not_found(order, f"there is no order {text}")
 
 
 def _time_of(entry_id: str) -> int:

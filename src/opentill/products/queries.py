@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from opentill.db.query import Command, Query
+from opentill.db.query import Command, Query, Value
 from opentill.http.paging import PageQuery
 from opentill.list_counts import lists
 from opentill.products.model import Product, Saved, Status
@@ -65,3 +65,12 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
 
 
 LISTS = lists(Product, "products", ListQuery)
+
+# For the operator, who has only the product's id: one index lookup for each merchant.
+MERCHANT_OF = Value(
+    str,
+    """
+    select m.id from merchants m
+    cross join lateral (select from products where merchant_id = m.id and id = :id) p
+    """,
+)
