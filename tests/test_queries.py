@@ -160,6 +160,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "disputes.queries.ANYWHERE",
         "payouts.queries.ANYWHERE",
         "adjustments.queries.ANYWHERE",
+        "products.queries.MERCHANT_OF",
         "ledger.incremental_queries.NEXT",
         "orders.queries.CLAIM_ATTEMPTS",
         "disputes.queries.CLAIM_UNMATCHED",

@@ -113,6 +113,9 @@ CASES: Final = {
     "epay.queries.PRUNE_REQUESTS": Case(
         "epay_refunds", lambda _: {"until": LATE}, "created_at = created_at + 1", None
     ),
+    "orders.search_queries.LOCK_HEAD": Case(
+        "search_heads", mine, "merchant_id = merchant_id", None
+    ),
     "list_counts.queries.ROLL": Case(
         "list_changes", lambda row: {**mine(row), "limit": 1000}, "rows = rows + 1", None
     ),

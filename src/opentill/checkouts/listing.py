@@ -32,7 +32,7 @@ class _Sessions(Paginator[Session]):
             filters |= {"status": list(ORDERS_OF[status]), "late": status == "EXPIRED"}
         if product_id is not None:
             filters["product_id"] = product_id
-        super().__init__(db, queries.LISTS, merchant_id, filters)
+        super().__init__(db, queries.PAGES, merchant_id, filters)
         self._merchant_id = merchant_id
         self._status: Status | None = status
         self._product_id = product_id

@@ -139,7 +139,7 @@ def _statements(source: str, *, by_product: bool) -> ListStatements[Session]:
     )
 
 
-LISTS = {
+PAGES = {
     (): _statements(_OF_ALL, by_product=False),
     ("product_id",): _statements(_OF_ALL, by_product=True),
     ("status", "late"): _statements(_OF_STATUSES, by_product=False),
