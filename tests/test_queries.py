@@ -194,7 +194,8 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "ledger.queries.POST",
         "ledger.queries.LOCK_MANY",
         "orders.queries.LOCK_MANY",
-        "orders.transition_queries.TRANSITIONS",
+        "orders.transition_queries.CONFIRMATIONS",
+        "orders.transition_queries.SETTLEMENTS",
         "orders.queries.ATTEMPTS_OF_GATEWAYS",
         # the outbox and the dispatcher, over all merchants
         "webhooks.queries.ANYWHERE",

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import asyncpg
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -39,6 +38,7 @@ from opentill.payouts import events as payout_events
 from opentill.products import api as products_api
 from opentill.refunds import api as refunds_api
 from opentill.refunds import events as refund_events
+from opentill.web import assets
 from opentill.webhooks import api as webhooks_api
 from opentill.webhooks import document as webhooks_document
 
@@ -101,6 +101,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *epay_api.routes(refusal.submission_refused),
     *pages_api.routes,
     *health.routes,
+    *assets.routes,
     Route("/openapi.json", openapi_json),
 )
 
@@ -150,15 +151,16 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
         app: App = server.state.app
         return await merchants.authenticate(app.db, settings, key, address, app.clock())
 
-    middleware = Middleware(
-        RequestMiddleware,
+    server = Starlette()
+    server.router = routing.PathRouter(ROUTES, lifespan)
+    # In place of Starlette's own two for exceptions, which would have none left to handle.
+    server.middleware_stack = RequestMiddleware(
+        server.router,
         authenticate,
         settings.trusted_proxies,
         https=settings.is_https,
         test_mode=SANDBOX in settings.gateways,
     )
-    server = Starlette(middleware=[middleware])
-    server.router = routing.PathRouter(ROUTES, lifespan)
     server.state.settings = settings
     server.state.draining = False
     server.state.openapi = responses.encode(document(settings))

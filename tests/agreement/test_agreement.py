@@ -9,7 +9,7 @@ import pytest
 from opentill import agreement
 from opentill.agreement import BrokenTemplate
 from opentill.core.settings import Settings
-from opentill.pages.markdown import markdown
+from opentill.web.markdown import markdown
 
 HEAD = (
     "---\neffectiveDate: 2026-02-03\nacceptanceStatement: I accept: all.\nactionLabel: Go on\n---\n"

@@ -7,10 +7,11 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, Page, Route
 
-from opentill.pages import assets
-from opentill.pages.catalogue import LANGUAGES, Language
-from opentill.pages.language import Localizer
+from opentill.pages.catalogue import SENTENCES
 from opentill.pages.responses import page as answer
+from opentill.web import assets
+from opentill.web.catalogue import LANGUAGES, Language
+from opentill.web.language import Localizer
 from support.page_examples import HOSTILE_PAYMENT, made
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -86,7 +87,7 @@ LOOKS = f"""() => ({{
 
 async def _serve(page: Page, language: Language) -> list[str]:
     """Answer the page's requests from fixtures; the list gathers what goes wrong."""
-    localizer = Localizer(language)
+    localizer = Localizer(SENTENCES, language)
     pages = made(localizer) | {
         f"hostile-{name}": one for name, one in made(localizer, HOSTILE_PAYMENT).items()
     }
@@ -123,7 +124,12 @@ async def test_every_page_is_readable_and_fits(browser: Browser) -> None:
     context = await browser.new_context(reduced_motion="reduce")
     page = await context.new_page()
     wrong = await _serve(page, "en")
-    for name in [*made(Localizer("en")), "hostile-open", "hostile-errors", "hostile-paid"]:
+    for name in [
+        *made(Localizer(SENTENCES, "en")),
+        "hostile-open",
+        "hostile-errors",
+        "hostile-paid",
+    ]:
         await page.goto(f"{HOST}/{name}")
         assert await page.evaluate("document.documentElement.lang") == "en"
         for scheme, device in product(SCHEMES, DEVICES):
@@ -146,7 +152,7 @@ async def test_every_language_fits_on_a_phone(browser: Browser, language: Langua
     context = await browser.new_context(viewport={"width": 320, "height": 568})
     page = await context.new_page()
     wrong = await _serve(page, language)
-    for name in made(Localizer(language)):
+    for name in made(Localizer(SENTENCES, language)):
         await page.goto(f"{HOST}/{name}")
         assert await page.evaluate(WIDER) <= 0, name
         assert await page.evaluate("document.documentElement.lang") == language

@@ -19,8 +19,9 @@ def test_an_id_is_its_prefix_and_26_letters_and_digits(prefix: ids.Prefix) -> No
 def test_ids_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     for ms in (0, 1, 1_000, 1_736_932_500_000, 1_736_932_500_001, 4_102_444_800_000, 2**48 - 1):
-        monkeypatch.setattr(time, "time_ns", lambda ms=ms: ms * 1_000_000 + 999_999)
-        made += sorted(ids.new_id("order") for _ in range(20))
+        for nanos in (0, 250, 1_000, 500_000, 999_999):
+            monkeypatch.setattr(time, "time_ns", lambda at=ms * 1_000_000 + nanos: at)
+            made += sorted(ids.new_id("order") for _ in range(20))
     assert made == sorted(made)
     assert len(set(made)) == len(made)
 

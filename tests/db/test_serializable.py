@@ -7,14 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx2
 import pytest
 
 from opentill.core.settings import Settings
 from opentill.db import connection
 from opentill.db.database import Db, Tx
 from opentill.db.query import Command, Value
-from support.api_server import SECRETS, TEA, ApiServer, Shop, serving
+from support.api_server import SECRETS, TEA, ApiServer, serving
 from support.books import assert_books
 from support.concurrent_movements import hammered
 
@@ -55,19 +54,16 @@ def test_many_requests_at_once_are_serializable(api_server: ApiServer) -> None:
     shop = api_server.shop()
     path = f"/v1/orders/{shop.paid(shop.product(price='5.00')['id'])['id']}/refunds"
     with ThreadPoolExecutor(20) as many:
-        answers = list(many.map(lambda _: _until_not_busy(shop, path), range(60)))
-        keyed = list(many.map(lambda _: shop.post("/v1/products", TEA, "k"), range(30)))
+        answers = list(
+            many.map(lambda _: shop.post_until_decided(path, {"amount": "0.10"}), range(60))
+        )
+        keyed = list(
+            many.map(lambda _: shop.post_until_decided("/v1/products", TEA, "k"), range(30))
+        )
     counted = collections.Counter(answer.status_code for answer in answers)
     assert counted == {201: 50, 400: 10}
     assert {answer.status_code for answer in keyed} <= {201, 409}
     assert len({answer.content for answer in keyed if answer.status_code == 201}) == 1
-
-
-def _until_not_busy(shop: Shop, path: str) -> httpx2.Response:
-    """Refund 0.10, again after each 503: nothing was changed then, and the client is to repeat."""
-    while (response := shop.post(path, {"amount": "0.10"})).status_code == 503:
-        assert response.headers["retry-after"]
-    return response
 
 
 async def test_a_single_statement_tries_again(db: Db) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from opentill.pages.responses import POLICY
+from opentill.web.responses import POLICY
 from support.epay_shop import EpayShop, assert_chinese
 
 HTML: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"

@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 from functools import partial
 
+import msgspec
 import pytest
 
 from opentill import orders
@@ -182,6 +183,26 @@ async def test_many_workers_settle_each_order_once(db: Db, monkeypatch) -> None:
         for shop in shops:
             types = [entry[0] for entry in await entries(tx, shop)]
             assert (types.count("SETTLEMENT"), types.count("ROLLING_RESERVE")) == (10, 10)
+
+
+async def test_an_order_settles_in_a_batch_as_it_does_alone(db: Db) -> None:
+    shop = await make_many(db, 3, reserve_rate="0.1")
+    due = NOW + 7 * DAY
+    own = {"id", "checkout_id", "paid_attempt_id"}
+    async with db.transaction() as tx:
+        ids = [row["id"] for row in await tx.fetch("select id from orders")]
+        await orders.settle_one(tx, shop, ids[0], due, "due")
+        assert len(await settlement.settle_batch(tx, shop, due, "due")) == 2
+        alone, *many = [await orders.find(tx, shop, order_id) for order_id in ids]
+        lines = [(await history(tx, order))[-1] for order in (alone, *many)]
+    assert (alone.status, alone.reserve_minor, alone.reserve_status) == ("SETTLED", 96, "HELD")
+    for order in many:
+        other = msgspec.structs.asdict(order)
+        same = msgspec.structs.asdict(alone)
+        assert {name for name in same if same[name] != other[name]} <= own
+    assert {(line.event, line.from_status, line.to_status, line.at) for line in lines} == {
+        ("settled", "PAID", "SETTLED", due)
+    }
 
 
 async def test_refunds_and_settlement_at_once(db: Db) -> None:

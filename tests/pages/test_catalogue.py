@@ -9,8 +9,9 @@ import pytest
 from opentill.core.money import EXPONENTS, Money
 from opentill.gateways.model import Method
 from opentill.pages import model
-from opentill.pages.catalogue import LANGUAGES, SENTENCES, Language
-from opentill.pages.language import Localizer, choose
+from opentill.pages.catalogue import SENTENCES
+from opentill.web.catalogue import LANGUAGES, Language
+from opentill.web.language import Localizer, choose
 
 
 def _places(sentence: str) -> set[str | None]:
@@ -71,7 +72,7 @@ LANGUAGE_CASES = [
 def test_the_customer_reads_the_language_and_the_amounts_they_are_used_to(
     wanted: str | None, header: str | None, language: str, dollars: str, yen: str
 ) -> None:
-    localizer = choose(wanted, header)
+    localizer = choose(SENTENCES, wanted, header)
     assert localizer.language == language
     assert localizer.amount(Money(999, "USD")) == dollars
     assert localizer.amount(Money(1000, "JPY")) == yen
@@ -80,18 +81,18 @@ def test_the_customer_reads_the_language_and_the_amounts_they_are_used_to(
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_amounts_have_the_decimals_of_iso_4217_and_not_others(language: Language) -> None:
     for currency, decimals in EXPONENTS.items():
-        shown = Localizer(language).amount(Money(1_234_567, currency))
+        shown = Localizer(SENTENCES, language).amount(Money(1_234_567, currency))
         digits = re.sub(r"[^\d.]", "", shown.replace(",", "")).strip(".")
         assert digits == f"{1_234_567 / 10**decimals:.{decimals}f}", currency
 
 
 def test_a_value_cannot_bring_markup_or_placeholders_along() -> None:
-    said = Localizer("en").say("paid_go", merchant="<b>{merchant}</b>&")
+    said = Localizer(SENTENCES, "en").say("paid_go", merchant="<b>{merchant}</b>&")
     assert said == "Back to &lt;b&gt;{merchant}&lt;/b&gt;&amp;"
 
 
 def test_time_left_is_told_in_one_unit() -> None:
-    english, chinese = Localizer("en"), Localizer("zh-Hans")
+    english, chinese = Localizer(SENTENCES, "en"), Localizer(SENTENCES, "zh-Hans")
     assert english.duration(86_399_000) == "24 hours"
     assert english.duration(15 * 60_000) == "15 minutes"
     assert chinese.duration(15 * 60_000) == "15分钟"

@@ -7,8 +7,8 @@ import httpx2
 from starlette.applications import Starlette
 
 from opentill import checkouts
-from opentill.pages import assets
 from opentill.pages.model import METHODS
+from opentill.web import assets
 from support.api_server import ApiServer, Shop
 from support.page_server import Open
 

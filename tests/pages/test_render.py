@@ -2,16 +2,14 @@
 
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import get_args
 
 import msgspec
 import pytest
 
 from opentill.core.money import Money
-from opentill.pages import assets, model
-from opentill.pages.catalogue import LANGUAGES, SENTENCES, Language
-from opentill.pages.language import Localizer
+from opentill.pages import model
+from opentill.pages.catalogue import SENTENCES
 from opentill.pages.model import Item, decline_of, state_of, web_address
 from opentill.pages.render import (
     POLLS_S,
@@ -22,9 +20,13 @@ from opentill.pages.render import (
     trouble_page,
 )
 from opentill.pages.responses import page
+from opentill.web import assets
+from opentill.web.catalogue import LANGUAGES, Language
+from opentill.web.language import Localizer
 from support.page_examples import ATTEMPT, HOSTILE, HOSTILE_PAYMENT, MINUTE, NOW, PAYMENT, made
 
-PAGES = sorted(made(Localizer("en")))
+ENGLISH = Localizer(SENTENCES, "en")
+PAGES = sorted(made(ENGLISH))
 VOID = {"meta", "link", "input", "img", "br"}
 ALLOWED = {
     *("html", "head", "meta", "title", "link", "body", "a", "div", "header", "main", "footer"),
@@ -69,7 +71,7 @@ class Reader(HTMLParser):
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_page_is_sound_markup_in_its_language(name: str, language: Language) -> None:
-    html = made(Localizer(language))[name].html
+    html = made(Localizer(SENTENCES, language))[name].html
     reader = Reader(html)
     assert reader.open == []
     assert reader.all("html") == [{"lang": language, "dir": "ltr"}]
@@ -98,7 +100,7 @@ def test_every_page_is_sound_markup_in_its_language(name: str, language: Languag
 
 @pytest.mark.parametrize("name", PAGES)
 def test_nothing_on_a_page_comes_from_elsewhere_or_has_a_card_field(name: str) -> None:
-    html = made(Localizer("en"))[name].html
+    html = made(ENGLISH)[name].html
     reader = Reader(html)
     loaded = [attrs.get("src") for attrs in reader.all("img")]
     loaded += [attrs.get("href") for attrs in reader.all("link")]
@@ -110,7 +112,7 @@ def test_nothing_on_a_page_comes_from_elsewhere_or_has_a_card_field(name: str) -
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_hostile_text_stays_text(name: str, language: Language) -> None:
-    reader = Reader(made(Localizer(language), HOSTILE_PAYMENT)[name].html)
+    reader = Reader(made(Localizer(SENTENCES, language), HOSTILE_PAYMENT)[name].html)
     assert {tag for tag, _ in reader.elements} <= ALLOWED
     assert reader.open == []
     for _, attrs in reader.elements:
@@ -124,7 +126,7 @@ def test_hostile_text_stays_text(name: str, language: Language) -> None:
 
 
 def test_marks_that_turn_text_do_not_get_into_titles() -> None:
-    for html in (one.html for one in made(Localizer("en"), HOSTILE_PAYMENT).values()):
+    for html in (one.html for one in made(ENGLISH, HOSTILE_PAYMENT).values()):
         title = re.search("<title>(.*?)</title>", html, re.DOTALL)
         assert title
         assert not re.search("[\u202a-\u202e\u2066\u2067\u200e\u200f]", title[1])
@@ -132,7 +134,7 @@ def test_marks_that_turn_text_do_not_get_into_titles() -> None:
 
 
 def test_the_open_form_asks_for_what_it_needs_and_no_more() -> None:
-    reader = Reader(made(Localizer("en"))["open"].html)
+    reader = Reader(made(ENGLISH)["open"].html)
     fields = {attrs["name"]: attrs for attrs in reader.all("input") if attrs["type"] != "radio"}
     assert set(fields) == {"lang", "email", "name"}
     assert fields["email"]["autocomplete"] == fields["email"]["type"] == "email"
@@ -151,11 +153,11 @@ def test_the_open_form_asks_for_what_it_needs_and_no_more() -> None:
 
 def test_without_a_cancel_address_there_is_no_cancel_link() -> None:
     payment = msgspec.structs.replace(PAYMENT, cancel_url=None)
-    assert "Cancel" not in open_page(payment, Visit(localizer=Localizer("en"), now=NOW)).html
+    assert "Cancel" not in open_page(payment, Visit(localizer=ENGLISH, now=NOW)).html
 
 
 def test_wrong_entries_are_named_on_top_and_at_the_field() -> None:
-    html = made(Localizer("en"))["errors"].html
+    html = made(ENGLISH)["errors"].html
     reader = Reader(html)
     assert "<title>Error:" in html
     links = [attrs["href"] for attrs in reader.all("a")]
@@ -179,12 +181,12 @@ REFRESHES = [
 def test_only_these_pages_move_on_by_themselves(
     name: str, after_s: int | None, address: str | None
 ) -> None:
-    found = re.findall(r'http-equiv="refresh" content="(.*?)"', made(Localizer("en"))[name].html)
+    found = re.findall(r'http-equiv="refresh" content="(.*?)"', made(ENGLISH)[name].html)
     assert found == ([] if address is None else [f"{after_s};url={address}"])
 
 
 def test_a_page_can_be_told_to_stay() -> None:
-    visit = Visit(localizer=Localizer("en"), now=NOW, hold=True)
+    visit = Visit(localizer=ENGLISH, now=NOW, hold=True)
     assert "refresh" not in status_page(PAYMENT, visit, "waiting").html
     assert "refresh" not in status_page(PAYMENT, visit, "paid").html
 
@@ -192,7 +194,7 @@ def test_a_page_can_be_told_to_stay() -> None:
 def test_waiting_asks_ever_more_seldom() -> None:
     delays = []
     for checks in (*range(20), 9999):
-        visit = Visit(localizer=Localizer("en"), now=NOW, checks=checks)
+        visit = Visit(localizer=ENGLISH, now=NOW, checks=checks)
         found = re.search(r'content="(\d+);', status_page(PAYMENT, visit, "waiting").html)
         assert found
         delays.append(int(found[1]))
@@ -225,7 +227,7 @@ def test_the_policy_lets_one_picture_in_and_nothing_else(
     image: str | None, public_url: str, allowed: str
 ) -> None:
     payment = msgspec.structs.replace(PAYMENT, item=Item("Tea", "", image))
-    made_page = open_page(payment, Visit(localizer=Localizer("en"), now=NOW, public_url=public_url))
+    made_page = open_page(payment, Visit(localizer=ENGLISH, now=NOW, public_url=public_url))
     answer = page(made_page, "en")
     assert answer.headers["content-security-policy"] == (
         f"default-src 'none'; style-src 'self'; img-src 'self'{allowed}; form-action 'self'; "
@@ -284,7 +286,9 @@ def test_each_status_has_its_page(
 def test_each_decline_is_said_in_plain_words(code: str, language: Language) -> None:
     tried = msgspec.structs.replace(ATTEMPT, status="DECLINED", reason=code)
     payment = msgspec.structs.replace(PAYMENT, attempt=tried)
-    text = Reader(open_page(payment, Visit(localizer=Localizer(language), now=NOW)).html).text
+    text = Reader(
+        open_page(payment, Visit(localizer=Localizer(SENTENCES, language), now=NOW)).html
+    ).text
     assert SENTENCES[language][model.DECLINES.get(code, "declined")] in text
     assert "_" not in code or code not in text
 
@@ -318,13 +322,13 @@ def test_only_plain_web_addresses_become_links(text: str | None, accepted: bool)
 
 
 def test_the_receipt_does_not_give_the_e_mail_address_away() -> None:
-    text = Reader(made(Localizer("en"))["paid"].html).text
+    text = Reader(made(ENGLISH)["paid"].html).text
     assert "m•••@example.com" in text
     assert "maria@" not in text
 
 
 def test_a_service_below_a_path_links_below_it() -> None:
-    visit = Visit(localizer=Localizer("en"), now=NOW, public_url="https://example.com/pay")
+    visit = Visit(localizer=ENGLISH, now=NOW, public_url="https://example.com/pay")
     reader = Reader(continue_page(PAYMENT, visit, ATTEMPT).html)
     own = [attrs["href"] for attrs in reader.all("link")]
     own += [attrs["href"] for attrs in reader.all("a") if "/checkout/" in (attrs["href"] or "")]
@@ -334,14 +338,14 @@ def test_a_service_below_a_path_links_below_it() -> None:
 
 def test_a_partial_refund_stands_on_the_receipt() -> None:
     paid = msgspec.structs.replace(PAYMENT, order_status="PAID", refunded=Money(100, "USD"))
-    text = Reader(status_page(paid, Visit(localizer=Localizer("en"), now=NOW), "paid").html).text
+    text = Reader(status_page(paid, Visit(localizer=ENGLISH, now=NOW), "paid").html).text
     assert "Refunded" in text
     assert "$1.00" in text
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_play_money_is_marked_on_every_page_and_nowhere_else(language: Language) -> None:
-    badge, localizer = SENTENCES[language]["test_mode"], Localizer(language)
+    badge, localizer = SENTENCES[language]["test_mode"], Localizer(SENTENCES, language)
     for livemode in (True, False):
         visit = Visit(localizer=localizer, now=NOW, test_mode=not livemode)
         pages = made(localizer, msgspec.structs.replace(PAYMENT, livemode=livemode))
@@ -357,14 +361,14 @@ def test_play_money_is_marked_on_every_page_and_nowhere_else(language: Language)
 
 
 def test_what_was_paid_with_real_money_is_not_marked_where_one_tries_things_out_now() -> None:
-    visit = Visit(localizer=Localizer("en"), now=NOW, test_mode=True)
+    visit = Visit(localizer=ENGLISH, now=NOW, test_mode=True)
     real = msgspec.structs.replace(PAYMENT, livemode=True)
     assert SENTENCES["en"]["test_mode"] not in status_page(real, visit, "paid").html
 
 
 def test_chinese_fonts_draw_chinese_pages_only() -> None:
     """Theirs are the apostrophes and dots as wide as a sign: they tear English words apart."""
-    style = (Path(assets.__file__).parent / "static" / "pages.css").read_text()
+    style = assets.ASSETS["pages.css"].body.decode()
     chinese = re.compile("CJK|PingFang|YaHei|JhengHei")
     for rule, fonts in re.findall(r"([^{}]+)\{[^{}]*?--sans:([^;]+);", style):
         language = re.search(r":lang\((zh-Han[st])\)", rule)

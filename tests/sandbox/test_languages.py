@@ -5,11 +5,12 @@ import re
 import pytest
 
 from opentill.core.money import Money
-from opentill.pages import language as page_language
+from opentill.pages.catalogue import SENTENCES as PAGE_SENTENCES
 from opentill.sandbox import amounts
 from opentill.sandbox.cards import TEST_CARDS
 from opentill.sandbox.catalogue import SENTENCES
 from opentill.sandbox.language import choose
+from opentill.web import language as page_language
 from support.sandbox_bank import Shop
 
 LATIN = re.compile(r">([^<]*[A-Za-z]{2,}[^<]*)<")
@@ -54,7 +55,7 @@ AMOUNTS = [
 @pytest.mark.parametrize(("locale", "accepted"), AMOUNTS)
 def test_an_amount_looks_as_on_the_hosted_page(locale: str, accepted: str) -> None:
     shown_for = choose(locale, accepted).locale
-    ours = page_language.choose(locale, accepted)
+    ours = page_language.choose(PAGE_SENTENCES, locale, accepted)
     for minor, currency in ((999, "USD"), (123_456_789, "HKD"), (1000, "JPY"), (1234, "BHD")):
         shown = amounts.show(minor, currency, shown_for)
         assert shown == ours.amount(Money(minor, currency))

@@ -167,6 +167,35 @@ def parse(answer: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
     return int(status.split()[1]), headers, body
 
 
+_DATA_SEGMENTS_IN = 152  # of Linux's `struct tcp_info`: `tcpi_data_segs_in`
+
+
+async def test_a_small_response_is_one_packet() -> None:
+    async with serving() as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for number in range(1, 4):
+            writer.write(GET)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
+            assert head.startswith(b"HTTP/1.1 200 ")
+            assert await asyncio.wait_for(reader.readexactly(1), 60) == b"0"
+            info = writer.get_extra_info("socket").getsockopt(socket.SOL_TCP, socket.TCP_INFO, 192)
+            assert int.from_bytes(info[_DATA_SEGMENTS_IN:][:4], sys.byteorder) == number
+        writer.close()
+
+
+async def test_a_response_without_a_body_comes_at_once() -> None:
+    head = GET.replace(b"GET", b"HEAD", 1)
+    async with serving() as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(2):  # on one connection, so that its end shows nothing
+            writer.write(head)
+            found = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
+            assert found.startswith(b"HTTP/1.1 200 ")
+        writer.close()
+        last = head.replace(b"\r\n\r\n", b"\r\n" + CLOSE + b"\r\n")
+        assert parse(await talk(port, last))[0] == 200
+
+
 MALFORMED = [
     # name, request, field of the error
     ("no HTTP at all", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "request"),

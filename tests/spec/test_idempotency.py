@@ -175,7 +175,7 @@ def test_50_parallel_requests_with_one_key_have_one_effect(shop: Shop) -> None:
 
     def one(_: int) -> tuple[int, bytes]:
         gate.wait()
-        answer = shop.post(path, {"amount": "0.10"}, key="once")
+        answer = shop.post_until_decided(path, {"amount": "0.10"}, key="once")
         return answer.status_code, answer.content
 
     with ThreadPoolExecutor(50) as pool:

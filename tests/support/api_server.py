@@ -44,6 +44,7 @@ SECRETS: Final = {
 }
 TEA: Final = {"name": "Tea", "price": "9.99", "currency": "USD"}
 TAKEN: Final = {200, 201}
+BUSY: Final = 503
 
 
 class Shop:
@@ -69,6 +70,15 @@ class Shop:
     def post(self, path: str, body: Any = None, key: str | None = None) -> httpx2.Response:
         """POST a JSON body, perhaps with an Idempotency-Key."""
         return self.call("POST", path, json=body, headers={"idempotency-key": key})
+
+    def post_until_decided(self, path: str, body: Any = None, key: str | None = None) -> Any:
+        """POST, again after each 503: nothing was changed then, and the client is to repeat.
+
+        For many requests at once, which a busy machine may keep from the database for two seconds.
+        """
+        while (response := self.post(path, body, key)).status_code == BUSY:
+            assert response.headers["retry-after"]
+        return response
 
     def data(self, method: str, path: str, **options: Any) -> Any:
         """Send a request that must be taken and return ``data``."""

@@ -346,3 +346,20 @@ class Client:
         return await self.http.request(
             method, self.cluster.bank.url + path, json=body, headers=headers
         )
+
+
+class PatientClient(Client):
+    """A client that repeats what got 503, as it is to: nothing was changed then.
+
+    For many requests at once, which a busy machine may keep from the database for two seconds.
+    """
+
+    async def call(
+        self, method: str, path: str, body: Any = None, idempotency: str = "", server: str = ""
+    ) -> httpx2.Response:
+        """Make one API request, again after each 503."""
+        while (
+            response := await super().call(method, path, body, idempotency, server)
+        ).status_code == 503:
+            assert response.headers["retry-after"]
+        return response

@@ -3,7 +3,6 @@
 import msgspec
 
 from opentill.core.money import Money
-from opentill.pages.language import Localizer
 from opentill.pages.model import METHODS, Attempt, Item, Payment
 from opentill.pages.render import (
     Page,
@@ -14,6 +13,7 @@ from opentill.pages.render import (
     status_page,
     trouble_page,
 )
+from opentill.web.language import Localizer
 
 NOW = 1_795_233_600_000
 MINUTE = 60_000

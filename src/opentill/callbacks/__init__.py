@@ -1,5 +1,6 @@
 """Callbacks: gateways report payments, refunds and disputes to ``/gateways/{name}/callback``."""
 
+from http import HTTPStatus
 from typing import Final
 
 import structlog
@@ -23,6 +24,7 @@ from opentill.gateways.model import (
     OfAnotherGateway,
     is_notified,
 )
+from opentill.http.responses import send_json
 from opentill.orders import Report
 
 _TAKEN: Final = b'{"code":0,"message":"success"}'
@@ -55,14 +57,16 @@ class _Endpoint:
         for event in await reading.events(gateway, scope, receive):
             if ours := await reading.traced(gateway, event):
                 await _take_in_ours(app, scope["app"].state.confirmations, name, ours)
-        await _acknowledgement(gateway)(scope, receive, send)
+        await _acknowledge(gateway, scope, receive, send)
 
 
-def _acknowledgement(gateway: Gateway) -> Response:
-    """Return the response that a provider takes as "do not report this again"."""
+async def _acknowledge(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send the response that a provider takes as "do not report this again"."""
     if is_notified(gateway):
-        return Response(gateway.acknowledgement, headers={"content-type": "text/plain"})
-    return Response(_TAKEN, 200, {"cache-control": "no-store"}, "application/json")
+        response = Response(gateway.acknowledgement, headers={"content-type": "text/plain"})
+        await response(scope, receive, send)
+    else:
+        await send_json(send, HTTPStatus.OK, _TAKEN)
 
 
 async def _take_in_ours(

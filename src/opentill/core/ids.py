@@ -27,10 +27,13 @@ def _base32(number: int, pairs: int) -> str:
 
 
 def new_id(prefix: Prefix) -> str:
-    """Make an id that sorts by the time it was made: 48 bits of milliseconds and 74 random bits."""
-    uuid7 = time.time_ns() // 1_000_000 << 80 | 7 << 76 | 2 << 62
-    random = secrets.randbits(74)
-    uuid7 |= random >> 62 << 64 | random & (1 << 62) - 1
+    """Make an id that sorts by the time it was made, also within a millisecond.
+
+    48 bits of milliseconds, 12 of their fraction (RFC 9562 §6.2, method 3), 62 random bits.
+    """
+    millis, nanos = divmod(time.time_ns(), 1_000_000)
+    fraction = (nanos << 12) // 1_000_000
+    uuid7 = millis << 80 | 7 << 76 | fraction << 64 | 2 << 62 | secrets.randbits(62)
     return f"{prefix}_{_base32(uuid7, 13)}"
 
 
@@ -47,7 +50,7 @@ def new_session_id() -> str:
 def number_of(made: str) -> int:
     """Return a whole number below 2**53 that stands for an id, for clients that take only numbers.
 
-    Milliseconds since 2024 and twelve of the random bits: it sorts as the id does.
+    Milliseconds since 2024 and twelve of the random bits: it sorts by the millisecond.
     """
     number = _number(made)
     return ((number >> 80) - _NUMBERS_FROM_MS) << _RANDOM_BITS | number & (1 << _RANDOM_BITS) - 1

@@ -1,13 +1,14 @@
 """SQL that places orders, takes their transitions and writes their history."""
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from opentill.db.query import Command, Query
-from opentill.orders.model import Order, Transitioned
+from opentill.orders.model import Event, Order, Transitioned
 
 # The columns of an order, beside its status, that a transition writes, with their types in
-# PostgreSQL: the fields of `transitions.Written`.
-_WRITTEN: Final = {
+# PostgreSQL.
+WRITTEN: Final = {
     "customer_email": "text",
     "customer_name": "text",
     "payer_ip": "text",
@@ -29,9 +30,9 @@ _WRITTEN: Final = {
 }
 
 
-def _each(piece: str) -> str:
+def _each(piece: str, written: Iterable[str] = WRITTEN) -> str:
     """Write a piece of SQL for each written column: ``{0}`` is its name, ``{1}`` its type."""
-    return ", ".join(piece.format(*column) for column in _WRITTEN.items())
+    return ", ".join(piece.format(name, WRITTEN[name]) for name in written)
 
 
 # Place an order with its session, both as `model.NewOrder` says: two rows of one thing, so one
@@ -68,9 +69,9 @@ PLACE = Command(
     values (:merchant_id, :order_id, 1, :now, 'opened', 'PENDING', :id)
     """,
 )
-# Take the transition of a locked order, a `transitions.Row`; returns nothing where the order, or
-# the attempt that paid it, is no longer as the row says. One order by scalars, not as a batch of
-# one: that is planned anew each time, and reads much while statistics are old (decision 0048).
+# Take the transition of a locked order; returns nothing where the order, or the attempt that paid
+# it, is no longer as it was read. One order by scalars, not as a batch of one: that is planned anew
+# each time, and reads much while statistics are old (decision 0048).
 TRANSITION = Query(
     Transitioned,
     f"""
@@ -116,17 +117,44 @@ TRANSITION = Query(
     select merchant_id, id from moved
     """,  # noqa: S608 - the columns are constants of ours
 )
-# The same for many orders. What belongs to an order is carried along, not joined again.
-TRANSITIONS = Query(
+# The same for many orders that are confirmed, or that settle: arrays of columns that such a batch
+# leaves as they are, and joins with tables that it does not concern, would cost much (decision
+# 0048). What belongs to an order is carried along, not joined again.
+_OF_CONFIRMATIONS: Final = (
+    "payer_ip",
+    "payment_method",
+    "paid_attempt_id",
+    "paid_at",
+    "due_at",
+    "settle_at",
+    "platform_fee_rate",
+    "platform_fee_minor",
+    "net_settled_minor",
+    "livemode",
+)
+_OF_SETTLEMENTS: Final = (
+    "settle_at",
+    "settled_at",
+    "reserve_minor",
+    "reserve_status",
+    "reserve_release_at",
+)
+_NOTED: Final = """
+        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
+            cause)
+        select merchant_id, id, history_number, updated_at, event, source, target, cause from moved
+"""
+CONFIRMATIONS = Query(
     Transitioned,
     f"""
     with wanted as (
         select * from unnest(:merchant_id::text[], :order_id::text[], :history_number::int[],
             :source::text[], :target::text[], :event::text[], :cause::text[],
             :session::text[], :attempt_id::text[], :attempt_before::text[],
-            :provider_ref::text[], :reason::text[], {_each(":{0}::{1}[]")})
+            :provider_ref::text[], :reason::text[], {_each(":{0}::{1}[]", _OF_CONFIRMATIONS)})
             as w (merchant_id, order_id, history_number, source, target, event, cause, session,
-                attempt_id, attempt_before, provider_ref, reason, {_each("{0}")})
+                attempt_id, attempt_before, provider_ref, reason,
+                {_each("{0}", _OF_CONFIRMATIONS)})
     ), taken as (
         update payment_attempts a set status = 'SUCCEEDED', reason = w.reason, check_at = null,
             provider_ref = case w.provider_ref when '' then a.provider_ref else w.provider_ref end,
@@ -136,22 +164,16 @@ TRANSITIONS = Query(
         returning a.merchant_id, a.id
     ), moved as (
         update orders o set status = w.target, history_number = o.history_number + 1,
-            updated_at = greatest(o.updated_at, :now::bigint), {_each("{0} = w.{0}")}
+            updated_at = greatest(o.updated_at, :now::bigint),
+            {_each("{0} = w.{0}", _OF_CONFIRMATIONS)}
         from wanted w
         where o.merchant_id = w.merchant_id and o.id = w.order_id and o.status = w.source
             and o.history_number = w.history_number
-            and (w.attempt_id is null
-                or (w.merchant_id, w.attempt_id) in (select merchant_id, id from taken))
+            and (w.merchant_id, w.attempt_id) in (select merchant_id, id from taken)
         returning o.merchant_id, o.id, o.history_number, o.updated_at, o.source as placed_by,
             o.checkout_id, w.source, w.target, w.event, w.cause, w.session, w.attempt_id
-    ), noted as (
-        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-            cause)
-        select merchant_id, id, history_number, updated_at, event, source, target, cause from moved
-    ), followed as (
-        update checkouts c set status = m.session, updated_at = :now::bigint,
-            expires_at = case m.event when 'expired' then least(c.expires_at, :now::bigint)
-                else c.expires_at end
+    ), noted as ({_NOTED}), followed as (
+        update checkouts c set status = m.session, updated_at = :now::bigint
         from moved m
         where c.merchant_id = m.merchant_id and c.id = m.checkout_id and c.status = 'OPEN'
             and m.session is not null
@@ -160,19 +182,44 @@ TRANSITIONS = Query(
         insert into epay_notifications (merchant_id, order_id, state, due_at, tries, answer,
             created_at, updated_at)
         select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
-        from moved where placed_by = 'EPAY' and event = 'confirmed'
+        from moved where placed_by = 'EPAY'
     ), released as (
         -- Nobody is to pay it elsewhere any more: the gateways are asked to close their pages.
         update payment_attempts a set check_at = :now::bigint, checks = 0
         from moved m
-        where a.merchant_id = m.merchant_id and a.order_id = m.id
-            and a.id is distinct from m.attempt_id
+        where a.merchant_id = m.merchant_id and a.order_id = m.id and a.id <> m.attempt_id
             and a.status = 'ACTION_REQUIRED' and a.check_at > :now::bigint
-            and m.source in ('CREATING', 'PENDING') and m.target not in ('CREATING', 'PENDING')
+            and m.source in ('CREATING', 'PENDING')
     )
     select merchant_id, id from moved
     """,  # noqa: S608 - as above
 )
+SETTLEMENTS = Query(
+    Transitioned,
+    f"""
+    with moved as (
+        update orders o set status = w.target, history_number = o.history_number + 1,
+            updated_at = greatest(o.updated_at, :now::bigint),
+            {_each("{0} = w.{0}", _OF_SETTLEMENTS)}
+        from unnest(:merchant_id::text[], :order_id::text[], :history_number::int[],
+            :source::text[], :target::text[], :event::text[], :cause::text[],
+            {_each(":{0}::{1}[]", _OF_SETTLEMENTS)})
+            as w (merchant_id, order_id, history_number, source, target, event, cause,
+                {_each("{0}", _OF_SETTLEMENTS)})
+        where o.merchant_id = w.merchant_id and o.id = w.order_id and o.status = w.source
+            and o.history_number = w.history_number
+        returning o.merchant_id, o.id, o.history_number, o.updated_at, w.source, w.target, w.event,
+            w.cause
+    ), noted as ({_NOTED})
+    select merchant_id, id from moved
+    """,  # noqa: S608 - as above
+)
+# The transitions that are taken in batches, each batch by one of them.
+MANY: Final[Mapping[Event, Query[Transitioned]]] = {
+    "confirmed": CONFIRMATIONS,
+    "settled": SETTLEMENTS,
+    "carried_over": SETTLEMENTS,
+}
 # Note what happened to an order that keeps its status. Amounts are added; null leaves the reserve.
 NOTE = Query(
     Order,

@@ -1,22 +1,19 @@
 """The one place that changes an order's status.
 
-A transition is a row of ``model.TRANSITIONS``. One order or many take theirs by the same statement,
+A transition is a row of ``model.TRANSITIONS``. One order or many take theirs by a statement of
 ``transition_queries``, in one transaction with the history, the session, the attempt that paid, the
 events for the merchant and the postings.
 """
 
 from collections.abc import Sequence
-from decimal import Decimal
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
 
 from opentill import ledger, webhooks
-from opentill.core import structs
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
-from opentill.db.query import columns
-from opentill.gateways.model import Method
 from opentill.ledger import Movement
 from opentill.orders import events, livemode, transition_queries
 from opentill.orders.model import (
@@ -24,10 +21,9 @@ from opentill.orders.model import (
     BY_EVENT,
     Event,
     Order,
-    ReserveStatus,
-    SessionStatus,
     Status,
     Transition,
+    Transitioned,
 )
 
 _NEVER_SETTLES: Final = ("settled", "carried_over", "disputed")
@@ -36,20 +32,21 @@ _NEVER_SETTLES: Final = ("settled", "carried_over", "disputed")
 class Payment(msgspec.Struct, frozen=True):
     """The attempt that pays an order, its status before, and what its gateway reported."""
 
-    attempt_id: str
-    attempt_before: str
-    provider_ref: str
-    reason: str
+    attempt_id: str | None = None
+    attempt_before: str | None = None
+    provider_ref: str | None = None
+    reason: str | None = None
 
 
 class Change(msgspec.Struct, frozen=True):
     """A transition that a locked order is to take.
 
-    ``order`` holds what becomes known by the transition as well: the fields of ``Written`` are
-    written as they are there. ``cause`` is for the history. ``posted`` are the postings, each of a
-    type that the table's row allows. ``reason`` is what events report of an order's end, if not the
-    cause. ``back_to`` is where a won dispute puts the order. ``payment`` is the attempt that pays
-    the order, where that has to become SUCCEEDED by the same statement.
+    ``order`` holds what becomes known by the transition as well: the columns ``WRITTEN`` of
+    ``transition_queries`` are written as they are there. ``cause`` is for the history. ``posted``
+    are the postings, each of a type that the table's row allows. ``reason`` is what events report
+    of an order's end, if not the cause. ``back_to`` is where a won dispute puts the order.
+    ``payment`` is the attempt that pays the order, where that has to become SUCCEEDED by the same
+    statement; without one its fields are None.
     """
 
     order: Order
@@ -58,7 +55,7 @@ class Change(msgspec.Struct, frozen=True):
     posted: Sequence[Movement] = ()
     reason: str | None = None
     back_to: Status | None = None
-    payment: Payment | None = None
+    payment: Payment = Payment()
 
 
 class _Taken(NamedTuple):
@@ -100,83 +97,56 @@ def _take(change: Change, now: int) -> _Taken:
     return _Taken(change, row, after)
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """The columns of an order, beside its status, that a transition writes."""
-
-    customer_email: str
-    customer_name: str | None
-    payer_ip: str
-    payment_method: Method | None
-    paid_attempt_id: str | None
-    paid_at: int | None
-    due_at: int | None
-    settle_at: int | None
-    settled_at: int | None
-    platform_fee_rate: Decimal
-    platform_fee_minor: int
-    net_settled_minor: int
-    hkd_exchange_rate: Decimal | None
-    livemode: bool | None
-    charged_back_minor: int
-    reserve_minor: int
-    reserve_status: ReserveStatus
-    reserve_release_at: int | None
-
-
-class Row(Written, frozen=True, kw_only=True):
-    """A change as ``transition_queries`` takes it; without a payment its four fields are None."""
-
-    merchant_id: str
-    order_id: str
-    history_number: int
-    source: Status
-    target: Status
-    event: Event
-    cause: str
-    session: SessionStatus | None  # the new status of an open session; None: it stays as it is
-    attempt_id: str | None
-    attempt_before: str | None
-    provider_ref: str | None
-    reason: str | None
-
-
-_NO_PAYMENT: Final = dict.fromkeys(Payment.__struct_fields__)
-
-
-def _row(taken: _Taken) -> Row:
-    change, row, after = taken
-    order = change.order
-    payment = msgspec.structs.asdict(change.payment) if change.payment else _NO_PAYMENT
-    return structs.convert(
-        after,
-        Row,
-        order_id=order.id,
-        history_number=order.history_number,
-        source=order.status,
-        target=after.status,
-        event=change.event,
-        cause=change.cause,
-        session=row.session,
-        **payment,
-    )
+# Where a value of the statements comes from: the path of attributes from ``_Taken``, by name.
+_PATHS: Final = {
+    "merchant_id": "after.merchant_id",
+    "order_id": "after.id",
+    "history_number": "change.order.history_number",
+    "source": "row.source",
+    "target": "row.target",
+    "event": "row.event",
+    "cause": "change.cause",
+    "session": "row.session",
+    **{name: f"change.payment.{name}" for name in Payment.__struct_fields__},
+    **{name: f"after.{name}" for name in transition_queries.WRITTEN},
+}
+_VALUES: Final = {name: attrgetter(path) for name, path in _PATHS.items()}
 
 
 async def take(tx: Tx, changes: Sequence[Change], now: int) -> list[Order]:
     """Take the transitions of locked orders; return those that took theirs, as they are now.
 
-    Left out is an order that changed since ``Change.order`` was read, or whose attempt did. Raises
-    Invalid on ``orderId`` for a transition that is not in the table.
+    Several at once are confirmations or settlements. Left out is an order that changed since
+    ``Change.order`` was read, or whose attempt did. Raises Invalid on ``orderId`` for a transition
+    that is not in the table.
     """
     planned = {taken.key: taken for taken in (_take(change, now) for change in changes)}
-    rows = [_row(taken) for taken in planned.values()]
-    if len(rows) == 1:
-        done = await transition_queries.TRANSITION.all(tx, rows[0], now=now)
-    else:
-        done = await transition_queries.TRANSITIONS.all(tx, **columns(Row, rows), now=now)
+    done = await _write(tx, list(planned.values()), now)
     moved = [planned[one.merchant_id, one.id] for one in done]
     await _emit(tx, moved, now)
     await _post(tx, moved, now)
     return [taken.after for taken in moved]
+
+
+async def _write(tx: Tx, planned: Sequence[_Taken], now: int) -> list[Transitioned]:
+    """Write one transition, or several of one statement. Raises ValueError for others."""
+    if not planned:
+        return []
+    if len(planned) == 1:
+        values = {name: value(planned[0]) for name, value in _VALUES.items()}
+        return await transition_queries.TRANSITION.all(tx, **values, now=now)
+    events_ = {taken.row.event for taken in planned}
+    statements = {transition_queries.MANY.get(event) for event in events_}
+    statement = statements.pop()
+    if statement is None or statements:
+        msg = f"{sorted(events_)} are not taken together"
+        raise ValueError(msg)
+    lists = {
+        name: [value(taken) for taken in planned]
+        for name, value in _VALUES.items()
+        if name in statement.names
+    }
+    return await statement.all(tx, **lists, now=now)
 
 
 async def _emit(tx: Tx, moved: Sequence[_Taken], now: int) -> None:

@@ -12,10 +12,10 @@ from typing import Any, Final
 import msgspec
 from markupsafe import Markup
 
-from opentill.pages import assets
-from opentill.pages.markdown import markdown
 from opentill.pages.render import ENVIRONMENT
 from opentill.pages.schemas import Json, Row, Schemas
+from opentill.web import assets
+from opentill.web.markdown import markdown
 
 METHODS: Final = ("get", "post", "put", "patch", "delete", "head", "options")
 _SHELL_QUOTE: Final = "'\\''"

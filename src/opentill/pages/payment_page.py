@@ -24,8 +24,13 @@ from opentill.context import App
 from opentill.core.errors import Invalid, MethodNotAllowed, NotFound, TooManyRequests
 from opentill.core.money import Money
 from opentill.db import rate_limits
-from opentill.pages import forms, language, model, prefill, render, responses
-from opentill.pages.catalogue import Language
+from opentill.pages import forms, model, prefill, render
+from opentill.pages.catalogue import SENTENCES
+from opentill.pages.responses import page, trouble
+from opentill.web import language
+from opentill.web.catalogue import Language
+from opentill.web.forms import check_origin, read
+from opentill.web.responses import drawing, see_other
 
 _log: Final = structlog.get_logger()
 _ASK_GATEWAY_S: Final = 3.0
@@ -56,7 +61,7 @@ class PageRequest:
         checks = self.query.get("n", "")
         return render.Visit(
             localizer=language.choose(
-                lang or self.query.get("lang"), accepted, self.default_language
+                SENTENCES, lang or self.query.get("lang"), accepted, self.default_language
             ),
             now=self.now,
             public_url=self.app.settings.public_url,
@@ -154,18 +159,18 @@ async def show(request: PageRequest, session_id: str) -> Response:
         made = render.open_page(payment, visit)
     else:
         made = render.status_page(payment, visit, state)
-    return responses.page(made, visit.localizer.language)
+    return page(made, visit.localizer.language)
 
 
 async def submit(request: PageRequest, session_id: str) -> Response:
     """Take the form: start an attempt and go on to it, or show what is wrong with the entries."""
-    forms.check_origin(request.headers, request.app.settings.public_url)
+    check_origin(request.headers, request.app.settings.public_url)
     await _count(request)
-    form = await forms.read(request.headers, request.receive)
+    form = await read(request.headers, request.receive)
     payment = await request.payment(session_id)
     visit = request.visit(form.get("lang"))
     if model.state_of(payment, request.now) != "open":
-        return responses.see_other(render.path(payment, visit))
+        return see_other(render.path(payment, visit))
     entries = forms.entries(form)
     errors = forms.errors(entries, payment)
     attempt = None
@@ -190,7 +195,7 @@ async def submit(request: PageRequest, session_id: str) -> Response:
             errors = _REFUSED.get(problem.field or "", {"email": "error_form"})
     if errors:
         made = render.open_page(payment, visit, entries, errors)
-        return responses.page(made, visit.localizer.language, 400)
+        return page(made, visit.localizer.language, 400)
     settings, left_ms = request.app.settings, payment.expires_at - request.now
     typed = (entries.email, entries.name)
     own = {
@@ -199,8 +204,8 @@ async def submit(request: PageRequest, session_id: str) -> Response:
         )
     }
     if attempt is not None and attempt.status == "ACTION_REQUIRED":
-        return responses.see_other(render.path(payment, visit, "continue", attempt.id), own)
-    return responses.see_other(render.path(payment, visit), own)
+        return see_other(render.path(payment, visit, "continue", attempt.id), own)
+    return see_other(render.path(payment, visit), own)
 
 
 async def _count(request: PageRequest) -> None:
@@ -221,9 +226,9 @@ async def proceed(request: PageRequest, session_id: str, attempt_id: str) -> Res
     visit = request.visit()
     attempt = _waiting_for_customer(payment, attempt_id, request.now)
     if attempt is None:
-        return responses.see_other(render.path(payment, visit))
+        return see_other(render.path(payment, visit))
     made = render.continue_page(payment, visit, attempt)
-    return responses.page(made, visit.localizer.language)
+    return page(made, visit.localizer.language)
 
 
 async def come_back(request: PageRequest, session_id: str, attempt_id: str) -> Response:
@@ -237,7 +242,7 @@ async def come_back(request: PageRequest, session_id: str, attempt_id: str) -> R
             )
     except TimeoutError:
         _log.warning("gateway slow", attempt=attempt_id)  # the worker goes on asking
-    return responses.see_other(render.path(payment, visit))
+    return see_other(render.path(payment, visit))
 
 
 async def qr_code(request: PageRequest, session_id: str, attempt_id: str) -> Response:
@@ -252,7 +257,7 @@ async def qr_code(request: PageRequest, session_id: str, attempt_id: str) -> Res
     except segno.DataOverflowError:
         raise NotFound from None
     code.save(image, kind="svg", scale=8, border=4, light="#fff", svgclass=None, lineclass=None)
-    return responses.drawing(image.getvalue())
+    return drawing(image.getvalue())
 
 
 def _waiting_for_customer(
@@ -284,7 +289,7 @@ class _Endpoint:
         try:
             response = await self._handler(scope["method"])(request, *ids.values())
         except Exception as error:  # noqa: BLE001 - the customer gets a page, the log the rest
-            response = responses.trouble(error, visit, again)
+            response = trouble(error, visit, again)
         await response(scope, receive, send)
 
     def _handler(self, method: str) -> _Handler:

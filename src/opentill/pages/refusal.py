@@ -3,7 +3,9 @@
 from starlette.responses import Response
 
 from opentill.core.settings import Settings
-from opentill.pages import language, render, responses
+from opentill.pages import render, responses
+from opentill.pages.catalogue import SENTENCES
+from opentill.web import language
 
 
 def submission_refused(
@@ -14,7 +16,7 @@ def submission_refused(
     The page is in Chinese unless the browser asks for another language; the message, which is for
     the shop, always is.
     """
-    localizer = language.choose(None, accept_language, "zh-Hans")
+    localizer = language.choose(SENTENCES, None, accept_language, "zh-Hans")
     visit = render.Visit(
         localizer=localizer,
         now=now,

@@ -4,28 +4,21 @@ Every value is escaped by Jinja2's autoescape; an unknown name in a template is 
 an empty space. The functions are pure, so that each page of each state can be made in a test.
 """
 
-import re
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
-import jinja2
 import msgspec
 
-from opentill.pages import assets, model
-from opentill.pages.catalogue import LANGUAGES
-from opentill.pages.language import Localizer
+from opentill.pages import model
+from opentill.web import assets, templates
+from opentill.web.catalogue import LANGUAGES
+from opentill.web.language import Localizer
 
 # seconds until the waiting page asks again: soon at first, seldom later
 POLLS_S: Final = (2, 2, 2, 3, 3, 4, 5, 6, 8, 10, 15, 20, 30)
 _LEAVE_AFTER_S: Final = 5
-# marks that turn or hide text around them; attributes and titles have no <bdi> to hold them
-_MARKS: Final = re.compile(
-    "[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f]+"
-)
-_FIRST_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 
 
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +34,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def base(self) -> str:
         """The path that the public address puts before every path of ours."""
-        return urlsplit(self.public_url).path.rstrip("/")
+        return templates.base_path(self.public_url)
 
     @property
     def secure(self) -> bool:
@@ -131,7 +124,7 @@ def continue_page(payment: model.Payment, visit: Visit, attempt: model.Attempt) 
         refresh=None if visit.hold else refresh,
         kind=kind,
         attempt=attempt,
-        host=_isolated(urlsplit(action_url).hostname or "" if action_url else ""),
+        host=templates.isolated(urlsplit(action_url).hostname or "" if action_url else ""),
         qr=f"{visit.base}/checkout/{payment.session_id}/qr/{attempt.id}.svg",
         hold=path(payment, visit, "continue", attempt.id, hold="1"),
     )
@@ -188,7 +181,7 @@ def _page(
         languages=LANGUAGES,
         now=visit.now,
         asset=assets.finder(visit.base),
-        isolated=_isolated,
+        isolated=templates.isolated,
         test_mode=visit.test_mode if test_mode is None else test_mode,
         **values,
     )
@@ -209,32 +202,11 @@ def _shop_address(payment: model.Payment, address: str | None) -> str | None:
     return model.web_address(filled)
 
 
-def _isolated(text: str) -> str:
-    """Return text for a title or an attribute: nothing in it reaches out, as in <bdi>."""
-    return f"{_FIRST_ISOLATE}{_MARKS.sub(' ', text).strip()}{_POP_ISOLATE}"
-
-
 def _masked(email: str) -> str:
     """Return enough of an address to know it by; receipts get passed on."""
     local, _, domain = email.rpartition("@")
     return f"{local[:1]}•••@{domain}"
 
 
-def _iso(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
-    environment.filters.update(iso=_iso, masked=_masked)
-    return environment
-
-
-ENVIRONMENT: Final = _environment()
+ENVIRONMENT: Final = templates.environment(Path(__file__).parent / "templates")
+ENVIRONMENT.filters["masked"] = _masked

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import msgspec
 from markupsafe import Markup
 
-from opentill.pages.markdown import inline
+from opentill.web.markdown import inline
 
 Json = Mapping[str, Any]
 _DEEPEST: Final = 6

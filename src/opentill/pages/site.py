@@ -1,9 +1,8 @@
-"""The pages that are for everyone: the front page, the reference, the agreement, and /static."""
+"""The pages that are for everyone: the front page, the reference and the agreement."""
 
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 from starlette.requests import Request
@@ -11,19 +10,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from opentill import agreement, context
-from opentill.core.errors import NotFound
-from opentill.pages import assets, docs
+from opentill.pages import docs
 from opentill.pages.catalogue import SENTENCES
-from opentill.pages.markdown import markdown
 from opentill.pages.render import ENVIRONMENT
-from opentill.pages.responses import GUARDS, POLICY
+from opentill.web import assets, templates
+from opentill.web.markdown import markdown
+from opentill.web.responses import GUARDS, POLICY
 
 _PUBLIC: Final[Mapping[str, str]] = {
     **GUARDS,
     "cache-control": "no-cache",
     "content-security-policy": POLICY.format(picture=""),
 }
-_FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
 
 
 async def front_page(request: Request) -> Response:
@@ -53,33 +51,17 @@ async def agreement_page(request: Request) -> Response:
     )
 
 
-async def static(request: Request) -> Response:
-    """Serve a style sheet or an icon: for a year if the address names the version."""
-    asset = assets.ASSETS.get(request.path_params["name"])
-    if asset is None:
-        raise NotFound
-    current = request.scope["query_string"] == b"v=" + asset.version.encode()
-    headers = {
-        **GUARDS,
-        "cache-control": _FOR_A_YEAR if current else "no-cache",
-        "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
-        "content-type": asset.media_type,
-    }
-    return Response(asset.body, 200, headers)
-
-
 def _html(template: str, base: str, **values: object) -> Response:
     html = ENVIRONMENT.get_template(template).render(asset=assets.finder(base), base=base, **values)
     return Response(html, 200, _PUBLIC, "text/html")
 
 
 def _base(request: Request) -> str:
-    return urlsplit(context.of(request.scope).settings.public_url).path.rstrip("/")
+    return templates.base_path(context.of(request.scope).settings.public_url)
 
 
 routes: Final = (
     Route("/", front_page),
     Route("/docs", reference),
     Route(agreement.PAGE_PATH, agreement_page),
-    Route("/static/{name:path}", static),
 )

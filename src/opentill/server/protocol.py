@@ -35,6 +35,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from opentill.server.connection_limits import HEALTH_PATHS, ConnectionLimits
+from opentill.server.joined_writes import JoinedWrites
 from opentill.server.refusals import (
     MAX_QUEUED,
     OVERSIZE,
@@ -288,7 +289,8 @@ class Protocol(HttpToolsProtocol):
 
     def _resume(self) -> None:
         """Read on, if nothing holds it and the application has room for more of the body."""
-        if self._is_held():
+        is_reading = not self.flow.read_paused and self._held_since == _NEVER
+        if is_reading or self._is_held():
             return
         if self._held_since != _NEVER:
             self._received_at = self.loop.time()
@@ -345,10 +347,13 @@ class Protocol(HttpToolsProtocol):
         error = functools.partial(send_internal_error, cycle)
         cycle.send_500_response = error  # type: ignore[method-assign] # uvicorn's is plain text
         self._working = cycle
+        self._writes = JoinedWrites(self.transport, cycle)
+        cycle.transport = self._writes  # type: ignore[assignment] # what it uses of a transport
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         """Begin the next pipelined request, or wait for one."""
+        self._writes.flush()
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return

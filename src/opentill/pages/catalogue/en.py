@@ -4,13 +4,8 @@ from typing import Final
 
 SENTENCES: Final[dict[str, str]] = {
     # frame
-    "languages": "Language",
-    "skip": "Skip to the main part",
-    "test_mode": "Test mode – no real money",
     "summary": "Your order",
     "total": "Total",
-    "powered": "Powered by {name}",
-    "error_prefix": "Error: {title}",
     # open
     "open_title": "Pay {amount} to {merchant}",
     "email": "E-mail",

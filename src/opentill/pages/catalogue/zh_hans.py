@@ -5,13 +5,8 @@ from typing import Final
 # Full-width punctuation is what Chinese is written with.
 SENTENCES: Final[dict[str, str]] = {
     # frame
-    "languages": "语言",
-    "skip": "跳到主要内容",
-    "test_mode": "测试模式 – 不涉及真实资金",
     "summary": "您的订单",
     "total": "合计",
-    "powered": "由 {name} 提供支持",
-    "error_prefix": "错误：{title}",
     # open
     "open_title": "向 {merchant} 支付 {amount}",
     "email": "电子邮箱",

@@ -5,13 +5,8 @@ from typing import Final
 # Full-width punctuation is what Chinese is written with.
 SENTENCES: Final[dict[str, str]] = {
     # frame
-    "languages": "語言",
-    "skip": "跳到主要內容",
-    "test_mode": "測試模式 – 不涉及真實款項",
     "summary": "您的訂單",
     "total": "合計",
-    "powered": "由 {name} 提供支援",
-    "error_prefix": "錯誤：{title}",
     # open
     "open_title": "向 {merchant} 支付 {amount}",
     "email": "電子郵件",

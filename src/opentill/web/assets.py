@@ -11,10 +11,18 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
+from opentill.core.errors import NotFound
+from opentill.web.responses import GUARDS
+
+_FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
 _FOLDER: Final = Path(__file__).parent / "static"
 _MEDIA_TYPES: Final = {".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 _REFERENCE: Final = re.compile(r'url\("([a-z_]+\.svg)"\)')
+_IMPORT: Final = re.compile(r'@import "([a-z_]+\.css)";')
 
 
 class Asset(msgspec.Struct, frozen=True):
@@ -46,11 +54,33 @@ def _load() -> dict[str, Asset]:
     def versioned(found: re.Match[str]) -> str:
         return f'url("{found[1]}?v={icons[found[1]].version}")'
 
-    sheets = {
-        path.name: _asset(path, _REFERENCE.sub(versioned, path.read_text("utf-8")).encode())
-        for path in _FOLDER.glob("*.css")
-    }
+    def imported(found: re.Match[str]) -> str:
+        return (_FOLDER / found[1]).read_text("utf-8")
+
+    def sheet(path: Path) -> bytes:
+        whole = _IMPORT.sub(imported, path.read_text("utf-8"))  # so that one request gets it all
+        return _REFERENCE.sub(versioned, whole).encode()
+
+    sheets = {path.name: _asset(path, sheet(path)) for path in _FOLDER.glob("*.css")}
     return icons | sheets
 
 
 ASSETS: Final = _load()
+
+
+async def serve(request: Request) -> Response:
+    """Serve a style sheet or an icon: for a year if the address names the version."""
+    asset = ASSETS.get(request.path_params["name"])
+    if asset is None:
+        raise NotFound
+    current = request.scope["query_string"] == b"v=" + asset.version.encode()
+    headers = {
+        **GUARDS,
+        "cache-control": _FOR_A_YEAR if current else "no-cache",
+        "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
+        "content-type": asset.media_type,
+    }
+    return Response(asset.body, 200, headers)
+
+
+routes: Final = (Route("/static/{name:path}", serve),)

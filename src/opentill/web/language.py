@@ -1,9 +1,10 @@
-"""The customer's language: which one, and how amounts, times and durations look in it.
+"""The reader's language: which one, and how amounts, times and durations look in it.
 
 ``?lang=`` wins over Accept-Language; the region (en-GB, zh-HK) is taken from Accept-Language, so
-that an amount looks as the customer knows it.
+that an amount looks as its reader knows it. Each face has its own sentences.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -15,8 +16,9 @@ from babel.numbers import NumberPattern, parse_pattern
 from markupsafe import Markup, escape
 
 from opentill.core.money import Money, exponent
-from opentill.pages.catalogue import LANGUAGES, SENTENCES, Language
+from opentill.web.catalogue import LANGUAGES, Language
 
+Sentences = Mapping[Language, Mapping[str, str]]  # language → key → sentence
 # language → regions whose conventions are used if the customer's browser names them
 _REGIONS: Final[dict[Language, frozenset[str]]] = {
     "en": frozenset({"US", "GB", "AU", "NZ", "CA", "IE", "IN", "SG", "HK", "ZA"}),
@@ -30,11 +32,11 @@ _LONGEST_HEADER: Final = 500
 class Localizer:
     """One language with one region's conventions. Made by ``choose``; immutable."""
 
-    def __init__(self, language: Language, region: str | None = None) -> None:
+    def __init__(self, sentences: Sentences, language: Language, region: str | None = None) -> None:
         """``region`` is an ISO 3166 code out of the table, or None."""
         self.language: Language = language
         self._locale = _locale(_BABEL[language], region)
-        self._sentences = SENTENCES[language]
+        self._sentences = sentences[language]
 
     def say(self, key: str, /, **values: object) -> Markup:
         """Return a sentence with values filled in, each escaped unless it is markup already."""
@@ -60,7 +62,12 @@ class Localizer:
         return format_timedelta(length, granularity="second", threshold=2, locale=self._locale)
 
 
-def choose(wanted: str | None, accept_language: str | None, default: Language = "en") -> Localizer:
+def choose(
+    sentences: Sentences,
+    wanted: str | None,
+    accept_language: str | None,
+    default: Language = "en",
+) -> Localizer:
     """Choose by ``?lang=`` if it is one of ours, else by the browser, else English.
 
     ``default`` is the language where the browser names none at all.
@@ -70,9 +77,9 @@ def choose(wanted: str | None, accept_language: str | None, default: Language = 
     for tag in ranges:
         language, region = _match(tag)
         if language is not None and named in {None, language}:
-            return Localizer(language, region)
+            return Localizer(sentences, language, region)
     silent = all(tag in {"", "*", "*/*"} for tag in ranges)
-    return Localizer(named or (default if silent else "en"))
+    return Localizer(sentences, named or (default if silent else "en"))
 
 
 def _ranges(header: str) -> list[str]:
