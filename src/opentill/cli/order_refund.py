@@ -43,6 +43,8 @@ def refund(
 
     if not actor.reason:
         raise Invalid("reason", "reason must be text of 1 to 255 characters")
+    if not yes and not sys.stdin.isatty():
+        raise Invalid("yes", "yes must be given where nobody can be asked: --yes")
     body = RefundBody(amount=amount, reason=actor.reason, refund_no=number)
 
     async def look(tx: "Tx", now: int) -> "_Seen | Refund":
@@ -53,7 +55,7 @@ def refund(
         return RefundOut.of(seen)  # this number has been refunded before
     output.say(_told(seen))
     if not yes:
-        _ask()
+        typer.confirm("Refund it?", abort=True, err=True)
 
     async def work(tx: "Tx", now: int) -> "Refund":
         return await _refund(tx, seen, body, actor, now)
@@ -112,14 +114,6 @@ def _told(seen: _Seen) -> str:
         f"It costs {seen.merchant_name} ({order.merchant_id}) {costs} {quote.debit_currency}: "
         f"the {quote.held_from} balance goes from {before} to {after}."
     )
-
-
-def _ask() -> None:
-    from opentill.core.errors import Invalid
-
-    if not sys.stdin.isatty():
-        raise Invalid("yes", "yes must be given where nobody can be asked: --yes")
-    typer.confirm("Refund it?", abort=True, err=True)
 
 
 def _moves(quote: "Quote") -> tuple[int, int, str]:

@@ -5,6 +5,7 @@ are looked at themselves, so that an order is found from the moment at which it 
 are read in one snapshot, and totals are exact (decision 0060).
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -309,7 +310,9 @@ async def _places(tx: Tx, merchant_id: str, condition: Condition) -> list[Place]
         found = await search_queries.PLACES.all(tx, **ids)
         field = condition.field
         return [one for one in found if field is None or terms.stands(one.place, field)]
-    found = await search_queries.BEGINNING.all(tx, **ids, limit=_MOST_ADDRESSES + 1)
+    before = condition.term + chr(sys.maxunicode)  # terms are compared by their code points
+    most = _MOST_ADDRESSES + 1
+    found = await search_queries.BEGINNING.all(tx, **ids, before=before, limit=most)
     if len(found) > _MOST_ADDRESSES:
         reason = f"query must be more of it: more than {_MOST_ADDRESSES} texts begin so"
         raise Invalid("query", reason)

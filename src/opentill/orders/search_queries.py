@@ -175,21 +175,21 @@ PLACES = Query(
     select :term as term, place from found where place is not null
     """,
 )
-# The terms that begin with a text, each with its places: up to `:limit` pairs of them.
+# The terms from one on and before another, each with its places: up to `:limit` pairs of them.
 BEGINNING = Query(
     Place,
     """
     with recursive found (term, place) as (
         (select term, place from search_terms
-            where merchant_id = :merchant_id and term >= :term and starts_with(term, :term)
+            where merchant_id = :merchant_id and term >= :term and term < :before
             order by term, place limit 1)
         union all
         select next.term, next.place from found cross join lateral (
             select t.term, t.place from search_terms t
             where t.merchant_id = :merchant_id and (t.term, t.place) > (found.term, found.place)
+                and t.term < :before
             order by t.term, t.place limit 1
         ) next
-        where starts_with(next.term, :term)
     )
     select term, place from found limit :limit
     """,
@@ -199,7 +199,7 @@ BEGINNING = Query(
 COUNTS = Query(
     Bucket,
     """
-    select bucket.term, bucket.place, case
+    select * from (select bucket.term, bucket.place, case
         when exists (
             select from search_counts c where c.merchant_id = :merchant_id
                 and c.term = bucket.term and c.place = bucket.place)
@@ -217,7 +217,8 @@ COUNTS = Query(
             and t.term = bucket.term and t.place = bucket.place
             and t.created_at between :since and :until)
         end::bigint as rows
-    from unnest(:term::text[], :place::text[]) as bucket (term, place)
+    from unnest(:term::text[], :place::text[]) as bucket (term, place)) counted
+    where rows > 0
     """,
 )
 # How many of some orders are in the index under some terms and places.
