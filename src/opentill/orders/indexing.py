@@ -1,7 +1,6 @@
 """What the worker does for searches: writes the terms of orders into the index, in batches."""
 
 import itertools
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
@@ -12,11 +11,13 @@ from opentill.db.database import Db, Tx
 from opentill.db.query import columns
 from opentill.orders import search_queries
 from opentill.orders.model import DAY_MS
-from opentill.orders.search_model import ChangedOrder, IndexCount, IndexRow
+from opentill.orders.search_model import ChangedOrder, IndexRow
 
 WORTH_IT: Final = 200  # changes; fewer cost a search less than writing the index would
 MANY: Final = 1000  # rows of a term in a place, from which on they are counted beforehand
 _MERCHANTS: Final = 200  # looked at in one statement
+# How often it is looked whether a term has become one of many rows where one row of it comes alone.
+# Always would cost as much as the row; so it is found before it has some hundreds more.
 _ONE_OF: Final = 8
 _turn: Final = itertools.count()
 _Day: TypeAlias = tuple[str, str, int]  # a term, its place, and when a day begins
@@ -65,9 +66,16 @@ async def _index(tx: Tx, merchant_id: str, batch: int, many: int) -> int:
     if others:
         await _replace(tx, merchant_id, others, counts)
     if counts:
-        rows = [IndexCount(*key, rows, _is_looked_at(key, rows)) for key, rows in counts.items()]
-        given = columns(IndexCount, rows)
-        await search_queries.COUNT.run(tx, merchant_id=merchant_id, many=many, **given)
+        await search_queries.COUNT.run(
+            tx,
+            merchant_id=merchant_id,
+            many=many,
+            term=[term for term, _, _ in counts],
+            place=[place for _, place, _ in counts],
+            since=[since for _, _, since in counts],
+            rows=list(counts.values()),
+            looked_at=[rows > 1 or not next(_turn) % _ONE_OF for rows in counts.values()],
+        )
     return len(changed)
 
 
@@ -75,13 +83,26 @@ async def _add(
     tx: Tx, merchant_id: str, new: Sequence[ChangedOrder], counts: Counter[_Day]
 ) -> bool:
     """Add the rows of new orders; False if some were there, which nothing of ours does."""
-    rows = [row for order in new for row in _rows(order, order.customer_email)]
+    found = [
+        (term, place, order.created_at, order.id)
+        for order in new
+        for term, place in order.terms(order.customer_email).items()
+    ]
+    term, place, created_at, order_id = zip(*found, strict=True)
     try:
         async with tx.transaction():
-            await search_queries.ADD.run(tx, merchant_id=merchant_id, **columns(IndexRow, rows))
+            await search_queries.ADD.run(
+                tx,
+                merchant_id=merchant_id,
+                term=term,
+                place=place,
+                created_at=created_at,
+                order_id=order_id,
+            )
     except asyncpg.UniqueViolationError:
         return False
-    counts.update((row.term, row.place, row.created_at // DAY_MS * DAY_MS) for row in rows)
+    days = [at - at % DAY_MS for at in created_at]
+    counts.update(zip(term, place, days, strict=True))
     return True
 
 
@@ -100,14 +121,6 @@ async def _replace(
     given: dict[str, Any] = {**columns(IndexRow, new), **removed}
     for change in await search_queries.REPLACE.all(tx, merchant_id=merchant_id, **given):
         counts[change.term, change.place, change.since] += change.rows
-
-
-def _is_looked_at(key: _Day, rows: int) -> bool:
-    """Return whether to look if a term has become one of many rows: always would cost as much.
-
-    One of eight times that it comes alone: so it is found before it has some hundreds more.
-    """
-    return rows > 1 or zlib.crc32(f"{next(_turn)}{key}".encode()) % _ONE_OF == 0
 
 
 def _rows(order: ChangedOrder, email: str) -> list[IndexRow]:

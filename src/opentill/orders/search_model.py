@@ -121,16 +121,6 @@ class CountChange(msgspec.Struct, frozen=True):
     rows: int
 
 
-class IndexCount(msgspec.Struct, frozen=True):
-    """The same, and whether to look if the term has many rows in the place."""
-
-    term: str
-    place: str
-    since: int
-    rows: int
-    looked_at: bool
-
-
 class Place(msgspec.Struct, frozen=True):
     """A term and a place where some order has it."""
 

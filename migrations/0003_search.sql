@@ -59,17 +59,25 @@ insert into search_changes (merchant_id, order_id) select merchant_id, id from o
 create temporary table searched on commit drop as
     select coalesce(max(created_at), 0) - 86400000 as until from orders;
 
-create function note_order_for_search() returns trigger language plpgsql as $$
+-- A new order is counted, and noted for the index: in one function, which costs less than two.
+create or replace function count_new_order() returns trigger language plpgsql as $$
 begin
-    insert into search_changes (merchant_id, order_id, was)
-    values (new.merchant_id, new.id, case tg_op when 'UPDATE' then old.customer_email end);
+    insert into list_changes (merchant_id, list, part, at, kind, was, rows)
+    values (new.merchant_id, 'orders', new.product_id, new.created_at / 3600000 * 3600000,
+        new.status, null, 1);
+    insert into search_changes (merchant_id, order_id) values (new.merchant_id, new.id);
     return null;
 end $$;
-create trigger orders_search_new after insert on orders
-    for each row execute function note_order_for_search();
-create trigger orders_search_changed after update of customer_email on orders
+
+create function note_changed_email() returns trigger language plpgsql as $$
+begin
+    insert into search_changes (merchant_id, order_id, was)
+    values (new.merchant_id, new.id, old.customer_email);
+    return null;
+end $$;
+create trigger orders_note_changed_email after update of customer_email on orders
     for each row when (old.customer_email is distinct from new.customer_email)
-    execute function note_order_for_search();
+    execute function note_changed_email();
 
 create function note_late_payment() returns trigger language plpgsql as $$
 begin
@@ -77,7 +85,7 @@ begin
     values (new.merchant_id, new.id, new.product_id, new.created_at) on conflict do nothing;
     return null;
 end $$;
-create trigger orders_late_payment after update of status on orders
+create trigger orders_note_late_payment after update of status on orders
     for each row when (old.status in ('CLOSED', 'FAILED') and new.status = 'PAID')
     execute function note_late_payment();
 
