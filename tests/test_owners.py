@@ -18,6 +18,8 @@ OWNERS: Final = {
     "api_keys": "merchants",
     "audit_head": "merchants",
     "audit_log": "merchants",
+    "attempt_figures": "figures",
+    "awaited_figures": "figures",
     "balances": "ledger",
     "business_clock": "db",
     "checkouts": "orders",  # a session's row is made with its order's, and its status follows it
@@ -34,6 +36,8 @@ OWNERS: Final = {
     "event_heads": "webhooks",
     "events": "webhooks",
     "exchange_rates": "rates",
+    "figure_heads": "figures",
+    "figures": "figures",
     "host_leases": "webhooks",
     "idempotency_keys": "http",
     "ledger_checks": "ledger",

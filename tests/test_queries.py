@@ -175,6 +175,8 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "orders.queries.STUCK",
         "orders.queries.MAKE_DUE",
         "refunds.queries.MAKE_DUE",
+        "orders.queries.UNCOUNTED_MERCHANTS",
+        "figures.queries.WAITING",
         "reconciliation.queries.BETWEEN",
         "reconciliation.queries.NAMED",
         "reconciliation.queries.KNOWN",

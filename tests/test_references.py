@@ -166,7 +166,7 @@ _RECORD: Final = re.compile(r"\[(\d{4})\]\((\d{4})-[\w-]+\.md\)")
 
 def test_each_record_has_its_number() -> None:
     numbers = [path.name[:4] for path in RECORDS]
-    assert numbers == [f"{number:04}" for number in range(1, len(RECORDS) + 1)]
+    assert len(set(numbers)) == len(numbers)  # numbers of records that are being written are free
     titles = [_TITLE.match(path.read_text()) for path in RECORDS]
     assert [title and title[1] for title in titles] == numbers
 

@@ -70,6 +70,7 @@ ENVIRONMENT: Final = {
     "cli/exposure.py": "PGSSLMODE, which the database's library reads",
     "cli/running.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
     "core/metrics.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
+    "reference/samples.py": "does not: it writes programs that do",
     "server/supervisor.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
 }
 

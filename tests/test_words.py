@@ -174,7 +174,9 @@ def in_text(path: Path, top: Path = TOP) -> list[Found]:
 
 def documents(top: Path = TOP) -> list[Path]:
     """Return the documents for readers."""
-    return [*(top / f"{page}.md" for page in PAGES), *sorted((top / "docs").rglob("*.md"))]
+    chapters = top / "src" / "opentill" / "reference" / "chapters"
+    pages = (top / f"{page}.md" for page in PAGES)
+    return [*pages, *sorted((top / "docs").rglob("*.md")), *sorted(chapters.glob("*.md"))]
 
 
 def sources(top: Path = TOP, package: str = "") -> list[Path]:
@@ -183,7 +185,7 @@ def sources(top: Path = TOP, package: str = "") -> list[Path]:
     return [
         path
         for path in sorted(folder.rglob("*"))
-        if path.suffix in {".py", ".html", ".css"}
+        if path.suffix in {".py", ".html", ".css", ".js"}
         and (not package or path.relative_to(folder).parts[0].removesuffix(".py") == package)
     ]
 

@@ -36,9 +36,12 @@ from opentill.pages import refusal
 from opentill.payouts import api as payouts_api
 from opentill.payouts import events as payout_events
 from opentill.products import api as products_api
+from opentill.reference import api as reference_api
+from opentill.reference.book import Book
 from opentill.refunds import api as refunds_api
 from opentill.refunds import events as refund_events
 from opentill.web import assets
+from opentill.web.responses import is_known
 from opentill.webhooks import api as webhooks_api
 from opentill.webhooks import document as webhooks_document
 
@@ -84,8 +87,7 @@ async def openapi_json(request: Request) -> Response:
     encoded: bytes = request.app.state.openapi
     tag = _entity_tag(encoded)
     headers = {"etag": tag, "cache-control": "no-cache"}  # may be stored, and is asked about
-    known = request.headers.get("if-none-match", "").replace("W/", "").split(",")
-    if {tag, "*"} & {each.strip() for each in known}:  # RFC 9110 §13.1.2
+    if is_known(request, tag):
         return Response(status_code=304, headers=headers)
     return Response(encoded, media_type="application/json", headers=headers)
 
@@ -100,6 +102,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *callbacks.routes,
     *epay_api.routes(refusal.submission_refused),
     *pages_api.routes,
+    *reference_api.routes,
     *health.routes,
     *assets.routes,
     Route("/openapi.json", openapi_json),
@@ -164,4 +167,5 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
     server.state.settings = settings
     server.state.draining = False
     server.state.openapi = responses.encode(document(settings))
+    server.state.reference = Book(settings, server.state.openapi)
     return server

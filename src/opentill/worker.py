@@ -25,6 +25,7 @@ from opentill.db.database import Db
 from opentill.db.jobs import GatewayFilter
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import jobs as epay_jobs
+from opentill.figures import jobs as figure_jobs
 from opentill.http import idempotency
 from opentill.integrity import scheduler
 from opentill.list_counts import jobs as list_count_jobs
@@ -112,6 +113,11 @@ async def _index_orders(app: App) -> int:
     return 0  # so that it pauses, as above
 
 
+async def _count_figures(app: App) -> int:
+    await figure_jobs.count_all(app.db)
+    return 0  # so that it pauses: many entries at once cost less than each by itself
+
+
 async def _prune(app: App) -> int:
     async with app.db.connection() as tx:
         windows = await rate_limits.prune(tx, app.clock())
@@ -139,6 +145,7 @@ JOBS: Final = (
     Job("check_books", 5.0, _check_books),
     Job("roll_up_totals", 1.0, _roll_up),
     Job("index_orders", 1.0, _index_orders),
+    Job("count_figures", 1.0, _count_figures),
     Job("prune", 60.0, _prune),
     Job("prune_webhooks", 300.0, _prune_webhooks),
 )

@@ -39,6 +39,7 @@ OTHERS: Final = {
     " rates:list orders:list,search,show,history disputes:list,show,unmatched payouts:list,show"
     " balance:show,waiting audit:list,verify ledger:check webhooks:list,show,deliveries,listen"
     " clock:show",
+    "counts what is there": "figures:count",
     "moves money or decides about it; its own tests look into the audit log": "settle"
     " orders:confirm,refund,revoke refunds:done,failed disputes:open,win,lose,recover,dismiss,note"
     " payouts:create,paid,failed balance:approve,reject rates:set,import",

@@ -11,7 +11,7 @@ ALL_TERMS = (
     "--fee", "ALIPAY:CNY=0.012", "--settlement-delay-days", "2",
     "--settlement-calendar", "WEEKDAYS", "--reserve-rate", "0.1", "--reserve-days", "90",
     "--refund-fee-policy", "RETURNED", "--overdraft", "50", "--dispute-fee", "20.50",
-    "--payout-minimum", "10", "--allow", "192.0.2.0/24",
+    "--payout-minimum", "10", "--allow", "192.0.2.0/24", "--time-zone", "Asia/Kathmandu",
 )  # fmt: skip
 ROWS = [
     {"method": "ALIPAY", "currency": "CNY", "rate": "0.012", "fixed": "0.00"},
@@ -29,7 +29,7 @@ def test_all_terms_are_set_shown_and_kept(opentill: Commands) -> None:
         "settlementDelayDays": 2, "settlementCalendar": "WEEKDAYS", "reserveRate": "0.1",
         "reserveDays": 90, "refundFeePolicy": "RETURNED", "overdraftMinor": 5000,
         "disputeFeeMinor": 2050, "payoutMinimumMinor": 1000, "termsVersion": 2,
-        "ipAllowlist": ["192.0.2.0/24"],
+        "ipAllowlist": ["192.0.2.0/24"], "timeZone": "Asia/Kathmandu",
     }  # fmt: skip
     assert {name: changed[name] for name in expected} == expected
     opentill.json("merchants", "set", made["id"], "--fee", "ALIPAY:CNY=", "--allow", "", *why)
@@ -54,6 +54,7 @@ REFUSED = (
     (("--reason", "why"), "at least one term"),
     (("--reason", "why", "--fee-rate", "1"), "platform_fee_rate must be from 0"),
     (("--reason", "why", "--fee-rate", "x"), "fee-rate must be a decimal number"),
+    (("--reason", "why", "--time-zone", "Mars/Base"), "time_zone must be a time zone of the IANA"),
     (("--reason", "why", "--fee", "CASH=0.1"), "fee must be of one of the methods"),
     (("--reason", "why", "--fee", "ALIPAY="), "fee must be one that is there"),
     (("--reason", "why", "--dispute-fee", "1.001"), "dispute-fee must be"),

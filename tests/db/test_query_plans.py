@@ -33,6 +33,7 @@ _RECENT: Final = f"cs_{BIG * 9 // 10:026}"
 # Read as much as there is to be found, and why that is right.
 WHOLE: Final = {
     "checkouts.queries.COUNT_DUE": "counts what an advance of the sandbox's clock ends",
+    "orders.queries.COUNT_FAILED": "what is not counted yet, by the index of just that",
     "orders.queries.DUE_MERCHANTS": "counts what is due, by the index of what is due",
     "orders.queries.SETTLEABLE": "lists what is due, for the operator",
     "orders.search_queries.PENDING": "a merchant's orders that are not indexed yet, all of them",

@@ -9,6 +9,7 @@ test, so that none is forgotten.
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from datetime import UTC
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from opentill import (
     checkouts,
     disputes,
     epay,
+    figures,
     gateways,
     merchants,
     orders,
@@ -30,6 +32,7 @@ from opentill.checkouts import jobs as checkout_jobs
 from opentill.db.database import Tx
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import credentials, notices
+from opentill.figures import jobs as figure_jobs
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
 from opentill.integrity import rules, scheduler
 from opentill.list_counts.jobs import roll_up
@@ -66,6 +69,7 @@ EXPLAINED: Final = frozenset(
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
         "reconciliation.queries": "BETWEEN NAMED",
         "list_counts.queries": "CHANGED",
+        "figures.queries": "BEHIND",
         "http.queries": "PRUNE",
         "products.queries": "MERCHANT_OF",
         "orders.search_queries": "WAITING",
@@ -89,6 +93,7 @@ EXPLAINED: Final = frozenset(
         # long exports: tests/orders/test_export.py
         "orders.export_queries": "EXPORT_EDGES",
         "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
+        " UNCOUNTED_MERCHANTS"
         " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
         # what is wrong in the books: tests/ledger/test_incremental.py
         "ledger.incremental_queries": "NEXT WRONG UNKNOWN",
@@ -331,6 +336,17 @@ class Business:
         api_server.tx(lambda tx: merchants.create_key(tx, self.id, "production", self.now))
         api_server.tx(lambda tx: merchants.keys(tx, self.id))
 
+    def figuring(self) -> None:
+        """Figures: counted of payments and of attempts that failed, and read while one waits."""
+        for _ in range(2):
+            self.paid()
+            order = self.order()
+            attempt = self.api_server.tx(lambda tx, one=order: world.submitted(tx, one, self.now))
+            self.api_server.tx(lambda tx, one=attempt: world.said(tx, one, "DECLINED", self.now))
+            self.api_server.run(figures.read(self.app.db, self.id, UTC, self.now))
+            self.api_server.run(figure_jobs.count_all(self.app.db))
+            self.api_server.run(figures.read(self.app.db, self.id, UTC, self.later()))
+
     def door(self) -> None:
         """The Epay door: orders, all its acts, what is told and told again."""
         epay_shop, api_server = self.epay_shop, self.api_server
@@ -506,6 +522,7 @@ def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
         business.settling()
         business.disputing()
         business.operators()
+        business.figuring()
         business.door()
         business.reading()
         business.searching()

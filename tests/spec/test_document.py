@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -82,10 +82,36 @@ def test_operation_ids_are_unique() -> None:
     assert len(set(ids)) == len(ids) == len(OPERATIONS)
 
 
+def _undescribed(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    for field, given_schema in schema.get("properties", {}).items():
+        component = str(given_schema.get("$ref", "")).rpartition("/")[2]
+        target = DOCUMENT["components"]["schemas"].get(component, {})
+        if not given_schema.get("description") and not target.get("description"):
+            yield f"{name}.{field}"
+        yield from _undescribed(f"{name}.{field}", given_schema)
+        yield from _undescribed(f"{name}.{field}", given_schema.get("items", {}))
+
+
+def test_every_field_and_every_parameter_is_described() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    missing = [field for name, one in schemas.items() for field in _undescribed(name, one)]
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            missing += [
+                f"{method} {path}: {parameter['name']}"
+                for parameter in operation["parameters"]
+                if not parameter.get("description")
+            ]
+    assert missing == []
+
+
 def test_the_server_gives_this_document(api_server: ApiServer) -> None:
     answer = api_server.http.get("/openapi.json")
     assert answer.headers["content-type"] == "application/json"
-    assert answer.json() == DOCUMENT | {"servers": [{"url": api_server.url}]}
+    own = document(Settings(public_url=api_server.url))  # examples name the deployment's address
+    assert answer.json() == own
+    assert own["servers"] == [{"url": api_server.url}]
+    assert own.keys() == DOCUMENT.keys()
 
 
 KNOWN = [

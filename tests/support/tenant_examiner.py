@@ -51,6 +51,9 @@ BOOKS: Final = {
     "adjustments": ("id", "reference"),
     "payouts": ("id", "reference"),
     "epay_products": (),
+    "figure_heads": (),
+    "figures": (),
+    "awaited_figures": (),
 }
 OTHER_MONEY: Final = "XTS"
 # What makes a copy another thing of the same merchant, beside its id and the ids in it.

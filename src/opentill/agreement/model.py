@@ -16,17 +16,44 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ``markdownContent`` as UTF-8.
     """
 
-    agreement_version: str
-    effective_date: Annotated[
-        str, Meta(description="YYYY-MM-DD", extra_json_schema={"format": "date"})
+    agreement_version: Annotated[
+        str,
+        Meta(
+            description="The version of the agreement. It is counted apart from the version of "
+            "the API."
+        ),
     ]
-    effective_date_display: Annotated[str, Meta(description="such as January 15, 2026")]
-    template_sha256: str = msgspec.field(name="templateSha256")
-    rendered_document_sha256: str = msgspec.field(name="renderedDocumentSha256")
-    markdown_content: str
-    acceptance_statement: str
-    action_label: str
-    document_url: Annotated[str, Meta(extra_json_schema={"format": "uri"})]
+    effective_date: Annotated[
+        str,
+        Meta(
+            description="Since when it is in force: `YYYY-MM-DD`.",
+            extra_json_schema={"format": "date"},
+        ),
+    ]
+    effective_date_display: Annotated[
+        str, Meta(description="The same date as people write it: `January 15, 2026`.")
+    ]
+    template_sha256: Annotated[
+        str,
+        Meta(
+            description="The digest of the template, before the operator's name and address were "
+            "filled in."
+        ),
+    ] = msgspec.field(name="templateSha256")
+    rendered_document_sha256: Annotated[
+        str, Meta(description="The digest of `markdownContent`: what somebody who agrees has read.")
+    ] = msgspec.field(name="renderedDocumentSha256")
+    markdown_content: Annotated[str, Meta(description="The whole agreement, as Markdown.")]
+    acceptance_statement: Annotated[
+        str, Meta(description="The sentence that somebody who accepts the agreement agrees to.")
+    ]
+    action_label: Annotated[str, Meta(description="The words on the button that accepts it.")]
+    document_url: Annotated[
+        str,
+        Meta(
+            description="The page that shows it to everyone.", extra_json_schema={"format": "uri"}
+        ),
+    ]
 
 
 class BrokenTemplate(ConfigurationError):

@@ -10,6 +10,7 @@ from opentill.core import money, structs
 from opentill.core.errors import Invalid
 from opentill.core.payment_methods import Method
 from opentill.http import schemas
+from opentill.http.fields import CreatedAt, meaning
 from opentill.orders import NewOrder
 from opentill.orders.model import Source
 
@@ -60,6 +61,8 @@ _Metadata = Annotated[
     Meta(
         description="a JSON object of at most 50 keys of at most 64 characters, 16 KiB in all",
         extra_json_schema={
+            "description": "Keys and values of your own, kept with the session, its order and "
+            "their events: at most 50 keys of at most 64 characters, 16 KiB in all.",
             "type": ["object", "null"],
             "maxProperties": 50,
             "propertyNames": {"maxLength": 64},
@@ -71,14 +74,40 @@ _Metadata = Annotated[
 class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The body that opens a session (contract.md#session-create)."""
 
-    product_id: Annotated[str, Meta(description="the id of one of your active products")]
-    success_url: _Url | None = None
-    cancel_url: _Url | None = None
-    customer_email: _Email | None = None
+    product_id: Annotated[
+        Annotated[str, Meta(description="the id of one of your active products")],
+        meaning("The product to sell: the id of an active product of yours."),
+    ]
+    success_url: Annotated[
+        _Url | None,
+        meaning(
+            "Where the customer goes after paying: http or https, at most 2048 "
+            "characters. `{CHECKOUT_SESSION_ID}` in it is replaced."
+        ),
+    ] = None
+    cancel_url: Annotated[
+        _Url | None,
+        meaning(
+            "Where the customer goes who does not want to pay. It takes what `successUrl` takes."
+        ),
+    ] = None
+    customer_email: Annotated[
+        _Email | None, meaning("Fills in the customer's e-mail address on the payment page.")
+    ] = None
     customer_name: (
-        Annotated[str, Meta(max_length=200, description="text of at most 200 characters")] | None
+        Annotated[
+            str,
+            Meta(max_length=200, description="text of at most 200 characters"),
+            meaning("Fills in the customer's name on the payment page: at most 200 characters."),
+        ]
+        | None
     ) = None
-    display_merchant_name: _DisplayName | None = None
+    display_merchant_name: Annotated[
+        _DisplayName | None,
+        meaning(
+            "The name of your shop on the payment page, in place of your own: 1 to 80 characters."
+        ),
+    ] = None
     display_merchant_name_too: _OtherSpelling | None = msgspec.field(
         default=None, name="display_merchant_name"
     )
@@ -162,14 +191,26 @@ class Offer(msgspec.Struct, frozen=True):
 class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The response to opening a session (contract.md#session-fields): all but the order's id."""
 
-    id: str
-    product_id: str
-    amount: str
-    currency: str
-    status: Status
-    url: str
-    expires_at: int
-    created_at: int
+    id: Annotated[
+        str,
+        Meta(
+            description="The session's id. It is part of the payment page's address, and as hard "
+            "to guess as a password."
+        ),
+    ]
+    product_id: Annotated[str, Meta(description="The product that is sold.")]
+    amount: Annotated[str, Meta(description="What the customer pays, with two decimals.")]
+    currency: Annotated[str, Meta(description="The currency of the amount, an ISO 4217 code.")]
+    status: Annotated[
+        Status,
+        Meta(
+            description="`OPEN`: it can be paid. `COMPLETE`: it is paid. `EXPIRED`: it was not "
+            "paid in time."
+        ),
+    ]
+    url: Annotated[str, Meta(description="The payment page. Send the customer there.")]
+    expires_at: Annotated[int, Meta(description="Until when it can be paid, Unix ms.")]
+    created_at: CreatedAt
 
     @classmethod
     def of(cls, session: Session, public_url: str) -> Self:
@@ -185,4 +226,6 @@ class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class SessionOut(SessionCreated, frozen=True, kw_only=True, rename="camel"):
     """A session, with its order (contract.md#session-fields)."""
 
-    order_id: str
+    order_id: Annotated[
+        str, Meta(description="The order of this session. Read it to learn whether it is paid.")
+    ]

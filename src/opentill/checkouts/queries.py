@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from opentill.checkouts.model import Offer, Session, Status
 from opentill.db.query import Query, Value
+from opentill.http.fields import meaning
 from opentill.http.paging import PeriodQuery
 from opentill.list_counts import ListStatements
 from opentill.orders import Email
@@ -69,11 +70,18 @@ ATTEMPTS = Value(
 class ListQuery(PeriodQuery, frozen=True, rename="camel"):
     """Which sessions to list."""
 
-    status: (
-        Annotated[Status, Meta(description="a session status: OPEN, COMPLETE or EXPIRED")] | None
-    ) = None
-    product_id: Annotated[str, Meta(description="the id of one of your products")] | None = None
-    customer_email: Email | None = None
+    status: Annotated[
+        Annotated[Status, Meta(description="a session status: OPEN, COMPLETE or EXPIRED")] | None,
+        meaning("Only sessions of this status."),
+    ] = None
+    product_id: Annotated[
+        Annotated[str, Meta(description="the id of one of your products")] | None,
+        meaning("Only sessions for this product."),
+    ] = None
+    customer_email: Annotated[
+        Email | None,
+        meaning("Only sessions whose order has this e-mail of its customer, in capitals or not."),
+    ] = None
 
 
 OF_IDS = Query(

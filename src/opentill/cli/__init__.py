@@ -27,6 +27,7 @@ FILES: Final = (
     "payouts",
     "balance",
     "audit",
+    "figures",
     "ledger",
     "webhooks",
     "export",

@@ -84,28 +84,38 @@ def _kept(path: Path) -> Demo | None:
 
 
 async def _make_merchant(settings: Settings) -> Demo:
+    """Make the merchant, with a month of history where its bank can be given one too."""
     from opentill import merchants
+    from opentill.cli.demo_history import DAYS, NAME, History
     from opentill.db.database import Db, Tx
+    from opentill.orders.model import DAY_MS
     from opentill.server.embedded.datadir import write_private
 
+    has_bank = settings.gateways == ("sandbox",) and not settings.sandbox_elsewhere
     db = await Db.connect(settings.database_url or "", 1, prepared=settings.db_prepared)
     try:
         now = await session.now(db)
 
-        async def make(tx: Tx) -> tuple[str, merchants.NewKey]:
+        async def make(tx: Tx) -> tuple[History, merchants.NewKey]:
             actor = merchants.Actor("opentill demo", "the demonstration began")
+            began = now - DAYS * DAY_MS if has_bank else now
             merchant = await merchants.create(
-                tx, name="Demo Shop", now=now, who=actor.who, reason=actor.reason
+                tx, name=NAME, now=began, who=actor.who, reason=actor.reason
             )
+            history = History(merchant.id)
+            if has_bank:
+                await history.happen(tx, now)
             key = await merchants.create_key(
                 tx, merchant.id, settings.environment, now=now, actor=actor
             )
-            return merchant.id, key
+            return history, key
 
-        merchant_id, new = await db.run(make)
+        history, new = await db.run(make)
     finally:
         await db.close()
-    made = Demo(merchant_id, "", new.key)
+    if has_bank:
+        await history.record_at_bank(settings)
+    made = Demo(new.merchant_id, "", new.key)
     write_private(settings.data_dir / FILE, msgspec.json.encode(made).decode())
     return made
 

@@ -167,6 +167,9 @@ def set_(
     merchant_id: str,
     *,
     name: Annotated[str | None, typer.Option(help="The merchant's new name.")] = None,
+    time_zone: Annotated[
+        str | None, typer.Option(help="Whose days its pages show: Europe/Berlin.")
+    ] = None,
     actor: "Actor",
     as_json: Json = False,
     **given: Any,
@@ -180,6 +183,8 @@ def set_(
         terms = _terms(old.settlement_currency, given)
         if name is not None:
             terms["name"] = name.strip()
+        if time_zone is not None:
+            terms["time_zone"] = time_zone
         if not terms:
             raise Invalid("terms", "at least one term must be given, such as --fee-rate 0.03")
         who, reason = actor.who, actor.reason

@@ -1,12 +1,14 @@
 """What a dispute is, the table of its transitions, what they post, and its shapes on the wire."""
 
-from typing import Final, Literal, Self, get_args
+from typing import Annotated, Final, Literal, Self, get_args
 
 import msgspec
+from msgspec import Meta
 
 from opentill import orders, webhooks
 from opentill.core import money, structs
 from opentill.gateways.model import DisputeStatus
+from opentill.http.fields import CreatedAt, UpdatedAt
 from opentill.ledger import Account, Held, Movement
 from opentill.ledger import Type as PostingType
 
@@ -218,25 +220,39 @@ def _move(
 class NoteOut(msgspec.Struct, frozen=True, kw_only=True):
     """What the operator noted about a dispute, and when."""
 
-    at: int
-    note: str
+    at: Annotated[int, Meta(description="When it was noted, Unix ms.")]
+    note: Annotated[str, Meta(description="What the operator wrote.")]
 
 
 class DisputeOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A dispute in a list; ``debit`` and ``fee`` are what losing it takes."""
 
-    id: str
-    order_id: str
-    status: Status
-    amount: str
-    currency: str
-    debit: str
-    fee: str
-    debit_currency: str
-    reason: str
-    created_at: int
-    updated_at: int
-    closed_at: int | None
+    id: Annotated[str, Meta(description="The dispute's id.")]
+    order_id: Annotated[str, Meta(description="The order whose payment the customer disputes.")]
+    status: Annotated[
+        Status,
+        Meta(
+            description="`OPEN`: the bank has not decided. `WON`: you keep the money. `LOST`: the"
+            " customer has it back. `RECOVERED`: it was lost, and came back later."
+        ),
+    ]
+    amount: Annotated[
+        str, Meta(description="What the customer disputes, in the currency they paid in.")
+    ]
+    currency: Annotated[str, Meta(description="The currency of the amount: the order's.")]
+    debit: Annotated[str, Meta(description="What losing takes from your balance, without the fee.")]
+    fee: Annotated[str, Meta(description="What losing costs beside it.")]
+    debit_currency: Annotated[
+        str, Meta(description="The currency of `debit` and `fee`: your settlement currency.")
+    ]
+    reason: Annotated[
+        str, Meta(description="The customer's reason, as the bank gave it. Empty if it gave none.")
+    ]
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+    closed_at: Annotated[
+        int | None, Meta(description="When it was decided, Unix ms. Null while it is open.")
+    ]
 
     @classmethod
     def of(cls, dispute: Dispute) -> Self:
@@ -247,7 +263,9 @@ class DisputeOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class DisputeDetail(DisputeOut, frozen=True, kw_only=True, rename="camel"):
     """A single dispute, with its notes, oldest first."""
 
-    notes: list[NoteOut]
+    notes: Annotated[
+        list[NoteOut], Meta(description="What the operator noted about it, oldest first.")
+    ]
 
     @classmethod
     def of(cls, dispute: Dispute, notes: list[Note] | None = None) -> Self:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -13,6 +13,7 @@ from opentill.http import schemas
 from opentill.http.operations import Nothing, Operation
 from opentill.http.responses import Done, Download, Failure, failure
 
+_EXAMPLE_URL: Final = "https://pay.example.com"  # of a deployment, in the examples of operations
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _COMMON: Final[tuple[errors.Problem, ...]] = (
     errors.TooManyRequests(100, 12),
@@ -74,7 +75,7 @@ def document(
             for tag in dict.fromkeys(operation.tag for operation in operations)
         ],
         "security": [{"apiKey": []}],
-        "paths": paths,
+        "paths": _deployed(paths, public_url),
         "components": {
             "schemas": components,
             "securitySchemes": {
@@ -88,6 +89,16 @@ def document(
             },
         },
     }
+
+
+def _deployed(node: Any, public_url: str) -> Any:
+    """Return a part of the document whose examples name this deployment's own address."""
+    if isinstance(node, dict):
+        parts = cast("dict[str, Any]", node)
+        return {key: _deployed(value, public_url) for key, value in parts.items()}
+    if isinstance(node, list):
+        return [_deployed(value, public_url) for value in cast("Sequence[Any]", node)]
+    return node.replace(_EXAMPLE_URL, public_url) if isinstance(node, str) else node
 
 
 _INTRODUCTION: Final = """\
@@ -191,7 +202,8 @@ def _parameters(
                     "maxLength": 255,
                     "pattern": "^[ -~]+$",
                 },
-                "description": "Makes the request safe to repeat.",
+                "description": "Makes the request safe to repeat: 1 to 255 printable characters, "
+                "new for each thing that you want to do.",
             },
         )
     return found

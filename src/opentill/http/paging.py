@@ -6,6 +6,8 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 from msgspec import Meta
 
+from opentill.http.fields import meaning
+
 T = TypeVar("T")
 Page = Annotated[int, Meta(ge=1, le=2**53 - 1, description="a whole number from 1")]
 Size = Annotated[int, Meta(ge=1, le=100, description="a whole number from 1 to 100")]
@@ -18,15 +20,19 @@ Millis = Annotated[
 class PageQuery(msgspec.Struct, frozen=True, rename="camel"):
     """Which page of a list. Each field that a subclass adds is a filter, named as its column."""
 
-    page: Page = 1
-    size: Size = 20
+    page: Annotated[Page, meaning("Which page of the list. The first is 1.")] = 1
+    size: Annotated[Size, meaning("How many entries a page has: 1 to 100.")] = 20
 
 
 class PeriodQuery(PageQuery, frozen=True, rename="camel"):
     """Which page of what was created in a period, whose ends are inclusive."""
 
-    start_date: Millis | None = None
-    end_date: Millis | None = None
+    start_date: Annotated[
+        Millis | None, meaning("Only what was made at this time or later, Unix ms.")
+    ] = None
+    end_date: Annotated[
+        Millis | None, meaning("Only what was made at this time or earlier, Unix ms.")
+    ] = None
 
 
 def filters(query: type[PageQuery]) -> tuple[str, ...]:
@@ -44,16 +50,25 @@ def given(query: PageQuery) -> dict[str, Any]:
 class Pagination(msgspec.Struct, frozen=True, rename="camel"):
     """Where a page stands in its list (contract.md#lists)."""
 
-    page: int
+    page: Annotated[int, Meta(description="The number of this page. The first is 1.")]
     size: Size
-    total: int
-    total_pages: int
+    total: Annotated[
+        int,
+        Meta(description="How many entries the whole list has, with these filters. It is exact."),
+    ]
+    total_pages: Annotated[
+        int,
+        Meta(
+            description="How many pages the list has: `total` divided by `size`, rounded up. 0 if"
+            " it is empty."
+        ),
+    ]
 
 
 class Listing(msgspec.Struct, Generic[T], frozen=True):
     """A page of a list."""
 
-    items: list[T]
+    items: Annotated[list[T], Meta(description="The entries of this page, newest first.")]
     pagination: Pagination
 
 

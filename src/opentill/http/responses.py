@@ -28,15 +28,36 @@ encode: Final = msgspec.json.Encoder().encode
 class Detail(msgspec.Struct, frozen=True):
     """Which input was refused, and what would be accepted."""
 
-    field: str
-    reason: str
+    field: Annotated[
+        str,
+        msgspec.Meta(
+            description="The input that was refused: a field of the body, a query parameter, a "
+            "header, or `body` for JSON that cannot be read."
+        ),
+    ]
+    reason: Annotated[
+        str, msgspec.Meta(description="One plain sentence that says what would be accepted.")
+    ]
 
 
 class Failure(msgspec.Struct, frozen=True):
     """The error body (contract.md#error-body)."""
 
-    code: Annotated[int, msgspec.Meta(ge=1, le=99_999, description="what was refused")]
-    message: str
+    code: Annotated[
+        int,
+        msgspec.Meta(
+            ge=1,
+            le=99_999,
+            description="The business code: what was refused. It is not the HTTP status.",
+        ),
+    ]
+    message: Annotated[
+        str,
+        msgspec.Meta(
+            description="The business code in words. It is made for people: let programs read "
+            "`code`."
+        ),
+    ]
     error: Detail | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -51,8 +72,8 @@ class Success(msgspec.Struct, frozen=True):
 class Done(msgspec.Struct, frozen=True):
     """The response of an operation that returns nothing, such as archiving."""
 
-    code: Annotated[int, msgspec.Meta(ge=0, le=0, description="always 0")]
-    message: Annotated[str, msgspec.Meta(pattern="^success$", description="always `success`")]
+    code: Annotated[int, msgspec.Meta(ge=0, le=0, description="Always 0: the request succeeded.")]
+    message: Annotated[str, msgspec.Meta(pattern="^success$", description="Always `success`.")]
 
 
 class Download(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ does not push a condition on the merchant down into a full join.
 
 from typing import Final
 
+from opentill import figures
 from opentill.adjustments.model import MOVES
 from opentill.db.query import Query, Value
 from opentill.ledger import Violation
@@ -405,8 +406,9 @@ def _rule(holds: str, sql: str, *, one_merchant: bool = False) -> Query[Violatio
     return Query(Violation, text)
 
 
-RULES: Final = tuple(_rule(*each) for each in _RULES.items())
-MERCHANT_RULES: Final = tuple(_rule(*each, one_merchant=True) for each in _RULES.items())
+_ALL: Final = {**_RULES, **figures.RULES}
+RULES: Final = tuple(_rule(*each) for each in _ALL.items())
+MERCHANT_RULES: Final = tuple(_rule(*each, one_merchant=True) for each in _ALL.items())
 _HISTORY_HOLDS: Final = "the history leads to the status, by transitions of the table"
 HISTORY: Final = _rule(_HISTORY_HOLDS, _HISTORY)
 MERCHANT_HISTORY: Final = _rule(_HISTORY_HOLDS, _HISTORY, one_merchant=True)

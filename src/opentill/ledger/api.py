@@ -1,12 +1,13 @@
 """``/v1/balance…``: the balance, every movement on it, and statements."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from opentill import list_counts
 from opentill.core.errors import Invalid
 from opentill.http import csvfile
+from opentill.http.fields import meaning
 from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, Millis, page_example
 from opentill.http.responses import Download
@@ -17,8 +18,11 @@ from opentill.ledger.model import BalanceOut, Transaction
 class StatementQuery(msgspec.Struct, frozen=True, rename="camel"):
     """Which movements the statement lists; times are inclusive."""
 
-    start_date: Millis | None = None
-    end_date: Millis | None = None
+    start_date: Annotated[
+        Millis | None,
+        meaning("Where the statement begins, Unix ms. It has the balances before that."),
+    ] = None
+    end_date: Annotated[Millis | None, meaning("Where the statement ends, Unix ms.")] = None
 
 
 async def list_transactions(

@@ -1,10 +1,12 @@
 """What a movement, an entry and a balance are, and their shapes on the wire."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import msgspec
+from msgspec import Meta
 
 from opentill.core import money, structs
+from opentill.http.fields import CreatedAt
 from opentill.ledger.postings import BY_MOVE, Account, Cause, Type
 
 
@@ -98,17 +100,30 @@ class RangeSums(Accounts, frozen=True, kw_only=True):
 class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A movement on the balance, with the balances after it (contract.md#transaction-fields)."""
 
-    id: str
-    type: Type
-    amount: str
-    currency: str
-    available_after: str
-    pending_after: str
-    frozen_after: str
-    source_type: str
-    source_id: str
-    description: str
-    created_at: int
+    id: Annotated[str, Meta(description="The id of this movement.")]
+    type: Annotated[Type, Meta(description="What moved the money.")]
+    amount: Annotated[
+        str, Meta(description="How much moved, as you see it: negative when you have less.")
+    ]
+    currency: Annotated[str, Meta(description="Your settlement currency.")]
+    available_after: Annotated[str, Meta(description="What could be paid out after this movement.")]
+    pending_after: Annotated[
+        str,
+        Meta(description="What was paid by customers and not settled yet, after this movement."),
+    ]
+    frozen_after: Annotated[
+        str,
+        Meta(
+            description="What was held for refunds, disputes and as rolling reserve, after this "
+            "movement."
+        ),
+    ]
+    source_type: Annotated[
+        str, Meta(description="What kind of thing moved it, such as `order`, `refund` or `payout`.")
+    ]
+    source_id: Annotated[str, Meta(description="The id of that thing.")]
+    description: Annotated[str, Meta(description="The movement in one line, for people.")]
+    created_at: CreatedAt
 
     @classmethod
     def of(cls, entry: Entry) -> Self:
@@ -127,11 +142,23 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class BalanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The balance in the settlement currency (contract.md#balance-read)."""
 
-    available: str
-    pending: str
-    frozen: str
-    currency: str
-    updated_at: int | None
+    available: Annotated[
+        str,
+        Meta(
+            description="What can be paid out. It is below zero when refunds or chargebacks took "
+            "more than there was."
+        ),
+    ]
+    pending: Annotated[
+        str, Meta(description="What customers have paid and what is not settled yet.")
+    ]
+    frozen: Annotated[
+        str, Meta(description="What is held for refunds, disputes and as rolling reserve.")
+    ]
+    currency: Annotated[str, Meta(description="Your settlement currency, an ISO 4217 code.")]
+    updated_at: Annotated[
+        int | None, Meta(description="When money last moved, Unix ms. Null if it never has.")
+    ]
 
     @classmethod
     def of(cls, balance: Balance | None, currency: str) -> Self:

@@ -6,6 +6,7 @@ from opentill.merchants.audit import record as record_audit
 from opentill.merchants.audit import verify as verify_audit
 from opentill.merchants.fees import read as read_fees
 from opentill.merchants.model import (
+    PREFIXES,
     AuditHead,
     AuditRow,
     FeePolicy,
@@ -32,6 +33,7 @@ from opentill.server.client_address import limit_subject
 
 __all__ = [
     "OPENTILL",
+    "PREFIXES",
     "Actor",
     "AuditHead",
     "AuditRow",

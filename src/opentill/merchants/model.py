@@ -44,6 +44,7 @@ class Merchant(Terms, frozen=True, kw_only=True):
     terms_version: int
     created_at: int
     updated_at: int
+    time_zone: str  # of the days and times on the merchant's pages, as IANA names it
 
 
 class TermsVersion(Terms, frozen=True, kw_only=True):

@@ -18,11 +18,11 @@ INSERT = Command(
     insert into merchants (id, name, settlement_currency, created_at, updated_at, terms_version,
         platform_fee_rate, fees, refund_fee_policy, overdraft_minor, settlement_delay_days,
         settlement_calendar, reserve_rate, reserve_days, dispute_fee_minor, payout_minimum_minor,
-        ip_allowlist)
+        ip_allowlist, time_zone)
     values (:id, :name, :settlement_currency, :created_at, :updated_at, :terms_version,
         :platform_fee_rate, :fees, :refund_fee_policy, :overdraft_minor, :settlement_delay_days,
         :settlement_calendar, :reserve_rate, :reserve_days, :dispute_fee_minor,
-        :payout_minimum_minor, :ip_allowlist)
+        :payout_minimum_minor, :ip_allowlist, :time_zone)
     """,
 )
 BY_ID = Query(Merchant, "select * from merchants where id = :merchant_id")
@@ -41,7 +41,7 @@ UPDATE = Command(
         settlement_delay_days = :settlement_delay_days, settlement_calendar = :settlement_calendar,
         reserve_rate = :reserve_rate, reserve_days = :reserve_days,
         dispute_fee_minor = :dispute_fee_minor, payout_minimum_minor = :payout_minimum_minor,
-        ip_allowlist = :ip_allowlist
+        ip_allowlist = :ip_allowlist, time_zone = :time_zone
     where id = :id
     """,
 )

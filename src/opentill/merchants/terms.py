@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from opentill.core import money, structs
+from opentill.core import money, settingvalues, structs
 from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
@@ -33,6 +33,10 @@ def _checked(merchant: Merchant) -> Merchant:
     if merchant.settlement_currency not in money.EXPONENTS:
         reason = "settlement_currency must be an active ISO 4217 code such as USD"
         raise Invalid("settlement_currency", reason)
+    try:
+        settingvalues.time_zone(merchant.time_zone)
+    except ValueError as error:
+        raise Invalid("time_zone", f"time_zone must be {error}") from None
     for field in ("platform_fee_rate", "reserve_rate"):
         if not fees.is_rate(getattr(merchant, field)):
             reason = f"{field} must be from 0 to below 1, of at most six decimals, such as 0.04"
@@ -92,6 +96,7 @@ async def create(
             terms_version=1,
             created_at=now,
             updated_at=now,
+            time_zone="UTC",
         ),
     )
     schedule = fees.changed(merchant.fees, fee_changes, settlement_currency)
@@ -117,7 +122,8 @@ async def change(
     """Change the given terms, fields of ``Terms``, for sessions that are opened from now on.
 
     Overdraft limit, payout minimum and allowlist are about the merchant, not about an order, and
-    count at once. No new version is made if nothing changes. Raises Invalid and NotFound.
+    count at once, as do ``name`` and ``time_zone``, which may be given too. No new version is made
+    if nothing changes. Raises Invalid and NotFound.
     """
     if not reason.strip():
         raise Invalid("reason", "reason must say why, in a few words")
@@ -136,6 +142,7 @@ async def change(
         name=new.name,
         updated_at=now,
         terms_version=new.terms_version,
+        time_zone=new.time_zone,
     )
     if fresh:
         await _keep(tx, new, who, reason.strip(), now)

@@ -4,6 +4,7 @@ from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
 from opentill.orders.confirmation import Report, confirm_many
 from opentill.orders.events import livemode_of, metadata
 from opentill.orders.export import chunks as export_csv
+from opentill.orders.failed_attempts import count_failed, uncounted_since, with_uncounted
 from opentill.orders.filters import (
     Email,
     ExportQuery,
@@ -49,6 +50,7 @@ from opentill.orders.service import (
     place,
     revoke_manually,
     set_method,
+    start_attempt,
 )
 from opentill.orders.settlement import Settled, settle_batch, settle_one, settleable
 from opentill.orders.transitions import Change, can, transition
@@ -85,6 +87,7 @@ __all__ = [
     "confirm_manually",
     "confirm_many",
     "count",
+    "count_failed",
     "count_late",
     "exists",
     "export_csv",
@@ -111,8 +114,11 @@ __all__ = [
     "settle_batch",
     "settle_one",
     "settleable",
+    "start_attempt",
     "submit",
     "transition",
+    "uncounted_since",
     "with_livemode",
     "with_noted_livemode",
+    "with_uncounted",
 ]

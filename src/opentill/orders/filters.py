@@ -9,6 +9,7 @@ from opentill import list_counts
 from opentill.core.errors import Invalid
 from opentill.core.ids import is_id
 from opentill.db.database import Db, Tx
+from opentill.http.fields import meaning
 from opentill.http.paging import Millis
 from opentill.orders import queries, search, terms
 from opentill.orders.model import Order, Status
@@ -45,10 +46,31 @@ _Text: TypeAlias = Annotated[
     Meta(
         max_length=200,
         pattern=_STORABLE,
-        description="text of at most 200 characters: an id (order, session, attempt, refund, "
-        "dispute, event, balance transaction or product), a `refundNo`, an Epay `trade_no` or "
-        "`out_trade_no`, an e-mail address or the beginning of one, a value of the metadata, or "
-        "an amount",
+        description="text of at most 200 characters: an id, a number, an e-mail address, a value of "
+        "the metadata or an amount",
+    ),
+]
+
+
+_OfCustomer: TypeAlias = Annotated[
+    Email | None, meaning("Only orders of the customer with this e-mail, in capitals or not.")
+]
+_OfAmount: TypeAlias = Annotated[
+    _Amount | None, meaning("Only orders of this amount, in any currency: `9.99`.")
+]
+_WithMetadata: TypeAlias = Annotated[
+    _Metadata | None,
+    meaning(
+        "Only orders whose metadata have these keys with these values, at most ten: "
+        "`metadata[cart]=42`."
+    ),
+]
+_Found: TypeAlias = Annotated[
+    _Text | None,
+    meaning(
+        "Only orders that this leads to: any id (order, session, attempt, refund, dispute, event, "
+        "balance transaction or product), a `refundNo`, an Epay `trade_no` or `out_trade_no`, an "
+        "e-mail address or the beginning of one, a value of the metadata, or an amount."
     ),
 ]
 
@@ -56,26 +78,34 @@ _Text: TypeAlias = Annotated[
 class ExportQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Which orders to export; times are inclusive."""
 
-    start_date: Millis | None = None
-    end_date: Millis | None = None
-    status: (
+    start_date: Annotated[
+        Millis | None, meaning("Only orders that were made at this time or later, Unix ms.")
+    ] = None
+    end_date: Annotated[
+        Millis | None, meaning("Only orders that were made at this time or earlier, Unix ms.")
+    ] = None
+    status: Annotated[
         Annotated[Status, Meta(description="an order status such as PENDING, PAID or REFUNDED")]
-        | None
-    ) = None
-    product_id: Annotated[str, Meta(description="the id of one of your products")] | None = None
-    customer_email: Email | None = None
-    amount: _Amount | None = None
-    metadata: _Metadata | None = None
-    query: _Text | None = None
+        | None,
+        meaning("Only orders of this status."),
+    ] = None
+    product_id: Annotated[
+        Annotated[str, Meta(description="the id of one of your products")] | None,
+        meaning("Only orders of this product."),
+    ] = None
+    customer_email: _OfCustomer = None
+    amount: _OfAmount = None
+    metadata: _WithMetadata = None
+    query: _Found = None
 
 
 class OrdersQuery(queries.ListQuery, frozen=True, rename="camel"):
     """Which orders to list or search."""
 
-    customer_email: Email | None = None
-    amount: _Amount | None = None
-    metadata: _Metadata | None = None
-    query: _Text | None = None
+    customer_email: _OfCustomer = None
+    amount: _OfAmount = None
+    metadata: _WithMetadata = None
+    query: _Found = None
 
 
 def period(query: OrdersQuery | ExportQuery) -> tuple[int, int]:

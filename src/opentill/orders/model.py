@@ -263,6 +263,7 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     updated_at: int
     asked_at: int | None = None  # when its gateway was last asked about it, Unix ms
+    counted_at: int | None = None  # the quarter hour that a failed attempt is counted in
 
 
 class NewAttempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -378,6 +379,23 @@ class DueMerchant(msgspec.Struct, frozen=True):
 
     merchant_id: str
     orders: int
+
+
+class FailedAttempts(msgspec.Struct, frozen=True):
+    """How many attempts failed in the quarter hour from ``since`` (Unix ms): below zero, fewer.
+
+    ``attempts`` is how many were looked at.
+    """
+
+    since: int
+    failed: int
+    attempts: int
+
+
+class UncountedMerchant(msgspec.Struct, frozen=True):
+    """A merchant with attempts to be counted."""
+
+    merchant_id: str
 
 
 class Forgotten(msgspec.Struct, frozen=True):

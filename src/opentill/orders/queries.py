@@ -9,12 +9,14 @@ from opentill.http.paging import PeriodQuery
 from opentill.list_counts import lists
 from opentill.orders.model import (
     DueMerchant,
+    FailedAttempts,
     Forgotten,
     HistoryRow,
     Order,
     PaidThrough,
     PaymentAttempt,
     Status,
+    UncountedMerchant,
 )
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = :id")
@@ -286,6 +288,53 @@ ASK_NOW = Command(
     """
     update payment_attempts set check_at = :now, updated_at = greatest(updated_at, :now)
     where merchant_id = :merchant_id and id = :id and check_at is null
+    """,
+)
+# Mark failed attempts as counted in the quarter hour of their end, and take the mark from those
+# whose money arrived after all; see `failed_attempts.py`. Changes are returned with their sign.
+COUNT_FAILED = Query(
+    FailedAttempts,
+    """
+    with uncounted as materialized (
+        select merchant_id, id, counted_at as was, case when status in ('DECLINED', 'REFUSED',
+            'VOIDED') then updated_at / 900000 * 900000 end as at
+        from payment_attempts
+        where merchant_id = :merchant_id
+            and (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null)
+        order by updated_at limit :limit for update skip locked
+    ), marked as (
+        update payment_attempts a set counted_at = u.at from uncounted u
+        where a.merchant_id = u.merchant_id and a.id = u.id
+        returning coalesce(u.at, u.was) as since,
+            case when u.at is null then -1 else 1 end as failed
+    )
+    select since, sum(failed) as failed, count(*) as attempts from marked
+    group by since order by since
+    """,
+)
+# The next merchants after one that have attempts to be counted: a look into the index for each.
+UNCOUNTED_MERCHANTS = Query(
+    UncountedMerchant,
+    """
+    with recursive merchant (id) as (
+        (select merchant_id from payment_attempts where merchant_id > :after
+                and (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null)
+            order by merchant_id limit 1)
+        union all
+        select (select a.merchant_id from payment_attempts a where a.merchant_id > merchant.id
+                and (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null)
+            order by a.merchant_id limit 1)
+        from merchant where merchant.id is not null
+    )
+    select id as merchant_id from merchant where id is not null limit :limit
+    """,
+)
+# When the first attempt of a merchant ended that is not counted, or whose count is out of date.
+UNCOUNTED_SINCE = Value(
+    int,
+    """
+    select min(updated_at) from payment_attempts where merchant_id = :merchant_id
+        and (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null)
     """,
 )
 MAKE_DUE = Command("update payment_attempts set check_at = :now where check_at > :now")

@@ -7,34 +7,81 @@ from msgspec import Meta
 
 from opentill.core import money, structs
 from opentill.gateways.model import Method
+from opentill.http.fields import CreatedAt, MetadataShown, UpdatedAt
 from opentill.orders.model import Order, RefundState, ReserveStatus, Status
-
-Metadata = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
 
 
 class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An order in a list (contract.md#order-fields)."""
 
-    id: str
-    checkout_session_id: str
-    product_id: str
-    customer_email: str
-    customer_name: str | None
-    amount: str
-    currency: str
-    platform_fee_rate: str
-    platform_fee: str
-    net_amount: str
-    settled_amount: str
-    settled_currency: str
-    exchange_rate: str
-    hkd_exchange_rate: str | None
-    payment_method: Method | None
-    status: Status
-    paid_at: int | None
-    settled_at: int | None
-    metadata: Metadata
-    created_at: int
+    id: Annotated[str, Meta(description="The order's id.")]
+    checkout_session_id: Annotated[
+        str, Meta(description="The session that the order was opened with.")
+    ]
+    product_id: Annotated[str, Meta(description="The product that was sold.")]
+    customer_email: Annotated[
+        str,
+        Meta(description="The customer's e-mail address. Empty until the customer has entered it."),
+    ]
+    customer_name: Annotated[
+        str | None, Meta(description="The customer's name. Null if none was given.")
+    ]
+    amount: Annotated[str, Meta(description="What the customer pays, with two decimals.")]
+    currency: Annotated[
+        str, Meta(description="The currency that the customer pays in, an ISO 4217 code.")
+    ]
+    platform_fee_rate: Annotated[
+        str,
+        Meta(
+            description="The operator's share of the amount: `0.04` is 4 %. It is frozen when the"
+            " session is opened."
+        ),
+    ]
+    platform_fee: Annotated[
+        str,
+        Meta(
+            description="The operator's fee, in `currency`: the amount times the rate, plus a "
+            "fixed part where your terms have one."
+        ),
+    ]
+    net_amount: Annotated[
+        str, Meta(description="What is left of the amount after the fee, in `currency`.")
+    ]
+    settled_amount: Annotated[
+        str,
+        Meta(description="The net amount in your settlement currency: what your balance receives."),
+    ]
+    settled_currency: Annotated[
+        str, Meta(description="Your settlement currency, which your balance is in.")
+    ]
+    exchange_rate: Annotated[
+        str,
+        Meta(
+            description="What one unit of `currency` is worth in `settledCurrency`. `1` where "
+            "nothing is converted."
+        ),
+    ]
+    hkd_exchange_rate: Annotated[
+        str | None,
+        Meta(
+            description="What one unit of `currency` is worth in HKD. Null unless the gateway "
+            "that took the payment clears in HKD."
+        ),
+    ]
+    payment_method: Annotated[
+        Method | None, Meta(description="How it was paid. Null until that is known.")
+    ]
+    status: Annotated[
+        Status, Meta(description="Where the order stands. Deliver when it is `PAID` or `SETTLED`.")
+    ]
+    paid_at: Annotated[
+        int | None, Meta(description="When the payment was confirmed, Unix ms. Null until then.")
+    ]
+    settled_at: Annotated[
+        int | None, Meta(description="When the money became available, Unix ms. Null until then.")
+    ]
+    metadata: MetadataShown
+    created_at: CreatedAt
     livemode: Annotated[
         bool,
         Meta(description="false: paid, or to be paid, in test mode"),
@@ -49,16 +96,43 @@ class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
     """An order with everything (contract.md#order-detail)."""
 
-    base_amount: str
-    payable_amount: str
-    refund_status: RefundState
-    refunded_amount: str
-    payer_ip: str
-    updated_at: int
-    rolling_reserve_rate: str
-    rolling_reserve_amount: str
-    rolling_reserve_status: ReserveStatus
-    rolling_reserve_release_at: int | None
+    base_amount: Annotated[
+        str,
+        Meta(
+            description="The price that the session was opened with. There are no discounts, so "
+            "it is the same as `amount`."
+        ),
+    ]
+    payable_amount: Annotated[
+        str, Meta(description="What the customer was asked to pay: the same as `amount`.")
+    ]
+    refund_status: Annotated[
+        RefundState,
+        Meta(description="How much has been given back: nothing, a part, or all of it."),
+    ]
+    refunded_amount: Annotated[
+        str, Meta(description="What has been given back so far, in `currency`. `0` if nothing has.")
+    ]
+    payer_ip: Annotated[
+        str, Meta(description="The internet address that the customer paid from. Empty until then.")
+    ]
+    updated_at: UpdatedAt
+    rolling_reserve_rate: Annotated[
+        str, Meta(description="The share of the settled amount that is held back against losses.")
+    ]
+    rolling_reserve_amount: Annotated[
+        str, Meta(description="What is held back of this order, in `settledCurrency`.")
+    ]
+    rolling_reserve_status: Annotated[
+        ReserveStatus,
+        Meta(
+            description="`NONE`: nothing was held back. `HELD`: it is held. `OFFSET`: it covered "
+            "a chargeback. `RELEASED`: you have it."
+        ),
+    ]
+    rolling_reserve_release_at: Annotated[
+        int | None, Meta(description="When it is released, Unix ms. Null if nothing is held.")
+    ]
 
     @classmethod
     def of(cls, order: Order) -> Self:

@@ -1,16 +1,13 @@
-"""The pages that are for everyone: the front page, the reference and the agreement."""
+"""The pages that are for everyone: the front page and the agreement."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from opentill import agreement, context
-from opentill.pages import docs
 from opentill.pages.catalogue import SENTENCES
 from opentill.pages.render import ENVIRONMENT
 from opentill.web import assets, templates
@@ -27,17 +24,6 @@ _PUBLIC: Final[Mapping[str, str]] = {
 async def front_page(request: Request) -> Response:
     """Show what this service is, and nothing about the deployment."""
     return _html("landing.html", _base(request), agreement_path=agreement.PAGE_PATH)
-
-
-async def reference(request: Request) -> Response:
-    """Show the API reference."""
-    body = _reference(request.app.state.openapi, _base(request))
-    return Response(body, 200, _PUBLIC, "text/html")
-
-
-@lru_cache(maxsize=2)
-def _reference(document: bytes, base: str) -> bytes:
-    return docs.reference(msgspec.json.decode(document), base).encode()
 
 
 async def agreement_page(request: Request) -> Response:
@@ -62,6 +48,5 @@ def _base(request: Request) -> str:
 
 routes: Final = (
     Route("/", front_page),
-    Route("/docs", reference),
     Route(agreement.PAGE_PATH, agreement_page),
 )

@@ -1,11 +1,13 @@
 """What a payout is, the table of its transitions, and its shape on the wire."""
 
-from typing import Final, Literal, Self, get_args
+from typing import Annotated, Final, Literal, Self, get_args
 
 import msgspec
+from msgspec import Meta
 
 from opentill import webhooks
 from opentill.core import money, structs
+from opentill.http.fields import CreatedAt, UpdatedAt
 from opentill.ledger import Movement
 from opentill.ledger import Type as PostingType
 
@@ -92,17 +94,34 @@ def posted(payout: Payout, event: Event) -> list[Movement]:
 class PayoutOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Money sent to the merchant's bank."""
 
-    id: str
-    status: Status
-    amount: str
-    fee: str
-    currency: str
-    bank_reference: str | None
-    failure_reason: str | None
-    created_at: int
-    updated_at: int
-    paid_at: int | None
-    failed_at: int | None
+    id: Annotated[str, Meta(description="The payout's id.")]
+    status: Annotated[
+        Status,
+        Meta(
+            description="`PENDING`: it is on its way. `PAID`: the bank has confirmed it. "
+            "`FAILED`: it came back, and the money is on your balance again."
+        ),
+    ]
+    amount: Annotated[str, Meta(description="What your bank account receives.")]
+    fee: Annotated[
+        str, Meta(description="What the payout cost. Your balance lost it beside the amount.")
+    ]
+    currency: Annotated[
+        str, Meta(description="The currency of amount and fee: your settlement currency.")
+    ]
+    bank_reference: Annotated[
+        str | None,
+        Meta(description="The bank's own number of the transfer. Null until it is known."),
+    ]
+    failure_reason: Annotated[str | None, Meta(description="Why it failed. Null unless it did.")]
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+    paid_at: Annotated[
+        int | None, Meta(description="When the bank confirmed it, Unix ms. Null until then.")
+    ]
+    failed_at: Annotated[
+        int | None, Meta(description="When it came back, Unix ms. Null unless it did.")
+    ]
 
     @classmethod
     def of(cls, payout: Payout) -> Self:

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from opentill.core import money, structs
+from opentill.http.fields import CreatedAt, MetadataShown, UpdatedAt, meaning
 
 Status = Literal["ACTIVE", "ARCHIVED"]
 
@@ -49,7 +50,6 @@ Metadata = Annotated[
         },
     ),
 ]
-MetadataShown = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
 
 
 class Product(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,12 +77,35 @@ class Saved(Product, frozen=True, kw_only=True):
 class ProductBody(msgspec.Struct, frozen=True, kw_only=True):
     """The body that creates a product (contract.md#product-fields)."""
 
-    name: Name
-    price: Price
-    currency: Currency
-    description: Description | None = None
-    image: Image | None = None
-    metadata: Metadata = msgspec.field(default_factory=msgspec.Raw)
+    name: Annotated[
+        Name, meaning("What the customer reads on the payment page: 1 to 200 characters.")
+    ]
+    price: Annotated[
+        Price,
+        meaning(
+            "What one costs: decimal text from `0.01` to `99999999.99`. A currency "
+            "without cents takes `1200` or `1200.00`."
+        ),
+    ]
+    currency: Annotated[
+        Currency, meaning("The currency of the price: an active ISO 4217 code in capitals.")
+    ]
+    description: Annotated[
+        Description | None, meaning("More words for the payment page: at most 1000 characters.")
+    ] = None
+    image: Annotated[
+        Image | None,
+        meaning(
+            "The address of a picture for the payment page: http or https, at most 2048 characters."
+        ),
+    ] = None
+    metadata: Annotated[
+        Metadata,
+        meaning(
+            "Keys and values of your own, returned as you sent them: at most 50 "
+            "keys of at most 64 characters, 16 KiB in all."
+        ),
+    ] = msgspec.field(default_factory=msgspec.Raw)
 
 
 class ProductUpdate(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,16 +122,24 @@ class ProductUpdate(msgspec.Struct, frozen=True, kw_only=True):
 class ProductOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What is sold (contract.md#product-fields)."""
 
-    id: str
-    name: str
-    description: str
-    image: str | None
-    price: str
-    currency: str
-    status: Status
+    id: Annotated[str, Meta(description="The product's id. Open checkout sessions with it.")]
+    name: Annotated[str, Meta(description="What the customer reads on the payment page.")]
+    description: Annotated[
+        str, Meta(description="More words about it for the payment page. Empty if there are none.")
+    ]
+    image: Annotated[
+        str | None,
+        Meta(description="The address of the picture on the payment page. Null if there is none."),
+    ]
+    price: Annotated[str, Meta(description="What one costs, with two decimals.")]
+    currency: Annotated[str, Meta(description="The currency of the price, an ISO 4217 code.")]
+    status: Annotated[
+        Status,
+        Meta(description="`ACTIVE`: sessions can be opened for it. `ARCHIVED`: no new ones can."),
+    ]
     metadata: MetadataShown
-    created_at: int
-    updated_at: int
+    created_at: CreatedAt
+    updated_at: UpdatedAt
 
     @classmethod
     def of(cls, product: Product) -> Self:

@@ -8,6 +8,7 @@ from msgspec import Meta
 from opentill import webhooks
 from opentill.core import money, structs
 from opentill.gateways.model import RefundStatus
+from opentill.http.fields import CreatedAt, UpdatedAt, meaning
 from opentill.ledger import Held
 
 Status = Literal["PROCESSING", "SUCCEEDED", "FAILED"]
@@ -31,15 +32,31 @@ class RefundBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             Meta(
                 pattern=r"^[0-9]{1,15}(\.[0-9]{1,2})?$",
                 description="decimal text from 0.01 with at most two fraction digits",
+                extra_json_schema={
+                    "description": "What to give back: decimal text from `0.01`. Everything that "
+                    "is left where it is absent."
+                },
             ),
         ]
         | None
     ) = None
     reason: (
-        Annotated[str, Meta(max_length=255, description="text of at most 255 characters")] | None
+        Annotated[
+            str,
+            Meta(max_length=255, description="text of at most 255 characters"),
+            meaning("Why, for your own records: at most 255 characters."),
+        ]
+        | None
     ) = None
     refund_no: (
-        Annotated[str, Meta(min_length=1, max_length=64, description="text of 1 to 64 characters")]
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=64, description="text of 1 to 64 characters"),
+            meaning(
+                "Your own number of the refund: 1 to 64 characters. The same number again is the "
+                "same refund, never a second one."
+            ),
+        ]
         | None
     ) = None
 
@@ -96,21 +113,44 @@ class Quote(msgspec.Struct, frozen=True, kw_only=True):
 class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Money given back to a customer (contract.md#refund-fields)."""
 
-    id: str
-    merchant_id: str
-    order_id: str
-    refund_no: str | None
-    status: Status
-    amount: str
-    currency: str
-    user_refund_amount_usd: str
-    merchant_debit_usd: str
-    reason: str
-    error_message: str | None
-    created_at: int
-    updated_at: int
-    succeeded_at: int | None
-    failed_at: int | None
+    id: Annotated[str, Meta(description="The refund's id.")]
+    merchant_id: Annotated[str, Meta(description="Your own id.")]
+    order_id: Annotated[str, Meta(description="The order that is refunded.")]
+    refund_no: Annotated[
+        str | None, Meta(description="Your own number of the refund. Null if you gave none.")
+    ]
+    status: Annotated[
+        Status,
+        Meta(
+            description="`PROCESSING`: the money is held, and the bank has not confirmed yet. "
+            "`SUCCEEDED`: the customer has it. `FAILED`: the bank refused, and the "
+            "money is yours again."
+        ),
+    ]
+    amount: Annotated[
+        str, Meta(description="What the customer gets back, in the currency they paid in.")
+    ]
+    currency: Annotated[str, Meta(description="The currency of the amount: the order's.")]
+    user_refund_amount_usd: Annotated[str, Meta(description="What the customer gets back, in USD.")]
+    merchant_debit_usd: Annotated[
+        str,
+        Meta(
+            description="What your balance loses, in USD. It is less than the customer gets where"
+            " the fee is returned to you."
+        ),
+    ]
+    reason: Annotated[str, Meta(description="The reason that you gave. Empty if you gave none.")]
+    error_message: Annotated[
+        str | None, Meta(description="Why the bank refused it. Null unless it did.")
+    ]
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+    succeeded_at: Annotated[
+        int | None, Meta(description="When the bank had done it, Unix ms. Null until then.")
+    ]
+    failed_at: Annotated[
+        int | None, Meta(description="When the bank refused it, Unix ms. Null unless it did.")
+    ]
 
     @classmethod
     def of(cls, refund: Refund) -> Self:

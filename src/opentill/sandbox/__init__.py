@@ -7,5 +7,6 @@ nothing of the rest of the product, which speaks to it over HTTP as to any other
 
 from opentill.sandbox.app import create_app
 from opentill.sandbox.model import Timing
+from opentill.sandbox.past import PastPayment, add_past
 
-__all__ = ["Timing", "create_app"]
+__all__ = ["PastPayment", "Timing", "add_past", "create_app"]

@@ -20,7 +20,7 @@ from opentill.sandbox.callbacks import RECEIVER, Dispatcher
 from opentill.sandbox.http import error_response, json_response
 from opentill.sandbox.model import Refusal, Timing
 from opentill.sandbox.purge import Purger
-from opentill.sandbox.storage import Store
+from opentill.sandbox.storage import FILE, Store
 from opentill.sandbox.timers import TIMERS, TimerRunner
 
 _log: Final = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def create_app(
             dispatcher.notify(topic.removeprefix(RECEIVER))
 
     bank = Bank(public_url, timing)
-    store = Store(data_dir / "sandbox.sqlite3", notify)
+    store = Store(data_dir / FILE, notify)
     timer_runner = TimerRunner(store, bank.run_timer)
     dispatcher = Dispatcher(store, secret, timing)
     purger = Purger(store)

@@ -19,6 +19,7 @@ import msgspec
 T = TypeVar("T")
 Value = str | bytes | int | float | None
 
+FILE: Final = "sandbox.sqlite3"  # in the data directory
 _BATCH: Final = 64  # calls of ``do`` per commit at most
 
 _SCHEMA: Final = """

@@ -1,9 +1,10 @@
-"""The files under /static: style sheets and icons, read once, named by what is in them.
+"""The files under /static: style sheets, scripts and icons, read once, named by what is in them.
 
 An address carries a digest of the content, so that browsers may keep a file for a year and still
 get a new one at once when it changes.
 """
 
+import gzip
 import re
 from collections.abc import Callable
 from hashlib import sha256
@@ -20,15 +21,22 @@ from opentill.web.responses import GUARDS
 
 _FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
 _FOLDER: Final = Path(__file__).parent / "static"
-_MEDIA_TYPES: Final = {".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+_MEDIA_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
 _REFERENCE: Final = re.compile(r'url\("([a-z_]+\.svg)"\)')
+# A coding that the client takes, not one that it refuses by `q=0` (RFC 9110 §12.5.3).
+_GZIP: Final = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
 _IMPORT: Final = re.compile(r'@import "([a-z_]+\.css)";')
 
 
 class Asset(msgspec.Struct, frozen=True):
-    """One file as it is sent; ``version`` is a digest of ``body``."""
+    """One file as it is sent; ``version`` is a digest of ``body``, ``compressed`` is it by gzip."""
 
     body: bytes
+    compressed: bytes
     media_type: str
     version: str
 
@@ -44,7 +52,8 @@ def finder(base: str) -> Callable[[str], str]:
 
 
 def _asset(path: Path, body: bytes) -> Asset:
-    return Asset(body, _MEDIA_TYPES[path.suffix], sha256(body).hexdigest()[:16])
+    small = gzip.compress(body, mtime=0)
+    return Asset(body, small, _MEDIA_TYPES[path.suffix], sha256(body).hexdigest()[:16])
 
 
 def _load() -> dict[str, Asset]:
@@ -62,14 +71,15 @@ def _load() -> dict[str, Asset]:
         return _REFERENCE.sub(versioned, whole).encode()
 
     sheets = {path.name: _asset(path, sheet(path)) for path in _FOLDER.glob("*.css")}
-    return icons | sheets
+    scripts = {path.name: _asset(path, path.read_bytes()) for path in _FOLDER.glob("*.js")}
+    return icons | sheets | scripts
 
 
 ASSETS: Final = _load()
 
 
 async def serve(request: Request) -> Response:
-    """Serve a style sheet or an icon: for a year if the address names the version."""
+    """Serve a style sheet, a script or an icon: for a year if the address names the version."""
     asset = ASSETS.get(request.path_params["name"])
     if asset is None:
         raise NotFound
@@ -79,7 +89,10 @@ async def serve(request: Request) -> Response:
         "cache-control": _FOR_A_YEAR if current else "no-cache",
         "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
         "content-type": asset.media_type,
+        "vary": "accept-encoding",
     }
+    if _GZIP.search(request.headers.get("accept-encoding", "")):
+        return Response(asset.compressed, 200, {**headers, "content-encoding": "gzip"})
     return Response(asset.body, 200, headers)
 
 

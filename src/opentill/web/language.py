@@ -5,14 +5,14 @@ that an amount looks as its reader knows it. Each face has its own sentences.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
 from babel import Locale
-from babel.dates import format_date, format_timedelta
-from babel.numbers import NumberPattern, parse_pattern
+from babel.dates import format_date, format_skeleton, format_timedelta
+from babel.numbers import NumberPattern, format_decimal, format_percent, parse_pattern
 from markupsafe import Markup, escape
 
 from opentill.core.money import Money, exponent
@@ -50,6 +50,27 @@ class Localizer:
         return str(
             pattern.apply(number, self._locale, currency=money.currency, currency_digits=False)
         )
+
+    def number(self, number: int) -> str:
+        """Write a number of things: ``1,234``."""
+        return str(format_decimal(number, locale=self._locale))
+
+    def percent(self, share: float) -> str:
+        """Write a share from 0 to 1 with at most one decimal: ``97.5%``."""
+        return str(format_percent(share, "#,##0.#%", locale=self._locale))
+
+    def day(self, day: date) -> str:
+        """Write a day with its weekday: ``Mon, Mar 30, 2026``."""
+        return str(format_skeleton("yMMMEd", day, locale=self._locale))
+
+    def short_day(self, day: date) -> str:
+        """Write a day for an axis: ``Mar 30``."""
+        return str(format_skeleton("MMMd", day, locale=self._locale))
+
+    def moment_in(self, time_ms: int, zone: tzinfo) -> str:
+        """Write a time to the minute as a zone has it; the page names the zone."""
+        time = datetime.fromtimestamp(time_ms / 1000, zone)
+        return f"{format_date(time, 'medium', locale=self._locale)}, {time:%H:%M}"
 
     def moment(self, time_ms: int) -> str:
         """Write a time to the minute, in UTC."""

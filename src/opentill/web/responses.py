@@ -1,12 +1,14 @@
 """The responses of pages: the headers that keep them private, and redirects.
 
-No page runs a script, shows itself in a frame, is stored by a cache or gives its address to another
-site. A picture of the merchant's is the one thing from elsewhere, and only from its own origin.
+A page runs no script, or one of ours; none shows itself in a frame, is stored by a cache or gives
+its address to another site. A picture of the merchant's is the one thing from elsewhere, and only
+from its own origin.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 POLICY: Final = (
@@ -38,15 +40,26 @@ def page(
     headers: Mapping[str, str] | None = None,
     *,
     picture_origin: str | None = None,
+    scripts: bool = False,
 ) -> Response:
-    """Return a page for one reader; a picture may come from ``picture_origin``."""
+    """Return a page for one reader; a picture may come from ``picture_origin``.
+
+    ``scripts``: it runs some of ours, from /static.
+    """
     picture = f" {picture_origin}" if picture_origin else ""
+    policy = POLICY.format(picture=picture) + ("; script-src 'self'" if scripts else "")
     own = {
         **PRIVATE,
-        "content-security-policy": POLICY.format(picture=picture),
+        "content-security-policy": policy,
         "content-language": language,
     }
     return Response(html, status, {**GUARDS, **own, **(headers or {})}, "text/html")
+
+
+def is_known(request: Request, tag: str) -> bool:
+    """Whether a client has what ``tag`` (an entity tag) names already (RFC 9110 §13.1.2)."""
+    known = request.headers.get("if-none-match", "").replace("W/", "").split(",")
+    return bool({tag.removeprefix("W/"), "*"} & {each.strip() for each in known})
 
 
 def see_other(path: str, headers: Mapping[str, str] | None = None) -> Response:

@@ -4,6 +4,7 @@ from opentill.webhooks.catchup import EventBatch, end, read
 from opentill.webhooks.model import TYPES, Delivery, Endpoint, Event, NumberedEvent, Type
 from opentill.webhooks.outbox import emit
 from opentill.webhooks.resending import EventRange, resend, resend_all, resend_range
+from opentill.webhooks.schedule import WAITS_MS
 from opentill.webhooks.service import (
     EndpointFields,
     UrlCheck,
@@ -19,6 +20,7 @@ from opentill.webhooks.service import (
 
 __all__ = [
     "TYPES",
+    "WAITS_MS",
     "Delivery",
     "Endpoint",
     "EndpointFields",

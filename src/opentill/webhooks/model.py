@@ -1,8 +1,9 @@
 """Events, endpoints, deliveries, their attempts, and leases."""
 
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
+from msgspec import Meta
 
 # contract.md#event-types
 Type = Literal[
@@ -38,10 +39,12 @@ class Event(msgspec.Struct, frozen=True):
 class EventBody(msgspec.Struct, frozen=True):
     """The body of every delivery of an event."""
 
-    id: str
-    type: Type
-    created_at: int
-    data: dict[str, Any]
+    id: Annotated[str, Meta(description="The event's id: the same each time it is delivered.")]
+    type: Annotated[Type, Meta(description="The type of event.")]
+    created_at: Annotated[int, Meta(description="When it happened, Unix ms.")]
+    data: Annotated[
+        dict[str, Any], Meta(description="What happened: the fields depend on the type.")
+    ]
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal, Self
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from opentill.http.fields import CreatedAt, UpdatedAt, meaning
 from opentill.http.paging import Millis
 from opentill.webhooks.model import (
     TYPES,
@@ -39,9 +40,19 @@ _Settable = Annotated[
 class EndpointBody(msgspec.Struct, frozen=True, kw_only=True):
     """The body that makes an endpoint."""
 
-    url: Url
-    description: Description = ""
-    events: Types = msgspec.field(default_factory=list[Type])
+    url: Annotated[
+        Url,
+        meaning(
+            "Where to send events: a public https address of at most 2048 "
+            "characters, without user name and password."
+        ),
+    ]
+    description: Annotated[
+        Description, meaning("Your own words about it: at most 255 characters.")
+    ] = ""
+    events: Annotated[
+        Types, meaning("The types of events to send. All of them where none is named.")
+    ] = msgspec.field(default_factory=list[Type])
 
     def wanted(self) -> EndpointFields:
         """Return what is asked for."""
@@ -66,15 +77,28 @@ class EndpointUpdate(msgspec.Struct, frozen=True, kw_only=True):
 class EndpointOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An endpoint."""
 
-    id: str
-    url: str
-    description: str
-    events: list[Type]
-    status: Literal["ENABLED", "DISABLED"]
-    disabled_reason: str | None
-    old_secret_until: int | None
-    created_at: int
-    updated_at: int
+    id: Annotated[str, Meta(description="The endpoint's id.")]
+    url: Annotated[str, Meta(description="The address that events are sent to.")]
+    description: Annotated[
+        str, Meta(description="Your own words about it. Empty if there are none.")
+    ]
+    events: Annotated[list[Type], Meta(description="The types of events that it is sent.")]
+    status: Annotated[
+        Literal["ENABLED", "DISABLED"],
+        Meta(description="`ENABLED`: events are sent to it. `DISABLED`: none are."),
+    ]
+    disabled_reason: Annotated[
+        str | None, Meta(description="Why it was disabled. Null while it is enabled.")
+    ]
+    old_secret_until: Annotated[
+        int | None,
+        Meta(
+            description="Until when deliveries are signed with the secret before the last "
+            "rotation too, Unix ms. Null if there was no rotation."
+        ),
+    ]
+    created_at: CreatedAt
+    updated_at: UpdatedAt
 
     @classmethod
     def of(cls, endpoint: Endpoint) -> Self:
@@ -85,7 +109,13 @@ class EndpointOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class EndpointWithSecret(EndpointOut, frozen=True, kw_only=True, rename="camel"):
     """An endpoint with its new secret, which is shown once."""
 
-    secret: str
+    secret: Annotated[
+        str,
+        Meta(
+            description="What deliveries are signed with. It is shown only here: keep it where "
+            "your server finds it."
+        ),
+    ]
 
     @classmethod
     def of(cls, endpoint: Endpoint, secret: str = "") -> Self:
@@ -110,14 +140,25 @@ def _shown(endpoint: Endpoint) -> dict[str, Any]:
 class AttemptOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One attempt: the request without the event's body, and the head of the response."""
 
-    number: int
-    at: int
-    duration_ms: int
-    outcome: Outcome
-    http_status: Annotated[int, Meta(ge=0, le=999)] | None
-    request: str
-    response: str = msgspec.field(name="answer")  # its head
-    error: str
+    number: Annotated[int, Meta(description="Which attempt it is. The first is 1.")]
+    at: Annotated[int, Meta(description="When it was made, Unix ms.")]
+    duration_ms: Annotated[int, Meta(description="How long it took, in milliseconds.")]
+    outcome: Annotated[
+        Outcome,
+        Meta(
+            description="What came of it. Only `delivered` ends the delivery; `refused` is a "
+            "response other than 2xx."
+        ),
+    ]
+    http_status: Annotated[
+        Annotated[int, Meta(ge=0, le=999)] | None,
+        Meta(description="The HTTP status of your server's response. Null if there was none."),
+    ]
+    request: Annotated[str, Meta(description="What was sent, without the event's body.")]
+    response: Annotated[str, Meta(description="The beginning of your server's response.")] = (
+        msgspec.field(name="answer")
+    )  # its head
+    error: Annotated[str, Meta(description="What went wrong. Empty if nothing did.")]
 
     @classmethod
     def of(cls, attempt: DeliveryAttempt) -> Self:
@@ -128,13 +169,24 @@ class AttemptOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class DeliveryOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One event for one endpoint, with its attempts, oldest first."""
 
-    event_id: str
-    type: Type
-    status: DeliveryStatus
-    next_attempt_at: int | None
-    attempts: list[AttemptOut]
-    created_at: int
-    updated_at: int
+    event_id: Annotated[str, Meta(description="The event that is delivered.")]
+    type: Annotated[Type, Meta(description="The type of the event.")]
+    status: Annotated[
+        DeliveryStatus,
+        Meta(
+            description="`PENDING`: another attempt will be made. `SUCCEEDED`: your server has "
+            "it. `FAILED`: it was given up."
+        ),
+    ]
+    next_attempt_at: Annotated[
+        int | None,
+        Meta(description="When it is sent next, Unix ms. Null if it is not sent any more."),
+    ]
+    attempts: Annotated[
+        list[AttemptOut], Meta(description="Each request that was made, oldest first.")
+    ]
+    created_at: CreatedAt
+    updated_at: UpdatedAt
 
     @classmethod
     def of(cls, delivery: Delivery, attempts: list[DeliveryAttempt]) -> Self:
@@ -157,9 +209,13 @@ class ResendBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     event_id: (
         Annotated[str, Meta(max_length=64, description="the id of one of your events")] | None
     ) = None
-    since: Millis | None = None
-    until: Millis | None = None
-    type: Type | None = None
+    since: Annotated[
+        Millis | None, meaning("Resend what happened at this time or later, Unix ms.")
+    ] = None
+    until: Annotated[
+        Millis | None, meaning("Resend what happened at this time or earlier, Unix ms.")
+    ] = None
+    type: Annotated[Type | None, meaning("Resend only events of this type.")] = None
     failed_only: Annotated[bool, Meta(description="only what has failed")] = False
     after: Annotated[
         str, Meta(max_length=64, description="`next` of the previous response, to go on from there")
@@ -169,8 +225,11 @@ class ResendBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ResendOut(msgspec.Struct, frozen=True, rename="camel"):
     """How many are sent again, and where the next call goes on; null: there are no more."""
 
-    resent: int
-    next: str | None
+    resent: Annotated[int, Meta(description="How many events are sent again.")]
+    next: Annotated[
+        str | None,
+        Meta(description="Send it as `after` to go on from there. Null: there are no more."),
+    ]
 
 
 EventShown = Annotated[
@@ -180,10 +239,16 @@ EventShown = Annotated[
             "type": "object",
             "required": ["id", "type", "created_at", "data"],
             "properties": {
-                "id": {"type": "string"},
-                "type": {"type": "string"},
-                "created_at": {"type": "integer"},
-                "data": {"type": "object"},
+                "id": {
+                    "type": "string",
+                    "description": "The event's id: the same each time it is delivered.",
+                },
+                "type": {"type": "string", "description": "The type of event."},
+                "created_at": {"type": "integer", "description": "When it happened, Unix ms."},
+                "data": {
+                    "type": "object",
+                    "description": "What happened: the fields depend on the type.",
+                },
             },
         }
     ),
@@ -193,9 +258,15 @@ EventShown = Annotated[
 class EventsOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Events as they are delivered, oldest first; ``cursor`` goes on from there."""
 
-    items: list[EventShown]
-    cursor: str
-    has_more: bool
+    items: Annotated[
+        list[EventShown],
+        Meta(description="The events, oldest first, exactly as they are delivered."),
+    ]
+    cursor: Annotated[
+        str,
+        Meta(description="Send it with the next request, to go on after these events. Keep it."),
+    ]
+    has_more: Annotated[bool, Meta(description="Whether there are more to be read now.")]
 
 
 def raw(event: NumberedEvent) -> msgspec.Raw:

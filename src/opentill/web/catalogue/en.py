@@ -6,6 +6,7 @@ SENTENCES: Final[dict[str, str]] = {
     "languages": "Language",
     "skip": "Skip to the main part",
     "test_mode": "Test mode – no real money",
+    "chart_numbers": "Show the numbers",
     "powered": "Powered by {name}",
     "error_prefix": "Error: {title}",
 }

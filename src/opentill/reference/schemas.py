@@ -18,7 +18,7 @@ _SAMPLES: Final[Mapping[str, Any]] = {
     "integer": 1,
     "number": 1,
     "boolean": True,
-    "string": "text",
+    "string": "…",
     "null": None,
 }
 # JSON Schema keyword → how a reader says it
@@ -37,7 +37,7 @@ _LIMITS: Final[Mapping[str, str]] = {
 }
 
 # what the description of a field says in words already
-_IN_DESCRIPTION: Final = frozenset(_LIMITS) - {"default", "const", "format"}
+_IN_WORDS: Final = frozenset(_LIMITS) - {"default", "const", "format"}
 _TYPES: Final[Mapping[type, str]] = {
     str: "string",
     int: "integer",
@@ -62,9 +62,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 class Schemas:
     """The schemas of one OpenAPI document, where ``$ref`` may stand in place of each."""
 
-    def __init__(self, document: Json) -> None:
-        """Take the whole document, which references lead into."""
+    def __init__(self, document: Json, known: Json | None = None) -> None:
+        """Take the whole document, which references lead into.
+
+        ``known`` has example values by the plain names of fields (``plain_name``).
+        """
         self._document = document
+        self._known: Json = known or {}
 
     def follow(self, given: Json) -> Json:
         """Follow ``$ref`` within the document; one that leads nowhere or in a circle is empty."""
@@ -99,16 +103,21 @@ class Schemas:
         )
         return next(descriptions, "")
 
-    def limits(self, schema: Json, depth: int = 0) -> Iterator[str]:
-        """Yield what a value may be, such as ``at most 80 characters``."""
+    def limits(self, schema: Json, depth: int = 0, *, described: bool = False) -> Iterator[str]:
+        """Yield what a value may be, such as ``at most 80 characters``.
+
+        A description, of the schema or beside it, says most of it in words already.
+        """
         schema = self.follow(schema) if depth < _DEEPEST else {}
         for choice in (*schema.get("oneOf", ()), *schema.get("anyOf", ())):
-            yield from self.limits(choice, depth + 1)
+            yield from self.limits(choice, depth + 1, described=described)
         if values := schema.get("enum"):
             yield "one of " + " ".join(str(value) for value in values if value is not None)
-        described = _IN_DESCRIPTION if schema.get("description") else frozenset[str]()
+        said = described or bool(schema.get("description"))
         for keyword, sentence in _LIMITS.items():
-            if schema.get(keyword) is not None and keyword not in described:
+            if schema.get(keyword) in (None, "int32", "int64") or (said and keyword in _IN_WORDS):
+                continue
+            if keyword != "default" or schema[keyword] not in ("", [], False):
                 value = schema[keyword]
                 yield sentence.format(value if isinstance(value, str) else json.dumps(value))
 
@@ -126,10 +135,22 @@ class Schemas:
             return self.sample(choice, depth + 1)
         properties = self._properties(schema)
         if properties or schema.get("type") == "object":
-            return {name: self.sample(one, depth + 1) for name, one in properties.items()}
+            return {name: self._sample_of(name, one, depth + 1) for name, one in properties.items()}
         if schema.get("type") == "array":
             return [self.sample(schema.get("items", {}), depth + 1)]
         return _SAMPLES.get(next(iter(_kinds(schema)), "null"))
+
+    def _sample_of(self, name: str, schema: Json, depth: int) -> Any:
+        """Make an example of a field up: what the other examples of this document have there."""
+        schema = self.follow(schema)
+        plain = plain_name(name)
+        # A time that no other example has is like the time at which something was made.
+        known = self._known.get(plain, self._known.get("createdat") if plain[-2:] == "at" else None)
+        own = schema.keys() & {"example", "examples", "const", "default", "properties", "allOf"}
+        if own or known is None or _TYPES.get(known.__class__, "object") not in _kinds(schema):
+            return self.sample(schema, depth)
+        values = schema.get("enum")
+        return known if values is None or known in values else values[0]
 
     def rows(self, schema: Json, depth: int) -> tuple[Row, ...]:
         """List the fields of an object, of an array's entries, or of the first choice with any."""
@@ -167,8 +188,8 @@ class Schemas:
             place=place,
             type=self.type_of(schema),
             required=required,
-            notes=inline(description or self.about(schema)),
-            limits=tuple(self.limits(schema)),
+            notes=inline(_sentence(description or self.about(schema))),
+            limits=tuple(self.limits(schema, described=bool(description))),
             rows=self.rows(schema, depth + 1),
         )
 
@@ -177,6 +198,24 @@ class Schemas:
         for part in schema.get("allOf", ()) if depth < _DEEPEST else ():
             found.update(self._properties(self.follow(part), depth + 1))
         return found
+
+
+def members(value: Any) -> Json:
+    """Return the members of a JSON object; of anything else, none."""
+    return cast("Json", value) if isinstance(value, Mapping) else {}
+
+
+def plain_name(name: str) -> str:
+    """Return a field's name without case and underscores: events have theirs in snake_case."""
+    return name.replace("_", "").lower()
+
+
+def _sentence(text: str) -> str:
+    """Return text as a sentence: a capital first, and a full stop."""
+    text = text.strip()
+    if not text:
+        return ""
+    return text[0].upper() + text[1:] + ("" if text[-1] in ".!?:`" else ".")
 
 
 def _kinds(schema: Json) -> list[str]:

@@ -1,0 +1,231 @@
+"""A month in the life of the demonstration's merchant: what it sold, and what became of it.
+
+Everything is done by the services that do it for real, in the order in which it happened and with
+the business time at which it did, in one transaction: nobody sees half a month. The same month
+every time. The sandbox bank is given the payments too, so that they can be refunded.
+"""
+
+import heapq
+import itertools
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from opentill import checkouts, disputes, orders, payouts, products, refunds
+from opentill.checkouts.model import SessionBody
+from opentill.core.money import Money
+from opentill.core.settings import Settings
+from opentill.gateways.model import GatewayDisputeEvent, Method, PaymentOutcome, RefundOutcome
+from opentill.orders import Order, Payer
+from opentill.refunds import RefundBody
+
+if TYPE_CHECKING:
+    from opentill.db.database import Tx
+
+NAME: Final = "Demo Shop"
+DAYS: Final = 31
+_HOUR: Final = 3_600_000
+_DAY: Final = 24 * _HOUR
+_GATEWAY: Final = "sandbox"
+_OFFERS: Final = (
+    #  name                 description                              price   how often
+    ("Sencha, 100 g", "Green tea of the first flush.", "12.50", 9),
+    ("Oolong, 100 g", "Half fermented, lightly roasted.", "18.00", 6),
+    ("Teapot", "Cast iron, 0.8 l.", "48.00", 2),
+    ("Matcha set", "Bowl, whisk and 30 g of matcha.", "64.00", 2),
+    ("Tasting box", "Eight teas, enough for a week.", "25.00", 5),
+)
+_METHODS: Final[tuple[Method, ...]] = (
+    *("CREDIT_CARD",) * 11, *("ALIPAY",) * 4, *("WECHAT_PAY",) * 3, *("PAYNOW",) * 2,
+)  # fmt: skip
+_PEOPLE: Final = (
+    "Ada Brook", "Ben Carter", "Chen Wei", "Dora Ellis", "Emil Fischer", "Fang Li", "Grace Hall",
+    "Hana Sato", "Ivo Janssen", "Julia Kern", "Kim Lee", "Lin Mei", "Mara Novak", "Noah Owens",
+    "Olga Petrov", "Paul Quinn", "Rosa Silva", "Tariq Aziz", "Uma Varma", "Yuki Tanaka",
+)  # fmt: skip
+_DECLINES: Final = ("card_declined", "insufficient_funds", "expired_card")
+_HOURS: Final = (8, 9, 10, 11, 12, 12, 13, 14, 15, 16, 17, 18, 19, 20, 20, 21, 22)
+
+Happening = Callable[["Tx", int], Awaitable[None]]
+
+
+class BankPayment(msgspec.Struct, frozen=True):
+    """A payment as the sandbox bank is to know it; minor units, Unix ms."""
+
+    id: str
+    amount_minor: int
+    currency: str
+    method: Method
+    paid_at: int
+    refunded_minor: int = 0
+
+
+class History:
+    """The month of one merchant; ``bank`` is what its bank has to know afterwards."""
+
+    def __init__(self, merchant_id: str) -> None:
+        """Nothing has happened yet."""
+        self.bank: dict[str, BankPayment] = {}
+        self.merchant_id = merchant_id
+        self._chance = random.Random(7)  # noqa: S311 - the same month for everybody
+        self._happenings: list[tuple[int, int, Happening]] = []
+        self._numbers = itertools.count()
+
+    async def record_at_bank(self, settings: Settings) -> None:
+        """Have the sandbox bank of the data directory know the payments."""
+        from opentill.sandbox import PastPayment, add_past
+
+        url = orders.callback_url(settings.public_url, _GATEWAY)
+        await add_past(
+            settings.data_dir,
+            [
+                PastPayment(
+                    id=paid.id,
+                    amount_minor=paid.amount_minor,
+                    currency=paid.currency,
+                    method=paid.method,
+                    description="",
+                    merchant_name=NAME,
+                    return_url=settings.public_url,
+                    callback_url=url,
+                    refunded_minor=paid.refunded_minor,
+                    paid_at=paid.paid_at,
+                )
+                for paid in self.bank.values()
+            ],
+        )
+
+    @property
+    def paid(self) -> int:
+        """How many orders were paid so far."""
+        return len(self.bank)
+
+    async def happen(self, tx: "Tx", now: int) -> None:
+        """Let the month before ``now`` (Unix ms) happen, in the order of time."""
+        first = now - DAYS * _DAY
+        offers = [
+            (await products.create(tx, self.merchant_id, _product(offer), first)).id
+            for offer in _OFFERS
+        ]
+        often = [offer[-1] for offer in _OFFERS]
+        for day in range(DAYS + 1):
+            midnight = (first + day * _DAY) // _DAY * _DAY
+            for _ in range(self._customers(day, midnight)):
+                at = midnight + self._chance.choice(_HOURS) * _HOUR + self._some(_HOUR)
+                (offer,) = self._chance.choices(offers, often)
+                self._plan(at, partial(self._visit, offer))
+            self._plan(midnight + 2 * _HOUR, self._settle)
+            if day in (14, 21, 28):
+                self._plan(midnight + 9 * _HOUR, partial(self._pay_out, f"week {day // 7 + 1}"))
+        while self._happenings and self._happenings[0][0] < now:
+            at, _, happening = heapq.heappop(self._happenings)
+            await happening(tx, at)
+
+    def _customers(self, day: int, midnight: int) -> int:
+        """Return how many come on a day: more at weekends, and more and more."""
+        weekend = (midnight // _DAY + 3) % 7 >= 5  # noqa: PLR2004 - 1970-01-01 was a Thursday
+        return 2 + day // 12 + 3 * weekend + self._chance.randrange(3)
+
+    def _some(self, most: int) -> int:
+        return self._chance.randrange(1, most)
+
+    def _plan(self, at: int, happening: Happening) -> None:
+        heapq.heappush(self._happenings, (at, next(self._numbers), happening))
+
+    async def _visit(self, product_id: str, tx: "Tx", now: int) -> None:
+        """Open a session, and pay it, most of the time."""
+        body = SessionBody(product_id=product_id)
+        session = await checkouts.open_session(tx, self.merchant_id, body, now)
+        what = self._chance.random()
+        if what < 0.06:  # noqa: PLR2004 - left
+            expire = partial(self._expire, session.id)
+            self._plan(session.expires_at, expire)
+            return
+        pay = partial(self._pay, session.order_id, self._payer(), self._chance.choice(_METHODS))
+        if what < 0.16:  # noqa: PLR2004 - declined at first
+            self._plan(now + self._some(120_000), partial(pay, "DECLINED"))
+            if what < 0.11:  # noqa: PLR2004 - and no second time
+                self._plan(session.expires_at, partial(self._expire, session.id))
+                return
+        self._plan(now + 120_000 + self._some(180_000), partial(pay, "SUCCEEDED"))
+
+    def _payer(self) -> Payer:
+        name = self._chance.choice(_PEOPLE)
+        email = f"{name.lower().replace(' ', '.')}@example.com"
+        ip = f"198.51.100.{self._some(250)}"
+        return Payer(email=email, name=name, ip=ip, locale="en")
+
+    async def _pay(
+        self, order_id: str, payer: Payer, method: Method, status: str, tx: "Tx", now: int
+    ) -> None:
+        """Pay an order, or have it declined; some of what is paid is not left at that."""
+        order = await orders.lock(tx, self.merchant_id, order_id)
+        attempt = await orders.start_attempt(tx, order, _GATEWAY, method, payer, now)
+        declined = status == "DECLINED"
+        outcome = PaymentOutcome(
+            status="DECLINED" if declined else "SUCCEEDED",
+            provider_ref=attempt.id,
+            reason=self._chance.choice(_DECLINES) if declined else "",
+        )
+        ids = (self.merchant_id, attempt.id)
+        await orders.apply_outcome(tx, *ids, outcome, now + 2000, gateway=_GATEWAY)
+        if declined:
+            return
+        self.bank[attempt.id] = BankPayment(
+            attempt.id, order.amount_minor, order.currency, method, now + 2000
+        )
+        number = self.paid
+        if number % 17 == 5:  # noqa: PLR2004 - given back, every third time in part
+            back = "5.00" if number % 3 == 0 else None
+            self._plan(now + _DAY + self._some(3 * _DAY), partial(self._refund, order_id, back))
+        elif number in (34, 101):
+            self._plan(now + 3 * _DAY, partial(self._dispute, order_id, "OPENED"))
+            if number == 34:  # noqa: PLR2004 - the other one is still open
+                self._plan(now + 8 * _DAY, partial(self._dispute, order_id, "WON"))
+
+    async def _refund(self, order_id: str, amount: str | None, tx: "Tx", now: int) -> None:
+        body = RefundBody(amount=amount, reason="The customer sent it back")
+        refund = await refunds.create(tx, self.merchant_id, order_id, body, now)
+        outcome = RefundOutcome(status="SUCCEEDED", provider_ref=refund.id)
+        ids = (self.merchant_id, refund.id)
+        await refunds.apply_outcome(tx, *ids, outcome, now + 3000, gateway=_GATEWAY)
+        known = self.bank[refund.attempt_id]
+        self.bank[known.id] = msgspec.structs.replace(
+            known, refunded_minor=known.refunded_minor + refund.amount_minor
+        )
+
+    async def _dispute(self, order_id: str, status: str, tx: "Tx", now: int) -> None:
+        order: Order = await orders.find(tx, self.merchant_id, order_id)
+        event = GatewayDisputeEvent(
+            attempt_id=order.paid_attempt_id or "",
+            dispute_ref=f"demo-{order_id}",
+            status="WON" if status == "WON" else "OPENED",
+            amount=Money(order.amount_minor, order.currency),
+            reason="product_not_received",
+        )
+        await disputes.apply_outcome(tx, self.merchant_id, event, now, gateway=_GATEWAY)
+
+    async def _expire(self, session_id: str, tx: "Tx", now: int) -> None:
+        await checkouts.expire(tx, self.merchant_id, session_id, "expired", now)
+
+    async def _settle(self, tx: "Tx", now: int) -> None:
+        await orders.settle_batch(tx, self.merchant_id, now)
+
+    async def _pay_out(self, reference: str, tx: "Tx", now: int) -> None:
+        wanted = payouts.PayoutRequest(
+            amount_minor=None, reference=reference, reason="weekly payout", by="opentill demo"
+        )
+        payout = await payouts.create(tx, self.merchant_id, wanted, None, now)
+        self._plan(now + _DAY, partial(self._arrive, payout.id))
+
+    async def _arrive(self, payout_id: str, tx: "Tx", now: int) -> None:
+        bank_reference = f"B{now // _DAY}"
+        await payouts.pay(tx, payout_id, bank_reference, "arrived", "opentill demo", now)
+
+
+def _product(offer: tuple[str, str, str, int]) -> products.ProductBody:
+    name, description, price, _ = offer
+    return products.ProductBody(name=name, description=description, price=price, currency="USD")

@@ -1,0 +1,29 @@
+"""Exact figures of merchants, counted by quarter hours after the commit."""
+
+from opentill.figures.model import (
+    Attempts,
+    AttemptsComparison,
+    Comparison,
+    CurrencyFigures,
+    Day,
+    Figures,
+    Period,
+    Standing,
+    Sums,
+)
+from opentill.figures.queries import RULES
+from opentill.figures.service import read
+
+__all__ = [
+    "RULES",
+    "Attempts",
+    "AttemptsComparison",
+    "Comparison",
+    "CurrencyFigures",
+    "Day",
+    "Figures",
+    "Period",
+    "Standing",
+    "Sums",
+    "read",
+]

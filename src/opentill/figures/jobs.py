@@ -1,0 +1,96 @@
+"""What the worker does for figures: counts what has been committed, a bounded part at a time.
+
+Money is counted from the ledger's entries in the order of their numbers, which is that of their
+commits; how far the count has come is written in the same transaction. So nothing is missed, and
+nothing is counted twice, wherever a worker stops. The first count of an old database is the same.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from opentill import orders
+from opentill.db.database import Db, Tx
+from opentill.figures import queries
+from opentill.figures.model import Behind
+
+BATCH: Final = 5000  # entries or attempts of one transaction: some 0.1 s
+_AT_ONCE: Final = 200  # merchants, or balances, looked at in one statement
+
+
+async def count_all(
+    db: Db, batch: int = BATCH, advance: Callable[[int], None] = lambda _: None
+) -> int:
+    """Count everything that is not counted yet, and return how many entries and attempts it was.
+
+    ``advance`` is called with how many more entries are done. Safe beside other workers.
+    """
+    return await _count_entries(db, batch, advance) + await _count_attempts(db, batch)
+
+
+async def _count_entries(db: Db, batch: int, advance: Callable[[int], None]) -> int:
+    done = 0
+    last = Behind("", "", 0)
+    while True:
+        async with db.connection() as tx:
+            behind = await queries.BEHIND.all(
+                tx, merchant_id=last.merchant_id, currency=last.currency, limit=_AT_ONCE
+            )
+        for balance in behind:
+            count = partial(count_entries, balance=balance, most=batch)
+            while moved := await db.run(count):
+                done += moved
+                advance(moved)
+                if moved < batch:
+                    break
+        if len(behind) < _AT_ONCE:
+            return done
+        last = behind[-1]
+
+
+async def count_entries(tx: Tx, balance: Behind, most: int = BATCH) -> int:
+    """Count up to ``most`` of a balance's entries and return how many there were."""
+    key = {"merchant_id": balance.merchant_id, "currency": balance.currency}
+    await queries.OPEN_HEAD.run(tx, **key)
+    after = await queries.LOCK_HEAD.get(tx, **key)
+    if after is None:
+        return 0  # no balance
+    return await queries.COUNT.get(tx, **key, after=after, limit=most) or 0
+
+
+async def _count_attempts(db: Db, batch: int) -> int:
+    done = 0
+    last = ""
+    while True:
+        async with db.connection() as tx:
+            merchants = await orders.with_uncounted(tx, last, _AT_ONCE)
+        for merchant_id in merchants:
+            count = partial(count_attempts, merchant_id=merchant_id, most=batch)
+            while moved := await db.run(count):
+                done += moved
+                if moved < batch:
+                    break
+        if len(merchants) < _AT_ONCE:
+            return done
+        last = merchants[-1]
+
+
+async def count_attempts(tx: Tx, merchant_id: str, most: int = BATCH) -> int:
+    """Count up to ``most`` of a merchant's failed attempts and return how many there were."""
+    await queries.OPEN_ATTEMPTS.run(tx, merchant_id=merchant_id)
+    await queries.LOCK_ATTEMPTS.get(tx, merchant_id=merchant_id)
+    changed = await orders.count_failed(tx, merchant_id, most)
+    failed: dict[int, int] = defaultdict(int)
+    for change in changed:
+        failed[change.since] += change.failed
+    if failed:
+        changes = {"since": list(failed), "failed": list(failed.values())}
+        await queries.OPEN_QUARTERS.run(tx, merchant_id=merchant_id, since=changes["since"])
+        await queries.ADD_FAILED.run(tx, merchant_id=merchant_id, **changes)
+    return sum(change.attempts for change in changed)
+
+
+async def waiting(db: Db) -> int:
+    """Return how many entries are not counted yet."""
+    return await db.read(queries.WAITING.get) or 0

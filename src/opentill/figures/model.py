@@ -1,0 +1,241 @@
+"""Figures of a merchant: what happened in a range of time, and the ranges that people ask about.
+
+Figures are counted by quarter hours of Unix time. Every zone's days begin and end at one, also
+where its offset is :30 or :45 and on the days of clock changes.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Final, Literal
+
+import msgspec
+
+QUARTER_MS: Final = 900_000
+SPANS: Final = (1, 7, 30)  # days of the periods on the home page, today among them
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+
+Awaiting = Literal["pending", "reserve"]
+
+
+class Sums(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums of a range of time in one settlement currency; minor units.
+
+    ``refunded_minor`` is what refunds took from the balance, ``disputes`` and ``disputed_minor``
+    what was lost to disputes and not recovered, ``fees_minor`` all fees, less those given back.
+    """
+
+    payments: int = 0
+    paid_minor: int = 0
+    refunds: int = 0
+    refunded_minor: int = 0
+    disputes: int = 0
+    disputed_minor: int = 0
+    fees_minor: int = 0
+
+    @property
+    def net_minor(self) -> int:
+        """What is left of the payments."""
+        return self.paid_minor - self.refunded_minor - self.disputed_minor - self.fees_minor
+
+    def minus(self, earlier: "Sums") -> "Sums":
+        """Return what came to these sums since others."""
+        return Sums(
+            **{
+                name: getattr(self, name) - getattr(earlier, name)
+                for name in Sums.__struct_fields__
+            }
+        )
+
+
+class Until(Sums, frozen=True, kw_only=True):
+    """The sums of all time before ``before`` (Unix ms), a boundary that was asked for."""
+
+    currency: str
+    before: int
+
+
+class FailedUntil(msgspec.Struct, frozen=True):
+    """How many payment attempts failed before ``before`` (Unix ms)."""
+
+    before: int
+    failed: int
+
+
+class Period(msgspec.Struct, frozen=True):
+    """The last ``days`` days until now, and as many before them until the same time of day.
+
+    Unix ms, each range from ``since`` until before ``until``. The earlier range ends at a quarter
+    hour, at or before the time of day that it is now.
+    """
+
+    days: int
+    since: int
+    until: int
+    before_since: int
+    before_until: int
+
+
+class Day(msgspec.Struct, frozen=True):
+    """A day of a zone, from ``since`` until before ``until`` (Unix ms): 23 to 25 hours."""
+
+    date: date
+    since: int
+    until: int
+
+
+def millis(moment: datetime) -> int:
+    """Return a moment as Unix ms."""
+    return (moment - _EPOCH) // _MS
+
+
+def quarter(at: int) -> int:
+    """Return when the quarter hour of a time begins; Unix ms."""
+    return at // QUARTER_MS * QUARTER_MS
+
+
+def local(at: int, zone: tzinfo) -> datetime:
+    """Return a time (Unix ms) in a zone."""
+    return (_EPOCH + at * _MS).astimezone(zone)
+
+
+def day_of(day: date, zone: tzinfo) -> Day:
+    """Return a day as a zone has it: a midnight that clocks skip is the moment of their change."""
+    since, until = (
+        millis(datetime.combine(each, datetime.min.time(), tzinfo=zone))
+        for each in (day, day + timedelta(days=1))
+    )
+    return Day(day, since, until)
+
+
+def last_days(now: int, zone: tzinfo, number: int) -> list[Day]:
+    """Return the last days of a zone, today as the last."""
+    today = local(now, zone).date()
+    return [day_of(today - timedelta(days=ago), zone) for ago in range(number - 1, -1, -1)]
+
+
+def next_days(now: int, zone: tzinfo, number: int) -> list[Day]:
+    """Return the coming days of a zone, today as the first."""
+    today = local(now, zone).date()
+    return [day_of(today + timedelta(days=ahead), zone) for ahead in range(number)]
+
+
+def periods(now: int, zone: tzinfo, spans: Sequence[int] = SPANS) -> list[Period]:
+    """Return the periods that end now, each with the one before it."""
+    here = local(now, zone)
+    made: list[Period] = []
+    for days in spans:
+        first, last = (here.date() - timedelta(days=ago) for ago in (2 * days - 1, days))
+        same_time = millis(datetime.combine(last, here.time(), tzinfo=zone))
+        since = day_of(last + timedelta(days=1), zone).since
+        made.append(
+            Period(
+                days,
+                since,
+                quarter(now) + QUARTER_MS,
+                day_of(first, zone).since,
+                min(quarter(same_time), since),
+            )
+        )
+    return made
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """A balance as it stands, and how far it is counted; minor units.
+
+    ``behind_since`` is the time of the first entry that is not counted (Unix ms), None where there
+    is none; ``counted_pending`` and ``counted_reserve`` are the accounts before it.
+    """
+
+    currency: str
+    pending: int
+    available: int
+    frozen: int
+    reserve: int
+    counted_pending: int
+    counted_reserve: int
+    behind_since: int | None
+
+
+class Awaited(msgspec.Struct, frozen=True):
+    """Money that becomes available between two boundaries that were asked for; minor units.
+
+    ``slot`` is the number of boundaries before it: 0 for what was due before the first of them.
+    """
+
+    currency: str
+    account: Awaiting
+    slot: int
+    amount_minor: int
+
+
+class Behind(msgspec.Struct, frozen=True):
+    """A balance with entries that are not counted yet."""
+
+    merchant_id: str
+    currency: str
+    waiting: int  # entries
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """The figures of a period and of the one before it."""
+
+    period: Period
+    now: Sums
+    before: Sums
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """How much becomes available on each coming day, and later; minor units.
+
+    ``held`` was due before now and has not become available, such as the money of a disputed order.
+    """
+
+    held: int
+    days: tuple[int, ...]
+    later: int
+
+
+class CurrencyFigures(msgspec.Struct, frozen=True):
+    """A merchant's figures in one settlement currency; ``days`` has the sums of each day."""
+
+    standing: Standing
+    comparisons: tuple[Comparison, ...]
+    days: tuple[Sums, ...]
+    pending: Schedule
+    reserve: Schedule
+
+
+class Attempts(msgspec.Struct, frozen=True):
+    """How many payments there were, over all currencies, and how many attempts failed."""
+
+    payments: int
+    failed: int
+
+    @property
+    def success_rate(self) -> float | None:
+        """The share of attempts that paid, 0 to 1; None where there was none."""
+        tries = self.payments + self.failed
+        return self.payments / tries if tries else None
+
+
+class AttemptsComparison(msgspec.Struct, frozen=True):
+    """The attempts of a period and of the one before it."""
+
+    period: Period
+    now: Attempts
+    before: Attempts
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """All figures of a merchant's home page, of one moment; ``as_of`` is Unix ms.
+
+    Everything that happened before ``as_of`` is in them: now, unless the worker is behind.
+    """
+
+    as_of: int
+    days: tuple[Day, ...]
+    coming: tuple[Day, ...]
+    currencies: tuple[CurrencyFigures, ...]
+    attempts: tuple[Attempts, ...]  # of each day
+    attempts_compared: tuple[AttemptsComparison, ...]

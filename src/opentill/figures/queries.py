@@ -1,0 +1,289 @@
+"""All SQL about figures, and the integrity rules about them (decision 0066)."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from opentill.db.query import Command, Query, Value
+from opentill.figures.model import Awaited, Behind, FailedUntil, Standing, Until
+
+# What each figure takes from an entry. A payout's fee is given back by a correction.
+_MEASURES: Final[Mapping[str, str]] = {
+    "payments": "count(*) filter (where type = 'PAYMENT')",
+    "paid_minor": "sum(case type when 'PAYMENT' then amount_minor else 0 end)",
+    "refunds": "count(*) filter (where type = 'REFUND')",
+    "refunded_minor": "sum(case type when 'REFUND' then amount_minor else 0 end)",
+    "disputes": "count(*) filter (where type = 'CHARGEBACK')"
+    " - count(*) filter (where type = 'CHARGEBACK_RECOVERY')",
+    "disputed_minor": "sum(case type when 'CHARGEBACK' then amount_minor"
+    " when 'CHARGEBACK_RECOVERY' then - amount_minor else 0 end)",
+    "fees_minor": "sum(case when type in ('FEE', 'CHARGEBACK_FEE') then amount_minor"
+    " when (type, source_type) = ('BALANCE_CORRECTION', 'payout') then - amount_minor else 0 end)",
+}
+
+
+def _each(piece: str) -> str:
+    """Write a piece of SQL for each figure, whose name stands for ``{0}``."""
+    return ", ".join(piece.format(name) for name in _MEASURES)
+
+
+_SUMS: Final = ", ".join(f"{sql} as {name}" for name, sql in _MEASURES.items())
+
+# What an entry `e` moves on the accounts whose money waits, and until when. An operator's
+# correction waits for nothing.
+_AWAITED: Final = """
+    left join refunds r on e.source_type = 'refund'
+        and r.merchant_id = e.merchant_id and r.id = e.source_id
+    left join disputes d on e.source_type = 'dispute'
+        and d.merchant_id = e.merchant_id and d.id = e.source_id
+    left join orders o on o.merchant_id = e.merchant_id
+        and o.id = coalesce(r.order_id, d.order_id, e.source_id)
+    cross join lateral (
+        values ('pending', coalesce(o.due_at, e.created_at)),
+            ('reserve', coalesce(o.reserve_release_at, e.created_at))
+    ) as moved (account, due)
+    where moved.account in (e.from_account, e.to_account)
+"""
+_MOVED: Final = """
+    sum(case moved.account when e.to_account then e.amount_minor else - e.amount_minor end)
+"""
+
+OPEN_HEAD = Command(
+    """
+    insert into figure_heads (merchant_id, currency, number)
+    select merchant_id, currency, 0 from balances
+    where merchant_id = :merchant_id and currency = :currency
+    on conflict do nothing
+    """
+)
+LOCK_HEAD = Value(
+    int,
+    """
+    select number from figure_heads
+    where merchant_id = :merchant_id and currency = :currency for update
+    """,
+)
+# Count the entries of a balance after number `:after`, at most `:limit`, and return how many. The
+# head's lock is held, so this is done once. Times never run backwards along the numbers: only the
+# last row that is there may change.
+COUNT = Value(
+    int,
+    f"""
+    with taken as materialized (
+        select *, created_at / 900000 * 900000 as since from entries
+        where merchant_id = :merchant_id and currency = :currency and number > :after
+        order by number limit :limit
+    ), quarter as (
+        select since, {_SUMS} from taken group by since
+    ), before as (
+        select * from figures where merchant_id = :merchant_id and currency = :currency
+        order by since desc limit 1
+    ), counted as (
+        insert into figures (merchant_id, currency, since, {_each("{0}")})
+        select :merchant_id, :currency, q.since,
+            {_each("coalesce(b.{0}, 0) + sum(q.{0}) over (order by q.since)")}
+        from quarter q left join before b on true order by q.since
+        on conflict (merchant_id, currency, since) do update set {_each("{0} = excluded.{0}")}
+    ), moved as materialized (
+        select moved.account, moved.due / 900000 * 900000 as since, {_MOVED} as amount
+        from taken e {_AWAITED} group by 1, 2
+    ), gone as (
+        delete from awaited_figures f using moved m
+        where f.merchant_id = :merchant_id and f.currency = :currency
+            and f.account = m.account and f.since = m.since and f.amount_minor = - m.amount
+        returning f.account, f.since
+    ), awaited as (
+        insert into awaited_figures as f (merchant_id, currency, account, since, amount_minor)
+        select :merchant_id, :currency, account, since, amount from moved
+        where amount <> 0 and (account, since) not in (select account, since from gone)
+        on conflict (merchant_id, currency, account, since)
+            do update set amount_minor = f.amount_minor + excluded.amount_minor
+    ), head as (
+        update figure_heads set number = (select max(number) from taken)
+        where merchant_id = :merchant_id and currency = :currency and exists (select from taken)
+    )
+    select count(*) from taken
+    """,  # noqa: S608 - constants of ours
+)
+# The next balances with entries that are not counted, and how many these are.
+BEHIND = Query(
+    Behind,
+    """
+    select b.merchant_id, b.currency, b.entries - coalesce(h.number, 0) as waiting
+    from balances b
+    left join figure_heads h on h.merchant_id = b.merchant_id and h.currency = b.currency
+    where b.entries > coalesce(h.number, 0)
+        and (b.merchant_id, b.currency) > (:merchant_id, :currency)
+    order by b.merchant_id, b.currency limit :limit
+    """,
+)
+WAITING = Value(
+    int,
+    """
+    select (sum(b.entries) - coalesce((select sum(number) from figure_heads), 0))::bigint
+    from balances b
+    """,
+)
+
+OPEN_ATTEMPTS = Command(
+    """
+    insert into attempt_figures (merchant_id, since, failed) values (:merchant_id, 0, 0)
+    on conflict do nothing
+    """
+)
+LOCK_ATTEMPTS = Value(
+    str,
+    """
+    select merchant_id from attempt_figures
+    where merchant_id = :merchant_id and since = 0 for update
+    """,
+)
+# Make a row for each quarter hour that has none, then add to it and to all later ones.
+OPEN_QUARTERS = Command(
+    """
+    insert into attempt_figures (merchant_id, since, failed)
+    select :merchant_id, wanted.since, before.failed
+    from unnest(:since::bigint[]) as wanted (since)
+    cross join lateral (
+        select failed from attempt_figures f
+        where f.merchant_id = :merchant_id and f.since <= wanted.since
+        order by f.since desc limit 1
+    ) before
+    on conflict do nothing
+    """
+)
+ADD_FAILED = Command(
+    """
+    update attempt_figures f set failed = f.failed + more.failed
+    from (
+        select later.since, sum(c.failed) as failed
+        from unnest(:since::bigint[], :failed::bigint[]) as c (since, failed)
+        join attempt_figures later
+            on later.merchant_id = :merchant_id and later.since >= c.since
+        group by later.since
+    ) more
+    where f.merchant_id = :merchant_id and f.since = more.since and more.failed <> 0
+    """
+)
+
+STANDING = Query(
+    Standing,
+    """
+    select b.currency, b.pending, b.available, b.frozen, b.reserve,
+        coalesce(last.pending_after, 0) as counted_pending,
+        coalesce(last.reserve_after, 0) as counted_reserve, (
+        select e.created_at from entries e
+        where e.merchant_id = b.merchant_id and e.currency = b.currency
+            and e.number = coalesce(h.number, 0) + 1
+    ) as behind_since
+    from balances b
+    left join figure_heads h on h.merchant_id = b.merchant_id and h.currency = b.currency
+    left join entries last on last.merchant_id = b.merchant_id and last.currency = b.currency
+        and last.number = h.number
+    where b.merchant_id = :merchant_id order by b.currency
+    """,
+)
+# The sums of all time before each of some boundaries, where there are any: a look into the index
+# for each.
+UNTIL = Query(
+    Until,
+    f"""
+    select h.currency, wanted.before, {_each("f.{0}")}
+    from figure_heads h
+    cross join unnest(:before::bigint[]) as wanted (before)
+    cross join lateral (
+        select * from figures f
+        where f.merchant_id = h.merchant_id and f.currency = h.currency and f.since < wanted.before
+        order by f.since desc limit 1
+    ) f
+    where h.merchant_id = :merchant_id
+    """,  # noqa: S608 - as above
+)
+FAILED_UNTIL = Query(
+    FailedUntil,
+    """
+    select wanted.before, f.failed from unnest(:before::bigint[]) as wanted (before)
+    cross join lateral (
+        select failed from attempt_figures f
+        where f.merchant_id = :merchant_id and f.since < wanted.before
+        order by f.since desc limit 1
+    ) f
+    """,
+)
+# What becomes available before the first of some boundaries (slot 0) and between them. What is due
+# after the last is what the balance has beside it.
+AWAITED = Query(
+    Awaited,
+    """
+    select b.currency, a.account, slots.slot, slots.amount_minor
+    from balances b
+    cross join (values ('pending'), ('reserve')) as a (account)
+    cross join lateral (
+        select width_bucket(f.since, :boundaries::bigint[]) as slot,
+            sum(f.amount_minor)::bigint as amount_minor
+        from awaited_figures f
+        where f.merchant_id = :merchant_id and f.currency = b.currency and f.account = a.account
+            and f.since < (:boundaries::bigint[])[cardinality(:boundaries::bigint[])]
+        group by 1
+    ) slots
+    where b.merchant_id = :merchant_id
+    """,
+)
+
+# What does not hold, by the sentence that says what must (integrity/queries.py). Both sides of each
+# comparison are summed: what the figures say, and what is there.
+RULES: Final[Mapping[str, str]] = {
+    "figures are the sums of the entries that are counted": f"""
+    select merchant_id, currency || ' ' || since as subject,
+        'the sums until its end differ from those of its entries' as detail
+    from (
+        select merchant_id, currency, since, {_each("sum({0}) over sofar as {0}")}
+        from (
+            select e.merchant_id, e.currency, e.created_at / 900000 * 900000 as since, {_SUMS}
+            from entries e join figure_heads h
+                on h.merchant_id = e.merchant_id and h.currency = e.currency
+            where e.number <= h.number group by 1, 2, 3
+        ) quarters
+        window sofar as (partition by merchant_id, currency order by since)
+        union all
+        select merchant_id, currency, since, {_each("- {0}")} from figures
+    ) both_sides
+    group by merchant_id, currency, since
+    having count(*) <> 2 or ({_each("sum({0})")}) <> ({_each("0")})
+    union all
+    select h.merchant_id, h.currency, 'counted to ' || h.number || ' of ' || b.entries
+    from figure_heads h join balances b
+        on b.merchant_id = h.merchant_id and b.currency = h.currency
+    where h.number > b.entries
+    """,  # noqa: S608 - as above
+    "awaited money is what its entries left in the account": f"""
+    select merchant_id, currency || ' ' || account || ' ' || since as subject,
+        sum(counted) || ' counted, ' || sum(there) || ' there' as detail
+    from (
+        select merchant_id, currency, account, since, amount_minor as counted, 0 as there
+        from awaited_figures
+        union all
+        select e.merchant_id, e.currency, moved.account, moved.due / 900000 * 900000, 0, {_MOVED}
+        from (
+            select e.* from entries e join figure_heads h
+                on h.merchant_id = e.merchant_id and h.currency = e.currency
+            where e.number <= h.number
+        ) e {_AWAITED} group by 1, 2, 3, 4
+    ) both_sides
+    group by merchant_id, currency, account, since
+    having sum(counted) <> sum(there)
+    """,  # noqa: S608 - as above
+    "failed attempts are counted in the quarter hour that they name": """
+    select merchant_id, since::text as subject,
+        sum(counted) || ' counted, ' || sum(there) || ' there' as detail
+    from (
+        select merchant_id, since,
+            failed - lag(failed, 1, 0::bigint) over (partition by merchant_id order by since)
+                as counted, 0 as there
+        from attempt_figures
+        union all
+        select merchant_id, counted_at, 0, count(*) from payment_attempts
+        where counted_at is not null group by merchant_id, counted_at
+    ) both_sides
+    group by merchant_id, since having sum(counted) <> sum(there)
+    """,
+}

@@ -1,0 +1,131 @@
+"""Reads a merchant's figures: a fixed number of look-ups into counts, however many orders."""
+
+from collections.abc import Mapping, Sequence
+from datetime import tzinfo
+from typing import Final
+
+from opentill import orders
+from opentill.db.database import Db, Tx
+from opentill.figures import queries
+from opentill.figures.model import (
+    Attempts,
+    AttemptsComparison,
+    Awaited,
+    Awaiting,
+    Comparison,
+    CurrencyFigures,
+    Day,
+    Figures,
+    Period,
+    Schedule,
+    Standing,
+    Sums,
+    last_days,
+    next_days,
+    periods,
+    quarter,
+)
+
+DAYS: Final = 30  # each of which has its figures
+COMING: Final = 14  # days in which money becomes available, one by one
+
+
+class _Counts:
+    """What is counted before each boundary that was asked for: sums by currency, and attempts."""
+
+    def __init__(self, sums: Mapping[tuple[str, int], Sums], failed: Mapping[int, int]) -> None:
+        self._sums = sums
+        self._failed = failed
+        self._currencies = {currency for currency, _ in sums}
+
+    def totals(self, currency: str, since: int, until: int) -> Sums:
+        """Return the sums of a range; nothing where no entry is counted yet."""
+        nothing = Sums()
+        before = self._sums.get((currency, since), nothing)
+        return self._sums.get((currency, until), nothing).minus(before)
+
+    def attempts(self, since: int, until: int) -> Attempts:
+        """Return the attempts of a range, over all currencies."""
+        paid = sum(self.totals(each, since, until).payments for each in self._currencies)
+        return Attempts(paid, self._failed.get(until, 0) - self._failed.get(since, 0))
+
+
+async def read(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Figures:
+    """Return a merchant's figures of one moment, by the days of a time zone; ``now``: Unix ms."""
+    days = tuple(last_days(now, zone, DAYS))
+    compared = tuple(periods(now, zone))
+    async with db.snapshot() as tx:
+        standing = await queries.STANDING.all(tx, merchant_id=merchant_id)
+        counts = await _counts(tx, merchant_id, _boundaries(days, compared))
+        coming = tuple(next_days(now, zone, COMING))
+        edges = [quarter(now), *(day.until for day in coming)]
+        awaited = await queries.AWAITED.all(tx, merchant_id=merchant_id, boundaries=edges)
+        behind = [await orders.uncounted_since(tx, merchant_id)]
+    behind += [balance.behind_since for balance in standing]
+    return Figures(
+        as_of=min([now, *(at for at in behind if at is not None)]),
+        days=days,
+        coming=coming,
+        currencies=tuple(
+            _of_currency(balance, counts, days, compared, awaited) for balance in standing
+        ),
+        attempts=tuple(counts.attempts(day.since, day.until) for day in days),
+        attempts_compared=tuple(
+            AttemptsComparison(
+                each,
+                counts.attempts(each.since, each.until),
+                counts.attempts(each.before_since, each.before_until),
+            )
+            for each in compared
+        ),
+    )
+
+
+def _boundaries(days: Sequence[Day], compared: Sequence[Period]) -> list[int]:
+    """Return every time at which a range begins or ends, in order."""
+    ends = {edge for day in days for edge in (day.since, day.until)}
+    for period in compared:
+        ends |= {period.since, period.until, period.before_since, period.before_until}
+    return sorted(ends)
+
+
+async def _counts(tx: Tx, merchant_id: str, boundaries: list[int]) -> _Counts:
+    sums = await queries.UNTIL.all(tx, merchant_id=merchant_id, before=boundaries)
+    failed = await queries.FAILED_UNTIL.all(tx, merchant_id=merchant_id, before=boundaries)
+    return _Counts(
+        {(row.currency, row.before): row for row in sums},
+        {row.before: row.failed for row in failed},
+    )
+
+
+def _of_currency(
+    balance: Standing,
+    counts: _Counts,
+    days: Sequence[Day],
+    compared: Sequence[Period],
+    awaited: Sequence[Awaited],
+) -> CurrencyFigures:
+    currency = balance.currency
+    return CurrencyFigures(
+        standing=balance,
+        comparisons=tuple(
+            Comparison(
+                each,
+                counts.totals(currency, each.since, each.until),
+                counts.totals(currency, each.before_since, each.before_until),
+            )
+            for each in compared
+        ),
+        days=tuple(counts.totals(currency, day.since, day.until) for day in days),
+        pending=_schedule(awaited, balance, "pending"),
+        reserve=_schedule(awaited, balance, "reserve"),
+    )
+
+
+def _schedule(awaited: Sequence[Awaited], balance: Standing, account: Awaiting) -> Schedule:
+    slots = [0] * (COMING + 1)
+    for row in awaited:
+        if (row.currency, row.account) == (balance.currency, account):
+            slots[row.slot] = row.amount_minor
+    whole = balance.counted_pending if account == "pending" else balance.counted_reserve
+    return Schedule(slots[0], tuple(slots[1:]), whole - sum(slots))

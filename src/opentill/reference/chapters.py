@@ -1,0 +1,233 @@
+"""The chapters: Markdown files with what this deployment fills in.
+
+What is a fact of the code (business codes, limits, waits, headers) is filled in from there, so that
+no chapter says it otherwise.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+import msgspec
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markupsafe import Markup, escape
+
+from opentill import merchants, webhooks
+from opentill.core import errors
+from opentill.core.errors import Problem
+from opentill.core.settings import SANDBOX, Settings
+from opentill.reference.document import slug
+from opentill.web import templates
+from opentill.webhooks import signing
+
+
+class Chapter(msgspec.Struct, frozen=True):
+    """A chapter: ``/docs/guides/{name}``, made of ``chapters/{name}.md``."""
+
+    name: str
+    title: str
+    about: str  # one line
+
+
+CHAPTERS: Final = (
+    Chapter("quickstart", "Get started", "From a key to the first payment, in five requests."),
+    Chapter("authentication", "Authentication", "API keys: where they go and how they end."),
+    Chapter("payments", "How a payment goes", "Sessions, orders, refunds and your money."),
+    Chapter("formats", "Amounts, times and ids", "What every field of one kind looks like."),
+    Chapter("errors", "Errors", "Every business code, and what to do about it."),
+    Chapter("idempotency", "Repeating safely", "A request that was sent twice has one effect."),
+    Chapter("paging", "Lists and paging", "Pages, filters and exports."),
+    Chapter("webhooks", "Webhooks", "Events as they happen, and how to verify them."),
+    Chapter("testing", "Test cards and test money", "Payments without real money."),
+    Chapter("limits", "Limits", "How much and how often."),
+    Chapter("epay", "Epay", "For shops that speak Epay already."),
+    Chapter("clients", "Clients and versions", "Libraries, generators and what may change."),
+)
+BY_NAME: Final[Mapping[str, Chapter]] = {chapter.name: chapter for chapter in CHAPTERS}
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """When a business code comes, and what to do about it. Markdown."""
+
+    when: str
+    then: str
+
+
+_AGAIN: Final = "Wait as many seconds as `Retry-After` says, then send it again"
+ADVICE: Final[Mapping[type[Problem], Advice]] = {
+    errors.Invalid: Advice(
+        "An input or a business rule refuses. `error.field` names the input, `error.reason` "
+        "says what would be accepted. JSON that cannot be read has the field `body`.",
+        "Change the request. The same one is refused again.",
+    ),
+    errors.Unauthorized: Advice(
+        "There is no key, or it is wrong, expired or revoked, or of the other environment, or "
+        "the request came from an address that the key does not allow.",
+        "Check the key. Which of these it was is not said.",
+    ),
+    errors.NotFound: Advice(
+        "The address is unknown, or you have nothing with this id. What another merchant has "
+        "is not found either.",
+        "Check the path and the id.",
+    ),
+    errors.MethodNotAllowed: Advice(
+        "The address is there, but not for this method. `Allow` names those it takes.",
+        "Use another method.",
+    ),
+    errors.Conflict: Advice(
+        "A request with the same `Idempotency-Key` is still running.",
+        "Send the same request again after a moment.",
+    ),
+    errors.PayloadTooLarge: Advice("The body is larger than 64 KiB.", "Send less."),
+    errors.UnsupportedMediaType: Advice(
+        "The body is not `application/json`.",
+        "Send JSON with `Content-Type: application/json`.",
+    ),
+    errors.KeyReused: Advice(
+        "The `Idempotency-Key` was used for another request.",
+        "Use a new key for a new request.",
+    ),
+    errors.TooManyRequests: Advice("A rate limit is reached.", f"{_AGAIN}."),
+    errors.Internal: Advice(
+        "A defect of the server. Nothing of it is in the response.",
+        "Send it again with the same `Idempotency-Key`. If that does not help, give the "
+        "operator the `x-request-id`.",
+    ),
+    errors.Unavailable: Advice(
+        "The database, or a gateway that must be asked first, does not respond.",
+        f"{_AGAIN} with the same `Idempotency-Key`.",
+    ),
+}
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A part of a chapter, for the search: its heading, where it is, and its text."""
+
+    heading: str
+    anchor: str
+    text: str
+
+
+class Texts:
+    """The chapters as they are for one deployment."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Nothing is read yet."""
+        loader = jinja2.FileSystemLoader(Path(__file__).parent / "chapters")
+        self._environment = jinja2.Environment(
+            loader=loader,
+            autoescape=False,  # noqa: S701 - it is Markdown, which is escaped when it is rendered
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._values = _values(settings)
+        self._markdown = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer)
+        self._markdown.enable("table")
+
+    def html(self, chapter: Chapter) -> Markup:
+        """Return the text of a chapter as markup."""
+        tokens = self.tokens(chapter)
+        options, environment = self._markdown.options, dict[str, Any]()
+        html = self._markdown.renderer.render(tokens, options, environment)
+        return Markup(html)  # noqa: S704 - the renderer escapes
+
+    def sections(self, chapter: Chapter) -> tuple[Section, ...]:
+        """Return the parts of a chapter, the first without a heading of its own."""
+        heading, anchor, found = chapter.title, "", list[Section]()
+        text: list[str] = [chapter.about]
+        tokens = self.tokens(chapter)
+        for index, token in enumerate(tokens):
+            if token.type == "heading_open":
+                found.append(Section(heading, anchor, " ".join(text)))
+                heading, text = tokens[index + 1].content, []
+                anchor = slug(heading)
+            elif token.type in ("inline", "fence") and tokens[index - 1].type != "heading_open":
+                text.append(_plain(token))
+        return (*found, Section(heading, anchor, " ".join(text)))
+
+    def tokens(self, chapter: Chapter) -> list[Token]:
+        """Return a chapter as Markdown tokens."""
+        text = self._environment.get_template(f"{chapter.name}.md").render(self._values)
+        return self._markdown.parse(text)
+
+
+def _values(settings: Settings) -> dict[str, Any]:
+    base = templates.base_path(settings.public_url)
+    signature, timestamp, old = signing.own_names(settings.webhook_header_prefix)
+    return {
+        "server": settings.public_url.rstrip("/"),
+        "docs": f"{base}/docs",
+        "guides": f"{base}/docs/guides",
+        "base": base,
+        "prefix": merchants.PREFIXES[settings.environment],
+        "environment": settings.environment,
+        "other_prefix": next(
+            prefix for name, prefix in merchants.PREFIXES.items() if name != settings.environment
+        ),
+        "livemode": settings.livemode,
+        "sandbox": SANDBOX in settings.gateways,
+        "per_address": settings.limit_ip_per_minute,
+        "sessions": settings.limit_checkouts_per_minute,
+        "payments": settings.limit_payments_per_minute,
+        "resends": settings.limit_resends_per_minute,
+        "codes": [
+            (problem.status, problem.code, problem.message, advice.when, advice.then)
+            for problem, advice in ADVICE.items()
+        ],
+        "waits": [_duration(wait) for wait in webhooks.WAITS_MS],
+        "signature_header": signature,
+        "timestamp_header": timestamp,
+        "old_signature_header": old,
+    }
+
+
+def _duration(length_ms: int) -> str:
+    minutes = length_ms // 60_000
+    number, unit = (minutes // 60, "hour") if minutes >= 60 else (minutes, "minute")  # noqa: PLR2004 - minutes of an hour
+    return f"{number} {unit}{'' if number == 1 else 's'}"
+
+
+def _plain(token: Token) -> str:
+    """Return the text of a line without its marks."""
+    breaks = ("softbreak", "hardbreak")
+    return "".join(" " if one.type in breaks else one.content for one in token.children or (token,))
+
+
+_LANGUAGES: Final[Mapping[str, str]] = {
+    "sh": "Shell", "json": "JSON", "http": "HTTP", "python": "Python", "js": "JavaScript",
+}  # fmt: skip
+
+
+class _Renderer(RendererHTML):
+    """Markdown as the reference shows it: headings that can be linked to, code in figures."""
+
+    def heading_open(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
+        """Give a heading an anchor out of its words."""
+        del options, env
+        return f'<{tokens[idx].tag} id="{slug(tokens[idx + 1].content)}">'
+
+    def fence(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
+        """Show code as a figure whose caption is what stands behind the language."""
+        del options, env
+        language, _, label = tokens[idx].info.partition(" ")
+        caption = escape(label or _LANGUAGES.get(language, "Example"))
+        return (
+            f'<figure class="sample"><figcaption>{caption}</figcaption>'
+            f'<pre tabindex="0" role="group" aria-label="{caption}"><code>'
+            f"{escape(tokens[idx].content)}</code></pre></figure>\n"
+        )
+
+    def table_open(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
+        """Let a wide table scroll by itself."""
+        del tokens, idx, options, env
+        return '<div class="table" tabindex="0" role="group" aria-label="Table"><table>'
+
+    def table_close(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
+        """Close what ``table_open`` has opened."""
+        del tokens, idx, options, env
+        return "</table></div>"

@@ -1,0 +1,43 @@
+"""Which method of the merchants' Python client makes which operation.
+
+The server uses nothing of the client, so that the names stand here; a test holds them against it.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+# operationId → method of `opentill.client.Client`
+CALLS: Final[Mapping[str, str]] = {
+    "getMerchantServicesAgreement": "agreement.get",
+    "createProduct": "products.create",
+    "listProducts": "products.list",
+    "getProduct": "products.get",
+    "updateProduct": "products.update",
+    "archiveProduct": "products.archive",
+    "createCheckoutSession": "checkouts.create",
+    "getCheckoutSession": "checkouts.get",
+    "expireCheckoutSession": "checkouts.expire",
+    "listOrders": "orders.list",
+    "exportOrders": "orders.export",
+    "getOrder": "orders.get",
+    "createRefund": "refunds.create",
+    "listOrderRefunds": "refunds.list",
+    "getRefund": "refunds.get",
+    "listDisputes": "disputes.list",
+    "getDispute": "disputes.get",
+    "listPayouts": "payouts.list",
+    "getPayout": "payouts.get",
+    "listBalanceTransactions": "balance_transactions.list",
+    "exportStatement": "balance.export_statement",
+    "getBalance": "balance.get",
+    "createWebhookEndpoint": "webhook_endpoints.create",
+    "listWebhookEndpoints": "webhook_endpoints.list",
+    "getWebhookEndpoint": "webhook_endpoints.get",
+    "updateWebhookEndpoint": "webhook_endpoints.update",
+    "deleteWebhookEndpoint": "webhook_endpoints.delete",
+    "rotateWebhookSecret": "webhook_endpoints.rotate_secret",
+    "listWebhookDeliveries": "webhook_deliveries.list",
+    "resendEvents": "webhook_endpoints.resend_events",
+    "listEvents": "events.list",
+    "getEvent": "events.get",
+}

@@ -1,0 +1,63 @@
+"""Payments that were made before the bank was there: they can be refunded like all others."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from opentill.sandbox.model import Method, Payment
+from opentill.sandbox.storage import FILE, Store, Tx
+
+
+class PastPayment(msgspec.Struct, frozen=True, kw_only=True):
+    """A payment that succeeded; minor units, Unix ms."""
+
+    id: str
+    amount_minor: int
+    currency: str
+    method: Method
+    description: str
+    merchant_name: str
+    return_url: str
+    callback_url: str
+    refunded_minor: int
+    paid_at: int
+
+
+async def add_past(data_dir: Path, payments: Sequence[PastPayment]) -> None:
+    """Add payments to the bank of a data directory, which may be running; no callback reports them.
+
+    Raises OSError or sqlite3.Error if the bank's storage cannot be written.
+    """
+
+    def work(tx: Tx) -> None:
+        for past in payments:
+            payment = Payment(
+                id=past.id,
+                amount_minor=past.amount_minor,
+                currency=past.currency,
+                method=past.method,
+                description=past.description,
+                merchant_name=past.merchant_name,
+                customer_email="",
+                return_url=past.return_url,
+                callback_url=past.callback_url,
+                locale="en",
+                status="succeeded",
+                decline_code=None,
+                challenged=False,
+                card_last4="4242" if past.method == "CREDIT_CARD" else None,
+                refunds_fail=False,
+                refunded_minor=past.refunded_minor,
+                created_at=past.paid_at,
+                updated_at=past.paid_at,
+            )
+            row = msgspec.structs.asdict(payment)
+            tx.insert("payments", {**row, "settled_at": past.paid_at})
+
+    store = Store(data_dir / FILE, lambda _: None)
+    await store.open()
+    try:
+        await store.do(work)
+    finally:
+        await store.close()

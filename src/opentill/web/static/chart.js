@@ -1,0 +1,151 @@
+// Draws each chart from the table beside it (web/charts.py). Where this script does not run, or fails,
+// the table stays open and says the same. Colours come from the style sheet, in both schemes.
+"use strict";
+
+(() => {
+  const HEIGHT = 240;
+  const language = document.documentElement.lang;
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+
+  // What an axis writes: short, so that it fits beside the plot.
+  function formatter(unit) {
+    if (unit === "percent") {
+      const format = new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 0 });
+      return (value) => format.format(value / 100);
+    }
+    const short = { notation: "compact", maximumFractionDigits: 1 };
+    const options = unit === "count" ? short : {
+      ...short, style: "currency", currency: unit, currencyDisplay: "narrowSymbol",
+      minimumFractionDigits: 0,
+    };
+    const format = new Intl.NumberFormat(language, options);
+    return (value) => format.format(value);
+  }
+
+  // The table: the names of the rows and the columns of numbers, null where there is none.
+  function read(table) {
+    const series = [...table.tHead.rows[0].cells].slice(1).map((cell) => (
+      { name: cell.textContent, kind: cell.dataset.kind, unit: cell.dataset.unit }
+    ));
+    const rows = [...table.tBodies[0].rows];
+    const columns = series.map((_, index) => rows.map((row) => {
+      const text = row.cells[index + 1].dataset.value;
+      return text === "" ? null : Number(text);
+    }));
+    return { series, rows, columns };
+  }
+
+  function range(unit) {
+    if (unit === "percent") return () => [0, 100];
+    return (_, low, high) => {
+      const [bottom, top] = [Math.min(0, low ?? 0), Math.max(0, high ?? 0)];
+      const room = (top - bottom) * 0.08 || 1;
+      return [bottom < 0 ? bottom - room : 0, top > 0 ? top + room : (bottom < 0 ? 0 : 1)];
+    };
+  }
+
+  function draw(figure) {
+    const place = figure.querySelector(".chart-plot");
+    const reading = figure.querySelector(".chart-reading");
+    const { series, rows, columns } = read(figure.querySelector("table"));
+    const units = [...new Set(series.map((one) => one.unit))];
+    const bars = series.filter((one) => one.kind === "bars");
+    let plot = null;
+
+    // What stands under the pointer, in the words of the table.
+    function show(index) {
+      const row = rows[index];
+      reading.textContent = row
+        ? [row.cells[0].textContent, ...series.map((one, at) => `${one.name} ${row.cells[at + 1].textContent}`)].join(" · ")
+        : "";
+    }
+
+    function options() {
+      const style = getComputedStyle(figure);
+      const colour = (name) => style.getPropertyValue(name).trim();
+      const font = `12px ${style.fontFamily}`;
+      const axis = { stroke: colour("--soft"), font, ticks: { show: false } };
+      const integers = units.map((unit) => unit === "count");
+      return {
+        width: Math.max(place.clientWidth, 160),
+        height: HEIGHT,
+        padding: [8, units.length > 1 ? 0 : 8, 0, 0],
+        legend: { show: false },
+        cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
+        scales: {
+          x: { time: false, range: () => [-0.6, rows.length - 0.4] },
+          ...Object.fromEntries(units.map((unit) => [unit, { range: range(unit) }])),
+        },
+        axes: [
+          {
+            ...axis,
+            grid: { show: false },
+            space: 64,
+            size: 28,
+            incrs: [1, 2, 3, 5, 7, 10, 14, 20, 30, 60, 90],
+            values: (_, splits) => splits.map((at) => rows[at]?.cells[0].dataset.short ?? ""),
+          },
+          ...units.map((unit, index) => ({
+            ...axis,
+            scale: unit,
+            side: index ? 1 : 3,
+            size: 58,
+            incrs: integers[index] ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7] : undefined,
+            grid: index ? { show: false } : { stroke: colour("--line"), width: 1 },
+            values: ((format) => (_, splits) => splits.map((value) => value === null ? "" : format(value)))(formatter(unit)),
+          })),
+        ],
+        series: [
+          {},
+          ...series.map((one, index) => {
+            const paint = colour(`--chart-${index + 1}`);
+            const shared = { label: one.name, scale: one.unit, stroke: paint, points: { show: false } };
+            return one.kind === "bars"
+              ? { ...shared, width: 0, fill: paint, paths: uPlot.paths.bars({ size: [0.7 / bars.length, 40], align: bars.length < 2 ? 0 : bars.indexOf(one) ? 1 : -1 }) }
+              : { ...shared, width: 2, spanGaps: false, points: { show: true, size: 5, fill: paint } };
+          }),
+        ],
+        hooks: { setCursor: [(self) => show(self.cursor.idx)] },
+      };
+    }
+
+    function redraw() {
+      plot?.destroy();
+      plot = new uPlot(options(), [rows.map((_, index) => index), ...columns], place);
+    }
+
+    redraw();
+    figure.classList.add("drawn");
+    figure.querySelector("details").open = false;
+    dark.addEventListener("change", redraw);
+    new ResizeObserver(() => {
+      if (plot && Math.abs(plot.width - place.clientWidth) > 1) plot.setSize({ width: Math.max(place.clientWidth, 160), height: HEIGHT });
+    }).observe(place);
+  }
+
+  // The names of the series with their colours, which the table alone would not show.
+  function addKey(figure) {
+    const key = document.createElement("ul");
+    key.className = "chart-key";
+    key.setAttribute("aria-hidden", "true");
+    figure.querySelectorAll("thead th[data-kind]").forEach((cell, index) => {
+      const item = document.createElement("li");
+      item.className = `chart-key-${index + 1} chart-${cell.dataset.kind}`;
+      item.textContent = cell.textContent;
+      key.append(item);
+    });
+    figure.querySelector(".chart-plot").before(key);
+  }
+
+  function drawAll() {
+    for (const figure of document.querySelectorAll("figure.chart:not(.drawn)")) {
+      if (figure.querySelector("tbody tr")) {
+        draw(figure);
+        addKey(figure);
+      }
+    }
+  }
+
+  drawAll();
+  document.addEventListener("charts:added", drawAll); // a part of the page was replaced
+})();

@@ -1,0 +1,114 @@
+"""Charts as a browser draws them: from the table, in both schemes, under the strict policy."""
+
+from itertools import product
+from typing import Final
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, Route
+
+from opentill.web import assets
+from opentill.web.catalogue import FRAME, LANGUAGES, Language
+from opentill.web.language import Localizer
+from opentill.web.responses import page as answer
+from support import chart_examples
+from support.page_checks import DEVICES, LOOKS, SCHEMES, WIDER
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+HOST: Final = "http://127.0.0.1:9"
+# For each chart: whether its first series' colour is there, and whether the table is open.
+DRAWN: Final = """() => [...document.querySelectorAll('figure.chart')].map(figure => {
+  const drawn = figure.querySelector('canvas');
+  const canvas = document.createElement('canvas');
+  [canvas.width, canvas.height] = [drawn.width, drawn.height];
+  canvas.getContext('2d', { willReadFrequently: true }).drawImage(drawn, 0, 0);
+  const probe = document.createElement('i');
+  probe.style.color = getComputedStyle(figure).getPropertyValue('--chart-1');
+  figure.append(probe);
+  const [r, g, b] = getComputedStyle(probe).color.match(/\\d+/g).map(Number);
+  probe.remove();
+  const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+  let found = 0;
+  for (let at = 0; at < pixels.length; at += 4)
+    found += pixels[at] === r && pixels[at + 1] === g && pixels[at + 2] === b
+      && pixels[at + 3] === 255;
+  return [figure.id, found > 100, figure.querySelector('details').open];
+})"""
+FITS: Final = """() => Math.abs(document.querySelector('#volume .uplot').clientWidth
+  - document.querySelector('#volume .chart-plot').clientWidth) < 2"""
+ALL_DRAWN: Final = [["volume", True, False], ["rate", True, False], ["hostile", True, False]]
+
+
+async def _open(context: BrowserContext, language: Language = "en") -> tuple[Page, list[str]]:
+    """Show the page; the list gathers what goes wrong, a breach of the policy too."""
+    page = await context.new_page()
+    wrong: list[str] = []
+
+    async def fulfil(route: Route) -> None:
+        path = urlsplit(route.request.url).path
+        if path.startswith("/static/"):
+            file = assets.ASSETS[path.removeprefix("/static/")]
+            await route.fulfill(body=file.body, content_type=file.media_type)
+        else:
+            html = chart_examples.page(Localizer(FRAME, language))
+            sent = answer(html, language, scripts=True)
+            headers = {key: value for key, value in sent.headers.items() if key != "content-length"}
+            assert "unsafe" not in headers["content-security-policy"]
+            await route.fulfill(body=sent.body, headers=headers)
+
+    await page.route("**/*", fulfil)
+    page.on("console", lambda message: wrong.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: wrong.append(f"script: {error}"))
+    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+    await page.goto(f"{HOST}/charts")
+    return page, wrong
+
+
+async def test_charts_are_drawn_from_their_tables_in_both_schemes(browser: Browser) -> None:
+    context = await browser.new_context(reduced_motion="reduce")
+    page, wrong = await _open(context)
+    for scheme, device in product(SCHEMES, DEVICES):
+        width, height = DEVICES[device]
+        await page.set_viewport_size({"width": width, "height": height})
+        await page.emulate_media(color_scheme=scheme)
+        assert await page.evaluate(LOOKS) == {
+            "shown": [scheme, width], "faint": [], "small": [], "wider": 0,
+        }, (scheme, device)  # fmt: skip
+        assert await page.evaluate(DRAWN) == ALL_DRAWN, (scheme, device)
+        plot = page.locator("#volume .uplot")
+        await page.wait_for_function(FITS)
+        assert await plot.is_visible()
+    place = await page.locator("#rate .u-over").bounding_box()
+    assert place is not None
+    await page.mouse.move(place["x"] + place["width"] - 8, place["y"] + 40)
+    reading = await page.locator("#rate .chart-reading").text_content()
+    assert reading == "Mon, Mar 30, 2026 · Payments 2 · Success rate 99.7%"
+    await page.click("#rate summary")
+    assert await page.locator("#rate tbody tr").count() == 30
+    assert await page.get_by_role("figure", name="Payments and success rate").is_visible()
+    assert wrong == []
+    await context.close()
+
+
+async def test_without_a_script_the_table_is_the_chart(browser: Browser) -> None:
+    context = await browser.new_context(
+        java_script_enabled=False, viewport={"width": 390, "height": 844}
+    )
+    page, wrong = await _open(context)
+    assert await page.locator("#volume td").first.is_visible()
+    assert await page.locator("#volume .chart-plot").is_hidden()
+    assert wrong == []
+    await context.close()
+
+
+@pytest.mark.parametrize("language", list(LANGUAGES))
+async def test_charts_speak_the_page_s_language(browser: Browser, language: Language) -> None:
+    context = await browser.new_context(viewport={"width": 320, "height": 568})
+    page, wrong = await _open(context, language)
+    assert await page.evaluate(WIDER) <= 0
+    assert await page.evaluate(DRAWN) == ALL_DRAWN
+    summary = str(FRAME[language]["chart_numbers"])
+    assert await page.locator("#volume summary").text_content() == summary
+    assert wrong == []
+    await context.close()

@@ -1,0 +1,146 @@
+"""The reference in a browser: how it looks, quick search, copying, trying an operation out."""
+
+from collections.abc import AsyncIterator
+from itertools import product
+from typing import Any, Final
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+from starlette.applications import Starlette
+
+from browser.test_pages_look import DEVICES, SCHEMES, look
+from opentill import merchants
+from opentill.db.clock import now_ms
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+# One of each kind.
+PATHS: Final = ("", "/guides/webhooks", "/guides/errors", "/checkouts", "/search?q=refund")
+KEPT: Final = """() => [location.href, document.cookie, JSON.stringify({...localStorage}),
+  JSON.stringify({...sessionStorage}), document.documentElement.outerHTML].join('\\n')"""
+
+
+@pytest.fixture
+def docs(page_server: Starlette) -> str:
+    return f"{page_server.state.settings.public_url}/docs"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(browser: Browser, docs: str) -> AsyncIterator[Page]:
+    """A page that fails the test for any complaint and any request to somewhere else."""
+    context = await browser.new_context(reduced_motion="reduce")
+    await context.grant_permissions(["clipboard-read", "clipboard-write"])
+    tab = await context.new_page()
+    wrong: list[str] = []
+    tab.on("console", lambda message: wrong.append(message.text))
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    host = docs.removesuffix("docs")
+    tab.on("request", lambda sent: sent.url.startswith(host) or wrong.append(sent.url))
+    yield tab
+    await context.close()
+    assert [text for text in wrong if "404 (Not Found)" not in text] == []
+
+
+async def _key(page_server: Starlette) -> str:
+    async def make(tx: Any) -> merchants.NewKey:
+        merchant = await merchants.create(tx, name="Harbour Books", now=now_ms())
+        environment = page_server.state.settings.environment
+        return await merchants.create_key(tx, merchant.id, environment, now_ms())
+
+    made: merchants.NewKey = await page_server.state.app.db.run(make)
+    return made.key
+
+
+async def test_every_kind_of_page_is_readable_and_fits(page: Page, docs: str) -> None:
+    for path in PATHS:
+        await page.goto(docs + path)
+        for boxes in (".contents > details", "details.trial, details.failures"):
+            await page.eval_on_selector_all(boxes, "all => all.forEach(one => one.open = true)")
+        for scheme, device in product(SCHEMES, DEVICES):
+            await look(page, scheme, *DEVICES[device], place=(path, scheme, device))
+
+
+async def test_everything_but_the_box_is_there_without_javascript(
+    browser: Browser, docs: str
+) -> None:
+    context = await browser.new_context(
+        java_script_enabled=False, viewport={"width": 390, "height": 800}
+    )
+    page = await context.new_page()
+    await page.goto(f"{docs}/products#createProduct")
+    await expect(page.locator(".trial, .copy")).to_have_count(0)
+    python = page.locator("#createProduct details[data-language=Python]")
+    await expect(python.locator("pre")).not_to_be_visible()
+    await python.locator("summary").click()
+    await expect(python.locator("pre")).to_be_visible()
+    await page.fill("input[name=q]", "settledAmount")
+    await page.keyboard.press("Enter")
+    await page.click("#found a >> text=Get an order")
+    assert page.url == f"{docs}/orders#getOrder"
+    await context.close()
+
+
+async def test_the_search_shows_places_while_one_types(page: Page, docs: str) -> None:
+    await page.goto(docs)
+    await page.keyboard.press("/")
+    await page.keyboard.type("40901")
+    await expect(page.locator(".quick li")).to_have_count(2)
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("h1")).to_have_text("Errors")
+    await page.fill("input[name=q]", "xyzzy refund")
+    await expect(page.locator(".quick")).to_contain_text("Nothing has all of these words")
+    await page.keyboard.press("Escape")
+    await expect(page.locator(".quick")).to_be_hidden()
+
+
+async def test_a_sample_is_copied_and_its_language_remembered(page: Page, docs: str) -> None:
+    await page.goto(f"{docs}/orders")
+    await page.click("#getOrder summary >> text=Python")
+    await expect(page.locator("details[data-language=Python][open]")).to_have_count(
+        await page.locator("article").count()
+    )
+    await page.click("#listOrders details[open] .copy")
+    await expect(page.locator("#listOrders details[open] .copy")).to_have_text("Copied")
+    copied = await page.evaluate("navigator.clipboard.readText()")
+    assert "client.orders.list()" in copied
+    await page.goto(f"{docs}/refunds")
+    await expect(page.locator("#getRefund details[data-language=Python]")).to_have_attribute(
+        "open", ""
+    )
+
+
+async def test_an_operation_is_tried_out_with_a_key_that_is_kept_nowhere(
+    page: Page, page_server: Starlette, docs: str
+) -> None:
+    key = await _key(page_server)
+    sent: list[Any] = []
+    page.on("request", lambda request: "/v1/" in request.url and sent.append(request))
+    await page.goto(f"{docs}/products")
+    create, read = page.locator("#createProduct .trial"), page.locator("#getProduct .trial")
+
+    await create.locator("summary").click()
+    await create.locator("[data-key]").fill(key)
+    await expect(create.locator(".send")).to_be_disabled()  # it changes something
+    await create.locator("[data-agreed]").check()
+    await create.locator(".send").click()
+    await expect(create.locator(".outcome .status")).to_have_text("201")
+    await expect(create.locator(".send")).to_be_disabled()  # once is not twice
+
+    await read.locator("summary").click()
+    await expect(read.locator("[data-key]")).to_have_value(key)
+    await read.locator(".send").click()
+    await expect(read.locator(".outcome")).to_have_text("id is required.")
+    await read.locator("[data-name=id]").fill("../orders?x=")
+    await read.locator(".send").click()
+    await expect(read.locator(".outcome .status")).to_have_text("404")
+
+    assert [request.method for request in sent] == ["POST", "GET"]
+    assert sent[0].headers["idempotency-key"]
+    assert sent[1].url.endswith("/v1/products/..%2Forders%3Fx%3D")
+    assert key not in await page.evaluate(KEPT)
+    assert key not in str(await page.context.storage_state())
+    await page.reload()
+    await create.locator("summary").click()
+    await expect(create.locator("[data-key]")).to_have_value("")

@@ -1,0 +1,73 @@
+"""The demonstration's month: believable, the same for everybody, and right to the last cent."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from opentill import figures
+from opentill.cli.demo_history import DAYS, NAME, History
+from opentill.core.settings import Settings
+from opentill.db.database import Db, Tx
+from opentill.figures import jobs
+from opentill.orders.model import DAY_MS
+from support import world
+from support.books import assert_books
+
+
+async def test_a_month_has_something_of_everything(module_database_url: str) -> None:
+    async def month(tx: Tx) -> History:
+        began = world.NOW - DAYS * DAY_MS
+        history = History((await world.merchant(tx, name=NAME, now=began)).id)
+        await history.happen(tx, world.NOW)
+        return history
+
+    db = await Db.connect(module_database_url, 2)
+    try:
+        history = await db.run(month)
+        other = await db.run(month)
+        await jobs.count_all(db)
+        async with db.snapshot() as tx:
+            await assert_books(tx)
+            merchant = history.merchant_id
+            statuses = {
+                row["status"]: row["n"]
+                for row in await tx.fetch(
+                    "select status, count(*) as n from orders where merchant_id = $1 group by 1",
+                    merchant,
+                )
+            }
+            disputes = await tx.fetch(
+                "select status from disputes where merchant_id = $1 order by created_at", merchant
+            )
+            paid_out = await tx.fetchval(
+                "select count(*) from payouts where merchant_id = $1 and status = 'PAID'", merchant
+            )
+        found = await figures.read(db, merchant, ZoneInfo("UTC"), world.NOW)
+        assert {"PAID", "SETTLED", "REFUNDED", "DISPUTED", "CLOSED"} <= statuses.keys()
+        assert 120 < sum(statuses.values()) < 260
+        assert [row["status"] for row in disputes] == ["WON", "OPEN"]
+        assert paid_out == 3
+        (usd,) = found.currencies
+        assert all(day.payments for day in usd.days[:-1])
+        assert usd.comparisons[1].now.refunds > 0 < usd.pending.days[3]
+        rate = found.attempts_compared[2].now.success_rate
+        assert rate is not None
+        assert 0.8 < rate < 0.97
+        again = [(one.amount_minor, one.paid_at) for one in other.bank.values()]
+        assert [(one.amount_minor, one.paid_at) for one in history.bank.values()] == again
+    finally:
+        await db.close()
+
+
+def test_the_bank_knows_the_payments(tmp_path: Path) -> None:
+    from opentill.cli.demo_history import BankPayment
+
+    history = History("mer_1")
+    history.bank["att_1"] = BankPayment("att_1", 1250, "USD", "ALIPAY", world.NOW, 500)
+    settings = Settings(data_dir=tmp_path, public_url="http://127.0.0.1:1")
+    asyncio.run(history.record_at_bank(settings))
+    with sqlite3.connect(tmp_path / "sandbox.sqlite3") as bank:
+        rows = bank.execute("select id, status, amount_minor, refunded_minor from payments")
+        assert rows.fetchall() == [("att_1", "succeeded", 1250, 500)]
+    bank.close()

@@ -1,0 +1,24 @@
+"""``opentill figures count``: an old database is counted, once."""
+
+import asyncio
+
+from opentill.db.database import Db
+from support.commands import Commands, opentill
+from support.world import in_status
+
+__all__ = ["opentill"]
+
+
+def test_everything_is_counted_once(opentill: Commands) -> None:
+    async def make() -> None:
+        db = await Db.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+        try:
+            await db.run(lambda tx: in_status(tx, "SETTLED"))
+            await db.run(lambda tx: in_status(tx, "FAILED"))
+        finally:
+            await db.close()
+
+    asyncio.run(make())
+    assert opentill.json("figures", "count") == {"counted": 4}  # three entries and one attempt
+    assert opentill.json("figures", "count") == {"counted": 0}
+    assert opentill.json("ledger", "check")["violations"] == []

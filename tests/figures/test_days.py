@@ -1,0 +1,96 @@
+"""The days and periods of time zones: made of quarter hours, whatever the clocks do."""
+
+import itertools
+from datetime import date, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from opentill.figures.model import (
+    QUARTER_MS,
+    Sums,
+    day_of,
+    last_days,
+    local,
+    millis,
+    next_days,
+    periods,
+)
+
+HOUR = 3_600_000
+
+
+def at(zone: str, *moment: int) -> int:
+    """Return a local time as Unix ms."""
+    from datetime import datetime
+
+    return millis(datetime(*moment, tzinfo=ZoneInfo(zone)))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "hours"),
+    [
+        ("Asia/Kathmandu", date(2026, 3, 29), 24),
+        ("Europe/Berlin", date(2026, 3, 29), 23),
+        ("Europe/Berlin", date(2026, 10, 25), 25),
+        ("America/St_Johns", date(2026, 3, 8), 23),
+        ("America/St_Johns", date(2026, 11, 1), 25),
+        ("Australia/Lord_Howe", date(2026, 4, 5), 24.5),
+        ("Australia/Lord_Howe", date(2026, 10, 4), 23.5),
+        ("America/Havana", date(2026, 3, 8), 23),  # midnight itself is skipped
+        ("Pacific/Apia", date(2011, 12, 30), 0),  # a day that was left out
+    ],
+)
+def test_days_meet_without_a_gap_and_have_the_quarter_hours_of_their_date(
+    name: str, changes: date, hours: float
+) -> None:
+    zone = ZoneInfo(name)
+    days = [day_of(changes + timedelta(days=off), zone) for off in range(-3, 4)]
+    assert days[3].until - days[3].since == hours * HOUR
+    assert all(day.until == after.since for day, after in itertools.pairwise(days))
+    for day in days:
+        assert day.since % QUARTER_MS == 0
+        for quarter in range(day.since, day.until, QUARTER_MS):
+            assert local(quarter, zone).date() == day.date
+            assert local(quarter + QUARTER_MS - 1, zone).date() == day.date
+
+
+def test_the_last_and_the_coming_days_have_today() -> None:
+    now = at("Asia/Kathmandu", 2026, 5, 1, 0, 10)
+    zone = ZoneInfo("Asia/Kathmandu")
+    assert [day.date for day in last_days(now, zone, 2)] == [date(2026, 4, 30), date(2026, 5, 1)]
+    assert [day.date for day in next_days(now, zone, 2)] == [date(2026, 5, 1), date(2026, 5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("now", "days", "since", "before_since", "before_until"),
+    [
+        ((2026, 10, 26, 14, 20), 1, (26, 0, 0), (25, 0, 0), (25, 14, 15)),
+        ((2026, 10, 25, 14, 20), 1, (25, 0, 0), (24, 0, 0), (24, 14, 15)),
+        ((2026, 10, 28, 0, 5), 7, (22, 0, 0), (15, 0, 0), (21, 0, 0)),
+        # the change is within the period: the same time of day, not as many hours ago
+        ((2026, 10, 28, 9, 59), 7, (22, 0, 0), (15, 0, 0), (21, 9, 45)),
+    ],
+)
+def test_a_period_is_compared_with_the_one_before_until_the_same_time_of_day(
+    now, days, since, before_since, before_until
+) -> None:
+    zone = "Europe/Berlin"
+    (period,) = periods(at(zone, *now), ZoneInfo(zone), [days])
+    assert period.since == at(zone, 2026, 10, *since)
+    assert period.before_since == at(zone, 2026, 10, *before_since)
+    assert period.before_until == at(zone, 2026, 10, *before_until)
+    assert period.until > at(zone, *now) >= period.until - QUARTER_MS
+
+
+def test_a_time_of_day_that_yesterday_did_not_have_ends_within_yesterday() -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    now = at("Europe/Berlin", 2026, 3, 30, 2, 30)  # the clocks skipped it the day before
+    (period,) = periods(now, zone, [1])
+    assert period.before_since < period.before_until <= period.since
+
+
+def test_net_is_what_is_left() -> None:
+    totals = Sums(paid_minor=1000, refunded_minor=100, disputed_minor=50, fees_minor=40)
+    assert totals.net_minor == 810
+    assert totals.minus(Sums(paid_minor=400)).net_minor == 410

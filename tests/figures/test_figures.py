@@ -1,0 +1,346 @@
+"""Figures are what a look at every row would give, whenever they are counted and by whom."""
+
+import asyncio
+import random
+from collections import defaultdict
+from datetime import date
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from opentill import figures, ledger, orders
+from opentill.core.money import Money
+from opentill.db.database import Db, Tx
+from opentill.figures import jobs, queries
+from opentill.figures.model import Behind, Sums, local
+from opentill.orders import Order
+from support import world
+from support.books import assert_books
+from support.transactions import rolled_back
+from support.world import DAY, HOUR, NOW
+
+KATHMANDU: Final = ZoneInfo("Asia/Kathmandu")
+# What each type of entry does to the figures, written once more.
+EXPECTED: Final = {
+    "PAYMENT": ("paid_minor", 1),
+    "REFUND": ("refunded_minor", 1),
+    "CHARGEBACK": ("disputed_minor", 1),
+    "CHARGEBACK_RECOVERY": ("disputed_minor", -1),
+    "FEE": ("fees_minor", 1),
+    "CHARGEBACK_FEE": ("fees_minor", 1),
+}
+
+
+async def count(tx: Tx, order: Order, most: int = 5000) -> int:
+    """Count a merchant's entries and attempts in a transaction."""
+    key = Behind(order.merchant_id, order.settled_currency, 0)
+    done = 0
+    while moved := await jobs.count_entries(tx, key, most):
+        done += moved
+    while moved := await jobs.count_attempts(tx, order.merchant_id, most):
+        done += moved
+    return done
+
+
+class OfTransaction(Db):
+    """A database that is one transaction."""
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+
+    def snapshot(self, other: Tx | None = None) -> Any:
+        from contextlib import nullcontext
+
+        return nullcontext(self._tx)
+
+
+async def read(tx: Tx, merchant_id: str, zone: Any = KATHMANDU, now: int = NOW) -> figures.Figures:
+    return await figures.read(OfTransaction(tx), merchant_id, zone, now)
+
+
+async def sell(tx: Tx, like: Order, at: int) -> Order:
+    checkout = await world.session(tx, like.merchant_id, like.product_id, at)
+    return await world.orders.find(tx, like.merchant_id, checkout.order_id)
+
+
+async def a_month(tx: Tx, chance: random.Random, **terms: Any) -> Order:
+    """Let a merchant have a month in which everything happens."""
+    first = await world.opened(tx, "20.00", platform_fee_rate="0.04", reserve_rate="0.1", **terms)
+    at = NOW - 29 * DAY
+    while at < NOW - HOUR:
+        order = await sell(tx, first, at)
+        what = chance.choice(["declined", "refused", "paid", "refund", "lost", "open", "settled"])
+        if what in ("declined", "refused"):
+            await world.said(tx, await world.submitted(tx, order, at), what.upper(), at)
+        else:
+            order = await world.paid(tx, order, at)
+        if what == "refund":
+            refund = await world.refunded(tx, order, "3.50", at + 1)
+            await world.refund_said(tx, refund, "SUCCEEDED", at + 2)
+        elif what == "settled":
+            await world.settled(tx, order, at + 3)
+        elif what in ("lost", "open"):
+            status = "LOST" if what == "lost" else "OPENED"
+            await world.dispute_said(tx, order, status, at + 4, ref=f"d-{at}")
+        at += chance.randrange(HOUR, 14 * HOUR)
+    return first
+
+
+async def by_hand(tx: Tx, merchant_id: str, zone: Any) -> dict[date, dict[str, int]]:
+    """Sum every entry and failed attempt by its local date."""
+    days: dict[date, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for entry in await tx.fetch("select * from entries where merchant_id = $1", merchant_id):
+        if entry["type"] in EXPECTED:
+            name, sign = EXPECTED[entry["type"]]
+            day = days[local(entry["created_at"], zone).date()]
+            day[name] += sign * entry["amount_minor"]
+            day["payments"] += entry["type"] == "PAYMENT"
+            day["refunds"] += entry["type"] == "REFUND"
+            day["disputes"] += entry["type"] == "CHARGEBACK"
+    failed = "select updated_at from payment_attempts where merchant_id = $1 and status = any($2)"
+    for attempt in await tx.fetch(failed, merchant_id, ["DECLINED", "REFUSED", "VOIDED"]):
+        days[local(attempt["updated_at"], zone).date()]["failed"] += 1
+    return days
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kathmandu", "America/St_Johns", "UTC"])
+async def test_each_day_has_what_its_entries_and_attempts_add_up_to(tx: Tx, zone: str) -> None:
+    shop = await a_month(tx, random.Random(zone))
+    await count(tx, shop)
+    there = await by_hand(tx, shop.merchant_id, ZoneInfo(zone))
+    found = await read(tx, shop.merchant_id, ZoneInfo(zone))
+    (usd,) = found.currencies
+    for day, totals, attempts in zip(found.days, usd.days, found.attempts, strict=True):
+        wanted = there.pop(day.date, defaultdict(int))
+        failed = wanted.pop("failed", 0)
+        assert totals == Sums(**wanted), day
+        assert (attempts.payments, attempts.failed) == (totals.payments, failed), day
+    assert not there
+    month = usd.comparisons[2]
+    assert month.now.paid_minor == sum(totals.paid_minor for totals in usd.days) > 0
+    assert month.now.disputed_minor > 0 < month.now.refunded_minor
+    assert month.before == Sums()
+    week, attempts = usd.comparisons[1], found.attempts_compared[1]
+    assert week.before.payments == attempts.before.payments > 0
+    assert found.as_of == NOW
+
+
+async def test_counting_in_small_parts_and_again_changes_nothing(tx: Tx) -> None:
+    shop = await a_month(tx, random.Random(4))
+    (done,) = {await count(tx, shop, most) for most in (3,)}
+    assert done > 50
+    in_parts = await read(tx, shop.merchant_id)
+    assert await count(tx, shop) == 0
+    for table in ("figures", "figure_heads", "attempt_figures", "awaited_figures"):
+        await tx.execute(f"delete from {table} where merchant_id = $1", shop.merchant_id)
+    await tx.execute("update payment_attempts set counted_at = null")
+    assert await count(tx, shop) == done
+    assert await read(tx, shop.merchant_id) == in_parts
+
+
+async def test_what_becomes_available_is_all_that_is_pending_by_the_day_it_is_due(tx: Tx) -> None:
+    shop = await a_month(tx, random.Random(1), settlement_delay_days=5, reserve_days=3)
+    await count(tx, shop)
+    (usd,) = (await read(tx, shop.merchant_id)).currencies
+    same_day = usd.pending.days[5]
+    later = await sell(tx, shop, NOW)
+    await world.paid(tx, later, NOW)
+    refund = await world.refunded(tx, later, "5.00", NOW)
+    await count(tx, shop)
+    (usd,) = (await read(tx, shop.merchant_id)).currencies
+    balance = await ledger.balance(tx, shop.merchant_id, "USD")
+    assert balance is not None
+    for account, has in ((usd.pending, balance.pending), (usd.reserve, balance.reserve)):
+        assert account.held + sum(account.days) + account.later == has > 0
+    assert usd.pending.held != 0  # disputed, and what refunds and losses left of unsettled orders
+    assert usd.pending.days[5] - same_day == 2000 - 80 - 500
+    assert not any(usd.pending.days[6:])
+    await world.refund_said(tx, refund, "REFUSED", NOW)
+    await world.settled(tx, later, NOW)
+    await count(tx, shop)
+    (usd,) = (await read(tx, shop.merchant_id)).currencies
+    assert usd.pending.days[5] == same_day
+    assert usd.reserve.days[3] >= 192
+
+
+async def test_currencies_are_never_added(tx: Tx) -> None:
+    euro = await world.opened(tx, "9.00", "EUR", settlement_currency="EUR")
+    await world.paid(tx, euro)
+    sql = "update merchants set settlement_currency = 'USD' where id = $1"
+    await tx.execute(sql, euro.merchant_id)
+    mug = await world.product(tx, euro.merchant_id, "5.00", "USD")
+    checkout = await world.session(tx, euro.merchant_id, mug.id)
+    dollar = await orders.find(tx, euro.merchant_id, checkout.order_id)
+    await world.paid(tx, dollar)
+    await count(tx, euro)
+    await count(tx, dollar)
+    found = await read(tx, euro.merchant_id, now=NOW + 1)
+    paid = {one.standing.currency: one.days[-1].paid_minor for one in found.currencies}
+    assert paid == {"EUR": 900, "USD": 500}
+    assert found.attempts[-1].payments == 2
+
+
+async def test_an_attempt_whose_money_arrives_after_all_did_not_fail(tx: Tx) -> None:
+    order = await world.opened(tx)
+    attempt = await world.submitted(tx, order)
+    await world.said(tx, attempt, "DECLINED")
+    await count(tx, order)
+    assert (await read(tx, order.merchant_id)).attempts[-1].failed == 1
+    amount = Money(order.amount_minor, order.currency)
+    await world.said(tx, attempt, "SUCCEEDED", NOW + DAY, amount=amount)
+    later = NOW + DAY
+    assert (await read(tx, order.merchant_id, now=later)).as_of == later
+    await count(tx, order)
+    found = await read(tx, order.merchant_id, now=later)
+    assert [(one.payments, one.failed) for one in found.attempts[-2:]] == [(0, 0), (1, 0)]
+    assert found.attempts[-1].success_rate == 1
+    assert found.attempts[-2].success_rate is None
+
+
+async def test_figures_that_are_behind_say_of_when_they_are(tx: Tx) -> None:
+    order = await world.paid(tx, await world.opened(tx))
+    await count(tx, order)
+    refund = await world.refunded(tx, order, None, NOW + HOUR)
+    await world.refund_said(tx, refund, "SUCCEEDED", NOW + 2 * HOUR)
+    found = await read(tx, order.merchant_id, now=NOW + DAY)
+    assert found.as_of == NOW + HOUR
+    assert found.currencies[0].standing.counted_pending == order.net_settled_minor
+    await count(tx, order)
+    declined = await world.submitted(tx, await sell(tx, order, NOW), NOW + 3 * HOUR)
+    await world.said(tx, declined, "DECLINED", NOW + 3 * HOUR)
+    assert (await read(tx, order.merchant_id, now=NOW + DAY)).as_of == NOW + 3 * HOUR
+    await count(tx, order)
+    assert (await read(tx, order.merchant_id, now=NOW + DAY)).as_of == NOW + DAY
+
+
+async def test_a_new_merchant_has_no_figures(tx: Tx) -> None:
+    shop = await world.merchant(tx)
+    found = await read(tx, shop.id)
+    assert found.currencies == ()
+    assert {one.failed for one in found.attempts} == {0}
+    assert found.as_of == NOW
+
+
+async def test_what_commits_late_is_counted_when_it_does(module_database_url: str) -> None:
+    """An attempt of an earlier quarter hour, committed after a later one was counted."""
+    db = await Db.connect(module_database_url, 4)
+    try:
+        async with db.transaction() as tx:
+            first = await world.opened(tx)
+            second = await sell(tx, first, NOW)
+        async with db.transaction() as slow:
+            await world.said(slow, await world.submitted(slow, first, NOW), "DECLINED", NOW)
+            async with db.transaction() as quick:
+                attempt = await world.submitted(quick, second, NOW + HOUR)
+                await world.said(quick, attempt, "DECLINED", NOW + HOUR)
+            assert await jobs.count_all(db) == 1
+        assert await jobs.count_all(db) == 1
+        async with db.snapshot() as tx:
+            rows = await tx.fetch("select since, failed from attempt_figures order by since")
+            quarter = NOW // 900_000 * 900_000
+            assert [tuple(row) for row in rows] == [(0, 0), (quarter, 1), (quarter + HOUR, 2)]
+            await assert_books(tx)
+    finally:
+        await db.close()
+
+
+async def test_many_write_and_many_count_and_some_are_stopped(module_database_url: str) -> None:
+    db = await Db.connect(module_database_url, 10)
+    chance = random.Random(9)
+    try:
+        async with db.transaction() as tx:
+            shop = await world.opened(tx)
+        busy = True
+
+        async def write(number: int) -> None:
+            for turn in range(12):
+                at = NOW + (number * 12 + turn) * HOUR // 3
+
+                async def one(tx: Tx, at: int = at) -> None:
+                    order = await sell(tx, shop, at)
+                    if chance.random() < 0.6:
+                        await world.paid(tx, order, at)
+                    else:
+                        await world.said(tx, await world.submitted(tx, order, at), "DECLINED", at)
+
+                await db.run(one)
+
+        async def keep_counting() -> None:
+            while busy:
+                await jobs.count_all(db, batch=3)
+
+        async def stopped() -> None:
+            """Count, and end without a commit."""
+            while busy:
+                async with db.connection() as tx:
+                    transaction = tx.transaction()
+                    await transaction.start()
+                    await count(tx, shop)
+                    await transaction.rollback()
+
+        counters = [asyncio.create_task(each) for each in
+                    (keep_counting(), keep_counting(), stopped())]  # fmt: skip
+        await asyncio.gather(*(write(number) for number in range(4)))
+        busy = False
+        await asyncio.gather(*counters)
+        await jobs.count_all(db)
+        async with db.snapshot() as tx:
+            (usd,) = (await read(tx, shop.merchant_id, now=NOW + 40 * HOUR)).currencies
+            payments = await tx.fetchval(
+                "select count(*) from entries where merchant_id = $1 and type = 'PAYMENT'",
+                shop.merchant_id,
+            )
+            assert usd.comparisons[1].now.payments == payments > 0
+            await assert_books(tx)
+        assert await jobs.waiting(db) == 0
+    finally:
+        await db.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "rule"),
+    [
+        ("update figures set paid_minor = paid_minor + 1", "figures are the sums"),
+        ("update figures set payments = payments - 1", "figures are the sums"),
+        ("delete from figures", "figures are the sums"),
+        ("update figure_heads set number = number - 1", "figures are the sums"),
+        ("update figure_heads set number = number + 1", "figures are the sums"),
+        ("insert into figures select 'mer_x', currency, since, 1, 1, 0, 0, 0, 0, 0 from figures",
+            "figures are the sums"),
+        ("update awaited_figures set amount_minor = 1", "awaited money"),
+        ("delete from awaited_figures", "awaited money"),
+        ("update attempt_figures set failed = 2 where since > 0", "failed attempts"),
+        ("delete from attempt_figures", "failed attempts"),
+        ("update payment_attempts set counted_at = null", "failed attempts"),
+    ],
+)  # fmt: skip
+async def test_the_check_of_the_books_sees_a_wrong_figure(
+    rollback_database_url: str, statement: str, rule: str
+) -> None:
+    async with rolled_back(rollback_database_url) as tx:
+        order = await world.paid(tx, await world.opened(tx))
+        declined = await world.submitted(tx, await sell(tx, order, NOW))
+        await world.said(tx, declined, "DECLINED")
+        await count(tx, order)
+        await assert_books(tx)
+        await tx.execute(statement)
+        with pytest.raises(AssertionError, match=rule):
+            await assert_books(tx)
+
+
+async def test_reading_takes_as_many_statements_as_ever(tx: Tx) -> None:
+    """The sums of a boundary are one look into the index: no statement reads a range of figures."""
+    shop = await a_month(tx, random.Random(2))
+    await count(tx, shop)
+    await tx.execute("set local enable_seqscan = off")
+    for query in (queries.UNTIL, queries.FAILED_UNTIL):
+        plan = "\n".join(
+            row[0]
+            for row in await tx.fetch(
+                f"explain (costs off) {query.sql}",
+                *query.values(None, {"merchant_id": shop.merchant_id, "before": [NOW]}),
+            )
+        )
+        assert "Limit" in plan
+        assert "Sort" not in plan.split("Limit")[1]

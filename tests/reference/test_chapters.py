@@ -1,0 +1,121 @@
+"""The chapters say what is true of the code."""
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import playwright
+
+from opentill import app
+from opentill.core import errors
+from opentill.core.errors import Problem
+from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
+from opentill.reference.chapters import ADVICE, BY_NAME, CHAPTERS, Texts
+from opentill.sandbox.cards import TEST_CARDS
+from opentill.webhooks import signing
+from pages.test_render import Reader
+
+SETTINGS: Final = Settings(public_url="https://pay.example")
+NODE: Final = shutil.which("node") or str(Path(playwright.__file__).parent / "driver" / "node")
+
+
+def _text(name: str, **changes: Any) -> str:
+    texts = Texts(Settings(public_url="https://pay.example", **changes))
+    return Reader(str(texts.html(BY_NAME[name]))).text
+
+
+def _problems(kind: type[Problem]) -> Iterator[type[Problem]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _problems(one)
+
+
+def test_every_business_code_has_its_advice() -> None:
+    codes = {one.code for one in _problems(Problem) if one.__module__ == errors.__name__}
+    assert {one.code for one in ADVICE} == codes
+    text = _text("errors")
+    for code in codes:
+        assert str(code) in text
+    documented = {
+        content["example"]["code"]
+        for methods in app.document(SETTINGS)["paths"].values()
+        for operation in methods.values()
+        for status, response in operation["responses"].items()
+        if not status.startswith("2")
+        for content in response["content"].values()
+    }
+    assert documented <= codes
+
+
+def test_every_test_card_is_there() -> None:
+    text = _text("testing")
+    for card in TEST_CARDS:
+        assert card.spaced in text
+    assert len(re.findall(r"4\d{3} \d{4} \d{4} \d{4}", text)) == len(TEST_CARDS)
+
+
+def test_what_depends_on_the_deployment_is_that_of_the_deployment() -> None:
+    assert "77 a minute" in _text("limits", limit_ip_per_minute=77)
+    assert "none" in _text("limits", limit_ip_per_minute=0)
+    assert "begin with svc_stg_" in _text("authentication", environment="staging")
+    assert "takes real money" in _text("testing", gateways=("manual",))
+    assert "No real money is taken here" in _text("testing")
+    assert "1 minute, 5 minutes, 30 minutes, 2 hours" in _text("webhooks")
+
+
+def test_the_python_of_the_chapters_is_python() -> None:
+    texts = Texts(SETTINGS)
+    blocks = [
+        token.content
+        for chapter in CHAPTERS
+        for token in texts.tokens(chapter)
+        if token.type == "fence" and token.info.startswith("python")
+    ]
+    assert len(blocks) >= 4
+    for block in blocks:
+        compile(block, "chapter", "exec")
+
+
+def test_the_sign_of_the_epay_chapter_is_the_right_one() -> None:
+    names: dict[str, Any] = {}
+    exec(_block("epay", "python"), names)  # noqa: S102 - it is what is tested
+    vectors = Path(__file__).parents[1] / "epay" / "vectors.json"
+    tried = 0
+    for vector in json.loads(vectors.read_text())["vectors"]:
+        assert names["sign"](vector["params"], vector["key"]) == vector["sign"]
+        tried += 1
+    assert tried
+    assert names["sign"]({"a": "1", "b": ""}, "k") == hashlib.md5(b"a=1k").hexdigest()  # noqa: S324
+
+
+def test_the_javascript_that_verifies_a_webhook_takes_ours_and_no_other(tmp_path: Path) -> None:
+    secret, body, now = signing.new_secret(), b'{"id":"evt_1"}', now_ms()
+    headers = dict(signing.headers([secret], "evt_1", now, body))
+    program = f"""{_block("webhooks", "js")}
+const body = Buffer.from({json.dumps(body.decode())});
+const headers = {json.dumps(headers)};
+const old = {{...headers, "x-svc-timestamp": "1736932500000"}};
+console.log(verify(body, headers, {json.dumps(secret)}),
+  verify(Buffer.from("{{}}"), headers, {json.dumps(secret)}),
+  verify(body, headers, "whsec_other"), verify(body, old, {json.dumps(secret)}),
+  verify(body, {{}}, {json.dumps(secret)}));
+"""
+    path = tmp_path / "verify.mjs"
+    path.write_text(program)
+    done = subprocess.run([NODE, str(path)], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["true", "false", "false", "false", "false"]
+
+
+def _block(chapter: str, language: str) -> str:
+    texts = Texts(SETTINGS)
+    return next(
+        token.content
+        for token in texts.tokens(BY_NAME[chapter])
+        if token.type == "fence" and token.info.split()[0] == language
+    )

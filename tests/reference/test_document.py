@@ -1,0 +1,224 @@
+"""The pages of the reference, from the real document and from hostile ones."""
+
+import gzip
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import pytest
+
+from opentill import app
+from opentill.core.settings import Settings
+from opentill.http import responses
+from opentill.reference.book import GUIDES, Book
+from opentill.reference.chapters import CHAPTERS
+from opentill.reference.document import Document
+from pages.test_render import Reader
+
+SETTINGS: Final = Settings(public_url="https://pay.example/till")
+DOCUMENT: Final = app.document(SETTINGS)
+
+
+def html_of(book: Book, path: str) -> str:
+    return gzip.decompress(book.page(path).compressed).decode()
+
+
+@pytest.fixture(scope="module")
+def book() -> Book:
+    return Book(SETTINGS, responses.encode(DOCUMENT))
+
+
+def _paths() -> Iterator[str]:
+    yield ""
+    yield from (GUIDES + chapter.name for chapter in CHAPTERS)
+    yield from (group.slug for group in Document(DOCUMENT).groups)
+
+
+@pytest.fixture(scope="module")
+def pages(book: Book) -> dict[str, Reader]:
+    return {path: Reader(html_of(book, path)) for path in _paths()}
+
+
+def test_every_operation_is_on_the_page_of_its_group_with_three_samples(
+    pages: dict[str, Reader],
+) -> None:
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            page = pages[operation["tags"][0].lower()]
+            assert operation["operationId"] in _ids(page)
+            assert operation["summary"] in page.text
+            assert f"{method.upper()} {path}" in page.text
+    groups = [group for group in Document(DOCUMENT).groups if group.slug != "events"]
+    for group in groups:
+        samples = [attrs for _, attrs in pages[group.slug].elements if "data-language" in attrs]
+        assert len(samples) == 3 * len(group.entries)
+        assert "https://pay.example/till/v1/" in pages[group.slug].text
+
+
+def test_every_type_of_event_is_shown_with_its_body_and_without_a_request(
+    pages: dict[str, Reader],
+) -> None:
+    page = pages["events"]
+    for type_, methods in DOCUMENT["webhooks"].items():
+        assert methods["post"]["operationId"] in _ids(page)
+        assert f'"type": "{type_}"' in page.text
+    assert not [attrs for _, attrs in page.elements if "data-language" in attrs]
+
+
+def test_every_link_leads_to_a_page_and_an_anchor_that_are_there(pages: dict[str, Reader]) -> None:
+    elsewhere = {"", "/till/openapi.json", "https://www.standardwebhooks.com"}
+    for path, page in pages.items():
+        for attrs in page.all("a"):
+            address, _, anchor = (attrs["href"] or "").partition("#")
+            target = address.removeprefix("/till/docs").strip("/")
+            if address in elsewhere and (address or not anchor):
+                continue
+            assert not address or address.startswith("/till/docs"), f"{path}: {address}"
+            found = pages[target if address else path]
+            assert not anchor or anchor in _ids(found), f"{path}: {attrs['href']}"
+
+
+def test_an_old_link_to_an_operation_arrives_where_it_is_named(pages: dict[str, Reader]) -> None:
+    operations = [one for methods in DOCUMENT["paths"].values() for one in methods.values()]
+    assert {one["operationId"] for one in operations} <= set(_ids(pages[""]))
+
+
+def test_ids_are_unique_and_nothing_is_inline(book: Book, pages: dict[str, Reader]) -> None:
+    for path, page in pages.items():
+        ids = _ids(page)
+        assert len(set(ids)) == len(ids), path
+        html = html_of(book, path)
+        assert not re.search(r"\son\w+=|style=|<style|javascript:", html), path
+        scripts = page.all("script")
+        assert [attrs["src"] for attrs in scripts if attrs.get("src")], path
+        assert len(scripts) == 1, path
+        assert {attrs.get("href", "").partition("?")[0] for attrs in page.all("link")} == {
+            "/till/static/favicon.svg", "/till/static/reference.css",
+        }  # fmt: skip
+
+
+def test_the_address_and_the_prefix_of_keys_are_those_of_the_deployment() -> None:
+    settings = Settings(public_url="https://stage.example", environment="staging")
+    staging = Book(settings, responses.encode(app.document(settings)))
+    for path in _paths():
+        html = html_of(staging, path)
+        assert "pay.example" not in html
+        assert "svc_live_" not in html or path == "guides/authentication"
+    assert "https://stage.example/v1/products" in html_of(staging, "products")
+    assert "svc_stg_" in html_of(staging, "guides/quickstart")
+    assert 'placeholder="svc_stg_…"' in html_of(staging, "products")
+
+
+def test_fields_are_listed_with_type_need_and_limits(pages: dict[str, Reader]) -> None:
+    text = " ".join(pages["products"].text.split())
+    assert "name required string" in text
+    assert "image string or null" in text or "image null or string" in text
+    assert "one of ACTIVE ARCHIVED" in text
+    assert "9007199254740991" not in text
+
+
+def test_a_group_with_another_credential_needs_nothing_new() -> None:
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "T", "version": "1"},
+        "servers": [{"url": "https://pay.example"}],
+        "paths": {
+            "/v1/merchant/sessions": {
+                "post": {
+                    "operationId": "logIn",
+                    "tags": ["Your account"],
+                    "security": [],
+                    "requestBody": {"content": {"application/json": {"example": {"a": None}}}},
+                    "responses": {"201": {"description": "Created."}},
+                }
+            },
+            "/v1/merchant/keys/{id}": {
+                "get": {
+                    "operationId": "getKey",
+                    "tags": ["Your account"],
+                    "security": [{"person": []}],
+                    "responses": {
+                        "200": {
+                            "description": "Done.",
+                            "content": {
+                                "application/json": {
+                                    "example": {"data": {"id": "key_1"}},
+                                    "schema": {"properties": {"data": {"type": "object"}}},
+                                }
+                            },
+                        }
+                    },
+                }
+            },
+        },
+        "components": {"securitySchemes": {"person": {"type": "http", "scheme": "bearer"}}},
+    }
+    read = Document(document)
+    (group,) = read.groups
+    assert group.slug == "your-account"
+    log_in, get_key = read.operations(group)
+    assert log_in.credential is None
+    curl, python, javascript = (sample.text for sample in get_key.samples)
+    assert '-H "Authorization: Bearer $OPENTILL_TOKEN"' in curl
+    assert "https://pay.example/v1/merchant/keys/key_1" in curl
+    assert '"Authorization": "Bearer " + os.environ["OPENTILL_TOKEN"],' in python
+    assert "Authorization: `Bearer ${process.env.OPENTILL_TOKEN}`," in javascript
+    for sample in (*log_in.samples, *get_key.samples):
+        if sample.language == "Python":
+            compile(sample.text, "sample", "exec")
+    page = Reader(html_of(Book(SETTINGS, msgspec.json.encode(document)), "your-account"))
+    assert "Your access token" in page.text
+
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def test_hostile_and_circular_documents_are_drawn_all_the_same() -> None:
+    loop = {"$ref": "#/components/schemas/Loop"}
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": HOSTILE, "version": HOSTILE, "description": HOSTILE},
+        "servers": [],
+        "tags": [{"name": "Other", "description": HOSTILE}],
+        "paths": {
+            f"/{HOSTILE}": {
+                "post": {
+                    "summary": HOSTILE,
+                    "description": HOSTILE,
+                    "deprecated": True,
+                    "parameters": [{"name": HOSTILE, "in": "query", "schema": {"enum": [HOSTILE]}}],
+                    "requestBody": {"content": {"application/json": {"schema": loop}}},
+                    "responses": {
+                        "200": {"description": HOSTILE, "content": {"text/csv": {"example": "a"}}},
+                        "400": {"$ref": "#/components/responses/Gone"},
+                    },
+                }
+            }
+        },
+        "components": {
+            "schemas": {
+                "Loop": {
+                    "allOf": [loop],
+                    "properties": {
+                        "a": loop,
+                        "b": {"type": "array", "items": loop},
+                        "c": {"oneOf": [loop, {"type": "null"}]},
+                        "d": {"type": ["string", "null"], "maxLength": 3},
+                        "e": {"const": 1},
+                    },
+                }
+            }
+        },
+    }
+    hostile = Book(SETTINGS, msgspec.json.encode(document))
+    for html in (html_of(hostile, ""), html_of(hostile, "other"), hostile.found(HOSTILE)):
+        assert "<script>" not in html
+        assert len(Reader(html).all("script")) == 1
+    html = html_of(hostile, "other")
+    assert "string or null" in html
+    assert "always 1" in html
+
+
+def _ids(page: Reader) -> list[str]:
+    return [attrs["id"] or "" for _, attrs in page.elements if "id" in attrs]

@@ -1,0 +1,162 @@
+"""The samples, run as they stand there against a real server: every operation in each language."""
+
+import contextlib
+import inspect
+import io
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import playwright
+import pytest
+
+from opentill.client import Client
+from opentill.reference.document import EVENTS, Document, Operation
+from opentill.reference.python_calls import CALLS
+from support.api_server import ApiServer, Shop
+
+NODE: Final = shutil.which("node") or str(Path(playwright.__file__).parent / "driver" / "node")
+# Ended last, so that the other samples find what they are about.
+LAST: Final = ("archiveProduct", "deleteWebhookEndpoint")
+
+
+@pytest.fixture(scope="module")
+def document(api_server: ApiServer) -> Document:
+    return Document(api_server.http.get("/openapi.json").json())
+
+
+def _operations(document: Document) -> Iterator[tuple[str, Operation]]:
+    """Yield group and operation of all that an API key can be used for."""
+    found = [
+        (group.name, one)
+        for group in document.groups
+        if group.name != EVENTS
+        for one in document.operations(group)
+        if one.credential is None or one.credential.variable == "OPENTILL_KEY"
+    ]
+    yield from sorted(found, key=lambda pair: pair[1].anchor in LAST)
+
+
+def _ids(shop: Shop, document: dict[str, Any]) -> dict[str, str]:
+    """Return what stands in a sample → what this merchant has in its place."""
+    product = shop.product()["id"]
+    session = shop.session(product)["id"]
+    order = shop.paid(product)["id"]
+    refund = shop.refund(order, amount="0.10")["id"]
+    own = {
+        "/v1/products/{id}": product,
+        "/v1/checkouts/{id}": session,
+        "/v1/orders/{id}": order,
+        "/v1/refunds/{id}": refund,
+        "/v1/disputes/{id}": shop.dispute(shop.paid(product)["id"]).id,
+        "/v1/payouts/{id}": shop.payout().id,
+        "/v1/webhook-endpoints/{id}": shop.endpoint()["id"],
+        "/v1/events/{id}": shop.data("GET", "/v1/events")["items"][0]["id"],
+    }
+    return {
+        document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"][
+            "example"
+        ]["data"]["id"]: id_
+        for path, id_ in own.items()
+    }
+
+
+@pytest.fixture
+def samples(api_server: ApiServer, shop: Shop, document: Document) -> dict[str, dict[str, str]]:
+    """The samples by language and operation, with this server and what the merchant has."""
+    ids = _ids(shop, api_server.http.get("/openapi.json").json()) | {
+        document.server: api_server.url
+    }
+    found: dict[str, dict[str, str]] = {}
+    for _, operation in _operations(document):
+        for sample in operation.samples:
+            text = sample.text
+            for example, real in ids.items():
+                text = text.replace(example, real)
+            found.setdefault(sample.language, {})[operation.anchor] = text
+    return found
+
+
+def test_every_group_of_the_document_has_operations_that_are_run(document: Document) -> None:
+    ran = {name for name, _ in _operations(document)}
+    assert ran >= {"Config", "Products", "Checkouts", "Orders", "Refunds", "Balance", "Webhooks"}
+
+
+def test_the_samples_in_curl_run(samples: Any, shop: Shop, tmp_path: Path) -> None:
+    for operation, text in samples["curl"].items():
+        program = 'curl() { command curl -sS --fail-with-body "$@"; }\n' + text
+        done = subprocess.run(
+            ["bash", "-c", program],
+            env={**os.environ, "OPENTILL_KEY": shop.key, "no_proxy": "*"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, (operation, text, done.stdout, done.stderr)
+        file = text.rpartition(" -o ")[2]
+        shown = (tmp_path / file).read_text() if "\n  -o " in text else done.stdout
+        assert shown.startswith(("{", "\ufeff", "id,", "type,", "number,")) or "," in shown
+
+
+def test_the_samples_in_python_run(
+    samples: Any, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENTILL_KEY", shop.key)
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.chdir(tmp_path)
+    for operation, text in samples["Python"].items():
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            exec(compile(text, operation, "exec"), {})  # noqa: S102 - it is what is tested
+        files = [path for path in tmp_path.iterdir() if path.stat().st_size]
+        silent = operation in (*LAST, "listPayouts")
+        assert said.getvalue() or files or silent, operation
+        for path in files:
+            path.unlink()
+
+
+def test_the_samples_in_javascript_run(samples: Any, shop: Shop, tmp_path: Path) -> None:
+    # One process for all; each sample is a module of its own.
+    names = []
+    for number, text in enumerate(samples["JavaScript"].values()):
+        path = tmp_path / f"sample{number}.mjs"
+        path.write_text(text)
+        names.append(path.name)
+    whole = tmp_path / "all.mjs"
+    whole.write_text(
+        f"for (const name of {json.dumps(names)}) {{ console.log('#', name); "
+        "await import('./' + name); }"
+    )
+    done = subprocess.run(
+        [NODE, str(whole)],
+        env={**os.environ, "OPENTILL_KEY": shop.key, "no_proxy": "*"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, (done.stdout[-300:], done.stderr[-2000:])
+    assert done.stdout.count("# sample") == len(names)
+    assert "message: 'success'" in done.stdout
+
+
+def test_every_operation_that_the_client_has_is_written_with_it(document: Document) -> None:
+    with Client("http://127.0.0.1:9", "svc_live_x") as client:
+        for call in CALLS.values():
+            resource, method = call.split(".")
+            assert callable(getattr(getattr(client, resource), method)), call
+        methods = {
+            f"{name}.{method}"
+            for name, resource in vars(client).items()
+            if not name.startswith("_")
+            for method, _ in inspect.getmembers(resource, callable)
+            if not method.startswith("_")
+        }
+    assert methods == set(CALLS.values())
+    assert set(CALLS) <= {one.anchor for _, one in _operations(document)}

@@ -1,0 +1,70 @@
+"""What is looked at in a page that a browser has drawn: JavaScript that returns what is wrong."""
+
+from typing import Final, Literal
+
+Scheme = Literal["light", "dark"]
+SCHEMES: Final[tuple[Scheme, ...]] = ("light", "dark")
+DEVICES = {"phone": (390, 844), "small": (320, 568), "desktop": (1280, 800)}
+
+# For each visible piece of text: how far its contrast is below what WCAG 2.2 asks (1.4.3), worst
+# of all colours that lie behind it.
+FAINT_TEXT = """() => {
+  const parse = text => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const over = (top, under) => {
+    const a = top[3] === undefined ? 1 : top[3];
+    return [0, 1, 2].map(i => top[i] * a + under[i] * (1 - a));
+  };
+  const behind = element => {
+    const layers = [];
+    for (let e = element; e; e = e.parentElement) {
+      const style = getComputedStyle(e);
+      const stops = style.backgroundImage.match(/rgba?\\([^)]*\\)/g);
+      if (stops) layers.push(stops.map(parse));
+      else {
+        const colour = parse(style.backgroundColor);
+        if (colour.length && colour[3] !== 0) layers.push([colour]);
+      }
+    }
+    const dark = matchMedia('(prefers-color-scheme: dark)').matches;
+    let grounds = [dark ? [18, 18, 18] : [255, 255, 255]];
+    for (const layer of layers.reverse())
+      grounds = layer.flatMap(top => grounds.map(ground => over(top, ground)));
+    return grounds;
+  };
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !element.checkVisibility()) continue;
+    const style = getComputedStyle(element);
+    const size = parseFloat(style.fontSize);
+    const least = size >= 24 || (size >= 18.66 && style.fontWeight >= 600) ? 3 : 4.5;
+    for (const ground of behind(element)) {
+      const [a, b] = [light(over(parse(style.color), ground)), light(ground)];
+      const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+      if (ratio < least) found.push([walker.currentNode.data.trim().slice(0, 40), ratio]);
+    }
+  }
+  return found;
+}"""
+
+# Things to press that are smaller than 24 by 24 pixels and not within a sentence (WCAG 2.5.8).
+SMALL_TARGETS = """() => [...document.querySelectorAll('a, button, input, summary')]
+  .filter(e => e.checkVisibility() && !e.closest('.skip') && e.type !== 'hidden')
+  .map(e => e.closest('label') || e)
+  .filter(e => { const r = e.getBoundingClientRect();
+                 return (r.width < 24 || r.height < 24)
+                   && getComputedStyle(e).display !== 'inline'; })
+  .map(e => e.outerHTML.slice(0, 80))"""
+
+# How much wider a page is than its window.
+WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+# All of these, in one question to the browser, after what it is shown as.
+LOOKS = f"""() => ({{
+  shown: [matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light', innerWidth],
+  faint: ({FAINT_TEXT})(), small: ({SMALL_TARGETS})(), wider: Math.max(0, ({WIDER})()),
+}})"""

@@ -1,0 +1,30 @@
+"""Files of others that we serve are exactly those that were published, with their licence."""
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from opentill.web import assets
+
+STATIC: Final = Path(assets.__file__).parent / "static"
+# uPlot 1.6.32 of the npm registry, as its package has them (decision 0067).
+PUBLISHED: Final = {
+    "uplot.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+    "uplot.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+}
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_the_file_is_the_published_one_and_is_served_as_it_is(name: str) -> None:
+    content = (STATIC / name).read_bytes()
+    assert sha256(content).hexdigest() == PUBLISHED[name]
+    assert assets.ASSETS[name].body == content
+
+
+def test_its_version_and_licence_are_there() -> None:
+    assert (STATIC / "uplot.js").read_bytes().startswith(
+        b"/*! https://github.com/leeoniya/uPlot (v1.6.32) */"
+    )  # fmt: skip
+    assert "The MIT License" in (STATIC / "uplot.license.txt").read_text()
