@@ -46,8 +46,8 @@ _Text: TypeAlias = Annotated[
     Meta(
         max_length=200,
         pattern=_STORABLE,
-        description="text of at most 200 characters: an id, a number, an e-mail address, a value of "
-        "the metadata or an amount",
+        description="text of at most 200 characters: an id, a number, an e-mail address, a value "
+        "of the metadata or an amount",
     ),
 ]
 
