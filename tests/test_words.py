@@ -174,7 +174,7 @@ def in_text(path: Path, top: Path = TOP) -> list[Found]:
 
 def documents(top: Path = TOP) -> list[Path]:
     """Return the documents for readers."""
-    chapters = top / "src" / "opentill" / "reference" / "chapters"
+    chapters = top / "src" / "opentill" / "reference" / "guides"
     pages = (top / f"{page}.md" for page in PAGES)
     return [*pages, *sorted((top / "docs").rglob("*.md")), *sorted(chapters.glob("*.md"))]
 

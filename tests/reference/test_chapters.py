@@ -7,20 +7,30 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import playwright
 
 from opentill import app
+from opentill.checkouts.model import (
+    LIFETIME_MS,
+    MAX_ATTEMPTS,
+    MAX_CUSTOMER_NAME,
+    MAX_DISPLAY_NAME,
+)
 from opentill.core import errors
 from opentill.core.errors import Problem
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
+from opentill.http.inputs import MAX_KEY, MAX_KEYS, MAX_METADATA, MAX_URL
+from opentill.orders.model import Status
+from opentill.reference import chapters
 from opentill.reference.chapters import ADVICE, BY_NAME, CHAPTERS, Texts
 from opentill.sandbox.cards import TEST_CARDS
 from opentill.webhooks import signing
 from pages.test_render import Reader
 
+CHAPTER_FILES: Final = Path(chapters.__file__).parent / "guides"
 SETTINGS: Final = Settings(public_url="https://pay.example")
 NODE: Final = shutil.which("node") or str(Path(playwright.__file__).parent / "driver" / "node")
 
@@ -58,6 +68,28 @@ def test_every_test_card_is_there() -> None:
     for card in TEST_CARDS:
         assert card.spaced in text
     assert len(re.findall(r"4\d{3} \d{4} \d{4} \d{4}", text)) == len(TEST_CARDS)
+
+
+def test_every_status_of_an_order_says_what_to_do() -> None:
+    rows = re.findall(
+        r"^\| `([A-Z]+)` \|", (CHAPTER_FILES / "payments.md").read_text(), re.MULTILINE
+    )
+    assert sorted(rows) == sorted(get_args(Status))
+
+
+def test_figures_of_the_code_are_those_of_the_chapters() -> None:
+    limits, retries = _text("limits"), _text("idempotency")
+    for figure in (
+        f"{MAX_ATTEMPTS}",
+        f"{LIFETIME_MS // 3_600_000} hours",
+        f"{MAX_KEYS} keys of {MAX_KEY} characters, {MAX_METADATA // 1024} KiB",
+        f"{MAX_URL} characters",
+        f"{MAX_DISPLAY_NAME}, {MAX_CUSTOMER_NAME} characters",
+    ):
+        assert figure in limits
+    assert "7 days" in retries
+    for prefix in ("prod", "cs", "order", "re", "dp", "po", "txn", "evt", "whe", "mer"):
+        assert f"{prefix}_" in _text("formats")
 
 
 def test_what_depends_on_the_deployment_is_that_of_the_deployment() -> None:

@@ -25,7 +25,7 @@ from opentill.webhooks import signing
 
 
 class Chapter(msgspec.Struct, frozen=True):
-    """A chapter: ``/docs/guides/{name}``, made of ``chapters/{name}.md``."""
+    """A chapter: ``/docs/guides/{name}``, made of ``guides/{name}.md``."""
 
     name: str
     title: str
@@ -116,7 +116,7 @@ class Texts:
 
     def __init__(self, settings: Settings) -> None:
         """Nothing is read yet."""
-        loader = jinja2.FileSystemLoader(Path(__file__).parent / "chapters")
+        loader = jinja2.FileSystemLoader(Path(__file__).parent / "guides")
         self._environment = jinja2.Environment(
             loader=loader,
             autoescape=False,  # noqa: S701 - it is Markdown, which is escaped when it is rendered
