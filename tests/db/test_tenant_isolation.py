@@ -70,6 +70,17 @@ EXPLAINED: Final = frozenset(
         "reconciliation.queries": "BETWEEN NAMED",
         "list_counts.queries": "CHANGED",
         "figures.queries": "BEHIND",
+        # totals come from counts, and only a page after a thousand others is read from the oldest
+        "checkouts.queries  ": " ".join(
+            f"PAGES{filters}{index}"
+            for filters in (
+                "",
+                "_BY_PRODUCT_ID",
+                "_BY_STATUS_BY_LATE",
+                "_BY_STATUS_BY_LATE_BY_PRODUCT_ID",
+            )
+            for index in (1, 2)
+        ),
         "http.queries": "PRUNE",
         "products.queries": "MERCHANT_OF",
         "orders.search_queries": "WAITING",
