@@ -83,7 +83,14 @@ EXPLAINED: Final = frozenset(
         ),
         "http.queries": "PRUNE",
         "products.queries": "MERCHANT_OF",
-        "orders.search_queries": "WAITING",
+        # asked by commands: tests/cli/test_orders.py
+        "merchants.queries ": "OF_KEY",
+        "disputes.queries ": "OF_ORDER",
+        # which of them reads what is found depends on numbers: tests/orders/test_search.py
+        "orders.search_queries": "WAITING BY_TERM1 BY_TERM3 BY_TERM_AND_MORE1"
+        " BY_COLUMNS_BY_PRODUCT_ID0 BY_COLUMNS_BY_PRODUCT_ID1 BY_COLUMNS_BY_PRODUCT_ID2"
+        " BY_COLUMNS_BY_PRODUCT_ID3 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID0"
+        " BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID1 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID3",
         "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE"
         " INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
