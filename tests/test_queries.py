@@ -217,6 +217,9 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "webhooks.dispatch_queries.WAITING",
         "webhooks.dispatch_queries.OLDEST",
         "orders.queries.PRUNE_HISTORY",
+        # a person's, who may be a member of several merchants; the operator's
+        "people.queries.WORKPLACES",
+        "people.queries.ALL_MEMBERS",
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",
@@ -228,7 +231,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "webhook_endpoints", "webhook_deliveries", "delivery_attempts", "endpoint_leases",
         "epay_credentials", "epay_products", "epay_orders", "epay_refunds",
         "epay_notifications", "search_terms", "search_counts", "search_changes", "search_heads",
-        "late_payments",
+        "late_payments", "members", "agreement_acceptances",
     )  # fmt: skip
     wrong = {
         name: text

@@ -17,6 +17,8 @@ from opentill.ledger import postings
 from opentill.merchants import model as merchants
 from opentill.orders import model as orders
 from opentill.payouts import model as payouts
+from opentill.people import model as people
+from opentill.people import permissions
 from opentill.products import model as products
 from opentill.refunds import model as refunds
 from opentill.webhooks import model as webhooks
@@ -32,6 +34,16 @@ REFERENCE: Final = {
     "directory": "finds the merchant of a public id",
     "audit_log": "of the operator",
     "audit_head": "of the operator, one row",
+    "persons": "of the deployment: a person may be a member of several merchants",
+    "members": "of persons, who may be members of several merchants",
+    "staff": "of the deployment",
+    "logins": "a person's",
+    "recovery_codes": "a person's",
+    "passkeys": "a person's, found by the credential",
+    "passkey_challenges": "a person's, or nobody's yet",
+    "person_links": "found by a token; may be of the deployment",
+    "login_limits": "counts addresses too",
+    "staff_visits": "staff's",
     "business_clock": "of the deployment, one row",
     "schema_migrations": "of the deployment",
     "secret_key": "of the deployment, one row",
@@ -181,6 +193,11 @@ LITERALS: Final = (
     ("adjustments", "kind", operator.Kind),
     ("adjustments", "status", operator.Status),
     ("api_keys", "environment", Environment),
+    ("members", "role", permissions.MerchantRole),
+    ("staff", "role", permissions.StaffRole),
+    ("person_links", "kind", people.LinkKind),
+    ("person_links", "role", permissions.MerchantRole),
+    ("person_links", "staff_role", permissions.StaffRole),
     ("events", "type", webhooks.Type),
     ("webhook_endpoints", "status", webhooks.Status),
     ("webhook_deliveries", "status", webhooks.DeliveryStatus),

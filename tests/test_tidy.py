@@ -159,6 +159,7 @@ CLOCKS: Final = {
     "client/retries.py": "a Retry-After that is a date: real time, on a merchant's machine",
     "client/signatures.py": "the age of a signature: real time, on a merchant's machine",
     "integrity/scheduler.py": "how long checked books rest: real time, whatever business time does",
+    "people/second_factor.py": "codes of an authenticator, another device: real time",
     "worker.py": "how long a job took",
     "webhooks/held_leases.py": "leases, which other workers compare with their clocks: real time",
     "webhooks/sending.py": "the time of a signature, which the receiver compares: real time",

@@ -25,6 +25,7 @@ PAGES: Final = ("README", "ARCHITECTURE", "CONTRIBUTING", "SECURITY", "CHANGELOG
 _NOTICE: Final = "a column of epay_notifications, and a field that a command prints"
 _ATTEMPT: Final = "a column of delivery_attempts, and a field of the API"
 MEANT: Final = {
+    ("src/opentill/people/passwords.py", "lanes"): "a parameter of Argon2, RFC 9106",
     ("src/opentill/core/encryption.py", "opentill sealed 1"): "stored secrets depend on it",
     ("src/opentill/http/handling.py", "answer {} {}"): "stored responses depend on it",
     ("src/opentill/epay", "sealed key"): "a column: the encrypted key of Epay credentials",

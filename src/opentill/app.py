@@ -19,6 +19,7 @@ from opentill.agreement import api as agreement_api
 from opentill.checkouts import api as checkouts_api
 from opentill.context import App
 from opentill.core.settings import SANDBOX, Settings
+from opentill.dashboard import api as dashboard_api
 from opentill.db import replica
 from opentill.db.database import Db, patiently
 from opentill.disputes import api as disputes_api
@@ -35,6 +36,7 @@ from opentill.pages import api as pages_api
 from opentill.pages import refusal
 from opentill.payouts import api as payouts_api
 from opentill.payouts import events as payout_events
+from opentill.people import api as people_api
 from opentill.products import api as products_api
 from opentill.reference import api as reference_api
 from opentill.reference.book import Book
@@ -56,6 +58,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *ledger_api.operations,
     *webhooks_api.operations,
 )
+# Of people, who come with a token of their own and no API key.
+PEOPLE_OPERATIONS: Final[tuple[Operation, ...]] = people_api.operations
 PAYLOADS: Final = (
     order_events.PAYLOADS
     | refund_events.PAYLOADS
@@ -66,7 +70,9 @@ PAYLOADS: Final = (
 
 def document(settings: Settings) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of this deployment."""
-    made = openapi.document(OPERATIONS, settings.public_url, _contact(settings))
+    made = openapi.document(
+        (*OPERATIONS, *PEOPLE_OPERATIONS), settings.public_url, _contact(settings)
+    )
     webhooks_document.add(made, PAYLOADS, settings.webhook_header_prefix)
     return schemas.finished(made)
 
@@ -98,10 +104,11 @@ def _entity_tag(encoded: bytes) -> str:
 
 
 ROUTES: Final[tuple[Route, ...]] = (
-    *routing.of_operations(OPERATIONS),
+    *routing.of_operations((*OPERATIONS, *PEOPLE_OPERATIONS)),
     *callbacks.routes,
     *epay_api.routes(refusal.submission_refused),
     *pages_api.routes,
+    *dashboard_api.routes,
     *reference_api.routes,
     *health.routes,
     *assets.routes,

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from opentill import context, gateways
+from opentill import context, gateways, people
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.context import App
 from opentill.core import metrics
@@ -123,10 +123,12 @@ async def _prune(app: App) -> int:
         windows = await rate_limits.prune(tx, app.clock())
         keys = await idempotency.prune(tx, app.clock())
         requests = await epay_jobs.prune(tx, app.clock())
+        stale_logins = await people.prune(tx, app.clock())
     return (
         windows
         + keys
         + requests
+        + stale_logins
         + await order_jobs.prune_history(app.db, app.settings.history_days, app.clock())
     )
 

@@ -34,7 +34,7 @@ def _operations(document: Document) -> Iterator[tuple[str, Operation]]:
     found = [
         (group.name, one)
         for group in document.groups
-        if group.name != EVENTS
+        if group.name not in {EVENTS, "People"}  # whose credentials are a person's
         for one in document.operations(group)
         if one.credential is None or one.credential.variable == "OPENTILL_KEY"
     ]

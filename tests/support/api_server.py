@@ -263,12 +263,12 @@ def error_of(answer: httpx2.Response) -> dict[str, Any]:
     assert type(body["code"]) is int
     assert type(body["message"]) is str
     codes = {400: 40001, 401: 401, 404: 40401, 405: 40501, 409: 40901, 413: 41301, 415: 41501}
-    codes |= {422: 42201, 429: 42901, 500: 50001, 503: 50301}
+    codes |= {403: 40301, 422: 42201, 429: 42901, 500: 50001, 503: 50301}
     assert body["code"] == codes[answer.status_code]
     if answer.status_code == 400:
         assert set(body["error"]) == {"field", "reason"}
         assert all(type(text) is str and text for text in body["error"].values())
-    else:
+    elif answer.status_code != 403:
         assert "error" not in body
     return body
 

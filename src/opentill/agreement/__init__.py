@@ -1,6 +1,24 @@
 """The merchant services agreement: versioned templates, filled in for this deployment."""
 
-from opentill.agreement.model import Agreement, BrokenTemplate
+from opentill.agreement.acceptance import accept, acceptances, status
+from opentill.agreement.model import (
+    Acceptance,
+    AcceptedBy,
+    Agreement,
+    AgreementStatus,
+    BrokenTemplate,
+)
 from opentill.agreement.service import PAGE_PATH, current
 
-__all__ = ["PAGE_PATH", "Agreement", "BrokenTemplate", "current"]
+__all__ = [
+    "PAGE_PATH",
+    "Acceptance",
+    "AcceptedBy",
+    "Agreement",
+    "AgreementStatus",
+    "BrokenTemplate",
+    "accept",
+    "acceptances",
+    "current",
+    "status",
+]

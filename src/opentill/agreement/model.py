@@ -1,12 +1,14 @@
 """What an agreement is: a template of one version, and the document made of it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from opentill.core.errors import ConfigurationError
+
+AgreementStatus = Literal["NONE", "ACCEPTED", "OUTDATED"]
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -54,6 +56,30 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             description="The page that shows it to everyone.", extra_json_schema={"format": "uri"}
         ),
     ]
+
+
+class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
+    """Which version a merchant's owner has accepted: exactly what, who, when and from where."""
+
+    merchant_id: str
+    agreement_version: str
+    template_sha256: str
+    document_sha256: str
+    person_id: str
+    person: str
+    accepted_at: int
+    address: str
+    device: str
+
+
+class AcceptedBy(msgspec.Struct, frozen=True, kw_only=True):
+    """The owner who accepts, and from where."""
+
+    person_id: str
+    name: str
+    email: str
+    address: str
+    device: str
 
 
 class BrokenTemplate(ConfigurationError):

@@ -19,6 +19,7 @@ FILES: Final = (
     "migrate",
     "merchants",
     "keys",
+    "people",
     "epay",
     "rates",
     "orders",

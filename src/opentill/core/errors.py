@@ -38,6 +38,19 @@ class Unauthorized(Problem):
     """Missing, unknown, expired or foreign API key; says nothing that helps to guess one."""
 
     status, code, message = 401, 401, "Unauthorized"
+    challenge: ClassVar[bytes] = b'ApiKey realm="opentill"'  # what would open it, RFC 9110 §11.6.1
+
+
+class NotLoggedIn(Unauthorized):
+    """Missing, unknown or ended token of a person; or what they log in with is wrong."""
+
+    challenge = b'Bearer realm="opentill"'
+
+
+class NotPermitted(Problem):
+    """The person may not do this here."""
+
+    status, code, message = 403, 40301, "Not permitted"
 
 
 class NotFound(Problem):

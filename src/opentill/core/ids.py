@@ -10,7 +10,24 @@ import time
 from typing import Final, Literal
 
 Prefix = Literal[
-    "mer", "prod", "order", "att", "re", "txn", "evt", "dp", "po", "whe", "key", "req", "aud", "mov"
+    "mer",
+    "prod",
+    "order",
+    "att",
+    "re",
+    "txn",
+    "evt",
+    "dp",
+    "po",
+    "whe",
+    "key",
+    "req",
+    "aud",
+    "mov",
+    "per",
+    "ses",
+    "inv",
+    "pk",
 ]
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"

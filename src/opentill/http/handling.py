@@ -29,13 +29,14 @@ from opentill.core.ids import is_id
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.http import idempotency, ignored, querystring, responses, strictjson
-from opentill.http.incoming import idempotency_key, is_json, read_body, read_headers
-from opentill.http.operations import ApiRequest, Nothing, Operation
+from opentill.http.incoming import bearer, idempotency_key, is_json, read_body, read_headers
+from opentill.http.operations import Admitted, ApiRequest, Nothing, Operation
 from opentill.http.responses import Download, send_json
 
 # What stored responses with a secret are encrypted for, by merchant and idempotency key. Under any
 # other text, those that are stored already could not be decrypted.
 _PURPOSE: Final = "answer {} {}"
+ADMITTED: Final = "opentill_admitted"  # in a scope: the person who may make the request
 IGNORED: Final = "opentill_ignored"  # in a scope: the header that names ignored fields of its body
 
 
@@ -56,21 +57,20 @@ class Endpoint:
 
 async def _perform(operation: Operation, scope: Scope, receive: Receive, send: Send) -> None:
     app = context.of(scope)
-    merchant_id: str = scope["opentill_merchant"] or ""
-    if operation.auth and not merchant_id:
-        raise Unauthorized
+    now = app.clock()
+    merchant_id = await _authenticated(operation, scope, app, now)
     path: dict[str, str] = scope["path_params"]
     if path and operation.id_of is not None:
         path["id"] = operation.id_of(path["id"])
     if not all(map(is_id, path.values())):
         raise NotFound
-    now = app.clock()
     if operation.per_merchant_limit:
         what = operation.per_merchant_limit
         await rate_limits.hit_merchant(app.db, app.settings, what, merchant_id, now)
     headers = read_headers(scope["headers"])
     key = idempotency_key(headers) if operation.method == "POST" else None
-    body = await read_body(headers, receive) if operation.write else b""
+    takes_body = operation.write is not None or operation.act is not None
+    body = await read_body(headers, receive) if takes_body else b""
     if operation.write and key is not None:
         status, response, replayed = await _once(operation, scope, app, merchant_id, now, key, body)
         also = scope.get(IGNORED, ())
@@ -80,18 +80,34 @@ async def _perform(operation: Operation, scope: Scope, receive: Receive, send: S
         await send_json(send, status, response, also)
         return
     request = _request(operation, scope, app, merchant_id, now, headers, body)
-    write = operation.write
-    if write is not None:
-        work = functools.partial(write, request)
-        data = await (app.db.autocommit(work) if operation.autocommit else app.db.run(work))
-    elif operation.read is not None:
-        data = await operation.read(request)
-    else:
-        raise AssertionError  # an operation has one of both
+    data = await _run(operation, request, app)
     if isinstance(data, Download):
         await responses.send_download(receive, send, data)
     else:
         await send_json(send, operation.status, responses.body(data), scope.get(IGNORED, ()))
+
+
+async def _authenticated(operation: Operation, scope: Scope, app: App, now: int) -> str:
+    """Return whose request it is, "" where that is nobody's. Raises Unauthorized."""
+    if operation.admit is not None:
+        admitted = await operation.admit(app, bearer(scope), scope["opentill_address"], now)
+        scope[ADMITTED] = admitted
+        return admitted.merchant_id
+    merchant_id: str = scope["opentill_merchant"] or ""
+    if operation.auth and not merchant_id:
+        raise Unauthorized
+    return merchant_id
+
+
+async def _run(operation: Operation, request: ApiRequest[Any, Any], app: App) -> Any:
+    """Return what the operation makes of a request, in a transaction if it writes."""
+    if operation.write is not None:
+        work = functools.partial(operation.write, request)
+        return await (app.db.autocommit(work) if operation.autocommit else app.db.run(work))
+    read = operation.read or operation.act
+    if read is None:
+        raise AssertionError  # an operation has one of them
+    return await read(request)
 
 
 def _request(
@@ -109,6 +125,7 @@ def _request(
         if is_json(headers):
             scope[IGNORED] = ignored.header_of(body, operation.body)
         raise
+    admitted: Admitted | None = scope.get(ADMITTED)
     return ApiRequest(
         app=app,
         merchant_id=merchant_id,
@@ -117,6 +134,9 @@ def _request(
         query=query,
         body=_decode_body(operation, scope, headers, body),
         key_id=scope.get("opentill_key", ""),
+        access=None if admitted is None else admitted.access,
+        who="" if admitted is None else admitted.who,
+        browser=(scope["opentill_address"], headers.get(b"user-agent", b"").decode("latin-1")),
     )
 
 
@@ -131,6 +151,9 @@ async def _once(
 ) -> tuple[int, bytes, bool]:
     """Run a POST with an Idempotency-Key: status, body, and whether it is a replay."""
     path = scope["path"] + "?" + scope["query_string"].decode("latin-1")
+    admitted: Admitted | None = scope.get(ADMITTED)
+    if admitted is not None:  # what one person was sent is not for another
+        path += f" {admitted.who}"
     digest = idempotency.fingerprint(operation.method, path, body)
     write = operation.write
     if write is None:

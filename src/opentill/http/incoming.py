@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from starlette.types import Receive
+from starlette.types import Receive, Scope
 
 from opentill.core.errors import Invalid, PayloadTooLarge
 from opentill.http import idempotency
@@ -22,6 +22,13 @@ def read_headers(lines: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
             if names.count(name) > 1:
                 raise Invalid(shown, f"{shown} must stand only once")
     return headers
+
+
+def bearer(scope: Scope) -> str:
+    """Return the token of a request (RFC 6750 §2.1), "" without one or with two."""
+    given = [value for name, value in scope["headers"] if name == b"authorization"]
+    scheme, _, token = (given[0] if len(given) == 1 else b"").decode("latin-1").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:

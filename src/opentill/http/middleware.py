@@ -56,6 +56,11 @@ def client_address(
     return peer
 
 
+def _key_for(path: str, key: str | None) -> str | None:
+    """Return the key that a request is authenticated by; it opens nothing that is for people."""
+    return None if path.startswith("/v1/merchant/") else key
+
+
 def _bare(hop: str) -> str | None:
     """Return the address of ``1.2.3.4``, ``1.2.3.4:5``, ``::1``, ``[::1]`` or ``[::1]:5``."""
     found = _HOP.fullmatch(hop)
@@ -133,7 +138,11 @@ class RequestMiddleware:
                     lines.append(value)
             address = scope["opentill_address"] = self._address(scope.get("client"), lines)
             scope["opentill_merchant"] = None
-            if api and (caller := await self._authenticate(key, address)) is not None:
+            if (
+                api
+                and (caller := await self._authenticate(_key_for(scope["path"], key), address))
+                is not None
+            ):
                 scope["opentill_merchant"] = caller.merchant_id
                 scope["opentill_key"] = caller.key_id
             await self._app(scope, receive, send_with_headers)

@@ -58,6 +58,8 @@ def document(
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
             operation, by_kind, components
         )
+    for query in {operation.query for operation in operations} - {Nothing}:
+        del components[schemas.name_of(by_kind[query])]  # they are parameters
     return {
         "openapi": "3.1.0",
         "info": {
@@ -85,6 +87,13 @@ def document(
                     "name": "x-api-key",
                     "description": "A secret key of the merchant: `svc_live_…`, or `svc_stg_…` in "
                     "a staging deployment. Never put it in a page or in version control.",
+                },
+                "personToken": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "bearerFormat": "JWT",
+                    "description": "The `accessToken` of `POST /v1/merchant/sessions`: of a "
+                    "person, at one merchant, for ten minutes.",
                 },
             },
         },
@@ -126,6 +135,8 @@ _TAGS: Final = {
     "Disputes": "Payments that customers took back through their banks.",
     "Payouts": "What the operator sends to the merchant's bank.",
     "Balance": "What is pending, available and frozen, with every movement and statements.",
+    "People": "What people do who work for a merchant: log in, API keys, the team, the agreement, "
+    "webhook endpoints. It takes a person's token and no API key.",
     "Webhooks": "Events as they happen: the endpoints they are sent to, and reading them later.",
 }
 
@@ -144,6 +155,8 @@ def _operation(
         made["description"] = operation.description
     if not operation.auth:
         made["security"] = []
+    if operation.permission:
+        made["security"] = [{"personToken": []}]
     if operation.body is not Nothing:
         fields = msgspec.structs.fields(operation.body)
         content: dict[str, Any] = {"schema": by_kind[operation.body]}
@@ -177,7 +190,7 @@ def _parameters(
     ]
     if operation.query is not Nothing:
         name = schemas.name_of(by_kind[operation.query])
-        for field, schema in components.pop(name)["properties"].items():
+        for field, schema in components[name]["properties"].items():
             shown = schemas.without_null(schema)
             description = shown.pop("description", "")
             parameter = {
@@ -190,7 +203,7 @@ def _parameters(
             if "object" in schemas.types(shown):  # as ``name[key]=value``
                 parameter |= {"style": "deepObject", "explode": True}
             found.append(parameter)
-    if operation.method == "POST":
+    if operation.method == "POST" and operation.write is not None:
         found.append(
             {
                 "name": "Idempotency-Key",
@@ -211,19 +224,23 @@ def _parameters(
 
 def _refusals(operation: Operation) -> list[errors.Problem]:
     problems: list[errors.Problem] = []
-    takes_input = operation.query is not Nothing or operation.write is not None
+    takes_body = operation.write is not None or operation.act is not None
+    takes_input = operation.query is not Nothing or takes_body
     if takes_input or operation.path.count("{"):
         field = next(iter(msgspec.structs.fields(operation.body)), None)
         name = field.encode_name if field else "page"
         problems.append(errors.Invalid(name, f"{name} must be …"))
-    if operation.auth:
-        problems.append(errors.Unauthorized())
+    if operation.auth or operation.act is not None:
+        person = operation.permission or operation.act is not None
+        problems.append(errors.NotLoggedIn() if person else errors.Unauthorized())
     if "{" in operation.path:
         problems.append(errors.NotFound())
     if operation.write is not None and operation.method == "POST":
         problems += [errors.Conflict(), errors.KeyReused()]
-    if operation.write is not None:
+    if takes_body:
         problems.append(errors.PayloadTooLarge())
+    if operation.permission:
+        problems.append(errors.NotPermitted())
     if operation.body is not Nothing:
         problems.append(errors.UnsupportedMediaType())
     return [*problems, *_COMMON]

@@ -27,6 +27,17 @@ class ApiRequest(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     query: Q
     body: B
     key_id: str = ""  # of the merchant's API key
+    access: Any = None  # of a person who is logged in: what they may do (people/model.py)
+    who: str = ""  # the person, as the audit log names them
+    browser: tuple[str, str] = ("", "")  # address, and what the client calls itself
+
+
+class Admitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A person who may make a request, at which merchant."""
+
+    merchant_id: str
+    access: Any
+    who: str
 
 
 class Nothing(msgspec.Struct, frozen=True):
@@ -34,13 +45,16 @@ class Nothing(msgspec.Struct, frozen=True):
 
 
 Read = Callable[[ApiRequest[Any, Any]], Awaitable[Any]]
+Admit = Callable[[App, str, str, int], Awaitable[Admitted]]  # token, address, now
 Write = Callable[[ApiRequest[Any, Any], Tx], Awaitable[Any]]
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the API. Exactly one of ``read`` and ``write`` is given.
+    """One row of the API. Exactly one of ``read``, ``write`` and ``act`` is given.
 
-    ``write`` runs in a transaction of its own with the Idempotency-Key, if there is one;
+    ``write`` runs in a transaction of its own with the Idempotency-Key, if there is one; ``act``
+    takes a body and has transactions of its own, if any, and knows no Idempotency-Key.
+    ``admit`` lets in persons, by their token, and no API key; ``permission`` is what it asks for.
     ``response`` is the struct of ``data``, None for a response without data, or ``Download``.
     """
 
@@ -51,12 +65,15 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     response: Any
     read: Read | None = None
     write: Write | None = None
+    act: Read | None = None
     autocommit: bool = False  # ``write`` changes all by its last statement: that is its transaction
     status: int = 200
     id_of: Callable[[str], str] | None = None  # of another name that may stand in the path's place
     query: type[msgspec.Struct] = Nothing
     body: type[msgspec.Struct] = Nothing
     auth: bool = True
+    admit: Admit | None = None
+    permission: str = ""
     per_merchant_limit: rate_limits.OfMerchant | None = None
     secret: bool = False  # the response shows one: it is stored encrypted under its Idempotency-Key
     description: str = ""

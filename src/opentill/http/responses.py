@@ -102,7 +102,7 @@ def failure(problem: Problem) -> tuple[int, bytes, Headers]:
     elif isinstance(problem, Unavailable):
         headers = [(b"retry-after", b"1")]
     elif isinstance(problem, Unauthorized):
-        headers = [(b"www-authenticate", b'ApiKey realm="opentill"')]
+        headers = [(b"www-authenticate", problem.challenge)]
     elif isinstance(problem, MethodNotAllowed):
         headers = [(b"allow", problem.allow.encode())]  # RFC 9110 §15.5.6
     return problem.status, encode(Failure(problem.code, problem.message, detail)), headers

@@ -4,19 +4,20 @@ Starlette's own tries one route after the other: 30 µs for the last of fifty, a
 quickest operation takes in all (decision 0047).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Final
+from typing import Final, TypeVar
 
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.routing import Route, Router
-from starlette.types import Lifespan, Receive, Scope, Send
+from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from opentill.core.errors import MethodNotAllowed, NotFound
 from opentill.http.handling import Endpoint
 from opentill.http.operations import Operation
 
+R = TypeVar("R")
 # Below these every slash counts. Elsewhere, people and old clients put spare ones into addresses.
 _EXACT: Final = ("/v1/", "/gateways/")
 
@@ -100,8 +101,13 @@ def _tidied(path: str) -> str:
 
 def of_operations(operations: Sequence[Operation]) -> list[Route]:
     """Return the routes of operations: one for each path."""
+    return of_rows(operations, Endpoint)
+
+
+def of_rows(rows: Sequence[R], endpoint: Callable[[Sequence[R]], ASGIApp]) -> list[Route]:
+    """Return a route for each ``path`` of a table; ``endpoint`` serves the rows of one."""
     by_path = attrgetter("path")
     return [
-        Route(path, Endpoint(list(own)))
-        for path, own in groupby(sorted(operations, key=by_path), by_path)
+        Route(path, endpoint(list(own)))
+        for path, own in groupby(sorted(rows, key=by_path), by_path)
     ]

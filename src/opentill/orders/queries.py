@@ -21,6 +21,13 @@ from opentill.orders.model import (
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = :id")
 BY_ID = Query(Order, "select * from orders where merchant_id = :merchant_id and id = :id")
+NEWEST = Query(
+    Order,
+    """
+    select * from orders where merchant_id = :merchant_id
+    order by created_at desc, id desc limit :limit
+    """,
+)
 LOCKED = Query(
     Order, "select * from orders where merchant_id = :merchant_id and id = :id for update"
 )

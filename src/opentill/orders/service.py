@@ -56,6 +56,11 @@ async def find(tx: Tx, merchant_id: str, order_id: str) -> Order:
     return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=order_id))
 
 
+async def newest(tx: Tx, merchant_id: str, limit: int) -> list[Order]:
+    """Return the newest orders of a merchant, newest first."""
+    return await queries.NEWEST.all(tx, merchant_id=merchant_id, limit=limit)
+
+
 async def exists(tx: Tx, merchant_id: str, order_id: str) -> bool:
     """Return whether a merchant has an order."""
     return bool(await queries.EXISTS.get(tx, merchant_id=merchant_id, id=order_id))

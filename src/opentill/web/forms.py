@@ -19,11 +19,13 @@ class Foreign(Problem):
     status, code, message = 403, 40301, "Forbidden"
 
 
-def check_origin(headers: Mapping[bytes, bytes], public_url: str) -> None:
+def check_origin(
+    headers: Mapping[bytes, bytes], public_url: str, *, cookies_count: bool = False
+) -> None:
     """Raise Foreign if a browser says that another site's page has sent the form.
 
-    Browsers that say nothing, and programs, may send it: the form acts on nothing but its address,
-    which is the secret, and on no cookie.
+    Browsers that say nothing, and programs, may send a form that acts on nothing but its address,
+    which is the secret. They are refused where a cookie says who sends it (``cookies_count``).
     """
     site = headers.get(b"sec-fetch-site")
     if site is not None:
@@ -31,10 +33,10 @@ def check_origin(headers: Mapping[bytes, bytes], public_url: str) -> None:
             raise Foreign
         return
     origin = headers.get(b"origin")
-    if origin is None:
+    if origin is None and not cookies_count:
         return
     try:
-        sender = urlsplit(origin.decode("latin-1")).netloc.lower()
+        sender = urlsplit((origin or b"").decode("latin-1")).netloc.lower()
     except ValueError:  # such as "http://[::1"
         raise Foreign from None
     host = headers.get(b"host", b"")

@@ -63,8 +63,8 @@ class EventQuery(msgspec.Struct, frozen=True):
 
 
 def _actor(request: ApiRequest[Any, Any]) -> Actor:
-    """Return the caller for the audit log: a key, which belongs to a merchant, not to a person."""
-    return Actor(f"API key {request.key_id}", "by the merchant's API")
+    """Return the caller for the audit log: a person, or a key, which belongs to a merchant."""
+    return Actor(request.who or f"API key {request.key_id}", "by the merchant's API")
 
 
 async def create(request: ApiRequest[Nothing, EndpointBody], tx: Tx) -> EndpointWithSecret:

@@ -1,0 +1,56 @@
+"""Accepting the agreement: once for each version, kept for ever."""
+
+from opentill import merchants
+from opentill.agreement import queries
+from opentill.agreement.model import Acceptance, AcceptedBy, Agreement, AgreementStatus
+from opentill.core.errors import Invalid
+from opentill.db.database import Tx
+from opentill.merchants import Actor
+
+_LONGEST_DEVICE = 300
+_DIGEST = "renderedDocumentSha256"
+
+
+async def accept(
+    tx: Tx, merchant_id: str, document: Agreement, digest: str, by: AcceptedBy, now: int
+) -> Acceptance:
+    """Accept a version for a merchant; if that was done already, the first time counts.
+
+    ``digest`` is ``renderedDocumentSha256`` of what the person has read. Raises Invalid if the
+    agreement is another one by now, and NotFound.
+    """
+    if digest != document.rendered_document_sha256:
+        reason = f"{_DIGEST} must be of the agreement in force: read it again"
+        raise Invalid(_DIGEST, reason)
+    await merchants.lock(tx, merchant_id)
+    new = Acceptance(
+        merchant_id=merchant_id,
+        agreement_version=document.agreement_version,
+        template_sha256=document.template_sha256,
+        document_sha256=document.rendered_document_sha256,
+        person_id=by.person_id,
+        person=f"{by.name} <{by.email}>",
+        accepted_at=now,
+        address=by.address,
+        device=by.device[:_LONGEST_DEVICE],
+    )
+    if await queries.INSERT.run(tx, new):
+        actor = Actor(f"{by.email} ({by.person_id})", "as an owner")
+        subject = f"version {new.agreement_version} {new.document_sha256}"
+        await merchants.record_audit(tx, actor, "agreement accept", merchant_id, subject, now)
+    return await queries.ACCEPTED.one(
+        tx, merchant_id=merchant_id, agreement_version=new.agreement_version
+    )
+
+
+async def acceptances(tx: Tx, merchant_id: str) -> list[Acceptance]:
+    """Return what a merchant has accepted, newest first."""
+    return await queries.ALL.all(tx, merchant_id=merchant_id)
+
+
+def status(document: Agreement, accepted: list[Acceptance]) -> AgreementStatus:
+    """Say whether the version in force is accepted, or an earlier one, or none."""
+    if not accepted:
+        return "NONE"
+    versions = {one.agreement_version for one in accepted}
+    return "ACCEPTED" if document.agreement_version in versions else "OUTDATED"

@@ -1,0 +1,121 @@
+"""``opentill people invite|reset|list|remove``."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from opentill.cli import inputs, output, session
+from opentill.cli.commands import acting, add_group
+
+if TYPE_CHECKING:
+    from opentill.db.database import Tx
+    from opentill.merchants import Actor
+    from opentill.people import NewLink
+
+_Merchant = Annotated[str | None, typer.Option(help="Id of the merchant they work for.")]
+_COLUMNS = ("email", "name", "role", "merchantId", "personId")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    add_group(
+        app,
+        "people",
+        "People who log in: members of merchants, and staff of this deployment.",
+        invite=invite,
+        reset=reset,
+        list=list_,
+        remove=remove,
+    )
+
+
+@acting(without_reason=inputs.NO_REASON)
+def invite(
+    email: str,
+    *,
+    merchant: _Merchant = None,
+    role: Annotated[
+        str | None, typer.Option(help="owner, finance, support, developer or viewer.")
+    ] = None,
+    staff: Annotated[
+        str | None, typer.Option(help="Of the deployment: admin, finance, support or auditor.")
+    ] = None,
+    actor: "Actor",
+) -> output.Result:
+    """Make an invitation: a link that works once, for 24 hours. It is shown this once."""
+    from opentill import people
+    from opentill.core.errors import Invalid
+
+    if (staff is None) == (merchant is None) or (merchant is None) != (role is None):
+        raise Invalid("role", "role must be --merchant MER --role ROLE, or --staff ROLE")
+    of_merchant = inputs.choice("role", role, people.MERCHANT_ROLES)
+    of_staff = inputs.choice("staff", staff, people.STAFF_ROLES)
+    made = session.transact(
+        lambda tx, now: people.invite(
+            tx,
+            email,
+            now,
+            merchant_id=merchant,
+            role=of_merchant,
+            staff_role=of_staff,
+            actor=actor,
+        )
+    )
+    return _shown(made)
+
+
+@acting(without_reason=inputs.NO_REASON)
+def reset(email: str, *, actor: "Actor") -> output.Result:
+    """Make a link by which a person chooses a new password, once within 24 hours."""
+    from opentill import people
+
+    made = session.transact(lambda tx, now: people.offer_new_password(tx, email, now, actor=actor))
+    return _shown(made)
+
+
+def _shown(made: "NewLink") -> output.Result:
+    link, url = made.link, session.settings().public_url.rstrip("/") + made.path
+    shown: dict[str, Any] = {"url": url, "email": link.email, "expiresAt": link.expires_at}
+    return output.Result(shown, note="Whoever has the link can use it: send it to them alone.")
+
+
+def list_(merchant_id: inputs.OnlyMerchant = None) -> output.Result:
+    """List members and staff."""
+    from opentill import people
+
+    async def work(tx: "Tx") -> list[dict[str, Any]]:
+        members, staff = await people.everybody(tx)
+        rows: list[dict[str, Any]] = [
+            output.plain(one) for one in members if merchant_id in {None, one.merchant_id}
+        ]
+        if merchant_id is None:
+            rows += [{**output.plain(one), "role": f"staff {one.role}"} for one in staff]
+        return [{"merchantId": None, **row} for row in rows]
+
+    return output.Result(session.query(work), _COLUMNS)
+
+
+@acting(without_reason=inputs.NO_REASON)
+def remove(
+    email: str,
+    *,
+    merchant: _Merchant = None,
+    staff: Annotated[bool, typer.Option("--staff", help="From the staff instead.")] = False,
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Take a person's role away, at once; never a merchant's last owner's."""
+    from opentill import people
+    from opentill.core.errors import Invalid
+
+    if staff == (merchant is not None):
+        raise Invalid("merchant", "merchant must be --merchant MER, or --staff instead")
+
+    async def work(tx: "Tx", now: int) -> dict[str, Any]:
+        person = await people.find_by_email(tx, email)
+        if merchant is None:
+            await people.remove_staff(tx, person.id, now, actor=actor)
+        else:
+            await people.remove(tx, merchant, person.id, now, actor=actor)
+        return {"email": person.email, "personId": person.id, "removed": True}
+
+    return session.transact(work)

@@ -1,0 +1,25 @@
+"""What the dashboard says: one module for each group of pages, its sentences in every language.
+
+All languages have the same keys. Values in braces are filled in when a page is made; they are
+escaped there, so that no sentence here and no value can bring markup along.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from opentill.dashboard.catalogue import frame, home, people, security, team
+from opentill.web.catalogue import LANGUAGES, Language, with_frame
+
+PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
+    frame.SENTENCES,
+    people.SENTENCES,
+    security.SENTENCES,
+    team.SENTENCES,
+    home.SENTENCES,
+)
+SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
+    {
+        language: {key: one for part in PARTS for key, one in part[language].items()}
+        for language in LANGUAGES
+    }
+)

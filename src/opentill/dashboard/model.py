@@ -1,0 +1,42 @@
+"""What a page of the dashboard is: one row that says where, who may, and what shows it."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from starlette.responses import Response
+
+from opentill.people import Permission
+
+if TYPE_CHECKING:
+    from opentill.dashboard.request import PageRequest
+
+# Whoever comes; whoever is logged in; whoever has the permission at the merchant in the path.
+Allowed = Permission | Literal["anyone", "a person"]
+Handler = Callable[["PageRequest"], Awaitable[Response]]
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One row of the table of pages (``api.py``): a method of a path.
+
+    A path of a merchant begins with ``/dashboard/{merchant:id}``, and a row of it has a permission;
+    so there is no page of a merchant without one. A row that changes something is a POST.
+    """
+
+    method: Literal["GET", "POST"]
+    path: str
+    allowed: Allowed
+    handler: Handler
+    proof: bool = False  # of one's own account; for a merchant, the permission says it
+    menu: str = ""  # the key of its name in the menu, which shows it to whoever may see it
+
+
+class MenuItem(msgspec.Struct, frozen=True):
+    """One link of the menu."""
+
+    name: str  # the key of a sentence
+    href: str
+    here: bool  # it leads to this page, or to the one that this page is below
+
+
+OF_MERCHANT = "/dashboard/{merchant:id}"

@@ -1,0 +1,101 @@
+"""Pages out of templates and requests, and the menu out of the table of pages."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import structlog
+from starlette.responses import Response
+
+from opentill.core.errors import MethodNotAllowed, Problem, TooManyRequests, Unavailable
+from opentill.dashboard import devices
+from opentill.dashboard.model import OF_MERCHANT, MenuItem, Page
+from opentill.dashboard.request import PageRequest
+from opentill.people import Permission
+from opentill.web import assets, responses, templates
+from opentill.web.catalogue import LANGUAGES
+
+_log: Final = structlog.get_logger()
+# status → page; what is not listed is "refused"
+_TROUBLES: Final[Mapping[int, str]] = {
+    403: "forbidden",
+    404: "missing",
+    429: "busy",
+    500: "unavailable",
+    503: "unavailable",
+}
+_RETRY_S: Final = 2
+ENVIRONMENT: Final = templates.environment(Path(__file__).parent / "templates")
+ENVIRONMENT.filters["device"] = devices.name_of
+
+
+def page(
+    request: PageRequest,
+    template: str,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    *,
+    scripts: bool = False,
+    **values: object,
+) -> Response:
+    """Return a page for whoever made the request; ``scripts``: it runs some of ours."""
+    localizer = request.localizer
+    html = ENVIRONMENT.get_template(template).render(
+        request=request,
+        localizer=localizer,
+        say=localizer.say,
+        languages=LANGUAGES,
+        now=request.now,
+        asset=assets.finder(request.base),
+        base=request.base,
+        isolated=templates.isolated,
+        test_mode=not request.app.settings.livemode,
+        refresh=None,
+        **{"errors": {}, **values},
+    )
+    return responses.page(html, localizer.language, status, headers, scripts=scripts)
+
+
+def see_other(request: PageRequest, path: str) -> Response:
+    """Send the browser to one of our paths, given without the base."""
+    return responses.see_other(request.base + path)
+
+
+def trouble(error: Exception, request: PageRequest) -> Response:
+    """Return the page of a problem; any other exception is a defect of ours, and logged."""
+    if not isinstance(error, Problem):
+        _log.error("internal error", exc_info=error)
+    status = error.status if isinstance(error, Problem) else 500
+    headers: dict[str, str] = {}
+    match error:
+        case TooManyRequests():
+            headers["retry-after"] = str(error.retry_after_s)
+        case Unavailable():
+            headers["retry-after"] = str(_RETRY_S)
+        case MethodNotAllowed():
+            headers["allow"] = error.allow
+        case _:
+            pass
+    name = _TROUBLES.get(status, "refused")
+    return page(request, "trouble.html", status, headers, trouble=name)
+
+
+def menu(pages: tuple[Page, ...], request: PageRequest) -> list[MenuItem]:
+    """Return the menu of a merchant's pages: those that this person may see."""
+    access = request.known_access
+    if access is None:
+        return []
+    found: list[MenuItem] = []
+    for one in pages:
+        if not one.menu or one.allowed in {"anyone", "a person"}:
+            continue
+        permission: Permission = one.allowed  # type: ignore[assignment] # the others are left out
+        if access.may(permission):
+            below = one.path.removeprefix(OF_MERCHANT)
+            path = f"/dashboard/{access.merchant_id}{below}"
+            here = request.path.rstrip("/") == path or (
+                below != "" and request.path.startswith(f"{path}/")
+            )
+            href = f"{request.base}{path}" if below else f"{request.base}{path}/"
+            found.append(MenuItem(one.menu, href, here))
+    return found

@@ -1,0 +1,143 @@
+"""A request for a page of the dashboard, and who makes it."""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.types import Receive, Scope
+
+from opentill import context
+from opentill.core.errors import or_not_found
+from opentill.dashboard import cookies
+from opentill.dashboard.catalogue import SENTENCES
+from opentill.people import Access, Browser, Credentials, Login, Site
+from opentill.web import forms, language, templates
+from opentill.web.catalogue import LANGUAGES
+
+_MAX_FIELDS: Final = 50
+
+
+class PageRequest:
+    """What came, and who it came from.
+
+    ``login`` is there for every row of the table that is not for anyone, ``access`` for those with
+    a permission.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        """Read the head; a malformed query counts as empty."""
+        self.app = context.of(scope)
+        self.now = self.app.clock()
+        self.path: str = scope["path"]
+        self.ids: Mapping[str, str] = scope["path_params"]
+        self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        user_agent = self.headers.get(b"user-agent", b"").decode("latin-1")
+        self.browser = Browser(scope["opentill_address"], user_agent)
+        try:
+            pairs = parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=_MAX_FIELDS)
+        except ValueError:
+            pairs = []
+        self.query = dict(reversed(pairs))
+        self.cookies = cookies.read(self.headers.get(b"cookie", b""))
+        self.base = templates.base_path(self.app.settings.public_url)
+        self.localizer = language.choose(
+            SENTENCES,
+            self.query.get("lang") or self.cookies.get(cookies.LANGUAGE),
+            self.headers.get(b"accept-language", b"").decode("latin-1"),
+        )
+        self._receive = receive
+        self._form: dict[str, str] | None = None
+        self._login: Login | None = None
+        self._access: Access | None = None
+        self.new_cookies: list[str] = []
+        if self.query.get("lang") in LANGUAGES:
+            self.new_cookies.append(cookies.speaks(self.app.settings, self.localizer.language))
+
+    @property
+    def site(self) -> Site | None:
+        """Where passkeys work, None if they do not here."""
+        host = self.headers.get(b"host", b"").decode("latin-1")
+        return Site.of(self.app.settings.public_url, host)
+
+    @property
+    def known_site(self) -> Site:
+        """Where passkeys work. Raises NotFound if they do not here."""
+        return or_not_found(self.site)
+
+    @property
+    def merchant_id(self) -> str:
+        """The merchant in the path, "" where there is none."""
+        return self.ids.get("merchant", "")
+
+    @property
+    def known_login(self) -> Login | None:
+        """The login, on pages that are for anyone too."""
+        return self._login
+
+    @property
+    def known_access(self) -> Access | None:
+        """What the person may do at the merchant, on pages without one too."""
+        return self._access
+
+    @property
+    def login(self) -> Login:
+        """The login of whoever made the request."""
+        if self._login is None:
+            raise AssertionError  # the row in the table says "anyone"
+        return self._login
+
+    @property
+    def access(self) -> Access:
+        """What they may do at the merchant in the path."""
+        if self._access is None:
+            raise AssertionError  # the row in the table has no permission
+        return self._access
+
+    def admit(self, login: Login | None, access: Access | None = None) -> None:
+        """Note who made the request."""
+        self._login, self._access = login, access
+
+    def proof(self, password: str, code: str) -> Credentials:
+        """Return what the person proves with who they are."""
+        return Credentials(
+            email=self.login.email, password=password, code=code, browser=self.browser, known=True
+        )
+
+    async def form(self) -> dict[str, str]:
+        """Return the form that was sent. Raises as ``forms.read`` does."""
+        if self._form is None:
+            self._form = await forms.read(self.headers, self._receive)
+        return self._form
+
+    def here(self, **changes: str) -> str:
+        """Return the address of this page with changes of its query."""
+        query = urlencode({**self.query, **changes})
+        return f"{self.base}{self.path}?{query}" if query else f"{self.base}{self.path}"
+
+    def link(self, *parts: str) -> str:
+        """Return the path of a page of this merchant."""
+        return "/".join((f"{self.base}/dashboard", self.merchant_id, *parts)) + (
+            "" if parts else "/"
+        )
+
+    @property
+    def next(self) -> str:
+        """Where to go after logging in, without the base: one of the pages for people, or ""."""
+        return safe_next(self.query.get("next", ""))
+
+
+_NEXT: Final = ("/dashboard", "/security", "/invite/")
+_LONGEST_NEXT: Final = 2000
+
+
+def safe_next(path: str) -> str:
+    """Return a path of ours that a login may lead to; "" for anything else.
+
+    It begins with one of our own places and holds nothing that a browser could read as another
+    host: no backslash, no control character, no second slash at the start.
+    """
+    if not path.isprintable() or "\\" in path or "//" in path or len(path) > _LONGEST_NEXT:
+        return ""
+    place = path.partition("?")[0]
+    inside = any(place == one or place.startswith(one.rstrip("/") + "/") for one in _NEXT)
+    return path if inside and "/." not in place else ""

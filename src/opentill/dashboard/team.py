@@ -1,0 +1,124 @@
+"""A merchant's team: who is in it with which role, and who is invited."""
+
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from opentill import people
+from opentill.core.errors import Invalid
+from opentill.dashboard import render
+from opentill.dashboard.model import OF_MERCHANT, Page
+from opentill.dashboard.request import PageRequest
+from opentill.people import MERCHANT_ROLES, MerchantRole
+
+_REASON: Final = "on the page of the team"
+
+
+async def show(request: PageRequest) -> Response:
+    """Show members and invitations."""
+    return await _team(request)
+
+
+async def _team(
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    **values: object,
+) -> Response:
+    async with request.app.db.connection() as tx:
+        members = await people.members(tx, request.merchant_id)
+        invitations = await people.invitations(tx, request.merchant_id, request.now)
+    shown: dict[str, Any] = {"email": "", "role": "viewer", "link": "", **values}
+    return render.page(
+        request,
+        "team.html",
+        status,
+        members=members,
+        invitations=invitations,
+        roles=MERCHANT_ROLES,
+        errors=errors or {},
+        **shown,
+    )
+
+
+def _role(form: dict[str, str]) -> MerchantRole | None:
+    return next((role for role in MERCHANT_ROLES if role == form.get("role")), None)
+
+
+async def invite(request: PageRequest) -> Response:
+    """Invite somebody, and show the link, this once."""
+    form, role = await request.form(), _role(await request.form())
+    email = form.get("email", "")
+    if role is None:
+        return await _team(request, 400, {"role": "error_role"}, email=email)
+    actor = people.actor_of(request.login, _REASON)
+    try:
+        made = await request.app.db.run(
+            lambda tx: people.invite(
+                tx, email, request.now, merchant_id=request.merchant_id, role=role, actor=actor
+            )
+        )
+    except Invalid as problem:
+        member = "member" in (problem.reason or "")
+        error = "error_member" if member else "error_email"
+        return await _team(request, 400, {"email": error}, email=email, role=role)
+    link = request.app.settings.public_url.rstrip("/") + made.path
+    return await _team(request, link=link, invited=made.link.email)
+
+
+async def change_role(request: PageRequest) -> Response:
+    """Give a member another role."""
+    form, role = await request.form(), _role(await request.form())
+    if role is None:
+        return await _team(request, 400, {"members": "error_role"})
+    actor = people.actor_of(request.login, _REASON)
+    try:
+        await request.app.db.run(
+            lambda tx: people.change_role(
+                tx, request.merchant_id, form.get("person", ""), role, request.now, actor=actor
+            )
+        )
+    except Invalid:
+        return await _team(request, 400, {"members": "error_last_owner"})
+    return _back(request)
+
+
+async def remove(request: PageRequest) -> Response:
+    """Take a member's role away."""
+    form = await request.form()
+    person = form.get("person", "")
+    actor = people.actor_of(request.login, _REASON)
+    try:
+        await request.app.db.run(
+            lambda tx: people.remove(tx, request.merchant_id, person, request.now, actor=actor)
+        )
+    except Invalid:
+        return await _team(request, 400, {"members": "error_last_owner"})
+    if person == request.login.person_id:
+        return render.see_other(request, "/dashboard")
+    return _back(request)
+
+
+async def withdraw(request: PageRequest) -> Response:
+    """Make an invitation void."""
+    form = await request.form()
+    link = form.get("id", "")
+    actor = people.actor_of(request.login, _REASON)
+    await request.app.db.run(
+        lambda tx: people.withdraw(tx, request.merchant_id, link, request.now, actor=actor)
+    )
+    return _back(request)
+
+
+def _back(request: PageRequest) -> Response:
+    return render.see_other(request, f"/dashboard/{request.merchant_id}/team")
+
+
+_PLACE: Final = f"{OF_MERCHANT}/team"
+pages: Final = (
+    Page("GET", _PLACE, "team.read", show, menu="menu_team"),
+    Page("POST", f"{_PLACE}/invite", "team.manage", invite),
+    Page("POST", f"{_PLACE}/role", "team.manage", change_role),
+    Page("POST", f"{_PLACE}/remove", "team.manage", remove),
+    Page("POST", f"{_PLACE}/withdraw", "team.manage", withdraw),
+)

@@ -1,0 +1,249 @@
+"""``/v1/merchant/…``: what people do by a token. An extension of the contract.
+
+Each row but those that log in has a permission of ``permissions.py``, and takes no API key. The
+rows about webhook endpoints are those of the merchants' API, for people.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from opentill.http.operations import Operation
+from opentill.http.paging import Listing, PageQuery, page_example
+from opentill.people import handlers
+from opentill.people.permissions import MERCHANT_ROLES, Permission
+from opentill.people.tokens import Tokens
+from opentill.people.wire import (
+    AcceptanceBody,
+    AcceptanceOut,
+    InvitationBody,
+    InvitationOut,
+    InvitationWithUrl,
+    KeyBody,
+    KeyOut,
+    KeyWithSecret,
+    LoginBody,
+    MemberOut,
+    MemberUpdate,
+    Profile,
+    RefreshBody,
+)
+from opentill.webhooks import api as webhooks_api
+
+TAG: Final = "People"
+_BELOW: Final = "/v1/merchant"
+_TOKENS: Final[dict[str, Any]] = {
+    "accessToken": "eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9.e30.c2ln",
+    "refreshToken": "q2f0wQyZ5o.x7Jk1mB9uE",
+    "expiresAt": 1736933100000,
+}
+_KEY: Final[dict[str, Any]] = {
+    "id": "key_01m7y0m0jzefzv5n8efcf1hqw1",
+    "hint": "svc_live_…Zk3P",
+    "environment": "production",
+    "createdAt": 1736932500000,
+    "expiresAt": None,
+    "revokedAt": None,
+}
+_NEW_KEY: Final[dict[str, Any]] = {
+    "id": "key_01m7y0m0jzefzv5n8efcf1hqw1",
+    "key": "svc_live_EXAMPLE",
+    "expiresAt": None,
+}
+_MEMBER: Final[dict[str, Any]] = {
+    "id": "per_01m7y0m0jzefzv5n8efcf1hqw1",
+    "email": "ada@example.com",
+    "name": "Ada Example",
+    "role": "owner",
+    "createdAt": 1736932500000,
+}
+_INVITATION: Final[dict[str, Any]] = {
+    "id": "inv_01m7y0m0jzefzv5n8efcf1hqw1",
+    "email": "bob@example.com",
+    "role": "support",
+    "createdAt": 1736932500000,
+    "expiresAt": 1737018900000,
+}
+_ACCEPTANCE: Final[dict[str, Any]] = {
+    "agreementVersion": "1.0",
+    "templateSha256": "3f" * 32,
+    "renderedDocumentSha256": "a9" * 32,
+    "personId": "per_01m7y0m0jzefzv5n8efcf1hqw1",
+    "person": "Ada Example <ada@example.com>",
+    "acceptedAt": 1736932500000,
+    "address": "192.0.2.7",
+    "userAgent": "Mozilla/5.0",
+}
+
+
+def _row(method: str, path: str, permission: Permission, summary: str, **more: Any) -> Operation:
+    """Return an operation for those with a permission."""
+    return Operation(
+        method=method,
+        path=_BELOW + path,
+        tag=TAG,
+        summary=summary,
+        description=f"An extension of the contract. Permission: `{permission}`."
+        + more.pop("about", ""),
+        admit=handlers.admitting(permission),
+        permission=permission,
+        **more,
+    )
+
+
+_LOGINS: Final = (
+    Operation(
+        method="POST",
+        path=f"{_BELOW}/sessions",
+        tag=TAG,
+        summary="Log in",
+        description="An extension of the contract. `code` is needed where the person has set up an "
+        "authenticator, `merchantId` where they are a member of several merchants.",
+        auth=False,
+        body=LoginBody,
+        response=Tokens,
+        status=201,
+        act=handlers.log_in,
+        refusals=("a `merchantId` that is not one of the person's",),
+        example={"email": "ada@example.com", "password": "nine purple lanterns hum"},
+        response_example=_TOKENS,
+    ),
+    Operation(
+        method="POST",
+        path=f"{_BELOW}/sessions/refresh",
+        tag=TAG,
+        summary="Refresh tokens",
+        description="An extension of the contract. The refresh token is used up, and a new one "
+        "comes back. One that was used already ends the session.",
+        auth=False,
+        body=RefreshBody,
+        response=Tokens,
+        act=handlers.refresh,
+        example={"refreshToken": "q2f0wQyZ5o.x7Jk1mB9uE"},
+        response_example=_TOKENS,
+    ),
+    _row("DELETE", "/sessions", "home.read", "Log out", response=None, write=handlers.log_out),
+    _row(
+        "GET",
+        "/profile",
+        "home.read",
+        "Get the profile",
+        response=Profile,
+        read=handlers.profile,
+        response_example={
+            "personId": "per_01m7y0m0jzefzv5n8efcf1hqw1",
+            "email": "ada@example.com",
+            "name": "Ada Example",
+            "role": "viewer",
+            "permissions": ["home.read", "payments.read"],
+            "merchantId": "mer_01m7y0m0jzefzv5n8efcf1hqw1",
+            "merchantName": "Harbour Books",
+            "agreementStatus": "ACCEPTED",
+        },
+    ),
+)
+_KEYS: Final = (
+    _row(
+        "GET", "/keys", "keys.read", "List API keys", query=PageQuery,
+        response=Listing[KeyOut], read=handlers.list_keys, response_example=page_example(_KEY),
+        about=" Newest first, those that were revoked too.",
+    ),
+    _row(
+        "POST", "/keys", "keys.manage", "Create an API key", body=KeyBody,
+        response=KeyWithSecret, status=201, write=handlers.create_key, secret=True, example={},
+        response_example=_NEW_KEY, about=" The `key` is shown only here.",
+    ),
+    _row(
+        "POST", "/keys/{id}/regenerate", "keys.manage", "Regenerate an API key",
+        response=KeyWithSecret, status=201, write=handlers.regenerate_key, secret=True,
+        response_example=_NEW_KEY, about=" The old key is dead at once.",
+    ),
+    _row(
+        "DELETE", "/keys/{id}", "keys.manage", "Revoke an API key", response=None,
+        write=handlers.revoke_key, about=" Requests with it get 401 from now on.",
+    ),
+)  # fmt: skip
+_TEAM: Final = (
+    _row(
+        "GET", "/team", "team.read", "List members", query=PageQuery,
+        response=Listing[MemberOut], read=handlers.list_members,
+        response_example=page_example(_MEMBER), about=" The longest in the team first.",
+    ),
+    _row(
+        "PATCH", "/team/{id}", "team.manage", "Update a member", body=MemberUpdate,
+        response=MemberOut, write=handlers.change_member, example={"role": "finance"},
+        response_example=_MEMBER, refusals=("another role for the last owner",),
+        about=f" Roles: {', '.join(MERCHANT_ROLES)}.",
+    ),
+    _row(
+        "DELETE", "/team/{id}", "team.manage", "Remove a member", response=None,
+        write=handlers.remove_member, refusals=("the last owner",),
+        about=" What they could do here ends at once.",
+    ),
+    _row(
+        "GET", "/team/invitations", "team.read", "List invitations", query=PageQuery,
+        response=Listing[InvitationOut], read=handlers.list_invitations,
+        response_example=page_example(_INVITATION), about=" Those that can still be accepted.",
+    ),
+    _row(
+        "POST", "/team/invitations", "team.manage", "Invite a member", body=InvitationBody,
+        response=InvitationWithUrl, status=201, write=handlers.invite, secret=True,
+        example={"email": "bob@example.com", "role": "support"},
+        response_example=_INVITATION | {"url": "https://pay.example.com/invite/EXAMPLE"},
+        refusals=("somebody who is a member already",),
+        about=" The `url` is shown only here; it works once, for 24 hours.",
+    ),
+    _row(
+        "DELETE", "/team/invitations/{id}", "team.manage", "Withdraw an invitation", response=None,
+        write=handlers.withdraw, about=" Its link no longer works.",
+    ),
+)  # fmt: skip
+_AGREEMENT: Final = (
+    _row(
+        "GET", "/agreement/acceptances", "agreement.read", "List acceptances of the agreement",
+        query=PageQuery, response=Listing[AcceptanceOut], read=handlers.list_acceptances,
+        response_example=page_example(_ACCEPTANCE), about=" Newest first.",
+    ),
+    _row(
+        "POST", "/agreement/acceptances", "agreement.accept", "Accept the agreement",
+        body=AcceptanceBody, response=AcceptanceOut, status=201, write=handlers.accept_agreement,
+        example={"renderedDocumentSha256": "a9" * 32}, response_example=_ACCEPTANCE,
+        refusals=("the digest of another document than the one in force",),
+        about=" It is kept for ever; accepted again, the first time counts.",
+    ),
+)  # fmt: skip
+# Of the merchants' API, which people may use too: the permission, and the summary.
+_ENDPOINTS: Final[dict[tuple[str, str], tuple[Permission, str]]] = {
+    ("POST", ""): ("endpoints.secrets", "Create a merchant's endpoint"),
+    ("GET", ""): ("endpoints.read", "List a merchant's endpoints"),
+    ("GET", "/{id}"): ("endpoints.read", "Get a merchant's endpoint"),
+    ("PATCH", "/{id}"): ("endpoints.manage", "Update a merchant's endpoint"),
+    ("DELETE", "/{id}"): ("endpoints.manage", "Delete a merchant's endpoint"),
+    ("POST", "/{id}/rotate-secret"): ("endpoints.secrets", "Rotate a merchant's secret"),
+    ("GET", "/{id}/deliveries"): ("events.read", "List a merchant's deliveries"),
+    ("POST", "/{id}/resend"): ("events.resend", "Resend a merchant's events"),
+}
+_PLACE: Final = "/v1/webhook-endpoints"
+
+
+def _for_people() -> tuple[Operation, ...]:
+    made: list[Operation] = []
+    for one in webhooks_api.operations:
+        key = one.method, one.path.removeprefix(_PLACE)
+        if one.path.startswith(_PLACE):
+            permission, summary = _ENDPOINTS[key]
+            made.append(
+                msgspec.structs.replace(
+                    one,
+                    path=f"{_BELOW}/webhook-endpoints{key[1]}",
+                    tag=TAG,
+                    summary=summary,
+                    description=f"As `{one.method} {one.path}`. Permission: `{permission}`.",
+                    admit=handlers.admitting(permission),
+                    permission=permission,
+                )
+            )
+    return tuple(made)
+
+
+operations: Final = (*_LOGINS, *_KEYS, *_TEAM, *_AGREEMENT, *_for_people())

@@ -1,0 +1,241 @@
+"""What serves ``/v1/merchant/…``. Each request is of a person whose token was checked."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from opentill import agreement, merchants
+from opentill.context import App
+from opentill.core.errors import NotFound, NotPermitted
+from opentill.core.settings import Settings
+from opentill.db.database import Tx
+from opentill.http.operations import Admit, Admitted, ApiRequest, Nothing
+from opentill.http.paging import Listing, PageQuery, listing
+from opentill.merchants import Actor
+from opentill.people import logins, queries, service, tokens
+from opentill.people.logins import Credentials
+from opentill.people.model import Access, Browser, Member
+from opentill.people.permissions import NEED_PROOF, MerchantRole, Permission
+from opentill.people.second_factor import actor_of
+from opentill.people.tokens import Tokens
+from opentill.people.wire import (
+    AcceptanceBody,
+    AcceptanceOut,
+    InvitationBody,
+    InvitationOut,
+    InvitationWithUrl,
+    KeyBody,
+    KeyOut,
+    KeyWithSecret,
+    LoginBody,
+    MemberOut,
+    MemberUpdate,
+    Profile,
+    RefreshBody,
+)
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def admitting(permission: Permission) -> Admit:
+    """Return what lets in persons with a permission, by their token.
+
+    It raises NotLoggedIn, and NotPermitted: for a role without the permission, for staff without a
+    second factor where money is real, and, where the permission takes a step-up, for a login of
+    more than ten minutes ago.
+    """
+
+    async def admit(app: App, token: str, address: str, now: int) -> Admitted:
+        access = await tokens.find(app.db, token, app.settings.secret_key, address, now)
+        if not access.may(permission) or _lacks_second_factor(access, app.settings):
+            raise NotPermitted
+        if permission in NEED_PROOF:
+            tokens.check_proved(access, now)
+        who = actor_of(access.login, "").who
+        return Admitted(merchant_id=access.merchant_id, access=access, who=who)
+
+    return admit
+
+
+def _lacks_second_factor(access: Access, settings: Settings) -> bool:
+    login = access.login
+    return login.staff_role is not None and not login.strong and settings.livemode
+
+
+def _actor(request: ApiRequest[Any, Any]) -> Actor:
+    return Actor(request.who, "by the API for people")
+
+
+def _part(query: PageQuery, found: list[S], shown: Callable[[S], T]) -> Listing[T]:
+    """Return a page of a list that is short enough to be read whole."""
+    start = (query.page - 1) * query.size
+    items = [shown(one) for one in found[start : start + query.size]]
+    return listing(items, query.page, query.size, len(found))
+
+
+# ── logging in and out ──
+
+
+async def log_in(request: ApiRequest[Nothing, LoginBody]) -> Tokens:
+    """Log a person in at a merchant."""
+    given = Credentials(
+        email=request.body.email,
+        password=request.body.password,
+        code=request.body.code,
+        browser=Browser(*request.browser),
+    )
+    key = request.app.settings.secret_key
+    return await tokens.begin(request.app.db, given, request.body.merchant_id, key, request.now)
+
+
+async def refresh(request: ApiRequest[Nothing, RefreshBody]) -> Tokens:
+    """Give new tokens for a refresh token."""
+    key, browser = request.app.settings.secret_key, Browser(*request.browser)
+    return await tokens.refresh(
+        request.app.db, request.body.refresh_token, browser, key, request.now
+    )
+
+
+async def log_out(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
+    """End the login that the token is of."""
+    await logins.end(tx, request.access.login)
+
+
+async def profile(request: ApiRequest[Nothing, Nothing]) -> Profile:
+    """Return who is logged in, and where."""
+    access: Access = request.access
+    role: MerchantRole = access.role or "viewer"  # a token is of a member
+    async with request.app.db.connection() as tx:
+        accepted = await agreement.acceptances(tx, request.merchant_id)
+    status = agreement.status(agreement.current(request.app.settings), accepted)
+    return Profile.of(access, role, status)
+
+
+# ── API keys ──
+
+
+async def list_keys(request: ApiRequest[PageQuery, Nothing]) -> Listing[KeyOut]:
+    """List keys, newest first."""
+    async with request.app.db.connection() as tx:
+        found = await merchants.keys(tx, request.merchant_id)
+    return _part(request.query, found[::-1], KeyOut.of)
+
+
+async def create_key(request: ApiRequest[Nothing, KeyBody], tx: Tx) -> KeyWithSecret:
+    """Make a key."""
+    new = await merchants.create_key(
+        tx,
+        request.merchant_id,
+        request.app.settings.environment,
+        request.now,
+        request.body.expires_at,
+        actor=_actor(request),
+    )
+    return KeyWithSecret.of(new)
+
+
+async def _own_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> str:
+    """Return the key in the path. Raises NotFound if it is not the merchant's."""
+    key_id = request.path["id"]
+    if all(key.id != key_id for key in await merchants.keys(tx, request.merchant_id)):
+        raise NotFound
+    return key_id
+
+
+async def regenerate_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> KeyWithSecret:
+    """Replace a key at once."""
+    key_id = await _own_key(request, tx)
+    new = await merchants.regenerate_key(tx, key_id, request.now, actor=_actor(request))
+    return KeyWithSecret.of(new)
+
+
+async def revoke_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
+    """Revoke a key at once."""
+    await merchants.revoke_key(tx, await _own_key(request, tx), request.now, actor=_actor(request))
+
+
+# ── the team ──
+
+
+async def list_members(request: ApiRequest[PageQuery, Nothing]) -> Listing[MemberOut]:
+    """List members, the longest first."""
+    async with request.app.db.connection() as tx:
+        found = await service.members(tx, request.merchant_id)
+    return _part(request.query, found, MemberOut.of)
+
+
+async def change_member(request: ApiRequest[Nothing, MemberUpdate], tx: Tx) -> MemberOut:
+    """Give a member another role."""
+    merchant_id, person_id = request.merchant_id, request.path["id"]
+    await service.change_role(
+        tx, merchant_id, person_id, request.body.role, request.now, actor=_actor(request)
+    )
+    changed: Member = await queries.MEMBER.one(tx, merchant_id=merchant_id, person_id=person_id)
+    return MemberOut.of(changed)
+
+
+async def remove_member(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
+    """Take a member's role away."""
+    await service.remove(
+        tx, request.merchant_id, request.path["id"], request.now, actor=_actor(request)
+    )
+
+
+async def list_invitations(request: ApiRequest[PageQuery, Nothing]) -> Listing[InvitationOut]:
+    """List invitations that can still be accepted."""
+    async with request.app.db.connection() as tx:
+        found = await service.invitations(tx, request.merchant_id, request.now)
+    return _part(request.query, found, InvitationOut.of)
+
+
+async def invite(request: ApiRequest[Nothing, InvitationBody], tx: Tx) -> InvitationWithUrl:
+    """Invite somebody."""
+    new = await service.invite(
+        tx,
+        request.body.email,
+        request.now,
+        merchant_id=request.merchant_id,
+        role=request.body.role,
+        actor=_actor(request),
+    )
+    url = request.app.settings.public_url.rstrip("/") + new.path
+    return InvitationWithUrl.new(new.link, url)
+
+
+async def withdraw(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
+    """Make an invitation void."""
+    await service.withdraw(
+        tx, request.merchant_id, request.path["id"], request.now, actor=_actor(request)
+    )
+
+
+# ── the agreement ──
+
+
+async def list_acceptances(request: ApiRequest[PageQuery, Nothing]) -> Listing[AcceptanceOut]:
+    """List what was accepted, newest first."""
+    async with request.app.db.connection() as tx:
+        found = await agreement.acceptances(tx, request.merchant_id)
+    return _part(request.query, found, AcceptanceOut.of)
+
+
+async def accept_agreement(request: ApiRequest[Nothing, AcceptanceBody], tx: Tx) -> AcceptanceOut:
+    """Accept the agreement in force."""
+    login = request.access.login
+    address, device = request.browser
+    by = agreement.AcceptedBy(
+        person_id=login.person_id,
+        name=login.name,
+        email=login.email,
+        address=address,
+        device=device,
+    )
+    accepted = await agreement.accept(
+        tx,
+        request.merchant_id,
+        agreement.current(request.app.settings),
+        request.body.rendered_document_sha256,
+        by,
+        request.now,
+    )
+    return AcceptanceOut.of(accepted)

@@ -1,0 +1,233 @@
+"""Logging in and out, and who a cookie or token stands for."""
+
+from typing import Final, Protocol
+
+import msgspec
+
+from opentill import merchants
+from opentill.core.errors import NotFound, NotLoggedIn
+from opentill.core.ids import new_id
+from opentill.db.database import Db, Tx
+from opentill.merchants import Actor
+from opentill.people import limits, passwords, queries, second_factor
+from opentill.people.model import (
+    OF_MEMBERS,
+    SEEN_MS,
+    Access,
+    Browser,
+    Login,
+    Person,
+    Security,
+    Workplace,
+    digest,
+    new_token,
+)
+
+_LONGEST_DEVICE: Final = 300
+
+
+class WrongCredentials(NotLoggedIn):
+    """Address, password or code is wrong; which one is never said."""
+
+
+class Credentials(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody logs in with, and from where."""
+
+    email: str
+    password: str
+    browser: Browser
+    code: str = ""  # of the second factor
+    known: bool = False  # the browser has logged in to this account before
+
+
+class NewLogin(msgspec.Struct, frozen=True):
+    """A login just made; ``token`` is what the browser keeps."""
+
+    id: str
+    person: Person
+    token: str
+
+
+class BeginAs(Protocol):
+    """Makes a login as ``begin`` does."""
+
+    async def __call__(
+        self, tx: Tx, person: Person, browser: Browser, now: int, /, *, strong: bool
+    ) -> NewLogin:
+        """Make it."""
+        ...
+
+
+class OfApi(msgspec.Struct, frozen=True):
+    """What a login of the API has beside a browser's."""
+
+    merchant_id: str
+    refresh_token: str  # the part that changes at each use
+
+
+def normal(email: str) -> str:
+    """Return an e-mail address as it is stored."""
+    return email.strip().lower()
+
+
+async def log_in(
+    db: Db, given: Credentials, secret_key: str, now: int, begin_as: "BeginAs | None" = None
+) -> NewLogin:
+    """Log somebody in; ``begin_as`` makes another login than a browser's.
+
+    Raises TooManyRequests, before anything is hashed, and WrongCredentials.
+    An account that is unknown costs as much time as one that is known.
+    """
+    email = normal(given.email)
+    attempt = await limits.count(db, email, given.browser.address, now, known=given.known)
+    async with db.connection() as tx:
+        person = await queries.BY_EMAIL.first(tx, email=email)
+    right = await passwords.matches(given.password, person.password if person else None)
+    if person is None or not right:
+        raise WrongCredentials
+
+    async def work(tx: Tx) -> NewLogin:
+        second = person.totp_secret is not None
+        if second and not await second_factor.check(tx, person, given.code, secret_key):
+            raise WrongCredentials
+        await limits.succeeded(tx, attempt, now)
+        return await (begin_as or begin)(tx, person, given.browser, now, strong=second)
+
+    return await db.run(work)
+
+
+async def begin(
+    tx: Tx,
+    person: Person,
+    browser: Browser,
+    now: int,
+    *,
+    strong: bool = False,
+    of_api: OfApi | None = None,
+) -> NewLogin:
+    """Make a login for a person who has proved who they are."""
+    token, login_id = new_token(), new_id("ses")
+    await queries.INSERT_LOGIN.run(
+        tx,
+        id=login_id,
+        person_id=person.id,
+        token_sha256=digest(token),
+        now=now,
+        strong=strong,
+        address=browser.address,
+        device=browser.device[:_LONGEST_DEVICE],
+        merchant_id=None if of_api is None else of_api.merchant_id,
+        refresh_sha256=None if of_api is None else digest(of_api.refresh_token),
+    )
+    return NewLogin(login_id, person, token)
+
+
+async def find(db: Db, token: str, address: str, now: int) -> Login | None:
+    """Return the login that a token stands for, None if there is none or it has ended."""
+    async with db.connection() as tx:
+        login = await queries.LOGIN.first(tx, token_sha256=digest(token))
+        if login is None or login.has_ended(now):
+            return None
+        await note_use(tx, login, address, now)
+        return login
+
+
+async def note_use(tx: Tx, login: Login, address: str, now: int) -> None:
+    """Note that a login is used, once in a minute."""
+    if now >= login.used_at + SEEN_MS:
+        await queries.SET_USED.run(tx, id=login.id, now=now, address=address)
+
+
+async def prove(db: Db, login: Login, given: Credentials, secret_key: str, now: int) -> str:
+    """Have a person prove again who they are, and return the login's new token.
+
+    Raises TooManyRequests and WrongCredentials.
+    """
+    attempt = await limits.count(db, login.person_id, given.browser.address, now, known=True)
+    async with db.connection() as tx:
+        person = await queries.PERSON.one(tx, id=login.person_id)
+    if not await passwords.matches(given.password, person.password):
+        raise WrongCredentials
+    token = new_token()
+
+    async def work(tx: Tx) -> None:
+        second = person.totp_secret is not None
+        if second and not await second_factor.check(tx, person, given.code, secret_key):
+            raise WrongCredentials
+        await limits.succeeded(tx, attempt, now)
+        await queries.PROVE.run(tx, id=login.id, token_sha256=digest(token), now=now)
+
+    await db.run(work)
+    return token
+
+
+async def end(tx: Tx, login: Login) -> None:
+    """Log out."""
+    await queries.END_LOGIN.run(tx, person_id=login.person_id, id=login.id)
+
+
+async def access(db: Db, login: Login, merchant_id: str, now: int) -> Access:
+    """Return what somebody may do at a merchant. Raises NotFound if that is nothing at all.
+
+    Staff who look at a merchant's pages for the first time since they logged in are named in the
+    audit log.
+    """
+    async with db.connection() as tx:
+        all_of_them = await queries.WORKPLACES.all(tx, person_id=login.person_id)
+        for one in all_of_them:
+            if one.merchant_id == merchant_id:
+                return Access(login, merchant_id, one.merchant_name, one.role, all_of_them)
+        if login.staff_role is None:
+            raise NotFound
+        merchant = await merchants.find(tx, merchant_id)
+    await db.run(lambda tx: _visit(tx, login, merchant_id, now))
+    return Access(login, merchant_id, merchant.name, None, all_of_them)
+
+
+async def _visit(tx: Tx, login: Login, merchant_id: str, now: int) -> None:
+    if await queries.NOTE_VISIT.get(tx, login_id=login.id, merchant_id=merchant_id, now=now):
+        actor = Actor(f"{login.email} ({login.person_id})", f"as staff, {login.staff_role}")
+        await merchants.record_audit(tx, actor, "people visit", merchant_id, login.id, now)
+
+
+async def end_by_id(tx: Tx, login: Login, other_id: str) -> None:
+    """End another login of the same person; one that is not there has ended already."""
+    await queries.END_LOGIN.run(tx, person_id=login.person_id, id=other_id)
+
+
+async def end_others(tx: Tx, login: Login) -> None:
+    """End every login of the same person but this one."""
+    await queries.END_OTHER_LOGINS.run(tx, person_id=login.person_id, but=login.id)
+
+
+async def has_second_factor(tx: Tx, login: Login) -> bool:
+    """Return whether a person has set up an authenticator."""
+    return (await queries.PERSON.one(tx, id=login.person_id)).totp_secret is not None
+
+
+async def security_of(tx: Tx, login: Login, now: int) -> Security:
+    """Return how a person's account is kept safe; the login that was used last comes first."""
+    person_id = login.person_id
+    found = await queries.LOGINS.all(tx, person_id=person_id)
+    return Security(
+        authenticator=await has_second_factor(tx, login),
+        recovery_codes=await queries.COUNT_RECOVERY_CODES.get(tx, person_id=person_id) or 0,
+        passkeys=await queries.PASSKEYS.all(tx, person_id=person_id),
+        logins=[one for one in found if not one.has_ended(now)],
+    )
+
+
+async def workplaces(tx: Tx, login: Login) -> list[Workplace]:
+    """Return the merchants that a person is a member of, by name."""
+    return await queries.WORKPLACES.all(tx, person_id=login.person_id)
+
+
+async def prune(tx: Tx, now: int) -> int:
+    """Delete what nobody can use any more: logins, links and counted attempts."""
+    before = now - OF_MEMBERS.whole
+    return (
+        await queries.PRUNE_LOGINS.run(tx, before=before)
+        + await queries.PRUNE_LINKS.run(tx, before=before)
+        + await queries.PRUNE_CHALLENGES.run(tx, before=now)
+        + await queries.PRUNE_LIMITS.run(tx, before=now - limits.FORGOTTEN_MS)
+    )

@@ -1,0 +1,202 @@
+"""What persons, members, staff, logins and links are."""
+
+import hashlib
+import secrets
+from typing import Final, Literal
+
+import msgspec
+
+from opentill.people.permissions import (
+    RULES,
+    MerchantRole,
+    Permission,
+    StaffRole,
+    member_may,
+    staff_may,
+)
+
+LinkKind = Literal["INVITATION", "RESET"]
+
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
+LINK_MS: Final = 24 * HOUR_MS  # for how long a link can be followed
+PROOF_MS: Final = 10 * MINUTE_MS  # for how long proof of who somebody is counts
+SEEN_MS: Final = MINUTE_MS  # the use of a login is noted this often
+
+
+class Browser(msgspec.Struct, frozen=True):
+    """Where somebody logs in from: address, and what the browser or program calls itself."""
+
+    address: str
+    device: str
+
+
+class Lifetime(msgspec.Struct, frozen=True):
+    """How long a login lasts, in ms: unused, and in all."""
+
+    idle: int
+    whole: int
+
+
+OF_MEMBERS: Final = Lifetime(idle=12 * HOUR_MS, whole=14 * 24 * HOUR_MS)
+OF_STAFF: Final = Lifetime(idle=HOUR_MS, whole=12 * HOUR_MS)
+
+
+class Person(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody who logs in. ``password`` is its Argon2id hash in PHC form."""
+
+    id: str
+    email: str
+    name: str
+    password: str
+    totp_secret: bytes | None  # encrypted
+    totp_pending: bytes | None  # encrypted
+    totp_period: int
+    created_at: int
+    updated_at: int
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A person with their role at a merchant."""
+
+    merchant_id: str
+    person_id: str
+    role: MerchantRole
+    email: str
+    name: str
+    created_at: int
+
+
+class Staff(msgspec.Struct, frozen=True, kw_only=True):
+    """A person with their role at the deployment."""
+
+    person_id: str
+    role: StaffRole
+    email: str
+    name: str
+    created_at: int
+
+
+class Workplace(msgspec.Struct, frozen=True, kw_only=True):
+    """A merchant that a person is a member of."""
+
+    merchant_id: str
+    merchant_name: str
+    role: MerchantRole
+
+
+class Login(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a person is logged in, and who that is."""
+
+    id: str
+    person_id: str
+    email: str
+    name: str
+    staff_role: StaffRole | None
+    created_at: int
+    proved_at: int
+    used_at: int
+    strong: bool  # with a second factor, or a passkey
+    address: str
+    device: str
+    merchant_id: str | None  # of the API: at which merchant
+    refresh_sha256: bytes | None
+
+    def has_ended(self, now: int) -> bool:
+        """Return whether it was left unused for too long, or is over."""
+        lifetime = OF_MEMBERS if self.staff_role is None else OF_STAFF
+        return now >= self.used_at + lifetime.idle or now >= self.created_at + lifetime.whole
+
+    def is_proved(self, now: int) -> bool:
+        """Return whether the person has proved who they are within the last ten minutes."""
+        return now < self.proved_at + PROOF_MS
+
+
+class Passkey(msgspec.Struct, frozen=True, kw_only=True):
+    """A public key whose private part a person's device has."""
+
+    id: str
+    person_id: str
+    credential: bytes
+    public_key: bytes
+    sign_count: int
+    name: str
+    created_at: int
+    used_at: int | None
+
+
+class Challenge(msgspec.Struct, frozen=True):
+    """Whose passkey is to be made; None: somebody wants to log in with one."""
+
+    person_id: str | None
+
+
+class Security(msgspec.Struct, frozen=True, kw_only=True):
+    """How a person's account is kept safe, as they see it."""
+
+    authenticator: bool
+    recovery_codes: int  # that are left
+    passkeys: list[Passkey]
+    logins: list[Login]
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """An invitation, or the way to a new password."""
+
+    id: str
+    kind: LinkKind
+    email: str
+    merchant_id: str | None
+    role: MerchantRole | None
+    staff_role: StaffRole | None
+    created_by: str
+    created_at: int
+    expires_at: int
+    used_at: int | None
+
+    def can_be_followed(self, now: int) -> bool:
+        """Return whether it is neither used nor over."""
+        return self.used_at is None and now < self.expires_at
+
+
+class Access(msgspec.Struct, frozen=True):
+    """What somebody who is logged in may do at one merchant: as its member, or as staff."""
+
+    login: Login
+    merchant_id: str
+    merchant_name: str
+    role: MerchantRole | None  # None: staff, who only look
+    workplaces: list[Workplace]  # all that the person is a member of
+
+    def may(self, permission: Permission) -> bool:
+        """Return whether the table of permissions gives it to them here."""
+        if self.role is not None:
+            return member_may(self.role, permission)
+        return self.login.staff_role is not None and staff_may(self.login.staff_role, permission)
+
+    @property
+    def permissions(self) -> list[Permission]:
+        """All that they may do here."""
+        return [rule.permission for rule in RULES if self.may(rule.permission)]
+
+
+class NewLink(msgspec.Struct, frozen=True):
+    """A link just made; ``token`` is shown this once."""
+
+    link: Link
+    token: str
+
+    @property
+    def path(self) -> str:
+        """Where it leads, below the public address."""
+        return f"/{'invite' if self.link.kind == 'INVITATION' else 'reset'}/{self.token}"
+
+
+def new_token() -> str:
+    """Make 256 random bits, as they stand in a cookie or an address."""
+    return secrets.token_urlsafe(32)
+
+
+def digest(token: str) -> bytes:
+    """Return what is stored of a token. It is random, so a plain SHA-256 cannot be reversed."""
+    return hashlib.sha256(token.encode()).digest()

@@ -1,0 +1,127 @@
+"""Passwords: Argon2id (RFC 9106), and which ones are refused.
+
+Hashing takes a core and 19 MiB for some 50 ms. It runs in threads, so that the event loop goes on,
+and in only a few at once, so that many logins cannot use up the machine.
+"""
+
+import asyncio
+import itertools
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from cryptography.exceptions import InvalidKey
+from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+
+from opentill.core.errors import Invalid
+
+SHORTEST: Final = 12
+LONGEST: Final = 256
+_LENGTH: Final = 32
+_SALT: Final = 16
+_AT_ONCE: Final = 2  # in a process
+_COMMON: Final = frozenset(
+    (Path(__file__).parent / "common_passwords.txt").read_text("utf-8").split()
+)
+_LONGEST_COMMON: Final = max(map(len, _COMMON))
+# What people put in the place of letters, and what they put around a word.
+_LETTERS: Final = str.maketrans("@4831!05$7", "aabeliosst")
+_AROUND: Final = "0123456789!?.,;:-_+*#$%&/=@ \t'\"()"
+_MOST_WORDS: Final = 2
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What one hash costs: memory in KiB, and passes over it. Both stand in each hash."""
+
+    memory_kib: int
+    passes: int
+
+
+COST: Final = Cost(19 * 1024, 2)  # OWASP Password Storage Cheat Sheet, Argon2id
+_slots: Final = asyncio.Semaphore(_AT_ONCE)
+
+
+def check(field: str, password: str, *personal: str) -> None:
+    """Refuse a password that is too short, too long or easily guessed. Raises Invalid.
+
+    ``personal`` is what is known of its person: address and name.
+    """
+    if not SHORTEST <= len(password) <= LONGEST:
+        raise Invalid(field, f"{field} must have {SHORTEST} to {LONGEST} characters")
+    if is_common(password, *personal):
+        reason = f"{field} must not be a common password, nor made of your name or address"
+        raise Invalid(field, reason)
+
+
+def is_common(password: str, *personal: str) -> bool:
+    """Return whether a password is one of the common ones, or at most two of them in a row.
+
+    Capitals, digits and signs around it do not make it another one, nor digits in the place of
+    letters: ``P@ssw0rd2024!`` is ``password``.
+    """
+    own = {part for text in personal for part in re.split(r"\W+", text.lower()) if len(part) > 3}  # noqa: PLR2004 - shorter ones stand in any word
+    known = _COMMON | own
+    longest = max(_LONGEST_COMMON, *map(len, own), 0)
+    lowered = password.lower()
+    bare = lowered.strip(_AROUND)
+    for text in (lowered, bare, bare.translate(_LETTERS), lowered.translate(_LETTERS)):
+        joined = re.sub(r"[\s\-_.]+", "", text)
+        if len(set(joined)) <= 2 or _made_of(joined, known, longest):  # noqa: PLR2004 - "abababab"
+            return True
+    return _is_run(lowered)
+
+
+def _made_of(text: str, known: frozenset[str], longest: int, words: int = _MOST_WORDS) -> bool:
+    """Return whether a text is one known word, repeated or followed by another."""
+    if text in known:
+        return True
+    for length in range(1, min(len(text), longest) + 1):
+        word, rest = text[:length], text[length:]
+        if word not in known:
+            continue
+        if len(word) > 2 and not rest.replace(word, ""):  # noqa: PLR2004 - a word again and again
+            return True
+        if words > 1 and _made_of(rest.strip(_AROUND), known, longest, words - 1):
+            return True
+    return False
+
+
+def _is_run(text: str) -> bool:
+    """Return whether each character follows from the one before: ``abcdef``, ``987654``."""
+    differences = {ord(b) - ord(a) for a, b in itertools.pairwise(text)}
+    return differences in ({1}, {-1}, {0})
+
+
+async def hashed(password: str, cost: Cost = COST) -> str:
+    """Return the hash of a password in PHC form, with a salt of its own."""
+    kdf = Argon2id(
+        salt=os.urandom(_SALT),
+        length=_LENGTH,
+        iterations=cost.passes,
+        lanes=1,
+        memory_cost=cost.memory_kib,
+    )
+    async with _slots:
+        return await asyncio.to_thread(kdf.derive_phc_encoded, password.encode())
+
+
+async def matches(password: str, stored: str | None) -> bool:
+    """Return whether a password is the stored one; ``None`` (nobody) takes as long to deny."""
+    async with _slots:
+        return await asyncio.to_thread(_matches, password, stored or _NOBODY)
+
+
+def _matches(password: str, stored: str) -> bool:
+    try:
+        Argon2id.verify_phc_encoded(password.encode(), stored)
+    except InvalidKey:
+        return False
+    return stored != _NOBODY
+
+
+# The hash of a random text, at full cost.
+_NOBODY: Final = Argon2id(
+    salt=bytes(_SALT), length=_LENGTH, iterations=COST.passes, lanes=1, memory_cost=COST.memory_kib
+).derive_phc_encoded(os.urandom(_LENGTH))

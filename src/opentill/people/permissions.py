@@ -1,0 +1,122 @@
+"""Who may do what: the one table that menus, pages and the API read.
+
+A row is a permission, with the roles that have it. Members have a role at a merchant; staff have
+one at the deployment, see the pages of every merchant and change nothing there. What a row marks as
+dangerous also takes proof, within the last ten minutes, of who the person is (a step-up).
+"""
+
+from typing import Final, Literal, NamedTuple, get_args
+
+MerchantRole = Literal["owner", "finance", "support", "developer", "viewer"]
+StaffRole = Literal["admin", "finance", "support", "auditor"]
+Permission = Literal[
+    "home.read",
+    "payments.read",
+    "payments.refund",
+    "payments.export",
+    "customers.read",
+    "products.read",
+    "products.write",
+    "balance.read",
+    "payouts.read",
+    "disputes.read",
+    "disputes.respond",
+    "keys.read",
+    "keys.manage",
+    "endpoints.read",
+    "endpoints.manage",
+    "endpoints.secrets",
+    "events.read",
+    "events.resend",
+    "events.test",
+    "requests.read",
+    "epay.read",
+    "epay.manage",
+    "settings.read",
+    "settings.manage",
+    "team.read",
+    "team.manage",
+    "agreement.read",
+    "agreement.accept",
+    # of staff alone
+    "merchants.read",
+    "merchants.manage",
+    "terms.manage",
+    "payouts.manage",
+    "balance.adjust",
+    "disputes.decide",
+    "approvals.decide",
+    "people.manage",
+    "audit.read",
+]
+
+MERCHANT_ROLES: Final[tuple[MerchantRole, ...]] = get_args(MerchantRole)
+STAFF_ROLES: Final[tuple[StaffRole, ...]] = get_args(StaffRole)
+
+
+class Rule(NamedTuple):
+    """One permission: which roles have it, and whether it takes a step-up."""
+
+    permission: Permission
+    members: str  # roles at a merchant
+    staff: str  # roles at the deployment
+    proof: bool = False
+
+
+_ALL: Final = " ".join(MERCHANT_ROLES)
+_STAFF: Final = " ".join(STAFF_ROLES)
+
+RULES: Final = (
+    #     permission           of a merchant's members              of staff
+    Rule("home.read", _ALL, _STAFF),
+    Rule("payments.read", _ALL, _STAFF),
+    Rule("payments.refund", "owner finance support", ""),
+    Rule("payments.export", "owner finance", ""),
+    Rule("customers.read", "owner finance support viewer", _STAFF),
+    Rule("products.read", _ALL, _STAFF),
+    Rule("products.write", "owner developer", ""),
+    Rule("balance.read", "owner finance viewer", _STAFF),
+    Rule("payouts.read", "owner finance viewer", _STAFF),
+    Rule("disputes.read", "owner finance support viewer", _STAFF),
+    Rule("disputes.respond", "owner support", ""),
+    Rule("keys.read", "owner developer viewer", _STAFF),
+    Rule("keys.manage", "owner developer", "", proof=True),
+    Rule("endpoints.read", "owner developer support viewer", _STAFF),
+    Rule("endpoints.manage", "owner developer", ""),
+    Rule("endpoints.secrets", "owner developer", "", proof=True),
+    Rule("events.read", "owner developer support viewer", _STAFF),
+    Rule("events.resend", "owner developer support", ""),
+    Rule("events.test", "owner developer", ""),
+    Rule("requests.read", "owner developer viewer", _STAFF),
+    Rule("epay.read", "owner developer viewer", _STAFF),
+    Rule("epay.manage", "owner developer", "", proof=True),
+    Rule("settings.read", _ALL, _STAFF),
+    Rule("settings.manage", "owner", ""),
+    Rule("team.read", _ALL, _STAFF),
+    Rule("team.manage", "owner", "", proof=True),
+    Rule("agreement.read", _ALL, _STAFF),
+    Rule("agreement.accept", "owner", "", proof=True),
+    Rule("merchants.read", "", _STAFF),
+    Rule("merchants.manage", "", "admin", proof=True),
+    Rule("terms.manage", "", "admin", proof=True),
+    Rule("payouts.manage", "", "admin finance", proof=True),
+    Rule("balance.adjust", "", "admin finance", proof=True),
+    Rule("disputes.decide", "", "admin support"),
+    Rule("approvals.decide", "", "admin finance", proof=True),
+    Rule("people.manage", "", "admin", proof=True),
+    Rule("audit.read", "", "admin auditor"),
+)
+
+_MEMBERS: Final = {rule.permission: frozenset(rule.members.split()) for rule in RULES}
+_OF_STAFF: Final = {rule.permission: frozenset(rule.staff.split()) for rule in RULES}
+NEED_PROOF: Final = frozenset(rule.permission for rule in RULES if rule.proof)
+
+
+def member_may(role: MerchantRole, permission: Permission) -> bool:
+    """Return whether a member with this role has a permission at their merchant."""
+    return role in _MEMBERS[permission]
+
+
+def staff_may(role: StaffRole, permission: Permission) -> bool:
+    """Return whether staff with this role have a permission, at whichever merchant."""
+    return role in _OF_STAFF[permission]

@@ -1,0 +1,299 @@
+"""All SQL about persons, members, staff, logins and links."""
+
+from opentill.db.query import Command, Query, Value
+from opentill.people.model import (
+    Challenge,
+    Link,
+    Login,
+    Member,
+    Passkey,
+    Person,
+    Staff,
+    Workplace,
+)
+
+# ── persons ──
+INSERT_PERSON = Command(
+    """
+    insert into persons (id, email, name, password, totp_secret, totp_pending, totp_period,
+        created_at, updated_at)
+    values (:id, :email, :name, :password, :totp_secret, :totp_pending, :totp_period, :created_at,
+        :updated_at)
+    """,
+)
+PERSON = Query(Person, "select * from persons where id = :id")
+BY_EMAIL = Query(Person, "select * from persons where email = :email")
+SET_PASSWORD = Command("update persons set password = :password, updated_at = :now where id = :id")
+
+# ── second factor ──
+SET_TOTP_PERIOD = Command(
+    "update persons set totp_period = :period where id = :id and totp_period < :period"
+)
+SET_PENDING_TOTP = Command("update persons set totp_pending = :secret where id = :id")
+CONFIRM_TOTP = Command(
+    """
+    update persons set totp_secret = totp_pending, totp_pending = null, updated_at = :now
+    where id = :id
+    """,
+)
+REMOVE_TOTP = Command(
+    """
+    update persons set totp_secret = null, totp_pending = null, updated_at = :now where id = :id
+    """,
+)
+INSERT_RECOVERY_CODES = Command(
+    """
+    insert into recovery_codes (person_id, code_sha256)
+    select :person_id, code from unnest(:codes::bytea[]) as code
+    """,
+)
+USE_RECOVERY_CODE = Command(
+    "delete from recovery_codes where person_id = :person_id and code_sha256 = :code_sha256"
+)
+DELETE_RECOVERY_CODES = Command("delete from recovery_codes where person_id = :person_id")
+COUNT_RECOVERY_CODES = Value(
+    int, "select count(*) from recovery_codes where person_id = :person_id"
+)
+
+# ── passkeys ──
+INSERT_PASSKEY = Command(
+    """
+    insert into passkeys (id, person_id, credential, public_key, sign_count, name, created_at,
+        used_at)
+    values (:id, :person_id, :credential, :public_key, :sign_count, :name, :created_at, :used_at)
+    """,
+)
+PASSKEYS = Query(
+    Passkey, "select * from passkeys where person_id = :person_id order by created_at, id"
+)
+PASSKEY = Query(Passkey, "select * from passkeys where credential = :credential")
+SET_PASSKEY_USED = Command(
+    "update passkeys set sign_count = :sign_count, used_at = :now where id = :id"
+)
+REMOVE_PASSKEY = Command("delete from passkeys where person_id = :person_id and id = :id")
+NOTE_CHALLENGE = Command(
+    """
+    insert into passkey_challenges (challenge, person_id, expires_at)
+    values (:challenge, :person_id, :expires_at)
+    """,
+)
+USE_CHALLENGE = Query(
+    Challenge,
+    """
+    delete from passkey_challenges where challenge = :challenge and expires_at > :now
+    returning person_id
+    """,
+)
+PRUNE_CHALLENGES = Command("delete from passkey_challenges where expires_at < :before")
+
+# ── roles ──
+_MEMBER_SQL = """
+    select m.merchant_id, m.person_id, m.role, p.email, p.name, m.created_at
+    from members m join persons p on p.id = m.person_id
+"""
+MEMBERS = Query(
+    Member,
+    f"{_MEMBER_SQL} where m.merchant_id = :merchant_id order by m.created_at, m.person_id",
+)
+MEMBER = Query(
+    Member,
+    f"{_MEMBER_SQL} where m.merchant_id = :merchant_id and m.person_id = :person_id",
+)
+ALL_MEMBERS = Query(Member, f"{_MEMBER_SQL} order by p.email, m.merchant_id")
+SET_ROLE = Command(
+    """
+    update members set role = :role where merchant_id = :merchant_id and person_id = :person_id
+    """,
+)
+SET_MEMBER = Command(
+    """
+    insert into members (merchant_id, person_id, role, created_at)
+    values (:merchant_id, :person_id, :role, :now)
+    on conflict (merchant_id, person_id) do update set role = excluded.role
+    """,
+)
+REMOVE_MEMBER = Command(
+    "delete from members where merchant_id = :merchant_id and person_id = :person_id"
+)
+OTHER_OWNERS = Value(
+    int,
+    """
+    select count(*) from members
+    where merchant_id = :merchant_id and role = 'owner' and person_id <> :person_id
+    """,
+)
+WORKPLACES = Query(
+    Workplace,
+    """
+    select m.merchant_id, r.name as merchant_name, m.role
+    from members m join merchants r on r.id = m.merchant_id
+    where m.person_id = :person_id order by r.name, m.merchant_id
+    """,
+)
+_STAFF_SQL = """
+    select s.person_id, s.role, p.email, p.name, s.created_at
+    from staff s join persons p on p.id = s.person_id
+"""
+ALL_STAFF = Query(Staff, f"{_STAFF_SQL} order by p.email")
+SET_STAFF = Command(
+    """
+    insert into staff (person_id, role, created_at) values (:person_id, :role, :now)
+    on conflict (person_id) do update set role = excluded.role
+    """,
+)
+REMOVE_STAFF = Command("delete from staff where person_id = :person_id")
+
+# ── logins ──
+_LOGIN_SQL = """
+    select l.id, l.person_id, p.email, p.name, s.role as staff_role, l.created_at, l.proved_at,
+        l.used_at, l.strong, l.address, l.device,
+        l.merchant_id, l.refresh_sha256
+    from logins l join persons p on p.id = l.person_id left join staff s on s.person_id = p.id
+"""
+INSERT_LOGIN = Command(
+    """
+    insert into logins (id, person_id, token_sha256, created_at, proved_at, used_at, strong,
+        address, device, merchant_id, refresh_sha256)
+    values (:id, :person_id, :token_sha256, :now, :now, :now, :strong, :address, :device,
+        :merchant_id, :refresh_sha256)
+    """,
+)
+# Of a cookie: a refresh token is none.
+LOGIN = Query(
+    Login,
+    f"{_LOGIN_SQL} where l.token_sha256 = :token_sha256 and l.refresh_sha256 is null",
+)
+LOGIN_OF_API = Query(Login, f"{_LOGIN_SQL} where l.id = :id and l.refresh_sha256 is not null")
+LOCK_REFRESHED = Query(
+    Login,
+    f"""
+    {_LOGIN_SQL} where l.token_sha256 = :token_sha256 and l.refresh_sha256 is not null
+    for update of l
+    """,
+)
+REFRESH = Command(
+    """
+    update logins set refresh_sha256 = :refresh_sha256, used_at = :now, address = :address
+    where id = :id
+    """,
+)
+LOGINS = Query(
+    Login,
+    f"{_LOGIN_SQL} where l.person_id = :person_id order by l.used_at desc, l.id desc",
+)
+SET_USED = Command("update logins set used_at = :now, address = :address where id = :id")
+PROVE = Command(
+    """
+    update logins set token_sha256 = :token_sha256, proved_at = :now, used_at = :now
+    where id = :id
+    """,
+)
+STRENGTHEN = Command("update logins set strong = true where id = :id")
+END_LOGIN = Command("delete from logins where person_id = :person_id and id = :id")
+END_OTHER_LOGINS = Command("delete from logins where person_id = :person_id and id <> :but")
+PRUNE_LOGINS = Command("delete from logins where used_at < :before")
+NOTE_VISIT = Value(
+    bool,
+    """
+    insert into staff_visits (login_id, merchant_id, at) values (:login_id, :merchant_id, :now)
+    on conflict do nothing returning true
+    """,
+)
+
+# ── links ──
+_LINK_COLUMNS = (
+    "id, kind, email, merchant_id, role, staff_role, created_by, created_at, expires_at, used_at"
+)
+INSERT_LINK = Query(
+    Link,
+    f"""
+    insert into person_links (id, token_sha256, kind, email, merchant_id, role, staff_role,
+        created_by, created_at, expires_at)
+    values (:id, :token_sha256, :kind, :email, :merchant_id, :role, :staff_role, :created_by,
+        :now, :expires_at)
+    returning {_LINK_COLUMNS}
+    """,  # noqa: S608 - a constant of ours
+)
+LINK = Query(
+    Link,
+    f"select {_LINK_COLUMNS} from person_links where token_sha256 = :token_sha256",  # noqa: S608 - ours
+)
+# Of several that follow a link at once, one gets the row.
+USE_LINK = Query(
+    Link,
+    f"""
+    update person_links set used_at = :now
+    where token_sha256 = :token_sha256 and kind = :kind and used_at is null and expires_at > :now
+    returning {_LINK_COLUMNS}
+    """,  # noqa: S608 - a constant of ours
+)
+INVITATIONS = Query(
+    Link,
+    f"""
+    select {_LINK_COLUMNS} from person_links
+    where merchant_id = :merchant_id and used_at is null and expires_at > :now
+    order by created_at, id
+    """,  # noqa: S608 - a constant of ours
+)
+WITHDRAW_INVITATIONS = Command(
+    """
+    delete from person_links
+    where email = :email and kind = 'INVITATION' and used_at is null
+        and merchant_id is not distinct from :merchant_id::text
+    """,
+)
+WITHDRAW = Query(
+    Link,
+    f"""
+    delete from person_links where merchant_id = :merchant_id and id = :id and used_at is null
+    returning {_LINK_COLUMNS}
+    """,  # noqa: S608 - a constant of ours
+)
+WITHDRAW_RESETS = Command(
+    "delete from person_links where email = :email and kind = 'RESET' and used_at is null"
+)
+PRUNE_LINKS = Command("delete from person_links where expires_at < :before")
+
+# ── limits ──
+# Counts an attempt under each subject before it is made, unless one of them has to wait: it is
+# left out then, and the caller takes all of it back.
+COUNT_ATTEMPT = Value(
+    int,
+    """
+    with counted as (
+        insert into login_limits as l (subject, failures, next_at, last_at)
+        select subject, 1, :now, :now
+        from unnest(:subjects::text[]) as subject order by subject
+        on conflict (subject) do update set
+            failures = case when l.last_at < :forgotten then 1 else l.failures + 1 end,
+            last_at = :now
+        where l.next_at <= :now or l.last_at < :forgotten
+        returning 1
+    )
+    select count(*) from counted
+    """,
+)
+SET_DELAYS = Command(
+    """
+    update login_limits l set next_at = :now + case
+        when l.failures <= d.free then 0
+        else least(d.longest_ms, 1000 * (2 ^ least(l.failures - d.free - 1, 20))::bigint) end
+    from unnest(:subjects::text[], :free::int[], :longest_ms::bigint[])
+        as d (subjects, free, longest_ms)
+    where l.subject = d.subjects
+    """,
+)
+WAIT = Value(
+    int,
+    """
+    select coalesce(max(next_at), 0) from login_limits where subject = any (:subjects::text[])
+    """,
+)
+GIVE_BACK = Command(
+    """
+    update login_limits set failures = greatest(failures - 1, 0), next_at = :now
+    where subject = any (:subjects::text[])
+    """,
+)
+FORGET_ATTEMPTS = Command("delete from login_limits where subject = any (:subjects::text[])")
+PRUNE_LIMITS = Command("delete from login_limits where last_at < :before")

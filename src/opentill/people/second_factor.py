@@ -1,0 +1,106 @@
+"""The second factor: setting up an authenticator, and whether a code is right."""
+
+from opentill import merchants
+from opentill.core import encryption
+from opentill.core.errors import Invalid, NotFound
+from opentill.db.clock import now_ms
+from opentill.db.database import Tx
+from opentill.merchants import Actor
+from opentill.people import queries, totp
+from opentill.people.model import Login, Person
+
+_PURPOSE = "totp {}"
+
+
+def actor_of(login: Login, reason: str) -> Actor:
+    """Return a person as the audit log names them."""
+    return Actor(f"{login.email} ({login.person_id})", reason)
+
+
+async def check(tx: Tx, person: Person, code: str, secret_key: str) -> bool:
+    """Return whether a code of the person's authenticator or a recovery code is right.
+
+    Either is used up by that.
+    """
+    bare = "".join(code.split())
+    if totp.is_code(bare):
+        return await _use_code(tx, person, person.totp_secret, bare, secret_key)
+    digest = totp.recovery_digest(code)
+    return await queries.USE_RECOVERY_CODE.run(tx, person_id=person.id, code_sha256=digest) > 0
+
+
+async def _use_code(
+    tx: Tx, person: Person, encrypted: bytes | None, code: str, secret_key: str
+) -> bool:
+    if encrypted is None:
+        return False
+    try:
+        secret = encryption.decrypt(secret_key, _PURPOSE.format(person.id), encrypted)
+    except encryption.WrongKey:  # the deployment's key was replaced: a recovery code is left
+        return False
+    period = totp.matching_period(secret, code, now_ms() // 1000, person.totp_period)
+    if period is None:
+        return False
+    # Of several that bring the same code at once, one gets the row.
+    return await queries.SET_TOTP_PERIOD.run(tx, id=person.id, period=period) > 0
+
+
+async def begin(tx: Tx, login: Login, secret_key: str) -> None:
+    """Make a secret that waits to be confirmed; what was set up stays until then."""
+    secret = encryption.encrypt(secret_key, _PURPOSE.format(login.person_id), totp.new_secret())
+    await queries.SET_PENDING_TOTP.run(tx, id=login.person_id, secret=secret)
+
+
+async def pending(tx: Tx, login: Login, secret_key: str) -> str:
+    """Return the secret that waits to be confirmed. Raises NotFound if there is none."""
+    person = await queries.PERSON.first(tx, id=login.person_id)
+    if person is None or person.totp_pending is None:
+        raise NotFound
+    try:
+        purpose = _PURPOSE.format(person.id)
+        return encryption.decrypt(secret_key, purpose, person.totp_pending)
+    except encryption.WrongKey:
+        raise NotFound from None
+
+
+async def confirm(tx: Tx, login: Login, code: str, secret_key: str, now: int) -> list[str]:
+    """Use the secret that waits from now on, and return ten new recovery codes.
+
+    Raises NotFound if none waits, and Invalid for a code that is not of it.
+    """
+    person = await queries.PERSON.first(tx, id=login.person_id)
+    if person is None or person.totp_pending is None:
+        raise NotFound
+    bare = "".join(code.split())
+    if not await _use_code(tx, person, person.totp_pending, bare, secret_key):
+        raise Invalid("code", "code must be the one that the authenticator shows now")
+    await queries.CONFIRM_TOTP.run(tx, id=person.id, now=now)
+    await queries.STRENGTHEN.run(tx, id=login.id)
+    actor = actor_of(login, "on the page about security")
+    await merchants.record_audit(tx, actor, "people second factor", "", f"{person.id} set up", now)
+    return await _new_codes(tx, person.id)
+
+
+async def renew_codes(tx: Tx, login: Login, now: int) -> list[str]:
+    """Make ten new recovery codes; the old ones no longer work."""
+    actor = actor_of(login, "on the page about security")
+    await merchants.record_audit(tx, actor, "people recovery codes", "", login.person_id, now)
+    return await _new_codes(tx, login.person_id)
+
+
+async def _new_codes(tx: Tx, person_id: str) -> list[str]:
+    codes = totp.new_recovery_codes()
+    await queries.DELETE_RECOVERY_CODES.run(tx, person_id=person_id)
+    await queries.INSERT_RECOVERY_CODES.run(
+        tx, person_id=person_id, codes=[totp.recovery_digest(code) for code in codes]
+    )
+    return codes
+
+
+async def remove(tx: Tx, login: Login, now: int) -> None:
+    """Take the authenticator and its recovery codes away."""
+    await queries.REMOVE_TOTP.run(tx, id=login.person_id, now=now)
+    await queries.DELETE_RECOVERY_CODES.run(tx, person_id=login.person_id)
+    actor = actor_of(login, "on the page about security")
+    subject = f"{login.person_id} removed"
+    await merchants.record_audit(tx, actor, "people second factor", "", subject, now)

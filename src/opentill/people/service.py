@@ -1,0 +1,309 @@
+"""Invitations, roles, and new passwords."""
+
+import asyncpg
+
+from opentill import merchants
+from opentill.core.errors import Invalid, NotFound, or_not_found
+from opentill.core.ids import new_id
+from opentill.db.database import Db, Tx
+from opentill.http import inputs
+from opentill.merchants import Actor
+from opentill.people import logins, passwords, queries
+from opentill.people.logins import Credentials, NewLogin, normal
+from opentill.people.model import (
+    LINK_MS,
+    Browser,
+    Link,
+    Login,
+    Member,
+    NewLink,
+    Person,
+    Staff,
+    digest,
+    new_token,
+)
+from opentill.people.passwords import COST, Cost
+from opentill.people.permissions import MerchantRole, StaffRole
+from opentill.people.second_factor import actor_of
+
+_LONGEST_NAME = 200
+
+
+async def invite(
+    tx: Tx,
+    email: str,
+    now: int,
+    *,
+    merchant_id: str | None = None,
+    role: MerchantRole | None = None,
+    staff_role: StaffRole | None = None,
+    actor: Actor,
+) -> NewLink:
+    """Invite somebody to a merchant or, with ``staff_role``, to the staff.
+
+    Earlier invitations of the same person to the same place no longer work. Raises NotFound, and
+    Invalid for what is no address or for somebody who is a member already.
+    """
+    address = normal(inputs.email("email", email))
+    if merchant_id is not None:
+        await merchants.find(tx, merchant_id)
+        known = await queries.BY_EMAIL.first(tx, email=address)
+        if known is not None and await queries.MEMBER.first(
+            tx, merchant_id=merchant_id, person_id=known.id
+        ):
+            raise Invalid("email", "email must be of somebody who is not a member already")
+    await queries.WITHDRAW_INVITATIONS.run(tx, email=address, merchant_id=merchant_id)
+    token = new_token()
+    link = await queries.INSERT_LINK.one(
+        tx,
+        id=new_id("inv"),
+        token_sha256=digest(token),
+        kind="INVITATION",
+        email=address,
+        merchant_id=merchant_id,
+        role=role,
+        staff_role=staff_role,
+        created_by=actor.who,
+        now=now,
+        expires_at=now + LINK_MS,
+    )
+    subject = f"{link.id} {address} as {role or f'staff, {staff_role}'}"
+    await merchants.record_audit(tx, actor, "people invite", merchant_id or "", subject, now)
+    return NewLink(link, token)
+
+
+async def offer_new_password(tx: Tx, email: str, now: int, *, actor: Actor) -> NewLink:
+    """Make the link by which a person chooses a new password. Raises NotFound."""
+    address = normal(email)
+    person = or_not_found(
+        await queries.BY_EMAIL.first(tx, email=address), f"there is no person {address}"
+    )
+    await queries.WITHDRAW_RESETS.run(tx, email=address)
+    token = new_token()
+    link = await queries.INSERT_LINK.one(
+        tx,
+        id=new_id("inv"),
+        token_sha256=digest(token),
+        kind="RESET",
+        email=address,
+        merchant_id=None,
+        role=None,
+        staff_role=None,
+        created_by=actor.who,
+        now=now,
+        expires_at=now + LINK_MS,
+    )
+    await merchants.record_audit(tx, actor, "people reset", "", person.id, now)
+    return NewLink(link, token)
+
+
+async def read_link(tx: Tx, token: str, now: int) -> tuple[Link, Person | None]:
+    """Return a link that can be followed, and the person it is for if there is one.
+
+    Raises NotFound.
+    """
+    link = or_not_found(await queries.LINK.first(tx, token_sha256=digest(token)))
+    if not link.can_be_followed(now):
+        raise NotFound
+    return link, await queries.BY_EMAIL.first(tx, email=link.email)
+
+
+async def join(
+    db: Db,
+    token: str,
+    name: str,
+    password: str,
+    browser: Browser,
+    now: int,
+    *,
+    cost: Cost = COST,
+) -> NewLogin:
+    """Accept an invitation as a new person, and log in.
+
+    Raises Invalid, and NotFound for a link that does not work or whose person is known: they log in
+    and ``accept``.
+    """
+    async with db.connection() as tx:
+        link, known = await read_link(tx, token, now)
+    if link.kind != "INVITATION" or known is not None:
+        raise NotFound
+    name = inputs.name("name", name, _LONGEST_NAME)
+    passwords.check("password", password, link.email, name)
+    stored = await passwords.hashed(password, cost)
+
+    async def work(tx: Tx) -> NewLogin:
+        person = await _create(tx, link.email, name, stored, now)
+        await _use_invitation(tx, token, person, now)
+        return await logins.begin(tx, person, browser, now)
+
+    try:
+        return await db.run(work)
+    except asyncpg.UniqueViolationError:  # the form was sent twice: the other one has joined
+        raise NotFound from None
+
+
+async def accept(tx: Tx, token: str, login: Login, now: int) -> None:
+    """Accept an invitation as a person who is logged in. Raises NotFound if it is not for them."""
+    link, person = await read_link(tx, token, now)
+    if link.kind != "INVITATION" or person is None or person.id != login.person_id:
+        raise NotFound
+    await _use_invitation(tx, token, person, now)
+
+
+async def _use_invitation(tx: Tx, token: str, person: Person, now: int) -> None:
+    link = or_not_found(
+        await queries.USE_LINK.first(tx, token_sha256=digest(token), kind="INVITATION", now=now)
+    )
+    await _give_role(tx, link, person, now)
+
+
+async def _create(tx: Tx, email: str, name: str, password: str, now: int) -> Person:
+    person = Person(
+        id=new_id("per"),
+        email=email,
+        name=name,
+        password=password,
+        totp_secret=None,
+        totp_pending=None,
+        totp_period=0,
+        created_at=now,
+        updated_at=now,
+    )
+    await queries.INSERT_PERSON.run(tx, person)
+    return person
+
+
+async def _give_role(tx: Tx, link: Link, person: Person, now: int) -> None:
+    if link.merchant_id is not None:
+        await merchants.lock(tx, link.merchant_id)
+        await queries.SET_MEMBER.run(
+            tx, merchant_id=link.merchant_id, person_id=person.id, role=link.role, now=now
+        )
+    else:
+        await queries.SET_STAFF.run(tx, person_id=person.id, role=link.staff_role, now=now)
+    actor = Actor(f"{person.email} ({person.id})", f"invited by {link.created_by}")
+    subject = f"{link.id} as {link.role or f'staff, {link.staff_role}'}"
+    await merchants.record_audit(tx, actor, "people accept", link.merchant_id or "", subject, now)
+
+
+async def choose_password(
+    db: Db, token: str, password: str, now: int, *, cost: Cost = COST
+) -> Person:
+    """Set the password of the person a link is for, and end all their logins.
+
+    Raises NotFound for a link that does not work, and Invalid.
+    """
+    async with db.connection() as tx:
+        link, found = await read_link(tx, token, now)
+    if link.kind != "RESET" or found is None:
+        raise NotFound
+    person = found
+    passwords.check("password", password, person.email, person.name)
+    stored = await passwords.hashed(password, cost)
+
+    async def work(tx: Tx) -> None:
+        or_not_found(
+            await queries.USE_LINK.first(tx, token_sha256=digest(token), kind="RESET", now=now)
+        )
+        await queries.SET_PASSWORD.run(tx, id=person.id, password=stored, now=now)
+        await queries.END_OTHER_LOGINS.run(tx, person_id=person.id, but="")
+        actor = Actor(f"{person.email} ({person.id})", f"by a link of {link.created_by}")
+        await merchants.record_audit(tx, actor, "people password", "", person.id, now)
+
+    await db.run(work)
+    return person
+
+
+async def members(tx: Tx, merchant_id: str) -> list[Member]:
+    """Return a merchant's members, the longest first."""
+    return await queries.MEMBERS.all(tx, merchant_id=merchant_id)
+
+
+async def everybody(tx: Tx) -> tuple[list[Member], list[Staff]]:
+    """Return all members of all merchants, and all staff."""
+    return await queries.ALL_MEMBERS.all(tx), await queries.ALL_STAFF.all(tx)
+
+
+async def invitations(tx: Tx, merchant_id: str, now: int) -> list[Link]:
+    """Return the invitations to a merchant that can still be accepted, oldest first."""
+    return await queries.INVITATIONS.all(tx, merchant_id=merchant_id, now=now)
+
+
+async def remove(tx: Tx, merchant_id: str, person_id: str, now: int, *, actor: Actor) -> Member:
+    """Take a role at a merchant away, at once. Raises NotFound, and Invalid for the last owner."""
+    member = await _member_but_last_owner(tx, merchant_id, person_id)
+    await queries.REMOVE_MEMBER.run(tx, merchant_id=merchant_id, person_id=person_id)
+    subject = f"{person_id} {member.email}, {member.role}"
+    await merchants.record_audit(tx, actor, "people remove", merchant_id, subject, now)
+    return member
+
+
+async def change_role(
+    tx: Tx, merchant_id: str, person_id: str, role: MerchantRole, now: int, *, actor: Actor
+) -> None:
+    """Give a member another role, at once. Raises NotFound, and Invalid for the last owner."""
+    if role == "owner":
+        await merchants.lock(tx, merchant_id)
+        member = or_not_found(
+            await queries.MEMBER.first(tx, merchant_id=merchant_id, person_id=person_id)
+        )
+    else:
+        member = await _member_but_last_owner(tx, merchant_id, person_id)
+    if member.role == role:
+        return
+    await queries.SET_ROLE.run(tx, merchant_id=merchant_id, person_id=person_id, role=role)
+    subject = f"{person_id} {member.email}, {member.role} becomes {role}"
+    await merchants.record_audit(tx, actor, "people role", merchant_id, subject, now)
+
+
+async def withdraw(tx: Tx, merchant_id: str, link_id: str, now: int, *, actor: Actor) -> None:
+    """Make an invitation to a merchant void. Raises NotFound."""
+    link = or_not_found(await queries.WITHDRAW.first(tx, merchant_id=merchant_id, id=link_id))
+    subject = f"{link.id} {link.email}"
+    await merchants.record_audit(tx, actor, "people withdraw", merchant_id, subject, now)
+
+
+async def change_password(
+    db: Db, login: Login, given: Credentials, new: str, secret_key: str, now: int
+) -> str:
+    """Set a new password, end all other logins, and return this one's new token.
+
+    ``given`` has the password until now. Raises TooManyRequests, WrongCredentials, and Invalid.
+    """
+    passwords.check("password", new, login.email, login.name)
+    token = await logins.prove(db, login, given, secret_key, now)
+    stored = await passwords.hashed(new)
+
+    async def work(tx: Tx) -> None:
+        await queries.SET_PASSWORD.run(tx, id=login.person_id, password=stored, now=now)
+        await logins.end_others(tx, login)
+        actor = actor_of(login, "on the page about security")
+        await merchants.record_audit(tx, actor, "people password", "", login.person_id, now)
+
+    await db.run(work)
+    return token
+
+
+async def remove_staff(tx: Tx, person_id: str, now: int, *, actor: Actor) -> None:
+    """Take a person's role at the deployment away, at once. Raises NotFound."""
+    if not await queries.REMOVE_STAFF.run(tx, person_id=person_id):
+        raise NotFound(reason=f"{person_id} is not staff")
+    await merchants.record_audit(tx, actor, "people remove", "", f"{person_id}, staff", now)
+
+
+async def find_by_email(tx: Tx, email: str) -> Person:
+    """Return the person with an e-mail address. Raises NotFound."""
+    found = await queries.BY_EMAIL.first(tx, email=normal(email))
+    return or_not_found(found, f"there is no person {normal(email)}")
+
+
+async def _member_but_last_owner(tx: Tx, merchant_id: str, person_id: str) -> Member:
+    """Return a member whose role may change. Raises NotFound, and Invalid for the last owner."""
+    await merchants.lock(tx, merchant_id)  # so that two owners cannot remove each other at once
+    member = or_not_found(
+        await queries.MEMBER.first(tx, merchant_id=merchant_id, person_id=person_id)
+    )
+    others = await queries.OTHER_OWNERS.get(tx, merchant_id=merchant_id, person_id=person_id)
+    if member.role == "owner" and not others:
+        raise Invalid("role", "role must stay owner: a merchant always has one")
+    return member

@@ -1,0 +1,172 @@
+"""Tokens of people for the API: an access token of ten minutes, and one that refreshes it.
+
+The access token is a JWT (RFC 7519) signed with Ed25519, under a key that is derived from the
+deployment's. It says who and where; what counts is the login that it names, which is read at each
+request, so that ending a login ends its tokens.
+
+A refresh token has two parts: one of the login, and one that changes at each use. Who brings the
+first with a wrong second has a token that was used already: then two have it, and the login ends.
+"""
+
+import base64
+import warnings
+from typing import Final
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from joserfc import jwt
+from joserfc.errors import JoseError, SecurityWarning
+from joserfc.jwk import OKPKey
+
+from opentill.core.errors import Invalid, NotFound, NotLoggedIn, NotPermitted
+from opentill.db.database import Db, Tx
+from opentill.people import logins, queries
+from opentill.people.logins import Credentials, NewLogin, OfApi
+from opentill.people.model import MINUTE_MS, Access, Browser, Login, Person, digest, new_token
+
+ACCESS_MS: Final = 10 * MINUTE_MS
+# RFC 9864 names the algorithm after the curve too; clients know this name.
+_ALGORITHM: Final = "EdDSA"
+warnings.filterwarnings("ignore", "EdDSA is deprecated", SecurityWarning)
+
+
+class Tokens(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Tokens of a person at a merchant. ``expiresAt`` is the access token's end, in Unix ms."""
+
+    access_token: str
+    refresh_token: str
+    expires_at: int
+
+
+def _key(secret_key: str) -> OKPKey:
+    derive = HKDF(SHA256(), length=32, salt=None, info=b"opentill access token 1")
+    seed = derive.derive(secret_key.encode())
+    public = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+    shown = {name: base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+             for name, value in (("d", seed), ("x", public))}  # fmt: skip
+    return OKPKey.import_key({"kty": "OKP", "crv": "Ed25519", **shown})
+
+
+def _access_token(secret_key: str, login_id: str, access: Access, expires_at: int) -> str:
+    claims = {
+        "sub": access.login.person_id,
+        "sid": login_id,
+        "mid": access.merchant_id,
+        "role": access.role,
+        "exp": expires_at // 1000,
+    }
+    header = {"alg": _ALGORITHM, "typ": "JWT"}
+    return jwt.encode(header, claims, _key(secret_key), algorithms=[_ALGORITHM])
+
+
+def _login_of(secret_key: str, token: str, now: int) -> str:
+    """Return the login that an access token names. Raises NotLoggedIn."""
+    try:
+        claims = jwt.decode(token, _key(secret_key), algorithms=[_ALGORITHM]).claims
+    except (JoseError, ValueError):
+        raise NotLoggedIn from None
+    ends, login_id = claims.get("exp"), claims.get("sid")
+    if not isinstance(ends, int) or not isinstance(login_id, str) or now >= ends * 1000:
+        raise NotLoggedIn
+    return login_id
+
+
+async def begin(
+    db: Db, given: Credentials, merchant_id: str | None, secret_key: str, now: int
+) -> Tokens:
+    """Log a person in at a merchant; it may be left out by who is a member of only one.
+
+    Raises TooManyRequests, WrongCredentials, and, only to who has proved who they are, Invalid
+    for a merchant that is not theirs.
+    """
+    refresh_token = new_token()
+    chosen = ""
+
+    async def begin_as(
+        tx: Tx, person: Person, browser: Browser, now: int, /, *, strong: bool
+    ) -> NewLogin:
+        nonlocal chosen
+        chosen = await _choose(tx, person, merchant_id)
+        of_api = OfApi(chosen, refresh_token)
+        return await logins.begin(tx, person, browser, now, strong=strong, of_api=of_api)
+
+    made = await logins.log_in(db, given, secret_key, now, begin_as)
+    return await _tokens(db, made.id, f"{made.token}.{refresh_token}", secret_key, now)
+
+
+async def _choose(tx: Tx, person: Person, wanted: str | None) -> str:
+    """Return the merchant to log in at. Raises Invalid."""
+    theirs = [one.merchant_id for one in await queries.WORKPLACES.all(tx, person_id=person.id)]
+    if wanted in theirs or (wanted is None and len(theirs) == 1):
+        return wanted or theirs[0]
+    raise Invalid("merchantId", "merchantId must be a merchant that you are a member of")
+
+
+async def _tokens(db: Db, login_id: str, refresh_token: str, secret_key: str, now: int) -> Tokens:
+    async with db.connection() as tx:
+        login = await queries.LOGIN_OF_API.first(tx, id=login_id)
+    access = await _access(db, login, now)
+    expires_at = (now + ACCESS_MS) // 1000 * 1000
+    return Tokens(
+        access_token=_access_token(secret_key, login_id, access, expires_at),
+        refresh_token=refresh_token,
+        expires_at=expires_at,
+    )
+
+
+async def _access(db: Db, login: Login | None, now: int) -> Access:
+    if login is None or login.merchant_id is None or login.has_ended(now):
+        raise NotLoggedIn
+    try:
+        access = await logins.access(db, login, login.merchant_id, now)
+    except NotFound:
+        raise NotLoggedIn from None
+    if access.role is None:  # staff are no members
+        raise NotLoggedIn
+    return access
+
+
+async def refresh(db: Db, token: str, browser: Browser, secret_key: str, now: int) -> Tokens:
+    """Return new tokens for a refresh token, which is used up. Raises NotLoggedIn.
+
+    A token that was used already ends the login.
+    """
+    first, _, second = token.partition(".")
+    fresh = new_token()
+
+    async def work(tx: Tx) -> str | None:
+        login = await queries.LOCK_REFRESHED.first(tx, token_sha256=digest(first))
+        if login is None:
+            return None
+        if login.refresh_sha256 != digest(second) or login.has_ended(now):
+            await logins.end(tx, login)
+            return None
+        await queries.REFRESH.run(
+            tx, id=login.id, refresh_sha256=digest(fresh), now=now, address=browser.address
+        )
+        return login.id
+
+    login_id = await db.run(work)
+    if login_id is None:
+        raise NotLoggedIn
+    return await _tokens(db, login_id, f"{first}.{fresh}", secret_key, now)
+
+
+async def find(db: Db, token: str, secret_key: str, address: str, now: int) -> Access:
+    """Return what the person of an access token may do. Raises NotLoggedIn."""
+    login_id = _login_of(secret_key, token, now)
+    async with db.connection() as tx:
+        login = await queries.LOGIN_OF_API.first(tx, id=login_id)
+        if login is not None and not login.has_ended(now):
+            await logins.note_use(tx, login, address, now)
+    return await _access(db, login, now)
+
+
+def check_proved(access: Access, now: int) -> None:
+    """Refuse what is dangerous unless the person logged in just now. Raises NotPermitted."""
+    if not access.login.is_proved(now):
+        raise NotPermitted(
+            "session", "session must be at most ten minutes old for this: log in again"
+        )

@@ -1,0 +1,87 @@
+"""Codes of an authenticator (RFC 6238) and the recovery codes that stand in for one.
+
+Time is real time, by which the other device counts, whatever business time does.
+"""
+
+import base64
+import hashlib
+import hmac
+import io
+import secrets
+import struct
+from typing import Final
+from urllib.parse import quote, urlencode
+
+import segno
+
+PERIOD_S: Final = 30
+_DIGITS: Final = 6
+_SECRET_BYTES: Final = 20  # as long as the hash, RFC 4226 §4 R6
+_DRIFT: Final = 1  # periods by which the other clock may be off, either way, RFC 6238 §5.2
+RECOVERY_CODES: Final = 10
+_RECOVERY_BYTES: Final = 10  # 80 bits: 16 letters and digits
+_GROUP: Final = 4
+
+
+def new_secret() -> str:
+    """Make a secret in base32, as authenticators take it."""
+    return base64.b32encode(secrets.token_bytes(_SECRET_BYTES)).decode()
+
+
+def code_at(secret: str, period: int) -> str:
+    """Return the code of a period of 30 seconds since 1970."""
+    digest = hmac.digest(base64.b32decode(secret), struct.pack(">Q", period), hashlib.sha1)
+    offset = digest[-1] & 15
+    number = int.from_bytes(digest[offset : offset + 4]) & 0x7FFF_FFFF
+    return f"{number % 10**_DIGITS:0{_DIGITS}}"
+
+
+def matching_period(secret: str, code: str, now_s: int, after: int) -> int | None:
+    """Return the period that a code is of, if it is about now and later than period ``after``.
+
+    A code that was used, or is older than one that was, does not match again.
+    """
+    current = now_s // PERIOD_S
+    for period in range(current - _DRIFT, current + _DRIFT + 1):
+        if period > after and hmac.compare_digest(code_at(secret, period), code):
+            return period
+    return None
+
+
+def is_code(text: str) -> bool:
+    """Return whether a text, without spaces, has the form of an authenticator's code."""
+    return len(text) == _DIGITS and text.isascii() and text.isdigit()
+
+
+def address(secret: str, issuer: str, account: str) -> str:
+    """Return what an authenticator scans: who issued the secret, and for which account."""
+    label = quote(f"{issuer}:{account}", safe="@")
+    query = urlencode({"secret": secret, "issuer": issuer, "digits": _DIGITS, "period": PERIOD_S})
+    return f"otpauth://totp/{label}?{query}"
+
+
+def qr_code(text: str) -> bytes:
+    """Draw a text as a QR code, in SVG."""
+    image = io.BytesIO()
+    code = segno.make(text, error="m", micro=False)
+    code.save(image, kind="svg", scale=6, border=4, light="#fff", svgclass=None, lineclass=None)
+    return image.getvalue()
+
+
+def grouped(text: str) -> str:
+    """Return a secret or code in groups of four, as people read it off."""
+    return " ".join(text[at : at + _GROUP] for at in range(0, len(text), _GROUP))
+
+
+def new_recovery_codes() -> list[str]:
+    """Make ten recovery codes."""
+    return [
+        base64.b32encode(secrets.token_bytes(_RECOVERY_BYTES)).decode().lower()
+        for _ in range(RECOVERY_CODES)
+    ]
+
+
+def recovery_digest(text: str) -> bytes:
+    """Return what is stored of a recovery code, however it was typed."""
+    bare = "".join(text.split()).replace("-", "").lower()
+    return hashlib.sha256(bare.encode()).digest()

@@ -1,0 +1,210 @@
+"""What people send to ``/v1/merchant/…`` and get back."""
+
+from typing import Annotated, Any, Self
+
+import msgspec
+from msgspec import Meta
+
+from opentill import agreement
+from opentill.core.settings import Environment
+from opentill.http.paging import Millis
+from opentill.merchants import Key, NewKey
+from opentill.people.model import Access, Link, Member
+from opentill.people.permissions import MerchantRole, Permission
+
+Role = Annotated[MerchantRole, Meta(description="owner, finance, support, developer or viewer")]
+Email = Annotated[str, Meta(max_length=254, description="an e-mail address")]
+Token = Annotated[str, Meta(max_length=200, description="as it was given")]
+
+
+class LoginBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a person logs in with."""
+
+    email: Email
+    password: Annotated[str, Meta(max_length=256, description="the person's password")]
+    code: Annotated[
+        str, Meta(max_length=40, description="of the authenticator, or a recovery code")
+    ] = ""
+    merchant_id: (
+        Annotated[str, Meta(description="the id of a merchant that the person is a member of")]
+        | None
+    ) = None
+
+
+class RefreshBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The refresh token, which is used up."""
+
+    refresh_token: Token
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Who is logged in, at which merchant, and what they may do there."""
+
+    person_id: str
+    email: str
+    name: str
+    role: Role
+    permissions: list[Permission]
+    merchant_id: str
+    merchant_name: str
+    agreement_status: agreement.AgreementStatus
+
+    @classmethod
+    def of(cls, access: Access, role: MerchantRole, status: agreement.AgreementStatus) -> Self:
+        """Show a person at a merchant."""
+        return cls(
+            person_id=access.login.person_id,
+            email=access.login.email,
+            name=access.login.name,
+            role=role,
+            permissions=access.permissions,
+            merchant_id=access.merchant_id,
+            merchant_name=access.merchant_name,
+            agreement_status=status,
+        )
+
+
+class KeyOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An API key, without the key itself: its beginning and its last four characters."""
+
+    id: str
+    hint: str
+    environment: Environment
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+
+    @classmethod
+    def of(cls, key: Key) -> Self:
+        """Show a key."""
+        return cls(
+            id=key.id,
+            hint=key.hint,
+            environment=key.environment,
+            created_at=key.created_at,
+            expires_at=key.expires_at,
+            revoked_at=key.revoked_at,
+        )
+
+
+class KeyBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The body that makes an API key."""
+
+    expires_at: Annotated[Millis, Meta(description="the key's end, in Unix ms")] | None = None
+
+
+class KeyWithSecret(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A new API key; ``key`` is shown this once."""
+
+    id: str
+    key: str
+    expires_at: int | None
+
+    @classmethod
+    def of(cls, new: NewKey) -> Self:
+        """Show a new key."""
+        return cls(id=new.id, key=new.key, expires_at=new.expires_at)
+
+
+class MemberOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A member of the merchant's team. ``id`` is the person's."""
+
+    id: str
+    email: str
+    name: str
+    role: Role
+    created_at: int
+
+    @classmethod
+    def of(cls, member: Member) -> Self:
+        """Show a member."""
+        return cls(
+            id=member.person_id,
+            email=member.email,
+            name=member.name,
+            role=member.role,
+            created_at=member.created_at,
+        )
+
+
+class MemberUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """A member's new role."""
+
+    role: Role
+
+
+class InvitationBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom to invite, and as what."""
+
+    email: Email
+    role: Role
+
+
+class InvitationOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An invitation that can still be accepted."""
+
+    id: str
+    email: str
+    role: Role
+    created_at: int
+    expires_at: int
+
+    @classmethod
+    def of(cls, link: Link) -> Self:
+        """Show an invitation to a merchant."""
+        return cls(**_shown(link))
+
+
+class InvitationWithUrl(InvitationOut, frozen=True, kw_only=True, rename="camel"):
+    """A new invitation; ``url`` is shown this once, for the person who is invited."""
+
+    url: str
+
+    @classmethod
+    def new(cls, link: Link, url: str) -> Self:
+        """Show a new invitation."""
+        return cls(**_shown(link), url=url)
+
+
+def _shown(link: Link) -> dict[str, Any]:
+    names = ("id", "email", "role", "created_at", "expires_at")
+    return {name: getattr(link, name) for name in names}
+
+
+class AcceptanceBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which document is accepted: exactly the one that was read."""
+
+    rendered_document_sha256: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            description="`renderedDocumentSha256` of the agreement that was read",
+        ),
+    ] = msgspec.field(name="renderedDocumentSha256")
+
+
+class AcceptanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which version of the agreement was accepted: what, by whom, when and from where."""
+
+    agreement_version: str
+    template_sha256: str = msgspec.field(name="templateSha256")
+    rendered_document_sha256: str = msgspec.field(name="renderedDocumentSha256")
+    person_id: str
+    person: str
+    accepted_at: int
+    address: str
+    user_agent: str
+
+    @classmethod
+    def of(cls, one: agreement.Acceptance) -> Self:
+        """Show an acceptance."""
+        return cls(
+            agreement_version=one.agreement_version,
+            template_sha256=one.template_sha256,
+            rendered_document_sha256=one.document_sha256,
+            person_id=one.person_id,
+            person=one.person,
+            accepted_at=one.accepted_at,
+            address=one.address,
+            user_agent=one.device,
+        )

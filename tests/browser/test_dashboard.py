@@ -1,0 +1,142 @@
+"""The dashboard in a real browser: from the invitation on, passkeys, and how it looks."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import pytest
+from playwright.async_api import Browser, Page
+from starlette.applications import Starlette
+
+from opentill import merchants, people
+from opentill.db.clock import now_ms
+from opentill.people import NewLink
+from support.page_checks import DEVICES, LOOKS, SCHEMES
+from support.people import PASSWORD, TESTER, address
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+LOCAL: Final = "localhost"  # browsers make no passkeys for numbers
+
+
+async def _invited(server: Starlette) -> tuple[str, NewLink]:
+    """Make a merchant and invite its owner; the merchant's id and the link."""
+    db = server.state.app.db
+    shop = await db.run(lambda tx: merchants.create(tx, name="Harbour Books", now=now_ms()))
+    link = await db.run(
+        lambda tx: people.invite(
+            tx, address(), now_ms(), merchant_id=shop.id, role="owner", actor=TESTER
+        )
+    )
+    return shop.id, link
+
+
+def _url(server: Starlette) -> str:
+    return str(server.state.settings.public_url).replace("127.0.0.1", LOCAL)
+
+
+@asynccontextmanager
+async def _page(browser: Browser, **options: object) -> AsyncIterator[Page]:
+    context = await browser.new_context(**options)  # type: ignore[arg-type]
+    page = await context.new_page()
+    page.set_default_timeout(10_000)
+    yield page
+    await context.close()
+
+
+async def _join(page: Page, url: str, link: NewLink) -> None:
+    await page.goto(url + link.path)
+    await page.get_by_label("Your name").fill("Ada Example")
+    await page.get_by_label("New password").fill(PASSWORD)
+    await page.get_by_role("button", name="Accept").click()
+
+
+async def test_an_owner_joins_and_invites_without_any_script(
+    browser: Browser, page_server: Starlette
+) -> None:
+    shop, link = await _invited(page_server)
+    url = _url(page_server)
+    async with _page(browser, java_script_enabled=False) as page:
+        await _join(page, url, link)
+        assert page.url == f"{url}/dashboard/{shop}/"
+        await page.get_by_role("link", name="Team").click()
+        await page.get_by_label("E-mail").fill("bob@example.com")
+        await page.get_by_label("Role", exact=True).select_option("support")
+        await page.get_by_role("button", name="Make an invitation").click()
+        assert await page.get_by_text("bob@example.com is invited").is_visible()
+        await page.get_by_text("Ada Example").first.click()
+        await page.get_by_role("button", name="Log out").click()
+        assert page.url == f"{url}/login"
+        await page.get_by_label("E-mail").fill(link.link.email)
+        await page.get_by_label("Password").fill(PASSWORD)
+        await page.get_by_role("button", name="Log in", exact=True).click()
+        assert page.url == f"{url}/dashboard/{shop}/"
+
+
+async def test_a_passkey_is_made_and_logs_in_without_a_password(
+    browser: Browser, page_server: Starlette
+) -> None:
+    shop, link = await _invited(page_server)
+    url = _url(page_server)
+    async with _page(browser) as page:
+        devtools = await page.context.new_cdp_session(page)
+        await devtools.send("WebAuthn.enable")
+        await devtools.send(
+            "WebAuthn.addVirtualAuthenticator",
+            {
+                "options": {
+                    "protocol": "ctap2",
+                    "transport": "internal",
+                    "hasResidentKey": True,
+                    "hasUserVerification": True,
+                    "isUserVerified": True,
+                    "automaticPresenceSimulation": True,
+                }
+            },
+        )
+        await _join(page, url, link)
+        await page.goto(f"{url}/security")
+        await page.get_by_role("button", name="Add a passkey").click()
+        await page.get_by_label("Name").fill("Test key")
+        await page.get_by_role("button", name="Add a passkey").click()
+        await page.wait_for_url(f"{url}/security?done=passkey")
+        assert await page.get_by_text("Test key").first.is_visible()
+        await page.context.clear_cookies()
+        await page.goto(f"{url}/login")
+        for _ in range(2):  # to the page that asks for it, and there
+            await page.get_by_role("button", name="Log in with a passkey").click()
+            await page.wait_for_load_state()
+        await page.wait_for_url(f"{url}/dashboard/{shop}/")
+
+
+async def test_every_page_can_be_read_and_pressed_on_every_device(
+    browser: Browser, page_server: Starlette
+) -> None:
+    shop, link = await _invited(page_server)
+    url = _url(page_server)
+    wrong: list[object] = []
+    async with _page(browser) as page:
+        complaints: list[str] = []
+        page.on("console", lambda message: complaints.append(message.text))
+        await _join(page, url, link)
+        await page.goto(f"{url}/security")
+        await page.get_by_role("button", name="Set up an authenticator").click()
+        paths = (
+            "/security",
+            "/security/authenticator",
+            f"/dashboard/{shop}/",
+            f"/dashboard/{shop}/team",
+        )
+        for path in (*paths, "/nothing"):
+            for language in ("en", "zh-Hant"):
+                await page.goto(
+                    f"{url}{path if path != '/nothing' else '/dashboard/x'}?lang={language}"
+                )
+                for device, (width, height) in DEVICES.items():
+                    await page.set_viewport_size({"width": width, "height": height})
+                    for scheme in SCHEMES:
+                        await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+                        found = await page.evaluate(LOOKS)
+                        if found["faint"] or found["small"] or found["wider"]:
+                            wrong.append((path, language, device, scheme, found))
+        assert wrong == []
+        assert [one for one in complaints if "404" not in one] == []

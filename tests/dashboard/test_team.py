@@ -1,0 +1,69 @@
+"""The page of a merchant's team: who is invited, changed and removed by whom."""
+
+import re
+
+from support.api_server import Shop
+from support.people import PASSWORD, Visitor, person, title
+
+
+def test_an_owner_invites_changes_and_removes(shop: Shop) -> None:
+    ada, bob = (person(shop.api_server, shop.id, role) for role in ("owner", "viewer"))
+    path = f"/dashboard/{shop.id}/team"
+    made = ada.post(f"{path}/invite", {"email": "Carol@example.com", "role": "developer"})
+    (link,) = re.findall(r"<code>(http\S+)</code>", made.text)
+    assert "carol@example.com is invited" in made.text
+    assert link not in ada.get(path).text  # shown once
+    assert "carol@example.com" in ada.get(path).text
+    carol = Visitor(shop.api_server)
+    carol.post(link.removeprefix(shop.api_server.url), {"name": "Carol", "password": PASSWORD})
+    assert carol.get(path).status_code == 200
+    assert carol.post(f"{path}/invite", {"email": "e@example.com"}).status_code == 403
+
+    ada.post(f"{path}/role", {"person": bob.person_id, "role": "finance"})
+    assert "Finance" in bob.get(f"/dashboard/{shop.id}/").text
+    assert ada.post(f"{path}/remove", {"person": bob.person_id}).status_code == 303
+    assert bob.get(path).status_code == 404
+    rows = shop.api_server.sql(
+        "select action, who from audit_log where merchant_id = $1 order by number", shop.id
+    )
+    by_ada = [row["action"] for row in rows if row["who"] == f"{ada.email} ({ada.person_id})"]
+    assert by_ada == ["people accept", "people invite", "people role", "people remove"]
+
+
+def test_what_is_wrong_is_said_and_what_was_typed_stays(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    path = f"/dashboard/{shop.id}/team"
+    for form, sentence in (
+        ({"email": "nobody", "role": "finance"}, "Enter an e-mail address"),
+        ({"email": ada.email, "role": "finance"}, "is a member already"),
+        ({"email": "x@example.com", "role": "boss"}, "Choose one of the roles"),
+    ):
+        refused = ada.post(f"{path}/invite", form)
+        assert refused.status_code == 400
+        assert sentence in refused.text
+        assert f'value="{form["email"]}"' in refused.text
+    for place, form in (
+        ("role", {"person": ada.person_id, "role": "viewer"}),
+        ("remove", {"person": ada.person_id}),
+    ):
+        assert "always has an owner" in ada.post(f"{path}/{place}", form).text
+    stranger = person(shop.api_server, shop.api_server.shop().id, "owner")
+    assert ada.post(f"{path}/remove", {"person": stranger.person_id}).status_code == 404
+
+
+def test_an_invitation_can_be_withdrawn(shop: Shop) -> None:
+    ada, other = (
+        person(shop.api_server, one, "owner") for one in (shop.id, shop.api_server.shop().id)
+    )
+    path = f"/dashboard/{shop.id}/team"
+    made = ada.post(f"{path}/invite", {"email": "dan@example.com", "role": "viewer"})
+    (link,) = re.findall(r"<code>(http\S+)</code>", made.text)
+    (invitation,) = re.findall(r'name="id" value="(inv_\w+)"', ada.get(path).text)
+    (place,) = [one["merchant_id"] for one in shop.api_server.sql(
+        "select merchant_id from members where person_id = $1", other.person_id
+    )]  # fmt: skip
+    theirs = other.post(f"/dashboard/{place}/team/withdraw", {"id": invitation})
+    assert theirs.status_code == 404
+    assert ada.post(f"{path}/withdraw", {"id": invitation}).status_code == 303
+    gone = Visitor(shop.api_server).get(link.removeprefix(shop.api_server.url))
+    assert title(gone) == "We cannot find this page"

@@ -1,0 +1,298 @@
+"""``/v1/merchant/…``: tokens, who may do what with them, and that nothing else opens it."""
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import httpx2
+import pytest
+
+from opentill.app import OPERATIONS, PEOPLE_OPERATIONS
+from opentill.http.operations import Operation
+from opentill.people import MERCHANT_ROLES, MerchantRole, member_may
+from opentill.people.model import MINUTE_MS, PROOF_MS
+from support.api_server import ApiServer, Shop, refused
+from support.people import PASSWORD, Visitor, address, person
+
+SESSIONS: Final = "/v1/merchant/sessions"
+WITH_TOKEN: Final = [one for one in PEOPLE_OPERATIONS if one.permission]
+
+
+class Caller:
+    """A person who calls the API with a token."""
+
+    def __init__(self, api_server: ApiServer, email: str, **more: str) -> None:
+        """Log in."""
+        self.api_server = api_server
+        answer = api_server.http.post(SESSIONS, json={"email": email, "password": PASSWORD, **more})
+        assert answer.status_code == 201, answer.text
+        self.tokens: dict[str, Any] = answer.json()["data"]
+
+    def call(self, method: str, path: str, **options: Any) -> httpx2.Response:
+        """Send a request with the token."""
+        headers = {"authorization": f"Bearer {self.tokens['accessToken']}"}
+        headers |= options.pop("headers", {})
+        return self.api_server.http.request(
+            method, f"/v1/merchant{path}", headers=headers, **options
+        )
+
+    def data(self, method: str, path: str, **options: Any) -> Any:
+        """Send a request that must be taken and return ``data``."""
+        answer = self.call(method, path, **options)
+        assert answer.status_code in {200, 201}, answer.text
+        return answer.json().get("data")
+
+
+def _caller(shop: Shop, role: MerchantRole = "owner") -> tuple[Visitor, Caller]:
+    visitor = person(shop.api_server, shop.id, role)
+    return visitor, Caller(shop.api_server, visitor.email)
+
+
+def _is_unauthorized(answer: httpx2.Response) -> bool:
+    return answer.status_code == 401 and answer.json() == {"code": 401, "message": "Unauthorized"}
+
+
+# ── tokens ──
+
+
+def test_a_login_gives_tokens_that_say_who_and_where(shop: Shop) -> None:
+    visitor, caller = _caller(shop)
+    head, claims, _ = caller.tokens["accessToken"].split(".")
+    assert json.loads(base64.urlsafe_b64decode(head + "==")) == {"alg": "EdDSA", "typ": "JWT"}
+    said = json.loads(base64.urlsafe_b64decode(claims + "=="))
+    assert (said["sub"], said["mid"], said["role"]) == (visitor.person_id, shop.id, "owner")
+    assert said["sid"].startswith("ses_")
+    assert said["exp"] * 1000 == caller.tokens["expiresAt"]
+    profile = caller.data("GET", "/profile")
+    assert (profile["email"], profile["merchantId"]) == (visitor.email, shop.id)
+    assert profile["agreementStatus"] == "NONE"
+    assert "team.manage" in profile["permissions"]
+
+
+def test_whoever_is_wrong_gets_the_same_answer(shop: Shop) -> None:
+    visitor = person(shop.api_server, shop.id, "owner")
+    for body in (
+        {"email": visitor.email, "password": "not my password at all"},
+        {"email": address(), "password": PASSWORD},
+        {"email": visitor.email, "password": ""},
+    ):
+        answer = shop.api_server.http.post(SESSIONS, json=body)
+        assert _is_unauthorized(answer)
+        assert answer.headers["www-authenticate"] == 'Bearer realm="opentill"'
+    refused(shop.api_server.http.post(SESSIONS, json={"email": "a@example.com"}), "password")
+
+
+def test_who_is_a_member_of_several_merchants_says_which(shop: Shop) -> None:
+    api_server, visitor = shop.api_server, person(shop.api_server, shop.id, "owner")
+    body = {"email": visitor.email, "password": PASSWORD}
+    other = api_server.shop().id
+    refused(api_server.http.post(SESSIONS, json=body | {"merchantId": other}), "merchantId")
+    caller = Caller(api_server, visitor.email, merchantId=shop.id)
+    assert caller.data("GET", "/profile")["merchantId"] == shop.id
+
+
+def test_an_access_token_ends_after_ten_minutes_and_is_refreshed(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    now = shop.api_server.app.clock()
+    clock(now)
+    _, caller = _caller(shop)
+    clock(now + 10 * MINUTE_MS)
+    assert _is_unauthorized(caller.call("GET", "/profile"))
+    body = {"refreshToken": caller.tokens["refreshToken"]}
+    fresh = caller.api_server.http.post(f"{SESSIONS}/refresh", json=body).json()["data"]
+    assert fresh["refreshToken"] != body["refreshToken"]
+    used, caller.tokens = caller.tokens, fresh
+    assert caller.data("GET", "/profile")["merchantId"] == shop.id
+    # Used a second time it ends the session, whoever of the two is the thief.
+    again = caller.api_server.http.post(
+        f"{SESSIONS}/refresh", json={"refreshToken": used["refreshToken"]}
+    )
+    assert _is_unauthorized(again)
+    assert _is_unauthorized(caller.call("GET", "/profile"))
+    last = caller.api_server.http.post(
+        f"{SESSIONS}/refresh", json={"refreshToken": fresh["refreshToken"]}
+    )
+    assert _is_unauthorized(last)
+
+
+def test_a_token_ends_with_its_session_and_with_the_password(shop: Shop) -> None:
+    visitor, caller = _caller(shop)
+    other = Caller(shop.api_server, visitor.email)
+    caller.data("DELETE", "/sessions")
+    assert _is_unauthorized(caller.call("GET", "/profile"))
+    assert other.call("GET", "/profile").status_code == 200
+    form = {"current": PASSWORD, "password": "seven slow rivers sing"}
+    assert visitor.post("/security/password", form).status_code == 303
+    assert _is_unauthorized(other.call("GET", "/profile"))
+
+
+def test_a_changed_role_counts_at_once(shop: Shop) -> None:
+    _, owner = _caller(shop)
+    bob, caller = _caller(shop, "finance")
+    assert caller.call("GET", "/keys").status_code == 403
+    owner.data("PATCH", f"/team/{bob.person_id}", json={"role": "developer"})
+    assert caller.call("GET", "/keys").status_code == 200
+    owner.data("DELETE", f"/team/{bob.person_id}")
+    assert _is_unauthorized(caller.call("GET", "/profile"))
+
+
+@pytest.mark.parametrize("change", ["signature", "none", "other key", "cookie", "refresh", "two"])
+def test_a_token_that_is_not_ours_opens_nothing(shop: Shop, change: str) -> None:
+    visitor, caller = _caller(shop)
+    head, claims, signature = caller.tokens["accessToken"].split(".")
+    none = base64.urlsafe_b64encode(b'{"alg":"none","typ":"JWT"}').decode().rstrip("=")
+    token = {
+        "signature": f"{head}.{claims}.{'A' * len(signature)}",
+        "none": f"{none}.{claims}.",
+        "other key": f"{head}.{claims}x.{signature}",
+        "cookie": visitor.token,
+        "refresh": caller.tokens["refreshToken"],
+        "two": f"{head}.{claims}.{signature}",
+    }[change]
+    lines = [("authorization", f"Bearer {token}")] * (2 if change == "two" else 1)
+    answer = shop.api_server.http.get("/v1/merchant/profile", headers=lines)
+    assert _is_unauthorized(answer)
+    visitor.keep(caller.tokens["refreshToken"].split(".")[0])
+    assert visitor.get("/security").status_code == 303  # nor is it a cookie
+
+
+# ── the two APIs apart ──
+
+
+def test_an_api_key_opens_nothing_of_people_and_a_token_nothing_else(shop: Shop) -> None:
+    _, caller = _caller(shop)
+    for one in WITH_TOKEN:
+        path = one.path.replace("{id}", "key_0000000000000000000000000a")
+        assert _is_unauthorized(shop.call(one.method, path, json={})), one.path
+    headers = {"authorization": f"Bearer {caller.tokens['accessToken']}"}
+    for one in OPERATIONS:
+        if one.auth:
+            path = one.path.replace("{id}", "order_0000000000000000000000000a")
+            answer = shop.api_server.http.request(one.method, path, headers=headers)
+            assert _is_unauthorized(answer), one.path
+
+
+def _status(caller: Caller, one: Operation) -> int:
+    path = one.path.removeprefix("/v1/merchant").replace("{id}", "key_0000000000000000000000000a")
+    return caller.call(one.method, path, json={"x": 1}).status_code
+
+
+@pytest.mark.parametrize("role", MERCHANT_ROLES)
+def test_every_operation_lets_in_the_roles_of_the_table(shop: Shop, role: MerchantRole) -> None:
+    _, caller = _caller(shop, role)
+    wrong = {}
+    for one in WITH_TOKEN:
+        if one.path == SESSIONS:
+            continue
+        status = _status(caller, one)
+        if (status == 403) == member_may(role, one.permission) or status in {401, 500}:  # type: ignore[arg-type]
+            wrong[one.method, one.path] = status
+    assert wrong == {}
+
+
+def test_what_is_dangerous_takes_a_login_of_the_last_ten_minutes(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    now = shop.api_server.app.clock()
+    clock(now)
+    _, caller = _caller(shop)
+    clock(now + PROOF_MS - 1)
+    body = {"refreshToken": caller.tokens["refreshToken"]}
+    caller.tokens = caller.api_server.http.post(f"{SESSIONS}/refresh", json=body).json()["data"]
+    assert caller.call("POST", "/keys", json={}).status_code == 201
+    clock(now + PROOF_MS)
+    late = caller.call("POST", "/keys", json={})
+    assert (late.status_code, late.json()["code"]) == (403, 40301)
+    assert "log in again" in late.json()["error"]["reason"]
+    assert caller.call("GET", "/keys").status_code == 200
+
+
+# ── what it does ──
+
+
+def test_keys_are_made_replaced_and_revoked_at_once(shop: Shop) -> None:
+    visitor, caller = _caller(shop, "developer")
+    made = caller.data("POST", "/keys", json={})
+    again = caller.data("POST", f"/keys/{made['id']}/regenerate")
+    answers = [
+        shop.call("GET", "/v1/balance", headers={"x-api-key": one["key"]}).status_code
+        for one in (made, again)
+    ]
+    assert answers == [401, 200]
+    caller.data("DELETE", f"/keys/{again['id']}")
+    assert shop.call("GET", "/v1/balance", headers={"x-api-key": again["key"]}).status_code == 401
+    listed = caller.data("GET", "/keys")
+    assert {made["id"], again["id"], shop.key_id} == {one["id"] for one in listed["items"]}
+    assert made["key"] not in json.dumps(listed)
+    other = shop.api_server.shop()
+    for method, path in (("POST", "/regenerate"), ("DELETE", "")):
+        assert caller.call(method, f"/keys/{other.key_id}{path}").status_code == 404
+    who = f"{visitor.email} ({visitor.person_id})"
+    rows = shop.api_server.sql(
+        "select action from audit_log where who = $1 and action like 'keys %' order by number", who
+    )
+    assert [row["action"] for row in rows] == ["keys create", "keys regenerate", "keys revoke"]
+
+
+def test_a_repeated_post_has_one_effect_and_is_for_its_person_only(shop: Shop) -> None:
+    (_, ada), (_, bob) = _caller(shop), _caller(shop, "developer")
+    headers = {"idempotency-key": "once"}
+    first, second = (ada.call("POST", "/keys", json={}, headers=headers) for _ in range(2))
+    assert first.content == second.content
+    assert second.headers["idempotent-replayed"] == "true"
+    assert bob.call("POST", "/keys", json={}, headers=headers).status_code == 422
+
+
+def test_the_team_is_managed(shop: Shop) -> None:
+    visitor, caller = _caller(shop)
+    made = caller.data(
+        "POST", "/team/invitations", json={"email": "eve@example.com", "role": "support"}
+    )
+    assert made["url"].startswith(f"{shop.api_server.url}/invite/")
+    (listed,) = caller.data("GET", "/team/invitations")["items"]
+    assert (listed["id"], "url" in listed) == (made["id"], False)
+    caller.data("DELETE", f"/team/invitations/{made['id']}")
+    assert caller.data("GET", "/team/invitations")["pagination"]["total"] == 0
+    (member,) = caller.data("GET", "/team")["items"]
+    assert (member["id"], member["role"]) == (visitor.person_id, "owner")
+    refused(caller.call("PATCH", f"/team/{member['id']}", json={"role": "viewer"}), "role")
+    refused(caller.call("DELETE", f"/team/{member['id']}"), "role")
+    refused(caller.call("PATCH", f"/team/{member['id']}", json={"role": "boss"}), "role")
+
+
+def test_endpoints_are_the_merchants_and_name_the_person(shop: Shop) -> None:
+    visitor, caller = _caller(shop)
+    made = caller.data("POST", "/webhook-endpoints", json={"url": "https://hooks.example.com/a"})
+    assert made["secret"].startswith("whsec_")
+    assert shop.data("GET", f"/v1/webhook-endpoints/{made['id']}")["url"] == made["url"]
+    rows = shop.api_server.sql(
+        "select who from audit_log where merchant_id = $1 and action = 'webhooks add'", shop.id
+    )
+    assert rows == [{"who": f"{visitor.email} ({visitor.person_id})"}]
+
+
+def test_the_agreement_is_accepted_by_an_owner_once_and_for_ever(shop: Shop) -> None:
+    visitor, caller = _caller(shop)
+    read = shop.api_server.http.get("/v1/config/legal/merchant-services-agreement").json()["data"]
+    place = "/agreement/acceptances"
+    refused(
+        caller.call("POST", place, json={"renderedDocumentSha256": "0" * 64}),
+        "renderedDocumentSha256",
+    )
+    body = {"renderedDocumentSha256": read["renderedDocumentSha256"]}
+    headers = {"user-agent": "Testfox/1.0"}
+    made = caller.data("POST", place, json=body, headers=headers)
+    assert {name: made[name] for name in ("agreementVersion", "templateSha256", "personId")} == {
+        "agreementVersion": read["agreementVersion"],
+        "templateSha256": read["templateSha256"],
+        "personId": visitor.person_id,
+    }
+    assert (made["address"], made["userAgent"]) == ("127.0.0.1", "Testfox/1.0")
+    assert caller.data("POST", place, json=body) == made
+    assert caller.data("GET", place)["items"] == [made]
+    assert caller.data("GET", "/profile")["agreementStatus"] == "ACCEPTED"
+    _, viewer = _caller(shop, "viewer")
+    assert viewer.call("POST", place, json=body).status_code == 403
+    assert viewer.data("GET", place)["items"] == [made]

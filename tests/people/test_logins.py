@@ -1,0 +1,233 @@
+"""Logging in: what is refused looks the same, is counted before it is hashed, and ends in time."""
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from opentill import people
+from opentill.core.errors import TooManyRequests
+from opentill.db.database import Db, Tx
+from opentill.people import limits, passwords
+from opentill.people.model import MINUTE_MS, OF_MEMBERS, OF_STAFF, digest
+from support.api_server import Shop
+from support.people import PASSWORD, Visitor, address, person, title
+
+NOW: Final = 1_790_000_000_000
+HOUR: Final = 60 * MINUTE_MS
+
+
+def test_logging_in_leads_to_the_dashboard_and_out_again(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    visitor = Visitor(shop.api_server, ada.email.upper())  # capitals make no other address
+    assert visitor.get(f"/dashboard/{shop.id}/").headers["location"] == (
+        f"/login?next=%2Fdashboard%2F{shop.id}%2F"
+    )
+    entered = visitor.log_in(next=f"/dashboard/{shop.id}/?x=1")
+    assert (entered.status_code, entered.headers["location"]) == (
+        303,
+        f"/dashboard/{shop.id}/?x=1",
+    )
+    (cookie,) = [c for c in entered.headers.get_list("set-cookie") if c.startswith("opentill=")]
+    assert cookie.split("; ")[1:] == ["Path=/", "Max-Age=1209600", "HttpOnly", "SameSite=Lax"]
+    assert visitor.get(f"/dashboard/{shop.id}/").status_code == 200
+    token = visitor.token
+    assert visitor.post("/logout").headers["location"] == "/login"
+    visitor.keep(token)  # as somebody who has copied it
+    assert visitor.get(f"/dashboard/{shop.id}/").status_code == 303
+
+
+def test_a_token_is_stored_as_its_digest_only(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    token = ada.token
+    assert len(token) == 43  # 256 bits
+    rows = shop.api_server.sql("select * from logins where person_id = $1", ada.person_id)
+    assert [row["token_sha256"] for row in rows] == [digest(token)]
+    assert token not in str(rows)
+
+
+def test_a_login_before_is_no_part_of_the_one_after(shop: Shop) -> None:
+    """A cookie that somebody else has put into the browser is worth nothing afterwards."""
+    ada = person(shop.api_server, shop.id, "owner")
+    visitor = Visitor(shop.api_server, ada.email)
+    visitor.keep("x" * 43)
+    visitor.log_in()
+    assert visitor.token != "x" * 43
+
+
+def test_an_unknown_account_and_a_wrong_password_look_the_same(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    wrong = Visitor(shop.api_server, ada.email).log_in("not my password at all")
+    nobody = address()
+    unknown = Visitor(shop.api_server, nobody).log_in("not my password at all")
+    assert wrong.status_code == unknown.status_code == 401
+    assert wrong.text.replace(ada.email, "") == unknown.text.replace(nobody, "")
+    assert wrong.headers.keys() == unknown.headers.keys()
+    assert "password at all" not in wrong.text
+
+
+async def test_an_unknown_account_takes_as_long_as_a_known_one(db: Db) -> None:
+    stored = await passwords.hashed(PASSWORD)
+
+    async def seconds(against: str | None) -> float:
+        started = time.perf_counter()
+        assert not await passwords.matches("wrong", against)
+        return time.perf_counter() - started
+
+    known = statistics.median([await seconds(stored) for _ in range(7)])
+    nobody = statistics.median([await seconds(None) for _ in range(7)])
+    assert 0.5 < known / nobody < 2
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        "https://evil.example/",
+        "//evil.example/",
+        "/\\evil.example",
+        "/dashboard//evil.example",
+        "/dashboard/../login",
+        "javascript:alert(1)",
+        "/logout",
+        "/dashboards",
+        "/dashboard\n",
+    ],
+)
+def test_a_login_leads_nowhere_else(shop: Shop, goal: str) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    entered = Visitor(shop.api_server, ada.email).log_in(next=goal)
+    assert entered.headers["location"] == "/dashboard"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": ""}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"sec-fetch-site": "same-origin", "origin": "https://evil.example"}, 303),
+        ({}, 303),
+    ],
+)
+def test_a_change_must_come_from_a_page_of_ours(
+    shop: Shop, headers: dict[str, str], status: int
+) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    assert ada.post("/logout", headers=headers).status_code == status
+    left = ada.get(f"/dashboard/{shop.id}/").status_code
+    assert left == (303 if status == 303 else 200)
+
+
+def test_a_change_that_does_not_say_where_it_comes_from_is_refused(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    del ada.http.headers["origin"]
+    assert ada.post("/logout").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("role", "staff_role", "idle", "whole"),
+    [
+        ("owner", None, OF_MEMBERS.idle, OF_MEMBERS.whole),
+        (None, "admin", OF_STAFF.idle, OF_STAFF.whole),
+    ],
+)
+def test_a_login_ends_when_it_is_unused_or_old(
+    shop: Shop, clock: Callable[[int], None], role: str, staff_role: str, idle: int, whole: int
+) -> None:
+    start = shop.api_server.app.clock()
+    path = f"/dashboard/{shop.id}/"
+    clock(start)
+    ada = person(shop.api_server, shop.id if role else None, role, staff_role)
+    clock(start + idle - 1)
+    assert ada.get(path).status_code == 200
+    clock(start + 2 * idle - 1)  # it was used in between, so it is noted
+    assert ada.get(path).status_code == 303
+    bob = person(shop.api_server, shop.id if role else None, role, staff_role)
+    at = start + 2 * idle - 1
+    for moment in range(at, at + whole, idle // 2):
+        clock(moment)
+        assert bob.get(path).status_code == 200
+    clock(at + whole)
+    assert bob.get(path).status_code == 303
+
+
+# ── limits ──
+
+
+async def _fail(db: Db, account: str, place: str, now: int, *, known: bool = False) -> int:
+    """Try once; 0 or how many seconds it has to wait."""
+    try:
+        await limits.count(db, account, place, now, known=known)
+    except TooManyRequests as problem:
+        return problem.retry_after_s
+    return 0
+
+
+async def test_delays_grow_with_each_failure_and_what_waits_is_not_counted(db: Db) -> None:
+    account, now = address(), NOW
+    waits = []
+    for _ in range(12):
+        while wait := await _fail(db, account, "192.0.2.1", now):
+            waits.append(wait)
+            now += wait * 1000
+    assert waits == [1, 2, 4, 8, 16, 32]  # after five that are free
+
+
+async def test_what_others_try_does_not_lock_out_a_browser_that_the_account_knows(db: Db) -> None:
+    account = address()
+    for number in range(200):
+        await _fail(db, account, f"198.51.100.{number}", NOW + number * MINUTE_MS)
+    later = NOW + 200 * MINUTE_MS
+    assert await _fail(db, account, "192.0.2.1", later, known=True) == 0
+    assert await _fail(db, account, "203.0.113.5", later) == 0  # one every half minute at worst
+    assert 0 < await _fail(db, account, "203.0.113.6", later) <= 30
+
+
+async def test_one_address_cannot_try_many_accounts(db: Db) -> None:
+    waits = [await _fail(db, address(), "2001:db8::1", NOW) for _ in range(30)]
+    assert waits[:21] == [0] * 21
+    assert all(waits[21:])
+    assert await _fail(db, address(), "2001:db8::ffff", NOW) > 0  # the same network
+    assert await _fail(db, address(), "2001:db8:0:1::1", NOW) == 0
+
+
+async def test_success_takes_back_what_failed_before_it_here(db: Db) -> None:
+    account = address()
+    for _ in range(5):
+        await _fail(db, account, "192.0.2.77", NOW)
+    attempt = await limits.count(db, account, "192.0.2.77", NOW)
+    assert await _fail(db, account, "192.0.2.77", NOW) > 0
+    await db.run(lambda tx: limits.succeeded(tx, attempt, NOW))
+    assert [await _fail(db, account, "192.0.2.77", NOW) for _ in range(6)] == [0] * 6
+
+
+async def test_attempts_at_once_are_counted_one_by_one(db: Db) -> None:
+    account = address()
+    waits = await asyncio.gather(*(_fail(db, account, "192.0.2.88", NOW) for _ in range(30)))
+    assert waits.count(0) == 6  # five that are free, and the one that begins to wait
+
+
+def test_too_many_attempts_are_refused_with_a_page_that_keeps_the_address(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    visitor = Visitor(shop.api_server, ada.email)
+    answers = [visitor.log_in("not my password at all") for _ in range(7)]
+    assert [one.status_code for one in answers] == [401] * 6 + [429]
+    assert answers[-1].headers["retry-after"]
+    assert ada.email in answers[-1].text
+    assert "1 second" in answers[-1].text
+    assert title(answers[-1]) == "Log in"
+    assert visitor.log_in().status_code == 429  # right, and still it has to wait
+
+
+async def test_what_is_over_is_deleted(db: Db) -> None:
+    async def count(tx: Tx) -> int:
+        return await people.prune(tx, NOW + 365 * 24 * HOUR)
+
+    await _fail(db, address(), "192.0.2.99", NOW)
+    assert await db.run(count) == 3
+    assert await db.run(count) == 0

@@ -1,0 +1,194 @@
+"""Authenticators and recovery codes: RFC 6238, each code once, and what a login takes then."""
+
+import re
+from typing import Final
+
+import pytest
+
+from opentill.db.clock import now_ms
+from opentill.people import totp
+from support.api_server import Shop
+from support.people import PASSWORD, Visitor, person, title
+
+SECRET: Final = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"  # RFC 6238 Appendix B: "12345678901234567890"
+
+
+@pytest.mark.parametrize(
+    ("second", "code"),
+    [
+        (59, "287082"),
+        (1111111109, "081804"),
+        (1111111111, "050471"),
+        (1234567890, "005924"),
+        (2000000000, "279037"),
+        (20000000000, "353130"),
+    ],
+)
+def test_codes_are_those_of_rfc_6238(second: int, code: str) -> None:
+    assert totp.code_at(SECRET, second // totp.PERIOD_S) == code
+
+
+def test_a_code_matches_one_step_early_or_late_and_never_again() -> None:
+    now, period = 1_790_000_000, 1_790_000_000 // totp.PERIOD_S
+    for off, matches in ((-2, False), (-1, True), (0, True), (1, True), (2, False)):
+        found = totp.matching_period(SECRET, totp.code_at(SECRET, period + off), now, 0)
+        assert found == (period + off if matches else None)
+    assert totp.matching_period(SECRET, totp.code_at(SECRET, period), now, period) is None
+    assert totp.matching_period(SECRET, totp.code_at(SECRET, period - 1), now, period) is None
+
+
+def _set_up(ada: Visitor) -> tuple[str, list[str]]:
+    """Set an authenticator up by the pages; its secret and the recovery codes."""
+    assert ada.post("/security/authenticator/begin").headers["location"] == (
+        "/security/authenticator"
+    )
+    page = ada.get("/security/authenticator").text
+    secret = re.search(r"<code>([A-Z2-7 ]+)</code>", page)
+    assert secret is not None
+    assert ada.get("/security/authenticator.svg").headers["content-type"].startswith("image/svg")
+    bare = secret[1].replace(" ", "")
+    assert ada.post("/security/authenticator", {"code": "000000"}).status_code == 400
+    confirmed = ada.post("/security/authenticator", {"code": _code(bare, -1)})
+    codes = re.findall(r"<code>([a-z2-7 ]+)</code>", confirmed.text)
+    assert len(set(codes)) == 10
+    return bare, codes
+
+
+def _code(secret: str, off: int = 0) -> str:
+    return totp.code_at(secret, now_ms() // 1000 // totp.PERIOD_S + off)
+
+
+def test_with_an_authenticator_a_login_takes_its_code_once(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    secret, codes = _set_up(ada)
+    visitor = Visitor(shop.api_server, ada.email)
+    wrong = [
+        visitor.log_in("not my password at all", code=_code(secret)),
+        visitor.log_in(),
+        visitor.log_in(code="000000"),
+    ]
+    assert [one.status_code for one in wrong] == [401] * 3
+    assert wrong[0].text == wrong[1].text == wrong[2].text
+    code = _code(secret, 1)  # the other clock is a little fast
+    assert visitor.log_in(code=f"{code[:3]} {code[3:]}").status_code == 303
+    assert visitor.log_in(code=code).status_code == 401  # used
+    assert visitor.log_in(code=codes[0].upper()).status_code == 303
+    assert visitor.log_in(code=codes[0]).status_code == 401  # used
+    assert "Recovery codes left: 9" in visitor.get("/security").text
+    stored = str(shop.api_server.sql("select * from persons where id = $1", ada.person_id))
+    assert secret not in stored
+
+
+def test_without_an_authenticator_the_code_does_not_matter(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    assert ada.log_in(code="123456").status_code == 303
+
+
+def test_new_codes_replace_the_old_ones_and_removing_ends_all(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    _, old = _set_up(ada)
+    new = re.findall(r"<code>([a-z2-7 ]+)</code>", ada.post("/security/codes").text)
+    visitor = Visitor(shop.api_server, ada.email)
+    assert visitor.log_in(code=old[0]).status_code == 401
+    assert visitor.log_in(code=new[0]).status_code == 303
+    assert ada.post("/security/authenticator/remove").status_code == 303
+    assert visitor.log_in().status_code == 303
+    actions = shop.api_server.sql(
+        "select action from audit_log where who = $1 order by number",
+        f"{ada.email} ({ada.person_id})",
+    )
+    assert [row["action"] for row in actions][1:] == [
+        "people second factor",
+        "people recovery codes",
+        "people second factor",
+    ]
+
+
+# ── proving again who one is ──
+
+
+def test_what_is_dangerous_asks_for_the_password_and_loses_nothing(
+    shop: Shop, clock: object
+) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    later = shop.api_server.app.clock() + 10 * 60_000
+    clock(later)  # type: ignore[operator]
+    form = {"email": '"bob"&<b>@example.com', "role": "viewer"}
+    path = f"/dashboard/{shop.id}/team/invite"
+    asked = ada.post(path, form)
+    assert title(asked) == "Please confirm that it is you"
+    assert 'value="&#34;bob&#34;&amp;&lt;b&gt;@example.com"' in asked.text
+    before = ada.token
+    refused = ada.post(path, form | {"proof_password": "wrong"})
+    assert (refused.status_code, "is wrong" in refused.text) == (403, True)
+    done = ada.post(
+        path, {"email": "bob@example.com", "role": "viewer", "proof_password": PASSWORD}
+    )
+    assert "bob@example.com is invited" in done.text
+    assert ada.token != before
+    other = Visitor(shop.api_server)
+    other.keep(before)
+    assert other.get("/security").status_code == 303  # the token before is worth nothing
+    assert title(ada.post(path, {"email": "eve@example.com", "role": "viewer"})) == "Team"
+    clock(later + 10 * 60_000)  # type: ignore[operator]
+    assert title(ada.post(path, form)) == "Please confirm that it is you"
+
+
+# ── one's own account ──
+
+
+def test_a_changed_password_ends_the_other_logins(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    other = Visitor(shop.api_server, ada.email)
+    other.log_in()
+    fresh = "seven slow rivers sing"
+    for form, status, sentence in (
+        ({"current": "wrong", "password": fresh}, 403, "is wrong"),
+        ({"current": PASSWORD, "password": "password1234"}, 400, "easily guessed"),
+    ):
+        refused = ada.post("/security/password", form)
+        assert (refused.status_code, sentence in refused.text) == (status, True)
+    assert other.get("/security").status_code == 200
+    assert (
+        ada.post("/security/password", {"current": PASSWORD, "password": fresh}).status_code == 303
+    )
+    assert ada.get("/security").status_code == 200
+    assert other.get("/security").status_code == 303
+    assert other.log_in().status_code == 401
+    assert other.log_in(fresh).status_code == 303
+
+
+def test_one_or_all_other_logins_are_ended_and_nobody_elses(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    bob = person(shop.api_server, shop.id, "viewer")
+    others = [Visitor(shop.api_server, ada.email) for _ in range(3)]
+    for one in others:
+        one.log_in()
+    (his,) = shop.api_server.sql("select id from logins where person_id = $1", bob.person_id)
+    ada.post("/security/logins/end", {"id": his["id"]})
+    assert bob.get("/security").status_code == 200
+    page = ada.get("/security").text
+    ids = re.findall(r'name="id" value="(ses_\w+)"', page)
+    assert len(ids) == 3
+    ada.post("/security/logins/end", {"id": ids[0]})
+    assert sorted(one.get("/security").status_code for one in others) == [200, 200, 303]
+    ada.post("/security/logins/end")
+    assert [one.get("/security").status_code for one in others] == [303] * 3
+    assert ada.get("/security").status_code == 200
+
+
+def test_staff_need_a_second_factor_where_money_is_real(shop: Shop) -> None:
+    import msgspec
+
+    app = shop.api_server.app
+    staff = person(shop.api_server, None, staff_role="admin")
+    before, path = app.settings, f"/dashboard/{shop.id}/"
+    assert staff.get(path).status_code == 200
+    app.settings = msgspec.structs.replace(before, gateways=("sandbox", "manual"))
+    try:
+        assert staff.get(path).headers["location"] == "/security?second=1"
+        assert "Staff need a second factor" in staff.get("/security?second=1").text
+        _set_up(staff)
+        assert staff.get(path).status_code == 200
+    finally:
+        app.settings = before

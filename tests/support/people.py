@@ -1,0 +1,130 @@
+"""People who log in, for tests: made by the services, with a password that is cheap to hash."""
+
+import itertools
+import re
+from typing import Any, Final
+
+import httpx2
+import pytest
+
+from opentill import people
+from opentill.db.database import Tx
+from opentill.merchants import Actor
+from opentill.people import Browser, MerchantRole, NewLink, StaffRole, queries
+from opentill.people.passwords import Cost
+from support.api_server import ApiServer
+
+CHEAP: Final = Cost(8, 1)
+PASSWORD: Final = "nine purple lanterns hum"
+TESTER: Final = Actor("tester", "for a test")
+_numbers: Final = itertools.count(1)
+
+
+class Visitor:
+    """A browser: it keeps cookies, and says where its forms come from."""
+
+    def __init__(self, api_server: ApiServer, email: str = "", person_id: str = "") -> None:
+        """Nobody is logged in."""
+        self.api_server = api_server
+        self.email = email
+        self.person_id = person_id
+        self.http = httpx2.Client(
+            base_url=api_server.url,
+            transport=api_server.http._transport,  # its connections, but cookies of its own
+            headers={"origin": api_server.url, "user-agent": "Testfox/1.0"},
+        )
+
+    @property
+    def token(self) -> str:
+        """The token in the cookie of the login."""
+        return str(self.http.cookies.get("opentill", domain="127.0.0.1"))
+
+    def keep(self, token: str) -> None:
+        """Put a token into the cookie of the login."""
+        self.http.cookies.clear()
+        self.http.cookies.set("opentill", token, domain="127.0.0.1", path="/")
+
+    def get(self, path: str, **options: Any) -> httpx2.Response:
+        """GET a page."""
+        return self.http.get(path, **options)
+
+    def post(
+        self, path: str, form: dict[str, str] | None = None, **options: Any
+    ) -> httpx2.Response:
+        """Send a form."""
+        headers = {"content-type": "application/x-www-form-urlencoded"}
+        headers |= options.pop("headers", {})
+        return self.http.post(path, data=form or {}, headers=headers, **options)
+
+    def log_in(self, password: str = PASSWORD, **more: str) -> httpx2.Response:
+        """Log in by the form."""
+        return self.post("/login", {"email": self.email, "password": password, **more})
+
+
+def address() -> str:
+    """Return an e-mail address that nobody has."""
+    return f"person{next(_numbers)}@example.com"
+
+
+def invitation(
+    api_server: ApiServer,
+    email: str,
+    merchant_id: str | None,
+    role: MerchantRole | None = None,
+    staff_role: StaffRole | None = None,
+) -> NewLink:
+    """Invite somebody."""
+    now = api_server.app.clock()
+    return api_server.tx(
+        lambda tx: people.invite(
+            tx,
+            email,
+            now,
+            merchant_id=merchant_id,
+            role=role,
+            staff_role=staff_role,
+            actor=TESTER,
+        )
+    )
+
+
+def person(
+    api_server: ApiServer,
+    merchant_id: str | None,
+    role: MerchantRole | None = None,
+    staff_role: StaffRole | None = None,
+) -> Visitor:
+    """Make a person with a role, logged in in a browser of their own."""
+    email = address()
+    link = invitation(api_server, email, merchant_id, role, staff_role)
+    made = api_server.run(
+        people.join(
+            api_server.app.db,
+            link.token,
+            "Ada Example",
+            PASSWORD,
+            Browser("192.0.2.9", "Testfox/1.0"),
+            api_server.app.clock(),
+            cost=CHEAP,
+        )
+    )
+    visitor = Visitor(api_server, email, made.person.id)
+    visitor.keep(made.token)
+    return visitor
+
+
+def title(response: httpx2.Response) -> str:
+    """Return the first heading of a page."""
+    found = re.search(r"<h1>(.*?)</h1>", response.text, re.DOTALL)
+    assert found is not None, response.text
+    return re.sub(r"<[^>]+>|[\u2068\u2069]", "", found[1]).strip()
+
+
+@pytest.fixture(autouse=True)
+def unlimited(api_server: ApiServer) -> None:
+    """Forget what earlier tests have tried: all come from one address."""
+
+    async def forget(tx: Tx) -> None:
+        await queries.PRUNE_LIMITS.run(tx, before=2**53)
+
+    api_server.tx(forget)
