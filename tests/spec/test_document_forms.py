@@ -34,7 +34,7 @@ METHODS: Final = {
     "getMerchantEndpoint",
     "updateMerchantEndpoint",
     "deleteMerchantEndpoint",
-    "rotateMerchantSecret",
+    "renewMerchantSecret",
     "listMerchantDeliveries",
     "resendMerchantEvents",
     # of merchants

@@ -39,7 +39,7 @@ _TOKENS: Final[dict[str, Any]] = {
 }
 _KEY: Final[dict[str, Any]] = {
     "id": "key_01m7y0m0jzefzv5n8efcf1hqw1",
-    "hint": "svc_live_…Zk3P",
+    "hint": "svc_…Zk3P",
     "environment": "production",
     "createdAt": 1736932500000,
     "expiresAt": None,
@@ -47,7 +47,7 @@ _KEY: Final[dict[str, Any]] = {
 }
 _NEW_KEY: Final[dict[str, Any]] = {
     "id": "key_01m7y0m0jzefzv5n8efcf1hqw1",
-    "key": "svc_live_EXAMPLE",
+    "key": "svc_EXAMPLE",
     "expiresAt": None,
 }
 _MEMBER: Final[dict[str, Any]] = {
@@ -219,7 +219,7 @@ _ENDPOINTS: Final[dict[tuple[str, str], tuple[Permission, str]]] = {
     ("GET", "/{id}"): ("endpoints.read", "Get a merchant's endpoint"),
     ("PATCH", "/{id}"): ("endpoints.manage", "Update a merchant's endpoint"),
     ("DELETE", "/{id}"): ("endpoints.manage", "Delete a merchant's endpoint"),
-    ("POST", "/{id}/rotate-secret"): ("endpoints.secrets", "Rotate a merchant's secret"),
+    ("POST", "/{id}/rotate-secret"): ("endpoints.secrets", "Renew a merchant's secret"),
     ("GET", "/{id}/deliveries"): ("events.read", "List a merchant's deliveries"),
     ("POST", "/{id}/resend"): ("events.resend", "Resend a merchant's events"),
 }

@@ -68,6 +68,11 @@ ADVICE: Final[Mapping[type[Problem], Advice]] = {
         "the request came from an address that the key does not allow.",
         "Check the key. Which of these it was is not said.",
     ),
+    errors.NotPermitted: Advice(
+        "The role of the person does not include this, or it takes a login of the last ten "
+        "minutes. It never comes to a request with a key.",
+        "Log in again, or ask an owner of the team for another role.",
+    ),
     errors.NotFound: Advice(
         "The address is unknown, or you have nothing with this id. What another merchant has "
         "is not found either.",
