@@ -4,23 +4,43 @@ import sys
 
 
 def main() -> None:
-    """Run the command line: exit code 0 done, 1 not as it should be, 2 refused, 130 Ctrl-C."""
+    """Run the command line; ``cli.EXIT_CODES`` says how it may end."""
     from opentill.core.errors import ConfigurationError, Problem
-    from opentill.core.terminal import inert
 
+    as_json = "--json" in sys.argv[1:]
     try:
         if sys.argv[1:] == ["health"]:  # asked every few seconds: four times cheaper without typer
             from opentill import healthcheck
 
             sys.exit(healthcheck.main())
+        if as_json:
+            sys.exit(_for_a_script())
         from opentill.cli import build
 
         build()(prog_name="opentill")
     except (Problem, ConfigurationError) as error:
-        sys.stderr.write(f"opentill: {inert(str(error))}\n")
+        from opentill.cli import errors
+
+        errors.report(error, as_json=as_json)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _for_a_script() -> int:
+    """Run a command whose errors are JSON too; the exit code."""
+    import typer
+
+    from opentill.cli import build, errors
+
+    try:
+        code: object = build()(prog_name="opentill", standalone_mode=False)
+    except typer.TyperException as error:
+        errors.report(error, as_json=True)
+        return error.exit_code
+    except typer.Abort:
+        return 1
+    return code if isinstance(code, int) else 0
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from opentill.ledger import api as ledger_api
 from opentill.orders import api as orders_api
 from opentill.orders import events as order_events
 from opentill.pages import api as pages_api
-from opentill.pages import refusal
+from opentill.pages import errors, refusal
 from opentill.payouts import api as payouts_api
 from opentill.payouts import events as payout_events
 from opentill.people import api as people_api
@@ -168,6 +168,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
         server.router,
         authenticate,
         settings.trusted_proxies,
+        error_page=errors.error_page,
         https=settings.is_https,
         test_mode=SANDBOX in settings.gateways,
     )

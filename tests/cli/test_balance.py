@@ -60,14 +60,16 @@ def test_every_movement(opentill: Commands, sold: tuple[str, str]) -> None:
     opentill.json("balance", "correct", shop, "1", "--order", order, "--account", "pending", *why())
     assert _accounts(opentill, shop) == ("10.59", "62.51", "25.00", "25.00")
     assert opentill.json("ledger", "check")["violations"] == []
-    assert "frozenByHand" in opentill.text("balance", "show", shop)
+    assert "frozen by hand" in opentill.text("balance", "show", shop)
 
 
 def test_a_merchant_without_movements_has_nothing(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Quay", "--currency", "JPY")["id"]
     shown = opentill.json("balance", "show", shop)
     assert (shown["available"], shown["currency"], shown["updatedAt"]) == ("0.00", "JPY", None)
-    assert "must have no fraction" in opentill.refusal("balance", "recharge", shop, "1.50", *why())
+    assert "without a fraction, since JPY has none" in opentill.refusal(
+        "balance", "recharge", shop, "1.50", *why()
+    )
 
 
 def test_what_is_refused_is_one_line_and_moves_nothing(

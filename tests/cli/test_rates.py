@@ -50,7 +50,7 @@ REFUSED = (
     (("set", "EUR", "EUR", "1"), "quote must be another currency"),
     (("set", "EUR", "USD", "0"), "rate must be a positive decimal number"),
     (("set", "EUR", "USD", "x"), "rate must be a decimal number"),
-    (("set", "EUR", "USD", "1", "--from", "soon"), "from must be a date"),
+    (("set", "EUR", "USD", "1", "--from", "soon"), "from must be a time in UTC such as 2026-01-31"),
     (("import", "nowhere.csv"), "file must be one that can be read"),
     (("import", "."), "file must be one that can be read"),
     (("import", "-"), "line 3: the rate '1,2' of USD"),

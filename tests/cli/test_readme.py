@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 import re
 import signal
@@ -117,6 +118,12 @@ def test_the_demonstration_prints_what_the_readme_shows(demo: Demo) -> None:
     printed = demo.printed.replace(str(demo.deployment.directory / "data"), "/…/opentill-data")
     printed = re.sub(r"cs_\w+", "cs_…", re.sub(r"svc_live_\w+", "svc_live_…", printed))
     assert printed == demo.ports(shown[1])
+
+
+def test_the_demonstration_has_exchange_rates(demo: Demo) -> None:
+    found = json.loads(demo.deployment.done("rates", "list", "--json"))
+    assert {"CNY", "EUR", "HKD", "JPY"} <= {rate["base"] for rate in found}
+    assert {rate["quote"] for rate in found} == {"USD"}
 
 
 def test_every_shell_example_but_the_first_runs_below() -> None:

@@ -120,7 +120,7 @@ async def test_rows_of_the_table_stay_in_line_however_long_a_cell_is() -> None:
     "words",
     [
         ("mer_nobody",),
-        ("{merchant}", "--from", "yesterday"),
+        ("{merchant}", "--from", "soon"),
         ("{merchant}", "--from", "2026-02-01", "--to", "2026-01-01"),
         ("{merchant}", "--output", "/nowhere/at/all.csv"),
     ],

@@ -63,12 +63,37 @@ def test_no_command_passes_on_what_would_steer_a_terminal(
     assert odd <= {"\r", "\n"}
 
 
-def _on_a_terminal(opentill: Commands, *words: str) -> str:
-    """Run a command with a terminal as its standard output and error, and read what it shows."""
+def test_an_advance_that_ends_sessions_asks_a_terminal_first(opentill: Commands) -> None:
+    async def opened() -> str:
+        url = opentill.environ["OPENTILL_DATABASE_URL"]
+        db = await Db.connect(url, 2, prepared=pooler.prepared(url))
+        try:
+            return (await db.run(world.opened)).checkout_id
+        finally:
+            await db.close()
+
+    session = asyncio.run(opened())
+    denied = _on_a_terminal(opentill, "clock", "advance", "1d", typed=b"n\n")
+    assert f"open sessions that expire:\r\n  {session}\r\n" in denied
+    assert "Move the time and end them?" in denied
+    assert opentill.json("clock", "show")["aheadMs"] == 0
+    assert "Aborted" not in _on_a_terminal(opentill, "clock", "advance", "1d", typed=b"y\n")
+    assert opentill.json("clock", "show")["ahead"] == "1d"
+    assert "Move" not in _on_a_terminal(opentill, "clock", "advance", "1d", "--yes", typed=b"")
+    assert opentill.json("clock", "advance", "1d")["ahead"] == "3d"  # nobody is there to ask
+
+
+def _on_a_terminal(opentill: Commands, *words: str, typed: bytes | None = None) -> str:
+    """Run a command with a terminal as its standard output and error, and read what it shows.
+
+    Its standard input is empty, or the terminal if something is ``typed`` there.
+    """
     ours, theirs = pty.openpty()
     with Path(os.devnull).open() as nothing, ThreadPoolExecutor(1) as reader:
         shown = reader.submit(_read, ours)
-        opentill.run_on([nothing.fileno(), theirs, theirs], *words)
+        os.write(ours, typed or b"")
+        given = nothing.fileno() if typed is None else theirs
+        opentill.run_on([given, theirs, theirs], *words)
         os.close(theirs)
         text = shown.result().decode()
     os.close(ours)

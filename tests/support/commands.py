@@ -34,6 +34,15 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
 """
 
 
+def clean(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without settings, and without the width of a terminal."""
+    return {
+        name: text
+        for name, text in environ.items()
+        if not name.startswith("OPENTILL_") and name != "COLUMNS"
+    }
+
+
 class Served:
     """A server that was forked, to be handled as if it were a child of ours."""
 
@@ -183,7 +192,7 @@ class Commands:
         self._fork_server = fork_server
         self.directory = directory
         self.environ = {
-            **{name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")},
+            **clean(os.environ),
             "OPENTILL_DATABASE_URL": database_url,
             "OPENTILL_SANDBOX": "yes",
             "OPENTILL_DB_PREPARED": pooler.prepared_setting(database_url),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.commands import ForkServer, Served
+from support.commands import ForkServer, Served, clean
 from support.ports import free_port
 
 TIMEOUT_S = 180.0
@@ -25,18 +25,15 @@ class Deployment:
         self.directory = directory
         self._fork_server = fork_server
         self.port, self.sandbox_port = free_port(), free_port()
-        given = {
-            name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")
-        }
         source = Path(__file__).parents[2] / "src"
         self.environ = {
-            **given,
+            **clean(os.environ),
             "OPENTILL_DATA_DIR": str(directory / "data"),
             "OPENTILL_PORT": str(self.port),
             "OPENTILL_SANDBOX_PORT": str(self.sandbox_port),
             "OPENTILL_LIMIT_IP_PER_MINUTE": "0",
             "PYTHONPATH": str(source),
-            "PATH": f"{self._command(directory)}:{given['PATH']}",
+            "PATH": f"{self._command(directory)}:{os.environ['PATH']}",
         }
 
     def _command(self, directory: Path) -> Path:

@@ -1,57 +1,127 @@
 """The command line: one file for each group of commands.
 
-A file offers ``register(app)``, which adds its commands or groups. It imports what is slow (the
-database, the framework) inside the commands, so that ``--help`` prints at once.
+A file offers ``register(app)``, which adds its commands or groups. It is imported when one of them
+is run, and imports what is slow (the database, the framework) inside the commands, so that
+``--help`` prints at once.
 """
 
 import importlib
-from typing import Final
+from collections.abc import Iterator, MutableMapping
+from typing import Any, Final
 
 import typer
+from typer.core import TyperGroup
 
-# In the order of ``--help``: running it first, then the operator's business.
-FILES: Final = (
-    "serve",
-    "demo",
-    "doctor",
-    "health",
-    "settings",
-    "migrate",
-    "merchants",
-    "keys",
-    "people",
-    "epay",
-    "rates",
-    "orders",
-    "disputes",
-    "settle",
-    "payouts",
-    "balance",
-    "audit",
-    "figures",
-    "ledger",
-    "webhooks",
-    "export",
-    "statement",
-    "reconcile",
-    "clock",
-    "secret_key",
+# By who needs them. The summaries are the first sentences of the commands' own help.
+SECTIONS: Final = {
+    "Every day": (
+        # name       file          summary
+        ("orders", "orders", "Orders, and what happened to them."),
+        ("refunds", "orders", "End refunds that no gateway reports on."),
+        ("disputes", "disputes", "Disputes and chargebacks."),
+        ("webhooks", "webhooks", "Webhook endpoints of merchants, and their deliveries."),
+    ),
+    "Money": (
+        ("balance", "balance", "A merchant's balance, and its adjustments by operators."),
+        ("payouts", "payouts", "Payouts: available money, sent to a merchant's bank."),
+        ("settle", "settle", "Settle orders: what is due becomes available."),
+        ("rates", "rates", "Exchange rates."),
+        ("statement", "statement", "Write a merchant's statement."),
+        ("export", "export", "Write a merchant's orders as CSV."),
+        ("reconcile", "reconcile", "Compare a gateway's settlement report with the ledger."),
+    ),
+    "Merchants": (
+        ("merchants", "merchants", "Merchants and their terms."),
+        ("keys", "keys", "API keys."),
+        (
+            "people",
+            "people",
+            "People who log in: members of merchants, and staff of this deployment.",
+        ),
+        ("epay", "epay", "Epay credentials, and notifications of paid orders."),
+    ),
+    "Setup": (
+        ("demo", "demo", "Serve, with a merchant, a product and a session to pay."),
+        ("serve", "serve", "Serve the API and the payment page."),
+        ("worker", "serve", "Run the worker."),
+        ("sandbox", "serve", "Serve the sandbox bank alone."),
+        ("migrate", "migrate", "Bring the database to the schema of this version."),
+        ("settings", "settings", "List the settings with their values here."),
+        ("secret-key", "secret_key", "The key that encrypts Epay keys and webhook secrets."),
+    ),
+    "Diagnosis": (
+        ("doctor", "doctor", "Check this deployment and say what to do."),
+        ("health", "health", "Ask the server of these settings whether it is ready."),
+        ("ledger", "ledger", "The ledger and its integrity rules."),
+        ("audit", "audit", "The audit log: what operators did, chained by hashes."),
+        ("figures", "figures", "The figures of merchants' dashboards."),
+        ("clock", "clock", "Business time, to try out what takes days."),
+    ),
+}
+EXIT_CODES: Final = (
+    "Exit codes: 0 done; 1 a check found something; 2 refused, nothing was changed; 130 Ctrl-C."
 )
+_FILES: Final = {name: file for rows in SECTIONS.values() for name, file, _ in rows}
+
+
+class _Commands(MutableMapping[str, Any]):
+    """All commands by name. A command's file is imported when the command is looked up."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:  # a command of typer, whose type it does not export
+        if name not in self._loaded:
+            part = typer.Typer(rich_markup_mode=None)
+            importlib.import_module(f"opentill.cli.{_FILES[name]}").register(part)
+            self._loaded |= typer.main.get_group(part).commands
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_FILES)
+
+    def __len__(self) -> int:
+        return len(_FILES)
+
+
+class Root(TyperGroup):
+    """``opentill``: its help has the commands in sections, without importing their files."""
+
+    def __init__(self, **given: Any) -> None:
+        """As typer does it."""
+        super().__init__(**given)
+        self.commands = _Commands()
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's signature
+        """Name the commands in the order of ``--help``."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - likewise
+        """Write a section for each kind of user."""
+        for title, rows in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(10), summary) for name, _, summary in rows])
 
 
 def build() -> typer.Typer:
     """Make the application with all its commands."""
     app = typer.Typer(
+        cls=Root,
         name="opentill",
         help="Self-hosted payments for merchants. Start with: opentill demo",
+        epilog=EXIT_CODES,
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    for name in FILES:
-        importlib.import_module(f"opentill.cli.{name}").register(app)
     return app
 
 

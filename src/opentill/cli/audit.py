@@ -8,6 +8,7 @@ import typer
 from opentill.cli import inputs, output, session
 from opentill.cli.commands import add_group
 from opentill.cli.output import Json
+from opentill.cli.progress import progress
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
@@ -62,7 +63,8 @@ def verify(
     from opentill import merchants
 
     expected = _head(expect)
-    found = session.query(lambda tx: merchants.verify_audit(tx, expected), snapshot=True)
+    with progress("verifying the audit log"):
+        found = session.query(lambda tx: merchants.verify_audit(tx, expected), snapshot=True)
     if as_json:
         output.show(found, as_json=True)
     else:

@@ -1,18 +1,18 @@
 """``opentill clock show|advance|reset``: business time, with the sandbox bank only."""
 
-import re
-from typing import TYPE_CHECKING, Annotated, Any, Final
+import sys
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from opentill.cli import output, session
+from opentill.cli import output, session, times
 from opentill.cli.commands import add_group
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
 
 _MOST_NAMED: Final = 10
-_UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
+_COLUMNS: Final = ("ahead", "now", "real")
 
 
 def register(app: typer.Typer) -> None:
@@ -31,11 +31,10 @@ def duration(text: str) -> int:
     """Turn ``8d``, ``2h``, ``30m`` or several together (``1d12h``) into ms. Raises Invalid."""
     from opentill.core.errors import Invalid
 
-    parts = re.findall(r"([0-9]{1,6})([dhms])", text, re.ASCII)
-    total = sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
-    if "".join(map("".join, parts)) != text or total <= 0:
+    found = times.duration_ms(text)
+    if found is None:
         raise Invalid("by", "by must be how far ahead, such as 8d, 2h, 30m or 1d12h")
-    return total
+    return found
 
 
 def _movable() -> None:
@@ -55,20 +54,23 @@ def _movable() -> None:
         raise ConfigurationError(message)
 
 
-async def _state(tx: "Tx") -> dict[str, Any]:
+async def _state(tx: "Tx") -> output.Result:
     from opentill.db import clock
     from opentill.http.csvfile import utc
 
     ahead, real = await clock.ahead_ms(tx), clock.now_ms()
-    return {
+    state = {
         "aheadMs": ahead,
+        "ahead": times.duration(ahead),
         "now": real + ahead,
         "nowUtc": utc(real + ahead),
+        "real": real,
         "realUtc": utc(real),
     }
+    return output.Result(state, _COLUMNS)
 
 
-def show() -> dict[str, Any]:
+def show() -> output.Result:
     """Show business time and how far it is ahead of the real one."""
     _movable()
     return session.query(_state)
@@ -76,10 +78,15 @@ def show() -> dict[str, Any]:
 
 def advance(
     by: Annotated[str, typer.Argument(help="How far, such as 8d, 2h, 30m or 1d12h.")],
-) -> dict[str, Any]:
+    *,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask, on a terminal, before sessions end.")
+    ] = False,
+) -> output.Result:
     """Move business time ahead; servers and workers follow within a second.
 
-    Open checkout sessions that expire by then are named first.
+    Open checkout sessions that expire by then are named first, and a terminal is asked whether to
+    go on.
     """
     from opentill.core.errors import Invalid
     from opentill.db import clock
@@ -87,33 +94,36 @@ def advance(
     _movable()
     by_ms = duration(by)
 
-    async def move(tx: "Tx") -> dict[str, Any]:
+    async def move(tx: "Tx") -> output.Result:
         if not await clock.advance(tx, by_ms):
             raise Invalid("by", "by must not lead further than twenty years ahead in all")
         return await _state(tx)
 
-    async def work() -> dict[str, Any]:
+    async def work() -> output.Result:
         async with session.database() as db:
             async with db.connection() as tx:
                 ahead_ms = await clock.ahead_ms(tx)
-                if ahead_ms + by_ms <= clock.FURTHEST_MS:
-                    await _announce(tx, clock.now_ms() + ahead_ms + by_ms)
+                allowed = ahead_ms + by_ms <= clock.FURTHEST_MS
+                ending = allowed and await _warned(tx, clock.now_ms() + ahead_ms + by_ms)
+            if ending and not yes and sys.stdin.isatty():
+                typer.confirm("Move the time and end them?", abort=True, err=True)
             return await db.run(move)
 
     return session.run(work())
 
 
-async def _announce(tx: "Tx", time: int) -> None:
+async def _warned(tx: "Tx", time: int) -> bool:
     """Say which open sessions end when business time comes to be ``time``, in Unix ms."""
     from opentill.checkouts import jobs
 
     count, first = await jobs.due_by(tx, time, _MOST_NAMED)
     if count:
-        rest = f" and {count - len(first)} more" if count > len(first) else ""
-        output.say(f"open sessions that expire: {', '.join(first)}{rest}")
+        rest = [f"and {count - len(first)} more"] if count > len(first) else []
+        output.say("\n  ".join(["open sessions that expire:", *first, *rest]))
+    return count > 0
 
 
-def reset() -> dict[str, Any]:
+def reset() -> output.Result:
     """Return to real time. What is to settle or to be released is due when real time gets there.
 
     Unknown outcomes, unmatched disputes and deliveries are due at once, and rate limits start
@@ -128,7 +138,7 @@ def reset() -> dict[str, Any]:
 
     _movable()
 
-    async def work(tx: "Tx", _: int) -> dict[str, Any]:
+    async def work(tx: "Tx", _: int) -> output.Result:
         await clock.reset(tx)
         now = clock.now_ms()
         await order_jobs.make_due(tx, now)

@@ -7,9 +7,10 @@ by its owner alone; the product and the session are made over the API, as any me
 import shlex
 import sys
 import threading
+from decimal import Decimal
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
@@ -17,9 +18,23 @@ import typer
 from opentill.cli import output, session
 from opentill.core.settings import Settings
 
+if TYPE_CHECKING:
+    from opentill.db.database import Tx
+    from opentill.merchants import Actor
+
 FILE = "demo.json"
 ENVIRONMENT = "demo.env"
 EMAIL = "customer@example.com"
+CARD = "4242 4242 4242 4242"
+# What one of each is worth in USD: examples of about the right size, not of any day.
+RATES: Final = {
+    "EUR": Decimal("1.08"),
+    "GBP": Decimal("1.27"),
+    "CNY": Decimal("0.14"),
+    "HKD": Decimal("0.128"),
+    "JPY": Decimal("0.0067"),
+    "SGD": Decimal("0.74"),
+}
 
 
 class Demo(msgspec.Struct, frozen=True):
@@ -87,7 +102,7 @@ async def _make_merchant(settings: Settings) -> Demo:
     """Make the merchant, with a month of history where its bank can be given one too."""
     from opentill import merchants
     from opentill.cli.demo_history import DAYS, NAME, History
-    from opentill.db.database import Db, Tx
+    from opentill.db.database import Db
     from opentill.orders.model import DAY_MS
     from opentill.server.embedded.datadir import write_private
 
@@ -96,7 +111,7 @@ async def _make_merchant(settings: Settings) -> Demo:
     try:
         now = await session.now(db)
 
-        async def make(tx: Tx) -> tuple[History, merchants.NewKey]:
+        async def make(tx: "Tx") -> tuple[History, merchants.NewKey]:
             actor = merchants.Actor("opentill demo", "the demonstration began")
             began = now - DAYS * DAY_MS if has_bank else now
             merchant = await merchants.create(
@@ -108,6 +123,7 @@ async def _make_merchant(settings: Settings) -> Demo:
             key = await merchants.create_key(
                 tx, merchant.id, settings.environment, now=now, actor=actor
             )
+            await _set_rates(tx, actor, now)
             return history, key
 
         history, new = await db.run(make)
@@ -118,6 +134,17 @@ async def _make_merchant(settings: Settings) -> Demo:
     made = Demo(new.merchant_id, "", new.key)
     write_private(settings.data_dir / FILE, msgspec.json.encode(made).decode())
     return made
+
+
+async def _set_rates(tx: "Tx", actor: "Actor", now: int) -> None:
+    """Set examples of exchange rates, so that products in other currencies can be sold."""
+    from opentill import merchants, rates
+
+    for base, rate in RATES.items():
+        if await rates.latest(tx, base, "USD", now) is None:
+            await rates.put(tx, base, "USD", rate, now)
+            subject = f"{base} USD {rate} from {now}"
+            await merchants.record_audit(tx, actor, "rates set", "", subject, now)
 
 
 def _with_product(settings: Settings, kept: Demo) -> Demo:
@@ -176,13 +203,16 @@ def _write_environment(settings: Settings, kept: Demo) -> Path:
 
 
 def _text(settings: Settings, kept: Demo, url: str) -> str:
-    return f"""
-Pay here:  {url}
-           (card 4242 4242 4242 4242, any later date, any CVC; e-mail {EMAIL})
-
-API key:   {kept.key}
-           (kept in {settings.data_dir.absolute() / FILE}; its payments are not real money)
-
-For the examples in README.md open a second terminal and begin with this line:
-  . {shlex.quote(str(_write_environment(settings, kept)))}
-"""
+    file = settings.data_dir.absolute() / FILE
+    shown = (
+        #  what       where or which   about it
+        ("Pay here", url, f"card {CARD}, any later date, any CVC; e-mail {EMAIL}"),
+        ("API key", kept.key, f"kept in {file}; its payments are not real money"),
+    )
+    lines = [f"\n{what + ':':10} {value}\n{'':10} ({about})" for what, value, about in shown]
+    environment = shlex.quote(str(_write_environment(settings, kept)))
+    last = (
+        "\nFor the examples in README.md open a second terminal and begin with this line:"
+        f"\n  . {environment}\n"
+    )
+    return "\n".join([*lines, last])

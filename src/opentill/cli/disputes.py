@@ -155,16 +155,17 @@ def show(
         return one, await disputes.notes(tx, one)
 
     shown_one, notes = session.query(work)
-    detail = output.plain(disputes.DisputeDetail.of(shown_one, notes))
-    if not as_json:
-        detail["notes"] = "\n".join(f"{note.who}: {note.note}" for note in notes)
     shown = {
         "merchantId": shown_one.merchant_id,
         "gateway": shown_one.gateway,
         "gatewayRef": shown_one.gateway_ref,
-        **detail,
+        **output.plain(disputes.DisputeDetail.of(shown_one, notes)),
     }
+    if not as_json:
+        del shown["notes"]
     output.show(shown, as_json=as_json)
+    if notes and not as_json:
+        output.show(output.Result(notes, ("at", "who", "note")), as_json=False)
 
 
 def unmatched(*, merchant: _Merchant = None) -> output.Result:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import typer
 
 from opentill import config
-from opentill.cli import doctor_database, exposure, output, session
+from opentill.cli import doctor_database, exposure, output, session, table
 from opentill.cli.exposure import Finding
 from opentill.cli.output import Json
 from opentill.core import terminal
@@ -21,6 +21,7 @@ from opentill.server.embedded.datadir import NoDatabase, prepare
 
 OLDEST_PYTHON: Final = (3, 11)
 FREE_BYTES: Final = 1024**3
+_MARGIN: Final = 18  # level and subject
 _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
@@ -35,11 +36,21 @@ def doctor(*, as_json: Json = False) -> None:
     for finding in examine():
         findings.append(finding)
         if not as_json:
-            level = typer.style(f"{finding.level:4}", fg=_COLOURS[finding.level])
-            typer.echo(f"{level}  {finding.subject:11} {terminal.inert(finding.text)}")
+            _print(finding)
     if as_json:
         output.show(findings, as_json=True)
     sys.exit(1 if any(finding.level == "fail" for finding in findings) else 0)
+
+
+def _print(finding: Finding) -> None:
+    """Print a finding; on a terminal its text breaks between words only."""
+    level = typer.style(f"{finding.level:4}", fg=_COLOURS[finding.level])
+    text = terminal.inert(finding.text)
+    room = (output.width() or _MARGIN + len(text)) - _MARGIN
+    first, *rest = table.wrapped(text, room)
+    typer.echo(f"{level}  {finding.subject:11} {first}")
+    for line in rest:
+        typer.echo(" " * _MARGIN + line)
 
 
 def examine() -> Iterator[Finding]:

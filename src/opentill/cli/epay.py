@@ -20,7 +20,7 @@ _NOTICES = ("orderId", "state", "tries", "answer", "dueAt")
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    summary = "The Epay API: credentials of merchants, and notifications of paid orders."
+    summary = "Epay credentials, and notifications of paid orders."
     add_group(
         app,
         "epay",

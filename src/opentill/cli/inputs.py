@@ -2,23 +2,28 @@
 
 import getpass
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeVar
 
 import typer
 
+from opentill.cli import times
+from opentill.cli.progress import progress
 from opentill.core.terminal import Terminal
 
 if TYPE_CHECKING:
     from opentill.merchants import Actor
 
 W = TypeVar("W", bound=str)
-_LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
+_ACCEPTED: Final = (
+    "a time in UTC such as 2026-01-31, '2026-01-31 14:30' or 2026-01-31T14:30:00Z, today,"
+    " yesterday, {duration}, or Unix milliseconds"
+)
 NO_REASON: Final = "by command, without a reason"
 Reason = Annotated[str, typer.Option("--reason", help="Why; required, for the audit log.")]
 OptionalReason = Annotated[
@@ -30,8 +35,21 @@ Reference = Annotated[
 ]
 By = Annotated[str, typer.Option("--by", help="Who does it; without it, the system's user name.")]
 OnlyMerchant = Annotated[str | None, typer.Argument(help="Only this merchant's.")]
-From = Annotated[str | None, typer.Option("--from", help="First day (UTC), or Unix ms.")]
-To = Annotated[str | None, typer.Option("--to", help="Last day (UTC), or Unix ms.")]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help="From this time on, in UTC: 2026-01-31 (from its start), '2026-01-31 14:30', today,"
+        " yesterday, 7d (ago), or Unix ms.",
+    ),
+]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        help="Up to this time, inclusive: 2026-01-31 (to its end); otherwise as --from.",
+    ),
+]
 Output = Annotated[
     Path | None, typer.Option("--output", help="A file; without it, standard output.")
 ]
@@ -68,8 +86,21 @@ def target(path: Path | None) -> Iterator[Target]:
     except OSError as error:
         reason = f"output must be a file that can be written: {error.strerror}"
         raise Invalid("output", reason) from None
-    with file:
-        yield file
+    with file, progress(f"writing {path.name}") as advance:
+        yield _Counted(file, advance)
+
+
+class _Counted:
+    """A file that says how many bytes were written to it."""
+
+    def __init__(self, file: Target, advance: Callable[[int], None]) -> None:
+        self._file = file
+        self._advance = advance
+        self.flush = file.flush
+
+    def write(self, data: bytes, /) -> object:
+        self._advance(len(data))
+        return self._file.write(data)
 
 
 def who(by: str) -> str:
@@ -102,33 +133,64 @@ def rate(field: str, text: str | None) -> Decimal | None:
 
 
 def amount(field: str, text: str | None, currency: str) -> int | None:
-    """Turn decimal text into minor units of the currency. Raises Invalid."""
+    """Turn ``12.50``, ``12.50 USD`` or ``USD 12.50`` into minor units. Raises Invalid.
+
+    A currency that is written must be ``currency``, and a fraction one that it has.
+    """
     from opentill.core import money
     from opentill.core.errors import Invalid
 
     if text is None:
         return None
+    codes = re.findall(r"[A-Za-z]{3}", text)
+    number = re.sub(r"^[A-Za-z]{3} ?| ?[A-Za-z]{3}$", "", text.strip(), count=1)
+    if any(code.upper() != currency for code in codes):
+        raise Invalid(field, f"{field} must be in {currency}, such as '{_example(currency)}'")
     try:
-        return money.parse(text, currency)
-    except ValueError as error:
-        raise Invalid(field, f"{field} {error}") from None
+        return money.parse(number, currency)
+    except ValueError:
+        whole = f"without a fraction, since {currency} has none"
+        rule = "with at most two fraction digits" if money.exponent(currency) else whole
+        reason = f"{field} must be a decimal number {rule}, such as '{_example(currency)}'"
+        raise Invalid(field, reason) from None
 
 
-def moment(field: str, text: str | None, *, end: bool = False) -> int | None:
-    """Turn ``YYYY-MM-DD`` (UTC; its end with ``end``) or Unix ms into Unix ms. Raises Invalid."""
+def _example(currency: str) -> str:
+    from opentill.cli import readable
+
+    return readable.amount("25", currency)
+
+
+def moment(field: str, text: str | None, *, end: bool = False, ahead: bool = False) -> int | None:
+    """Turn a time as people write it, in UTC, into Unix ms (decision 0062). Raises Invalid.
+
+    A day is its first millisecond, or its last with ``end``. A duration such as ``7d`` is so long
+    ago, or from now on with ``ahead``; now is business time.
+    """
     from opentill.core.errors import Invalid
 
     if text is None:
         return None
-    if text.isascii() and text.isdigit() and len(text) >= 9:  # noqa: PLR2004 - no year has nine
-        return min(int(text), _LAST_MS)
-    try:
-        day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
-    except ValueError:
-        reason = f"{field} must be a date such as 2026-01-31, or Unix milliseconds"
-        raise Invalid(field, reason) from None
-    start = int(day.timestamp()) * 1000
-    return start + 86_400_000 - 1 if end else start
+    text = text.strip()
+    if times.is_relative(text):
+        found = times.relative(text, _now(), ahead=ahead)
+    elif (written := times.written(text)) is not None:
+        found = written
+    else:
+        duration = "90d (from now)" if ahead else "7d (ago)"
+        raise Invalid(field, f"{field} must be {_ACCEPTED.format(duration=duration)}")
+    return found.last if end else found.first
+
+
+def _now() -> int:
+    """Return business time: the machine's, unless the operator of a sandbox moved it."""
+    from opentill.cli import session
+    from opentill.db import clock
+
+    settings = session.settings()
+    if clock.movable(settings.gateways):
+        return session.query(session.now, settings)
+    return clock.now_ms()
 
 
 def period(since: str | None, until: str | None) -> tuple[int | None, int | None]:
@@ -149,8 +211,3 @@ def choice(field: str, text: str | None, words: Sequence[W]) -> W | None:
     if found is None and text is not None:
         raise Invalid(field, f"{field} must be one of {' '.join(words)}")
     return found
-
-
-def day(millis: int) -> str:
-    """Write the day (UTC) of Unix ms, for people."""
-    return datetime.fromtimestamp(millis / 1000, UTC).strftime("%Y-%m-%d")

@@ -63,7 +63,8 @@ def create(
     merchant_id: str,
     *,
     expires: Annotated[
-        str | None, typer.Option(help="Last day (UTC), such as 2027-01-31, or Unix ms.")
+        str | None,
+        typer.Option(help="When: 2027-01-31 (at its end, UTC), a time, or 90d (from now)."),
     ] = None,
     actor: "Actor",
     as_json: Json = False,
@@ -72,7 +73,7 @@ def create(
     from opentill import merchants
 
     settings = session.settings()
-    until = inputs.moment("expires", expires, end=True)
+    until = inputs.moment("expires", expires, end=True, ahead=True)
     made = session.transact(
         lambda tx, now: merchants.create_key(
             tx, merchant_id, settings.environment, now, until, actor=actor

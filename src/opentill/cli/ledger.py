@@ -7,6 +7,7 @@ import typer
 from opentill.cli import output, session
 from opentill.cli.commands import add_group
 from opentill.cli.output import Json
+from opentill.cli.progress import progress
 
 if TYPE_CHECKING:
     from opentill.ledger import Violation
@@ -27,7 +28,8 @@ def check(*, as_json: Json = False) -> None:
 
     async def work() -> "tuple[int, list[Violation], int]":
         async with session.database() as db:
-            entries, violations = await check_all(db)
+            with progress("checking the ledger"):
+                entries, violations = await check_all(db)
             async with db.connection() as tx:
                 return entries, violations, await disputes.count_unmatched(tx)
 

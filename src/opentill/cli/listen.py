@@ -86,18 +86,19 @@ async def _events(
 def _print(event: "NumberedEvent", *, as_json: bool) -> None:
     import json
     import sys
-    from datetime import UTC, datetime
 
+    from opentill.cli import output, table, times
     from opentill.core.terminal import inert
 
     if as_json:
         typer.echo(inert(event.body) if sys.stdout.isatty() else event.body)
         return
     body = json.loads(event.body)
-    when = datetime.fromtimestamp(body["created_at"] / 1000, UTC).isoformat(" ", "seconds")
+    head = f"{times.shown(body['created_at'])} {body['type']} {body['id']}"
     # As ASCII: names that customers typed must not do anything to a terminal.
     data = json.dumps(body["data"], indent=2)
-    typer.echo(f"{when}  {body['type']}  {body['id']}\n{data}")
+    lines = table.wrapped(head, output.width() or len(head))
+    typer.echo("\n".join([*lines, data]))
 
 
 class _Forward:

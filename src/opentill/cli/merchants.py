@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
-from opentill.cli import found, inputs, output, session
+from opentill.cli import found, inputs, output, readable, session
 from opentill.cli.commands import acting, add_group, with_options
 from opentill.cli.output import Json
 
@@ -197,33 +197,37 @@ def terms_(merchant_id: str, *, as_json: Json = False) -> None:
     """Show every version of a merchant's terms: when, who, why, and what changed."""
     from opentill import merchants
 
-    versions = session.query(lambda tx: merchants.history(tx, merchant_id))
-    pairs = zip(versions, [None, *versions], strict=False)
-    rows = [_version(version, before, as_json=as_json) for version, before in pairs]
-    columns = ("version", "day", "who", "reason", "changes")
+    async def work(tx: "Tx") -> "tuple[str, list[TermsVersion]]":
+        merchant = await merchants.find(tx, merchant_id)
+        return merchant.settlement_currency, await merchants.history(tx, merchant_id)
+
+    currency, versions = session.query(work)
+    rows = [output.plain(version) for version in versions]
+    for row, version, before in zip(rows, versions, [None, *versions], strict=False):
+        row["fees"] = json.loads(version.fees)
+        if not as_json:
+            row["changes"] = _changes(before, version, currency)
+    columns = ("version", "createdAt", "who", "reason", "changes")
     output.show(output.Result(rows, columns), as_json=as_json)
 
 
-def _version(
-    version: "TermsVersion", before: "TermsVersion | None", *, as_json: bool
-) -> dict[str, Any]:
+def _changes(before: "TermsVersion | None", version: "TermsVersion", currency: str) -> str:
     from opentill import merchants
 
-    shown = output.plain(version)
-    if as_json:
-        shown["fees"] = json.loads(version.fees)
-        return shown
     differences = merchants.differences(before, version) if before else {}
-    changes = [
-        f"{name} {_shown_term(a)} → {_shown_term(b)}" for name, (a, b) in differences.items()
-    ]
-    return {**shown, "day": inputs.day(version.created_at), "changes": "; ".join(changes)}
+    changes: list[str] = []
+    for name, pair in differences.items():
+        old, new = (_shown_term(name, value, currency) for value in pair)
+        changes.append(f"{name.removesuffix('_minor')} {old} → {new}")
+    return "; ".join(changes)
 
 
-def _shown_term(value: object) -> str:
+def _shown_term(name: str, value: object, currency: str) -> str:
     """Write a term the way it is given."""
     from opentill import merchants
 
+    if name.endswith("_minor"):
+        return readable.amount(value, currency, minor=True)
     if isinstance(value, str) and value.startswith("["):  # a fee schedule
         return " ".join(map(str, merchants.read_fees(value))) or "none"
     if isinstance(value, (list, tuple)):

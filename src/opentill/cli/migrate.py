@@ -6,6 +6,7 @@ import typer
 
 from opentill.cli import output, session
 from opentill.cli.output import Json
+from opentill.cli.progress import progress
 
 
 def register(app: typer.Typer) -> None:
@@ -30,10 +31,11 @@ def migrate(*, as_json: Json = False) -> None:
     try:
         if settings.database_url is not None:
             session.wait_for(settings.database_url, prepared=False, patient=True, migrated=False)
-            applied = session.run(migrations.migrate(settings.database_url))
+            with progress("migrating"):
+                applied = session.run(migrations.migrate(settings.database_url))
         else:
             config.with_keys(settings)  # they are there before the database, whoever makes it
-            with EmbeddedPostgres.start(settings.data_dir) as server:
+            with progress("migrating"), EmbeddedPostgres.start(settings.data_dir) as server:
                 applied = session.run(migrations.migrate(server.url))
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         message = f"the database cannot be migrated: {str(error) or type(error).__name__}"

@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
     add_group(
         app,
         "orders",
-        "Orders.",
+        "Orders, and what happened to them.",
         list=order_search.list_,
         search=order_search.search,
         show=show,
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
         confirm=confirm,
         revoke=revoke,
     )
-    summary = "Refunds that no gateway reports on: their results, as the operator knows them."
+    summary = "End refunds that no gateway reports on, as the operator knows their results."
     add_group(app, "refunds", summary, done=refund_done, failed=refund_failed)
 
 

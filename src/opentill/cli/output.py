@@ -1,29 +1,31 @@
 """The output of commands: tables for people, JSON for scripts.
 
 Results go to standard output, everything else to standard error, so that ``--json`` can be piped.
+What people see fits their terminal; in a pipe or file each row is one line (decision 0062).
 """
 
+import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, NamedTuple, cast
 
 import typer
 
+from opentill.cli.progress import erase, progress
 from opentill.core import terminal
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+__all__ = ["Json", "Result", "plain", "progress", "say", "show", "width"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 """The option of a command that prints by itself; ``commands.py`` gives it to all others."""
+_USUAL_WIDTH: Final = 80
 
 
 class Result(NamedTuple):
     """What a command returns to be printed, where it is more than a record or a list of records."""
 
     shown: object
-    columns: Sequence[str] = ()  # which ones the table has, in their order; JSON always has all
+    columns: Sequence[str] = ()  # which ones people see, in their order; JSON always has all
     note: str = ""  # for standard error, after it
 
 
@@ -65,52 +67,48 @@ def show(result: object, *, as_json: bool) -> None:
     if as_json:
         typer.echo(terminal.inert(msgspec.json.encode(found).decode()))
     elif isinstance(found, Mapping):
-        record = cast("Mapping[str, object]", found)
-        _print_table(("", ""), list(record.items()), head=False)
+        _show_record(cast("Mapping[str, object]", found), given.columns)
+    elif found:
+        _show_table(found, given.columns)
     else:
-        rows: list[dict[str, Any]] = list(found)
-        names = list(given.columns) or list(rows[0] if rows else {})
-        _print_table(names, [[row.get(name) for name in names] for row in rows], head=True)
+        say("nothing to show")
     if given.note:
         say(given.note)
 
 
-def say(text: str) -> None:
-    """Print what is not the result, to standard error."""
-    typer.echo(terminal.inert(text), err=True)
+def say(text: str, *, wrap: bool = True) -> None:
+    """Print what is not the result, to standard error; a terminal's lines end between words."""
+    from opentill.cli import table
+
+    lines = terminal.inert(text).split("\n")
+    if wrap and sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = [part for line in lines for part in table.wrapped(line, width)]
+    erase()
+    typer.echo("\n".join(lines), err=True)
 
 
-@contextmanager
-def progress(text: str, total: int | None = None) -> "Iterator[Callable[[int], None]]":
-    """Show progress on standard error, if that is a terminal.
+def _show_record(record: Mapping[str, object], wanted: Sequence[str]) -> None:
+    from opentill.cli import readable, table
 
-    Yields a function that is called with how many more are done.
-    """
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(text, total=total)
-        yield lambda done: bar.advance(task, done)
+    names = readable.fields(record, wanted)
+    pairs = [(readable.heading(name), readable.text(name, record)) for name in names]
+    typer.echo("\n".join(table.record(pairs, width())))
 
 
-def _print_table(names: Sequence[str], rows: Sequence[Sequence[object]], *, head: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def _show_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
+    from opentill.cli import readable, table
 
-    table = Table(show_header=head, box=None, pad_edge=False, header_style="bold")
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text("" if cell is None else _inert(str(cell))) for cell in row))
-    width = None if sys.stdout.isatty() else 1000  # a pipe or file is not folded
-    Console(width=width).print(table) if rows else say("nothing to show")
+    names = readable.fields(rows[0], columns)
+    headings = [readable.heading(name) for name in names]
+    texts = [[readable.text(name, row) for name in names] for row in rows]
+    head, lines = table.table(headings, texts, width())
+    if sys.stdout.isatty():
+        head = [typer.style(line, bold=True) for line in head]
+    typer.echo("\n".join([*head, *lines]))
 
 
-def _inert(text: str) -> str:
-    """Replace terminal control characters."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+def width() -> int | None:
+    """Return how wide the output may be: COLUMNS, or the terminal; None in a pipe or file."""
+    found = shutil.get_terminal_size((0, 0)).columns
+    return found or (_USUAL_WIDTH if sys.stdout.isatty() else None)

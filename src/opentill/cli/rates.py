@@ -6,19 +6,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opentill.cli import inputs, output, session
+from opentill.cli import inputs, output, session, times
 from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
+from opentill.cli.progress import progress
 
 if TYPE_CHECKING:
     from opentill.merchants import Actor
 
 _Code = Annotated[str | None, typer.Option(help="Only of this currency.")]
 _From = Annotated[
-    str | None, typer.Option("--from", help="First day (UTC), or Unix ms; without it, now.")
+    str | None,
+    typer.Option(
+        "--from", help="Since when: 2026-01-31 (from its start, UTC) or a time; without it, now."
+    ),
 ]
 _Since = Annotated[str | None, typer.Option("--from", help="Leave out the days before this one.")]
-_At = Annotated[str | None, typer.Option("--at", help="The end of this day (UTC), or Unix ms.")]
+_At = Annotated[
+    str | None,
+    typer.Option("--at", help="At this time: 2026-01-31 (at its end, UTC), yesterday, 7d (ago)."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -72,7 +79,7 @@ def list_(*, base: _Code = None, quote: _Code = None, at: _At = None) -> output.
             "quote": rate.quote,
             "rate": money.rate_text(rate.rate),
             "validFrom": rate.valid_from,
-            "day": inputs.day(rate.valid_from),
+            "day": times.day(rate.valid_from),
             "counts": rate.valid_from >= oldest,
         }
         for rate in found
@@ -100,16 +107,16 @@ def import_(file: Path, *, since: _Since = None, actor: "Actor", as_json: Json =
     sheet = rates.read_file(_read(file))
 
     async def work(tx: Tx, now: int) -> rates.Imported:
-        with output.progress("days", len(sheet.days)) as advance:
+        with progress("importing days", len(sheet.days)) as advance:
             made = await rates.bring_in(tx, sheet, now, start, advance)
-        span = f"{inputs.day(made.first)} to {inputs.day(made.last)}"
+        span = f"{times.day(made.first)} to {times.day(made.last)}"
         subject = f"{made.rates} rates of {len(made.currencies)} currencies, {span}"
         by = merchants.Actor(actor.who, actor.reason or f"import of {file.name}")
         await merchants.record_audit(tx, by, "rates import", "", subject, now)
         return made
 
     made = session.transact(work)
-    days = {"first": inputs.day(made.first), "last": inputs.day(made.last)}
+    days = {"first": times.day(made.first), "last": times.day(made.last)}
     shown = output.plain(made) | days
     if not as_json:
         shown |= {name: " ".join(shown[name]) for name in ("currencies", "skipped")}

@@ -11,6 +11,7 @@ import typer
 
 from opentill.cli import inputs, output, session
 from opentill.cli.output import Json
+from opentill.cli.progress import progress
 
 if TYPE_CHECKING:
     from opentill.core.settings import Settings
@@ -51,7 +52,8 @@ def reconcile(
                     return await _compare(db, gateway, lines, start, end)
             return await _fetched(db, settings, gateway, start, end)
 
-    result = session.run(work())
+    with progress("comparing"):
+        result = session.run(work())
     if as_json:
         output.show(result, as_json=True)
     else:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from opentill.cli.progress import progress
 from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
 
@@ -126,7 +127,8 @@ async def database(found: Settings | None = None, *, any_key: bool = False) -> "
 
     found = found or settings()
     context = running_database(found, any_key=any_key)
-    ready = await asyncio.to_thread(context.__enter__)
+    with progress("starting the database"):
+        ready = await asyncio.to_thread(context.__enter__)
     try:
         db = await Db.connect(ready.database_url or "", 2, prepared=ready.db_prepared)
         try:

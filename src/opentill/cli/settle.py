@@ -7,6 +7,7 @@ import typer
 
 from opentill.cli import output, session
 from opentill.cli.commands import acting, add
+from opentill.cli.progress import progress
 
 if TYPE_CHECKING:
     from opentill.db.database import Db, Tx
@@ -34,7 +35,7 @@ def settle(
     ] = False,
     actor: "Actor",
 ) -> output.Result:
-    """Settle orders: move what is due from pending to available, less the reserve."""
+    """Settle orders: what is due becomes available, less the reserve."""
     from opentill import merchants, orders
     from opentill.core.errors import Invalid
 
@@ -85,12 +86,14 @@ async def _settle(
         return await orders.settle_batch(tx, merchant_id, now, cause, early=early)
 
     done: list[Settled] = []
-    for merchant_id in sorted({one.merchant_id for one in planned}):
-        more = True
-        while more:
-            some = await db.run(partial(batch, merchant_id=merchant_id))
-            done += some
-            more = len(some) == BATCH
+    with progress("settling", len(planned)) as advance:
+        for merchant_id in sorted({one.merchant_id for one in planned}):
+            more = True
+            while more:
+                some = await db.run(partial(batch, merchant_id=merchant_id))
+                done += some
+                advance(len(some))
+                more = len(some) == BATCH
     return done
 
 

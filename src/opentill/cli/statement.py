@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from opentill.cli import inputs, session
+from opentill.cli import inputs, output, session
 
 if TYPE_CHECKING:
     from opentill.db.database import Db
@@ -38,6 +38,8 @@ _TABLE: Final = (
     ("reserve_after", "reserve after", -14),
     ("source_id", "source", 33),
 )
+_WIDTH: Final = sum(abs(width) + 1 for _, _, width in _TABLE)
+_ACCOUNTS: Final = ("pending", "available", "frozen", "reserve")
 
 
 def register(app: typer.Typer) -> None:
@@ -94,7 +96,9 @@ def _pieces(
     if form is Format.csv:
         return ledger_statement.chunks(db, merchant_id, start, end)
     lines = ledger_statement.shown(db, merchant_id, start, end)
-    return _json(merchant_id, lines) if form is Format.json else _table(lines)
+    if form is Format.json:
+        return _json(merchant_id, lines)
+    return _table(lines) if (output.width() or _WIDTH) >= _WIDTH else _stacked(lines)
 
 
 async def _json(merchant_id: str, lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
@@ -111,14 +115,34 @@ async def _json(merchant_id: str, lines: "AsyncIterator[LineOut]") -> AsyncItera
     yield b"\n]}\n"
 
 
+async def _stacked(lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
+    """Write what ``_table`` does in 40 columns: each account that a line is about beneath it."""
+    yield "UTC; movements → balances after them\n".encode()
+    async for line in lines:
+        time = line.time_utc.replace("T", " ")[: len("2026-11-22 14:30:05")]
+        heading = f"{line.currency} {_name(line)}" if line.row == "OPENING" else _name(line)
+        yield f"{heading}\n".encode() if not time else f"{time} {heading}\n".encode()
+        if line.source_id:
+            yield f"  {line.source_id}\n".encode()
+        for account in _ACCOUNTS:
+            moved, after = getattr(line, account), getattr(line, f"{account}_after")
+            if line.row in ("OPENING", "CLOSING") or moved != "0.00":
+                arrow = f" → {after:>11}" if after else ""
+                yield f"  {account:9} {moved:>11}{arrow}\n".encode()
+
+
 async def _table(lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
     yield _row([heading for _, heading, _ in _TABLE])
     async for line in lines:
         if line.row == "OPENING":
             yield f"{line.currency}\n".encode()
-        name = f"total {line.type}" if line.row == "TOTAL" else line.type or line.row.lower()
+        name = _name(line)
         values = [name if field == "type" else getattr(line, field) for field, _, _ in _TABLE]
         yield _row(["" if value is None else str(value) for value in values])
+
+
+def _name(line: "LineOut") -> str:
+    return f"total {line.type}" if line.row == "TOTAL" else line.type or line.row.lower()
 
 
 def _row(cells: list[str]) -> bytes:

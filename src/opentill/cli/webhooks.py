@@ -7,6 +7,7 @@ import typer
 from opentill.cli import inputs, output, session
 from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
+from opentill.cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,9 +202,14 @@ def resend(
     event_id: Annotated[str | None, typer.Argument(help="One event; or a range, below.")] = None,
     *,
     since: Annotated[
-        str | None, typer.Option(help="Events since a day (2026-01-31) or Unix ms.")
+        str | None,
+        typer.Option(
+            help="Events since 2026-01-31 (from its start, UTC), a time, yesterday or 7d (ago)."
+        ),
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Events until a day or Unix ms.")] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Events until 2026-01-31 (to its end), likewise.")
+    ] = None,
     type_: Annotated[str | None, typer.Option("--type", help="Only of this type.")] = None,
     failed_only: Annotated[
         bool, typer.Option("--failed-only", help="Only what has failed.")
@@ -233,7 +239,7 @@ def resend(
                 return 1
             start: Any = {"since": first or 0, "until": now if last is None else last}
             which = EventRange(**start, type=of_type, failed_only=failed_only, after=after)
-            with output.progress("resending") as advance:
+            with progress("resending") as advance:
                 return await webhooks.resend_all(db, *ids, which, now, _reporting(advance))
 
     return {"resent": session.run(work())}

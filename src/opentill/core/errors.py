@@ -139,5 +139,9 @@ class Contended(Unavailable):
 class ConfigurationError(Exception):
     """Only the operator can put it right: a setting, a directory, the schema.
 
-    The text is one line that says what is wrong and what to do; the command line prints it.
+    The text is one line that says what is wrong and what to do; the command line prints it, with
+    ``--json`` under this code.
     """
+
+    code: ClassVar[int] = 50002
+    message: ClassVar[str] = "Configuration error"

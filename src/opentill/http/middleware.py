@@ -22,6 +22,7 @@ from opentill.http.responses import send_problem
 from opentill.server.client_address import inside
 
 Authenticate = Callable[[str | None, str], Awaitable[Caller | None]]  # API key, address
+ErrorPage = Callable[[Scope, Receive, Exception], ASGIApp | None]
 _log: Final = structlog.get_logger()
 _HOP: Final = re.compile(
     r"\[(?P<six>[0-9a-fA-F:.]+)\](:[0-9]{1,5})?|(?P<four>[0-9.]+):[0-9]{1,5}|[0-9a-fA-F:.]+",
@@ -91,10 +92,13 @@ class RequestMiddleware:
         authenticate: Authenticate,
         trusted: Sequence[IPv4Network | IPv6Network],
         *,
+        error_page: ErrorPage = lambda *_: None,
         https: bool = False,
         test_mode: bool = False,
     ) -> None:
         """``authenticate`` counts a request of the API and finds its caller, or raises a Problem.
+
+        ``error_page`` makes the page of an error outside the API, None where JSON is wanted.
 
         ``https``: the public address is. ``test_mode``: the sandbox bank is among the gateways, and
         every response of the API says so.
@@ -102,6 +106,7 @@ class RequestMiddleware:
         self._app = app
         self._authenticate = authenticate
         self._trusted = trusted
+        self._error_page = error_page
         self._of_pages = (*_ALWAYS, _BY_HTTPS) if https else _ALWAYS
         self._of_api = (*self._of_pages, _TEST_MODE) if test_mode else self._of_pages
         self._noticed_at = -NOTICE_S
@@ -150,7 +155,8 @@ class RequestMiddleware:
             if begun:  # too late for an error response: the client sees the connection end
                 _log.exception("response broken off")
                 raise
-            await send_problem(send_with_headers, error, scope.get(IGNORED, ()))
+            respond = self._respond_for_api if api else self._respond_for_reader
+            await respond(scope, receive, send_with_headers, error)
         finally:
             seconds = time.perf_counter() - started
             route = _label(scope)
@@ -160,6 +166,21 @@ class RequestMiddleware:
                 quiet=status < HTTPStatus.BAD_REQUEST and route in _HEALTH_ROUTES,
             )  # fmt: skip
             structlog.contextvars.unbind_contextvars("request_id")
+
+    async def _respond_for_api(
+        self, scope: Scope, _: Receive, send: Send, error: Exception
+    ) -> None:
+        await send_problem(send, error, scope.get(IGNORED, ()))
+
+    async def _respond_for_reader(
+        self, scope: Scope, receive: Receive, send: Send, error: Exception
+    ) -> None:
+        """Send a browser a page, and any other client the error body."""
+        page = self._error_page(scope, receive, error)
+        if page is None:
+            await self._respond_for_api(scope, receive, send, error)
+        else:
+            await page(scope, receive, send)
 
     def _address(self, client: tuple[str, int] | None, lines: list[bytes]) -> str:
         """Return the client's address by the socket's and the lines of ``X-Forwarded-For``."""

@@ -57,18 +57,28 @@ class PageRequest:
 
     def visit(self, lang: str | None = None) -> render.Visit:
         """Return who looks at the page, in the language of the form, the query or the browser."""
-        accepted = self.headers.get(b"accept-language", b"").decode("latin-1")
         checks = self.query.get("n", "")
         return render.Visit(
-            localizer=language.choose(
-                SENTENCES, lang or self.query.get("lang"), accepted, self.default_language
-            ),
+            localizer=self._localizer(lang or self.query.get("lang")),
             now=self.now,
             public_url=self.app.settings.public_url,
             checks=int(checks) if _COUNT.fullmatch(checks) else 0,
             hold="hold" in self.query,
             test_mode=not self.app.settings.livemode,
         )
+
+    def _localizer(self, wanted: str | None) -> language.Localizer:
+        accepted = self.headers.get(b"accept-language", b"").decode("latin-1")
+        before = language.remembered(self.headers)
+        return language.choose(SENTENCES, wanted, accepted, self.default_language, before)
+
+    def remembering(self, response: Response) -> Response:
+        """Let the browser remember a language that its reader chose on the page before."""
+        chosen = language.ours(self.query.get("lang"))
+        if chosen is not None and chosen != self._localizer(None).language:
+            made = language.cookie(chosen, self.app.settings.public_url)
+            response.headers.append("set-cookie", made)
+        return response
 
     async def payment(self, session_id: str) -> model.Payment:
         """Look a session up as its customer sees it. Raises NotFound.
@@ -290,7 +300,7 @@ class _Endpoint:
             response = await self._handler(scope["method"])(request, *ids.values())
         except Exception as error:  # noqa: BLE001 - the customer gets a page, the log the rest
             response = trouble(error, visit, again)
-        await response(scope, receive, send)
+        await request.remembering(response)(scope, receive, send)
 
     def _handler(self, method: str) -> _Handler:
         if not self._handlers:

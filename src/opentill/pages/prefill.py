@@ -10,7 +10,8 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlsplit
+
+from opentill.web import cookies
 
 COOKIE: Final = "opentill_payer"
 _PURPOSE: Final = "opentill payer 1"
@@ -26,21 +27,14 @@ def cookie(
     secret_key: str, public_url: str, session_id: str, typed: tuple[str, str], left_ms: int
 ) -> str:
     """Return the cookie for a browser that has sent an e-mail and name; while the session lasts."""
-    parts = urlsplit(public_url)
     value = token(secret_key, session_id, *typed)
-    path = f"{parts.path.rstrip('/')}/checkout/{session_id}"
-    age = max(0, left_ms // 1000)
-    made = f"{COOKIE}={value}; Path={path}; Max-Age={age}; HttpOnly; SameSite=Lax"
-    return f"{made}; Secure" if parts.scheme == "https" else made
+    path, age_s = f"/checkout/{session_id}", max(0, left_ms // 1000)
+    return cookies.line(COOKIE, value, public_url=public_url, path=path, age_s=age_s)
 
 
 def given(headers: Mapping[bytes, bytes]) -> bytes:
     """Return the cookie's value in a request, empty if it has none."""
-    for part in headers.get(b"cookie", b"").split(b";"):
-        name, _, value = part.strip().partition(b"=")
-        if name == COOKIE.encode():
-            return value
-    return b""
+    return cookies.value(headers, COOKIE)
 
 
 def proves(shown: bytes, secret_key: str, session_id: str, email: str, name: str) -> bool:

@@ -23,23 +23,27 @@ _PUBLIC: Final[Mapping[str, str]] = {
 
 async def front_page(request: Request) -> Response:
     """Show what this service is, and nothing about the deployment."""
-    return _html("landing.html", _base(request), agreement_path=agreement.PAGE_PATH)
+    values = {"agreement_path": agreement.PAGE_PATH, "test_mode": _badge(request)}
+    return _html("landing.html", _base(request), **values)
 
 
 async def agreement_page(request: Request) -> Response:
     """Show the merchant services agreement (its ``documentUrl``)."""
-    settings = context.of(request.scope).settings
-    current = agreement.current(settings)
+    current = agreement.current(context.of(request.scope).settings)
     content = markdown(current.markdown_content)
-    badge = "" if settings.livemode else SENTENCES["en"]["test_mode"]
-    return _html(
-        "agreement.html", _base(request), agreement=current, content=content, test_mode=badge
-    )
+    values = {"agreement": current, "content": content, "test_mode": _badge(request)}
+    return _html("agreement.html", _base(request), **values)
 
 
 def _html(template: str, base: str, **values: object) -> Response:
     html = ENVIRONMENT.get_template(template).render(asset=assets.finder(base), base=base, **values)
     return Response(html, 200, _PUBLIC, "text/html")
+
+
+def _badge(request: Request) -> str:
+    """Return what a page says where no money is real, empty where some is."""
+    livemode = context.of(request.scope).settings.livemode
+    return "" if livemode else SENTENCES["en"]["test_mode"]
 
 
 def _base(request: Request) -> str:

@@ -114,7 +114,7 @@ class Book:
             say=localizer.say,
             asset=assets.finder(self._base),
             refresh=None,
-            test_mode="",
+            test_mode=not self._settings.livemode,
             base=self._base,
             docs=f"{self._base}/docs",
             here=path,

@@ -1,7 +1,11 @@
 """The reader's language: which one, and how amounts, times and durations look in it.
 
-``?lang=`` wins over Accept-Language; the region (en-GB, zh-HK) is taken from Accept-Language, so
-that an amount looks as its reader knows it. Each face has its own sentences.
+``?lang=`` wins over what was chosen before, and that over Accept-Language; the region (en-GB,
+zh-HK) is taken from Accept-Language, so that an amount looks as its reader knows it. Each face has
+its own sentences.
+
+A choice is remembered in a cookie that says nothing but the language (decision 0063). It is set
+only where ``?lang=`` changes the language: our own links carry the present one along.
 """
 
 from collections.abc import Mapping
@@ -16,6 +20,7 @@ from babel.numbers import NumberPattern, format_decimal, format_percent, parse_p
 from markupsafe import Markup, escape
 
 from opentill.core.money import Money, exponent
+from opentill.web import cookies
 from opentill.web.catalogue import LANGUAGES, Language
 
 Sentences = Mapping[Language, Mapping[str, str]]  # language → key → sentence
@@ -27,6 +32,8 @@ _REGIONS: Final[dict[Language, frozenset[str]]] = {
 }
 _BABEL: Final[dict[Language, str]] = {"en": "en", "zh-Hans": "zh_Hans", "zh-Hant": "zh_Hant"}
 _LONGEST_HEADER: Final = 500
+COOKIE: Final = "opentill_language"
+_A_YEAR_S: Final = 365 * 86_400
 
 
 class Localizer:
@@ -88,19 +95,35 @@ def choose(
     wanted: str | None,
     accept_language: str | None,
     default: Language = "en",
+    remembered: Language | None = None,
 ) -> Localizer:
-    """Choose by ``?lang=`` if it is one of ours, else by the browser, else English.
+    """Choose by ``?lang=`` if it is one of ours, else by ``remembered``, else by the browser.
 
-    ``default`` is the language where the browser names none at all.
+    ``default`` is the language where the browser names none at all; English where none of ours.
     """
     ranges = _ranges(accept_language or "")
-    named: Language | None = next((tag for tag in LANGUAGES if tag == wanted), None)
+    named = ours(wanted) or remembered
     for tag in ranges:
         language, region = _match(tag)
         if language is not None and named in {None, language}:
             return Localizer(sentences, language, region)
     silent = all(tag in {"", "*", "*/*"} for tag in ranges)
     return Localizer(sentences, named or (default if silent else "en"))
+
+
+def ours(tag: str | None) -> Language | None:
+    """Return a tag as a language of ours, None if it is none."""
+    return next((language for language in LANGUAGES if language == tag), None)
+
+
+def remembered(headers: Mapping[bytes, bytes]) -> Language | None:
+    """Return the language that this browser's reader chose before."""
+    return ours(cookies.value(headers, COOKIE).decode("latin-1"))
+
+
+def cookie(language: Language, public_url: str) -> str:
+    """Return the cookie that remembers a choice, on all pages of this service."""
+    return cookies.line(COOKIE, language, public_url=public_url, age_s=_A_YEAR_S)
 
 
 def _ranges(header: str) -> list[str]:

@@ -1,0 +1,41 @@
+"""Errors of commands: a line for people; for ``--json`` the error body of the API, as one line.
+
+Both go to standard error, so that standard output has results only (decision 0062).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from opentill.cli import output
+from opentill.core.errors import ConfigurationError, Invalid, Problem
+
+if TYPE_CHECKING:
+    import typer
+
+
+def report(error: "Problem | ConfigurationError | typer.TyperException", *, as_json: bool) -> None:
+    """Write an error to standard error."""
+    if not as_json:
+        output.say(f"opentill: {error}")
+        return
+    import msgspec
+
+    output.say(msgspec.json.encode(_body(error)).decode(), wrap=False)
+
+
+def _body(error: "Problem | ConfigurationError | typer.TyperException") -> dict[str, Any]:
+    """Return the error body (contract.md#error-body); what the parser refuses is ``Invalid``."""
+    if isinstance(error, ConfigurationError):
+        details: dict[str, Any] = {"reason": str(error)}
+        return {"code": error.code, "message": error.message, "error": details}
+    if not isinstance(error, Problem):
+        error = Invalid(_parameter(error), error.format_message())
+    details = {"field": error.field, "reason": error.reason}
+    given = {name: text for name, text in details.items() if text is not None}
+    return {"code": error.code, "message": error.message} | ({"error": given} if given else {})
+
+
+def _parameter(error: "typer.TyperException") -> str:
+    """Return which option or argument the parser refused, as far as it says."""
+    parameter = getattr(error, "param", None)
+    name: str | None = getattr(parameter, "name", None) or getattr(error, "option_name", None)
+    return (name or "command").lstrip("-").replace("_", "-")

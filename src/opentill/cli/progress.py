@@ -1,0 +1,71 @@
+"""Progress of what lasts longer than a second, on standard error where that is a terminal."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+SILENT_S: Final = 1.0  # what is done by then says nothing
+_PAUSE_S: Final = 0.5
+_ERASE: Final = "\r\x1b[K"
+_lines: Final[list["_Line"]] = []  # the one that is shown: the outermost
+
+
+@contextmanager
+def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Say what is going on, how much is done and for how long, from the second second on.
+
+    Yields a function that is called with how many more are done. The line is erased in the end.
+    """
+    if _lines or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    line = _Line(text, total)
+    _lines.append(line)
+    thread = threading.Thread(target=line.keep, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield line.advance
+    finally:
+        line.over.set()
+        thread.join()
+        _lines.remove(line)
+
+
+def erase() -> None:
+    """Erase the line, if there is one, before something else is written; it comes again."""
+    if _lines:
+        sys.stderr.write(_ERASE)
+
+
+class _Line:
+    """The line, rewritten by a thread of its own: the work may be one long statement."""
+
+    def __init__(self, text: str, total: int | None) -> None:
+        self._text = text
+        self._total = total
+        self._done = 0
+        self._began = time.monotonic()
+        self.over = threading.Event()
+
+    def advance(self, more: int) -> None:
+        self._done += more
+
+    def keep(self) -> None:
+        if self.over.wait(SILENT_S):
+            return
+        while True:
+            sys.stderr.write(_ERASE + self._now())
+            sys.stderr.flush()
+            if self.over.wait(_PAUSE_S):
+                break
+        sys.stderr.write(_ERASE)
+        sys.stderr.flush()
+
+    def _now(self) -> str:
+        """Return the line as it is now, short enough for a terminal of 40 columns."""
+        count = f" {self._done:,}" if self._done or self._total else ""
+        whole = f" of {self._total:,}" if self._total else ""
+        return f"{self._text} …{count}{whole}, {time.monotonic() - self._began:.0f} s"

@@ -1,0 +1,95 @@
+"""What people see of a result: names in words, times in UTC, amounts with their currency.
+
+JSON keeps what the API has: names in camel case, times in Unix ms, amounts as decimal text.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Final, cast
+
+from opentill.cli import times
+from opentill.core import terminal
+
+# Fields that are amounts: in which field their currency stands, if it is not one for all.
+_AMOUNTS: Final[dict[str, tuple[str, ...]]] = {
+    name: fields
+    for names, fields in (
+        ("amount baseAmount payableAmount refundedAmount platformFee netAmount", ("currency",)),
+        ("available pending frozen reserve frozenByHand settled", ("currency",)),
+        ("settledAmount rollingReserveAmount", ("settledCurrency",)),
+        ("debit fee", ("debitCurrency", "currency")),
+        ("userRefundAmountUsd merchantDebitUsd", ("USD",)),
+    )
+    for name in names.split()
+}
+# Currencies that are left out where every amount shows them.
+_CURRENCIES: Final = ("currency", "debitCurrency", "settledCurrency")
+_MINOR: Final = "Minor"  # ends the name of an amount in minor units, of a merchant's terms
+_TIMES: Final = ("at", "now", "real", "validFrom")
+_BREAKS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def heading(name: str) -> str:
+    """Return a field's name in words: ``createdAt`` is ``created at (UTC)``."""
+    words = _BREAKS.sub(" ", name.removesuffix(_MINOR)).lower()
+    return f"{words} (UTC)" if _is_time(name) else words
+
+
+def fields(record: Mapping[str, object], wanted: Sequence[str] = ()) -> list[str]:
+    """Return which fields are shown, of those wanted: no currency that its amounts show."""
+    among = list(wanted or record)
+    said = {_currency_field(name, record) for name in among}
+    return [name for name in among if not (name in said and name in _CURRENCIES)]
+
+
+def text(name: str, record: Mapping[str, object]) -> str:
+    """Return a field of a record as people read it, on one line."""
+    value = record.get(name)
+    field = _currency_field(name, record)
+    if value is None or field is None:
+        return _plain(name, value)
+    currency = str(record.get(field, field))
+    return amount(value, currency, minor=name.endswith(_MINOR))
+
+
+def amount(value: object, currency: str, *, minor: bool = False) -> str:
+    """Write an amount with its currency: ``12.50 USD``, ``10 JPY``; with ``minor`` of units."""
+    from opentill.core import money
+
+    decimals = money.EXPONENTS.get(currency)
+    if decimals is None:
+        return f"{value} {currency}".strip()
+    exact = Decimal(str(value)).scaleb(-decimals if minor else 0)
+    return f"{exact:.{min(decimals, 2)}f} {currency}"
+
+
+def _currency_field(name: str, record: Mapping[str, object]) -> str | None:
+    """Return the field that has an amount's currency, or the currency; None: it is no amount."""
+    among = ("settlementCurrency",) if name.endswith(_MINOR) else _AMOUNTS.get(name, ())
+    found = (field for field in among if field in record or field.isupper())
+    return next(found, None)
+
+
+def _is_time(name: str) -> bool:
+    return name in _TIMES or name.endswith("At")
+
+
+def _plain(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return ""
+    if isinstance(value, int) and _is_time(name):
+        return times.shown(value)
+    if isinstance(value, Mapping):
+        return inert(json.dumps(value, ensure_ascii=False)) if value else ""
+    if isinstance(value, list):
+        return ", ".join(_plain("", one) for one in cast("Sequence[object]", value))
+    return inert(str(value))
+
+
+def inert(line: str) -> str:
+    """Return one line that does nothing to a terminal, whoever wrote it."""
+    return terminal.inert(line).replace("\n", "\\n")

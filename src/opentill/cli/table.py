@@ -1,0 +1,137 @@
+"""Tables and records as lines of text that fit a width and never fold or cut a word.
+
+What does not fit stands beneath: an id, an address or an amount is always whole, so that it can be
+copied and searched for.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+_GAP: Final = 2
+_INDENT: Final = "  "
+_NUMBER: Final = re.compile(r"-?[0-9][0-9.]*( [A-Z]{3})?")
+
+
+class _Column(NamedTuple):
+    heading: str
+    texts: list[str]  # one for each row
+    width: int
+    flush_right: bool  # all of its texts are numbers or amounts
+
+    def filled(self, text: str) -> str:
+        """Fill a text up to the column's width."""
+        space = " " * (self.width - cells(text))
+        return space + text if self.flush_right else text + space
+
+
+def cells(text: str) -> int:
+    """Return how many cells of a terminal a text takes: a Chinese character takes two."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Break a text between words into lines of ``width`` cells; a longer word has its own line."""
+    if cells(text) <= width:
+        return [text]
+    lines = [""]
+    for word in text.split(" "):
+        if lines[-1] and cells(lines[-1]) + 1 + cells(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
+
+
+def table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
+) -> tuple[list[str], list[str]]:
+    """Return the lines of the headings and of the rows, of at most ``width`` cells if possible.
+
+    Of the columns that do not fit, the widest stand beneath their row, each with its heading.
+    Without a ``width``, each row is one line.
+    """
+    columns = [_column(name, [row[place] for row in rows]) for place, name in enumerate(headings)]
+    inside = columns
+    if width is not None and sum(column.width + _GAP for column in columns) - _GAP > width:
+        columns = [_column(one.heading, one.texts, tight=True) for one in columns]
+        inside = _fitting(columns, width)
+    lines: list[str] = []
+    for number in range(len(rows)):
+        lines.append(_joined([column.filled(column.texts[number]) for column in inside]))
+        beneath = [
+            f"{column.heading}: {column.texts[number]}"
+            for column in columns
+            if column not in inside and column.texts[number]
+        ]
+        lines += _packed(beneath, width or 0)
+    return _headings(inside), lines
+
+
+def record(pairs: Sequence[tuple[str, str]], width: int | None) -> list[str]:
+    """Return the lines of one record, a label and its value each, as ``table`` does."""
+    margin = max((cells(label) for label, _ in pairs), default=0) + _GAP
+    lines: list[str] = []
+    for label, value in pairs:
+        begin = label + " " * (margin - cells(label))
+        if width is None:
+            lines.append((begin + value).rstrip())
+        elif max(map(cells, value.split(" "))) <= width - margin:
+            first, *rest = wrapped(value, width - margin)
+            lines += [(begin + first).rstrip(), *(" " * margin + line for line in rest)]
+        else:
+            lines += [label, *(_INDENT + line for line in wrapped(value, width - len(_INDENT)))]
+    return lines
+
+
+def _column(heading: str, texts: list[str], *, tight: bool = False) -> _Column:
+    """``tight``: a heading may take several lines, one for each of its words."""
+    words = heading.split() if tight else [heading]
+    width = max(map(cells, [*words, *texts]), default=0)
+    return _Column(heading, texts, width, all(_NUMBER.fullmatch(text) for text in texts if text))
+
+
+def _fitting(columns: list[_Column], width: int) -> list[_Column]:
+    """Return the first column and the narrowest ones that fit beside it, in their order."""
+    first, *others = columns
+    chosen, left = [first], width - first.width
+    for column in sorted(others, key=lambda column: column.width):
+        left -= _GAP + column.width
+        if left < 0:
+            break
+        chosen.append(column)
+    return [column for column in columns if column in chosen]
+
+
+def _headings(columns: list[_Column]) -> list[str]:
+    """Return the lines of the headings, which end on the same line."""
+    parts = [wrapped(column.heading, column.width) for column in columns]
+    height = max(map(len, parts), default=0)
+    filled = [[""] * (height - len(part)) + part for part in parts]
+    return [
+        _joined([column.filled(part[number]) for column, part in zip(columns, filled, strict=True)])
+        for number in range(height)
+    ]
+
+
+def _joined(parts: list[str]) -> str:
+    return (" " * _GAP).join(parts).rstrip()
+
+
+def _packed(texts: list[str], width: int) -> list[str]:
+    """Return indented lines with as many of the texts as fit; only a longer one is broken."""
+    lines: list[str] = []
+    full = True
+    for text in texts:
+        beside = "" if full else f"{lines[-1]}{_INDENT}{text}"
+        if beside and cells(beside) <= width:
+            lines[-1] = beside
+        else:
+            first, *rest = wrapped(text, width - 2 * len(_INDENT))
+            lines += [_INDENT + first, *(2 * _INDENT + line for line in rest)]
+            full = bool(rest)
+    return lines

@@ -1,0 +1,94 @@
+"""Times as people write them, in UTC, and as commands show them (decision 0062)."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+DAY_MS: Final = 86_400_000
+_LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
+_UNITS_MS: Final = {"d": DAY_MS, "h": 3_600_000, "m": 60_000, "s": 1_000}
+_DAYS_AGO: Final = {"today": 0, "yesterday": 1}
+_WRITTEN: Final = re.compile(
+    r"(?P<day>\d{4}-\d\d-\d\d)"
+    r"(?:[T ](?P<time>\d\d:\d\d(?::\d\d(?:\.\d{3})?)?) ?(?P<zone>Z|UTC|[+-]\d\d:\d\d)?)?",
+    re.ASCII,
+)
+_MILLIS: Final = re.compile(r"[0-9]{9,}")  # no year has nine digits
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Span(NamedTuple):
+    """What a text names, in Unix ms: a whole day, or a moment, which begins when it ends."""
+
+    first: int
+    last: int
+
+
+def duration_ms(text: str) -> int | None:
+    """Turn ``8d``, ``2h``, ``30m`` or several together (``1d12h``) into ms; None if it is none."""
+    parts = re.findall(r"([0-9]{1,6})([dhms])", text, re.ASCII)
+    total = sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
+    return total if total and "".join(map("".join, parts)) == text else None
+
+
+def duration(millis: int) -> str:
+    """Write a duration to the second, the way ``duration_ms`` reads it: ``1d12h``; ``0s``."""
+    parts, left = "", millis
+    for unit, length in _UNITS_MS.items():
+        count, left = divmod(left, length)
+        parts += f"{count}{unit}" if count else ""
+    return parts or "0s"
+
+
+def is_relative(text: str) -> bool:
+    """Return whether a text means another time tomorrow: ``today``, ``yesterday``, ``7d``."""
+    return text in _DAYS_AGO or duration_ms(text.removesuffix(" ago")) is not None
+
+
+def relative(text: str, now: int, *, ahead: bool = False) -> Span:
+    """Return what a relative text names at ``now`` (Unix ms).
+
+    A duration is as long ago, or from now on with ``ahead``.
+    """
+    if (days := _DAYS_AGO.get(text)) is not None:
+        return _day(now // DAY_MS * DAY_MS - days * DAY_MS)
+    back = duration_ms(text.removesuffix(" ago"))
+    if back is None:
+        raise AssertionError
+    moment = min(now + back, _LAST_MS) if ahead else max(now - back, 0)
+    return Span(moment, moment)
+
+
+def written(text: str) -> Span | None:
+    """Return what a date, a time or Unix ms names; None if the text is neither."""
+    if _MILLIS.fullmatch(text):
+        moment = min(int(text), _LAST_MS)
+        return Span(moment, moment)
+    found = _WRITTEN.fullmatch(text)
+    if found is None:
+        return None
+    zone = found["zone"] if found["zone"] not in (None, "Z", "UTC") else "+00:00"
+    try:
+        at = datetime.fromisoformat(f"{found['day']}T{found['time'] or '00:00'}{zone}")
+    except ValueError:
+        return None
+    moment = (at - _EPOCH) // timedelta(milliseconds=1)
+    return Span(moment, moment) if found["time"] else _day(moment)
+
+
+def _day(start: int) -> Span:
+    return Span(start, start + DAY_MS - 1)
+
+
+def day(millis: int) -> str:
+    """Write the day (UTC) of Unix ms."""
+    return _at(millis).strftime("%Y-%m-%d")
+
+
+def shown(millis: int) -> str:
+    """Write Unix ms as a time (UTC), to the second: ``2026-11-22 14:30:05``."""
+    return _at(millis).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _at(millis: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=millis)

@@ -1,0 +1,19 @@
+"""The pages of errors outside the payment page, for browsers: other clients get the error body."""
+
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope
+
+from opentill.pages.payment_page import PageRequest
+from opentill.pages.responses import trouble
+
+_HTML: Final = b"text/html"
+
+
+def error_page(scope: Scope, receive: Receive, error: Exception) -> Response | None:
+    """Return the page of an error in the reader's language; None if no page was asked for."""
+    request = PageRequest(scope, receive)
+    if _HTML not in request.headers.get(b"accept", b"").lower():
+        return None
+    return request.remembering(trouble(error, request.visit(), None))

@@ -1,0 +1,65 @@
+"""Text twice as large: no word of a payment method breaks, nor the price, within their places."""
+
+from typing import Final
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import Browser, Route
+
+from opentill.pages.catalogue import SENTENCES
+from opentill.web import assets
+from opentill.web.catalogue import LANGUAGES
+from opentill.web.language import Localizer
+from support.page_examples import made
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+WIDTHS: Final = (320, 900, 1280)
+# Words that stand on several lines or reach out of their tile, and how much wider the page is than
+# its window, with text of twice the size.
+BROKEN: Final = """() => {
+  document.documentElement.style.fontSize = '200%';
+  const broken = [];
+  for (const span of document.querySelectorAll('.method span, .price bdi')) {
+    const tile = span.closest('label, .side').getBoundingClientRect();
+    let at = 0;
+    for (const word of span.firstChild.data.split(' ')) {
+      const range = document.createRange();
+      range.setStart(span.firstChild, at);
+      range.setEnd(span.firstChild, at + word.length);
+      at += word.length + 1;
+      const lines = new Set([...range.getClientRects()].map(line => Math.round(line.top)));
+      const box = range.getBoundingClientRect();
+      if (lines.size > 1 || box.right > tile.right || box.left < tile.left) broken.push(word);
+    }
+  }
+  const root = document.documentElement;
+  return [broken, Math.max(0, root.scrollWidth - root.clientWidth),
+          document.querySelectorAll('.method').length];
+}"""
+
+
+async def test_no_word_of_a_method_breaks_at_twice_the_size(browser: Browser) -> None:
+    page = await browser.new_page()
+
+    async def fulfil(route: Route) -> None:
+        place = urlsplit(route.request.url)
+        name = place.path.rpartition("/")[2]
+        if place.path.startswith("/static/"):
+            file = assets.ASSETS[name]
+            await route.fulfill(body=file.body, content_type=file.media_type)
+        elif name in LANGUAGES:
+            html = made(Localizer(SENTENCES, name))["open"].html
+            await route.fulfill(body=html, content_type="text/html")
+        else:
+            await route.abort()
+
+    await page.route("**/*", fulfil)
+    for language in LANGUAGES:
+        for width in WIDTHS:
+            await page.set_viewport_size({"width": width, "height": 800})
+            await page.goto(f"http://127.0.0.1:9/{language}")
+            broken, wider, tiles = await page.evaluate(BROKEN)
+            assert (broken, wider) == ([], 0), (language, width)
+            assert tiles >= 6
+    await page.close()

@@ -1,0 +1,278 @@
+"""What commands print: for people within the width of their terminal, for scripts as JSON."""
+
+import asyncio
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from typing import Any, Final
+
+import pytest
+import typer
+
+from opentill.cli import SECTIONS, build, readable, table, times
+from opentill.db.database import Db
+from support import pooler
+from support.commands import SOURCE, Commands, opentill
+from support.world import in_status
+
+__all__ = ["opentill"]
+
+IDS: Final = ("po_01J5K3M9Q8Z7X6W5V4T3S2R1Q0", "mer_01J5K3M9Q8Z7X6W5V4T3S2R1Q0")
+AT: Final = 1_795_358_405_678  # 2026-11-22 14:40:05.678 UTC
+DAY: Final = 86_400_000
+ROWS: Final = (
+    {"id": IDS[0], "merchantId": IDS[1], "amount": "1250.00", "fee": "0.30", "currency": "USD",
+     "reason": "a reason that is longer than a line of any terminal " * 3, "createdAt": AT},
+    {"id": IDS[0], "merchantId": IDS[1], "amount": "10.00", "fee": "0.00", "currency": "JPY",
+     "reason": "港口書店" * 4, "createdAt": AT},
+)  # fmt: skip
+
+
+def _table(width: int | None) -> list[str]:
+    names = readable.fields(ROWS[0])
+    texts = [[readable.text(name, row) for name in names] for row in ROWS]
+    head, lines = table.table([readable.heading(name) for name in names], texts, width)
+    return head + lines
+
+
+@pytest.mark.parametrize("width", [200, 120, 80, 40])
+def test_a_table_fits_and_every_id_amount_and_time_is_whole(width: int) -> None:
+    lines = _table(width)
+    assert max(map(table.cells, lines)) <= width
+    for whole in (*IDS, "1250.00 USD", "10 JPY", "0 JPY", "港口書店" * 4):
+        assert any(whole in line for line in lines), whole
+    words = re.sub(r"\s+", " ", " ".join(lines))
+    assert "2026-11-22 14:40:05" in words
+    assert ROWS[0]["reason"].strip() in words  # type: ignore[union-attr] # it is a text
+
+
+def test_in_a_pipe_a_row_is_one_line_whatever_its_length() -> None:
+    head, *lines = _table(None)
+    assert len(lines) == len(ROWS)
+    assert head.split("  ")[0] == "id"
+    assert "currency" not in head  # each amount has it
+
+
+@pytest.mark.parametrize("width", [80, 40])
+def test_a_record_fits_too(width: int) -> None:
+    pairs = [(readable.heading(name), readable.text(name, ROWS[0])) for name in ROWS[0]]
+    lines = table.record(pairs, width)
+    assert max(map(len, lines)) <= width
+    assert any(line.endswith(IDS[0]) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("createdAt", AT, "2026-11-22 14:40:05"),
+        ("createdAt", None, ""),
+        ("livemode", False, "no"),
+        ("metadata", {"cart": "茶"}, '{"cart": "茶"}'),
+        ("events", ["order.paid", "order.closed"], "order.paid, order.closed"),
+        ("overdraftMinor", 12345, "123.45 USD"),
+        ("userRefundAmountUsd", "-1.20", "-1.20 USD"),
+        ("platformFeeRate", "0.04", "0.04"),
+        ("reason", "two\nlines\x1b[2J", "two\\nlines\\u001b[2J"),
+    ],
+)
+def test_values_are_written_for_people(name: str, value: object, shown: str) -> None:
+    assert readable.text(name, {name: value, "settlementCurrency": "USD"}) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("2026-11-22", AT - 52_805_678, AT - 52_805_678 + DAY - 1),
+        ("2026-11-22 14:40", AT - 5_678, AT - 5_678),
+        ("2026-11-22T14:40:05Z", AT - 678, AT - 678),
+        ("2026-11-22 14:40:05.678 UTC", AT, AT),
+        ("2026-11-22T22:40:05+08:00", AT - 678, AT - 678),
+        (str(AT), AT, AT),
+        ("today", AT - 52_805_678, AT - 52_805_678 + DAY - 1),
+        ("yesterday", AT - 52_805_678 - DAY, AT - 52_805_678 - 1),
+        ("7d", AT - 7 * DAY, AT - 7 * DAY),
+        ("1d12h ago", AT - DAY * 3 // 2, AT - DAY * 3 // 2),
+    ],
+)
+def test_times_are_taken_as_people_write_them(text: str, first: int, last: int) -> None:
+    found = times.relative(text, AT) if times.is_relative(text) else times.written(text)
+    assert found == (first, last)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "22.11.2026", "2026-02-30", "2026-11-22 25:00", "2026-11-22Z", "11/22/2026", "7w", "٧d",
+     "2026-11-22 14:30 CET", "20261122"],
+)  # fmt: skip
+def test_what_is_no_time(text: str) -> None:
+    assert not times.is_relative(text)
+    assert times.written(text) is None
+
+
+def test_times_and_amounts_as_options(opentill: Commands) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books", "--dispute-fee", "15.50 USD")
+    assert shop["disputeFeeMinor"] == 1550
+    why = ("--reason", "agreed")
+    made = opentill.json("balance", "recharge", shop["id"], "USD 12.50", "--reference", "R", *why)
+    assert (made["amount"], made["createdAt"] > AT - 10**12) == ("12.50", True)
+    for amount, says in (
+        ("12.50 EUR", "amount must be in USD, such as '25.00 USD'"),
+        ("12.505", "at most two fraction digits, such as '25.00 USD'"),
+        ("1,250", "amount must be a decimal number"),
+    ):
+        words = ("balance", "freeze", shop["id"], amount, "--reference", "F", *why)
+        assert says in opentill.refusal(*words)
+    assert "12.50 USD" in opentill.text("balance", "show", shop["id"])
+    lines = opentill.text("statement", shop["id"], "--from", "yesterday", "--to", "today")
+    assert "ADMIN_RECHARGE" in lines
+    assert "ADMIN_RECHARGE" not in opentill.text("statement", shop["id"], "--to", "1d")
+    refused = opentill.refusal("export", shop["id"], "--from", "soon")
+    assert "from must be a time in UTC such as 2026-01-31" in refused
+    key = opentill.json("keys", "create", shop["id"], "--expires", "90d")
+    assert 0 < key["expiresAt"] - made["createdAt"] - 90 * DAY < DAY
+
+
+@pytest.fixture
+def sold(opentill: Commands) -> dict[str, str]:
+    """Ids of a merchant, its settled order and the payout of what it had."""
+
+    async def settled() -> Any:
+        url = opentill.environ["OPENTILL_DATABASE_URL"]
+        db = await Db.connect(url, 2, prepared=pooler.prepared(url))
+        try:
+            return await db.run(lambda tx: in_status(tx, "SETTLED"))
+        finally:
+            await db.close()
+
+    order = asyncio.run(settled())
+    shop = order.merchant_id
+    key = opentill.json("keys", "create", shop, "--expires", "30d")["id"]
+    why = ("--all", "--reference", "2026-W47", "--reason", "paid out each week, " * 5)
+    payout = opentill.json("payouts", "create", shop, *why)["id"]
+    hook = opentill.json("webhooks", "add", shop, "https://hooks.example.com/a", "--by", "ann")
+    return {"shop": shop, "order": order.id, "payout": payout, "key": key, "hook": hook["id"]}
+
+
+# What is shown, and the ids that must be whole in it.
+SHOWN: Final = {
+    "merchants list": ("shop",),
+    "merchants show {shop}": ("shop",),
+    "merchants terms {shop}": (),
+    "keys list {shop}": ("key", "shop"),
+    "orders show {order}": ("order", "shop"),
+    "orders history {order}": (),
+    "payouts list": ("payout", "shop"),
+    "payouts show {payout}": ("payout", "shop"),
+    "balance show {shop}": ("shop",),
+    "webhooks list": ("hook", "shop"),
+    "audit list": ("shop", "key"),
+    "statement {shop} --format table": ("order", "payout"),
+    "settings": (),
+    "clock show": (),
+}
+
+
+@pytest.mark.parametrize("width", [80, 40])
+def test_every_list_and_record_fits_and_cuts_no_id(
+    opentill: Commands, sold: dict[str, str], width: int
+) -> None:
+    opentill.environ["COLUMNS"] = str(width)
+    for words, ids in SHOWN.items():
+        shown = opentill.text(*words.format(**sold).split())
+        assert "\x1b" not in shown, words
+        for line in shown.splitlines():
+            assert table.cells(line) <= width or " " not in line.strip(), (words, line)
+        for name in ids:
+            assert sold[name] in shown, (words, name, shown)
+
+
+def test_what_lasts_is_said_on_a_terminal_and_erased() -> None:
+    code = (
+        "import time\nfrom opentill.cli.progress import progress\n"
+        "with progress('quick'):\n pass\n"
+        "with progress('checking', 9000) as advance, progress('inside'):\n"
+        " advance(1234)\n time.sleep(1.2)"
+    )
+    ours, theirs = pty.openpty()
+    for stderr in (theirs, subprocess.PIPE):
+        ran = subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            stderr=stderr, stdout=subprocess.PIPE, check=True,
+        )  # fmt: skip
+        assert (ran.stdout, ran.stderr or b"") == (b"", b"")
+    assert os.read(ours, 1000).decode() == "\r\x1b[Kchecking … 1,234 of 9,000, 1 s\r\x1b[K"
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_errors_of_json_are_json_on_standard_error(opentill: Commands) -> None:
+    def error(*words: str) -> dict[str, Any]:
+        ran = opentill.run(*words, "--json")
+        assert (ran.returncode, ran.stdout) == (2, b"")
+        (line,) = ran.stderr.decode().splitlines()
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    missing = error("merchants", "show", "mer_no")
+    assert (missing["code"], missing["message"]) == (40401, "Not Found")
+    assert missing["error"] == {"reason": "there is no merchant mer_no"}
+    assert error("payouts", "list", "--status", "GONE")["error"]["field"] == "status"
+    assert error("payouts", "list", "--limit", "many")["error"]["field"] == "limit"
+    assert error("payouts", "list", "--limt", "1")["code"] == 40001
+    opentill.environ["OPENTILL_PORT"] = "eighty"
+    refused = error("merchants", "list")
+    assert (refused["code"], "OPENTILL_PORT" in refused["error"]["reason"]) == (50002, True)
+
+
+def _run(*words: str, **environ: str) -> str:
+    """Run the command in an interpreter of its own, which a fork would spoil."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "opentill", *words],
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": "80"} | environ,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return ran.stdout
+
+
+def test_help_is_grouped_fits_and_imports_no_command() -> None:
+    shown = _run("-h")
+    assert shown == _run("--help")
+    assert [line.rstrip(":") for line in shown.splitlines() if re.match(r"\w[\w ]*:$", line)] == [
+        "Options", *SECTIONS,
+    ]  # fmt: skip
+    assert max(map(len, shown.splitlines())) < 80
+    assert "Exit codes: 0 done" in shown
+    code = (
+        "import sys\nsys.argv[1:] = ['-h']\nimport opentill.__main__ as main\n"
+        "try:\n main.main()\nfinally:\n print([n for n in sys.modules if n.startswith('rich') or "
+        "n in ('opentill.cli.orders', 'msgspec', 'asyncio')])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_summaries_of_all_commands_are_those_of_their_own_help() -> None:
+    root: Any = typer.main.get_command(build())
+    for rows in SECTIONS.values():
+        for name, _, summary in rows:
+            own = " ".join(root.commands[name].help.split())
+            assert own.startswith(summary.removesuffix(".")), name
+    listed = [name for rows in SECTIONS.values() for name, _, _ in rows]
+    assert len(listed) == len(set(listed))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands(shell: str) -> None:
+    assert "_OPENTILL_COMPLETE" in _run(_OPENTILL_COMPLETE=f"source_{shell}")
+    found = _run(
+        _OPENTILL_COMPLETE=f"complete_{shell}", COMP_WORDS="opentill rec", COMP_CWORD="1",
+        _TYPER_COMPLETE_ARGS="opentill rec", _TYPER_COMPLETE_FISH_ACTION="get-args",
+    )  # fmt: skip
+    assert "reconcile" in found
+    assert "orders" not in found

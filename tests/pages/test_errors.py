@@ -1,0 +1,73 @@
+"""Errors outside the payment page and the API, and the language that a reader chose before."""
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+
+from opentill.pages.catalogue import SENTENCES
+from opentill.web import language
+from support.page_server import Open
+
+BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+CHOSEN = f"{language.COOKIE}=zh-Hant; Path=/; Max-Age=31536000; HttpOnly; SameSite=Lax"
+
+# method, path, headers, status, whether a browser gets a page
+ERRORS = [
+    ("GET", "/nowhere", BROWSER, 404, True),
+    ("HEAD", "/nowhere", BROWSER, 404, True),
+    ("GET", "/nowhere/at/all.html", BROWSER, 404, True),
+    ("GET", "/static/nothing.css", BROWSER, 404, True),
+    ("POST", "/docs", BROWSER, 405, True),
+    ("GET", "/nowhere", {}, 404, False),
+    ("GET", "/nowhere", {"accept": "application/json"}, 404, False),
+    ("GET", "/v1/nowhere", BROWSER, 404, False),
+    ("GET", "/v1/products", BROWSER, 401, False),
+]
+
+
+async def test_a_browser_gets_a_page_and_a_program_the_error_body(page_server: Starlette) -> None:
+    async with httpx2.AsyncClient(base_url=page_server.state.settings.public_url) as client:
+        for method, path, headers, status, paged in ERRORS:
+            found = await client.request(method, path, headers=headers)
+            assert found.status_code == status, path
+            kind = "text/html; charset=utf-8" if paged else "application/json"
+            assert found.headers["content-type"] == kind, path
+            assert ("content-security-policy" in found.headers) == paged, path
+            assert ("allow" in found.headers) == (status == 405), path
+            assert found.headers["x-request-id"].startswith("req_"), path
+
+
+@pytest.mark.parametrize("tag", ["en", "zh-Hans", "zh-Hant"])
+async def test_the_page_of_an_error_is_in_its_reader_s_language(
+    page_server: Starlette, tag: language.Language
+) -> None:
+    async with httpx2.AsyncClient(base_url=page_server.state.settings.public_url) as client:
+        found = await client.get("/nowhere", headers={**BROWSER, "accept-language": tag})
+    assert f'<html lang="{tag}"' in found.text
+    assert SENTENCES[tag]["missing_title"] in found.text
+    assert SENTENCES[tag]["test_mode"] in found.text
+
+
+async def test_a_language_that_was_chosen_is_remembered_on_every_page(
+    page_server: Starlette, open_session: Open
+) -> None:
+    url = page_server.state.settings.public_url
+    address = f"{url}/checkout/{(await open_session()).id}"
+    english = {"accept-language": "en-GB"}
+    async with httpx2.AsyncClient(headers=english) as client:
+        first = await client.get(address)
+        same = await client.get(f"{address}?lang=en")  # as our own links have it
+        unknown = await client.get(f"{address}?lang=xx")
+        assert not [one for one in (first, same, unknown) if "set-cookie" in one.headers]
+        chosen = await client.get(f"{address}?lang=zh-Hant")
+        assert chosen.headers["set-cookie"] == CHOSEN
+        for path in (address, f"{url}/nowhere", f"{address}?lang=xx"):
+            again = await client.get(path, headers=BROWSER)
+            assert '<html lang="zh-Hant"' in again.text, path
+            assert "set-cookie" not in again.headers, path
+        back = await client.get(f"{url}/nowhere?lang=en", headers=BROWSER)
+        assert '<html lang="en"' in back.text
+        assert '<html lang="en"' in (await client.get(address)).text
+    async with httpx2.AsyncClient(headers=english) as client:
+        client.cookies.set(language.COOKIE, "x" * 3000)
+        assert '<html lang="en"' in (await client.get(address)).text
