@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Seen(NamedTuple):
-    """What is to be refunded, and what the operator is told about it."""
+    """What is to be refunded, and what the operator reads about it."""
 
     order: "Order"
     merchant_name: str
@@ -53,7 +53,7 @@ def refund(
     seen = session.transact(look)
     if not isinstance(seen, _Seen):
         return RefundOut.of(seen)  # this number has been refunded before
-    output.say(_told(seen))
+    output.say(_described(seen))
     if not yes:
         typer.confirm("Refund it?", abort=True, err=True)
 
@@ -91,7 +91,7 @@ async def _look(tx: "Tx", text: str, body: "RefundBody", now: int) -> _Seen:
     return _Seen(order, merchant.name, quote)
 
 
-def _told(seen: _Seen) -> str:
+def _described(seen: _Seen) -> str:
     from opentill.core import money
 
     order, quote = seen.order, seen.quote

@@ -16,7 +16,7 @@ from opentill.orders.search_model import ChangedOrder, IndexRow
 WORTH_IT: Final = 200  # changes; fewer cost a search less than writing the index would
 MANY: Final = 1000  # rows of a term in a place, from which on they are counted beforehand
 _MERCHANTS: Final = 200  # looked at in one statement
-# How often it is looked whether a term has become one of many rows where one row of it comes alone.
+# How often it is looked whether a term has become one of many rows where a batch has one row of it.
 # Always would cost as much as the row; so it is found before it has some hundreds more.
 _ONE_OF: Final = 8
 _turn: Final = itertools.count()

@@ -73,7 +73,7 @@ def _texts(metadata: str) -> list[tuple[str, str]]:
     """Return the keys of metadata whose value is single, each with it as text."""
     try:
         values = _DECODER.decode(metadata)
-    except (msgspec.DecodeError, UnicodeError):  # no JSON object: by hand in SQL
+    except (msgspec.DecodeError, UnicodeError):  # no JSON object: written by somebody in SQL
         return []
     found = ((key, _text(bytes(value))) for key, value in values.items())
     return [(key, text) for key, text in found if text.strip(" ")]
