@@ -25,6 +25,7 @@ from opentill import (
     merchants,
     orders,
     payouts,
+    products,
     refunds,
     webhooks,
 )
@@ -186,6 +187,7 @@ class Business:
         shop.call("DELETE", f"/v1/products/{gone}")
         for path in (f"/v1/products/{gone}", "/v1/products", "/v1/products?status=ARCHIVED"):
             shop.data("GET", path)
+        assert self.api_server.tx(lambda tx: products.has_any(tx, self.id))
 
     def sessions(self) -> None:
         """Sessions: read, ended, over their time."""
@@ -314,6 +316,7 @@ class Business:
         api_server.tx(
             lambda tx: disputes.dismiss(tx, self.id, kept.gateway, kept.gateway_ref, "op", self.now)
         )
+        api_server.tx(lambda tx: disputes.count_open(tx, self.id))
         for path in ("/v1/disputes", f"/v1/disputes/{opened.id}"):
             self.shop.data("GET", path)
 
@@ -332,6 +335,7 @@ class Business:
         for path in ("/v1/payouts", "/v1/payouts?status=PAID", f"/v1/payouts/{payout.id}"):
             self.shop.data("GET", path)
         api_server.tx(lambda tx: payouts.search(tx, self.id, "PAID"))
+        api_server.tx(lambda tx: payouts.failed_since(tx, self.id, 0))
         asked = partial(adjustments.AdjustmentRequest, amount_minor=50, reason="why", by="tester")
         for kind, limit in (("freeze", None), ("unfreeze", None), ("recharge", 0), ("fee", 0)):
             ask = asked(kind=kind, reference=world.fresh())

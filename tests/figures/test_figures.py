@@ -117,6 +117,7 @@ async def test_each_day_has_what_its_entries_and_attempts_add_up_to(tx: Tx, zone
         assert totals == Sums(**wanted), day
         assert (attempts.payments, attempts.failed) == (totals.payments, failed), day
     assert not there
+    assert usd.ever == usd.comparisons[2].now
     month = usd.comparisons[2]
     assert month.now.paid_minor == sum(totals.paid_minor for totals in usd.days) > 0
     assert month.now.disputed_minor > 0 < month.now.refunded_minor

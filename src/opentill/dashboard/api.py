@@ -1,12 +1,14 @@
 """The table of all pages for people who log in, and their routes."""
 
-from typing import Final
+import re
+from typing import Any, Final, cast
 
 from starlette.routing import Route
 
 from opentill.dashboard import account, home, invitations, render, security, team
 from opentill.dashboard.endpoint import Endpoint
-from opentill.dashboard.model import Page
+from opentill.dashboard.model import MenuItem, Page
+from opentill.dashboard.request import PageRequest
 from opentill.http import routing
 
 # The menu has the order of this table.
@@ -19,6 +21,21 @@ PAGES: Final[tuple[Page, ...]] = (
 )
 
 
-render.ENVIRONMENT.globals["menu"] = lambda request: render.menu(PAGES, request)
+def _menu(request: PageRequest) -> list[MenuItem]:
+    """Return the menu of the page that is asked for."""
+    return render.menu(PAGES, request)
+
+
+_SHOWN: Final = {re.sub(r"{[^}]+}", "*", one.path) for one in PAGES if one.method == "GET"}
+
+
+def _has_page(below: str) -> bool:
+    """Return whether there is a page at a path below a merchant's, in which * stands for an id."""
+    return f"/dashboard/*{below}" in _SHOWN
+
+
+# Jinja2 takes anything here, but type checkers infer the values of its own defaults.
+_GLOBALS: Final = cast("dict[str, Any]", render.ENVIRONMENT.globals)
+_GLOBALS.update(menu=_menu, has_page=_has_page)
 _NO_PAGE: Final = Endpoint(())
 routes: Final = (*routing.of_rows(PAGES, Endpoint), Route("/dashboard/{rest:path}", _NO_PAGE))

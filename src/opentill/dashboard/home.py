@@ -1,16 +1,31 @@
 """The first page of a merchant, and the choice between several merchants."""
 
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
-from opentill import ledger, merchants, orders, people
+from opentill import (
+    agreement,
+    disputes,
+    figures,
+    merchants,
+    orders,
+    payouts,
+    people,
+    products,
+    webhooks,
+)
 from opentill.core.money import Money
-from opentill.dashboard import render
-from opentill.dashboard.model import OF_MERCHANT, Page
+from opentill.dashboard import home_figures, render
+from opentill.dashboard.model import OF_MERCHANT, Page, Todo
 from opentill.dashboard.request import PageRequest
+from opentill.db.database import Tx
+from opentill.orders import Order
 
 _NEWEST: Final = 10
+_DAY_MS: Final = 86_400_000
+_RECENT_MS: Final = 14 * _DAY_MS  # for so long a failed payout is shown
 
 
 async def choose(request: PageRequest) -> Response:
@@ -23,24 +38,68 @@ async def choose(request: PageRequest) -> Response:
 
 
 async def show(request: PageRequest) -> Response:
-    """Show the balance, for those who may see it, and the newest payments."""
+    """Show what needs somebody, figures with charts, the balance, and the newest payments."""
     access = request.access
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, access.merchant_id)
-        currency = merchant.settlement_currency
-        found = await ledger.balance(tx, merchant.id, currency)
         newest = await orders.newest(tx, merchant.id, _NEWEST)
-    balance = None
-    if access.may("balance.read"):
-        amounts = (0, 0, 0, 0)
-        if found is not None:
-            amounts = (found.available, found.pending, found.frozen, found.reserve)
-        names = ("available", "pending", "frozen", "reserve")
-        balance = {
-            name: Money(amount, currency) for name, amount in zip(names, amounts, strict=True)
-        }
-    payments = [(one, Money(one.amount_minor, one.currency)) for one in newest]
-    return render.page(request, "home.html", balance=balance, payments=payments)
+        todo = await _todo(tx, request)
+    zone = ZoneInfo(merchant.time_zone)
+    found = await figures.read(request.app.db, merchant.id, zone, request.now)
+    start: list[Todo] = []
+    if not any(one.ever.payments for one in found.currencies):
+        async with request.app.db.connection() as tx:
+            start = await _first_payment(tx, request, newest)
+    has_balance = access.may("balance.read")
+    shown = home_figures.Shown(request.localizer, zone, found, with_balance=has_balance)
+    return render.page(
+        request,
+        "home.html",
+        scripts=True,
+        zone=zone,
+        todo=todo,
+        start=start,
+        figures=shown,
+        payments=[(one, Money(one.amount_minor, one.currency)) for one in newest],
+    )
+
+
+async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
+    """Return what needs somebody, of what this person may see."""
+    access, merchant_id = request.access, request.access.merchant_id
+    found: list[Todo] = []
+    if access.may("disputes.read"):
+        number = await disputes.count_open(tx, merchant_id)
+        found.append(Todo("todo_disputes", number, "/disputes"))
+    if access.may("agreement.read"):
+        accepted = await agreement.acceptances(tx, merchant_id)
+        status = agreement.status(agreement.current(request.app.settings), accepted)
+        found.append(Todo("todo_agreement", int(status != "ACCEPTED"), "/agreement"))
+    if access.may("endpoints.read"):
+        endpoints = await webhooks.search(tx, merchant_id)
+        disabled = sum(one.status == "DISABLED" for one in endpoints)
+        found.append(Todo("todo_endpoints", disabled, "/developers/webhooks"))
+    if access.may("payouts.read"):
+        since = request.now - _RECENT_MS
+        failed = await payouts.failed_since(tx, merchant_id, since)
+        found.append(Todo("todo_payouts", len(failed), "/payouts"))
+    return [one for one in found if one.number]
+
+
+async def _first_payment(tx: Tx, request: PageRequest, newest: list[Order]) -> list[Todo]:
+    """Return the way to the first payment; ``number`` is 1 for what is done."""
+    merchant_id = request.access.merchant_id
+    keys = await merchants.keys(tx, merchant_id)
+    key = any(one.revoked_at is None for one in keys)
+    endpoints = await webhooks.search(tx, merchant_id)
+    product = await products.has_any(tx, merchant_id)
+    return [
+        Todo("start_product", int(product), "/products"),
+        Todo("start_key", int(key), "/developers/keys"),
+        Todo("start_endpoint", int(bool(endpoints)), "/developers/webhooks"),
+        Todo("start_session", int(bool(newest)), "/payments"),
+        Todo("start_payment", 0, "/payments"),
+    ]
 
 
 pages: Final = (

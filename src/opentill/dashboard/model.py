@@ -31,6 +31,18 @@ class Page(msgspec.Struct, frozen=True):
     menu: str = ""  # the key of its name in the menu, which shows it to whoever may see it
 
 
+class Todo(msgspec.Struct, frozen=True):
+    """A line of a list of what is to be done: the key of its sentence, and where it is done.
+
+    ``number`` is how many there are; of what is done once, 1 when it is. ``below`` is a path below
+    the merchant's.
+    """
+
+    name: str
+    number: int
+    below: str
+
+
 class MenuItem(msgspec.Struct, frozen=True):
     """One link of the menu."""
 

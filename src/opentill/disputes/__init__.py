@@ -11,6 +11,7 @@ from opentill.disputes.model import (
 from opentill.disputes.service import (
     add_note,
     apply_outcome,
+    count_open,
     decide,
     find,
     find_anywhere,
@@ -30,6 +31,7 @@ __all__ = [
     "UnmatchedOut",
     "add_note",
     "apply_outcome",
+    "count_open",
     "count_unmatched",
     "decide",
     "dismiss",

@@ -46,6 +46,17 @@ SEARCH = Query(
 )
 
 
+# How many are open, up to a hundred.
+OPEN = Value(
+    int,
+    """
+    select count(*) from (
+        select from disputes where merchant_id = :merchant_id and status = 'OPEN' limit 100
+    ) open
+    """,
+)
+
+
 class ListQuery(PageQuery, frozen=True, rename="camel"):
     """Which disputes to list."""
 

@@ -55,6 +55,11 @@ async def of_order(tx: Tx, merchant_id: str, order_id: str) -> list[Dispute]:
     return await queries.OF_ORDER.all(tx, merchant_id=merchant_id, order_id=order_id)
 
 
+async def count_open(tx: Tx, merchant_id: str) -> int:
+    """Return how many of a merchant's disputes are open; 100 stands for more too."""
+    return await queries.OPEN.get(tx, merchant_id=merchant_id) or 0
+
+
 async def notes(tx: Tx, dispute: Dispute) -> list[Note]:
     """Return a dispute's notes, oldest first."""
     return await queries.NOTES.all(tx, merchant_id=dispute.merchant_id, dispute_id=dispute.id)

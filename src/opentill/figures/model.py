@@ -197,9 +197,10 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 class CurrencyFigures(msgspec.Struct, frozen=True):
-    """A merchant's figures in one settlement currency; ``days`` has the sums of each day."""
+    """A merchant's figures in one settlement currency: of all time, by periods, of each day."""
 
     standing: Standing
+    ever: Sums
     comparisons: tuple[Comparison, ...]
     days: tuple[Sums, ...]
     pending: Schedule

@@ -108,6 +108,7 @@ def _of_currency(
     currency = balance.currency
     return CurrencyFigures(
         standing=balance,
+        ever=counts.totals(currency, 0, days[-1].until),
         comparisons=tuple(
             Comparison(
                 each,

@@ -1,7 +1,16 @@
 """Payouts: the merchant's available money, sent to its bank by the operator."""
 
 from opentill.payouts.model import TRANSITIONS, Payout, PayoutOut, PayoutRequest, Status, Transition
-from opentill.payouts.service import create, fail, find, find_anywhere, newest, pay, search
+from opentill.payouts.service import (
+    create,
+    fail,
+    failed_since,
+    find,
+    find_anywhere,
+    newest,
+    pay,
+    search,
+)
 
 __all__ = [
     "TRANSITIONS",
@@ -12,6 +21,7 @@ __all__ = [
     "Transition",
     "create",
     "fail",
+    "failed_since",
     "find",
     "find_anywhere",
     "newest",

@@ -61,6 +61,14 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
 
 LISTS = lists(Payout, "payouts", ListQuery)
 # For the operator: of whichever merchant, newest first.
+FAILED_SINCE = Query(
+    Payout,
+    """
+    select * from payouts
+    where merchant_id = :merchant_id and status = 'FAILED' and created_at >= :since
+    order by created_at desc limit :limit
+    """,
+)
 SEARCH = Query(
     Payout,
     """

@@ -175,6 +175,11 @@ async def search(
     return await queries.SEARCH.all(tx, merchant_id=merchant_id, status=status, limit=limit)
 
 
+async def failed_since(tx: Tx, merchant_id: str, since: int) -> list[Payout]:
+    """Return the newest payouts of a merchant that failed, made since a time (Unix ms)."""
+    return await queries.FAILED_SINCE.all(tx, merchant_id=merchant_id, since=since, limit=100)
+
+
 async def newest(tx: Tx, merchant_id: str, limit: int, offset: int) -> list[Payout]:
     """Return a merchant's payouts, newest first."""
     return await queries.LISTS[()].newest.all(

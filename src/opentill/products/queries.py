@@ -35,6 +35,7 @@ INSERT = Query(
     returning *, {_UNRATED}
     """,  # noqa: S608 - a part that is a constant of ours
 )
+ANY = Value(bool, "select exists (select from products where merchant_id = :merchant_id)")
 BY_ID = Query(Product, "select * from products where merchant_id = :merchant_id and id = :id")
 LOCKED = Query(
     Product, "select * from products where merchant_id = :merchant_id and id = :id for update"

@@ -97,3 +97,8 @@ async def archive(tx: Tx, merchant_id: str, product_id: str, now: int) -> None:
     """Archive a product; archiving twice is fine. Raises NotFound."""
     if not await queries.ARCHIVE.run(tx, merchant_id=merchant_id, id=product_id, now=now):
         raise NotFound
+
+
+async def has_any(tx: Tx, merchant_id: str) -> bool:
+    """Return whether a merchant has a product, an archived one too."""
+    return bool(await queries.ANY.get(tx, merchant_id=merchant_id))

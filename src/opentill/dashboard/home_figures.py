@@ -1,0 +1,235 @@
+"""A merchant's figures in the words of its home page: periods, charts, the balance."""
+
+from collections.abc import Sequence
+from datetime import tzinfo
+from typing import Final
+
+import msgspec
+from markupsafe import Markup
+
+from opentill.core.money import Money
+from opentill.figures import Attempts, CurrencyFigures, Figures, Period
+from opentill.web import charts
+from opentill.web.charts import Cell, Chart, Row, Series
+from opentill.web.language import Localizer
+
+_MOST: Final = 10  # times as much, beyond which a percentage says nothing
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """One number of a period beside that of the one before; ``change`` is "" where there is none.
+
+    ``name`` is the key of a sentence.
+    """
+
+    name: str
+    now: str
+    before: str
+    change: str
+
+
+class PeriodCard(msgspec.Struct, frozen=True):
+    """A period: the key of its name, what it is compared with, and its measures."""
+
+    name: str
+    compared: Markup
+    measures: tuple[Measure, ...]
+
+
+class CurrencyShown(msgspec.Struct, frozen=True):
+    """What the page shows in one currency."""
+
+    currency: str
+    cards: tuple[PeriodCard, ...]
+    charts: tuple[Chart, ...]
+    balance: dict[str, str]  # by the end of a sentence's key
+
+
+class Shown:
+    """All figures of the page. ``as_of`` is "" unless they are behind."""
+
+    def __init__(
+        self, localizer: Localizer, zone: tzinfo, found: Figures, *, with_balance: bool
+    ) -> None:
+        """``with_balance``: whoever looks may see the balance and what becomes available."""
+        self._localizer = localizer
+        self._say = localizer.say
+        self._zone = zone
+        self._found = found
+        self._days = [
+            (localizer.day(day.date), localizer.short_day(day.date)) for day in found.days
+        ]
+        self._with_balance = with_balance
+        self.currencies = tuple(self._of_currency(one) for one in found.currencies)
+        self.attempts = self._attempts()
+
+    def as_of(self, now: int) -> str:
+        """Return of when the figures are, "" where they are of ``now`` (Unix ms)."""
+        behind = self._found.as_of < now
+        return self._localizer.moment_in(self._found.as_of, self._zone) if behind else ""
+
+    def _of_currency(self, one: CurrencyFigures) -> CurrencyShown:
+        standing = one.standing
+        drawn = [self._volume(one)]
+        balance: dict[str, str] = {}
+        if self._with_balance:
+            drawn.append(self._awaited(one))
+            for name in ("available", "pending", "frozen", "reserve"):
+                balance[name] = self._amount(getattr(standing, name), standing.currency)
+        return CurrencyShown(standing.currency, tuple(self._cards(one)), tuple(drawn), balance)
+
+    def _cards(self, one: CurrencyFigures) -> Sequence[PeriodCard]:
+        made: list[PeriodCard] = []
+        only_one = len(self._found.currencies) == 1
+        tries = self._found.attempts_compared
+        for compared, attempts in zip(one.comparisons, tries, strict=True):
+            now, before = compared.now, compared.before
+            measures = [
+                self._money(one, "measure_paid", now.paid_minor, before.paid_minor),
+                self._money(one, "measure_refunded", now.refunded_minor, before.refunded_minor),
+                self._money(one, "measure_fees", now.fees_minor, before.fees_minor),
+                self._money(one, "measure_net", now.net_minor, before.net_minor),
+                self._count("measure_payments", now.payments, before.payments),
+            ]
+            if now.disputed_minor or before.disputed_minor:
+                lost = self._money(
+                    one, "measure_disputed", now.disputed_minor, before.disputed_minor
+                )
+                measures.insert(2, lost)
+            if only_one:  # an attempt that failed has no settlement currency
+                measures.append(self._rate(attempts.now, attempts.before))
+            name = f"period_{compared.period.days}"
+            made.append(PeriodCard(name, self._compared(compared.period), tuple(measures)))
+        return made
+
+    def _compared(self, period: Period) -> Markup:
+        moment = self._localizer.moment_in
+        return self._say(
+            "compared",
+            since=moment(period.before_since, self._zone),
+            until=moment(period.before_until, self._zone),
+        )
+
+    def _amount(self, minor: int, currency: str) -> str:
+        return self._localizer.amount(Money(minor, currency))
+
+    def _money(self, one: CurrencyFigures, name: str, now: int, before: int) -> Measure:
+        currency = one.standing.currency
+        change = self._change(now, before)
+        return Measure(name, self._amount(now, currency), self._amount(before, currency), change)
+
+    def _count(self, name: str, now: int, before: int) -> Measure:
+        number = self._localizer.number
+        return Measure(name, number(now), number(before), self._change(now, before))
+
+    def _rate(self, now: Attempts, before: Attempts) -> Measure:
+        cells = [charts.percent(self._localizer, one.success_rate) for one in (now, before)]
+        return Measure("measure_rate", cells[0].text, cells[1].text, "")
+
+    def _change(self, now: int, before: int) -> str:
+        """Write by how much a number grew, as a share of the one before; "" if that says little."""
+        if before <= 0 or now < 0 or now == before or now > _MOST * before:
+            return ""
+        share = self._localizer.percent(abs(now - before) / before)
+        return f"+{share}" if now > before else f"−{share}"
+
+    def _volume(self, one: CurrencyFigures) -> Chart:
+        """Return the chart of what came in by day, and what was left of it."""
+        currency, say = one.standing.currency, self._say
+        rows = [
+            Row(name, short, tuple(
+                charts.money(self._localizer, Money(minor, currency))
+                for minor in (day.paid_minor, day.net_minor)
+            ))
+            for (name, short), day in zip(self._days, one.days, strict=True)
+        ]  # fmt: skip
+        most = max(range(len(one.days)), key=lambda index: one.days[index].paid_minor)
+        total = sum(day.paid_minor for day in one.days)
+        summary = say("chart_empty", days=len(one.days))
+        if total:
+            summary = say(
+                "chart_volume_summary",
+                total=self._amount(total, currency),
+                days=len(one.days),
+                most=self._amount(one.days[most].paid_minor, currency),
+                day=self._days[most][0],
+            )
+        return Chart(
+            id=f"volume-{currency}",
+            title=say("chart_volume", currency=currency),
+            summary=summary,
+            about=say("column_day"),
+            series=[
+                Series(say("measure_paid"), "bars", currency),
+                Series(say("measure_net"), "line", currency),
+            ],
+            rows=rows,
+        )
+
+    def _awaited(self, one: CurrencyFigures) -> Chart:
+        """Return the chart of what becomes available on the coming days."""
+        currency, say = one.standing.currency, self._say
+        rows = [
+            Row(self._localizer.day(day.date), self._localizer.short_day(day.date), tuple(
+                charts.money(self._localizer, Money(minor, currency)) for minor in each
+            ))
+            for day, *each in zip(
+                self._found.coming, one.pending.days, one.reserve.days, strict=True
+            )
+        ]  # fmt: skip
+        soon = sum(one.pending.days) + sum(one.reserve.days)
+        later = one.pending.later + one.reserve.later
+        held = one.pending.held + one.reserve.held
+        return Chart(
+            id=f"awaited-{currency}",
+            title=say("chart_awaited", currency=currency),
+            summary=say(
+                "chart_awaited_summary",
+                soon=self._amount(soon, currency),
+                days=len(rows),
+                later=self._amount(later, currency),
+                held=self._amount(held, currency),
+            ),
+            about=say("column_day"),
+            series=[
+                Series(say("series_pending"), "bars", currency),
+                Series(say("series_reserve"), "bars", currency),
+            ],
+            rows=rows,
+        )
+
+    def _attempts(self) -> Chart:
+        """Return the chart of payments and their success rate by day, over all currencies."""
+        say, localizer = self._say, self._localizer
+        rows = [
+            Row(name, short, (
+                charts.count(localizer, day.payments),
+                charts.count(localizer, day.failed),
+                charts.percent(localizer, day.success_rate),
+            ))
+            for (name, short), day in zip(self._days, self._found.attempts, strict=True)
+        ]  # fmt: skip
+        whole = Attempts(
+            sum(day.payments for day in self._found.attempts),
+            sum(day.failed for day in self._found.attempts),
+        )
+        rate: Cell = charts.percent(localizer, whole.success_rate)
+        return Chart(
+            id="attempts",
+            title=say("chart_attempts"),
+            summary=say("chart_empty", days=len(rows))
+            if whole.success_rate is None
+            else say(
+                "chart_attempts_summary",
+                payments=localizer.number(whole.payments),
+                days=len(rows),
+                rate=rate.text,
+            ),
+            about=say("column_day"),
+            series=[
+                Series(say("measure_payments"), "bars", "count"),
+                Series(say("series_failed"), "bars", "count"),
+                Series(say("measure_rate"), "line", "percent"),
+            ],
+            rows=rows,
+        )
