@@ -2,22 +2,25 @@
 
 import re
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 import pytest
 
 from opentill import adjustments, app, config, orders, payouts, refunds
+from opentill.checkouts.queries import ListQuery as SessionsQuery
 from opentill.core import errors
 from opentill.core.errors import Problem
+from opentill.core.ids import Prefix
 from opentill.epay import api as epay_api
 from opentill.epay import model as epay
 from opentill.gateways.registry import OPTIONS
 from opentill.ledger.postings import POSTINGS
 from opentill.merchants.model import PREFIXES
 from opentill.orders import OrderOut
+from opentill.orders.filters import ExportQuery, OrdersQuery
+from opentill.orders.lookups import FORMS
 from opentill.orders.model import STATUSES
-from opentill.orders.queries import ListQuery
 from opentill.refunds.model import RefundOut
 from opentill.sandbox.cards import TEST_CARDS
 from opentill.webhooks.model import TYPES
@@ -25,6 +28,7 @@ from opentill.webhooks.schedule import WAITS_MS
 
 TEXT: Final = (Path(__file__).parents[1] / "docs" / "contract.md").read_text()
 PROMISED: Final = TEXT.partition('id="not-built-yet"')[0]
+PREFIXED: Final = [f"{prefix}_" for prefix in (*get_args(Prefix), "cs")]
 POSTING_TYPES: Final = frozenset(posting.type for posting in POSTINGS)
 
 
@@ -105,7 +109,18 @@ def test_fields(anchor: str, struct: type[msgspec.Struct]) -> None:
 
 def test_filters_of_orders() -> None:
     told = re.findall("`([A-Za-z]+)`", section("order-filters"))
-    assert sorted(told) == sorted(_names(ListQuery) - PAGING)
+    assert sorted(told) == sorted(_names(OrdersQuery) - PAGING)
+    assert set(told) == set(_names(ExportQuery))
+    told = re.findall("`([A-Za-z]+)`", section("session-list"))
+    assert sorted(told) == sorted(_names(SessionsQuery) - PAGING)
+
+
+def test_forms_of_what_is_searched() -> None:
+    told = [row[1].strip("`") for row in rows("order-search") if row[1].endswith("_`")]
+    told.remove("prod_")  # a filter of its own
+    read = [form.reads for form in FORMS]
+    known = [prefix for prefix in PREFIXED if any(one(f"{prefix}{'0' * 26}") for one in read[:7])]
+    assert sorted(told) == sorted(known)
 
 
 def test_transitions_of_orders() -> None:

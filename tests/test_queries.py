@@ -24,6 +24,8 @@ ALSO: Final = {
     "opentill.cli.doctor_queries": "PostgreSQL about itself, which no feature stores",
     "opentill.ledger.incremental_queries": "a check of its own, of one range of entries",
     "opentill.orders.export_queries": "the statements of the export",
+    "opentill.orders.lookup_queries": "from an id or a number to its orders",
+    "opentill.orders.search_queries": "searches for orders, and their index",
     "opentill.orders.transition_queries": "the statements of transitions",
     "opentill.webhooks.dispatch_queries": "the statements of the dispatcher",
 }
@@ -158,6 +160,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "disputes.queries.ANYWHERE",
         "payouts.queries.ANYWHERE",
         "adjustments.queries.ANYWHERE",
+        "products.queries.MERCHANT_OF",
         "ledger.incremental_queries.NEXT",
         "orders.queries.CLAIM_ATTEMPTS",
         "disputes.queries.CLAIM_UNMATCHED",
@@ -168,6 +171,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "orders.queries.SETTLEABLE",
         "orders.queries.RESERVES_DUE",
         "orders.queries.FORGOTTEN",
+        "orders.search_queries.WAITING",
         "orders.queries.STUCK",
         "orders.queries.MAKE_DUE",
         "refunds.queries.MAKE_DUE",
@@ -226,7 +230,8 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "merchant_terms", "events",
         "webhook_endpoints", "webhook_deliveries", "delivery_attempts", "endpoint_leases",
         "epay_credentials", "epay_products", "epay_orders", "epay_refunds",
-        "epay_notifications", "members", "agreement_acceptances",
+        "epay_notifications", "search_terms", "search_counts", "search_changes", "search_heads",
+        "late_payments", "members", "agreement_acceptances",
     )  # fmt: skip
     wrong = {
         name: text

@@ -29,8 +29,8 @@ from opentill.figures import jobs as figure_jobs
 from opentill.http import idempotency
 from opentill.integrity import scheduler
 from opentill.list_counts import jobs as list_count_jobs
+from opentill.orders import indexing, settlement
 from opentill.orders import jobs as order_jobs
-from opentill.orders import settlement
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 from opentill.webhooks.dispatch import Dispatcher, Options
@@ -108,6 +108,11 @@ async def _roll_up(app: App) -> int:
     return 0  # so that it pauses: a roll-up is worth its cost only after many changes
 
 
+async def _index_orders(app: App) -> int:
+    await indexing.index_orders(app.db)
+    return 0  # so that it pauses, as above
+
+
 async def _count_figures(app: App) -> int:
     await figure_jobs.count_all(app.db)
     return 0  # so that it pauses: many entries at once cost less than each by itself
@@ -141,6 +146,7 @@ JOBS: Final = (
     Job("find_forgotten", 60.0, _find_forgotten),
     Job("check_books", 5.0, _check_books),
     Job("roll_up_totals", 1.0, _roll_up),
+    Job("index_orders", 1.0, _index_orders),
     Job("count_figures", 1.0, _count_figures),
     Job("prune", 60.0, _prune),
     Job("prune_webhooks", 300.0, _prune_webhooks),

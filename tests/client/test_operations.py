@@ -85,7 +85,8 @@ def test_what_is_sent_is_what_the_operation_takes(name: str) -> None:
     operation = BY_ROUTE[route(request)]
     fields = {field.encode_name for field in msgspec.structs.fields(operation.body)}
     assert set(msgspec.json.decode(request.body or b"{}")) == fields - set(LEFT_OUT)
-    assert set(request.query) == {f.encode_name for f in msgspec.structs.fields(operation.query)}
+    sent = {name.removesuffix("[a]") for name in request.query}
+    assert sent == {f.encode_name for f in msgspec.structs.fields(operation.query)}
     has_key = "idempotency_key" in inspect.signature(BLOCKING[name]).parameters
     assert has_key == (operation.method == "POST")
     required = {f.encode_name for f in msgspec.structs.fields(operation.body) if f.required}

@@ -11,13 +11,23 @@ import pytest
 
 from opentill.db.query import Command, Query, Value
 from opentill.list_counts.queries import ROLL
+from opentill.orders import indexing
 from support import filled_database
 from support.transactions import _made
 from test_queries import EVERYWHERE, STATEMENTS
 
 BIG: Final = 10_000  # orders of the busy merchant
 BIG_TABLES: Final = frozenset(
-    {"orders", "checkouts", "payment_attempts", "order_history", "entries", "events", "list_counts"}
+    {
+        "orders",
+        "checkouts",
+        "payment_attempts",
+        "order_history",
+        "entries",
+        "events",
+        "list_counts",
+        "search_terms",
+    }
 )
 _RECENT: Final = f"cs_{BIG * 9 // 10:026}"
 # Read as much as there is to be found, and why that is right.
@@ -26,6 +36,7 @@ WHOLE: Final = {
     "orders.queries.COUNT_FAILED": "what is not counted yet, by the index of just that",
     "orders.queries.DUE_MERCHANTS": "counts what is due, by the index of what is due",
     "orders.queries.SETTLEABLE": "lists what is due, for the operator",
+    "orders.search_queries.PENDING": "a merchant's orders that are not indexed yet, all of them",
     "orders.queries.MAKE_DUE": "the sandbox's clock went back",
     "refunds.queries.MAKE_DUE": "the sandbox's clock went back",
     "webhooks.queries.MAKE_DUE": "the sandbox's clock went back",
@@ -49,6 +60,7 @@ def plans(postgres_url: str, template: str) -> Iterator[dict[str, Any]]:
             for copies in (BIG, *([20] * 10)):
                 order = await filled_database.shop(connection, copies)
                 await ROLL.get(connection, merchant_id=order.merchant_id, limit=3 * BIG)
+                await indexing._index(connection, order.merchant_id, 2 * BIG, indexing.MANY)
             # Sessions that are open, as many as a busy hour has.
             await connection.execute("update checkouts set status = 'OPEN' where id > $1", _RECENT)
             await connection.execute("vacuum analyze", timeout=120)

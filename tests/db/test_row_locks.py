@@ -18,6 +18,7 @@ import opentill
 from opentill import webhooks
 from opentill.db.database import Db, Tx
 from opentill.db.query import Statement
+from opentill.orders import search_queries
 from opentill.webhooks import queries as webhook_queries
 from support import world
 from support.api_server import database
@@ -112,6 +113,9 @@ CASES: Final = {
     ),
     "epay.queries.PRUNE_REQUESTS": Case(
         "epay_refunds", lambda _: {"until": LATE}, "created_at = created_at + 1", None
+    ),
+    "orders.search_queries.LOCK_HEAD": Case(
+        "search_heads", mine, "merchant_id = merchant_id", None
     ),
     "list_counts.queries.ROLL": Case(
         "list_changes", lambda row: {**mine(row), "limit": 1000}, "rows = rows + 1", None
@@ -213,6 +217,7 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
     event = webhooks.Event(merchant_id, "order.paid", {}, world.NOW)
     await webhooks.emit(tx, [event])
     await webhook_queries.OPEN_HEAD.run(tx, merchant_id=merchant_id)
+    await search_queries.ADD_HEAD.run(tx, merchant_id=merchant_id)
     await tx.execute(
         """
         insert into epay_credentials values ($1, 100000000, '', 'ENABLED', $2, null, $2)

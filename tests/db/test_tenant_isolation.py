@@ -38,7 +38,7 @@ from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
 from opentill.integrity import rules, scheduler
 from opentill.list_counts.jobs import roll_up
 from opentill.list_counts.queries import Lists
-from opentill.orders import confirmation, payments, settlement
+from opentill.orders import confirmation, indexing, payments, settlement
 from opentill.orders import jobs as order_jobs
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import catchup
@@ -71,7 +71,27 @@ EXPLAINED: Final = frozenset(
         "reconciliation.queries": "BETWEEN NAMED",
         "list_counts.queries": "CHANGED",
         "figures.queries": "BEHIND",
+        # totals come from counts, and only a page after a thousand others is read from the oldest
+        "checkouts.queries  ": " ".join(
+            f"PAGES{filters}{index}"
+            for filters in (
+                "",
+                "_BY_PRODUCT_ID",
+                "_BY_STATUS_BY_LATE",
+                "_BY_STATUS_BY_LATE_BY_PRODUCT_ID",
+            )
+            for index in (1, 2)
+        ),
         "http.queries": "PRUNE",
+        "products.queries": "MERCHANT_OF",
+        # asked by commands: tests/cli/test_orders.py
+        "merchants.queries ": "OF_KEY",
+        "disputes.queries ": "OF_ORDER",
+        # which of them reads what is found depends on numbers: tests/orders/test_search.py
+        "orders.search_queries": "WAITING BY_TERM1 BY_TERM3 BY_TERM_AND_MORE1"
+        " BY_COLUMNS_BY_PRODUCT_ID0 BY_COLUMNS_BY_PRODUCT_ID1 BY_COLUMNS_BY_PRODUCT_ID2"
+        " BY_COLUMNS_BY_PRODUCT_ID3 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID0"
+        " BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID1 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID3",
         "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE"
         " INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
@@ -445,6 +465,50 @@ class Business:
                 assert await part.all(tx, **given, limit=5, offset=0)
             assert await counted.get(tx, **given)
 
+    def searching(self) -> None:
+        """Orders by whatever leads to them, before and after they are indexed; sessions."""
+        shop, api_server = self.shop, self.api_server
+        order = self.order()
+        shop.dispute(self.settled().id)
+        rows = {
+            table: api_server.sql(f"select * from {table} where merchant_id = $1", self.id)
+            for table in (
+                "checkouts",
+                "payment_attempts",
+                "refunds",
+                "disputes",
+                "entries",
+                "events",
+            )
+        }
+        texts = [row["id"] for found in rows.values() for row in found[:3]]
+        texts += [row["id"] for row in rows["entries"] if row["source_type"] != "operator"][:1]
+        texts += [row["id"] for row in rows["events"] if row["type"].startswith("order")][:1]
+        (epay_order, *_) = api_server.sql(
+            "select * from epay_orders where merchant_id = $1", self.id
+        )
+        texts += [order.id, "R-1", epay_order["out_trade_no"], "ann@example.com", "ann@ex", "9.99"]
+        change = "update orders set customer_email = $2 where id = $1 returning id"
+        for email in ("ann@example.com", "eve@example.com", "Ann@example.com"):
+            api_server.sql(change, order.id, email)
+            for text in texts:
+                for more in ("", f"&productId={self.product}", "&status=PENDING"):
+                    shop.data("GET", f"/v1/orders?size=1&query={text}{more}")
+                    shop.data("GET", f"/v1/orders?size=1&page=3&query={text}{more}")
+            shop.get("/v1/orders/export?amount=9.99")
+            shop.get("/v1/orders/export?status=PENDING&customerEmail=ann@example.com")
+            shop.get(f"/v1/orders/export?productId={self.product}&status=PENDING")
+            shop.data("GET", "/v1/orders?amount=9.99&customerEmail=ann@example.com&status=PENDING")
+            api_server.run(indexing.index_merchant(self.app.db, self.id, many=2))
+        late = self.order()
+        shop.data("POST", f"/v1/checkouts/{late.checkout_id}/expire")
+        shop.confirm(late.id)
+        for product in ("", f"&productId={self.product}"):
+            for status in ("", "&status=OPEN", "&status=COMPLETE", "&status=EXPIRED"):
+                for page in ("", "&page=4", f"&startDate={self.now - 1000}"):
+                    shop.data("GET", f"/v1/checkouts?size=1{page}{product}{status}")
+        shop.data("GET", "/v1/checkouts?customerEmail=ann@example.com")
+
     def reading(self) -> None:
         """Lists, totals, exports, statements, checks."""
         shop, api_server = self.shop, self.api_server
@@ -489,6 +553,7 @@ def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
         business.figuring()
         business.door()
         business.reading()
+        business.searching()
         business.lists()
     assert not examiner.wrong, "\n".join(examiner.wrong)
     forgotten = [name for name in OF_MERCHANTS if name not in examiner.seen]

@@ -3,8 +3,6 @@
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import pytest
@@ -21,6 +19,7 @@ from opentill.orders import Order, queries
 from support import filled_database, world
 from support.books import assert_books
 from support.examples import examples
+from support.list_connection import OneConnection
 from support.transactions import Each, rolled_back
 
 START: Final = world.NOW // DAY_MS * DAY_MS
@@ -39,21 +38,6 @@ ranges = st.one_of(
     st.tuples(st.just(0), times),
     st.tuples(times, times).map(lambda pair: (min(pair), max(pair))),
 )
-
-
-class OneConnection(Db):
-    """A pool of one connection that is in a transaction already."""
-
-    def __init__(self, tx: Tx) -> None:
-        self._tx = tx
-
-    @asynccontextmanager
-    async def connection(self, within_s: float | None = None) -> AsyncIterator[Tx]:
-        yield self._tx
-
-    @asynccontextmanager
-    async def snapshot(self, moment: str | None = None) -> AsyncIterator[Tx]:
-        yield self._tx
 
 
 def paginator(

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from opentill.core.errors import TooManyAtOnce
 from opentill.db.database import Db, Tx
-from opentill.orders import export, export_queries, queries
+from opentill.orders import Order, export, export_queries, queries
+from opentill.orders.filters import Chosen
+from opentill.orders.search_model import Wanted
 from opentill.orders.wire import OrderOut
 from opentill.server.export_limits import EXPORTS_EACH, STATEMENTS_EACH, Exports
 from support import filled_database, world
@@ -24,6 +26,11 @@ texts = st.one_of(
     st.text(' =+-@\t\r\n＝＋－＠",a\\.', max_size=6),
     st.text(' =-＠;\t\r\n"\ufeff\u200b\u202e\xa0\u2800\x7f\U000e0001a\\1', max_size=8),
 )
+
+
+def everything(order: Order, start: int = 0, end: int = 2**62) -> Chosen:
+    """Return all orders of a merchant that were created from ``start`` to ``end``."""
+    return Chosen(Wanted(merchant_id=order.merchant_id, since=start, until=end), None)
 
 
 def test_the_columns_are_the_fields_of_a_listed_order_and_four_more() -> None:
@@ -100,7 +107,9 @@ async def test_stretches_put_together_are_the_whole(
         readers = asyncio.Semaphore(1)
         found = [
             c
-            async for c in export.chunks(db, order.merchant_id, start, end, readers, livemode=True)
+            async for c in export.chunks(
+                db, order.merchant_id, everything(order, start, end), readers, livemode=True
+            )
         ]
         return b"".join(found).splitlines()
 
@@ -124,7 +133,7 @@ async def test_who_leaves_early_leaves_nothing_behind(
     monkeypatch.setattr(export, "_LOOKED_UP", 8)
     readers = asyncio.Semaphore(2)
     for taken in range(1, 12, 3):
-        chunks = export.chunks(db, order.merchant_id, 0, 2**62, readers, livemode=True)
+        chunks = export.chunks(db, order.merchant_id, everything(order), readers, livemode=True)
         for _ in range(taken):
             assert await anext(chunks)
         await chunks.aclose()
@@ -153,7 +162,7 @@ async def test_a_chunk_is_bounded_by_its_bytes_however_long_the_orders_are(
             "update orders set metadata = $2 where merchant_id = $1", order.merchant_id, metadata
         )
     monkeypatch.setattr(export, "_PART", 64 * 1024)
-    made = export.counted(Exports(), db, order.merchant_id, 0, 2**62, livemode=True)
+    made = export.counted(Exports(), db, order.merchant_id, everything(order), livemode=True)
     sizes = [len(chunk) async for chunk in made]
     assert sum(sizes) > 41 * len(metadata)
     assert max(sizes) < 2 * 64 * 1024 + line

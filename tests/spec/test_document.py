@@ -36,6 +36,7 @@ RULES: Final = (
     ("successUrl", "successUrl must be an (absolute )?http or https URL"),
     ("cancelUrl", "cancelUrl must be an (absolute )?http or https URL"),
     ("customerEmail", "customerEmail must be an e-mail address"),
+    ("customerEmail", "customerEmail must be the whole e-mail address"),  # what \\s is, differs
     ("name", "name must be text of 1 to 200"),
     ("displayMerchantName", "displayMerchantName must be text of 1 to 80"),
     ("metadata", "metadata must be at most 16 KiB"),

@@ -32,7 +32,7 @@ def test_an_unknown_query_parameter_is_refused_by_every_operation(
 @pytest.mark.parametrize(
     ("query", "field", "nearest"),
     [
-        ("customerEmail=ada@example.com", "customerEmail", ""),
+        ("customer=ada@example.com", "customer", ""),
         ("product_id=x", "product_id", "productId"),
         ("pagesize=5", "pagesize", "page"),
         ("start_date=1", "start_date", "startDate"),

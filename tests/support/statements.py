@@ -9,6 +9,7 @@ from typing import Any, Final
 import opentill
 from opentill.db.query import Command, Query, Value
 from opentill.list_counts.queries import Lists, ListStatements
+from opentill.orders.search_queries import SearchStatements
 
 # A clause that locks rows; comments of SQL are no part of it.
 LOCKS: Final = re.compile(
@@ -23,7 +24,7 @@ def several(value: Any) -> Iterable[tuple[Any, Any]]:
         return (
             ("_BY_".join(["", *filters]).upper() + str(index), statement)
             for filters, statements in value.items()
-            if isinstance(statements, ListStatements)
+            if isinstance(statements, ListStatements | SearchStatements)
             for index, statement in enumerate(statements)
         )
     return enumerate(value) if isinstance(value, tuple) else [("", value)]

@@ -58,13 +58,17 @@ BOOKS: Final = {
 OTHER_MONEY: Final = "XTS"
 # What makes a copy another thing of the same merchant, beside its id and the ids in it.
 UNIQUE: Final = frozenset({"refund_no", "reference", "out_trade_no", "gateway_ref", "key"})
-ONE_OF_EACH: Final = frozenset({"merchants", "epay_products"})  # what a merchant has no two of
+ONE_OF_EACH: Final = frozenset(
+    {"merchants", "epay_products", "search_heads"}
+)  # what a merchant has no two of
 AN_ID: Final = re.compile(r"(?!mer_)[a-z]{2,6}_[0-9a-z]{12,}")
 # They name something as a place to go on from, or tell every endpoint of it.
 RANGES: Final = frozenset({
     "orders.export_queries.EXPORT", "orders.export_queries.EXPORT_EDGES",
     "webhooks.queries.RESEND_RANGE",
     "webhooks.queries.EMIT",
+    # what they leave out is named by its id, and so is what they add
+    *(name for name in EVERYWHERE if name.startswith("orders.search_queries.BY_")),
 })  # fmt: skip
 # What no statement without one of these words does: none calls a function that writes.
 _WRITES: Final = re.compile(r"\b(insert|update|delete|merge)\b")

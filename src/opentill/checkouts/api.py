@@ -2,10 +2,13 @@
 
 from typing import Any, Final
 
-from opentill.checkouts import service
+from opentill.checkouts import listing, service
 from opentill.checkouts.model import SessionBody, SessionCreated, SessionOut
+from opentill.checkouts.queries import ListQuery
 from opentill.db.database import Tx
+from opentill.http import paging
 from opentill.http.operations import ApiRequest, Nothing, Operation
+from opentill.http.paging import Listing
 
 
 async def create(request: ApiRequest[Nothing, SessionBody], tx: Tx) -> SessionCreated:
@@ -26,6 +29,14 @@ async def get(request: ApiRequest[Nothing, Nothing]) -> SessionOut:
     async with request.app.db.connection() as tx:
         session = await service.find(tx, request.merchant_id, request.path["id"])
     return SessionOut.of(session, request.app.settings.public_url)
+
+
+async def list_sessions(request: ApiRequest[ListQuery, Nothing]) -> Listing[SessionOut]:
+    """List sessions, newest first."""
+    query, url = request.query, request.app.settings.public_url
+    here = request.app.replica.reading()
+    found, total = await listing.page(here, request.merchant_id, query)
+    return paging.listing([SessionOut.of(one, url) for one in found], query.page, query.size, total)
 
 
 async def expire(request: ApiRequest[Nothing, Nothing], tx: Tx) -> SessionOut:
@@ -74,6 +85,21 @@ operations: Final = (
             "metadata": {"cart": "42"},
         },
         response_example=_SESSION,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/checkouts",
+        tag="Checkouts",
+        summary="List checkout sessions",
+        description="An extension of the contract. Newest first. `startDate` and `endDate` are "
+        "about when sessions were created, both inclusive; `customerEmail` is the e-mail of the "
+        "session's order, given by you or by its customer.",
+        query=ListQuery,
+        response=Listing[SessionOut],
+        read=list_sessions,
+        response_example=paging.page_example(
+            {**_SESSION, "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2"}
+        ),
     ),
     Operation(
         method="GET",

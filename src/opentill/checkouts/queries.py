@@ -1,7 +1,15 @@
 """All SQL about checkout sessions."""
 
-from opentill.checkouts.model import Offer, Session
+from typing import Annotated
+
+from msgspec import Meta
+
+from opentill.checkouts.model import Offer, Session, Status
 from opentill.db.query import Query, Value
+from opentill.http.fields import meaning
+from opentill.http.paging import PeriodQuery
+from opentill.list_counts import ListStatements
+from opentill.orders import Email
 from opentill.rates import LOOKUP_SQL
 
 
@@ -57,3 +65,91 @@ ATTEMPTS = Value(
     where merchant_id = :merchant_id and order_id = :order_id
     """,
 )
+
+
+class ListQuery(PeriodQuery, frozen=True, rename="camel"):
+    """Which sessions to list."""
+
+    status: Annotated[
+        Annotated[Status, Meta(description="a session status: OPEN, COMPLETE or EXPIRED")] | None,
+        meaning("Only sessions of this status."),
+    ] = None
+    product_id: Annotated[
+        Annotated[str, Meta(description="the id of one of your products")] | None,
+        meaning("Only sessions for this product."),
+    ] = None
+    customer_email: Annotated[
+        Email | None,
+        meaning("Only sessions whose order has this e-mail of its customer, in capitals or not."),
+    ] = None
+
+
+OF_IDS = Query(
+    Session, "select * from checkouts where merchant_id = :merchant_id and id = any (:ids::text[])"
+)
+# A session is created with its order, and its status follows from the order's, unless the order was
+# paid late: so the indexes of orders serve lists of sessions too (decision 0061). `:status` are
+# statuses of orders; `:late`: with the sessions of orders that were paid late. What reads a page of
+# one status reads as much of each.
+_OF_STATUSES = """
+    select o.created_at, o.id, o.checkout_id
+    from unnest(:status::text[]) as wanted (status)
+    cross join lateral (
+        select o.created_at, o.id, o.checkout_id from orders o
+        where o.merchant_id = :merchant_id and o.status = wanted.status
+            and o.created_at between :since and :until {orders_product} and not exists (
+                select from late_payments l
+                where l.merchant_id = :merchant_id and l.order_id = o.id)
+        {order}
+    ) o
+    union all
+    select o.created_at, o.id, o.checkout_id
+    from late_payments l
+    join orders o on o.merchant_id = :merchant_id and o.id = l.order_id
+    where :late::boolean and l.merchant_id = :merchant_id
+        and l.created_at between :since and :until {late_product}
+"""
+_OF_ALL = """
+    select o.created_at, o.id, o.checkout_id from orders o
+    where o.merchant_id = :merchant_id and o.created_at between :since and :until {orders_product}
+    {order}
+"""
+
+
+def _statements(source: str, *, by_product: bool) -> ListStatements[Session]:
+    product = {
+        "orders_product": "and o.product_id = :product_id" if by_product else "",
+        "late_product": "and l.product_id = :product_id" if by_product else "",
+    }
+
+    def page(direction: str) -> Query[Session]:
+        order = f"order by o.created_at {direction}, o.id {direction}"
+        rows = source.format(
+            order=f"{order} limit :limit::bigint + :offset::bigint",
+            **product,
+        )
+        return Query(
+            Session,
+            f"""
+            select c.* from (
+                select o.* from ({rows}) o {order} limit :limit::bigint offset :offset::bigint
+            ) o
+            join checkouts c on c.merchant_id = :merchant_id and c.id = o.checkout_id
+            {order}
+            """,  # noqa: S608 - constants of ours
+        )
+
+    every = source.format(order="", **product)
+    return ListStatements(
+        page("desc"),
+        page("asc"),
+        Value(int, f"select count(*) from ({every}) o"),  # noqa: S608 - likewise
+    )
+
+
+PAGES = {
+    (): _statements(_OF_ALL, by_product=False),
+    ("product_id",): _statements(_OF_ALL, by_product=True),
+    ("status", "late"): _statements(_OF_STATUSES, by_product=False),
+    ("status", "late", "product_id"): _statements(_OF_STATUSES, by_product=True),
+}

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 
-from opentill.cli import inputs, output, session
+from opentill.cli import found, inputs, output, session
 from opentill.cli.commands import acting, add, add_group
 
 if TYPE_CHECKING:
@@ -37,24 +37,26 @@ def register(app: typer.Typer) -> None:
         add(group, command.__name__, command)
 
 
-def show(merchant_id: str) -> dict[str, Any]:
+def show(merchant: found.AnyId) -> dict[str, Any]:
     """Show a merchant's balances."""
-    from opentill import adjustments, ledger, merchants
+    from opentill import adjustments, ledger
     from opentill.core import money
 
     async def work(tx: "Tx") -> dict[str, Any]:
-        merchant = await merchants.find(tx, merchant_id)
-        currency = merchant.settlement_currency
-        found = await ledger.balance(tx, merchant.id, currency)
+        whose = await found.merchant(tx, merchant)
+        currency = whose.settlement_currency
+        held_now = await ledger.balance(tx, whose.id, currency)
         names = ("available", "pending", "frozen", "reserve")
-        held = {name: money.show(getattr(found, name) if found else 0, currency) for name in names}
-        frozen_manually = await adjustments.frozen_manually(tx, merchant.id, currency)
+        held = {
+            name: money.show(getattr(held_now, name) if held_now else 0, currency) for name in names
+        }
+        frozen_manually = await adjustments.frozen_manually(tx, whose.id, currency)
         return {
-            "merchantId": merchant.id,
+            "merchantId": whose.id,
             **held,
             "frozenByHand": money.show(frozen_manually, currency),
             "currency": currency,
-            "updatedAt": found.last_at if found else None,
+            "updatedAt": held_now.last_at if held_now else None,
         }
 
     return session.query(work, snapshot=True)

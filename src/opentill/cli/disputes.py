@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from opentill.cli import inputs, output, session
+from opentill.cli import found, inputs, output, session
 from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
 
@@ -142,20 +142,24 @@ def list_(
     return output.Result(rows, _COLUMNS)
 
 
-def show(dispute_id: str, *, as_json: Json = False) -> None:
+def show(
+    dispute: Annotated[str, typer.Argument(help="Its id, or that of its order, payment …")],
+    *,
+    as_json: Json = False,
+) -> None:
     """Show a dispute with its notes."""
     from opentill import disputes
 
     async def work(tx: "Tx") -> "tuple[Dispute, list[Note]]":
-        dispute = await disputes.find_anywhere(tx, dispute_id)
-        return dispute, await disputes.notes(tx, dispute)
+        one = await found.dispute(tx, dispute)
+        return one, await disputes.notes(tx, one)
 
-    dispute, notes = session.query(work)
+    shown_one, notes = session.query(work)
     shown = {
-        "merchantId": dispute.merchant_id,
-        "gateway": dispute.gateway,
-        "gatewayRef": dispute.gateway_ref,
-        **output.plain(disputes.DisputeDetail.of(dispute, notes)),
+        "merchantId": shown_one.merchant_id,
+        "gateway": shown_one.gateway,
+        "gatewayRef": shown_one.gateway_ref,
+        **output.plain(disputes.DisputeDetail.of(shown_one, notes)),
     }
     if not as_json:
         del shown["notes"]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from opentill.cli import inputs, output, session
+from opentill.cli import found, inputs, output, session
 from opentill.cli.commands import acting, add_group
 
 if TYPE_CHECKING:
@@ -81,13 +81,16 @@ def disable(merchant_id: str, *, actor: "Actor") -> dict[str, Any]:
     return _plain(closed, settings)
 
 
-def show(merchant_id: str) -> dict[str, Any]:
+def show(merchant: found.AnyId) -> dict[str, Any]:
     """Show a merchant's credentials, without the key."""
     from opentill import epay
 
     settings = session.settings()
-    credentials = session.query(lambda tx: epay.find(tx, merchant_id), settings)
-    return _plain(credentials, settings)
+
+    async def work(tx: "Tx") -> "Credentials":
+        return await epay.find(tx, (await found.merchant(tx, merchant)).id)
+
+    return _plain(session.query(work, settings), settings)
 
 
 def list_() -> output.Result:

@@ -1,10 +1,11 @@
 """``opentill export``: a merchant's orders as CSV."""
 
 import asyncio
+from typing import Any
 
 import typer
 
-from opentill.cli import inputs, session
+from opentill.cli import inputs, order_search, session
 
 
 def register(app: typer.Typer) -> None:
@@ -12,28 +13,21 @@ def register(app: typer.Typer) -> None:
     app.command("export")(export)
 
 
-def export(
-    merchant_id: str,
-    *,
-    since: inputs.From = None,
-    until: inputs.To = None,
-    to_file: inputs.Output = None,
-) -> None:
+@order_search.filtered
+def export(merchant_id: str, *, to_file: inputs.Output = None, **given: Any) -> None:
     """Write a merchant's orders as CSV, oldest first, as the API exports them."""
     from opentill import merchants, orders
 
-    start, end = inputs.period(since, until)
+    query = order_search.query_of(given)
 
     async def work() -> None:
         settings = session.settings()
         async with session.database(settings) as db:
             async with db.connection() as tx:
                 merchant = await merchants.find(tx, merchant_id)
-            last = 2**62 if end is None else end
+            chosen = await orders.choose(db, merchant.id, query)
             readers = asyncio.Semaphore(2)
-            chunks = orders.export_csv(
-                db, merchant.id, start or 0, last, readers, livemode=settings.livemode
-            )
+            chunks = orders.export_csv(db, merchant.id, chosen, readers, livemode=settings.livemode)
             with inputs.target(to_file) as target:
                 async for chunk in chunks:
                     target.write(chunk)

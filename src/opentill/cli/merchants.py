@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
-from opentill.cli import inputs, output, readable, session
+from opentill.cli import found, inputs, output, readable, session
 from opentill.cli.commands import acting, add_group, with_options
 from opentill.cli.output import Json
 
@@ -102,9 +102,9 @@ def _shown(merchant: "Merchant", *, as_json: bool) -> dict[str, Any]:
     """Show a merchant with its fees as rows, or as text for people."""
     from opentill import merchants
 
-    found = output.plain(merchant)
+    rest = output.plain(merchant)
     first = ("id", "name", "settlementCurrency", "termsVersion")
-    shown = {name: found.pop(name) for name in first} | found
+    shown = {name: rest.pop(name) for name in first} | rest
     rows = merchants.read_fees(merchant.fees)
     shown["fees"] = json.loads(merchant.fees) if as_json else " ".join(map(str, rows))
     return shown
@@ -155,12 +155,10 @@ def list_(*, as_json: Json = False) -> None:
     output.show(output.Result(rows, _COLUMNS), as_json=as_json)
 
 
-def show(merchant_id: str, *, as_json: Json = False) -> None:
+def show(merchant: found.AnyId, *, as_json: Json = False) -> None:
     """Show a merchant with its terms."""
-    from opentill import merchants
-
-    found = session.query(lambda tx: merchants.find(tx, merchant_id))
-    output.show(_shown(found, as_json=as_json), as_json=as_json)
+    shown = session.query(lambda tx: found.merchant(tx, merchant))
+    output.show(_shown(shown, as_json=as_json), as_json=as_json)
 
 
 @_with_terms

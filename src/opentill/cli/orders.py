@@ -1,7 +1,7 @@
-"""``opentill orders show|history|confirm|revoke`` and ``opentill refunds done|failed``."""
+"""``opentill orders list|search|show|history|refund|confirm|revoke``, ``refunds done|failed``."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,33 +20,51 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the groups."""
-    summary = "Orders, and what happened to them."
-    add_group(app, "orders", summary, show=show, history=history, confirm=confirm, revoke=revoke)
+    from opentill.cli import order_refund, order_search
+
+    add_group(
+        app,
+        "orders",
+        "Orders, and what happened to them.",
+        list=order_search.list_,
+        search=order_search.search,
+        show=show,
+        history=history,
+        refund=order_refund.refund,
+        confirm=confirm,
+        revoke=revoke,
+    )
     summary = "End refunds that no gateway reports on, as the operator knows their results."
     add_group(app, "refunds", summary, done=refund_done, failed=refund_failed)
 
 
-def show(order_id: str) -> dict[str, Any]:
+_Any = Annotated[
+    str,
+    typer.Argument(help="Its id, its Epay number, or the id of its session, attempt, refund …"),
+]
+
+
+def show(order: _Any) -> dict[str, Any]:
     """Show an order."""
     from opentill import orders
 
     settings = session.settings()
 
     async def work(tx: "Tx") -> "Order":
-        order = await orders.find_anywhere(tx, order_id)
-        return await orders.with_livemode(tx, order, deployment=settings.livemode)
+        found = await orders.find_by_anything(tx, order)
+        return await orders.with_livemode(tx, found, deployment=settings.livemode)
 
-    order = session.query(work, settings)
-    return {"merchantId": order.merchant_id, **output.plain(orders.OrderDetail.of(order))}
+    shown = session.query(work, settings)
+    return {"merchantId": shown.merchant_id, **output.plain(orders.OrderDetail.of(shown))}
 
 
-def history(order_id: str) -> "Sequence[object]":
+def history(order: _Any) -> "Sequence[object]":
     """Show all that happened to an order."""
     from opentill import orders
 
     async def work(tx: "Tx") -> "Sequence[object]":
-        order = await orders.find_anywhere(tx, order_id)
-        return await orders.history(tx, order.merchant_id, order.id)
+        found = await orders.find_by_anything(tx, order)
+        return await orders.history(tx, found.merchant_id, found.id)
 
     return session.query(work)
 

@@ -214,6 +214,7 @@ class Checkouts(Resource):
     """Checkout sessions, in which customers pay."""
 
     create = _data(operations.create_checkout)
+    list = _list(operations.list_checkouts)
     get = _data(operations.get_checkout)
     expire = _data(operations.expire_checkout)
 

@@ -51,6 +51,7 @@ OrderStatus = Literal[
     "CLOSED",
     "REVOKED",
 ]
+CheckoutStatus = Literal["OPEN", "COMPLETE", "EXPIRED"]
 DisputeStatus = Literal["OPEN", "WON", "LOST", "RECOVERED"]
 PayoutStatus = Literal["PENDING", "PAID", "FAILED"]
 
@@ -160,21 +161,57 @@ def expire_checkout(checkout_id: str, *, idempotency_key: str | None = None) -> 
     return post(f"/v1/checkouts/{checked_id(checkout_id)}/expire", Checkout, idempotency_key)
 
 
-def list_orders(
+def list_checkouts(
+    *,
+    status: CheckoutStatus | None = None,
+    product_id: str | None = None,
+    customer_email: str | None = None,
+    start_date: Moment | None = None,
+    end_date: Moment | None = None,
+    page: int = 1,
+    size: int = 100,
+) -> Request[Page[Checkout]]:
+    """List checkout sessions, newest first; both dates are inclusive."""
+    return get(
+        "/v1/checkouts",
+        Page[Checkout],
+        status=status,
+        product_id=product_id,
+        customer_email=customer_email,
+        start_date=millis(start_date),
+        end_date=millis(end_date),
+        page=page,
+        size=size,
+    )
+
+
+def list_orders(  # noqa: PLR0913 - the filters of the list
     *,
     status: OrderStatus | None = None,
     product_id: str | None = None,
+    customer_email: str | None = None,
+    amount: Amount | None = None,
+    metadata: Mapping[str, str] | None = None,
+    query: str | None = None,
     start_date: Moment | None = None,
     end_date: Moment | None = None,
     page: int = 1,
     size: int = 100,
 ) -> Request[Page[Order]]:
-    """List orders, newest first; both dates are inclusive."""
+    """List orders, newest first; both dates are inclusive.
+
+    ``metadata`` are keys with their values. ``query`` is an id, a number, an e-mail, a value of the
+    metadata or an amount.
+    """
     return get(
         "/v1/orders",
         Page[Order],
         status=status,
         product_id=product_id,
+        customer_email=customer_email,
+        amount=None if amount is None else decimal_text(amount),
+        metadata=metadata,
+        query=query,
         start_date=millis(start_date),
         end_date=millis(end_date),
         page=page,
@@ -187,11 +224,30 @@ def get_order(order_id: str) -> Request[OrderDetail]:
     return get(f"/v1/orders/{checked_id(order_id)}", OrderDetail)
 
 
-def export_orders(
-    *, start_date: Moment | None = None, end_date: Moment | None = None
+def export_orders(  # noqa: PLR0913 - likewise
+    *,
+    status: OrderStatus | None = None,
+    product_id: str | None = None,
+    customer_email: str | None = None,
+    amount: Amount | None = None,
+    metadata: Mapping[str, str] | None = None,
+    query: str | None = None,
+    start_date: Moment | None = None,
+    end_date: Moment | None = None,
 ) -> Request[File]:
-    """Export orders as CSV, oldest first; both dates are inclusive."""
-    return get("/v1/orders/export", File, start_date=millis(start_date), end_date=millis(end_date))
+    """Export orders as CSV, oldest first; both dates are inclusive. Filters as ``list_orders``."""
+    return get(
+        "/v1/orders/export",
+        File,
+        status=status,
+        product_id=product_id,
+        customer_email=customer_email,
+        amount=None if amount is None else decimal_text(amount),
+        metadata=metadata,
+        query=query,
+        start_date=millis(start_date),
+        end_date=millis(end_date),
+    )
 
 
 def create_refund(

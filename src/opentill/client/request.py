@@ -39,9 +39,14 @@ class Request(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return msgspec.structs.replace(self, query={**self.query, "page": page})
 
 
-def get(path: str, response: type[T], **query: str | int | None) -> Request[T]:
-    """Return a GET; parameters that are None are left out."""
-    given = {_camel(name): value for name, value in query.items() if value is not None}
+def get(path: str, response: type[T], **query: str | int | Mapping[str, str] | None) -> Request[T]:
+    """Return a GET; parameters that are None are left out, mappings become ``name[key]=value``."""
+    given: dict[str, str | int] = {}
+    for name, value in query.items():
+        if isinstance(value, Mapping):
+            given |= {f"{_camel(name)}[{key}]": entry for key, entry in value.items()}
+        elif value is not None:
+            given[_camel(name)] = value
     return Request(method="GET", path=path, response=response, query=given)
 
 

@@ -16,6 +16,7 @@ from opentill.disputes.service import (
     find,
     find_anywhere,
     notes,
+    of_order,
     open_manually,
     search,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "find",
     "find_anywhere",
     "notes",
+    "of_order",
     "open_manually",
     "search",
     "unmatched",

@@ -28,6 +28,13 @@ ANYWHERE = Query(
     cross join lateral (select * from disputes where merchant_id = m.id and id = :id) d
     """,
 )
+OF_ORDER = Query(
+    Dispute,
+    """
+    select * from disputes where merchant_id = :merchant_id and order_id = :order_id
+    order by created_at desc, id desc
+    """,
+)
 SEARCH = Query(
     Dispute,
     """

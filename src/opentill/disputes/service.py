@@ -50,6 +50,11 @@ async def search(tx: Tx, merchant_id: str | None, status: Status | None) -> list
     return await queries.SEARCH.all(tx, merchant_id=merchant_id, status=status, limit=_LISTED)
 
 
+async def of_order(tx: Tx, merchant_id: str, order_id: str) -> list[Dispute]:
+    """Return the disputes of an order, newest first."""
+    return await queries.OF_ORDER.all(tx, merchant_id=merchant_id, order_id=order_id)
+
+
 async def count_open(tx: Tx, merchant_id: str) -> int:
     """Return how many of a merchant's disputes are open; 100 stands for more too."""
     return await queries.OPEN.get(tx, merchant_id=merchant_id) or 0

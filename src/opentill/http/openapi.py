@@ -193,15 +193,16 @@ def _parameters(
         for field, schema in components[name]["properties"].items():
             shown = schemas.without_null(schema)
             description = shown.pop("description", "")
-            found.append(
-                {
-                    "name": field,
-                    "in": "query",
-                    "required": False,
-                    "schema": shown,
-                    "description": description,
-                },
-            )
+            parameter = {
+                "name": field,
+                "in": "query",
+                "required": False,
+                "schema": shown,
+                "description": description,
+            }
+            if "object" in schemas.types(shown):  # as ``name[key]=value``
+                parameter |= {"style": "deepObject", "explode": True}
+            found.append(parameter)
     if operation.method == "POST" and operation.write is not None:
         found.append(
             {

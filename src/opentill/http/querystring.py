@@ -1,7 +1,8 @@
 """Query strings, taken strictly: known parameters only, each once, whole numbers in digits, no NUL.
 
 A query that is not understood is refused: without its unknown parameter it would be another query.
-A parameter without a value is none.
+A parameter without a value is none. A parameter that is a mapping stands as ``name[key]=value``,
+once for each key.
 """
 
 import difflib
@@ -17,6 +18,7 @@ from opentill.http import strictjson
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _LONGEST_NAME: Final = 64  # of a parameter that a response repeats
+_ENTRY: Final = re.compile(r"(\w+)\[([^\x00]*)\]", re.ASCII | re.DOTALL)
 Q = TypeVar("Q", bound=msgspec.Struct)
 
 
@@ -30,6 +32,7 @@ def read(query_string: bytes, struct: type[Q]) -> Q:
         return struct()
     accepted = strictjson.sentences(struct)
     values: dict[str, str | int | None] = {}
+    mappings: dict[str, dict[str, str]] = {}
     try:
         pairs = parse_qsl(
             query_string.decode("ascii"),
@@ -40,6 +43,10 @@ def read(query_string: bytes, struct: type[Q]) -> Q:
     except ValueError:
         raise Invalid("query", "the query string must be URL-encoded UTF-8") from None
     for name, value in pairs:
+        entry = _ENTRY.fullmatch(name)
+        if entry is not None and entry[1] in _mappings(struct):
+            _put(mappings.setdefault(entry[1], {}), entry, value, accepted[entry[1]])
+            continue
         if name not in accepted:
             raise _unknown(name, list(accepted))
         if name in values:
@@ -49,10 +56,22 @@ def read(query_string: bytes, struct: type[Q]) -> Q:
         whole = name in _whole_numbers(struct) and _WHOLE.fullmatch(value)
         values[name] = int(value) if whole else value or None
     given = {name: value for name, value in values.items() if value is not None}
+    given_too = {name: entries for name, entries in mappings.items() if entries}
     try:
-        return msgspec.convert(given, struct)
+        return msgspec.convert({**given, **given_too}, struct)
     except msgspec.ValidationError as error:
         raise strictjson.explain(error, struct) from None
+
+
+def _put(entries: dict[str, str], entry: re.Match[str], value: str, accepts: str) -> None:
+    """Add an entry of a mapping. Raises Invalid for a key that stands twice, and for NUL."""
+    name, key = entry.groups()
+    if key in entries:
+        raise Invalid(name, f"{name} must have each key only once")
+    if "\0" in value or not key:
+        raise Invalid(name, f"{name} must be {accepts}")
+    if value:
+        entries[key] = value
 
 
 def _unknown(name: str, known: list[str]) -> Invalid:
@@ -77,6 +96,22 @@ def _whole_numbers(struct: type[msgspec.Struct]) -> frozenset[str]:
     info = msgspec.inspect.type_info(struct)
     fields = info.fields if isinstance(info, msgspec.inspect.StructType) else ()
     return frozenset(field.encode_name for field in fields if _is_whole(field.type))
+
+
+@lru_cache
+def _mappings(struct: type[msgspec.Struct]) -> frozenset[str]:
+    """The parameters that are mappings."""
+    info = msgspec.inspect.type_info(struct)
+    fields = info.fields if isinstance(info, msgspec.inspect.StructType) else ()
+    return frozenset(field.encode_name for field in fields if _is_mapping(field.type))
+
+
+def _is_mapping(kind: msgspec.inspect.Type) -> bool:
+    if isinstance(kind, msgspec.inspect.Metadata):
+        return _is_mapping(kind.type)
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return any(map(_is_mapping, kind.types))
+    return isinstance(kind, msgspec.inspect.DictType)
 
 
 def _is_whole(kind: msgspec.inspect.Type) -> bool:

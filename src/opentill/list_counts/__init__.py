@@ -1,7 +1,16 @@
 """How many rows the long lists have: exact totals that cost the same however many there are."""
 
 from opentill.list_counts.model import FOREVER, ListKey
-from opentill.list_counts.queries import lists
-from opentill.list_counts.service import Paginator, of_all_time, respond
+from opentill.list_counts.queries import ListStatements, lists
+from opentill.list_counts.service import Paginator, count, of_all_time, respond
 
-__all__ = ["FOREVER", "ListKey", "Paginator", "lists", "of_all_time", "respond"]
+__all__ = [
+    "FOREVER",
+    "ListKey",
+    "ListStatements",
+    "Paginator",
+    "count",
+    "lists",
+    "of_all_time",
+    "respond",
+]

@@ -15,7 +15,7 @@ from opentill.http.operations import ApiRequest, Nothing
 from opentill.http.paging import Listing, PageQuery, given, listing
 from opentill.list_counts import queries
 from opentill.list_counts.model import FOREVER, HOUR_MS, LATEST, ListKey, Piece, page_window
-from opentill.list_counts.queries import Lists
+from opentill.list_counts.queries import Lists, ListStatements
 
 S = TypeVar("S", bound=msgspec.Struct)
 Q = TypeVar("Q", bound=PageQuery)
@@ -101,23 +101,7 @@ class Paginator(Generic[S]):
         The snapshot is the statement's for all time and for whole hours, and that of ``tx`` where
         the range has edges, whose rows are counted one by one.
         """
-        if self._counts is None:
-            return await self._counted(tx, within)
-        if within == EVER:
-            return await of_all_time(tx, self._counts)
-        cut = page_window(*within)
-        found = 0
-        if cut.pieces:
-            pieces = columns(Piece, cut.pieces)
-            whole = {"start": cut.since, "end": cut.before}
-            found = await queries.TOTAL_IN_HOURS.get(tx, self._counts, **whole, **pieces) or 0
-        for edge in cut.edges:
-            found += await self._counted(tx, edge)
-        return found
-
-    async def _counted(self, tx: Tx, within: Range) -> int:
-        since, until = within
-        return await self._statements.counted.get(tx, **self._values, since=since, until=until) or 0
+        return await _count(tx, self._statements, self._values, self._counts, within)
 
     async def _seek(self, tx: Tx, within: Range, offset: int) -> tuple[int, int]:
         """Return the end of the hour in which the row after ``offset`` newer ones is.
@@ -136,6 +120,44 @@ class Paginator(Generic[S]):
             else:
                 high, newer = middle, since
         return min(end, high * HOUR_MS - 1), newer
+
+
+async def count(
+    tx: Tx,
+    lists: Lists[S],
+    merchant_id: str,
+    filters: Mapping[str, Any],
+    counts: ListKey,
+    within: Range = EVER,
+) -> int:
+    """Return how many rows of a list there are in a range of time, as ``Paginator.total``."""
+    values = {"merchant_id": merchant_id, **filters}
+    return await _count(tx, lists[tuple(filters)], values, counts, within)
+
+
+async def _count(
+    tx: Tx,
+    statements: ListStatements[S],
+    values: Mapping[str, Any],
+    counts: ListKey | None,
+    within: Range,
+) -> int:
+    async def read(since: int, until: int) -> int:
+        return await statements.counted.get(tx, **values, since=since, until=until) or 0
+
+    if counts is None:
+        return await read(*within)
+    if within == EVER:
+        return await of_all_time(tx, counts)
+    cut = page_window(*within)
+    found = 0
+    if cut.pieces:
+        pieces = columns(Piece, cut.pieces)
+        whole = {"start": cut.since, "end": cut.before}
+        found = await queries.TOTAL_IN_HOURS.get(tx, counts, **whole, **pieces) or 0
+    for edge in cut.edges:
+        found += await read(*edge)
+    return found
 
 
 async def respond(

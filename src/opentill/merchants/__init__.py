@@ -24,6 +24,7 @@ from opentill.merchants.service import (
     keys,
     lock,
     may_call,
+    merchant_of_key,
     regenerate_key,
     revoke_key,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "limit_subject",
     "lock",
     "may_call",
+    "merchant_of_key",
     "read_fees",
     "record_audit",
     "regenerate_key",

@@ -96,6 +96,7 @@ AUTHENTICATE = Query(
     Authentication,
     f"select true as allowed, caller.* from ({_CALLER_SQL}) as caller",  # noqa: S608 - as above
 )
+OF_KEY = Value(str, "select merchant_id from api_keys where id = :id")
 EXISTS = Value(bool, "select exists (select from merchants where id = :merchant_id)")
 
 # The audit log. ``hash`` is shown in hexadecimal.

@@ -106,6 +106,12 @@ async def keys(tx: Tx, merchant_id: str) -> list[Key]:
     return await queries.KEYS.all(tx, merchant_id=merchant_id)
 
 
+async def merchant_of_key(tx: Tx, key_id: str) -> str:
+    """Return whose a key is, by the key's id. Raises NotFound."""
+    found = await queries.OF_KEY.get(tx, id=key_id)
+    return or_not_found(found, f"there is no key {key_id}")
+
+
 def _inside(address: str, networks: list[str]) -> bool:
     try:
         parsed = ip_address(address)

@@ -5,9 +5,21 @@ from opentill.orders.confirmation import Report, confirm_many
 from opentill.orders.events import livemode_of, metadata
 from opentill.orders.export import chunks as export_csv
 from opentill.orders.failed_attempts import count_failed, uncounted_since, with_uncounted
+from opentill.orders.filters import (
+    Email,
+    ExportQuery,
+    OrdersQuery,
+    choose,
+    count,
+    count_late,
+    has_product,
+    of_customer,
+)
+from opentill.orders.filters import page as list_page
 from opentill.orders.livemode import known as all_with_livemode
 from opentill.orders.livemode import known_one as with_livemode
 from opentill.orders.livemode import noted_one as with_noted_livemode
+from opentill.orders.lookups import find_by_anything
 from opentill.orders.model import (
     TRANSITIONS,
     Event,
@@ -49,12 +61,15 @@ __all__ = [
     "CONFIRMED_TOGETHER",
     "TRANSITIONS",
     "Change",
+    "Email",
     "Event",
+    "ExportQuery",
     "HistoryRow",
     "NewOrder",
     "Order",
     "OrderDetail",
     "OrderOut",
+    "OrdersQuery",
     "Payer",
     "PaymentAttempt",
     "PaymentIntent",
@@ -68,25 +83,32 @@ __all__ = [
     "attempt_of",
     "callback_url",
     "can",
+    "choose",
     "complete_refund",
     "confirm_manually",
     "confirm_many",
+    "count",
     "count_failed",
+    "count_late",
     "exists",
     "export_csv",
     "find",
     "find_anywhere",
     "find_attempt",
+    "find_by_anything",
     "given_back",
+    "has_product",
     "history",
     "hold_refund",
     "last_attempt",
+    "list_page",
     "livemode_of",
     "lock",
     "merchant_of",
     "metadata",
     "newest",
     "note",
+    "of_customer",
     "place",
     "release_refund",
     "revoke_manually",

@@ -1,59 +1,21 @@
 """``/v1/orders`` (contract.md#orders)."""
 
-import functools
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import msgspec
-
-from opentill import list_counts
-from opentill.core.errors import Invalid
-from opentill.core.ids import is_id
-from opentill.db.database import Tx
-from opentill.http.fields import meaning
 from opentill.http.operations import ApiRequest, Nothing, Operation
-from opentill.http.paging import Listing, Millis, given, listing, page_example
+from opentill.http.paging import Listing, listing, page_example
 from opentill.http.responses import Download
-from opentill.orders import export, livemode, queries, service
+from opentill.orders import export, filters, livemode, service
+from opentill.orders.filters import ExportQuery, OrdersQuery
 from opentill.orders.model import named
 from opentill.orders.wire import OrderDetail, OrderOut
 
 
-class ExportQuery(msgspec.Struct, frozen=True, rename="camel"):
-    """Which orders to export; times are inclusive."""
-
-    start_date: Annotated[
-        Millis | None, meaning("Only orders that were made at this time or later, Unix ms.")
-    ] = None
-    end_date: Annotated[
-        Millis | None, meaning("Only orders that were made at this time or earlier, Unix ms.")
-    ] = None
-
-
-def _range(query: queries.ListQuery | ExportQuery) -> tuple[int, int]:
-    start = 0 if query.start_date is None else query.start_date
-    end = list_counts.FOREVER if query.end_date is None else query.end_date
-    if start > end:
-        raise Invalid("endDate", "endDate must not be before startDate")
-    return start, end
-
-
-async def _has_product(merchant_id: str, product_id: str, tx: Tx) -> bool:
-    return bool(await queries.HAS_PRODUCT.get(tx, merchant_id=merchant_id, product_id=product_id))
-
-
-async def list_orders(request: ApiRequest[queries.ListQuery, Nothing]) -> Listing[OrderOut]:
+async def list_orders(request: ApiRequest[OrdersQuery, Nothing]) -> Listing[OrderOut]:
     """List orders, newest first."""
-    query, merchant_id = request.query, request.merchant_id
-    within = _range(query)
+    query = request.query
     here = request.app.replica.reading()
-    if query.product_id is not None and not (
-        is_id(query.product_id)
-        and await here.read(functools.partial(_has_product, merchant_id, query.product_id))
-    ):
-        return listing([], query.page, query.size, 0)
-    counts = list_counts.ListKey(merchant_id, "orders", query.product_id or "", query.status)
-    rows = list_counts.Paginator(here, queries.LISTS, merchant_id, given(query), counts)
-    found, total = await rows.page(query.page, query.size, within)
+    found, total = await filters.page(here, request.merchant_id, query)
     deployment = request.app.settings.livemode
     orders = await livemode.known(here.read, found, deployment=deployment)
     return listing([OrderOut.of(order) for order in orders], query.page, query.size, total)
@@ -69,17 +31,17 @@ async def get(request: ApiRequest[Nothing, Nothing]) -> OrderDetail:
 
 async def export_orders(request: ApiRequest[ExportQuery, Nothing]) -> Download:
     """Export orders as CSV, oldest first."""
-    start, end = _range(request.query)
+    query = request.query
     here = request.app.replica.reading()
+    chosen = await filters.choose(here, request.merchant_id, query)
     return Download(
         content_type="text/csv; charset=utf-8",
-        filename=export.filename(request.query.start_date, request.query.end_date),
+        filename=export.filename(query.start_date, query.end_date),
         chunks=export.counted(
             request.app.exports,
             here,
             request.merchant_id,
-            start,
-            end,
+            chosen,
             livemode=request.app.settings.livemode,
         ),
     )
@@ -129,8 +91,10 @@ operations: Final = (
         tag="Orders",
         summary="List orders",
         description="Newest first. `startDate` and `endDate` are about when orders were created, "
-        "both inclusive.",
-        query=queries.ListQuery,
+        "both inclusive. All filters hold at once; `query` finds an order by whatever leads to it, "
+        "from the moment at which it exists.",
+        query=OrdersQuery,
+        refusals=("a `query` that more than 200 e-mail addresses begin with",),
         response=Listing[OrderOut],
         read=list_orders,
         response_example=page_example(_ORDER),
@@ -142,7 +106,8 @@ operations: Final = (
         summary="Export orders",
         description="UTF-8 CSV (RFC 4180) with a header row, oldest order first. `startDate` and "
         "`endDate` are about when orders were created, both inclusive. A few exports of a merchant "
-        "may run at once; one more gets 429 with Retry-After.",
+        "may run at once; one more gets 429 with Retry-After. The filters are those of the list: "
+        "the file has exactly what the list shows.",
         query=ExportQuery,
         response=Download,
         read=export_orders,

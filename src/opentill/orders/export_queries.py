@@ -117,7 +117,8 @@ _INERT_TEXTS: Final = ", ".join(
     for column in COLUMNS
     if column.text
 )
-_SIZE: Final = "350 + " + " + ".join(
+# About how many bytes the line of an order has.
+SIZE: Final = "350 + " + " + ".join(
     f"coalesce(octet_length({column.sql}), 0)" for column in COLUMNS if column.text
 )
 
@@ -130,7 +131,7 @@ EXPORT_EDGES = Query(
         select created_at, id, size,
             sum(size) over (order by created_at, id rows unbounded preceding) as bytes
         from (
-            select created_at, id, {_SIZE} as size
+            select created_at, id, {SIZE} as size
             from orders
             where merchant_id = :merchant_id
                 and (created_at, id) > (:after_at::bigint, :after_id::text)
@@ -142,23 +143,33 @@ EXPORT_EDGES = Query(
     order by created_at, id
     """,  # noqa: S608 - columns of ours
 )
-# The lines of a part of the orders as CSV.
-EXPORT = Value(
-    bytes,
-    f"""
-    select convert_to(string_agg(line, '' order by created_at, id), 'UTF8')
-    from (
-        select created_at, id, concat_ws(',', {_CELLS}) || e'\\r\\n' as line
+
+
+def _lines(which: str) -> Value[bytes]:
+    """Make the statement that writes the lines of some orders as CSV, oldest first."""
+    return Value(
+        bytes,
+        f"""
+        select convert_to(string_agg(line, '' order by created_at, id), 'UTF8')
         from (
-            select *, {_unit("currency")} as unit,
-                {_unit("settled_currency")} as settled_unit,
-                {_INERT_TEXTS}
-            from orders
-            where merchant_id = :merchant_id
-                and (created_at, id) > (:after_at::bigint, :after_id::text)
-                and (created_at, id) <= (:until_at::bigint, :until_id::text)
-            offset 0 -- or what it computes would be computed wherever it is used
-        ) o
-    ) as part
-    """,  # noqa: S608 - columns of ours
+            select created_at, id, concat_ws(',', {_CELLS}) || e'\\r\\n' as line
+            from (
+                select *, {_unit("currency")} as unit,
+                    {_unit("settled_currency")} as settled_unit,
+                    {_INERT_TEXTS}
+                from orders
+                where merchant_id = :merchant_id and {which}
+                offset 0 -- or what it computes would be computed wherever it is used
+            ) o
+        ) as part
+        """,  # noqa: S608 - columns of ours
+    )
+
+
+# The lines of a part of the orders, and of those that filters left: of these what still has the
+# status that was asked for.
+EXPORT = _lines(
+    "(created_at, id) > (:after_at::bigint, :after_id::text)"
+    " and (created_at, id) <= (:until_at::bigint, :until_id::text)"
 )
+EXPORT_OF = _lines("id = any (:ids::text[]) and (:status::text is null or status = :status)")

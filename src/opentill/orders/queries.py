@@ -121,6 +121,15 @@ class ListQuery(PeriodQuery, frozen=True, rename="camel"):
 
 
 LISTS = lists(Order, "orders", ListQuery)
+# Orders that were paid after their sessions had expired.
+COUNT_LATE = Value(
+    int,
+    """
+    select count(*) from late_payments
+    where merchant_id = :merchant_id and created_at between :since and :until
+        and (:product_id::text is null or product_id = :product_id)
+    """,
+)
 EXISTS = Value(
     bool, "select exists (select from orders where merchant_id = :merchant_id and id = :id)"
 )

@@ -66,3 +66,12 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
 
 
 LISTS = lists(Product, "products", ListQuery)
+
+# For the operator, who has only the product's id: one index lookup for each merchant.
+MERCHANT_OF = Value(
+    str,
+    """
+    select m.id from merchants m
+    cross join lateral (select from products where merchant_id = m.id and id = :id) p
+    """,
+)

@@ -29,6 +29,12 @@ def price_minor(price: str, currency: str) -> int:
     return minor
 
 
+async def merchant_of(tx: Tx, product_id: str) -> str:
+    """Return whose a product is, for the operator. Raises NotFound."""
+    found = await queries.MERCHANT_OF.get(tx, id=product_id)
+    return or_not_found(found, f"there is no product {product_id}")
+
+
 async def create(tx: Tx, merchant_id: str, body: ProductBody, now: int) -> Product:
     """Make an active product. Raises Invalid."""
     product = await queries.INSERT.one(

@@ -1,6 +1,6 @@
 """Refunds: held at creation, sent by the worker, ended by the gateway's report."""
 
-from opentill.refunds.model import Refund, RefundBody, RefundOut
+from opentill.refunds.model import Quote, Refund, RefundBody, RefundOut
 from opentill.refunds.service import (
     apply_outcome,
     create,
@@ -8,9 +8,11 @@ from opentill.refunds.service import (
     find_anywhere,
     find_by_number,
     look_for,
+    quote,
 )
 
 __all__ = [
+    "Quote",
     "Refund",
     "RefundBody",
     "RefundOut",
@@ -20,4 +22,5 @@ __all__ = [
     "find_anywhere",
     "find_by_number",
     "look_for",
+    "quote",
 ]

@@ -94,6 +94,22 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
         return f"Refund of {money.show(self.amount_minor, self.currency)} {self.currency}"
 
 
+class Quote(msgspec.Struct, frozen=True, kw_only=True):
+    """What a refund would move, before it does: minor units.
+
+    ``balance_minor`` is what the account that it is taken from has now, in ``debit_currency``.
+    """
+
+    order_id: str
+    amount_minor: int
+    left_minor: int  # to be refunded after it
+    currency: str
+    debit_minor: int
+    debit_currency: str
+    held_from: Held
+    balance_minor: int
+
+
 class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Money given back to a customer (contract.md#refund-fields)."""
 

@@ -18,7 +18,7 @@ from opentill.ledger import Type as PostingType
 from opentill.orders import Change, Order
 from opentill.orders.model import Source
 from opentill.refunds import events, queries
-from opentill.refunds.model import TRANSITIONS, Refund, RefundBody, Status
+from opentill.refunds.model import TRANSITIONS, Quote, Refund, RefundBody, Status
 
 _log: Final = structlog.get_logger()
 _REFUNDABLE: Final = ("PAID", "SETTLED")
@@ -79,6 +79,35 @@ async def create(
     await orders.hold_refund(tx, order, amount, share.debit_minor, cause, now)
     await _freeze(tx, refund, now)
     return refund
+
+
+async def quote(
+    tx: Tx,
+    merchant_id: str,
+    order_id: str,
+    body: RefundBody,
+    now: int,
+    *,
+    source: Source = "API",
+) -> Quote:
+    """Return what a refund would move as things stand.
+
+    Raises as ``create`` does, but for what the overdraft limit and other refunds' numbers refuse.
+    """
+    order = await orders.find(tx, merchant_id, order_id)
+    amount = _amount(order, body, source)
+    share = _share(await _with_usd_rate(tx, order, now), amount)
+    balance = await ledger.balance(tx, merchant_id, order.settled_currency)
+    return Quote(
+        order_id=order.id,
+        amount_minor=amount,
+        left_minor=order.amount_minor - order.refund_held_minor - amount,
+        currency=order.currency,
+        debit_minor=share.debit_minor,
+        debit_currency=order.settled_currency,
+        held_from=order.stands_in,
+        balance_minor=getattr(balance, order.stands_in) if balance else 0,
+    )
 
 
 def _same(first: Refund, order: Order, body: RefundBody) -> Refund:

@@ -1,0 +1,93 @@
+"""What an id leads to, for the commands that show something: the order, the dispute, the merchant.
+
+An operator has whatever stands in a letter: the id of a session or a refund, an Epay number, a key.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from opentill.db.database import Tx
+    from opentill.disputes import Dispute
+    from opentill.merchants import Merchant
+
+AnyId = Annotated[str, typer.Argument(help="Its id, or that of anything it has.")]
+_PID_DIGITS: Final = 9
+
+
+class _OfMerchant(Protocol):
+    """What is a merchant's."""
+
+    @property
+    def merchant_id(self) -> str:
+        """Whose it is."""
+        ...
+
+
+async def merchant(tx: "Tx", text: str) -> "Merchant":
+    """Return the merchant that an id leads to: its own, or that of anything it has.
+
+    Raises NotFound, and Invalid where an order's number leads to several.
+    """
+    from opentill import merchants
+
+    return await merchants.find(tx, await _merchant_id(tx, text.strip()))
+
+
+async def _merchant_id(tx: "Tx", text: str) -> str:
+    from opentill import adjustments, merchants, orders, payouts, products, webhooks
+
+    if text.isascii() and text.isdigit() and len(text) == _PID_DIGITS:
+        return await orders.merchant_of(tx, f"pid_{text}")
+    find: Mapping[str, Callable[[Tx, str], Awaitable[_OfMerchant]]] = {
+        "po": payouts.find_anywhere,
+        "whe": webhooks.find_anywhere,
+        "mov": adjustments.find_anywhere,
+    }
+    whose: Mapping[str, Callable[[Tx, str], Awaitable[str]]] = {
+        "key": merchants.merchant_of_key,
+        "prod": products.merchant_of,
+    }
+    prefix = text.partition("_")[0]
+    if prefix == "mer":
+        return text
+    if prefix in find:
+        return (await find[prefix](tx, text)).merchant_id
+    return await whose.get(prefix, _of_order)(tx, text)
+
+
+async def _of_order(tx: "Tx", text: str) -> str:
+    from opentill import orders
+    from opentill.core.errors import NotFound
+
+    try:
+        return (await orders.find_by_anything(tx, text)).merchant_id
+    except NotFound:
+        raise NotFound(reason=f"there is no merchant {text}, and nothing of one") from None
+
+
+async def dispute(tx: "Tx", text: str) -> "Dispute":
+    """Return the dispute of an id, or the only one of the order that an id leads to.
+
+    Raises NotFound, and Invalid where there are several.
+    """
+    from opentill import disputes, orders
+    from opentill.core.errors import Invalid, NotFound
+
+    if text.startswith("dp_"):
+        return await disputes.find_anywhere(tx, text)
+    missing = NotFound(reason=f"there is no dispute {text}")
+    try:
+        order = await orders.find_by_anything(tx, text)
+    except NotFound:
+        raise missing from None
+    found = await disputes.of_order(tx, order.merchant_id, order.id)
+    if not found:
+        raise missing
+    if len(found) > 1:
+        several = ", ".join(one.id for one in found)
+        raise Invalid("dispute", f"dispute must be one of those of {order.id}: {several}")
+    return found[0]

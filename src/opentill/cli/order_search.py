@@ -1,0 +1,166 @@
+"""``opentill orders list|search``: the filters of the API's list, and its one box."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from opentill.cli import inputs, output, session
+from opentill.cli.commands import Command, with_options
+
+if TYPE_CHECKING:
+    from opentill.db.database import Db
+    from opentill.merchants import Merchant
+    from opentill.orders import OrdersQuery
+
+_COLUMNS = ("id", "createdAt", "status", "amount", "currency", "customerEmail")
+_FOUND = ("merchantId", *_COLUMNS)
+
+
+def _text(help_text: str) -> Any:
+    return Annotated[str | None, typer.Option(help=help_text)]
+
+
+_FILTERS: dict[str, tuple[Any, Any]] = {
+    "status": (_text("Only orders of this status, such as PAID."), None),
+    "product": (_text("Only orders of this product, by its id."), None),
+    "email": (_text("Only orders of the customer with this e-mail."), None),
+    "amount": (_text("Only orders of this amount, such as 9.99."), None),
+    "metadata": (
+        Annotated[
+            list[str] | None,
+            typer.Option(help="KEY=VALUE: only orders with this in their metadata; repeat it."),
+        ],
+        None,
+    ),
+    "query": (_text("Only orders that this leads to: see orders search."), None),
+    "since": (inputs.From, None),
+    "until": (inputs.To, None),
+}
+_Page = Annotated[int, typer.Option(min=1, help="Which page, from 1.")]
+_Size = Annotated[int, typer.Option(min=1, max=100, help="How many on a page.")]
+
+
+def filtered(function: Command) -> Command:
+    """Give a command the filters of orders, which it gets as ``given``, for ``query_of``."""
+    return with_options(function, _FILTERS, "given")
+
+
+def query_of(given: dict[str, Any], **more: Any) -> "OrdersQuery":
+    """Turn the filters that were given into a query. Raises Invalid that names the option."""
+    import msgspec
+
+    from opentill.core.errors import Invalid
+    from opentill.http import strictjson
+    from opentill.orders import OrdersQuery
+
+    start, end = inputs.period(given["since"], given["until"])
+    values: dict[str, Any] = {
+        "status": given["status"],
+        "productId": given["product"],
+        "customerEmail": given["email"],
+        "amount": given["amount"],
+        "metadata": _pairs(given["metadata"] or []) or None,
+        "query": given["query"],
+        "startDate": start,
+        "endDate": end,
+        **more,
+    }
+    try:
+        return msgspec.convert({k: v for k, v in values.items() if v is not None}, OrdersQuery)
+    except msgspec.ValidationError as error:
+        refused = strictjson.explain(error, OrdersQuery)
+        option = {"customerEmail": "email", "productId": "product"}.get(refused.field or "")
+        if option is None:
+            raise refused from None
+        reason = (refused.reason or "").replace(refused.field or "", option, 1)
+        raise Invalid(option, reason) from None
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    from opentill.core.errors import Invalid
+
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals or key in found:
+            raise Invalid("metadata", "metadata must be KEY=VALUE, each key once")
+        found[key] = value
+    return found
+
+
+@filtered
+def list_(merchant_id: str, *, page: _Page = 1, size: _Size = 20, **given: Any) -> output.Result:
+    """List a merchant's orders, newest first, as the API lists them."""
+    from opentill import merchants
+
+    query = query_of(given, page=page, size=size)
+
+    async def work(db: "Db") -> output.Result:
+        async with db.connection() as tx:
+            merchant = await merchants.find(tx, merchant_id)
+        rows, total = await _rows(db, merchant, query)
+        pages = -(-total // size)
+        note = f"page {page} of {pages}: {total} orders" if total else ""
+        return output.Result(rows, _COLUMNS, note)
+
+    return _run(work)
+
+
+def search(
+    text: Annotated[
+        str,
+        typer.Argument(
+            help="Any id, a refundNo, an Epay number, an e-mail or its beginning, a value of the "
+            "metadata, or an amount."
+        ),
+    ],
+    *,
+    merchant: Annotated[str | None, typer.Option(help="Only this merchant's.")] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=100, help="How many of each merchant, newest first.")
+    ] = 20,
+) -> output.Result:
+    """Find the orders that anything leads to, of all merchants."""
+    from opentill import merchants
+    from opentill.orders import OrdersQuery
+
+    query = OrdersQuery(query=text, size=limit)
+
+    async def work(db: "Db") -> output.Result:
+        async with db.connection() as tx:
+            if merchant is None:
+                searched = await merchants.all_merchants(tx)
+            else:
+                searched = [await merchants.find(tx, merchant)]
+        found: list[dict[str, Any]] = []
+        total = 0
+        for one in searched:
+            rows, there = await _rows(db, one, query)
+            found += rows
+            total += there
+        note = f"{len(found)} of {total} orders" if len(found) < total else ""
+        return output.Result(found, _FOUND, note)
+
+    return _run(work)
+
+
+async def _rows(
+    db: "Db", merchant: "Merchant", query: "OrdersQuery"
+) -> tuple[list[dict[str, Any]], int]:
+    """Return a merchant's orders as they are shown, and how many there are."""
+    from opentill import orders
+
+    found, total = await orders.list_page(db, merchant.id, query)
+    livemode = session.settings().livemode
+    known = await orders.all_with_livemode(db.read, found, deployment=livemode)
+    shown = [output.plain(orders.OrderOut.of(order)) for order in known]
+    return [{"merchantId": merchant.id, **order} for order in shown], total
+
+
+def _run(work: Any) -> output.Result:
+    async def command() -> output.Result:
+        async with session.database() as db:
+            result: output.Result = await work(db)
+            return result
+
+    return session.run(command())

@@ -1,0 +1,97 @@
+"""Which orders an id or a number concerns (contract.md#order-search): a table of the forms.
+
+What each form is recognised by, and the statement that looks it up by one index.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from opentill import merchants
+from opentill.core.errors import Invalid, NotFound, or_not_found
+from opentill.core.ids import is_id
+from opentill.db.database import Tx
+from opentill.db.query import Query
+from opentill.orders import lookup_queries, queries
+from opentill.orders.model import Order, order_id_of
+from opentill.orders.search_model import Concerned
+
+_TIME_DIGITS: Final = 12  # of an entry's id, hexadecimal
+
+
+class Form(NamedTuple):
+    """A kind of id or number: what it is called, and how an order is found by it.
+
+    ``reads`` returns what is looked up for a text, None for a text of another form.
+    """
+
+    name: str
+    reads: Callable[[str], str | None]
+    found_by: Query[Concerned]
+
+
+def _prefix(prefix: str) -> Callable[[str], str | None]:
+    return lambda text: text if text.startswith(f"{prefix}_") and is_id(text) else None
+
+
+def _trade_no(text: str) -> str | None:
+    found = order_id_of(text)
+    return found if is_id(found) else None
+
+
+def _number(longest: int) -> Callable[[str], str | None]:
+    return lambda text: text if len(text) <= longest else None
+
+
+FORMS: Final = (
+    #    name            recognised by        found by
+    Form("order", _prefix("order"), lookup_queries.ORDER),
+    Form("session", _prefix("cs"), lookup_queries.SESSION),
+    Form("attempt", _prefix("att"), lookup_queries.ATTEMPT),
+    Form("refund", _prefix("re"), lookup_queries.REFUND),
+    Form("dispute", _prefix("dp"), lookup_queries.DISPUTE),
+    Form("event", _prefix("evt"), lookup_queries.EVENT),
+    Form("balance transaction", _prefix("txn"), lookup_queries.ENTRY),
+    Form("trade_no", _trade_no, lookup_queries.ORDER),
+    Form("out_trade_no", _number(64), lookup_queries.OUT_TRADE_NO),
+    Form("refundNo", _number(64), lookup_queries.REFUND_NO),
+)
+
+
+async def orders_of(tx: Tx, merchant_ids: Sequence[str], text: str) -> list[Concerned]:
+    """Return the orders of some merchants that an id or a number leads to, each once."""
+    found: dict[Concerned, None] = {}
+    for form in FORMS:
+        wanted = form.reads(text)
+        if wanted is None:
+            continue
+        values: dict[str, object] = {"merchant_id": list(merchant_ids), "id": wanted}
+        if form.found_by is lookup_queries.ENTRY:
+            values["created_at"] = _time_of(wanted)
+        found |= dict.fromkeys(await form.found_by.all(tx, **values))
+    return list(found)
+
+
+async def find_by_anything(tx: Tx, text: str) -> Order:
+    """Return the order of whichever merchant that an id or a number leads to, for the operator.
+
+    Raises NotFound, and Invalid on ``order`` where it leads to several.
+    """
+    text = text.strip()
+    everybody = [merchant.id for merchant in await merchants.all_merchants(tx)]
+    found = await orders_of(tx, everybody, text)
+    if not found:
+        raise NotFound(reason=f"there is no order {text}")
+    if len(found) > 1:
+        several = ", ".join(f"{one.order_id} of {one.merchant_id}" for one in found)
+        raise Invalid("order", f"order must be an id of one order: {text} leads to {several}")
+    (one,) = found
+    order = await queries.BY_ID.first(tx, merchant_id=one.merchant_id, id=one.order_id)
+    return or_not_found(order, f"there is no order {text}")
+
+
+def _time_of(entry_id: str) -> int:
+    """Return when an entry was posted, as its id says it; -1 if it is none of ours."""
+    try:
+        return int(entry_id.partition("_")[2][:_TIME_DIGITS], 16)
+    except ValueError:
+        return -1

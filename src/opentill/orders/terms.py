@@ -1,0 +1,86 @@
+"""The terms of an order: what it is found by beside its ids, and where in it they stand.
+
+A term is a text in the form in which texts are compared: without spaces around it, ASCII letters
+in lower case, and a plain number with two decimals, so that ``42`` finds the amount ``42.00``. A
+place is the field that has the text: ``email``, ``amount``, or ``metadata.`` and a key. Where the
+field's own text differs from the term, the place ends in a colon and that text, so that a filter
+by metadata is exact. An order has each of its terms once: where a text stands in several fields,
+its place is all of theirs.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from opentill.core import money
+
+LONGEST: Final = 100  # characters of a term; a longer text is a digest
+EMAIL: Final = "email"
+AMOUNT: Final = "amount"
+_BETWEEN: Final = "\x1f"  # the fields of a place that is several
+_NUMBER: Final = re.compile(r"(0|[1-9][0-9]{0,14})(?:\.([0-9]{1,2}))?", re.ASCII)
+_LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+_DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_TEXT: Final = msgspec.json.Decoder(str)
+
+Terms = Mapping[str, str]  # the place of each term
+
+
+def term_of(text: str) -> str:
+    """Return a text as texts are compared."""
+    text = text.strip(" ")
+    if found := _NUMBER.fullmatch(text):
+        return f"{found[1]}.{(found[2] or '').ljust(2, '0')}"
+    return _short(text.translate(_LOWER))
+
+
+def _short(text: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def metadata_place(key: str, text: str) -> str:
+    """Return the place of a metadata key whose value is the text."""
+    place = f"metadata.{key}".replace(_BETWEEN, " ")
+    own = _short(text).replace(_BETWEEN, " ")
+    return place if own == term_of(text) else f"{place}:{own}"
+
+
+def of(email: str, amount_minor: int, currency: str, metadata: str) -> dict[str, str]:
+    """Return the terms of an order, each with its place; ``metadata`` is JSON text.
+
+    Of the metadata, texts, numbers, true and false count; what is nested does not.
+    """
+    places: dict[str, list[str]] = {}
+    if email:
+        places[term_of(email)] = [EMAIL]
+    places.setdefault(term_of(money.show(amount_minor, currency)), []).append(AMOUNT)
+    for key, text in _texts(metadata):
+        places.setdefault(term_of(text), []).append(metadata_place(key, text))
+    return {term: _BETWEEN.join(sorted(found)) for term, found in places.items()}
+
+
+def stands(place: str, field: str) -> bool:
+    """Return whether a field is among those of a place."""
+    return place == field or field in place.split(_BETWEEN)
+
+
+def _texts(metadata: str) -> list[tuple[str, str]]:
+    """Return the keys of metadata whose value is single, each with it as text."""
+    try:
+        values = _DECODER.decode(metadata)
+    except (msgspec.DecodeError, UnicodeError):  # no JSON object: written by somebody in SQL
+        return []
+    found = ((key, _text(bytes(value))) for key, value in values.items())
+    return [(key, text) for key, text in found if text.strip(" ")]
+
+
+def _text(value: bytes) -> str:
+    """Return a single value as text, a number as it was sent; "" for null and what is nested."""
+    if value.startswith(b'"'):
+        return _TEXT.decode(value)
+    return "" if value.startswith((b"{", b"[", b"null")) else value.decode()

@@ -1,0 +1,123 @@
+"""``opentill orders``: found by whatever leads to them, shown, and refunded by the operator."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from opentill import checkouts, merchants, orders
+from opentill.checkouts.model import SessionBody
+from opentill.db import connection as connections
+from support import world
+from support.commands import Commands, opentill
+
+__all__ = ["opentill"]
+WHY = ("--reason", "broken on arrival", "--by", "ann")
+
+
+@pytest.fixture
+def made(opentill: Commands) -> dict[str, str]:
+    """A merchant with a paid order; the ids of both, and of what belongs to them."""
+
+    async def make() -> dict[str, str]:
+        tx = await connections.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+        try:
+            shop = await world.merchant(tx)
+            key = await merchants.create_key(tx, shop.id, "production", world.NOW)
+            mug = await world.product(tx, shop.id)
+            metadata = msgspec.Raw(b'{"cart": "A-7"}')
+            body = SessionBody(product_id=mug.id, metadata=metadata)
+            session = await checkouts.open_session(tx, shop.id, body, world.NOW)
+            order = await orders.find(tx, shop.id, session.order_id)
+            await world.paid(tx, order)
+            last = await orders.last_attempt(tx, shop.id, order.id)
+            assert last is not None
+            return {
+                "merchant": shop.id,
+                "key": key.id,
+                "product": mug.id,
+                "session": session.id,
+                "order": order.id,
+                "attempt": last.id,
+            }
+        finally:
+            await tx.close()
+
+    return asyncio.run(make())
+
+
+def test_orders_are_listed_searched_and_shown_by_what_leads_to_them(
+    opentill: Commands, made: dict[str, str]
+) -> None:
+    shop, order = made["merchant"], made["order"]
+    for filters in (
+        (),
+        ("--status", "PAID", "--email", "ann@EXAMPLE.com", "--amount", "9.99"),
+        ("--metadata", "cart=A-7", "--from", "2020-01-01"),
+        ("--query", made["session"]),
+    ):
+        assert [row["id"] for row in opentill.json("orders", "list", shop, *filters)] == [order]
+    assert opentill.json("orders", "list", shop, "--status", "PENDING") == []
+    for text in (order, made["session"], made["attempt"], "a-7", "ann@example.com", "9.99"):
+        (row,) = opentill.json("orders", "search", text)
+        assert (row["merchantId"], row["id"]) == (shop, order), text
+    assert opentill.json("orders", "search", "nobody") == []
+    assert made["session"] not in opentill.text("orders", "search", "A-7", "--merchant", shop)
+    for text in (order, made["session"], made["attempt"], order.replace("_", "")):
+        assert opentill.json("orders", "show", text)["id"] == order, text
+        assert opentill.json("merchants", "show", text)["id"] == shop, text
+    assert opentill.json("orders", "history", made["attempt"])
+    for text in (made["product"], made["key"]):
+        assert opentill.json("merchants", "show", text)["id"] == shop, text
+    assert opentill.json("balance", "show", made["session"])["merchantId"] == shop
+    dispute = opentill.json("disputes", "open", order, *WHY)
+    assert opentill.json("disputes", "show", made["session"])["id"] == dispute["id"]
+    assert "A-7" in opentill.text("export", shop, "--email", "ann@example.com")
+    assert opentill.text("export", shop, "--email", "eve@example.com").count("\n") == 1
+
+
+def test_what_cannot_be_found_is_refused(opentill: Commands, made: dict[str, str]) -> None:
+    shop = made["merchant"]
+    cases = (
+        (("list", "mer_x"), "there is no merchant mer_x"),
+        (("list", shop, "--status", "paid"), "status must be an order status"),
+        (("list", shop, "--email", "ada"), "email must be the whole e-mail address"),
+        (("list", shop, "--amount", "1,00"), "amount must be decimal text"),
+        (("list", shop, "--metadata", "cart"), "metadata must be KEY=VALUE"),
+        (("show", "order_x"), "there is no order order_x"),
+        (("refund", "order_x", "--yes", *WHY), "there is no order order_x"),
+        (("refund", made["order"], "--yes"), "reason must be text"),
+        (("refund", made["order"], *WHY), "--yes"),
+        (("refund", made["order"], "--amount", "10", "--yes", *WHY), "from 0.01 to 9.99"),
+    )
+    for words, says in cases:
+        assert says in opentill.refusal("orders", *words), words
+    assert "there is no merchant order_x" in opentill.refusal("merchants", "show", "order_x")
+    assert "there is no dispute" in opentill.refusal("disputes", "show", made["order"])
+
+
+def test_a_refund_says_what_it_costs_and_is_in_the_audit_log(
+    opentill: Commands, made: dict[str, str]
+) -> None:
+    asked = ("orders", "refund", made["session"], "--amount", "2.00", "--number", "R-1", "--yes")
+    done = opentill.run(*asked, "--json", *WHY)
+    assert done.returncode == 0, done.stderr
+    told = done.stderr.decode()
+    assert "Refund of 2.00 USD to ann@example.com" in told
+    assert "7.99 will be left to refund" in told
+    assert "2.00 USD: the pending balance goes from 9.59 to 7.59" in told
+    first = opentill.json(*asked, *WHY)  # the number again: the same refund
+    assert (first["orderId"], first["status"], first["amount"]) == (
+        made["order"], "PROCESSING", "2.00",
+    )  # fmt: skip
+    other = ("orders", "refund", made["order"], "--amount", "3", "--number", "R-1", "--yes")
+    assert "number must be one that no other" in opentill.refusal(*other, *WHY)
+    (row,) = [
+        each
+        for each in opentill.json("audit", "list", made["merchant"])
+        if each["action"] == "orders refund"
+    ]
+    assert (row["who"], row["reason"]) == ("ann", "broken on arrival")
+    assert opentill.json("orders", "search", "R-1")[0]["id"] == made["order"]
+    assert opentill.json("balance", "show", made["order"])["pending"] == "7.59"
+    assert opentill.json("ledger", "check")["violations"] == []
