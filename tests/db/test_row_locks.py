@@ -48,7 +48,7 @@ def many(row: Row) -> dict[str, Any]:
     return {"merchant_id": [row["merchant_id"]], "id": [row["id"]]}
 
 
-def rollback_database_url(row: Row) -> dict[str, Any]:
+def balance(row: Row) -> dict[str, Any]:
     return {"merchant_id": row["merchant_id"], "currency": row["currency"]}
 
 
@@ -87,13 +87,13 @@ CASES: Final = {
     ),
     "ledger.queries.LOCK_MANY": Case(
         "balances",
-        lambda row: {name: [value] for name, value in rollback_database_url(row).items()},
+        lambda row: {name: [value] for name, value in balance(row).items()},
         "available = available + 1, bank = bank - 1",
         "available",
     ),
     "payouts.queries.LOCK_AVAILABLE": Case(
         "balances",
-        rollback_database_url,
+        balance,
         "available = available + 1, bank = bank - 1",
         "available",
     ),
@@ -138,6 +138,23 @@ CASES: Final = {
         lambda _: {"before": LATE, "after": LATE},
         "last_at = last_at + 1",
         None,
+    ),
+    "figures.queries.LOCK_HEAD": Case(
+        "figure_heads", balance, "number = number + 1", "number"
+    ),
+    "figures.queries.LOCK_ATTEMPTS": Case(
+        "attempt_figures", mine, "failed = failed + 1", None, "since = 0"
+    ),
+    "orders.queries.COUNT_FAILED": Case(
+        "payment_attempts",
+        lambda row: {**mine(row), "limit": 1000},
+        where="status = 'DECLINED' and counted_at is null",
+    ),
+    "people.queries.LOCK_REFRESHED": Case(
+        "logins",
+        lambda row: {"token_sha256": row["token_sha256"]},
+        "used_at = used_at + 1",
+        "used_at",
     ),
     "http.queries.PRUNE": Case(
         "idempotency_keys", lambda _: {"before": LATE}, "created_at = created_at + 1", None
@@ -200,7 +217,10 @@ async def fill(tx: Tx) -> None:
     await world.in_status(tx, "DISPUTED")
     disputed = await world.in_status(tx, "REFUNDED")
     await world.dispute_said(tx, disputed, "OPENED", minor=5)
+    declined = await world.opened(tx)
+    await world.said(tx, await world.submitted(tx, declined), "DECLINED")
     await _fill_directly(tx, order.merchant_id, order.id)
+    await _fill_figures_and_logins(tx, order.merchant_id)
 
 
 async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
@@ -245,6 +265,26 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
     )
     await tx.execute(
         "insert into idempotency_keys values ($1, 'k', '', 200, '', $2)", merchant_id, world.NOW
+    )
+
+
+async def _fill_figures_and_logins(tx: Tx, merchant_id: str) -> None:
+    await tx.execute(
+        "insert into figure_heads select merchant_id, currency, 0 from balances"
+        " where merchant_id = $1",
+        merchant_id,
+    )
+    await tx.execute("insert into attempt_figures values ($1, 0, 0)", merchant_id)
+    await tx.execute(
+        "insert into persons values ('per_1', 'ann@example.com', 'Ann', '$argon2id$', null, null,"
+        " 0, $1, $1)",
+        world.NOW,
+    )
+    await tx.execute(
+        "insert into logins values ('ses_1', 'per_1', $1, $2, $2, $2, false, '', '', $3, $1)",
+        b"t" * 32,
+        world.NOW,
+        merchant_id,
     )
 
 

@@ -71,6 +71,7 @@ EXPLAINED: Final = frozenset(
         "reconciliation.queries": "BETWEEN NAMED",
         "list_counts.queries": "CHANGED",
         "figures.queries": "BEHIND",
+        "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_OF_API LOCK_REFRESHED LOGINS",
         # totals come from counts, and only a page after a thousand others is read from the oldest
         "checkouts.queries  ": " ".join(
             f"PAGES{filters}{index}"
@@ -372,6 +373,7 @@ class Business:
             attempt = self.api_server.tx(lambda tx, one=order: world.submitted(tx, one, self.now))
             self.api_server.tx(lambda tx, one=attempt: world.said(tx, one, "DECLINED", self.now))
             self.api_server.run(figures.read(self.app.db, self.id, UTC, self.now))
+            self.api_server.tx(lambda tx: orders.newest(tx, self.id, 10))
             self.api_server.run(figure_jobs.count_all(self.app.db))
             self.api_server.run(figures.read(self.app.db, self.id, UTC, self.later()))
 
