@@ -234,6 +234,7 @@ def test_demo_keeps_its_merchant_and_shows_beside_a_running_one(place: Place) ->
     assert again.returncode == 0, again.stderr
     assert kept["key"] in again.stdout
     assert f"Pay here:  http://127.0.0.1:{place.port}/checkout/cs_" in again.stdout
+    assert f"Dashboard: http://127.0.0.1:{place.port}/invite/" in again.stdout
     written = place.data_dir / "demo.env"
     assert again.stdout.endswith(f"  . {written}\n\n")
     assert written.stat().st_mode & 0o077 == 0

@@ -1,4 +1,4 @@
-"""``opentill demo``: a running server with a merchant, a product and a session to be paid.
+"""``opentill demo``: a running server with a merchant, its owner, and a session to be paid.
 
 The merchant and the key are made once and stored in ``demo.json`` of the data directory, readable
 by its owner alone; the product and the session are made over the API, as any merchant would.
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FILE = "demo.json"
 ENVIRONMENT = "demo.env"
 EMAIL = "customer@example.com"
+OWNER = "owner@example.com"
 CARD = "4242 4242 4242 4242"
 # What one of each is worth in USD: examples of about the right size, not of any day.
 RATES: Final = {
@@ -87,7 +88,8 @@ def _show(settings: Settings) -> None:
     if not kept.product_id:
         kept = _with_product(settings, kept)
     checkout = _post(settings, kept.key, "/v1/checkouts", {"productId": kept.product_id})
-    typer.echo(_text(settings, kept, str(checkout["url"])))
+    dashboard = session.run(_dashboard(settings, kept.merchant_id))
+    typer.echo(_text(settings, kept, str(checkout["url"]), dashboard))
     sys.stdout.flush()
 
 
@@ -134,6 +136,29 @@ async def _make_merchant(settings: Settings) -> Demo:
     made = Demo(new.merchant_id, "", new.key)
     write_private(settings.data_dir / FILE, msgspec.json.encode(made).decode())
     return made
+
+
+async def _dashboard(settings: Settings, merchant_id: str) -> tuple[str, str]:
+    """Return where the dashboard is opened as the merchant's owner, and how."""
+    from opentill import merchants, people
+    from opentill.core.errors import Invalid
+    from opentill.db.database import Db
+
+    base = settings.public_url.rstrip("/")
+    actor = merchants.Actor("opentill demo", "the demonstration was shown")
+    db = await Db.connect(settings.database_url or "", 1, prepared=settings.db_prepared)
+    try:
+        now = await session.now(db)
+        made = await db.run(
+            lambda tx: people.invite(
+                tx, OWNER, now, merchant_id=merchant_id, role="owner", actor=actor
+            )
+        )
+    except Invalid:  # the owner is there
+        return f"{base}/login", f"log in as {OWNER}, with the password that you chose"
+    finally:
+        await db.close()
+    return base + made.path, f"choose a name and a password: you are the owner, {OWNER}"
 
 
 async def _set_rates(tx: "Tx", actor: "Actor", now: int) -> None:
@@ -202,11 +227,12 @@ def _write_environment(settings: Settings, kept: Demo) -> Path:
     return data_dir / ENVIRONMENT
 
 
-def _text(settings: Settings, kept: Demo, url: str) -> str:
+def _text(settings: Settings, kept: Demo, url: str, dashboard: tuple[str, str]) -> str:
     file = settings.data_dir.absolute() / FILE
     shown = (
         #  what       where or which   about it
         ("Pay here", url, f"card {CARD}, any later date, any CVC; e-mail {EMAIL}"),
+        ("Dashboard", *dashboard),
         ("API key", kept.key, f"kept in {file}; its payments are not real money"),
     )
     lines = [f"\n{what + ':':10} {value}\n{'':10} ({about})" for what, value, about in shown]
