@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from support import pooler
-from support.commands import ForkServer, Served
+from support.commands import ForkServer, Served, clean
 from support.deployment import copy
 from support.ports import free_port
 
@@ -36,7 +36,7 @@ class Place:
         self.data_dir = directory / "data"
         self.port, self.sandbox_port = free_port(), free_port()
         self.environ = {
-            **{name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")},
+            **clean(os.environ),
             "OPENTILL_DATA_DIR": str(self.data_dir),
             "OPENTILL_PORT": str(self.port),
             "OPENTILL_SANDBOX_PORT": str(self.sandbox_port),

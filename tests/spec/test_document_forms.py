@@ -58,6 +58,7 @@ METHODS: Final = {
     "getRefund",
     "getWebhookEndpoint",
     "listBalanceTransactions",
+    "listCheckoutSessions",
     "listDisputes",
     "listEvents",
     "listOrderRefunds",
