@@ -58,7 +58,10 @@ RULES: Final = (
     ("id", "id must be an endpoint that is ENABLED"),
     ("eventId", "eventId must be the id of one of your"),
     ("since", "since must say from when on"),
-    ("since|until", "(since|until) must be a time in Unix mil"),  # as 1.0, which is an integer too
+    (
+        "since|until|expiresAt",
+        "(since|until|expiresAt) must be a time in Unix mil",
+    ),  # as 1.0, which is an integer too
     ("expiresAt", "expiresAt must be in the future"),
     ("cursor", "cursor must be the cursor of an earlier response"),
     ("amount", "amount must be from 0.01 to"),
