@@ -104,7 +104,7 @@ def test_a_key_expires_in_the_future(api_server: ApiServer) -> None:
     made = _refused(
         api_server, lambda tx: merchants.create_key(tx, shop.id, "production", NOW, NOW)
     )
-    assert made == "expires_at"
+    assert made == "expiresAt"
 
 
 def test_the_audit_log_asks_for_a_reason(api_server: ApiServer) -> None:

@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -14,11 +14,15 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
 from schemathesis.specs.openapi import definitions
 
+from opentill import agreement
 from opentill.app import OPERATIONS, PEOPLE_OPERATIONS, create_app, document
 from opentill.core.settings import Settings
 from opentill.http.operations import Operation
 from support.api_server import ApiServer, Shop
 from support.examples import examples
+from support.people import PASSWORD, address, person, unlimited
+
+__all__ = ["unlimited"]
 
 DOCUMENT: Final = document(Settings())
 # Of each operation and mode: in `make test`, and in `make stress`.
@@ -54,7 +58,11 @@ RULES: Final = (
     ("id", "id must be an endpoint that is ENABLED"),
     ("eventId", "eventId must be the id of one of your"),
     ("since", "since must say from when on"),
-    ("since|until", "(since|until) must be a time in Unix mil"),  # as 1.0, which is an integer too
+    (
+        "since|until|expiresAt",
+        "(since|until|expiresAt) must be a time in Unix mil",
+    ),  # as 1.0, which is an integer too
+    ("expiresAt", "expiresAt must be in the future"),
     ("cursor", "cursor must be the cursor of an earlier response"),
     ("amount", "amount must be from 0.01 to"),
     ("amount", "amount must not be more than what is left"),
@@ -234,6 +242,70 @@ def stocked(api_server: ApiServer) -> tuple[Shop, dict[str, str]]:
     return shop, ids
 
 
+class Owner:
+    """A merchant's owner, who calls the operations of persons with a token."""
+
+    def __init__(self, shop: Shop) -> None:
+        """Log in."""
+        self.shop = shop
+        self.email = person(shop.api_server, shop.id, "owner").email
+        self.log_in()
+
+    def log_in(self) -> None:
+        """Log in anew."""
+        body = {"email": self.email, "password": PASSWORD}
+        answer = self.shop.api_server.http.post("/v1/merchant/sessions", json=body)
+        assert answer.status_code == 201, answer.text
+        self.tokens: dict[str, Any] = answer.json()["data"]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What shows who calls."""
+        return {"authorization": f"Bearer {self.tokens['accessToken']}"}
+
+    def _made(self, path: str, body: dict[str, Any]) -> str:
+        http = self.shop.api_server.http
+        answer = http.post(f"/v1/merchant/{path}", json=body, headers=self.headers)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["data"]["id"])
+
+    def key(self) -> str:
+        """Make an API key; its id."""
+        return self._made("keys", {})
+
+    def member(self) -> str:
+        """Make another member, so that the owner stays one; their id."""
+        return person(self.shop.api_server, self.shop.id, "viewer").person_id
+
+    def invitation(self) -> str:
+        """Invite somebody; the id of the invitation."""
+        return self._made("team/invitations", {"email": address(), "role": "viewer"})
+
+    def right(self, path: str) -> dict[str, Any]:
+        """Return the fields of a body that only the service knows the right values of."""
+        if path == "/v1/merchant/sessions":
+            return {"email": self.email, "password": PASSWORD, "merchantId": self.shop.id}
+        if path == "/v1/merchant/sessions/refresh":
+            return {"refreshToken": self.tokens["refreshToken"]}
+        if path == "/v1/merchant/team/invitations":
+            return {"email": address()}
+        if path == "/v1/merchant/agreement/acceptances":
+            current = agreement.current(self.shop.api_server.settings)
+            return {"renderedDocumentSha256": current.rendered_document_sha256}
+        return {}
+
+
+# What {id} stands for in operations of persons: made for each case, since most of them end it.
+OF_OWNERS: Final[dict[str, Callable[[Owner], str]]] = {
+    "/v1/merchant/keys/{id}": Owner.key,
+    "/v1/merchant/keys/{id}/regenerate": Owner.key,
+    "/v1/merchant/team/{id}": Owner.member,
+    "/v1/merchant/team/invitations/{id}": Owner.invitation,
+}
+# These use up the tokens, or end them: each case has new ones.
+END_TOKENS: Final = {"/v1/merchant/sessions", "/v1/merchant/sessions/refresh"}
+
+
 @pytest.fixture(scope="module")
 def connected() -> Iterator[requests.Session]:
     """One connection for all requests: otherwise each would make its own."""
@@ -241,6 +313,25 @@ def connected() -> Iterator[requests.Session]:
         session.trust_env = False
         session.headers.clear()  # only what a case says is sent
         yield session
+
+
+def _fill(case: Any, owner: Owner, ids: dict[str, str], mode: GenerationMode) -> None:
+    """Put in what no schema knows: ids of things that are there, and who the owner is."""
+    path, shop = case.operation.path, owner.shop
+    kind = re.sub("^/v1/(merchant/)?", "", path).split("/")[0]
+    if path in OF_OWNERS:
+        case.path_parameters["id"] = OF_OWNERS[path](owner)
+    elif "{id}" in path and case.operation.method == "delete":
+        made = {"products": shop.product, "webhook-endpoints": shop.endpoint}[kind]
+        case.path_parameters["id"] = made()["id"]
+    elif "{id}" in path:
+        case.path_parameters["id"] = ids[kind]
+    if not isinstance(case.body, dict):
+        return
+    if isinstance(case.body.get("productId"), str):
+        case.body["productId"] = ids["products"]
+    if mode is GenerationMode.POSITIVE:
+        case.body |= owner.right(path)
 
 
 @pytest.mark.parametrize("number", EXAMPLES)
@@ -258,6 +349,9 @@ def test_the_server_does_what_its_document_says(
         return
     if operation.method == "delete":  # of a merchant who may still make endpoints
         shop = shop.api_server.shop()
+    path = operation.path
+    of_people = path.startswith("/v1/merchant/")
+    owner = Owner(shop)
 
     @seed(20261121)
     @given(case=operation.as_strategy(generation_mode=mode))
@@ -266,19 +360,15 @@ def test_the_server_does_what_its_document_says(
         # An empty list or text in a query is none; an object is sent as something else.
         values = list((case.query or {}).values())
         assume(not any(value == "" or isinstance(value, dict | list) for value in values))
-        kind = operation.path.split("/")[2]
-        if "{id}" in operation.path:
-            case.path_parameters["id"] = ids[kind]
-        if isinstance(case.body, dict) and isinstance(case.body.get("productId"), str):
-            case.body["productId"] = ids["products"]
-        if operation.method == "delete":
-            made = {"products": shop.product, "webhook-endpoints": shop.endpoint}[kind]
-            case.path_parameters["id"] = made()["id"]
-        answer = case.call(
-            base_url=shop.api_server.url, headers={"x-api-key": shop.key}, session=connected
-        )
+        if path in END_TOKENS:
+            owner.log_in()
+        _fill(case, owner, ids, mode)
+        headers = owner.headers if of_people else {"x-api-key": shop.key}
+        answer = case.call(base_url=shop.api_server.url, headers=headers, session=connected)
         assert "x-request-id" in answer.headers
-        case.validate_response(answer, checks=CHECKS_OF_THEIRS, headers={"x-api-key": shop.key})
+        case.validate_response(answer, checks=CHECKS_OF_THEIRS, headers=headers)
+        if mode is GenerationMode.POSITIVE:
+            assert answer.status_code not in {401, 403, 404}, answer.text
         if mode is GenerationMode.POSITIVE and answer.status_code == 400:
             error = answer.json()["error"]
             assert any(

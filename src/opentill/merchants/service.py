@@ -60,7 +60,7 @@ async def _create_key(
     if not await queries.EXISTS.get(tx, merchant_id=merchant_id):
         raise NotFound(reason=f"there is no merchant {merchant_id}")
     if expires_at is not None and expires_at <= now:
-        raise Invalid("expires_at", "expires_at must be in the future")
+        raise Invalid("expiresAt", "expiresAt must be in the future")
     key = model.make_key(environment)
     new = NewKey(id=new_id("key"), merchant_id=merchant_id, key=key, expires_at=expires_at)
     digest, hint = model.digest(key), model.hint(key)

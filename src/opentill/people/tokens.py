@@ -10,7 +10,7 @@ first with a wrong second has a token that was used already: then two have it, a
 
 import base64
 import warnings
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from joserfc import jwt
 from joserfc.errors import JoseError, SecurityWarning
 from joserfc.jwk import OKPKey
+from msgspec import Meta
 
 from opentill.core.errors import Invalid, NotFound, NotLoggedIn, NotPermitted
 from opentill.db.database import Db, Tx
@@ -35,9 +36,13 @@ warnings.filterwarnings("ignore", "EdDSA is deprecated", SecurityWarning)
 class Tokens(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Tokens of a person at a merchant. ``expiresAt`` is the access token's end, in Unix ms."""
 
-    access_token: str
-    refresh_token: str
-    expires_at: int
+    access_token: Annotated[
+        str, Meta(description="What `Authorization: Bearer` takes, for ten minutes.")
+    ]
+    refresh_token: Annotated[
+        str, Meta(description="What gives new tokens, once. Each refresh gives another.")
+    ]
+    expires_at: Annotated[int, Meta(description="When the access token ends, Unix ms.")]
 
 
 def _key(secret_key: str) -> OKPKey:

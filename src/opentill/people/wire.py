@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from opentill import agreement
 from opentill.core.settings import Environment
+from opentill.http.fields import CreatedAt
 from opentill.http.paging import Millis
 from opentill.merchants import Key, NewKey
 from opentill.people.model import Access, Link, Member
@@ -40,14 +41,22 @@ class RefreshBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Who is logged in, at which merchant, and what they may do there."""
 
-    person_id: str
-    email: str
-    name: str
+    person_id: Annotated[str, Meta(description="The id of the person who is logged in.")]
+    email: Annotated[str, Meta(description="The person's e-mail address, in lower case.")]
+    name: Annotated[str, Meta(description="The person's name.")]
     role: Role
-    permissions: list[Permission]
-    merchant_id: str
-    merchant_name: str
-    agreement_status: agreement.AgreementStatus
+    permissions: Annotated[
+        list[Permission], Meta(description="What the person may do at this merchant.")
+    ]
+    merchant_id: Annotated[str, Meta(description="The id of the merchant that the token is for.")]
+    merchant_name: Annotated[str, Meta(description="The merchant's name.")]
+    agreement_status: Annotated[
+        agreement.AgreementStatus,
+        Meta(
+            description="`ACCEPTED` if the version in force was accepted, `OUTDATED` if only an "
+            "earlier one was, `NONE` if none was."
+        ),
+    ]
 
     @classmethod
     def of(cls, access: Access, role: MerchantRole, status: agreement.AgreementStatus) -> Self:
@@ -67,12 +76,16 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class KeyOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An API key, without the key itself: its beginning and its last four characters."""
 
-    id: str
-    hint: str
-    environment: Environment
-    created_at: int
-    expires_at: int | None
-    revoked_at: int | None
+    id: Annotated[str, Meta(description="The id of the key, which is not secret.")]
+    hint: Annotated[str, Meta(description="The beginning of the key and its last four characters.")]
+    environment: Annotated[Environment, Meta(description="The environment that the key is for.")]
+    created_at: CreatedAt
+    expires_at: Annotated[
+        int | None, Meta(description="When it ends, Unix ms. Null if it has no end.")
+    ]
+    revoked_at: Annotated[
+        int | None, Meta(description="When it was revoked, Unix ms. Null if it was not.")
+    ]
 
     @classmethod
     def of(cls, key: Key) -> Self:
@@ -96,9 +109,11 @@ class KeyBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class KeyWithSecret(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A new API key; ``key`` is shown this once."""
 
-    id: str
-    key: str
-    expires_at: int | None
+    id: Annotated[str, Meta(description="The id of the key, which is not secret.")]
+    key: Annotated[str, Meta(description="The key itself. It is shown only here.")]
+    expires_at: Annotated[
+        int | None, Meta(description="When it ends, Unix ms. Null if it has no end.")
+    ]
 
     @classmethod
     def of(cls, new: NewKey) -> Self:
@@ -109,11 +124,11 @@ class KeyWithSecret(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class MemberOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A member of the merchant's team. ``id`` is the person's."""
 
-    id: str
-    email: str
-    name: str
+    id: Annotated[str, Meta(description="The id of the person.")]
+    email: Annotated[str, Meta(description="The person's e-mail address, in lower case.")]
+    name: Annotated[str, Meta(description="The person's name.")]
     role: Role
-    created_at: int
+    created_at: Annotated[int, Meta(description="When the person became a member, Unix ms.")]
 
     @classmethod
     def of(cls, member: Member) -> Self:
@@ -143,11 +158,11 @@ class InvitationBody(msgspec.Struct, frozen=True, kw_only=True):
 class InvitationOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An invitation that can still be accepted."""
 
-    id: str
-    email: str
+    id: Annotated[str, Meta(description="The id of the invitation.")]
+    email: Annotated[str, Meta(description="The e-mail address that was invited, in lower case.")]
     role: Role
-    created_at: int
-    expires_at: int
+    created_at: CreatedAt
+    expires_at: Annotated[int, Meta(description="Until when it can be accepted, Unix ms.")]
 
     @classmethod
     def of(cls, link: Link) -> Self:
@@ -158,7 +173,9 @@ class InvitationOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class InvitationWithUrl(InvitationOut, frozen=True, kw_only=True, rename="camel"):
     """A new invitation; ``url`` is shown this once, for the person who is invited."""
 
-    url: str
+    url: Annotated[
+        str, Meta(description="The link that accepts the invitation, once. It is shown only here.")
+    ]
 
     @classmethod
     def new(cls, link: Link, url: str) -> Self:
@@ -186,14 +203,29 @@ class AcceptanceBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class AcceptanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Which version of the agreement was accepted: what, by whom, when and from where."""
 
-    agreement_version: str
-    template_sha256: str = msgspec.field(name="templateSha256")
-    rendered_document_sha256: str = msgspec.field(name="renderedDocumentSha256")
-    person_id: str
-    person: str
-    accepted_at: int
-    address: str
-    user_agent: str
+    agreement_version: Annotated[
+        str, Meta(description="The version of the agreement that was accepted.")
+    ]
+    template_sha256: Annotated[
+        str,
+        Meta(
+            description="The digest of the template, before the operator's name and address were "
+            "filled in."
+        ),
+    ] = msgspec.field(name="templateSha256")
+    rendered_document_sha256: Annotated[
+        str, Meta(description="The digest of the document that was read and accepted.")
+    ] = msgspec.field(name="renderedDocumentSha256")
+    person_id: Annotated[str, Meta(description="The id of the person who accepted it.")]
+    person: Annotated[
+        str, Meta(description="Name and e-mail address of that person, as they were then.")
+    ]
+    accepted_at: Annotated[int, Meta(description="When it was accepted, Unix ms.")]
+    address: Annotated[str, Meta(description="The IP address that it was accepted from.")]
+    user_agent: Annotated[
+        str,
+        Meta(description="The `User-Agent` of the browser or program that it was accepted with."),
+    ]
 
     @classmethod
     def of(cls, one: agreement.Acceptance) -> Self:
