@@ -15,6 +15,7 @@ CALLS: Final[Mapping[str, str]] = {
     "updateProduct": "products.update",
     "archiveProduct": "products.archive",
     "createCheckoutSession": "checkouts.create",
+    "listCheckoutSessions": "checkouts.list",
     "getCheckoutSession": "checkouts.get",
     "expireCheckoutSession": "checkouts.expire",
     "listOrders": "orders.list",
