@@ -1,6 +1,7 @@
 """The OpenAPI document: valid, true of every operation, and held against the running server."""
 
 import copy
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -334,6 +335,14 @@ def _fill(case: Any, owner: Owner, ids: dict[str, str], mode: GenerationMode) ->
         case.body |= owner.right(path)
 
 
+def _is_json(value: object) -> bool:
+    try:
+        json.loads(str(value))
+    except ValueError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("number", EXAMPLES)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("operation", CHECKED, ids=lambda operation: operation.label)
@@ -360,9 +369,9 @@ def test_the_server_does_what_its_document_says(
         # An empty list or text in a query is none; an object is sent as something else.
         values = list((case.query or {}).values())
         assume(not any(value == "" or isinstance(value, dict | list) for value in values))
-        # A value of metadata is text on the wire, whatever it was.
+        # A value of metadata is text on the wire, also one that was to be true or a number.
         given = (case.query or {}).items()
-        assume(all(isinstance(value, str) for name, value in given if "metadata" in name))
+        assume(not any("metadata" in name and _is_json(value) for name, value in given))
         if path in END_TOKENS:
             owner.log_in()
         _fill(case, owner, ids, mode)
