@@ -484,7 +484,7 @@ class Business:
             )
         }
         texts = [row["id"] for found in rows.values() for row in found[:3]]
-        texts += [row["id"] for row in rows["entries"] if row["source_type"] != "operator"][:1]
+        texts += [row["id"] for row in rows["entries"] if row["source_type"] == "order"][:1]
         texts += [row["id"] for row in rows["events"] if row["type"].startswith("order")][:1]
         (epay_order, *_) = api_server.sql(
             "select * from epay_orders where merchant_id = $1", self.id
