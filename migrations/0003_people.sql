@@ -105,7 +105,9 @@ create table person_links (
             and staff_role is not null))
 );
 create index person_links_by_merchant on person_links (merchant_id, created_at);
-create index person_links_by_email on person_links (email);
+-- Whoever is invited again, or asks again, has one link that works: the newest.
+create unique index person_links_open
+    on person_links (email, kind, coalesce(merchant_id, '')) where used_at is null;
 create index person_links_old on person_links (expires_at);
 
 -- [people] Attempts to log in that have not succeeded, by what they are counted under

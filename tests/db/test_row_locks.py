@@ -150,6 +150,7 @@ CASES: Final = {
         lambda row: {**mine(row), "limit": 1000},
         where="status = 'DECLINED' and counted_at is null",
     ),
+    "people.queries.LOCKED": Case("persons", lambda row: {"id": row["id"]}, beside=True),
     "people.queries.LOCK_REFRESHED": Case(
         "logins",
         lambda row: {"token_sha256": row["token_sha256"]},

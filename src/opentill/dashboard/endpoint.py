@@ -111,7 +111,7 @@ async def _proof(request: PageRequest) -> Response | None:
     settings = request.app.settings
     if password is not None:
         try:
-            token = await people.prove(
+            proof = await people.prove(
                 request.app.db,
                 request.login,
                 request.proof(password, code),
@@ -124,7 +124,7 @@ async def _proof(request: PageRequest) -> Response | None:
             errors, status = {_PASSWORD: "error_wait"}, 429
             wait = request.localizer.duration(problem.retry_after_s * 1000)
         else:
-            request.new_cookies.append(cookies.logged_in(settings, token))
+            request.new_cookies.append(cookies.logged_in(settings, proof.token))
             return None
     async with request.app.db.connection() as tx:
         second = await people.has_second_factor(tx, request.login)

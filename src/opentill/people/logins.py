@@ -87,13 +87,36 @@ async def log_in(
         raise WrongCredentials
 
     async def work(tx: Tx) -> NewLogin:
-        second = person.totp_secret is not None
-        if second and not await second_factor.check(tx, person, given.code, secret_key):
-            raise WrongCredentials
+        strong = await _check_second_factor(tx, person, given.code, secret_key)
         await limits.succeeded(tx, attempt, now)
-        return await (begin_as or begin)(tx, person, given.browser, now, strong=second)
+        return await (begin_as or begin)(tx, person, given.browser, now, strong=strong)
 
     return await db.run(work)
+
+
+async def lock_unchanged(tx: Tx, person: Person) -> Person:
+    """Lock a person whose password was checked, as they are now.
+
+    Raises WrongCredentials if the password has changed since: it was right a moment ago, but what
+    changed it has ended, or is about to end, everything that the old one opened.
+    """
+    locked = await queries.LOCKED.first(tx, id=person.id)
+    if locked is None or locked.password != person.password:
+        raise WrongCredentials
+    return locked
+
+
+async def _check_second_factor(tx: Tx, person: Person, code: str, secret_key: str) -> bool:
+    """Return whether a person whose password is right has a second factor, which is right too.
+
+    Raises WrongCredentials.
+    """
+    locked = await lock_unchanged(tx, person)
+    if locked.totp_secret is None:
+        return False
+    if not await second_factor.check(tx, locked, code, secret_key):
+        raise WrongCredentials
+    return True
 
 
 async def begin(
@@ -138,10 +161,17 @@ async def note_use(tx: Tx, login: Login, address: str, now: int) -> None:
         await queries.SET_USED.run(tx, id=login.id, now=now, address=address)
 
 
-async def prove(db: Db, login: Login, given: Credentials, secret_key: str, now: int) -> str:
-    """Have a person prove again who they are, and return the login's new token.
+class Proof(msgspec.Struct, frozen=True):
+    """That a person has proved again who they are."""
 
-    Raises TooManyRequests and WrongCredentials.
+    person: Person  # as they were then
+    token: str  # the login's new one
+
+
+async def prove(db: Db, login: Login, given: Credentials, secret_key: str, now: int) -> Proof:
+    """Have a person prove again who they are, and give the login a new token.
+
+    Raises TooManyRequests, WrongCredentials, and NotLoggedIn for a login that has ended meanwhile.
     """
     attempt = await limits.count(db, login.person_id, given.browser.address, now, known=True)
     async with db.connection() as tx:
@@ -151,14 +181,13 @@ async def prove(db: Db, login: Login, given: Credentials, secret_key: str, now: 
     token = new_token()
 
     async def work(tx: Tx) -> None:
-        second = person.totp_secret is not None
-        if second and not await second_factor.check(tx, person, given.code, secret_key):
-            raise WrongCredentials
+        await _check_second_factor(tx, person, given.code, secret_key)
         await limits.succeeded(tx, attempt, now)
-        await queries.PROVE.run(tx, id=login.id, token_sha256=digest(token), now=now)
+        if not await queries.PROVE.run(tx, id=login.id, token_sha256=digest(token), now=now):
+            raise NotLoggedIn
 
     await db.run(work)
-    return token
+    return Proof(person, token)
 
 
 async def end(tx: Tx, login: Login) -> None:

@@ -23,6 +23,9 @@ INSERT_PERSON = Command(
 )
 PERSON = Query(Person, "select * from persons where id = :id")
 BY_EMAIL = Query(Person, "select * from persons where email = :email")
+# Whoever was checked outside of the transaction is locked and compared: what ends all logins of a
+# person changes this row first.
+LOCKED = Query(Person, "select * from persons where id = :id for no key update")
 SET_PASSWORD = Command("update persons set password = :password, updated_at = :now where id = :id")
 
 # ── second factor ──
@@ -32,7 +35,7 @@ SET_TOTP_PERIOD = Command(
 SET_PENDING_TOTP = Command("update persons set totp_pending = :secret where id = :id")
 CONFIRM_TOTP = Command(
     """
-    update persons set totp_secret = totp_pending, totp_pending = null, updated_at = :now
+    update persons set totp_secret = :checked, totp_pending = null, updated_at = :now
     where id = :id
     """,
 )
@@ -204,6 +207,7 @@ NOTE_VISIT = Value(
 _LINK_COLUMNS = (
     "id, kind, email, merchant_id, role, staff_role, created_by, created_at, expires_at, used_at"
 )
+# In place of one for the same that nobody has followed: that one no longer works.
 INSERT_LINK = Query(
     Link,
     f"""
@@ -211,6 +215,10 @@ INSERT_LINK = Query(
         created_by, created_at, expires_at)
     values (:id, :token_sha256, :kind, :email, :merchant_id, :role, :staff_role, :created_by,
         :now, :expires_at)
+    on conflict (email, kind, coalesce(merchant_id, '')) where used_at is null do update set
+        id = excluded.id, token_sha256 = excluded.token_sha256, role = excluded.role,
+        staff_role = excluded.staff_role, created_by = excluded.created_by,
+        created_at = excluded.created_at, expires_at = excluded.expires_at
     returning {_LINK_COLUMNS}
     """,  # noqa: S608 - a constant of ours
 )
@@ -235,22 +243,12 @@ INVITATIONS = Query(
     order by created_at, id
     """,  # noqa: S608 - a constant of ours
 )
-WITHDRAW_INVITATIONS = Command(
-    """
-    delete from person_links
-    where email = :email and kind = 'INVITATION' and used_at is null
-        and merchant_id is not distinct from :merchant_id::text
-    """,
-)
 WITHDRAW = Query(
     Link,
     f"""
     delete from person_links where merchant_id = :merchant_id and id = :id and used_at is null
     returning {_LINK_COLUMNS}
     """,  # noqa: S608 - a constant of ours
-)
-WITHDRAW_RESETS = Command(
-    "delete from person_links where email = :email and kind = 'RESET' and used_at is null"
 )
 PRUNE_LINKS = Command("delete from person_links where expires_at < :before")
 

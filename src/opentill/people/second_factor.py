@@ -68,13 +68,14 @@ async def confirm(tx: Tx, login: Login, code: str, secret_key: str, now: int) ->
 
     Raises NotFound if none waits, and Invalid for a code that is not of it.
     """
-    person = await queries.PERSON.first(tx, id=login.person_id)
+    # Locked, so that no other page begins anew between the check and what is then used.
+    person = await queries.LOCKED.first(tx, id=login.person_id)
     if person is None or person.totp_pending is None:
         raise NotFound
     bare = "".join(code.split())
     if not await _use_code(tx, person, person.totp_pending, bare, secret_key):
         raise Invalid("code", "code must be the one that the authenticator shows now")
-    await queries.CONFIRM_TOTP.run(tx, id=person.id, now=now)
+    await queries.CONFIRM_TOTP.run(tx, id=person.id, checked=person.totp_pending, now=now)
     await queries.STRENGTHEN.run(tx, id=login.id)
     actor = actor_of(login, "on the page about security")
     await merchants.record_audit(tx, actor, "people second factor", "", f"{person.id} set up", now)

@@ -1,5 +1,7 @@
 """Invitations, roles, and new passwords."""
 
+from typing import NamedTuple
+
 import asyncpg
 
 from opentill import merchants
@@ -14,6 +16,7 @@ from opentill.people.model import (
     LINK_MS,
     Browser,
     Link,
+    LinkKind,
     Login,
     Member,
     NewLink,
@@ -27,6 +30,14 @@ from opentill.people.permissions import MerchantRole, StaffRole
 from opentill.people.second_factor import actor_of
 
 _LONGEST_NAME = 200
+
+
+class _Place(NamedTuple):
+    """Where an invitation leads: to a role at a merchant or among the staff."""
+
+    merchant_id: str | None = None
+    role: MerchantRole | None = None
+    staff_role: StaffRole | None = None
 
 
 async def invite(
@@ -52,24 +63,11 @@ async def invite(
             tx, merchant_id=merchant_id, person_id=known.id
         ):
             raise Invalid("email", "email must be of somebody who is not a member already")
-    await queries.WITHDRAW_INVITATIONS.run(tx, email=address, merchant_id=merchant_id)
-    token = new_token()
-    link = await queries.INSERT_LINK.one(
-        tx,
-        id=new_id("inv"),
-        token_sha256=digest(token),
-        kind="INVITATION",
-        email=address,
-        merchant_id=merchant_id,
-        role=role,
-        staff_role=staff_role,
-        created_by=actor.who,
-        now=now,
-        expires_at=now + LINK_MS,
-    )
-    subject = f"{link.id} {address} as {role or f'staff, {staff_role}'}"
+    place = _Place(merchant_id, role, staff_role)
+    made = await _new_link(tx, "INVITATION", address, actor, now, place)
+    subject = f"{made.link.id} {address} as {role or f'staff, {staff_role}'}"
     await merchants.record_audit(tx, actor, "people invite", merchant_id or "", subject, now)
-    return NewLink(link, token)
+    return made
 
 
 async def offer_new_password(tx: Tx, email: str, now: int, *, actor: Actor) -> NewLink:
@@ -78,22 +76,26 @@ async def offer_new_password(tx: Tx, email: str, now: int, *, actor: Actor) -> N
     person = or_not_found(
         await queries.BY_EMAIL.first(tx, email=address), f"there is no person {address}"
     )
-    await queries.WITHDRAW_RESETS.run(tx, email=address)
+    made = await _new_link(tx, "RESET", address, actor, now)
+    await merchants.record_audit(tx, actor, "people reset", "", person.id, now)
+    return made
+
+
+async def _new_link(
+    tx: Tx, kind: LinkKind, address: str, actor: Actor, now: int, place: _Place | None = None
+) -> NewLink:
     token = new_token()
     link = await queries.INSERT_LINK.one(
         tx,
         id=new_id("inv"),
         token_sha256=digest(token),
-        kind="RESET",
+        kind=kind,
         email=address,
-        merchant_id=None,
-        role=None,
-        staff_role=None,
+        **(place or _Place())._asdict(),
         created_by=actor.who,
         now=now,
         expires_at=now + LINK_MS,
     )
-    await merchants.record_audit(tx, actor, "people reset", "", person.id, now)
     return NewLink(link, token)
 
 
@@ -271,17 +273,18 @@ async def change_password(
     ``given`` has the password until now. Raises TooManyRequests, WrongCredentials, and Invalid.
     """
     passwords.check("password", new, login.email, login.name)
-    token = await logins.prove(db, login, given, secret_key, now)
+    proof = await logins.prove(db, login, given, secret_key, now)
     stored = await passwords.hashed(new)
 
     async def work(tx: Tx) -> None:
+        await logins.lock_unchanged(tx, proof.person)
         await queries.SET_PASSWORD.run(tx, id=login.person_id, password=stored, now=now)
         await logins.end_others(tx, login)
         actor = actor_of(login, "on the page about security")
         await merchants.record_audit(tx, actor, "people password", "", login.person_id, now)
 
     await db.run(work)
-    return token
+    return proof.token
 
 
 async def remove_staff(tx: Tx, person_id: str, now: int, *, actor: Actor) -> None:

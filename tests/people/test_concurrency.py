@@ -1,0 +1,168 @@
+"""Two that change one account at once: what was checked before is still so when it counts."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, Final
+
+import pytest
+
+from opentill import people
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.ids import new_id
+from opentill.db.clock import now_ms
+from opentill.db.database import Db, Tx
+from opentill.people import logins, passwords, queries, second_factor, totp
+from support.people import CHEAP, PASSWORD, TESTER, address
+
+SECRET_KEY: Final = "k" * 40
+BROWSER: Final = people.Browser("192.0.2.1", "Testfox/1.0")
+NEW: Final = "seven slow rivers sing"
+
+
+@pytest.fixture
+async def ada(db: Db) -> people.Person:
+    now, stored = now_ms(), await passwords.hashed(PASSWORD, CHEAP)
+    person = people.Person(
+        id=new_id("per"), email=address(), name="Ada", password=stored, totp_secret=None,
+        totp_pending=None, totp_period=0, created_at=now, updated_at=now,
+    )  # fmt: skip
+    async with db.transaction() as tx:
+        await queries.INSERT_PERSON.run(tx, person)
+    return person
+
+
+@pytest.fixture
+async def login(db: Db, ada: people.Person) -> people.Login:
+    made = await people.log_in(db, _given(ada), SECRET_KEY, now_ms())
+    found = await people.find(db, made.token, BROWSER.address, now_ms())
+    assert found is not None
+    return found
+
+
+def _given(person: people.Person, code: str = "") -> logins.Credentials:
+    return logins.Credentials(
+        email=person.email, password=PASSWORD, browser=BROWSER, code=code, known=True
+    )
+
+
+async def _ended_or_waiting(db: Db, task: asyncio.Task[Any]) -> None:
+    """Return once a task is over, or waits for a row that another transaction holds."""
+    async with asyncio.timeout(30), db.connection() as look:
+        while not task.done():
+            if await look.fetchval("select exists (select from pg_locks where not granted)"):
+                return
+            await asyncio.sleep(0.002)
+
+
+async def _set_password(tx: Tx, person: people.Person) -> None:
+    """Do what a reset does: another password, and no login any more."""
+    stored = await passwords.hashed(NEW, CHEAP)
+    await queries.SET_PASSWORD.run(tx, id=person.id, password=stored, now=now_ms())
+    await queries.END_OTHER_LOGINS.run(tx, person_id=person.id, but="")
+
+
+async def _during_reset(db: Db, person: people.Person, work: Awaitable[object]) -> object:
+    """Do something while the password is being set; what came of it."""
+    async with db.transaction() as tx:
+        await _set_password(tx, person)
+        task = asyncio.ensure_future(_outcome(work))
+        await _ended_or_waiting(db, task)
+    return await task
+
+
+async def _outcome(work: Awaitable[object]) -> object:
+    try:
+        return await work
+    except Exception as error:  # noqa: BLE001 - the test says which one it may be
+        return error
+
+
+async def test_a_login_does_not_outlive_the_password_it_was_made_with(
+    db: Db, ada: people.Person
+) -> None:
+    outcome = await _during_reset(db, ada, people.log_in(db, _given(ada), SECRET_KEY, now_ms()))
+    assert isinstance(outcome, people.WrongCredentials)
+    async with db.connection() as tx:
+        assert await queries.LOGINS.all(tx, person_id=ada.id) == []
+
+
+async def test_an_old_password_proves_nothing_once_there_is_another(
+    db: Db, ada: people.Person, login: people.Login
+) -> None:
+    proving = people.prove(db, login, _given(ada), SECRET_KEY, now_ms())
+    assert isinstance(await _during_reset(db, ada, proving), people.WrongCredentials)
+
+
+async def test_a_change_of_password_does_not_undo_a_reset(
+    db: Db, ada: people.Person, login: people.Login
+) -> None:
+    changing = people.change_password(
+        db, login, _given(ada), "nine quiet herons wait", SECRET_KEY, now_ms()
+    )
+    assert isinstance(await _during_reset(db, ada, changing), people.WrongCredentials)
+    async with db.connection() as tx:
+        person = await queries.PERSON.one(tx, id=ada.id)
+    assert await passwords.matches(NEW, person.password)
+
+
+async def test_a_second_factor_set_up_meanwhile_is_asked_for(
+    db: Db, ada: people.Person, login: people.Login
+) -> None:
+    async with db.transaction() as tx:
+        await second_factor.begin(tx, login, SECRET_KEY)
+    async with db.transaction() as tx:
+        secret = await second_factor.pending(tx, login, SECRET_KEY)
+        await second_factor.confirm(tx, login, _code(secret), SECRET_KEY, now_ms())
+        task = asyncio.ensure_future(_outcome(people.log_in(db, _given(ada), SECRET_KEY, now_ms())))
+        await _ended_or_waiting(db, task)
+    assert isinstance(await task, people.WrongCredentials)
+
+
+async def test_the_secret_that_is_confirmed_is_the_one_that_is_used(
+    db: Db, ada: people.Person, login: people.Login
+) -> None:
+    """A second page that begins anew between them neither replaces it nor is confirmed by it."""
+    async with db.transaction() as tx:
+        await second_factor.begin(tx, login, SECRET_KEY)
+        first = await second_factor.pending(tx, login, SECRET_KEY)
+
+    async def confirm() -> None:
+        await db.run(
+            lambda tx: second_factor.confirm(tx, login, _code(first), SECRET_KEY, now_ms())
+        )
+
+    async with db.transaction() as tx:
+        await second_factor.begin(tx, login, SECRET_KEY)
+        task = asyncio.ensure_future(_outcome(confirm()))
+        await _ended_or_waiting(db, task)
+    assert isinstance(await task, Invalid)
+    async with db.connection() as look:
+        assert (await queries.PERSON.one(look, id=ada.id)).totp_secret is None
+
+
+def _code(secret: str) -> str:
+    return totp.code_at(secret, now_ms() // 1000 // totp.PERIOD_S)
+
+
+@pytest.mark.parametrize("kind", ["invitation", "reset"])
+async def test_of_links_made_at_once_one_works(db: Db, ada: people.Person, kind: str) -> None:
+    email = address()
+
+    async def make() -> str:
+        async def work(tx: Tx) -> people.NewLink:
+            if kind == "reset":
+                return await people.offer_new_password(tx, ada.email, now_ms(), actor=TESTER)
+            return await people.invite(tx, email, now_ms(), staff_role="support", actor=TESTER)
+
+        return (await db.run(work)).token
+
+    async def works(token: str) -> bool:
+        async with db.connection() as tx:
+            try:
+                await people.read_link(tx, token, now_ms())
+            except NotFound:
+                return False
+            return True
+
+    tokens = await asyncio.gather(*(make() for _ in range(8)))
+    assert sum([await works(token) for token in tokens]) == 1
