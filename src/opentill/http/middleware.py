@@ -92,13 +92,14 @@ class RequestMiddleware:
         authenticate: Authenticate,
         trusted: Sequence[IPv4Network | IPv6Network],
         *,
-        error_page: ErrorPage = lambda *_: None,
+        error_page: ErrorPage | None = None,
         https: bool = False,
         test_mode: bool = False,
     ) -> None:
         """``authenticate`` counts a request of the API and finds its caller, or raises a Problem.
 
-        ``error_page`` makes the page of an error outside the API, None where JSON is wanted.
+        ``error_page`` makes the page of an error outside the API, None where JSON is wanted;
+        without it that is so everywhere.
 
         ``https``: the public address is. ``test_mode``: the sandbox bank is among the gateways, and
         every response of the API says so.
@@ -176,7 +177,7 @@ class RequestMiddleware:
         self, scope: Scope, receive: Receive, send: Send, error: Exception
     ) -> None:
         """Send a browser a page, and any other client the error body."""
-        page = self._error_page(scope, receive, error)
+        page = None if self._error_page is None else self._error_page(scope, receive, error)
         if page is None:
             await self._respond_for_api(scope, receive, send, error)
         else:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from opentill.db.query import Command, Query
-from opentill.orders.model import Event, Order, Transitioned
+from opentill.orders.model import Order, Transitioned
 
 # The columns of an order, beside its status, that a transition writes, with their types in
 # PostgreSQL.
@@ -215,7 +215,7 @@ SETTLEMENTS = Query(
     """,  # noqa: S608 - as above
 )
 # The transitions that are taken in batches, each batch by one of them.
-MANY: Final[Mapping[Event, Query[Transitioned]]] = {
+MANY: Final[Mapping[str, Query[Transitioned]]] = {
     "confirmed": CONFIRMATIONS,
     "settled": SETTLEMENTS,
     "carried_over": SETTLEMENTS,
