@@ -1,6 +1,6 @@
 """A request for a page of the dashboard, and who makes it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -11,7 +11,9 @@ from opentill.core.errors import or_not_found
 from opentill.dashboard import cookies
 from opentill.dashboard.catalogue import SENTENCES
 from opentill.people import Access, Browser, Credentials, Login, Site
-from opentill.web import forms, language, templates
+from opentill.server.protocol import ALLOW_BODY_S
+from opentill.server.upload_limits import TIME_S
+from opentill.web import forms, language, templates, uploads
 from opentill.web.catalogue import LANGUAGES
 
 _MAX_FIELDS: Final = 50
@@ -46,6 +48,7 @@ class PageRequest:
             self.headers.get(b"accept-language", b"").decode("latin-1"),
         )
         self._receive = receive
+        self._allow_body_s: Callable[[float], None] = scope.get(ALLOW_BODY_S, _allow_nothing)
         self._form: dict[str, str] | None = None
         self._login: Login | None = None
         self._access: Access | None = None
@@ -109,6 +112,11 @@ class PageRequest:
             self._form = await forms.read(self.headers, self._receive)
         return self._form
 
+    async def upload(self, field: str, longest: int) -> uploads.Upload | None:
+        """Return the file that was sent in a field. Raises as ``uploads.read`` does."""
+        self._allow_body_s(TIME_S)
+        return await uploads.read(self.headers, self._receive, field, longest)
+
     def here(self, **changes: str) -> str:
         """Return the address of this page with changes of its query."""
         query = urlencode({**self.query, **changes})
@@ -124,6 +132,10 @@ class PageRequest:
     def next(self) -> str:
         """Where to go after logging in, without the base: one of the pages for people, or ""."""
         return safe_next(self.query.get("next", ""))
+
+
+def _allow_nothing(_seconds: float) -> None:
+    """Stand in for a server that has no deadlines for bodies."""
 
 
 _NEXT: Final = ("/dashboard", "/security", "/invite/")

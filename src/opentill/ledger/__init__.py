@@ -2,7 +2,7 @@
 
 from opentill.ledger.model import Balance, Entry, Held, Movement, Violation
 from opentill.ledger.postings import BY_MOVE, POSTINGS, Account, Type
-from opentill.ledger.service import balance, checked, count, post, post_many, rules
+from opentill.ledger.service import balance, checked, count, of_cause, post, post_many, rules
 
 __all__ = [
     "BY_MOVE",
@@ -17,6 +17,7 @@ __all__ = [
     "balance",
     "checked",
     "count",
+    "of_cause",
     "post",
     "post_many",
     "rules",

@@ -120,6 +120,14 @@ BALANCE = Query(
 BALANCES = Query(
     Balance, "select * from balances where merchant_id = :merchant_id order by currency"
 )
+OF_CAUSE = Query(
+    Entry,
+    """
+    select * from entries
+    where merchant_id = :merchant_id and source_type = :cause_type and source_id = :cause_id
+    order by created_at, id
+    """,
+)
 # The last entry before a time: ids sort by number within a millisecond (decision 0011).
 LAST_BEFORE = Query(
     Entry,
