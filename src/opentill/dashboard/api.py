@@ -5,7 +5,16 @@ from typing import Any, Final, cast
 
 from starlette.routing import Route
 
-from opentill.dashboard import account, disputes, home, invitations, render, security, team
+from opentill.dashboard import (
+    account,
+    agreement,
+    disputes,
+    home,
+    invitations,
+    render,
+    security,
+    team,
+)
 from opentill.dashboard.endpoint import Endpoint
 from opentill.dashboard.model import MenuItem, Page
 from opentill.dashboard.request import PageRequest
@@ -15,6 +24,7 @@ from opentill.http import routing
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
     *disputes.pages,
+    *agreement.pages,
     *team.pages,
     *security.pages,
     *account.pages,

@@ -7,8 +7,8 @@ from typing import Final
 
 from opentill.core.errors import TooManyAtOnce
 
-AT_ONCE: Final = 16  # of all merchants, in a process
-EACH: Final = 4  # of one merchant
+AT_ONCE: Final = 8  # of all people, in a process
+EACH: Final = 2  # of one person
 RETRY_AFTER_S: Final = 5
 TIME_S: Final = 120.0  # for the file to arrive, beyond what every body has
 
@@ -21,14 +21,14 @@ class Uploads:
         self._running: Counter[str] = Counter()
 
     @contextlib.contextmanager
-    def turn(self, merchant_id: str) -> Iterator[None]:
+    def turn(self, who: str) -> Iterator[None]:
         """Count an upload while the block runs. Raises TooManyAtOnce."""
-        if self._running[merchant_id] >= EACH or self._running.total() >= AT_ONCE:
+        if self._running[who] >= EACH or self._running.total() >= AT_ONCE:
             raise TooManyAtOnce("uploads", EACH, RETRY_AFTER_S)
-        self._running[merchant_id] += 1
+        self._running[who] += 1
         try:
             yield
         finally:
-            self._running[merchant_id] -= 1
-            if not self._running[merchant_id]:
-                del self._running[merchant_id]
+            self._running[who] -= 1
+            if not self._running[who]:
+                del self._running[who]
