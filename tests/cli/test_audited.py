@@ -37,8 +37,8 @@ OTHERS: Final = {
     "reads": "doctor health settings export statement reconcile",
     "reads what a group has": "merchants:list,show,terms keys:list epay:show,list,notices"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
-    " payouts:list,show balance:show,waiting audit:list,verify ledger:check webhooks:list,show,deliveries,listen"
-    " clock:show people:list",
+    " payouts:list,show balance:show,waiting audit:list,verify ledger:check"
+    " webhooks:list,show,deliveries,listen clock:show people:list",
     "counts what is there": "figures:count",
     "moves money or decides about it; its own tests look into the audit log": "settle"
     " orders:confirm,refund,revoke refunds:done,failed disputes:open,win,lose,recover,deadline"

@@ -55,7 +55,7 @@ async def show_list(request: PageRequest) -> Response:
         "disputes.html",
         zone=zone,
         days=days,
-        status=status,
+        chosen=status,
         statuses=disputes.STATUSES,
         pager=lists.Pager(number, total),
         rows=[(one, Money(one.amount_minor, one.currency)) for one in rows],
@@ -165,7 +165,8 @@ async def add_evidence(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         dispute = await _find(tx, request)
     try:
-        upload = (await request.files()).get(_FILE)
+        files = await request.files()
+        upload = files.get(_FILE)
         await disputes.add_evidence(
             request.app.db,
             request.merchant_id,
