@@ -83,8 +83,8 @@ async def show(request: PageRequest) -> Response:
         nothing=localizer.amount(Money(0, merchant.settlement_currency)),
         accounts=MERCHANT_ACCOUNTS,
         rows=rows,
-        question=_question(request, "from", "to", "type"),
-        days_only=_question(request, "from", "to"),
+        filters=_filters(request, "from", "to", "type"),
+        days_only=_filters(request, "from", "to"),
     )
 
 
@@ -102,7 +102,7 @@ async def _merchant(request: PageRequest) -> tuple[Merchant, ZoneInfo]:
     return merchant, ZoneInfo(merchant.time_zone)
 
 
-def _question(request: PageRequest, *names: str) -> str:
+def _filters(request: PageRequest, *names: str) -> str:
     """Return a query with those fields of this one's that are not empty, "" for none."""
     query = {name: request.query[name] for name in names if request.query.get(name)}
     return f"?{urlencode(query)}" if query else ""
@@ -128,12 +128,12 @@ async def statement(request: PageRequest) -> Response:
         first=_day(request.localizer, days, days.first),
         last=_day(request.localizer, days, days.last),
         statements=[_shown(request.localizer, one) for one in found],
-        question=f"?{urlencode({'from': days.first, 'until': days.last})}",
+        filters=f"?{urlencode({'from': days.first, 'until': days.last})}",
     )
 
 
 def _statement_days(request: PageRequest, zone: ZoneInfo) -> Days:
-    """Return the days that are asked for; without any question, this month's until today."""
+    """Return the days that are asked for; without any, this month's until today."""
     today = local(request.now, zone).date()
     return lists.days(request, zone, (today.replace(day=1), today))
 
@@ -201,9 +201,9 @@ async def movements_file(request: PageRequest) -> Response:
 
 
 def _back(request: PageRequest, below: str) -> Response:
-    """Lead to the page whose question this is, which says what is wrong with it."""
-    question = _question(request, "from", "to", "type")
-    return render.see_other(request, f"/dashboard/{request.merchant_id}/{below}{question}")
+    """Lead to the page that these filters belong to, which says what is wrong with them."""
+    filters = _filters(request, "from", "to", "type")
+    return render.see_other(request, f"/dashboard/{request.merchant_id}/{below}{filters}")
 
 
 async def _file(name: str, days: Days, chunks: AsyncGenerator[bytes, None]) -> Response:

@@ -201,7 +201,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """A balance, and when what waits in it becomes available."""
+    """A balance, and when its pending money and its reserve become available."""
 
     standing: Standing
     pending: Schedule
