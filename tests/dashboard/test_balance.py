@@ -31,7 +31,7 @@ def page(visitor: Visitor, shop: Shop, below: str = "balance", **query: str) -> 
 
 def rows(html: str) -> list[list[str]]:
     """Return the cells of the list."""
-    table = html[html.index('<table class="list"') :]
+    table = html[html.index('<table class="list movements"') :]
     found = re.findall(r"<tr role=\"row\">(.*?)</tr>", table[: table.index("</table>")], re.DOTALL)
     return [
         [words(cell) for cell in re.findall(r"<td.*?>(.*?)</td>", one, re.DOTALL)] for one in found

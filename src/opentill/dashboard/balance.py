@@ -18,10 +18,12 @@ from opentill.dashboard.request import PageRequest
 from opentill.figures.model import local
 from opentill.http import csvfile
 from opentill.http.responses import Download
-from opentill.ledger import MERCHANT_ACCOUNTS
 from opentill.list_counts import FOREVER
 from opentill.merchants import Merchant
 from opentill.web.language import Localizer
+
+# The merchant's accounts in the order of the pages: what people ask for first comes first.
+_ACCOUNTS: Final = ("available", "pending", "frozen", "reserve")
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -81,7 +83,7 @@ async def show(request: PageRequest) -> Response:
         currencies=currencies,
         settlement_currency=merchant.settlement_currency,
         nothing=localizer.amount(Money(0, merchant.settlement_currency)),
-        accounts=MERCHANT_ACCOUNTS,
+        accounts=_ACCOUNTS,
         rows=rows,
         filters=_filters(request, "from", "to", "type"),
         days_only=_filters(request, "from", "to"),
@@ -92,7 +94,7 @@ def _accounts(localizer: Localizer, one: figures.Expected) -> list[Account]:
     standing = one.standing
     return [
         Account(name, localizer.amount(Money(getattr(standing, name), standing.currency)))
-        for name in MERCHANT_ACCOUNTS
+        for name in _ACCOUNTS
     ]
 
 
@@ -124,7 +126,7 @@ async def statement(request: PageRequest) -> Response:
         days=days,
         merchant=merchant,
         months={"this_month": _month(today), "last_month": _month(before)},
-        accounts=MERCHANT_ACCOUNTS,
+        accounts=_ACCOUNTS,
         first=_day(request.localizer, days, days.first),
         last=_day(request.localizer, days, days.last),
         statements=[_shown(request.localizer, one) for one in found],
@@ -157,7 +159,7 @@ def _shown(localizer: Localizer, one: figures.Statement) -> StatementShown:
         types = [
             (each.type, localizer.number(each.entries), list(map(amount, (*moved, sum(moved)))))
             for each in one.types
-            for moved in [[getattr(each, name) for name in MERCHANT_ACCOUNTS]]
+            for moved in [[getattr(each, name) for name in _ACCOUNTS]]
         ]
     changes = None
     if one.changes is not None:
@@ -168,8 +170,9 @@ def _shown(localizer: Localizer, one: figures.Statement) -> StatementShown:
         opening=amount(one.opening_minor),
         closing=amount(one.closing_minor),
         accounts=[
-            (name, amount(before), amount(one.closing[name] - before), amount(one.closing[name]))
-            for name, before in one.opening.items()
+            (name, amount(before), amount(after - before), amount(after))
+            for name in _ACCOUNTS
+            for before, after in [(one.opening[name], one.closing[name])]
         ],
         changes=changes,
         types=types,
