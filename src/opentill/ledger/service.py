@@ -9,8 +9,8 @@ import msgspec
 from opentill.db.database import Tx
 from opentill.db.query import Query, columns
 from opentill.ledger import queries
-from opentill.ledger.model import Balance, Checked, Entry, Movement, Violation
-from opentill.ledger.postings import POSTINGS, Cause
+from opentill.ledger.model import Balance, Checked, Movement, Violation
+from opentill.ledger.postings import POSTINGS
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,13 +96,6 @@ def _columns(books: Mapping[tuple[str, str], Sequence[Movement]]) -> dict[str, l
             msg = f"a posting moves a positive amount: {row}"
             raise ValueError(msg)
     return columns(Row, rows)
-
-
-async def of_cause(tx: Tx, merchant_id: str, cause_type: Cause, cause_id: str) -> list[Entry]:
-    """Return what one thing, such as a dispute, has posted, oldest first."""
-    return await queries.OF_CAUSE.all(
-        tx, merchant_id=merchant_id, cause_type=cause_type, cause_id=cause_id
-    )
 
 
 async def balance(tx: Tx, merchant_id: str, currency: str) -> Balance | None:

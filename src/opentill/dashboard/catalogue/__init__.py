@@ -9,9 +9,11 @@ from typing import Final
 
 from opentill.dashboard.catalogue import (
     agreement,
+    balance,
     disputes,
     frame,
     home,
+    payouts,
     people,
     security,
     team,
@@ -25,6 +27,8 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     team.SENTENCES,
     home.SENTENCES,
     disputes.SENTENCES,
+    balance.SENTENCES,
+    payouts.SENTENCES,
     agreement.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
