@@ -144,7 +144,7 @@ async def show(request: PageRequest) -> Response:
     tag = f'"{sha256(inner.encode()).hexdigest()[:16]}"'
     can_live = pager.number == 1 and not asked.errors
     polls = can_live and request.query.get("live") != "off"
-    values = {"rows": inner, "tag": tag, "polls": polls}
+    values: dict[str, Any] = {"rows": inner, "tag": tag, "polls": polls}
     if request.is_poll:
         return _news(request, tag, {**values, "pager": pager})
     return render.page(

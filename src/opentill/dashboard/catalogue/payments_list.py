@@ -67,7 +67,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "customers_first": "First payment",
         "customers_all": "All customers",
         "customers_no_payments": "There are no payments under this e-mail address.",
-        "customers_sums": "In all",
+        "customers_sums": "Totals",
         "customers_currency": "Currency",
         "customers_payments": "Payments",
         "customers_unpaid": "Not paid",
