@@ -9,9 +9,11 @@ from typing import Final
 
 from opentill.dashboard.catalogue import (
     agreement,
+    balance,
     frame,
     home,
     payments_list,
+    payouts,
     people,
     security,
     team,
@@ -24,6 +26,8 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     security.SENTENCES,
     team.SENTENCES,
     home.SENTENCES,
+    balance.SENTENCES,
+    payouts.SENTENCES,
     agreement.SENTENCES,
     payments_list.SENTENCES,
 )
