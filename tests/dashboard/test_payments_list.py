@@ -153,7 +153,7 @@ def test_an_id_that_leads_to_one_payment_goes_straight_there(
     assert len(looker.rows(query=refund["id"], status="PAID")) == 1
 
 
-def test_a_page_that_asks_for_news_gets_them_once(shop: Shop) -> None:
+def test_a_live_page_gets_each_change_once(shop: Shop) -> None:
     looker = Looker(shop)
     response = looker.visitor.get(looker.path)
     assert "; script-src 'self'; connect-src 'self'" in response.headers["content-security-policy"]
@@ -163,11 +163,11 @@ def test_a_page_that_asks_for_news_gets_them_once(shop: Shop) -> None:
     asked = {**POLL, "if-none-match": f'"{tag}"'}
     assert looker.visitor.get(looker.path, headers=asked).status_code == 304
     shop.order(customerEmail="eve@example.com")
-    news = looker.visitor.get(looker.path, headers=asked)
-    assert news.status_code == 200
-    assert "eve@example.com" in news.text
-    assert "<html" not in news.text
-    again = {**POLL, "if-none-match": news.headers["etag"]}
+    changed = looker.visitor.get(looker.path, headers=asked)
+    assert changed.status_code == 200
+    assert "eve@example.com" in changed.text
+    assert "<html" not in changed.text
+    again = {**POLL, "if-none-match": changed.headers["etag"]}
     assert looker.visitor.get(looker.path, headers=again).status_code == 304
     for query in ({"live": "off"}, {"page": "2"}, {"amount": "x"}):
         page = looker.visitor.get(looker.path, params=query)
@@ -175,7 +175,7 @@ def test_a_page_that_asks_for_news_gets_them_once(shop: Shop) -> None:
         assert "script-src" not in page.headers["content-security-policy"]
 
 
-def test_asking_for_news_keeps_no_login_alive_and_shows_nothing_after_it(shop: Shop, clock) -> None:
+def test_a_live_page_keeps_no_login_alive_and_shows_nothing_after_it(shop: Shop, clock) -> None:
     looker = Looker(shop)
     start = shop.api_server.app.clock()
     for hours in (5, 10):

@@ -26,7 +26,7 @@ from opentill.web.responses import GUARDS, PRIVATE
 _EMAIL: Final = "proof_email"
 _PASSWORD: Final = "proof_password"  # noqa: S105 - a name
 _CODE: Final = "proof_code"
-# What a page gets that asks for news of itself and may not be seen any more: its browser is to load
+# What a live page gets that asks again and may not be seen any more: its browser is to load
 # it again, and comes to the login or to the page that says why.
 _NOT_HERE: Final = (303, 403, 404)
 _LOAD_AGAIN: Final = {**GUARDS, **PRIVATE, "hx-refresh": "true"}

@@ -1,4 +1,4 @@
-"""The list of payments: filters and columns in its address, news by itself, the same as CSV."""
+"""The list of payments: filters and columns in its address, live, and the same as CSV."""
 
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, get_args
@@ -127,7 +127,7 @@ async def _zone(request: PageRequest) -> ZoneInfo:
 
 
 async def show(request: PageRequest) -> Response:
-    """Show the list; to the page itself, which asks for news, only its rows, if they are others."""
+    """Show the list; to the page itself, which asks again, only its rows, if they are others."""
     zone = await _zone(request)
     asked = await _read(request, zone)
     found, pager = await _page(request, asked)
@@ -146,7 +146,7 @@ async def show(request: PageRequest) -> Response:
     polls = can_live and request.query.get("live") != "off"
     values: dict[str, Any] = {"rows": inner, "tag": tag, "polls": polls}
     if request.is_poll:
-        return _news(request, tag, {**values, "pager": pager})
+        return _update(request, tag, {**values, "pager": pager})
     return render.page(
         request,
         "payments_list.html",
@@ -162,11 +162,11 @@ async def show(request: PageRequest) -> Response:
     )
 
 
-def _news(request: PageRequest, tag: str, values: dict[str, Any]) -> Response:
+def _update(request: PageRequest, tag: str, values: dict[str, Any]) -> Response:
     headers = {"etag": tag}
     if request.headers.get(b"if-none-match", b"").decode("latin-1") == tag:
         return Response(b"", 304, {**responses.GUARDS, **responses.PRIVATE, **headers})
-    html = render.fragment(request, "payments_news.html", **values)
+    html = render.fragment(request, "payments_update.html", **values)
     return responses.page(html, request.localizer.language, 200, headers)
 
 
@@ -215,7 +215,7 @@ async def export(request: PageRequest) -> Response:
 
 
 def _back(request: PageRequest) -> Response:
-    """Send the browser to the list with the same question, which says what is wrong in it."""
+    """Send the browser to the list with the same query, which says what is wrong in it."""
     place = f"/dashboard/{request.merchant_id}/payments"
     return render.see_other(request, f"{place}?{urlencode(request.query)}")
 

@@ -63,7 +63,7 @@ def page(
 ) -> Response:
     """Return a page for whoever made the request; ``scripts``: it runs some of ours.
 
-    ``live``: it asks for news of itself (decision 0068).
+    ``live``: it updates itself (decision 0068).
     """
     html = fragment(request, template, **values)
     language = request.localizer.language

@@ -58,7 +58,7 @@ class PageRequest:
 
     @property
     def is_poll(self) -> bool:
-        """Whether a page asks for news of itself by a script (decision 0068), nobody by hand."""
+        """Whether a live page asks again by its script (decision 0068), and no person did."""
         return self.headers.get(b"hx-request") == b"true"
 
     @property

@@ -51,7 +51,7 @@ SUMS: Final = Query(
                 order by t.created_at desc, t.order_id desc limit :limit
             ) hit
             union all
-            select * from unnest(:beside::text[], :created_at::bigint[]) as beside (id, created_at)
+            select * from unnest(:id::text[], :created_at::bigint[]) as beside (id, created_at)
         ) found
         order by created_at desc, id desc limit :limit
     ) newest

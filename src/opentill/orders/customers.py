@@ -55,7 +55,7 @@ async def sums_of_customer(
             tx,
             merchant_id=merchant_id,
             apart=apart,
-            beside=[one.id for one in beside],
+            id=[one.id for one in beside],
             created_at=[one.created_at for one in beside],
             term=[one.term for one in places],
             place=[one.place for one in places],

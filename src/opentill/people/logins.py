@@ -148,8 +148,8 @@ async def begin(
 async def find(db: Db, token: str, address: str, now: int, *, used: bool = True) -> Login | None:
     """Return the login that a token stands for, None if there is none or it has ended.
 
-    ``used``: somebody does something. A page that asks for news of itself, whether or not anybody
-    looks at it, does not keep its login from ending.
+    ``used``: somebody does something. A page that updates itself, whether or not anybody looks at
+    it, does not keep its login from ending.
     """
     async with db.connection() as tx:
         login = await queries.LOGIN.first(tx, token_sha256=digest(token))

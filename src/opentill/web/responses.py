@@ -45,7 +45,7 @@ def page(
 ) -> Response:
     """Return a page for one reader; a picture may come from ``picture_origin``.
 
-    ``scripts``: it runs some of ours, from /static. ``live``: they ask this service for news.
+    ``scripts``: it runs some of ours, from /static. ``live``: they ask this service for updates.
     """
     picture = f" {picture_origin}" if picture_origin else ""
     policy = POLICY.format(picture=picture) + ("; script-src 'self'" if scripts or live else "")
