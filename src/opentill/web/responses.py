@@ -42,13 +42,15 @@ def page(
     *,
     picture_origin: str | None = None,
     scripts: bool = False,
+    live: bool = False,
 ) -> Response:
     """Return a page for one reader; a picture may come from ``picture_origin``.
 
-    ``scripts``: it runs some of ours, from /static.
+    ``scripts``: it runs some of ours, from /static. ``live``: they ask this service for updates.
     """
     picture = f" {picture_origin}" if picture_origin else ""
-    policy = POLICY.format(picture=picture) + ("; script-src 'self'" if scripts else "")
+    policy = POLICY.format(picture=picture) + ("; script-src 'self'" if scripts or live else "")
+    policy += "; connect-src 'self'" if live else ""
     own = {
         **PRIVATE,
         "content-security-policy": policy,

@@ -13,6 +13,7 @@ from opentill.dashboard.catalogue import (
     disputes,
     frame,
     home,
+    payments_list,
     payouts,
     people,
     security,
@@ -30,6 +31,7 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     balance.SENTENCES,
     payouts.SENTENCES,
     agreement.SENTENCES,
+    payments_list.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
     {
