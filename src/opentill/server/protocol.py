@@ -309,7 +309,7 @@ class Protocol(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_QUEUED:
             raise too_many()
         super().on_message_begin()
-        self.scope[ALLOW_BODY_S] = self._allow_body_s  # type: ignore[literal-required] # ours
+        self.scope[ALLOW_BODY_S] = self._allow_body_s  # type: ignore[typeddict-unknown-key] # ours
         self._header_bytes = 0
         self._begin(Phase.HEADERS, self.timeouts.header_s)
 
