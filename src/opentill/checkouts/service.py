@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import msgspec
 
-from opentill import orders, rates
+from opentill import merchants, orders, rates
 from opentill.checkouts import queries
 from opentill.checkouts.model import (
     LIFETIME_MS,
@@ -27,6 +27,7 @@ from opentill.core.payment_methods import BY_NAME
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway
 from opentill.http import inputs
+from opentill.merchants import Actor
 from opentill.orders import NewOrder, Order, Payer, PaymentAttempt, PaymentIntent
 from opentill.orders.fees import Priced, price
 from opentill.orders.model import UNDECIDED
@@ -93,18 +94,22 @@ async def open_session(
     *,
     rates_max_age_days: int = 0,
     item: Item | None = None,
+    actor: Actor | None = None,
 ) -> Session:
     """Open a session and place its order, PENDING; ``item`` is sold in place of the product.
 
     Price, product, terms and exchange rates are frozen on the order as they are now; the fee is
     that of the default rate until the payment method is known. Rates that are older than
     ``rates_max_age_days`` do not count (0: all do). A currency settles in itself without any.
-    Raises Invalid.
+    ``actor`` is a person who opens it, for the audit log. Raises Invalid.
     """
     oldest = rates.oldest_valid_from(now, rates_max_age_days)
     offer = await _offer(tx, merchant_id, body.product_id, item, now, oldest)
     new = _new_order(merchant_id, body, item, offer, now)
     await orders.place(tx, new, now)
+    if actor is not None:
+        subject = f"{new.order_id}: {new.product_id}"  # the session's id would be its payment link
+        await merchants.record_audit(tx, actor, "sessions open", merchant_id, subject, now)
     return Session.of(new, now)
 
 
@@ -192,10 +197,19 @@ async def page_view(db: Db, session_id: str) -> PageView | None:
     return PageView(session=session, order=order, last_attempt=last)
 
 
-async def expire(tx: Tx, merchant_id: str, session_id: str, cause: str, now: int) -> Session:
+async def expire(
+    tx: Tx,
+    merchant_id: str,
+    session_id: str,
+    cause: str,
+    now: int,
+    *,
+    actor: Actor | None = None,
+) -> Session:
     """End an open session: nobody can pay it any more, and its order is CLOSED.
 
-    Expiring an expired session again is fine. Raises NotFound, and Invalid on ``id`` for a
+    Expiring an expired session again is fine. ``actor`` is a person who does it, for the audit log.
+    Raises NotFound, and Invalid on ``id`` for a
     session that is complete or whose payment is on its way.
     """
     session = await find(tx, merchant_id, session_id)
@@ -208,6 +222,8 @@ async def expire(tx: Tx, merchant_id: str, session_id: str, cause: str, now: int
     if order.status == "CREATING":
         raise Invalid("id", "id must be a session without a payment on its way: try again shortly")
     await orders.transition(tx, orders.Change(order, "expired", cause), now)
+    if actor is not None:
+        await merchants.record_audit(tx, actor, "sessions end", merchant_id, order.id, now)
     return await find(tx, merchant_id, session_id)
 
 

@@ -5,7 +5,16 @@ from typing import Any, Final, cast
 
 from starlette.routing import Route
 
-from opentill.dashboard import account, home, invitations, render, security, team
+from opentill.dashboard import (
+    account,
+    home,
+    invitations,
+    products,
+    render,
+    security,
+    sessions,
+    team,
+)
 from opentill.dashboard.endpoint import Endpoint
 from opentill.dashboard.model import MenuItem, Page
 from opentill.dashboard.request import PageRequest
@@ -14,6 +23,8 @@ from opentill.http import routing
 # The menu has the order of this table.
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
+    *products.pages,
+    *sessions.pages,
     *team.pages,
     *security.pages,
     *account.pages,

@@ -1,6 +1,6 @@
 """Pages out of templates and requests, and the menu out of the table of pages."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,9 +36,13 @@ def page(
     headers: Mapping[str, str] | None = None,
     *,
     scripts: bool = False,
+    picture_origins: Sequence[str] = (),
     **values: object,
 ) -> Response:
-    """Return a page for whoever made the request; ``scripts``: it runs some of ours."""
+    """Return a page for whoever made the request; ``scripts``: it runs some of ours.
+
+    Pictures of the merchant's may come from ``picture_origins``.
+    """
     localizer = request.localizer
     html = ENVIRONMENT.get_template(template).render(
         request=request,
@@ -53,7 +57,14 @@ def page(
         refresh=None,
         **{"errors": {}, **values},
     )
-    return responses.page(html, localizer.language, status, headers, scripts=scripts)
+    return responses.page(
+        html,
+        localizer.language,
+        status,
+        headers,
+        picture_origins=picture_origins,
+        scripts=scripts,
+    )
 
 
 def see_other(request: PageRequest, path: str) -> Response:
