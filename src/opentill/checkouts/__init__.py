@@ -20,6 +20,7 @@ from opentill.checkouts.service import (
     open_session,
     page_view,
     pay,
+    record_opening,
     refresh,
 )
 
@@ -40,6 +41,7 @@ __all__ = [
     "open_session",
     "page_view",
     "pay",
+    "record_opening",
     "refresh",
     "sales",
 ]

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import msgspec
 
-from opentill import merchants, orders, rates
+from opentill import agreement, merchants, orders, rates
 from opentill.checkouts import queries
 from opentill.checkouts.model import (
     LIFETIME_MS,
@@ -94,23 +94,31 @@ async def open_session(
     *,
     rates_max_age_days: int = 0,
     item: Item | None = None,
-    actor: Actor | None = None,
+    agreement_required: bool = False,
 ) -> Session:
     """Open a session and place its order, PENDING; ``item`` is sold in place of the product.
 
     Price, product, terms and exchange rates are frozen on the order as they are now; the fee is
     that of the default rate until the payment method is known. Rates that are older than
     ``rates_max_age_days`` do not count (0: all do). A currency settles in itself without any.
-    ``actor`` is a person who opens it, for the audit log. Raises Invalid.
+    Raises Invalid, and NotPermitted for a merchant that lacks the agreement where it is required.
     """
+    if agreement_required:
+        await agreement.require(tx, merchant_id)
     oldest = rates.oldest_valid_from(now, rates_max_age_days)
     offer = await _offer(tx, merchant_id, body.product_id, item, now, oldest)
     new = _new_order(merchant_id, body, item, offer, now)
     await orders.place(tx, new, now)
-    if actor is not None:
-        subject = f"{new.order_id}: {new.product_id}"  # the session's id would be its payment link
-        await merchants.record_audit(tx, actor, "sessions open", merchant_id, subject, now)
     return Session.of(new, now)
+
+
+async def record_opening(tx: Tx, session: Session, actor: Actor, now: int) -> None:
+    """Write to the audit log that a person has opened a session, which is named by its order.
+
+    Its own id would be its payment link.
+    """
+    subject = f"{session.order_id}: {session.product_id}"
+    await merchants.record_audit(tx, actor, "sessions open", session.merchant_id, subject, now)
 
 
 def _new_order(

@@ -7,6 +7,7 @@ from starlette.routing import Route
 
 from opentill.dashboard import (
     account,
+    agreement,
     home,
     invitations,
     products,
@@ -25,6 +26,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
     *products.pages,
     *sessions.pages,
+    *agreement.pages,
     *team.pages,
     *security.pages,
     *account.pages,

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from opentill import checkouts, merchants, orders, people, products
 from opentill.checkouts import AmountOutOfBounds, Session, SessionBody, SessionsQuery
-from opentill.core.errors import Invalid, KeyReused, NotFound, TooManyRequests
+from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, TooManyRequests
 from opentill.core.ids import is_id
 from opentill.core.money import Money
 from opentill.dashboard import lists, once, render
@@ -126,8 +126,9 @@ async def open_one(request: PageRequest) -> Response:
             body,
             request.now,
             rates_max_age_days=settings.rates_max_age_days,
-            actor=actor,
+            agreement_required=settings.agreement_required,
         )
+        await checkouts.record_opening(tx, session, actor, request.now)
         return session.id
 
     try:
@@ -137,6 +138,9 @@ async def open_one(request: PageRequest) -> Response:
         made = await once.make(request, step)
     except KeyReused:
         return await page_of(request, 422, {"open": "error_form_used"}, opening=opening)
+    except NotPermitted:
+        errors = {"open": "error_session_agreement"}
+        return await page_of(request, 403, errors, opening=opening)
     except TooManyRequests as problem:
         wait = request.localizer.duration(problem.retry_after_s * 1000)
         errors = {"open": "error_session_busy"}

@@ -7,7 +7,16 @@ escaped there, so that no sentence here and no value can bring markup along.
 from collections.abc import Mapping
 from typing import Final
 
-from opentill.dashboard.catalogue import frame, home, people, products, security, sessions, team
+from opentill.dashboard.catalogue import (
+    agreement,
+    frame,
+    home,
+    people,
+    products,
+    security,
+    sessions,
+    team,
+)
 from opentill.web.catalogue import LANGUAGES, Language, with_frame
 
 PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
@@ -18,6 +27,7 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     home.SENTENCES,
     products.SENTENCES,
     sessions.SENTENCES,
+    agreement.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
     {

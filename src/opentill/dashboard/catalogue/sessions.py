@@ -38,6 +38,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "session_ended": "The session is ended. Nobody can pay it any more.",
         "error_session_product": "Choose one of your products",
         "error_session_archived": "This product is archived: no session can be opened for it",
+        "error_session_agreement": "No session can be opened before an owner has accepted the "
+        "merchant services agreement",
         "error_session_rate": "There is no exchange rate for the currency of this product. "
         "The operator of this service sets it",
         "error_session_amount": "At the exchange rate of today this price is worth too little or "
@@ -78,6 +80,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "session_ended": "会话已结束，无法再付款。",
         "error_session_product": "请选择您的一个商品",
         "error_session_archived": "该商品已归档，不能为其创建会话",
+        "error_session_agreement": "所有者接受商户服务协议之前，无法创建会话",
         "error_session_rate": "该商品的货币没有汇率。汇率由本服务的运营者设置",
         "error_session_amount": "按今天的汇率，此价格过低或过高：请选择其他价格",
         "error_session_busy": "一分钟内创建的会话过多。请在 {wait}后重试",
@@ -116,6 +119,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "session_ended": "工作階段已結束，無法再付款。",
         "error_session_product": "請選擇您的一個商品",
         "error_session_archived": "此商品已封存，不能為其建立工作階段",
+        "error_session_agreement": "擁有者接受商戶服務協議之前，無法建立工作階段",
         "error_session_rate": "此商品的貨幣沒有匯率。匯率由本服務的營運者設定",
         "error_session_amount": "按今天的匯率，此價格過低或過高：請選擇其他價格",
         "error_session_busy": "一分鐘內建立的工作階段過多。請在 {wait}後重試",
