@@ -108,13 +108,13 @@ def test_a_field_says_what_it_accepts_and_what_was_typed_stays(
 
 def test_a_currency_without_decimals_is_said_to_have_none(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
-    form = form_of(owner, shop) | {"currency": "JPY", "price": "10.50"}
+    form = form_of(owner, shop) | {"currency": "XPF", "price": "10.50"}
     assert "This currency has no decimals" in owner.post(place(shop), form).text
     made = owner.post(place(shop), form | {"price": "1050"})
     page = owner.get(made.headers["location"])
-    assert "¥1,050" in page.text
+    assert "1,050 XPF" in words(page)
     assert 'value="1050"' in page.text
-    assert "there is no exchange rate from JPY to USD" in words(page)
+    assert "there is no exchange rate from XPF to USD" in words(page)
 
 
 def test_what_somebody_else_has_changed_is_not_overwritten_unseen(shop: Shop) -> None:
@@ -203,7 +203,7 @@ def test_many_origins_do_not_make_a_header_that_proxies_refuse(shop: Shop) -> No
     page = owner.get(place(shop))
     assert len(page.headers["content-security-policy"]) < 2500
     shown = set(re.findall(r'<img src="(https://[^/]+)/', page.text))
-    allowed = set(page.headers["content-security-policy"].partition(";")[2].split())
+    allowed = set(re.findall(r"https://[^ ;]+", page.headers["content-security-policy"]))
     assert 0 < len(shown) < 12
     assert shown <= allowed
 

@@ -1,6 +1,7 @@
 """The pages of checkout sessions: opened by hand, found by filters, ended before their time."""
 
 import re
+from decimal import Decimal
 from typing import Final
 
 import httpx2
@@ -73,12 +74,12 @@ def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_stays(shop: Shop)
 def test_why_a_product_cannot_be_sold_now_is_said(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     server = shop.api_server
-    abroad = place(shop, "products", shop.product(currency="ISK", price="1")["id"])
+    abroad = place(shop, "products", shop.product(currency="VUV", price="1")["id"])
     form = opening(owner, abroad, email="ada@example.com")
     refused = owner.post(f"{abroad}/sessions", form)
     assert "There is no exchange rate for the currency of this product" in refused.text
     assert 'value="ada@example.com"' in refused.text
-    server.rate("ISK", "USD", "0.001")
+    server.rate("VUV", "USD", Decimal("0.001"))
     refused = owner.post(f"{abroad}/sessions", form)
     assert "this price is worth too little or too much" in refused.text
     gone = shop.product()["id"]

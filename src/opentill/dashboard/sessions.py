@@ -158,7 +158,7 @@ async def _refused(request: PageRequest, problem: Invalid) -> dict[str, str]:
     async with request.app.db.connection() as tx:
         product = await products.find(tx, request.merchant_id, request.ids["product"])
     if product.status == "ARCHIVED":
-        return {"open": "error_session_archived"}
+        return {"main": "error_session_archived"}
     if isinstance(problem, AmountOutOfBounds):
         return {"open": "error_session_amount"}
     return {"open": "error_session_rate"}
