@@ -9,8 +9,10 @@ from typing import Final
 
 from opentill.dashboard.catalogue import (
     agreement,
+    balance,
     frame,
     home,
+    payouts,
     people,
     products,
     security,
@@ -27,6 +29,8 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     home.SENTENCES,
     products.SENTENCES,
     sessions.SENTENCES,
+    balance.SENTENCES,
+    payouts.SENTENCES,
     agreement.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
