@@ -1,7 +1,7 @@
 """A merchant's products: the list, one of them, and what is done to them."""
 
 import re
-from typing import Final, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -175,6 +175,7 @@ async def page_of(
         "description": product.description,
         "image": product.image or "",
     }
+    more: dict[str, Any] = {"opening": {}, **values}
     return render.page(
         request,
         "product.html",
@@ -190,7 +191,7 @@ async def page_of(
         editing=entries is not None,
         form_id=once.new_form_id(),
         errors=errors or {},
-        **{"opening": {}, **values},
+        **more,
     )
 
 
