@@ -1,4 +1,4 @@
-"""The pages of checkout sessions: opened by hand, found by filters, ended before their time."""
+"""The pages of checkout sessions: opened by people, found by filters, ended before their time."""
 
 import re
 from decimal import Decimal
@@ -91,7 +91,7 @@ def test_why_a_product_cannot_be_sold_now_is_said(shop: Shop) -> None:
     assert "This product is archived" in refused.text
 
 
-def test_opening_by_hand_counts_to_the_limit_of_sessions(shop: Shop, monkeypatch) -> None:
+def test_opening_by_a_form_counts_to_the_limit_of_sessions(shop: Shop, monkeypatch) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     path = place(shop, "products", shop.product()["id"])
     app: App = shop.api_server.app

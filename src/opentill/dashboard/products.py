@@ -131,11 +131,11 @@ async def create(request: PageRequest) -> Response:
     try:
         body = _body(entries, ProductBody)
 
-        async def step(tx: Tx) -> str:
+        async def work(tx: Tx) -> str:
             product = await products.create(tx, request.merchant_id, body, request.now, actor=actor)
             return product.id
 
-        made = await once.make(request, step)
+        made = await once.make(request, work)
     except KeyReused:
         return await _list(request, 422, {"add": "error_form_used"}, entries)
     except Invalid as problem:

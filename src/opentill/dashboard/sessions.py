@@ -118,7 +118,7 @@ async def open_one(request: PageRequest) -> Response:
         success_url=opening["success"] or None,
     )
 
-    async def step(tx: Tx) -> str:
+    async def work(tx: Tx) -> str:
         await products.find(tx, request.merchant_id, body.product_id)
         session = await checkouts.open_session(
             tx,
@@ -135,7 +135,7 @@ async def open_one(request: PageRequest) -> Response:
         await rate_limits.hit_merchant(
             request.app.db, settings, "checkouts", request.merchant_id, request.now
         )
-        made = await once.make(request, step)
+        made = await once.make(request, work)
     except KeyReused:
         return await page_of(request, 422, {"open": "error_form_used"}, opening=opening)
     except NotPermitted:

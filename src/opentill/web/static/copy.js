@@ -1,5 +1,5 @@
-// A button beside each field with data-copy that copies it. Without this script a field is copied by
-// hand: it can be selected.
+// A button beside each field with data-copy that copies it. Without this script a field can be
+// selected and copied.
 "use strict";
 
 for (const field of document.querySelectorAll("input[data-copy]")) {
@@ -16,7 +16,7 @@ for (const field of document.querySelectorAll("input[data-copy]")) {
       if (navigator.clipboard) await navigator.clipboard.writeText(field.value);
       else if (!document.execCommand("copy")) return; // plain http has no clipboard
     } catch {
-      return; // the field is selected, to be copied by hand
+      return; // the field is selected, ready to be copied
     }
     button.textContent = said.textContent = field.dataset.copied;
     setTimeout(() => { button.textContent = field.dataset.copy; said.textContent = ""; }, 2000);
