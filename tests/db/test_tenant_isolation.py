@@ -120,6 +120,8 @@ EXPLAINED: Final = frozenset(
         "rates.queries": "LACKING",
         # long exports: tests/orders/test_export.py
         "orders.export_queries": "EXPORT_EDGES",
+        # the same with times of a zone: tests/dashboard/test_payments_list.py
+        "orders.export_queries ": "LOCAL_EXPORT LOCAL_EXPORT_OF",
         "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
         " UNCOUNTED_MERCHANTS"
         " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
@@ -506,6 +508,9 @@ class Business:
             shop.get("/v1/orders/export?status=PENDING&customerEmail=ann@example.com")
             shop.get(f"/v1/orders/export?productId={self.product}&status=PENDING")
             shop.data("GET", "/v1/orders?amount=9.99&customerEmail=ann@example.com&status=PENDING")
+            api_server.tx(lambda tx: orders.recent_customers(tx, self.id, 20))
+            api_server.run(orders.find_customers(self.app.db, self.id, "ann@"))
+            api_server.run(orders.sums_of_customer(self.app.db, self.id, "ann@example.com"))
             api_server.run(indexing.index_merchant(self.app.db, self.id, many=2))
         late = self.order()
         shop.data("POST", f"/v1/checkouts/{late.checkout_id}/expire")

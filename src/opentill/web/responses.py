@@ -41,13 +41,15 @@ def page(
     *,
     picture_origins: Sequence[str] = (),
     scripts: bool = False,
+    live: bool = False,
 ) -> Response:
     """Return a page for one reader; pictures may come from ``picture_origins``.
 
-    ``scripts``: it runs some of ours, from /static.
+    ``scripts``: it runs some of ours, from /static. ``live``: they ask this service for updates.
     """
     picture = "".join(f" {origin}" for origin in picture_origins)
-    policy = POLICY.format(picture=picture) + ("; script-src 'self'" if scripts else "")
+    policy = POLICY.format(picture=picture) + ("; script-src 'self'" if scripts or live else "")
+    policy += "; connect-src 'self'" if live else ""
     own = {
         **PRIVATE,
         "content-security-policy": policy,

@@ -12,6 +12,7 @@ from opentill.dashboard.catalogue import (
     balance,
     frame,
     home,
+    payments_list,
     payouts,
     people,
     products,
@@ -32,6 +33,7 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     balance.SENTENCES,
     payouts.SENTENCES,
     agreement.SENTENCES,
+    payments_list.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
     {
