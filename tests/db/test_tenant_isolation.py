@@ -193,6 +193,7 @@ class Business:
         for path in (f"/v1/products/{gone}", "/v1/products", "/v1/products?status=ARCHIVED"):
             shop.data("GET", path)
         assert self.api_server.tx(lambda tx: products.has_any(tx, self.id))
+        assert self.api_server.tx(lambda tx: products.newest_active(tx, self.id))
 
     def sessions(self) -> None:
         """Sessions: read, ended, over their time."""
@@ -204,6 +205,8 @@ class Business:
         shop.data("POST", f"/v1/checkouts/{opened['id']}/expire")
         over = self.order()
         self.api_server.tx(lambda tx: checkouts.check_attempts(tx, self.id, over.id))
+        assert self.api_server.tx(lambda tx: checkouts.sales(tx, self.id, [self.product]))
+        assert self.api_server.tx(lambda tx: orders.of_ids(tx, self.id, [over.id]))
         self.api_server.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
 
     def payments(self) -> None:

@@ -15,8 +15,10 @@ from opentill.dashboard import (
     invitations,
     payments_list,
     payouts,
+    products,
     render,
     security,
+    sessions,
     team,
 )
 from opentill.dashboard.endpoint import Endpoint
@@ -29,6 +31,8 @@ PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
     *payments_list.pages,
     *customers.pages,
+    *products.pages,
+    *sessions.pages,
     *disputes.pages,
     *balance.pages,
     *payouts.pages,

@@ -16,7 +16,9 @@ from opentill.dashboard.catalogue import (
     payments_list,
     payouts,
     people,
+    products,
     security,
+    sessions,
     team,
 )
 from opentill.web.catalogue import LANGUAGES, Language, with_frame
@@ -28,6 +30,8 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     team.SENTENCES,
     home.SENTENCES,
     disputes.SENTENCES,
+    products.SENTENCES,
+    sessions.SENTENCES,
     balance.SENTENCES,
     payouts.SENTENCES,
     agreement.SENTENCES,
