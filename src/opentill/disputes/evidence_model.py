@@ -1,7 +1,7 @@
-"""What a file of evidence is: which kinds there are, told by their content, and how many."""
+"""What a file of evidence is: which kinds there are by their content, and how many."""
 
 import re
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -31,14 +31,13 @@ class _Form(NamedTuple):
     endings: tuple[str, ...]
 
 
-# ISO 32000-1 §7.5.2 and §7.5.5; PNG (third edition) §5.2 and §11.2.5; ITU-T T.81 annex B.1.1.3.
-# A PDF is taken only if it begins at its first byte, so that nothing else can stand before it.
+# ISO 32000-1, the header and the end of a file; PNG, the signature, IHDR and IEND; ITU-T T.81, the
+# markers SOI and EOI. A PDF begins at its first byte, so that nothing else stands before it.
 _FORMS: Final = (
     _Form("application/pdf", b"%PDF-", b"%%EOF", (".pdf",)),
     _Form("image/png", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", b"IEND\xaeB`\x82", (".png",)),
     _Form("image/jpeg", b"\xff\xd8\xff", b"\xff\xd9", (".jpg", ".jpeg")),
 )
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _APART: Final = re.compile(r"[/\\]")
 # What a file name cannot have, or what shows it as another: signs of systems, controls, marks that
 # turn text around.
