@@ -5,6 +5,7 @@ from opentill.figures.model import (
     AttemptsComparison,
     Comparison,
     CurrencyFigures,
+    CurrencySums,
     Day,
     Figures,
     Period,
@@ -12,7 +13,7 @@ from opentill.figures.model import (
     Sums,
 )
 from opentill.figures.queries import RULES
-from opentill.figures.service import read
+from opentill.figures.service import read, sums
 
 __all__ = [
     "RULES",
@@ -20,10 +21,12 @@ __all__ = [
     "AttemptsComparison",
     "Comparison",
     "CurrencyFigures",
+    "CurrencySums",
     "Day",
     "Figures",
     "Period",
     "Standing",
     "Sums",
     "read",
+    "sums",
 ]

@@ -1,8 +1,8 @@
 """The ledger: every movement of a merchant's money, with the balances after it."""
 
-from opentill.ledger.model import Balance, Entry, Held, Movement, Violation
+from opentill.ledger.model import Balance, Entry, Held, Movement, TrialBalance, Violation
 from opentill.ledger.postings import BY_MOVE, POSTINGS, Account, Type
-from opentill.ledger.service import balance, checked, count, post, post_many, rules
+from opentill.ledger.service import balance, checked, count, post, post_many, rules, trial_balance
 
 __all__ = [
     "BY_MOVE",
@@ -12,6 +12,7 @@ __all__ = [
     "Entry",
     "Held",
     "Movement",
+    "TrialBalance",
     "Type",
     "Violation",
     "balance",
@@ -20,4 +21,5 @@ __all__ = [
     "post",
     "post_many",
     "rules",
+    "trial_balance",
 ]

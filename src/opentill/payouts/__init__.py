@@ -1,8 +1,17 @@
 """Payouts: the merchant's available money, sent to its bank by the operator."""
 
-from opentill.payouts.model import TRANSITIONS, Payout, PayoutOut, PayoutRequest, Status, Transition
+from opentill.payouts.model import (
+    TRANSITIONS,
+    DuePayout,
+    Payout,
+    PayoutOut,
+    PayoutRequest,
+    Status,
+    Transition,
+)
 from opentill.payouts.service import (
     create,
+    due,
     fail,
     failed_since,
     find,
@@ -14,12 +23,14 @@ from opentill.payouts.service import (
 
 __all__ = [
     "TRANSITIONS",
+    "DuePayout",
     "Payout",
     "PayoutOut",
     "PayoutRequest",
     "Status",
     "Transition",
     "create",
+    "due",
     "fail",
     "failed_since",
     "find",
