@@ -33,7 +33,7 @@ async def log_in(request: PageRequest) -> Response:
         password=form.get("password", ""),
         browser=request.browser,
         code=form.get("code", ""),
-        known=cookies.knows(settings, request.cookies, account),
+        known=cookies.knows(settings, request.headers, account),
     )
     try:
         login = await people.log_in(request.app.db, given, settings.secret_key, request.now)
@@ -54,7 +54,7 @@ async def log_in(request: PageRequest) -> Response:
         )
     request.new_cookies += [
         cookies.logged_in(settings, login.token),
-        cookies.know(settings, request.cookies, account),
+        cookies.know(settings, request.headers, account),
     ]
     return render.see_other(request, goal or "/dashboard")
 
@@ -104,7 +104,7 @@ async def use_passkey(request: PageRequest) -> Response:
         return await _passkey(request, goal, 401, {"passkey": "error_passkey"})
     request.new_cookies += [
         cookies.logged_in(settings, login.token),
-        cookies.know(settings, request.cookies, login.person.email),
+        cookies.know(settings, request.headers, login.person.email),
     ]
     return render.see_other(request, goal or "/dashboard")
 

@@ -78,7 +78,7 @@ class Endpoint:
 
 
 async def _login(request: PageRequest) -> people.Login | None:
-    token = request.cookies.get(cookies.login_name(request.app.settings))
+    token = cookies.login(request.app.settings, request.headers)
     if not token:
         return None
     return await people.find(request.app.db, token, request.browser.address, request.now)
