@@ -125,6 +125,7 @@ async def test_every_page_can_be_read_and_pressed_on_every_device(
             "/security/authenticator",
             f"/dashboard/{shop}/",
             f"/dashboard/{shop}/team",
+            f"/dashboard/{shop}/agreement",
         )
         for path in (*paths, "/nothing"):
             for language in ("en", "zh-Hant"):

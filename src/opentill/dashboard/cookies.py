@@ -48,6 +48,13 @@ def know(settings: Settings, headers: Mapping[bytes, bytes], account: str) -> st
     return _cookie(settings, _KNOWN, ".".join([mine, *others][:_MOST_KNOWN]), _YEAR_S)
 
 
+def begun(
+    settings: Settings, headers: Mapping[bytes, bytes], token: str, account: str
+) -> list[str]:
+    """Return the cookies of a browser in which somebody has just logged in to an account."""
+    return [logged_in(settings, token), know(settings, headers, account)]
+
+
 def _known(headers: Mapping[bytes, bytes]) -> list[str]:
     found = cookies.value(headers, _KNOWN).decode("latin-1").split(".")
     return [one for one in found if one][:_MOST_KNOWN]
