@@ -5,7 +5,17 @@ from typing import Any, Final, cast
 
 from starlette.routing import Route
 
-from opentill.dashboard import account, agreement, home, invitations, render, security, team
+from opentill.dashboard import (
+    account,
+    agreement,
+    balance,
+    home,
+    invitations,
+    payouts,
+    render,
+    security,
+    team,
+)
 from opentill.dashboard.endpoint import Endpoint
 from opentill.dashboard.model import MenuItem, Page
 from opentill.dashboard.request import PageRequest
@@ -14,6 +24,8 @@ from opentill.http import routing
 # The menu has the order of this table.
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
+    *balance.pages,
+    *payouts.pages,
     *agreement.pages,
     *team.pages,
     *security.pages,

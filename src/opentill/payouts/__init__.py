@@ -1,6 +1,7 @@
 """Payouts: the merchant's available money, sent to its bank by the operator."""
 
 from opentill.payouts.model import (
+    STATUSES,
     TRANSITIONS,
     DuePayout,
     Payout,
@@ -17,11 +18,13 @@ from opentill.payouts.service import (
     find,
     find_anywhere,
     newest,
+    page,
     pay,
     search,
 )
 
 __all__ = [
+    "STATUSES",
     "TRANSITIONS",
     "DuePayout",
     "Payout",
@@ -36,6 +39,7 @@ __all__ = [
     "find",
     "find_anywhere",
     "newest",
+    "page",
     "pay",
     "search",
 ]

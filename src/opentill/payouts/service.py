@@ -7,7 +7,7 @@ from opentill import ledger, list_counts, merchants, webhooks
 from opentill.core import money
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
-from opentill.db.database import Tx
+from opentill.db.database import Db, Tx
 from opentill.merchants import Actor, Merchant, operator_actions
 from opentill.payouts import events, queries
 from opentill.payouts.model import BY_EVENT, DuePayout, Event, Payout, PayoutRequest, Status, posted
@@ -190,3 +190,20 @@ async def newest(tx: Tx, merchant_id: str, limit: int, offset: int) -> list[Payo
 async def due(tx: Tx, limit: int) -> list[DuePayout]:
     """Return the merchants with money that can be paid out, by currency, the most first."""
     return await queries.DUE.all(tx, limit=limit)
+
+
+async def page(
+    db: Db,
+    merchant_id: str,
+    status: Status | None,
+    number: int,
+    size: int,
+    within: tuple[int, int],
+) -> tuple[list[Payout], int]:
+    """Return a page (from 1) of a merchant's payouts, newest first, and how many there are.
+
+    ``status`` None is all of them; ``within``: when they were made, inclusive Unix ms.
+    """
+    filters = {} if status is None else {"status": status}
+    rows = list_counts.Paginator(db, queries.LISTS, merchant_id, filters)
+    return await rows.page(number, size, within)
