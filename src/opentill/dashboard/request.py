@@ -57,6 +57,11 @@ class PageRequest:
             self.new_cookies.append(language.cookie(chosen, self.app.settings.public_url))
 
     @property
+    def is_poll(self) -> bool:
+        """Whether a live page asks again by its script (decision 0068), and no person did."""
+        return self.headers.get(b"hx-request") == b"true"
+
+    @property
     def site(self) -> Site | None:
         """Where passkeys work, None if they do not here."""
         host = self.headers.get(b"host", b"").decode("latin-1")
