@@ -87,7 +87,11 @@ EXPLAINED: Final = frozenset(
         ),
         "http.queries": "PRUNE",
         "products.queries": "MERCHANT_OF",
-        # asked by commands: tests/cli/test_orders.py
+        # asked by commands: tests/cli/test_accounting.py
+        "ledger.queries": "TRIAL_BALANCE",
+        "figures.queries ": "OF_ALL",
+        "payouts.queries ": "DUE",
+        # and tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",
         "disputes.queries ": "OF_ORDER",
         # which of them reads what is found depends on numbers: tests/orders/test_search.py

@@ -90,7 +90,7 @@ class Endpoint:
 
 
 async def _login(request: PageRequest) -> people.Login | None:
-    token = request.cookies.get(cookies.login_name(request.app.settings))
+    token = cookies.login(request.app.settings, request.headers)
     if not token:
         return None
     address, used = request.browser.address, not request.is_poll
