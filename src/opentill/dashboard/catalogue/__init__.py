@@ -7,7 +7,21 @@ escaped there, so that no sentence here and no value can bring markup along.
 from collections.abc import Mapping
 from typing import Final
 
-from opentill.dashboard.catalogue import agreement, frame, home, people, security, settings, team
+from opentill.dashboard.catalogue import (
+    agreement,
+    balance,
+    disputes,
+    frame,
+    home,
+    payments_list,
+    payouts,
+    people,
+    products,
+    security,
+    sessions,
+    settings,
+    team,
+)
 from opentill.web.catalogue import LANGUAGES, Language, with_frame
 
 PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
@@ -16,8 +30,14 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     security.SENTENCES,
     team.SENTENCES,
     home.SENTENCES,
+    disputes.SENTENCES,
+    products.SENTENCES,
+    sessions.SENTENCES,
+    balance.SENTENCES,
+    payouts.SENTENCES,
     agreement.SENTENCES,
     settings.SENTENCES,
+    payments_list.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
     {
