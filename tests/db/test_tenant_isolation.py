@@ -120,8 +120,6 @@ EXPLAINED: Final = frozenset(
         "rates.queries": "LACKING",
         # long exports: tests/orders/test_export.py
         "orders.export_queries": "EXPORT_EDGES",
-        # the same with times of a zone: tests/dashboard/test_payments_list.py
-        "orders.export_queries ": "LOCAL_EXPORT LOCAL_EXPORT_OF",
         "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
         " UNCOUNTED_MERCHANTS"
         " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
@@ -471,6 +469,14 @@ class Business:
                 assert await part.all(tx, **given, limit=5, offset=0)
             assert await counted.get(tx, **given)
 
+    async def local_file(self, query: orders.ExportQuery) -> None:
+        """Export orders with the times of a zone."""
+        chosen = await orders.choose(self.app.db, self.id, query)
+        file = orders.counted_export(
+            self.app.exports, self.app.db, self.id, chosen, livemode=True, zone="Asia/Kathmandu"
+        )
+        assert len(b"".join([chunk async for chunk in file]).splitlines()) > 1
+
     def searching(self) -> None:
         """Orders by whatever leads to them, before and after they are indexed; sessions."""
         shop, api_server = self.shop, self.api_server
@@ -505,6 +511,8 @@ class Business:
             shop.get("/v1/orders/export?status=PENDING&customerEmail=ann@example.com")
             shop.get(f"/v1/orders/export?productId={self.product}&status=PENDING")
             shop.data("GET", "/v1/orders?amount=9.99&customerEmail=ann@example.com&status=PENDING")
+            for query in (orders.ExportQuery(), orders.ExportQuery(amount="9.99")):
+                api_server.run(self.local_file(query))
             api_server.tx(lambda tx: orders.recent_customers(tx, self.id, 20))
             api_server.run(orders.find_customers(self.app.db, self.id, "ann@"))
             api_server.run(orders.sums_of_customer(self.app.db, self.id, "ann@example.com"))
