@@ -1,7 +1,7 @@
 """Pages out of templates and requests, and the menu out of the table of pages."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -58,16 +58,25 @@ def page(
     headers: Mapping[str, str] | None = None,
     *,
     scripts: bool = False,
+    picture_origins: Sequence[str] = (),
     live: bool = False,
     **values: object,
 ) -> Response:
     """Return a page for whoever made the request; ``scripts``: it runs some of ours.
 
-    ``live``: it updates itself (decision 0068).
+    Pictures of the merchant's may come from ``picture_origins``. ``live``: it updates itself
+    (decision 0068).
     """
     html = fragment(request, template, **values)
-    language = request.localizer.language
-    return responses.page(html, language, status, headers, scripts=scripts, live=live)
+    return responses.page(
+        html,
+        request.localizer.language,
+        status,
+        headers,
+        picture_origins=picture_origins,
+        scripts=scripts,
+        live=live,
+    )
 
 
 def fragment(request: PageRequest, template: str, **values: object) -> str:
