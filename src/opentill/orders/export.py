@@ -34,8 +34,8 @@ class _Form(NamedTuple):
 def _form(*, local: bool) -> _Form:
     columns = export_queries.COLUMNS
     if local:
-        columns = (*columns, *export_queries.LOCAL_COLUMNS)
-        return _Form(columns, export_queries.LOCAL_EXPORT, export_queries.LOCAL_EXPORT_OF)
+        more = export_queries.LOCAL_COLUMNS
+        return _Form((*columns, *more), export_queries.LOCAL_EXPORT, export_queries.LOCAL_EXPORT_OF)
     return _Form(columns, export_queries.EXPORT, export_queries.EXPORT_OF)
 
 
