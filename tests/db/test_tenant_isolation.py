@@ -313,7 +313,7 @@ class Business:
         for content in (b"%PDF-1 one %%EOF", b"%PDF-1 two %%EOF", b"%PDF-1 two %%EOF"):
             api_server.run(
                 disputes.add_evidence(
-                    self.app.db, self.id, opened.id, "a.pdf", content, actor=actor, now=self.now
+                    self.app.db, self.id, opened.id, "a.pdf", content, actor=actor, now=self.later()
                 )
             )
         (file, _) = api_server.tx(lambda tx: disputes.list_evidence(tx, opened))
