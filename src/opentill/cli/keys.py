@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from opentill.db.database import Tx
     from opentill.merchants import Actor, Key, NewKey
 
+_COLUMNS = ("id", "name", "hint", "createdAt", "lastUsedAt", "expiresAt", "revokedAt")
 _Which = Annotated[
     str, typer.Argument(help="A key's id, or the id of a merchant with one valid key.")
 ]
@@ -62,6 +63,9 @@ def _show(made: "NewKey", settings: "Settings", *, as_json: bool) -> None:
 def create(
     merchant_id: str,
     *,
+    name: Annotated[
+        str, typer.Option(help="What it is for, to tell it from other keys.", show_default=False)
+    ] = "",
     expires: Annotated[
         str | None,
         typer.Option(help="When: 2027-01-31 (at its end, UTC), a time, or 90d (from now)."),
@@ -76,22 +80,22 @@ def create(
     until = inputs.moment("expires", expires, end=True, ahead=True)
     made = session.transact(
         lambda tx, now: merchants.create_key(
-            tx, merchant_id, settings.environment, now, until, actor=actor
+            tx, merchant_id, settings.environment, now, until, name=name, actor=actor
         ),
         settings,
     )
     _show(made, settings, as_json=as_json)
 
 
-def list_(merchant_id: str) -> "list[Key]":
-    """List a merchant's keys."""
+def list_(merchant_id: str) -> output.Result:
+    """List a merchant's keys; `lastUsedAt` is the last use, to the minute."""
     from opentill import merchants
 
     async def work(tx: "Tx") -> "list[Key]":
         merchant = await merchants.find(tx, merchant_id)
         return await merchants.keys(tx, merchant.id)
 
-    return session.query(work)
+    return output.Result(session.query(work), _COLUMNS)
 
 
 @acting(without_reason=inputs.NO_REASON)

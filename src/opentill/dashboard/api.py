@@ -5,7 +5,18 @@ from typing import Any, Final, cast
 
 from starlette.routing import Route
 
-from opentill.dashboard import account, home, invitations, render, security, team
+from opentill.dashboard import (
+    account,
+    developers,
+    epay,
+    home,
+    invitations,
+    keys,
+    render,
+    requests,
+    security,
+    team,
+)
 from opentill.dashboard.endpoint import Endpoint
 from opentill.dashboard.model import MenuItem, Page
 from opentill.dashboard.request import PageRequest
@@ -14,6 +25,10 @@ from opentill.http import routing
 # The menu has the order of this table.
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
+    *developers.pages,
+    *keys.pages,
+    *requests.pages,
+    *epay.pages,
     *team.pages,
     *security.pages,
     *account.pages,
