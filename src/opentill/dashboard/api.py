@@ -7,6 +7,7 @@ from starlette.routing import Route
 
 from opentill.dashboard import (
     account,
+    agreement,
     developers,
     epay,
     home,
@@ -29,6 +30,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *keys.pages,
     *requests.pages,
     *epay.pages,
+    *agreement.pages,
     *team.pages,
     *security.pages,
     *account.pages,

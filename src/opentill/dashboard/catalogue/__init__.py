@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from opentill.dashboard.catalogue import (
+    agreement,
     developers,
     epay,
     frame,
@@ -26,6 +27,7 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     home.SENTENCES,
     developers.SENTENCES,
     epay.SENTENCES,
+    agreement.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
     {
