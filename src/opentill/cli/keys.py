@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from opentill.db.database import Tx
     from opentill.merchants import Actor, Key, NewKey
 
-_COLUMNS = ("id", "name", "hint", "createdAt", "lastUsedAt", "expiresAt", "revokedAt")
 _Which = Annotated[
     str, typer.Argument(help="A key's id, or the id of a merchant with one valid key.")
 ]
@@ -87,7 +86,7 @@ def create(
     _show(made, settings, as_json=as_json)
 
 
-def list_(merchant_id: str) -> output.Result:
+def list_(merchant_id: str) -> "list[Key]":
     """List a merchant's keys; `lastUsedAt` is the last use, to the minute."""
     from opentill import merchants
 
@@ -95,7 +94,7 @@ def list_(merchant_id: str) -> output.Result:
         merchant = await merchants.find(tx, merchant_id)
         return await merchants.keys(tx, merchant.id)
 
-    return output.Result(session.query(work), _COLUMNS)
+    return session.query(work)
 
 
 @acting(without_reason=inputs.NO_REASON)
