@@ -63,7 +63,7 @@ def create(
     merchant_id: str,
     *,
     name: Annotated[
-        str, typer.Option(help="What it is for, to tell it from other keys.", show_default=False)
+        str, typer.Option(help="What it is for, beside other keys.", show_default=False)
     ] = "",
     expires: Annotated[
         str | None,

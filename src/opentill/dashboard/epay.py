@@ -75,7 +75,7 @@ async def enable(request: PageRequest) -> Response:
     """Let the merchant take payments by Epay; a key that is made for it is shown, this once."""
     actor = people.actor_of(request.login, _REASON)
 
-    async def step(tx: Tx) -> NewCredentials:
+    async def work(tx: Tx) -> NewCredentials:
         await merchants.lock(tx, request.merchant_id)
         known = await _credentials(tx, request.merchant_id)
         made = await epay.enable(
@@ -83,7 +83,7 @@ async def enable(request: PageRequest) -> Response:
         )
         return made if known is None else msgspec.structs.replace(made, key="")
 
-    return await _made(request, step)
+    return await _made(request, work)
 
 
 async def rotate(request: PageRequest) -> Response:
@@ -93,18 +93,18 @@ async def rotate(request: PageRequest) -> Response:
         return await _epay(request, 400, wrong, typed=form)
     actor = people.actor_of(request.login, _REASON)
 
-    async def step(tx: Tx) -> NewCredentials:
+    async def work(tx: Tx) -> NewCredentials:
         return await epay.rotate(
             tx, request.app.settings, request.merchant_id, request.now, actor=actor
         )
 
-    return await _made(request, step)
+    return await _made(request, work)
 
 
-async def _made(request: PageRequest, step: Callable[[Tx], Awaitable[NewCredentials]]) -> Response:
+async def _made(request: PageRequest, work: Callable[[Tx], Awaitable[NewCredentials]]) -> Response:
     """Make credentials and show their key, if there is one to be shown."""
     try:
-        new = await shown_once.make(request, step, NewCredentials)
+        new = await shown_once.make(request, work, NewCredentials)
     except ConfigurationError as error:
         _log.error("Epay credentials cannot be made", reason=str(error))
         return await _epay(request, 503, {"epay": "error_epay_setup"})
@@ -118,13 +118,13 @@ async def disable(request: PageRequest) -> Response:
         return await _epay(request, 400, wrong, typed=form)
     actor = people.actor_of(request.login, _REASON)
 
-    async def step(tx: Tx) -> None:
+    async def work(tx: Tx) -> None:
         await merchants.lock(tx, request.merchant_id)
         known = await epay.find(tx, request.merchant_id)
         if known.state == "ENABLED":
             await epay.disable(tx, request.merchant_id, request.now, actor=actor)
 
-    await request.app.db.run(step)
+    await request.app.db.run(work)
     return _back(request)
 
 

@@ -83,14 +83,14 @@ async def create(request: PageRequest) -> Response:
     if errors:
         return await _list(request, 400, errors, typed=form)
 
-    async def step(tx: Tx) -> NewKey:
+    async def work(tx: Tx) -> NewKey:
         return await merchants.create_key(
             tx, request.merchant_id, request.app.settings.environment, request.now, end,
             name=name, actor=people.actor_of(request.login, _REASON),
         )  # fmt: skip
 
     try:
-        new = await shown_once.make(request, step, NewKey)
+        new = await shown_once.make(request, work, NewKey)
     except Invalid:
         return await _list(request, 400, {"name": "error_key_name"}, typed=form)
     return await _list(request, new=new)
@@ -156,12 +156,12 @@ async def regenerate(request: PageRequest) -> Response:
     if form.get("replace", "").strip() != _word(key):
         return await _one(request, key, 400, {"replace": "error_key_word"}, form)
 
-    async def step(tx: Tx) -> NewKey:
+    async def work(tx: Tx) -> NewKey:
         actor = people.actor_of(request.login, _REASON)
         return await merchants.regenerate_key(tx, key.id, request.now, actor=actor)
 
     try:
-        new = await shown_once.make(request, step, NewKey)
+        new = await shown_once.make(request, work, NewKey)
     except (Invalid, NotFound):
         return await _one(request, await _find(request), 409, {"key": "error_key_over"})
     return await _list(request, new=new)
@@ -173,12 +173,12 @@ async def revoke(request: PageRequest) -> Response:
     if form.get("revoke", "").strip() != _word(key):
         return await _one(request, key, 400, {"revoke": "error_key_word"}, form)
 
-    async def step(tx: Tx) -> None:
+    async def work(tx: Tx) -> None:
         actor = people.actor_of(request.login, _REASON)
         await merchants.revoke_key(tx, key.id, request.now, actor=actor)
 
     with contextlib.suppress(NotFound):  # revoked already, by another click perhaps
-        await request.app.db.run(step)
+        await request.app.db.run(work)
     return render.see_other(
         request, f"/dashboard/{request.merchant_id}/developers/keys/{key.id}?done=revoked"
     )

@@ -30,17 +30,17 @@ def new_form_id() -> str:
     return secrets.token_hex(16)
 
 
-async def make(request: PageRequest, step: Callable[[Tx], Awaitable[S]], made: type[S]) -> S:
-    """Run ``step``, which makes a secret, unless this very form made it already: then return that.
+async def make(request: PageRequest, work: Callable[[Tx], Awaitable[S]], made: type[S]) -> S:
+    """Run ``work``, which makes a secret, unless this very form made it already: then return that.
 
     ``made`` is what it returns. A form without an id, or with other entries than before, makes
-    something each time. Raises what ``step`` raises, and then nothing is kept, and Conflict while
+    something each time. Raises what ``work`` raises, and then nothing is kept, and Conflict while
     the first request still runs.
     """
     form = await request.form()
     form_id = form.get(FIELD, "")
     if _SHAPE.fullmatch(form_id) is None:
-        return await request.app.db.run(step)
+        return await request.app.db.run(work)
     entries = sorted(one for one in form.items() if not one[0].startswith(_OF_PROOF))
     sent = msgspec.json.encode([request.login.person_id, entries])
     digest = idempotency.fingerprint("POST", request.path, sent)
@@ -51,7 +51,7 @@ async def make(request: PageRequest, step: Callable[[Tx], Awaitable[S]], made: t
         stored = await idempotency.claim(tx, request.merchant_id, key, digest, request.now)
         if stored is not None:
             return msgspec.json.decode(encryption.decrypt(*key_and_use, stored.body), type=made)
-        new = await step(tx)
+        new = await work(tx)
         kept = encryption.encrypt(*key_and_use, msgspec.json.encode(new).decode())
         await idempotency.store(tx, request.merchant_id, key, _MADE, kept)
         return new

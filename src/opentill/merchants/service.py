@@ -51,7 +51,7 @@ async def create_key(
 ) -> NewKey:
     """Make a key, of which only the digest is stored.
 
-    ``name`` tells a merchant's keys apart; it may be empty. Raises NotFound, and Invalid on
+    ``name`` is for people, and may be empty. Raises NotFound, and Invalid on
     ``expiresAt`` and ``name``.
     """
     kept = words("name", name, LONGEST_NAME) if name.strip() else ""
