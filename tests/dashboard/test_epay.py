@@ -50,7 +50,7 @@ def test_the_key_is_shown_when_it_is_made_and_rotated_and_never_again(shop: Shop
     first, same = (secret(developer.post(f"{page}/enable", form)) for _ in range(2))
     assert first == same
     shown = developer.get(page).text
-    (pid,) = re.findall(r"<code>(\d{9})</code>", shown)
+    (pid,) = set(re.findall(r"<code>(\d{9})</code>", shown))
     assert first not in shown
     assert active(shop, pid, first) == 1
 

@@ -8,11 +8,13 @@ from starlette.routing import Route
 from opentill.dashboard import (
     account,
     agreement,
+    balance,
     developers,
     epay,
     home,
     invitations,
     keys,
+    payouts,
     render,
     requests,
     security,
@@ -26,6 +28,8 @@ from opentill.http import routing
 # The menu has the order of this table.
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
+    *balance.pages,
+    *payouts.pages,
     *developers.pages,
     *keys.pages,
     *requests.pages,

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -37,16 +37,34 @@ MOST: Final = 200  # of a merchant
 KEEP_MS: Final = 7 * 24 * 3600 * 1000
 _MOST_IN_ALL: Final = 1000  # in the memory of a process
 _EVERY_S: Final = 2.0
+_LONGEST_NOTED: Final = 2000  # of a path, a query, a field and a reason, in memory
+_LONGEST_METHOD: Final = 20
 _LONGEST_PATH: Final = 500
 _LONGEST_FIELD: Final = 100
 _LONGEST_REASON: Final = 500
 _LONGEST_IGNORED: Final = 1024
 _MOST_NAMES: Final = 10  # of query parameters
 _NAME: Final = re.compile(r"[A-Za-z_][\w.\[\]-]{0,39}", re.ASCII)
-_UNFIT: Final = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]"
-)  # for a text of PostgreSQL or a line
+# What a text of PostgreSQL cannot hold, and what does not belong on one line.
+_UNFIT: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _log: Final = structlog.get_logger()
+
+
+class _Noted(NamedTuple):
+    """A refused request as it came, but for its length: ``_row`` makes a row of it."""
+
+    merchant_id: str
+    at: int
+    id: str
+    key_id: str
+    method: str
+    path: str
+    query: bytes
+    status: int
+    code: int
+    field: str
+    reason: str
+    ignored: str
 
 
 class RefusedRequests:
@@ -54,7 +72,7 @@ class RefusedRequests:
 
     def __init__(self) -> None:
         """Nothing is noted yet."""
-        self._of: dict[str, deque[RefusedRequest]] = {}
+        self._of: dict[str, deque[_Noted]] = {}
         self._count = 0
 
     def note(self, scope: Scope, request_id: str, status: int, body: bytes) -> None:
@@ -64,22 +82,23 @@ class RefusedRequests:
         said = ("", "") if isinstance(detail, msgspec.UnsetType) else (detail.field, detail.reason)
         ignored = b",".join(value for _, value in scope.get(IGNORED, ()))
         self._add(
-            RefusedRequest(
+            _Noted(
                 merchant_id=scope["opentill_merchant"],
                 at=context.of(scope).clock(),
                 id=request_id,
                 key_id=scope["opentill_key"],
-                method=scope["method"][:20],
-                path=_shown(scope["path"], scope["query_string"]),
+                method=scope["method"][:_LONGEST_METHOD],
+                path=scope["path"][:_LONGEST_NOTED],
+                query=scope["query_string"][:_LONGEST_NOTED],
                 status=status,
                 code=failure.code,
-                field=_fit(said[0], _LONGEST_FIELD),
-                reason=_fit(said[1], _LONGEST_REASON),
-                ignored=_fit(ignored.decode("latin-1"), _LONGEST_IGNORED),
+                field=said[0][:_LONGEST_NOTED],
+                reason=said[1][:_LONGEST_NOTED],
+                ignored=ignored[:_LONGEST_IGNORED].decode("latin-1"),
             )
         )
 
-    def _add(self, request: RefusedRequest) -> None:
+    def _add(self, request: _Noted) -> None:
         ring = self._of.setdefault(request.merchant_id, deque())
         ring.append(request)
         self._count += 1
@@ -101,7 +120,7 @@ class RefusedRequests:
         noted, self._of, self._count = self._of, {}, 0
         if not noted:
             return
-        rows = columns(RefusedRequest, [one for ring in noted.values() for one in ring])
+        rows = columns(RefusedRequest, [_row(one) for ring in noted.values() for one in ring])
         merchants = sorted(noted)
 
         async def work(tx: Tx) -> None:
@@ -131,6 +150,23 @@ class RefusedRequests:
                 _log.warning("refused requests are lost", reason=error.reason)
 
 
+def _row(noted: _Noted) -> RefusedRequest:
+    """Return what is kept of a request."""
+    return RefusedRequest(
+        merchant_id=noted.merchant_id,
+        at=noted.at,
+        id=noted.id,
+        key_id=noted.key_id,
+        method=_fit(noted.method, _LONGEST_METHOD),
+        path=_shown(noted.path, noted.query),
+        status=noted.status,
+        code=noted.code,
+        field=_fit(noted.field, _LONGEST_FIELD),
+        reason=_fit(noted.reason, _LONGEST_REASON),
+        ignored=_fit(noted.ignored, _LONGEST_IGNORED),
+    )
+
+
 def _shown(path: str, query: bytes) -> str:
     """Return a path with the names of its query parameters, and none of their values."""
     names: list[str] = []
@@ -145,8 +181,7 @@ def _shown(path: str, query: bytes) -> str:
 
 def _fit(text: str, longest: int, *, plain: bool = False) -> str:
     """Return a text that fits into its column, redacted unless it is ``plain``."""
-    begin = text[: 4 * longest]
-    clean = _UNFIT.sub("\ufffd", begin if plain else log.redact(begin))
+    clean = _UNFIT.sub("\ufffd", text if plain else log.redact(text))
     return clean if len(clean) <= longest else f"{clean[: longest - 1]}…"
 
 

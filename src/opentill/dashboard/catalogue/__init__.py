@@ -9,10 +9,12 @@ from typing import Final
 
 from opentill.dashboard.catalogue import (
     agreement,
+    balance,
     developers,
     epay,
     frame,
     home,
+    payouts,
     people,
     security,
     team,
@@ -27,6 +29,8 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     home.SENTENCES,
     developers.SENTENCES,
     epay.SENTENCES,
+    balance.SENTENCES,
+    payouts.SENTENCES,
     agreement.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
