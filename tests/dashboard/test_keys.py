@@ -28,7 +28,7 @@ def form_id(visitor: Visitor, path: str) -> str:
 
 def secret(page: Any) -> str:
     assert page.status_code == 200, page.text
-    found = re.search(r'<code id="secret">(svc_\w+)</code>', page.text)
+    found = re.search(r'id="secret"[^>]* value="(svc_\w+)"', page.text)
     assert found is not None, page.text
     return found[1]
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from opentill import epay, merchants, people
 from opentill.core.errors import ConfigurationError, Invalid, NotFound
-from opentill.dashboard import developers, lists, render, shown_once
+from opentill.dashboard import developers, lists, once, render
 from opentill.dashboard.model import Page
 from opentill.dashboard.request import PageRequest
 from opentill.db.database import Tx
@@ -66,7 +66,7 @@ async def _epay(
         chosen=chosen,
         typed=typed or {},
         new=new,
-        form_id=shown_once.new_form_id(),
+        form_id=once.new_form_id(),
         errors=errors or {},
     )
 
@@ -104,7 +104,7 @@ async def rotate(request: PageRequest) -> Response:
 async def _made(request: PageRequest, work: Callable[[Tx], Awaitable[NewCredentials]]) -> Response:
     """Make credentials and show their key, if there is one to be shown."""
     try:
-        new = await shown_once.make(request, work, NewCredentials)
+        new = await once.make_secret(request, work, NewCredentials)
     except ConfigurationError as error:
         _log.error("Epay credentials cannot be made", reason=str(error))
         return await _epay(request, 503, {"epay": "error_epay_setup"})

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from opentill import merchants, people
 from opentill.core.errors import Invalid, NotFound, or_not_found
-from opentill.dashboard import developers, lists, render, shown_once
+from opentill.dashboard import developers, lists, once, render
 from opentill.dashboard.model import Page
 from opentill.dashboard.request import PageRequest
 from opentill.db.database import Tx
@@ -61,7 +61,7 @@ async def _list(
         chosen=chosen,
         typed=typed or {},
         new=new,
-        form_id=shown_once.new_form_id(),
+        form_id=once.new_form_id(),
         errors=errors or {},
     )
 
@@ -90,7 +90,7 @@ async def create(request: PageRequest) -> Response:
         )  # fmt: skip
 
     try:
-        new = await shown_once.make(request, work, NewKey)
+        new = await once.make_secret(request, work, NewKey)
     except Invalid:
         return await _list(request, 400, {"name": "error_key_name"}, typed=form)
     return await _list(request, new=new)
@@ -140,7 +140,7 @@ async def _one(
         state=_state(key, request.now),
         word=_word(key),
         typed=typed or {},
-        form_id=shown_once.new_form_id(),
+        form_id=once.new_form_id(),
         errors=errors or {},
     )
 
@@ -161,7 +161,7 @@ async def regenerate(request: PageRequest) -> Response:
         return await merchants.regenerate_key(tx, key.id, request.now, actor=actor)
 
     try:
-        new = await shown_once.make(request, work, NewKey)
+        new = await once.make_secret(request, work, NewKey)
     except (Invalid, NotFound):
         return await _one(request, await _find(request), 409, {"key": "error_key_over"})
     return await _list(request, new=new)

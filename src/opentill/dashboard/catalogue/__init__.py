@@ -14,9 +14,12 @@ from opentill.dashboard.catalogue import (
     epay,
     frame,
     home,
+    payments_list,
     payouts,
     people,
+    products,
     security,
+    sessions,
     team,
 )
 from opentill.web.catalogue import LANGUAGES, Language, with_frame
@@ -29,9 +32,12 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     home.SENTENCES,
     developers.SENTENCES,
     epay.SENTENCES,
+    products.SENTENCES,
+    sessions.SENTENCES,
     balance.SENTENCES,
     payouts.SENTENCES,
     agreement.SENTENCES,
+    payments_list.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
     {

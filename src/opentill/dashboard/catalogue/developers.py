@@ -22,7 +22,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "about_part_reference": "Every operation, with samples and a box to try it out.",
         "copy": "Copy",
         "copied": "Copied",
-        "copy_failed": "Not copied",
         "keys_text": "A key lets a program do everything that the API offers. Keep it on your "
         "server, and use a key of its own for each program.",
         "keys_title": "Keys",
@@ -97,7 +96,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "about_part_reference": "所有接口，附示例，并可直接试用。",
         "copy": "复制",
         "copied": "已复制",
-        "copy_failed": "未能复制",
         "keys_text": "持有密钥的程序可以使用 API 的全部功能。请将密钥保存在您的服务器上，"
         "并为每个程序使用单独的密钥。",
         "keys_title": "密钥",
@@ -169,7 +167,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "about_part_reference": "所有介面，附範例，並可直接試用。",
         "copy": "複製",
         "copied": "已複製",
-        "copy_failed": "未能複製",
         "keys_text": "持有密鑰的程式可以使用 API 的全部功能。請將密鑰保存在您的伺服器上，"
         "並為每個程式使用單獨的密鑰。",
         "keys_title": "密鑰",

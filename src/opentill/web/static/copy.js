@@ -1,29 +1,25 @@
-// Copies what stands in the element that a button names. Without this script there is no button.
+// A button beside each field with data-copy that copies it. Without this script a field can be
+// selected and copied.
 "use strict";
 
-async function copy(text) {
-  if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  const area = Object.assign(document.createElement("textarea"), { value: text, className: "hidden" });
-  document.body.append(area); // plain http has no clipboard
-  area.select();
-  const done = document.execCommand("copy");
-  area.remove();
-  if (!done) throw new Error("not copied");
-}
-
-for (const button of document.querySelectorAll("button[data-copy]")) {
-  const label = button.textContent;
-  const said = Object.assign(document.createElement("span"), { className: "hidden" });
+for (const field of document.querySelectorAll("input[data-copy]")) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "button plain";
+  button.textContent = field.dataset.copy;
+  const said = document.createElement("span");
+  said.className = "off-page";
   said.setAttribute("role", "status");
-  button.after(said);
-  button.hidden = false;
   button.addEventListener("click", async () => {
+    field.select();
     try {
-      await copy(document.getElementById(button.dataset.copy).textContent);
-      said.textContent = button.textContent = button.dataset.copied;
+      if (navigator.clipboard) await navigator.clipboard.writeText(field.value);
+      else if (!document.execCommand("copy")) return; // plain http has no clipboard
     } catch {
-      said.textContent = button.textContent = button.dataset.failed;
+      return; // the field is selected, ready to be copied
     }
-    setTimeout(() => { button.textContent = label; said.textContent = ""; }, 2000);
+    button.textContent = said.textContent = field.dataset.copied;
+    setTimeout(() => { button.textContent = field.dataset.copy; said.textContent = ""; }, 2000);
   });
+  field.after(button, said);
 }
