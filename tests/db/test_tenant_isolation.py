@@ -314,12 +314,26 @@ class Business:
             lambda tx: disputes.add_note(tx, self.id, opened.id, "letter", "op", self.now)
         )
         api_server.tx(lambda tx: disputes.notes(tx, opened))
+        actor = merchants.Actor("op", "letter")
+        for content in (b"%PDF-1 one %%EOF", b"%PDF-1 two %%EOF", b"%PDF-1 two %%EOF"):
+            api_server.run(
+                disputes.add_evidence(
+                    self.app.db, self.id, opened.id, "a.pdf", content, actor=actor, now=self.now
+                )
+            )
+        (file, _) = api_server.tx(lambda tx: disputes.list_evidence(tx, opened))
+        api_server.tx(lambda tx: disputes.read_evidence(tx, self.id, file.id))
+        api_server.tx(lambda tx: disputes.set_deadline(tx, self.id, opened.id, DAY, self.now))
+        for status in (None, "OPEN"):
+            page = disputes.page(self.app.db, self.id, status, (0, FOREVER), 1, 50)
+            api_server.run(page)
         for event in ("lost", "recovered"):
             api_server.tx(
                 lambda tx, event=event: disputes.decide(
                     tx, self.id, opened.id, event, who="op", reason="bank", now=self.now
                 )
             )
+        api_server.tx(lambda tx: ledger.of_cause(tx, self.id, "dispute", opened.id))
         api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-1"))
         api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-2"))
         api_server.tx(lambda tx: disputes.unmatched(tx, self.id))
