@@ -102,7 +102,7 @@ def test_the_operator_names_a_deadline_and_gets_notes_and_evidence(
     order = order_in(tx, "SETTLED")
     dispute = run("disputes", "open", order.id, *WHY)["id"]
     named = run("disputes", "deadline", dispute, "2031-01-31", *WHY)
-    assert named["respondBy"] == 1_927_756_799_999  # the end of that day
+    assert named["respondBy"] == 1_927_670_399_999  # the end of that day
     actor = Actor("ada@example.com (per_1)", "on the page of a dispute")
     files = {"letter.pdf": b"%PDF-1 %%EOF", "../receipt.jpg": b"\xff\xd8\xff x \xff\xd9"}
 
