@@ -67,7 +67,7 @@ def payment_page(shop: Shop, session: dict[str, Any]) -> httpx2.Response:
 def test_what_an_owner_saves_is_what_customers_see(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     before = shop.session()
-    assert "Questions?" not in payment_page(shop, before).text
+    assert "Need help?" not in payment_page(shop, before).text
     saved = save(ada, shop, shown(ada, shop), **FORM)
     assert (saved.status_code, saved.headers["location"]) == (303, f"{place(shop)}?saved=1")
     assert "The change is saved." in ada.get(saved.headers["location"]).text

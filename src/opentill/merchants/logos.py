@@ -74,7 +74,7 @@ def read(content: bytes) -> Picture:
 
 
 def _png(content: bytes) -> Picture:
-    """Walk through the chunks: each is whole, the first says the size, the last is the end."""
+    """Read the chunks: each is whole, the first says the size, the last is the end."""
     at, size = len(_PNG), (0, 0)
     while True:
         length, kind = struct.unpack_from(">I4s", content, at)
@@ -93,7 +93,7 @@ def _png(content: bytes) -> Picture:
 
 
 def _jpeg(content: bytes) -> Picture:
-    """Walk through the segments to the scan; the frame says the size."""
+    """Read the segments to the scan; the frame says the size."""
     at, size = 2, (0, 0)
     while True:
         if content[at] != 0xFF:  # noqa: PLR2004 - what begins a marker

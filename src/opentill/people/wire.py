@@ -60,11 +60,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         str | None, Meta(description="The address of the logo. It is uploaded in the dashboard.")
     ]
     support_email: Annotated[
-        str | None, Meta(description="The e-mail address that customers are told to ask.")
+        str | None, Meta(description="The e-mail address that customers see for help.")
     ]
-    support_url: Annotated[
-        str | None, Meta(description="The page that customers are told to look for help at.")
-    ]
+    support_url: Annotated[str | None, Meta(description="The page that customers see for help.")]
     terms_url: Annotated[str | None, Meta(description="The merchant's terms for customers.")]
     time_zone: Annotated[
         str, Meta(description="The zone of the days and times on the merchant's pages.")

@@ -22,7 +22,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "out from the page.",
         "accent_dark": "In the dark design it is shown as {color}, so that the button stands "
         "out from the page.",
-        "support_email": "E-mail for questions",
+        "support_email": "E-mail for support",
         "support_url": "Help page",
         "terms_url": "Your terms",
         "time_zone": "Time zone",

@@ -18,7 +18,7 @@ SENTENCES: Final[dict[str, str]] = {
     "pay": "Pay {amount}",
     "bank_note": "You confirm the payment on your bank’s or wallet’s own secure page. "
     "Card numbers are never entered here.",
-    "questions": "Questions? Ask {merchant}:",
+    "get_help": "Need help from {merchant}?",
     "help_page": "Help page",
     "terms": "Terms of {merchant}",
     "cancel": "Cancel and go back to {merchant}",

@@ -18,7 +18,7 @@ SENTENCES: Final[dict[str, str]] = {
     "about_item": "商品详情",
     "pay": "支付 {amount}",
     "bank_note": "您将在银行或钱包自己的安全页面上确认付款。本页面绝不会要求您输入卡号。",
-    "questions": "有疑问？请联系 {merchant}：",
+    "get_help": "有疑问？请联系 {merchant}：",
     "help_page": "帮助页面",
     "terms": "{merchant} 的条款",
     "cancel": "取消并返回 {merchant}",

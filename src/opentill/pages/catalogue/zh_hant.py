@@ -18,7 +18,7 @@ SENTENCES: Final[dict[str, str]] = {
     "about_item": "商品詳情",
     "pay": "支付 {amount}",
     "bank_note": "您將在銀行或錢包自己的安全頁面上確認付款。本頁面絕不會要求您輸入卡號。",
-    "questions": "有疑問？請聯絡 {merchant}：",
+    "get_help": "有疑問？請聯絡 {merchant}：",
     "help_page": "說明頁面",
     "terms": "{merchant} 的條款",
     "cancel": "取消並返回 {merchant}",
