@@ -216,8 +216,8 @@ async def expire(
 ) -> Session:
     """End an open session: nobody can pay it any more, and its order is CLOSED.
 
-    Expiring an expired session again is fine. ``actor`` is a person who does it, for the history and
-    the audit log; events report the ``cause`` alone. Raises NotFound, and Invalid on ``id`` for a
+    Expiring an expired session again is fine. ``actor`` is a person who does it, for history and
+    audit log; events report the ``cause`` alone. Raises NotFound, and Invalid on ``id`` for a
     session that is complete or whose payment is on its way.
     """
     session = await find(tx, merchant_id, session_id)
