@@ -1,6 +1,7 @@
 """Disputes: a customer takes a payment back through the bank, and how that ends."""
 
 from opentill.disputes.model import (
+    TRANSITIONS,
     Dispute,
     DisputeDetail,
     DisputeOut,
@@ -23,6 +24,7 @@ from opentill.disputes.service import (
 from opentill.disputes.unmatched import count_unmatched, dismiss, unmatched
 
 __all__ = [
+    "TRANSITIONS",
     "Dispute",
     "DisputeDetail",
     "DisputeOut",

@@ -138,6 +138,16 @@ BETWEEN = Query(
     order by number limit :limit
     """,
 )
+# What some causes have posted, by the key that keeps each from posting twice.
+CAUSED_BY = Query(
+    Entry,
+    """
+    select e.* from unnest(:source_type::text[], :source_id::text[]) as cause (type, id)
+    join entries e on e.merchant_id = :merchant_id and e.source_type = cause.type
+        and e.source_id = cause.id
+    order by e.currency, e.number
+    """,
+)
 
 
 class ListQuery(PageQuery, frozen=True, rename="camel"):
