@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from opentill.dashboard.catalogue import (
+    agreement,
     frame,
     home,
     payment,
@@ -25,6 +26,7 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     security.SENTENCES,
     team.SENTENCES,
     home.SENTENCES,
+    agreement.SENTENCES,
     payment.SENTENCES,
     payment_refund.SENTENCES,
     payment_timeline.SENTENCES,
