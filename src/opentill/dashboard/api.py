@@ -5,11 +5,16 @@ from typing import Any, Final, cast
 
 from starlette.routing import Route
 
-<<<<<<< HEAD
-from opentill.dashboard import account, home, invitations, payment, render, security, team
-=======
-from opentill.dashboard import account, agreement, home, invitations, render, security, team
->>>>>>> next
+from opentill.dashboard import (
+    account,
+    agreement,
+    home,
+    invitations,
+    payment,
+    render,
+    security,
+    team,
+)
 from opentill.dashboard.endpoint import Endpoint
 from opentill.dashboard.model import MenuItem, Page
 from opentill.dashboard.request import PageRequest
@@ -18,11 +23,8 @@ from opentill.http import routing
 # The menu has the order of this table.
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
-<<<<<<< HEAD
     *payment.pages,
-=======
     *agreement.pages,
->>>>>>> next
     *team.pages,
     *security.pages,
     *account.pages,
