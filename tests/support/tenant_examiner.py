@@ -67,6 +67,7 @@ RANGES: Final = frozenset({
     "orders.export_queries.EXPORT", "orders.export_queries.EXPORT_EDGES",
     "webhooks.queries.RESEND_RANGE",
     "webhooks.queries.EMIT",
+    "webhooks.queries.OF_ORDER",  # by the body of an event, which a copy has too
     # what they leave out is named by its id, and so is what they add
     *(name for name in EVERYWHERE if name.startswith("orders.search_queries.BY_")),
 })  # fmt: skip

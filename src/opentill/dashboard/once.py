@@ -2,7 +2,7 @@
 
 Such a form carries a random id in a hidden field. In the transaction that makes the thing, the id
 is claimed as an idempotency key, and kept with what was made: a double click, the back button and a
-repeated request all lead to that (decision 0070).
+repeated request all lead to that.
 """
 
 import re
