@@ -38,6 +38,7 @@ from opentill.epay import credentials, notices
 from opentill.figures import jobs as figure_jobs
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
 from opentill.integrity import rules, scheduler
+from opentill.list_counts import FOREVER
 from opentill.list_counts.jobs import roll_up
 from opentill.list_counts.queries import Lists
 from opentill.orders import confirmation, indexing, payments, settlement
@@ -537,6 +538,24 @@ class Business:
                     shop.data("GET", f"/v1/checkouts?size=1{page}{product}{status}")
         shop.data("GET", "/v1/checkouts?customerEmail=ann@example.com")
 
+    def balance(self) -> None:
+        """What the pages about the balance show."""
+        api_server, db = self.api_server, self.app.db
+
+        async def movements(kind: ledger.Type | None) -> int:
+            whole = ledger.movements(db, self.id, kind, (0, FOREVER), UTC)
+            return sum([len(chunk) async for chunk in whole])
+
+        for kind in (None, "FEE"):
+            assert api_server.run(movements(kind))
+        api_server.run(figures.coming(db, self.id, UTC, self.now))
+        for most in (0, 50_000):
+            assert api_server.run(figures.statements(db, self.id, (0, FOREVER), most))
+        sent = api_server.tx(lambda tx: payouts.newest(tx, self.id, 1, 0))[0].id
+        assert api_server.tx(lambda tx: ledger.of_cause(tx, self.id, "payout", sent))
+        refund = api_server.sql("select id from refunds where merchant_id = $1", self.id)[0]["id"]
+        assert api_server.tx(lambda tx: refunds.orders_of(tx, self.id, [refund]))
+
     def reading(self) -> None:
         """Lists, totals, exports, statements, checks."""
         shop, api_server = self.shop, self.api_server
@@ -582,6 +601,7 @@ def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
         business.figuring()
         business.door()
         business.reading()
+        business.balance()
         business.searching()
         business.lists()
     assert not examiner.wrong, "\n".join(examiner.wrong)

@@ -8,9 +8,11 @@ from starlette.routing import Route
 from opentill.dashboard import (
     account,
     agreement,
+    balance,
     home,
     invitations,
     payment,
+    payouts,
     render,
     security,
     team,
@@ -24,6 +26,8 @@ from opentill.http import routing
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
     *payment.pages,
+    *balance.pages,
+    *payouts.pages,
     *agreement.pages,
     *team.pages,
     *security.pages,

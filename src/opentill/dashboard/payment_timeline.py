@@ -224,7 +224,7 @@ class Timeline:
             moved = {one.from_account, one.to_account}
             yield Item(
                 at=one.created_at,
-                sentence=self._say(f"entry_{one.type}"),
+                sentence=self._say(f"type_{one.type}"),
                 facts=tuple(
                     (name, self._amount(minor, one.currency))
                     for name, minor in after

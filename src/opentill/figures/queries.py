@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from opentill.db.query import Command, Query, Value
-from opentill.figures.model import Awaited, Behind, FailedUntil, Standing, Until
+from opentill.figures.model import (
+    Awaited,
+    Behind,
+    FailedUntil,
+    Others,
+    Standing,
+    Sums,
+    Until,
+)
 
 # What each figure takes from an entry. A payout's fee is given back by a correction.
 _MEASURES: Final[Mapping[str, str]] = {
@@ -226,6 +234,38 @@ AWAITED = Query(
         group by 1
     ) slots
     where b.merchant_id = :merchant_id
+    """,
+)
+COUNTED_TO = Value(
+    int,
+    """
+    select number from figure_heads where merchant_id = :merchant_id and currency = :currency
+    """,
+)
+# The same sums of entries that are named by their numbers.
+SUMS = Query(
+    Sums,
+    f"""
+    select {", ".join(f"coalesce({sql}, 0)::bigint as {name}" for name, sql in _MEASURES.items())}
+    from entries
+    where merchant_id = :merchant_id and currency = :currency
+        and number > :after and number <= :last
+    """,  # noqa: S608 - as above
+)
+# What is in no figure: few entries, all of them made by operators.
+OTHERS = Query(
+    Others,
+    """
+    select
+        coalesce(sum(shown_minor) filter (where type = 'PAYOUT'), 0)::bigint as payouts_minor,
+        coalesce(sum(shown_minor) filter (where type = 'ADMIN_RECHARGE'), 0)::bigint
+            as recharges_minor,
+        coalesce(sum(shown_minor)
+            filter (where type = 'BALANCE_CORRECTION' and source_type <> 'payout'), 0)::bigint
+            as corrections_minor
+    from entries
+    where merchant_id = :merchant_id and type = any(:types::text[])
+        and created_at between :since and :until and currency = :currency
     """,
 )
 

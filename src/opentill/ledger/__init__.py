@@ -1,25 +1,49 @@
 """The ledger: every movement of a merchant's money, with the balances after it."""
 
-from opentill.ledger.model import Balance, Entry, Held, Movement, Violation
-from opentill.ledger.postings import BY_MOVE, POSTINGS, Account, Cause, Type
+from opentill.ledger.history import MOST as MOST_SUMMED
+from opentill.ledger.history import of_cause, page, sums_by_type
+from opentill.ledger.model import Balance, Entry, Held, Movement, TypeSum, Violation
+from opentill.ledger.postings import (
+    BY_MOVE,
+    MERCHANT_ACCOUNTS,
+    POSTINGS,
+    TYPES,
+    Account,
+    Cause,
+    Type,
+)
 from opentill.ledger.service import balance, caused_by, checked, count, post, post_many, rules
+from opentill.ledger.statement import Span, StatementError, movements, spans
+from opentill.ledger.statement import chunks as statement_file
 
 __all__ = [
     "BY_MOVE",
+    "MERCHANT_ACCOUNTS",
+    "MOST_SUMMED",
     "POSTINGS",
+    "TYPES",
     "Account",
     "Balance",
     "Cause",
     "Entry",
     "Held",
     "Movement",
+    "Span",
+    "StatementError",
     "Type",
+    "TypeSum",
     "Violation",
     "balance",
     "caused_by",
     "checked",
     "count",
+    "movements",
+    "of_cause",
+    "page",
     "post",
     "post_many",
     "rules",
+    "spans",
+    "statement_file",
+    "sums_by_type",
 ]

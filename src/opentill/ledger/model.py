@@ -49,6 +49,17 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
+class TypeSum(msgspec.Struct, frozen=True, kw_only=True):
+    """What the entries of one type moved on the merchant's accounts; minor units."""
+
+    type: Type
+    entries: int
+    pending: int
+    available: int
+    frozen: int
+    reserve: int
+
+
 class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     """An amount of minor units for each account of a merchant in one currency."""
 

@@ -1,6 +1,14 @@
 """Payouts: the merchant's available money, sent to its bank by the operator."""
 
-from opentill.payouts.model import TRANSITIONS, Payout, PayoutOut, PayoutRequest, Status, Transition
+from opentill.payouts.model import (
+    STATUSES,
+    TRANSITIONS,
+    Payout,
+    PayoutOut,
+    PayoutRequest,
+    Status,
+    Transition,
+)
 from opentill.payouts.service import (
     create,
     fail,
@@ -8,11 +16,13 @@ from opentill.payouts.service import (
     find,
     find_anywhere,
     newest,
+    page,
     pay,
     search,
 )
 
 __all__ = [
+    "STATUSES",
     "TRANSITIONS",
     "Payout",
     "PayoutOut",
@@ -25,6 +35,7 @@ __all__ = [
     "find",
     "find_anywhere",
     "newest",
+    "page",
     "pay",
     "search",
 ]

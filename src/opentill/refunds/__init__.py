@@ -18,6 +18,7 @@ from opentill.refunds.service import (
     find_by_number,
     look_for,
     of_order,
+    orders_of,
     quote,
 )
 
@@ -37,5 +38,6 @@ __all__ = [
     "find_by_number",
     "look_for",
     "of_order",
+    "orders_of",
     "quote",
 ]

@@ -9,11 +9,13 @@ from typing import Final
 
 from opentill.dashboard.catalogue import (
     agreement,
+    balance,
     frame,
     home,
     payment,
     payment_refund,
     payment_timeline,
+    payouts,
     people,
     security,
     team,
@@ -26,6 +28,8 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     security.SENTENCES,
     team.SENTENCES,
     home.SENTENCES,
+    balance.SENTENCES,
+    payouts.SENTENCES,
     agreement.SENTENCES,
     payment.SENTENCES,
     payment_refund.SENTENCES,
