@@ -2,7 +2,7 @@
 
 from opentill.ledger.history import MOST as MOST_SUMMED
 from opentill.ledger.history import of_cause, page, sums_by_type
-from opentill.ledger.model import Balance, Entry, Held, Movement, TypeSum, Violation
+from opentill.ledger.model import Balance, Entry, Held, Movement, TrialBalance, TypeSum, Violation
 from opentill.ledger.postings import (
     BY_MOVE,
     MERCHANT_ACCOUNTS,
@@ -12,7 +12,16 @@ from opentill.ledger.postings import (
     Cause,
     Type,
 )
-from opentill.ledger.service import balance, caused_by, checked, count, post, post_many, rules
+from opentill.ledger.service import (
+    balance,
+    caused_by,
+    checked,
+    count,
+    post,
+    post_many,
+    rules,
+    trial_balance,
+)
 from opentill.ledger.statement import Span, StatementError, movements, spans
 from opentill.ledger.statement import chunks as statement_file
 
@@ -30,6 +39,7 @@ __all__ = [
     "Movement",
     "Span",
     "StatementError",
+    "TrialBalance",
     "Type",
     "TypeSum",
     "Violation",
@@ -46,4 +56,5 @@ __all__ = [
     "spans",
     "statement_file",
     "sums_by_type",
+    "trial_balance",
 ]

@@ -10,14 +10,18 @@ from typing import Final
 from opentill.dashboard.catalogue import (
     agreement,
     balance,
+    disputes,
     frame,
     home,
     payment,
     payment_refund,
     payment_timeline,
+    payments_list,
     payouts,
     people,
+    products,
     security,
+    sessions,
     team,
 )
 from opentill.web.catalogue import LANGUAGES, Language, with_frame
@@ -28,12 +32,16 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     security.SENTENCES,
     team.SENTENCES,
     home.SENTENCES,
+    disputes.SENTENCES,
+    products.SENTENCES,
+    sessions.SENTENCES,
     balance.SENTENCES,
     payouts.SENTENCES,
     agreement.SENTENCES,
     payment.SENTENCES,
     payment_refund.SENTENCES,
     payment_timeline.SENTENCES,
+    payments_list.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
     {
