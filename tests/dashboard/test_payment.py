@@ -367,7 +367,7 @@ def test_an_unpaid_payment_is_closed_once(shop: Shop) -> None:
     assert lines(owner.get(path(shop, order["id"])))[-3:] == [
         "Closed: it can no longer be paid", "Event order.closed", "Event checkout.expired",
     ]  # fmt: skip
-    rows = server.sql("select reason from audit_log where action = 'checkouts expire'"
+    rows = server.sql("select reason from audit_log where action = 'sessions end'"
                       " and merchant_id = $1", shop.id)  # fmt: skip
     assert len(rows) == 1
     paid = shop.paid()["id"]
