@@ -31,7 +31,6 @@ from opentill import (
     webhooks,
 )
 from opentill.checkouts import jobs as checkout_jobs
-from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import credentials, notices
@@ -416,10 +415,7 @@ class Business:
             assert await ledger.caused_by(tx, self.id, causes)
             assert await disputes.of_order(tx, self.id, order.id)
             moments = [row.at for row in await orders.history(tx, self.id, order.id)]
-            ahead = self.now - now_ms()
-            events = await webhooks.of_order(
-                tx, self.id, order.id, moments, ahead_ms=ahead, movable=True
-            )
+            events = await webhooks.of_order(tx, self.id, order.id, moments, movable=True)
             assert await webhooks.deliveries_of(tx, self.id, [one.id for one in events])
 
         self.api_server.tx(read)

@@ -121,7 +121,6 @@ async def _events(
         merchant_id,
         request.ids["order"],
         _emitted(history),
-        ahead_ms=request.now - clock.now_ms(),
         movable=clock.movable(request.app.settings.gateways),
     )
     deliveries = await webhooks.deliveries_of(tx, merchant_id, [one.id for one in events])

@@ -1,6 +1,6 @@
 """Refunding a payment: how much, what that moves, and then, once it is confirmed, the refund.
 
-The first step is a GET and changes nothing. The form of the second carries its own id, by which it
+To ask is a GET and changes nothing. The form that confirms it carries its own id, by which it
 refunds once however often it is sent, and what it showed: if a refund would move something else by
 now, it is shown again and nothing is done.
 """
@@ -148,7 +148,7 @@ async def create(request: PageRequest) -> Response:
     if errors:
         return await _form(request, amount, form, errors)
 
-    async def step(tx: Tx) -> str:
+    async def work(tx: Tx) -> str:
         actor = people.actor_of(request.login, _REASON)
         await merchants.record_audit(tx, actor, "orders refund", merchant_id, order_id, request.now)
         locked = await orders.lock(tx, merchant_id, order_id)
@@ -161,7 +161,7 @@ async def create(request: PageRequest) -> Response:
         return made.id
 
     try:
-        refund_id = await once.make(request, step)
+        refund_id = await once.make(request, work)
     except (_Stale, KeyReused):
         return await _form(request, amount, form, _Refused(409, {"amount": "error_refund_stale"}))
     except Invalid as problem:

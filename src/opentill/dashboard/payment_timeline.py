@@ -29,7 +29,7 @@ _ATTEMPTS: Final = {
 }
 _FAILED: Final = frozenset({"DECLINED", "REFUSED", "VOIDED"})
 _DISPUTES: Final = {"WON": "good", "LOST": "bad", "RECOVERED": "good"}
-# Rows of the history that nothing else of the payment tells.
+# Rows of the history that nothing else of the payment shows.
 _NOTED: Final = {
     "expired": "",
     "refused": "bad",

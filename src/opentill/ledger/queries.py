@@ -142,9 +142,10 @@ BETWEEN = Query(
 CAUSED_BY = Query(
     Entry,
     """
-    select e.* from unnest(:source_type::text[], :source_id::text[]) as cause (type, id)
-    join entries e on e.merchant_id = :merchant_id and e.source_type = cause.type
-        and e.source_id = cause.id
+    select e.* from unnest(:source_type::text[], :source_id::text[])
+        as cause (source_type, source_id)
+    join entries e on e.merchant_id = :merchant_id and e.source_type = cause.source_type
+        and e.source_id = cause.source_id
     order by e.currency, e.number
     """,
 )

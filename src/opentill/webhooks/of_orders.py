@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from opentill.core.ids import first_id, made_at
+from opentill.db import clock
 from opentill.db.database import Tx
 from opentill.webhooks import queries
 from opentill.webhooks.model import EventDelivery, OrderEvent
@@ -29,15 +30,15 @@ async def of_order(
     order_id: str,
     moments: Iterable[int],
     *,
-    ahead_ms: int,
     movable: bool,
 ) -> list[OrderEvent]:
     """Return the events about an order, oldest first.
 
-    ``moments`` are when it had one, each as often as it had some (Unix ms, business time, which is
-    ``ahead_ms`` ahead of the real one). Where that can be moved (``movable``) it may have been
-    another time ago: there, what followed the order itself is looked at too.
+    ``moments`` are when it had one, each as often as it had some (Unix ms, business time). Where
+    that can be moved (``movable``) nobody knows how far ahead it was then: there, what followed the
+    order itself is looked at too.
     """
+    ahead_ms = await clock.ahead_ms(tx) if movable else 0
     counts = Counter(moment - ahead_ms for moment in moments)
     ranges = [
         (first_id("evt", at - _SKEW_MS), first_id("evt", at + _ROUND_MS), expected)
