@@ -36,6 +36,7 @@ from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import credentials, notices
 from opentill.figures import jobs as figure_jobs
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
+from opentill.http import refused
 from opentill.integrity import rules, scheduler
 from opentill.list_counts import FOREVER
 from opentill.list_counts.jobs import roll_up
@@ -85,7 +86,8 @@ EXPLAINED: Final = frozenset(
             )
             for index in (1, 2)
         ),
-        "http.queries": "PRUNE",
+        # arrays: a batch may be of several merchants; tests/dashboard/test_requests.py
+        "http.queries": "PRUNE NOTE_REFUSED TRIM_REFUSED PRUNE_REFUSED",
         "products.queries": "MERCHANT_OF",
         # asked by commands: tests/cli/test_accounting.py
         "ledger.queries": "TRIAL_BALANCE",
@@ -93,7 +95,6 @@ EXPLAINED: Final = frozenset(
         "payouts.queries ": "DUE",
         # and tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",
-        "disputes.queries ": "OF_ORDER",
         # which of them reads what is found depends on numbers: tests/orders/test_search.py
         "orders.search_queries": "WAITING BY_TERM1 BY_TERM3 BY_TERM_AND_MORE1"
         " BY_COLUMNS_BY_PRODUCT_ID0 BY_COLUMNS_BY_PRODUCT_ID1 BY_COLUMNS_BY_PRODUCT_ID2"
@@ -386,6 +387,9 @@ class Business:
         api_server.tx(lambda tx: merchants.history(tx, self.id))
         api_server.tx(lambda tx: merchants.create_key(tx, self.id, "production", self.now))
         api_server.tx(lambda tx: merchants.keys(tx, self.id))
+        self.shop.get("/v1/nothing")
+        api_server.run(api_server._server.state.refused.write(self.app.db))
+        assert api_server.tx(lambda tx: refused.newest(tx, self.id, self.now))
 
     def figuring(self) -> None:
         """Figures: counted of payments and of attempts that failed, and read while one waits."""
@@ -398,6 +402,28 @@ class Business:
             self.api_server.tx(lambda tx: orders.newest(tx, self.id, 10))
             self.api_server.run(figure_jobs.count_all(self.app.db))
             self.api_server.run(figures.read(self.app.db, self.id, UTC, self.later()))
+
+    def page(self) -> None:
+        """What the page of a payment reads."""
+        self.shop.endpoint(url=self.epay_shop.inbox.url)
+        order = self.settled()
+        self.shop.dispute(order.id)
+        asked = adjustments.AdjustmentRequest(
+            kind="correct", amount_minor=5, reason="why", by="tester", reference=world.fresh(),
+            order_id=order.id,
+        )  # fmt: skip
+        causes: list[tuple[ledger.Cause, str]] = [("order", order.id), ("refund", "re_none")]
+
+        async def read(tx: Tx) -> None:
+            await adjustments.request(tx, self.id, asked, None, self.now)
+            assert await adjustments.of_order(tx, self.id, order.id)
+            assert await ledger.caused_by(tx, self.id, causes)
+            assert await disputes.of_order(tx, self.id, order.id)
+            moments = [row.at for row in await orders.history(tx, self.id, order.id)]
+            events = await webhooks.of_order(tx, self.id, order.id, moments, movable=True)
+            assert await webhooks.deliveries_of(tx, self.id, [one.id for one in events])
+
+        self.api_server.tx(read)
 
     def door(self) -> None:
         """The Epay door: orders, all its acts, what is told and told again."""
@@ -604,6 +630,7 @@ def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
         business.refunding()
         business.settling()
         business.disputing()
+        business.page()
         business.operators()
         business.figuring()
         business.door()
