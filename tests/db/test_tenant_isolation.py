@@ -87,7 +87,11 @@ EXPLAINED: Final = frozenset(
         ),
         "http.queries": "PRUNE",
         "products.queries": "MERCHANT_OF",
-        # asked by commands: tests/cli/test_orders.py
+        # asked by commands: tests/cli/test_accounting.py
+        "ledger.queries": "TRIAL_BALANCE",
+        "figures.queries ": "OF_ALL",
+        "payouts.queries ": "DUE",
+        # and tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",
         "disputes.queries ": "OF_ORDER",
         # which of them reads what is found depends on numbers: tests/orders/test_search.py
@@ -120,6 +124,8 @@ EXPLAINED: Final = frozenset(
         "rates.queries": "LACKING",
         # long exports: tests/orders/test_export.py
         "orders.export_queries": "EXPORT_EDGES",
+        # the same with times of a zone: tests/dashboard/test_payments_list.py
+        "orders.export_queries ": "LOCAL_EXPORT LOCAL_EXPORT_OF",
         "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
         " UNCOUNTED_MERCHANTS"
         " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
@@ -191,6 +197,7 @@ class Business:
         for path in (f"/v1/products/{gone}", "/v1/products", "/v1/products?status=ARCHIVED"):
             shop.data("GET", path)
         assert self.api_server.tx(lambda tx: products.has_any(tx, self.id))
+        assert self.api_server.tx(lambda tx: products.newest_active(tx, self.id))
 
     def sessions(self) -> None:
         """Sessions: read, ended, over their time."""
@@ -202,6 +209,8 @@ class Business:
         shop.data("POST", f"/v1/checkouts/{opened['id']}/expire")
         over = self.order()
         self.api_server.tx(lambda tx: checkouts.check_attempts(tx, self.id, over.id))
+        assert self.api_server.tx(lambda tx: checkouts.sales(tx, self.id, [self.product]))
+        assert self.api_server.tx(lambda tx: orders.of_ids(tx, self.id, [over.id]))
         self.api_server.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
 
     def payments(self) -> None:
@@ -303,12 +312,26 @@ class Business:
             lambda tx: disputes.add_note(tx, self.id, opened.id, "letter", "op", self.now)
         )
         api_server.tx(lambda tx: disputes.notes(tx, opened))
+        actor = merchants.Actor("op", "letter")
+        for content in (b"%PDF-1 one %%EOF", b"%PDF-1 two %%EOF", b"%PDF-1 two %%EOF"):
+            api_server.run(
+                disputes.add_evidence(
+                    self.app.db, self.id, opened.id, "a.pdf", content, actor=actor, now=self.now
+                )
+            )
+        (file, _) = api_server.tx(lambda tx: disputes.list_evidence(tx, opened))
+        api_server.tx(lambda tx: disputes.read_evidence(tx, self.id, file.id))
+        api_server.tx(lambda tx: disputes.set_deadline(tx, self.id, opened.id, DAY, self.now))
+        for status in (None, "OPEN"):
+            page = disputes.page(self.app.db, self.id, status, (0, FOREVER), 1, 50)
+            api_server.run(page)
         for event in ("lost", "recovered"):
             api_server.tx(
                 lambda tx, event=event: disputes.decide(
                     tx, self.id, opened.id, event, who="op", reason="bank", now=self.now
                 )
             )
+        api_server.tx(lambda tx: ledger.of_cause(tx, self.id, "dispute", opened.id))
         api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-1"))
         api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-2"))
         api_server.tx(lambda tx: disputes.unmatched(tx, self.id))
@@ -503,6 +526,9 @@ class Business:
             shop.get("/v1/orders/export?status=PENDING&customerEmail=ann@example.com")
             shop.get(f"/v1/orders/export?productId={self.product}&status=PENDING")
             shop.data("GET", "/v1/orders?amount=9.99&customerEmail=ann@example.com&status=PENDING")
+            api_server.tx(lambda tx: orders.recent_customers(tx, self.id, 20))
+            api_server.run(orders.find_customers(self.app.db, self.id, "ann@"))
+            api_server.run(orders.sums_of_customer(self.app.db, self.id, "ann@example.com"))
             api_server.run(indexing.index_merchant(self.app.db, self.id, many=2))
         late = self.order()
         shop.data("POST", f"/v1/checkouts/{late.checkout_id}/expire")

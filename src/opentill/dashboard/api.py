@@ -9,11 +9,16 @@ from opentill.dashboard import (
     account,
     agreement,
     balance,
+    customers,
+    disputes,
     home,
     invitations,
+    payments_list,
     payouts,
+    products,
     render,
     security,
+    sessions,
     team,
 )
 from opentill.dashboard.endpoint import Endpoint
@@ -24,6 +29,11 @@ from opentill.http import routing
 # The menu has the order of this table.
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
+    *payments_list.pages,
+    *customers.pages,
+    *products.pages,
+    *sessions.pages,
+    *disputes.pages,
     *balance.pages,
     *payouts.pages,
     *agreement.pages,
@@ -39,16 +49,9 @@ def _menu(request: PageRequest) -> list[MenuItem]:
     return render.menu(PAGES, request)
 
 
-_SHOWN: Final = {re.sub(r"{[^}]+}", "*", one.path) for one in PAGES if one.method == "GET"}
-
-
-def _has_page(below: str) -> bool:
-    """Return whether there is a page at a path below a merchant's, in which * stands for an id."""
-    return f"/dashboard/*{below}" in _SHOWN
-
-
+render.SHOWN.update(re.sub(r"{[^}]+}", "*", one.path) for one in PAGES if one.method == "GET")
 # Jinja2 takes anything here, but type checkers infer the values of its own defaults.
 _GLOBALS: Final = cast("dict[str, Any]", render.ENVIRONMENT.globals)
-_GLOBALS.update(menu=_menu, has_page=_has_page)
+_GLOBALS.update(menu=_menu, has_page=render.has_page)
 _NO_PAGE: Final = Endpoint(())
 routes: Final = (*routing.of_rows(PAGES, Endpoint), Route("/dashboard/{rest:path}", _NO_PAGE))

@@ -1,6 +1,6 @@
 """A request for a page of the dashboard, and who makes it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -8,9 +8,10 @@ from starlette.types import Receive, Scope
 
 from opentill import context
 from opentill.core.errors import Problem, or_not_found
-from opentill.dashboard import cookies
 from opentill.dashboard.catalogue import SENTENCES
 from opentill.people import Access, Browser, Credentials, Login, Site
+from opentill.server.protocol import ALLOW_BODY_S
+from opentill.server.upload_limits import TIME_S
 from opentill.web import forms, language, templates
 from opentill.web.catalogue import LANGUAGES
 
@@ -39,22 +40,29 @@ class PageRequest:
         except ValueError:
             pairs = []
         self.query = dict(reversed(pairs))
-        self.cookies = cookies.read(self.headers.get(b"cookie", b""))
         self.base = templates.base_path(self.app.settings.public_url)
         self.localizer = language.choose(
             SENTENCES,
-            self.query.get("lang") or self.cookies.get(cookies.LANGUAGE),
+            self.query.get("lang"),
             self.headers.get(b"accept-language", b"").decode("latin-1"),
+            remembered=language.remembered(self.headers),
         )
         self.most_of_files = 0  # bytes that a form may bring along
         self._receive = receive
+        self._allow_body_s: Callable[[float], None] = scope.get(ALLOW_BODY_S, _allow_nothing)
         self._form: forms.Form | Problem | None = None
         self._sender = ""
         self._login: Login | None = None
         self._access: Access | None = None
         self.new_cookies: list[str] = []
         if self.query.get("lang") in LANGUAGES:
-            self.new_cookies.append(cookies.speaks(self.app.settings, self.localizer.language))
+            chosen = self.localizer.language
+            self.new_cookies.append(language.cookie(chosen, self.app.settings.public_url))
+
+    @property
+    def is_poll(self) -> bool:
+        """Whether a live page asks again by its script (decision 0068), and no person did."""
+        return self.headers.get(b"hx-request") == b"true"
 
     @property
     def site(self) -> Site | None:
@@ -118,15 +126,22 @@ class PageRequest:
         """Read the form once, whatever becomes of it: a body comes only once."""
         if self._form is None:
             try:
-                self._form = await forms.read_with_files(
-                    self.headers, self._receive, self.most_of_files
-                )
+                self._form = await self._read()
                 self._sender = self._form.fields.pop(SENDER, "")
             except Problem as problem:
                 self._form = problem
         if isinstance(self._form, Problem):
             raise self._form
         return self._form
+
+    async def _read(self) -> forms.Form:
+        if not self.most_of_files:
+            return await forms.read_with_files(self.headers, self._receive, 0)
+        # An address stands for whoever is not logged in.
+        who = self._login.person_id if self._login else self.browser.address
+        with self.app.uploads.turn(who):
+            self._allow_body_s(TIME_S)
+            return await forms.read_with_files(self.headers, self._receive, self.most_of_files)
 
     @property
     def sender(self) -> str:
@@ -153,6 +168,10 @@ class PageRequest:
     def next(self) -> str:
         """Where to go after logging in, without the base: one of the pages for people, or ""."""
         return safe_next(self.query.get("next", ""))
+
+
+def _allow_nothing(_seconds: float) -> None:
+    """Stand in for a server that has no deadlines for bodies."""
 
 
 _NEXT: Final = ("/dashboard", "/security", "/invite/")

@@ -6,6 +6,7 @@ from opentill.figures.model import (
     Coming,
     Comparison,
     CurrencyFigures,
+    CurrencySums,
     Day,
     Expected,
     Figures,
@@ -14,7 +15,7 @@ from opentill.figures.model import (
     Sums,
 )
 from opentill.figures.queries import RULES
-from opentill.figures.service import coming, read
+from opentill.figures.service import coming, read, sums
 from opentill.figures.statements import Statement, statements
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Coming",
     "Comparison",
     "CurrencyFigures",
+    "CurrencySums",
     "Day",
     "Expected",
     "Figures",
@@ -34,4 +36,5 @@ __all__ = [
     "coming",
     "read",
     "statements",
+    "sums",
 ]

@@ -59,6 +59,12 @@ class Until(Sums, frozen=True, kw_only=True):
     before: int
 
 
+class CurrencySums(Sums, frozen=True, kw_only=True):
+    """The sums of a range of time in a settlement currency, over several merchants."""
+
+    currency: str
+
+
 class FailedUntil(msgspec.Struct, frozen=True):
     """How many payment attempts failed before ``before`` (Unix ms)."""
 

@@ -7,6 +7,7 @@ from opentill.db.query import Command, Query, Value
 from opentill.figures.model import (
     Awaited,
     Behind,
+    CurrencySums,
     FailedUntil,
     Others,
     Standing,
@@ -204,6 +205,27 @@ UNTIL = Query(
         order by f.since desc limit 1
     ) f
     where h.merchant_id = :merchant_id
+    """,  # noqa: S608 - as above
+)
+# What a range of time adds to the sums, over all merchants or of one: two looks into the index for
+# each balance.
+OF_ALL = Query(
+    CurrencySums,
+    f"""
+    select h.currency, {_each("(sum(u.{0}) - coalesce(sum(s.{0}), 0))::bigint as {0}")}
+    from figure_heads h
+    cross join lateral (
+        select * from figures f
+        where f.merchant_id = h.merchant_id and f.currency = h.currency and f.since < :until
+        order by f.since desc limit 1
+    ) u
+    left join lateral (
+        select * from figures f
+        where f.merchant_id = h.merchant_id and f.currency = h.currency and f.since < :since
+        order by f.since desc limit 1
+    ) s on true
+    where :merchant_id::text is null or h.merchant_id = :merchant_id
+    group by h.currency order by h.currency
     """,  # noqa: S608 - as above
 )
 FAILED_UNTIL = Query(

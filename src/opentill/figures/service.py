@@ -15,6 +15,7 @@ from opentill.figures.model import (
     Coming,
     Comparison,
     CurrencyFigures,
+    CurrencySums,
     Day,
     Expected,
     Figures,
@@ -153,3 +154,12 @@ def _schedule(awaited: Sequence[Awaited], balance: Standing, account: Awaiting) 
             slots[row.slot] = row.amount_minor
     whole = balance.counted_pending if account == "pending" else balance.counted_reserve
     return Schedule(slots[0], tuple(slots[1:]), whole - sum(slots))
+
+
+async def sums(tx: Tx, merchant_id: str | None, since: int, until: int) -> list[CurrencySums]:
+    """Return what happened from ``since`` until before ``until``, by settlement currency.
+
+    Unix ms, both full quarter hours; of one merchant, or of all together. What is not counted yet
+    is left out: ``jobs.count_all`` counts it.
+    """
+    return await queries.OF_ALL.all(tx, merchant_id=merchant_id, since=since, until=until)

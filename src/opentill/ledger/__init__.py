@@ -2,9 +2,9 @@
 
 from opentill.ledger.history import MOST as MOST_SUMMED
 from opentill.ledger.history import of_cause, page, sums_by_type
-from opentill.ledger.model import Balance, Entry, Held, Movement, TypeSum, Violation
+from opentill.ledger.model import Balance, Entry, Held, Movement, TrialBalance, TypeSum, Violation
 from opentill.ledger.postings import BY_MOVE, MERCHANT_ACCOUNTS, POSTINGS, TYPES, Account, Type
-from opentill.ledger.service import balance, checked, count, post, post_many, rules
+from opentill.ledger.service import balance, checked, count, post, post_many, rules, trial_balance
 from opentill.ledger.statement import Span, StatementError, movements, spans
 from opentill.ledger.statement import chunks as statement_file
 
@@ -21,6 +21,7 @@ __all__ = [
     "Movement",
     "Span",
     "StatementError",
+    "TrialBalance",
     "Type",
     "TypeSum",
     "Violation",
@@ -36,4 +37,5 @@ __all__ = [
     "spans",
     "statement_file",
     "sums_by_type",
+    "trial_balance",
 ]

@@ -81,6 +81,13 @@ class Balance(Accounts, frozen=True, kw_only=True):
     last_at: int
 
 
+class TrialBalance(Accounts, frozen=True, kw_only=True):
+    """What each account holds in one currency, over ``merchants`` balances: the sum is zero."""
+
+    currency: str
+    merchants: int
+
+
 class Violation(msgspec.Struct, frozen=True):
     """A rule of the ledger that does not hold somewhere."""
 

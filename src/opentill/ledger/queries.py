@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from opentill.db.query import Command, Query, Value
 from opentill.http.paging import PageQuery
-from opentill.ledger.model import Balance, Checked, Entry, TypeSum, Violation
+from opentill.ledger.model import Balance, Checked, Entry, TrialBalance, TypeSum, Violation
 from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, Account, Type
 from opentill.list_counts import lists
 
@@ -255,4 +255,13 @@ CHECKED = Query(
         coalesce(sum(greatest(entries, checked_to)), 0)::bigint as entries
     from ledger_checks
     """,
+)
+# Each account over all merchants, or of one.
+TRIAL_BALANCE = Query(
+    TrialBalance,
+    f"""
+    select currency, count(*) as merchants, {each("sum({0})::bigint as {0}")}
+    from balances where :merchant_id::text is null or merchant_id = :merchant_id
+    group by currency order by currency
+    """,  # noqa: S608 - made of the table of accounts
 )

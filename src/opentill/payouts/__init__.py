@@ -3,6 +3,7 @@
 from opentill.payouts.model import (
     STATUSES,
     TRANSITIONS,
+    DuePayout,
     Payout,
     PayoutOut,
     PayoutRequest,
@@ -11,6 +12,7 @@ from opentill.payouts.model import (
 )
 from opentill.payouts.service import (
     create,
+    due,
     fail,
     failed_since,
     find,
@@ -24,12 +26,14 @@ from opentill.payouts.service import (
 __all__ = [
     "STATUSES",
     "TRANSITIONS",
+    "DuePayout",
     "Payout",
     "PayoutOut",
     "PayoutRequest",
     "Status",
     "Transition",
     "create",
+    "due",
     "fail",
     "failed_since",
     "find",

@@ -10,11 +10,15 @@ from typing import Final
 from opentill.dashboard.catalogue import (
     agreement,
     balance,
+    disputes,
     frame,
     home,
+    payments_list,
     payouts,
     people,
+    products,
     security,
+    sessions,
     team,
 )
 from opentill.web.catalogue import LANGUAGES, Language, with_frame
@@ -25,9 +29,13 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     security.SENTENCES,
     team.SENTENCES,
     home.SENTENCES,
+    disputes.SENTENCES,
+    products.SENTENCES,
+    sessions.SENTENCES,
     balance.SENTENCES,
     payouts.SENTENCES,
     agreement.SENTENCES,
+    payments_list.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
     {
