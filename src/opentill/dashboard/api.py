@@ -16,6 +16,7 @@ from opentill.dashboard import (
     home,
     invitations,
     keys,
+    payment,
     payments_list,
     payouts,
     products,
@@ -35,6 +36,7 @@ from opentill.http import routing
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
     *payments_list.pages,
+    *payment.pages,
     *customers.pages,
     *products.pages,
     *sessions.pages,

@@ -1,7 +1,17 @@
 """Webhooks: events in an outbox, signed, and delivered until the merchant has them."""
 
 from opentill.webhooks.catchup import EventBatch, end, read
-from opentill.webhooks.model import TYPES, Delivery, Endpoint, Event, NumberedEvent, Type
+from opentill.webhooks.model import (
+    TYPES,
+    Delivery,
+    Endpoint,
+    Event,
+    EventDelivery,
+    NumberedEvent,
+    OrderEvent,
+    Type,
+)
+from opentill.webhooks.of_orders import deliveries_of, of_order
 from opentill.webhooks.outbox import emit
 from opentill.webhooks.resending import EventRange, resend, resend_all, resend_range
 from opentill.webhooks.schedule import WAITS_MS
@@ -26,17 +36,21 @@ __all__ = [
     "EndpointFields",
     "Event",
     "EventBatch",
+    "EventDelivery",
     "EventRange",
     "NumberedEvent",
+    "OrderEvent",
     "Type",
     "UrlCheck",
     "create",
     "delete",
     "deliveries",
+    "deliveries_of",
     "emit",
     "end",
     "find",
     "find_anywhere",
+    "of_order",
     "read",
     "resend",
     "resend_all",

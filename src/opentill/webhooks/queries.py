@@ -3,7 +3,15 @@
 from typing import Final
 
 from opentill.db.query import Command, Query, Value
-from opentill.webhooks.model import Delivery, DeliveryAttempt, Endpoint, NumberedEvent, Resent
+from opentill.webhooks.model import (
+    Delivery,
+    DeliveryAttempt,
+    Endpoint,
+    EventDelivery,
+    NumberedEvent,
+    OrderEvent,
+    Resent,
+)
 
 # Write events, and a delivery of each for every endpoint that subscribes to its type.
 EMIT = Command(
@@ -69,6 +77,27 @@ EVENTS = Query(
     """,
 )
 EVENT = Value(str, "select body from events where merchant_id = :merchant_id and id = :id")
+# Events about an order: those of some ranges of ids, of each at most so many as are expected, among
+# at most so many as are looked at (`of_orders.py`).
+OF_ORDER = Query(
+    OrderEvent,
+    """
+    select distinct on (found.id) found.*
+    from unnest(:since::text[], :until::text[], :expected::bigint[])
+        as range (since, until, expected)
+    cross join lateral (
+        select near.id, near.type, near.created_at from (
+            select id, type, created_at, body from events
+            where merchant_id = :merchant_id and id >= range.since and id < range.until
+            order by id limit :looked_at
+        ) near
+        where strpos(near.body, :order_id) > 0
+            and near.body::json -> 'data' ->> 'order_id' = :order_id
+        order by near.id limit range.expected
+    ) found
+    order by found.id
+    """,
+)
 
 # ── endpoints ──────────────────────────────────────────────────────────────────────────────────
 
@@ -177,6 +206,25 @@ ATTEMPTS = Query(
     where merchant_id = :merchant_id and endpoint_id = :endpoint_id
         and event_id = any (:event_ids::text[])
     order by event_id, number
+    """,
+)
+# Deliveries of some events, each with what came of its last attempt.
+OF_EVENTS = Query(
+    EventDelivery,
+    """
+    select d.event_id, d.endpoint_id, w.url, d.status, d.attempts, d.try_at, a.at, a.outcome,
+        a.http_status, a.error
+    from webhook_endpoints w
+    join webhook_deliveries d on d.merchant_id = :merchant_id and d.endpoint_id = w.id
+        and d.event_id = any (:event_ids::text[])
+    left join lateral (
+        select at, outcome, http_status, error from delivery_attempts
+        where merchant_id = :merchant_id and endpoint_id = d.endpoint_id
+            and event_id = d.event_id
+        order by number desc limit 1
+    ) a on true
+    where w.merchant_id = :merchant_id
+    order by d.event_id, w.created_at, w.id
     """,
 )
 # Make the delivery of an event due now, whether or not there was one.
