@@ -5,7 +5,17 @@ from typing import Any, Final, cast
 
 from starlette.routing import Route
 
-from opentill.dashboard import account, home, invitations, render, security, team
+from opentill.dashboard import (
+    account,
+    events,
+    home,
+    invitations,
+    render,
+    security,
+    team,
+    webhook,
+    webhooks,
+)
 from opentill.dashboard.endpoint import Endpoint
 from opentill.dashboard.model import MenuItem, Page
 from opentill.dashboard.request import PageRequest
@@ -14,6 +24,9 @@ from opentill.http import routing
 # The menu has the order of this table.
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
+    *webhooks.pages,
+    *webhook.pages,
+    *events.pages,
     *team.pages,
     *security.pages,
     *account.pages,

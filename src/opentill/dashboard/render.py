@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import structlog
 from starlette.responses import Response
 
@@ -25,8 +26,16 @@ _TROUBLES: Final[Mapping[int, str]] = {
     503: "unavailable",
 }
 _RETRY_S: Final = 2
+
+
+def _pretty(json: str) -> str:
+    """Return JSON with a line for each value; numbers and strings stay as they are written."""
+    return msgspec.json.format(json, indent=2)
+
+
 ENVIRONMENT: Final = templates.environment(Path(__file__).parent / "templates")
 ENVIRONMENT.filters["device"] = devices.name_of
+ENVIRONMENT.filters["pretty"] = _pretty
 
 
 def page(

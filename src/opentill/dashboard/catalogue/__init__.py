@@ -7,7 +7,7 @@ escaped there, so that no sentence here and no value can bring markup along.
 from collections.abc import Mapping
 from typing import Final
 
-from opentill.dashboard.catalogue import frame, home, people, security, team
+from opentill.dashboard.catalogue import frame, home, people, security, team, webhooks
 from opentill.web.catalogue import LANGUAGES, Language, with_frame
 
 PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
@@ -16,6 +16,7 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     security.SENTENCES,
     team.SENTENCES,
     home.SENTENCES,
+    webhooks.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
     {
