@@ -38,7 +38,7 @@ def _url(server: Starlette) -> str:
 async def _page(browser: Browser, **options: object) -> AsyncIterator[Page]:
     context = await browser.new_context(**options)  # type: ignore[arg-type]
     page = await context.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(60_000)
     yield page
     await context.close()
 
@@ -125,6 +125,7 @@ async def test_every_page_can_be_read_and_pressed_on_every_device(
             "/security/authenticator",
             f"/dashboard/{shop}/",
             f"/dashboard/{shop}/team",
+            f"/dashboard/{shop}/agreement",
         )
         for path in (*paths, "/nothing"):
             for language in ("en", "zh-Hant"):

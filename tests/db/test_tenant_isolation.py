@@ -113,7 +113,7 @@ EXPLAINED: Final = frozenset(
         " OTHER_OWNERS WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK INVITATIONS"
         " WITHDRAW_INVITATIONS",
         # tests/agreement/test_acceptance.py
-        "agreement.queries": "INSERT ACCEPTED ALL",
+        "agreement.queries": "INSERT ACCEPTED ANY ALL",
         # asked by commands: tests/cli/test_rates.py
         "rates.queries": "LACKING",
         # long exports: tests/orders/test_export.py

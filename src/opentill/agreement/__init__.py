@@ -1,6 +1,6 @@
 """The merchant services agreement: versioned templates, filled in for this deployment."""
 
-from opentill.agreement.acceptance import accept, acceptances, status
+from opentill.agreement.acceptance import accept, acceptances, require, status
 from opentill.agreement.model import (
     Acceptance,
     AcceptedBy,
@@ -20,5 +20,6 @@ __all__ = [
     "accept",
     "acceptances",
     "current",
+    "require",
     "status",
 ]

@@ -3,7 +3,7 @@
 from opentill import merchants
 from opentill.agreement import queries
 from opentill.agreement.model import Acceptance, AcceptedBy, Agreement, AgreementStatus
-from opentill.core.errors import Invalid
+from opentill.core.errors import Invalid, NotPermitted
 from opentill.db.database import Tx
 from opentill.merchants import Actor
 
@@ -41,6 +41,16 @@ async def accept(
     return await queries.ACCEPTED.one(
         tx, merchant_id=merchant_id, agreement_version=new.agreement_version
     )
+
+
+async def require(tx: Tx, merchant_id: str) -> None:
+    """Raise NotPermitted for a merchant that has accepted no version at all (decision 0075)."""
+    if not await queries.ANY.get(tx, merchant_id=merchant_id):
+        reason = (
+            "agreement must be accepted before payments can be taken: an owner of the merchant "
+            "does that in the dashboard"
+        )
+        raise NotPermitted("agreement", reason)
 
 
 async def acceptances(tx: Tx, merchant_id: str) -> list[Acceptance]:

@@ -1,7 +1,7 @@
 """All SQL about who accepted the agreement."""
 
 from opentill.agreement.model import Acceptance
-from opentill.db.query import Command, Query
+from opentill.db.query import Command, Query, Value
 
 INSERT = Command(
     """
@@ -18,6 +18,9 @@ ACCEPTED = Query(
     select * from agreement_acceptances
     where merchant_id = :merchant_id and agreement_version = :agreement_version
     """,
+)
+ANY = Value(
+    bool, "select exists (select from agreement_acceptances where merchant_id = :merchant_id)"
 )
 ALL = Query(
     Acceptance,

@@ -20,6 +20,7 @@ async def create(request: ApiRequest[Nothing, SessionBody], tx: Tx) -> SessionCr
         request.body,
         request.now,
         rates_max_age_days=settings.rates_max_age_days,
+        agreement_required=settings.agreement_required,
     )
     return SessionCreated.of(session, settings.public_url)
 
@@ -77,6 +78,7 @@ operations: Final = (
             "a product that is unknown or archived",
             "a product in a currency without an exchange rate",
         ),
+        forbidden="A merchant that has not accepted the agreement, where the operator requires it.",
         example={
             "productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1",
             "successUrl": "https://shop.example.com/thanks?session={CHECKOUT_SESSION_ID}",

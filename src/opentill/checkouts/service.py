@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import msgspec
 
-from opentill import orders, rates
+from opentill import agreement, orders, rates
 from opentill.checkouts import queries
 from opentill.checkouts.model import (
     LIFETIME_MS,
@@ -93,14 +93,17 @@ async def open_session(
     *,
     rates_max_age_days: int = 0,
     item: Item | None = None,
+    agreement_required: bool = False,
 ) -> Session:
     """Open a session and place its order, PENDING; ``item`` is sold in place of the product.
 
     Price, product, terms and exchange rates are frozen on the order as they are now; the fee is
     that of the default rate until the payment method is known. Rates that are older than
     ``rates_max_age_days`` do not count (0: all do). A currency settles in itself without any.
-    Raises Invalid.
+    Raises Invalid, and NotPermitted for a merchant that lacks the agreement where it is required.
     """
+    if agreement_required:
+        await agreement.require(tx, merchant_id)
     oldest = rates.oldest_valid_from(now, rates_max_age_days)
     offer = await _offer(tx, merchant_id, body.product_id, item, now, oldest)
     new = _new_order(merchant_id, body, item, offer, now)

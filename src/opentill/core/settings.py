@@ -150,6 +150,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     agreement_dir: Annotated[
         Path | None, Path, "your own agreement templates", "the shipped ones"
     ] = None
+    agreement_required: Annotated[
+        _YesNo, "yes: a merchant takes payments only once an owner has accepted the agreement"
+    ] = False
     operator_name: Annotated[str, values.text(1, 200), "your legal name, in the agreement"] = (
         "OpenTill Demo Operator"
     )

@@ -52,10 +52,7 @@ async def log_in(request: PageRequest) -> Response:
             errors={"email": "error_wait"},
             wait=request.localizer.duration(problem.retry_after_s * 1000),
         )
-    request.new_cookies += [
-        cookies.logged_in(settings, login.token),
-        cookies.know(settings, request.cookies, account),
-    ]
+    request.new_cookies += cookies.begun(settings, request.cookies, login.token, account)
     return render.see_other(request, goal or "/dashboard")
 
 
@@ -102,10 +99,7 @@ async def use_passkey(request: PageRequest) -> Response:
         login = await request.app.db.run(work)
     except people.WrongCredentials:
         return await _passkey(request, goal, 401, {"passkey": "error_passkey"})
-    request.new_cookies += [
-        cookies.logged_in(settings, login.token),
-        cookies.know(settings, request.cookies, login.person.email),
-    ]
+    request.new_cookies += cookies.begun(settings, request.cookies, login.token, login.person.email)
     return render.see_other(request, goal or "/dashboard")
 
 

@@ -7,6 +7,7 @@ from starlette.routing import Route
 
 from opentill.dashboard import (
     account,
+    agreement,
     events,
     home,
     invitations,
@@ -27,6 +28,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *webhooks.pages,
     *webhook.pages,
     *events.pages,
+    *agreement.pages,
     *team.pages,
     *security.pages,
     *account.pages,

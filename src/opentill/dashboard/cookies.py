@@ -50,6 +50,11 @@ def know(settings: Settings, cookies: dict[str, str], account: str) -> str:
     return _cookie(settings, _KNOWN, value, _YEAR_S)
 
 
+def begun(settings: Settings, cookies: dict[str, str], token: str, account: str) -> list[str]:
+    """Return the cookies of a browser in which somebody has just logged in to an account."""
+    return [logged_in(settings, token), know(settings, cookies, account)]
+
+
 def speaks(settings: Settings, language: str) -> str:
     """Return the cookie that remembers a language."""
     return _cookie(settings, LANGUAGE, language, _YEAR_S)

@@ -1,8 +1,8 @@
 """One path of the dashboard as an ASGI application: who may, then what shows it.
 
-The checks in their order: where a change comes from, who is logged in, what they may do at the
-merchant, and, for what is dangerous, whether they have proved who they are within ten minutes.
-Whatever goes wrong gets a page.
+The checks in their order: where a change comes from, who is logged in and was shown the form, what
+they may do at the merchant, and, for what is dangerous, whether they have proved who they are
+within ten minutes. Whatever goes wrong gets a page.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from opentill import people
 from opentill.core.errors import MethodNotAllowed, NotFound, NotPermitted, TooManyRequests
 from opentill.core.ids import is_id
-from opentill.dashboard import cookies, render
+from opentill.dashboard import cookies, kept_forms, render
 from opentill.dashboard.model import Page
 from opentill.dashboard.request import PageRequest
 from opentill.people import NEED_PROOF, Permission
@@ -49,14 +49,18 @@ class Endpoint:
         one = self._page(method)
         if one.method == "POST":
             forms.check_origin(request.headers, request.app.settings.public_url, cookies_count=True)
-        login = await _login(request)
-        request.admit(login)
+        request.most_of_files = one.files
+        request.admit(await _login(request))
         if one.allowed == "anyone":
             return await one.handler(request)
-        if login is None:
+        if one.method == "POST":
+            asked = await kept_forms.check(request)
+            if asked is not None:
+                return asked
+        elif request.known_login is None:
             path = request.here().removeprefix(request.base)
             return render.see_other(request, f"/login?next={quote(path, safe='')}")
-        proof = one.proof
+        login, proof = request.login, one.proof
         if one.allowed != "a person":
             if _lacks_second_factor(request):
                 return render.see_other(request, "/security?second=1")

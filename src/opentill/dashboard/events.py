@@ -71,7 +71,7 @@ async def _event(
         shown=Shown.of(event),
         rows=[(one, sent.get(one.id)) for one in endpoints],
         wanting=sum(_wants(one, event) for one in endpoints),
-        form_id=once.new_id,
+        form_id=once.new_form_id,
         done=lists.choice(request, "done", ("resent",)),
     )
 
@@ -94,19 +94,20 @@ async def resend(request: PageRequest) -> Response:
             ids = [one.id for one in endpoints if _wants(one, event)]
         for endpoint_id in ids:
             await webhooks.resend(tx, request.merchant_id, endpoint_id, event_id, request.now)
-        return f"{here}?done=resent"
+        return event.id
 
     await rate_limits.hit_merchant(
         app.db, app.settings, "resends", request.merchant_id, request.now
     )
     try:
-        return render.see_other(request, await once.do(request, work))
+        await once.make(request, work)
     except KeyReused:
         return render.see_other(request, here)
     except Invalid as problem:
         if problem.field != "id":
             raise
         return await _event(request, 400, {"endpoints": "error_hook_disabled"})
+    return render.see_other(request, f"{here}?done=resent")
 
 
 _PLACE: Final = f"{OF_MERCHANT}/developers/events"

@@ -26,7 +26,7 @@ class Days(msgspec.Struct, frozen=True):
     """The days that a list shows, in the merchant's zone.
 
     ``since`` and ``until`` are inclusive Unix ms, as lists take them; ``first`` and ``last`` what
-    the fields ``from`` and ``until`` hold, ``YYYY-MM-DD`` or empty for an open side; ``errors`` the
+    the fields ``from`` and ``to`` hold, ``YYYY-MM-DD`` or empty for an open side; ``errors`` the
     key of a sentence by field.
     """
 
@@ -66,8 +66,8 @@ class Pager(msgspec.Struct, frozen=True):
 
 
 def days(request: PageRequest, zone: ZoneInfo) -> Days:
-    """Return the days that the query's ``from`` and ``until`` ask for, both inclusive."""
-    first, last = (request.query.get(name, "").strip() for name in ("from", "until"))
+    """Return the days that the query's ``from`` and ``to`` ask for, both inclusive."""
+    first, last = (request.query.get(name, "").strip() for name in ("from", "to"))
     errors: dict[str, str] = {}
     since, until = 0, FOREVER
     start, end = _day(first), _day(last)
@@ -78,9 +78,9 @@ def days(request: PageRequest, zone: ZoneInfo) -> Days:
     if end is not None:
         until = day_of(end, zone).until - 1
     elif last:
-        errors["until"] = "error_day"
+        errors["to"] = "error_day"
     if since > until:
-        errors["until"] = "error_days"
+        errors["to"] = "error_days"
         since, until = 0, FOREVER
     return Days(since, until, first, last, errors)
 

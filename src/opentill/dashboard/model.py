@@ -28,6 +28,7 @@ class Page(msgspec.Struct, frozen=True):
     allowed: Allowed
     handler: Handler
     proof: bool = False  # of one's own account; for a merchant, the permission says it
+    files: int = 0  # how many bytes of files its form may bring along
     menu: str = ""  # the key of its name in the menu, which shows it to whoever may see it
 
 

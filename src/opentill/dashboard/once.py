@@ -1,53 +1,55 @@
-"""Forms that make or send something: done once, however often they are sent.
+"""Forms that make something: sent twice, they make it once.
 
-Such a form has a random id in a hidden field. It is kept as an Idempotency-Key is, in the
-transaction of what the form does: a second click, the back button and a second tab lead to where
-the first one led.
+Such a form carries a random id in a hidden field. In the transaction that makes the thing, the id
+is claimed as an idempotency key, and kept with what was made: a double click, the back button and a
+repeated request all lead to that.
 """
 
 import re
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final
-from urllib.parse import urlencode
 
-from opentill.core.errors import Invalid
+import msgspec
+
+from opentill.core.ids import is_id
 from opentill.dashboard.request import PageRequest
 from opentill.db.database import Tx
 from opentill.http import idempotency
 
-FIELD: Final = "form"
-_ID: Final = re.compile(r"[A-Za-z0-9_-]{16,64}", re.ASCII)
-_SEE_OTHER: Final = 303
-_PROOF: Final = "proof_"  # fields of a step-up, which come along with one of two
+FIELD: Final = "form_id"  # `templates/parts.html` has the field
+_SHAPE: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_MADE: Final = 303
 
 
-def new_id() -> str:
-    """Make the id of a form."""
-    return secrets.token_urlsafe(16)
+def new_form_id() -> str:
+    """Make the id of a form that is about to be shown."""
+    return secrets.token_hex(16)
 
 
-async def do(request: PageRequest, work: Callable[[Tx], Awaitable[str]]) -> str:
-    """Do what the form says in a transaction, and return the path that it leads to.
+async def make(request: PageRequest, step: Callable[[Tx], Awaitable[str]]) -> str:
+    """Run ``step``, which makes something and returns its id, unless this form made it already.
 
-    Sent again, it does nothing, and returns that of the first time. Raises KeyReused if its id came
-    with something else, Invalid if it has none, and whatever ``work`` raises.
+    A form without an id makes something each time. Raises KeyReused for a form that has made
+    something and comes with other entries now, Conflict while its first request still runs, and
+    what ``step`` raises: then nothing is kept, and the form can be sent again.
     """
-    form = await request.form()
-    form_id = form.get(FIELD, "")
-    if _ID.fullmatch(form_id) is None:
-        raise Invalid(FIELD, f"{FIELD} must be the id that the page has given the form")
-    typed = sorted(pair for pair in form.items() if not pair[0].startswith(_PROOF))
-    place = f"{request.path} {request.login.person_id}"
-    digest = idempotency.fingerprint("POST", place, urlencode(typed).encode())
-    key, merchant_id = f"form {form_id}", request.merchant_id
+    form = dict(await request.form())
+    form_id = form.pop(FIELD, "")
+    if _SHAPE.fullmatch(form_id) is None:
+        return await request.app.db.run(step)
+    key = f"form {form_id}"
+    sent = msgspec.json.encode([request.login.person_id, sorted(form.items())])
+    digest = idempotency.fingerprint("POST", request.path, sent)
 
     async def once(tx: Tx) -> str:
-        stored = await idempotency.claim(tx, merchant_id, key, digest, request.now)
+        stored = await idempotency.claim(tx, request.merchant_id, key, digest, request.now)
         if stored is not None:
             return stored.body.decode()
-        path = await work(tx)
-        await idempotency.store(tx, merchant_id, key, _SEE_OTHER, path.encode())
-        return path
+        made = await step(tx)
+        if not is_id(made):
+            raise AssertionError  # it is to be part of an address
+        await idempotency.store(tx, request.merchant_id, key, _MADE, made.encode())
+        return made
 
     return await request.app.db.run(once)

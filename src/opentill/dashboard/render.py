@@ -1,17 +1,19 @@
 """Pages out of templates and requests, and the menu out of the table of pages."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import structlog
+from jinja2.ext import Extension
 from starlette.responses import Response
 
 from opentill.core.errors import MethodNotAllowed, Problem, TooManyRequests, Unavailable
 from opentill.dashboard import devices
 from opentill.dashboard.model import OF_MERCHANT, MenuItem, Page
-from opentill.dashboard.request import PageRequest
+from opentill.dashboard.request import SENDER, PageRequest
 from opentill.people import Permission
 from opentill.web import assets, responses, templates
 from opentill.web.catalogue import LANGUAGES
@@ -33,7 +35,24 @@ def _pretty(json: str) -> str:
     return msgspec.json.format(json, indent=2)
 
 
+class _Senders(Extension):
+    """Lets each form say whom it was shown to, so that no other person sends it (kept_forms.py)."""
+
+    _FORM = re.compile(r"<form\b[^>]*\bmethod=\"post\"[^>]*>")
+    _FIELD = (
+        "{%- if request is defined and request.person %}"
+        f'<input type="hidden" name="{SENDER}" value="{{{{ request.person }}}}">'
+        "{% endif -%}"
+    )
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        """Put the field into every form of a template."""
+        del name, filename
+        return self._FORM.sub(lambda found: found[0] + self._FIELD, source)
+
+
 ENVIRONMENT: Final = templates.environment(Path(__file__).parent / "templates")
+ENVIRONMENT.add_extension(_Senders)
 ENVIRONMENT.filters["device"] = devices.name_of
 ENVIRONMENT.filters["pretty"] = _pretty
 

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.types import Receive, Scope
 
 from opentill import context
-from opentill.core.errors import or_not_found
+from opentill.core.errors import Problem, or_not_found
 from opentill.dashboard import cookies
 from opentill.dashboard.catalogue import SENTENCES
 from opentill.people import Access, Browser, Credentials, Login, Site
@@ -15,6 +15,7 @@ from opentill.web import forms, language, templates
 from opentill.web.catalogue import LANGUAGES
 
 _MAX_FIELDS: Final = 50
+SENDER: Final = "form_person"  # the field of a form that says whom it was shown to
 
 
 class PageRequest:
@@ -45,8 +46,10 @@ class PageRequest:
             self.query.get("lang") or self.cookies.get(cookies.LANGUAGE),
             self.headers.get(b"accept-language", b"").decode("latin-1"),
         )
+        self.most_of_files = 0  # bytes that a form may bring along
         self._receive = receive
-        self._form: dict[str, str] | None = None
+        self._form: forms.Form | Problem | None = None
+        self._sender = ""
         self._login: Login | None = None
         self._access: Access | None = None
         self.new_cookies: list[str] = []
@@ -104,10 +107,36 @@ class PageRequest:
         )
 
     async def form(self) -> dict[str, str]:
-        """Return the form that was sent. Raises as ``forms.read`` does."""
+        """Return the fields of the form that was sent. Raises as ``forms.read`` does."""
+        return (await self._whole_form()).fields
+
+    async def files(self) -> dict[str, forms.Upload]:
+        """Return the files that the form has brought along, as ``form`` does the fields."""
+        return (await self._whole_form()).files
+
+    async def _whole_form(self) -> forms.Form:
+        """Read the form once, whatever becomes of it: a body comes only once."""
         if self._form is None:
-            self._form = await forms.read(self.headers, self._receive)
+            try:
+                self._form = await forms.read_with_files(
+                    self.headers, self._receive, self.most_of_files
+                )
+                self._sender = self._form.fields.pop(SENDER, "")
+            except Problem as problem:
+                self._form = problem
+        if isinstance(self._form, Problem):
+            raise self._form
         return self._form
+
+    @property
+    def sender(self) -> str:
+        """The person whom the form was shown to, "" if it does not say; once the form is read."""
+        return self._sender
+
+    @property
+    def person(self) -> str:
+        """The person whom the forms of this page are shown to, "" for anyone."""
+        return self._sender if self._login is None else self._login.person_id
 
     def here(self, **changes: str) -> str:
         """Return the address of this page with changes of its query."""

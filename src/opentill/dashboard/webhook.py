@@ -106,7 +106,7 @@ async def _page(
         zone=zone,
         types=TYPES,
         why_disabled=WHY_DISABLED,
-        form_id=once.new_id,
+        form_id=once.new_form_id,
         **shown,
     )
 
@@ -167,14 +167,14 @@ async def remove(request: PageRequest) -> Response:
         if confirm.lower() != _host(endpoint).lower():
             raise Invalid("confirm", "confirm must be the host of the endpoint")
         await webhooks.delete(tx, *ids, request.now, actor=actor)
-        return f"/dashboard/{request.merchant_id}/developers/webhooks?done=removed"
+        return endpoint.id
 
     try:
-        return render.see_other(request, await once.do(request, work))
-    except Invalid as problem:
-        if problem.field != "confirm":
-            raise
+        await once.make(request, work)
+    except Invalid:
         return await _page(request, 400, {"confirm": "error_hook_confirm"}, confirm=confirm)
+    place = f"/dashboard/{request.merchant_id}/developers/webhooks"
+    return render.see_other(request, f"{place}?done=removed")
 
 
 async def reveal(request: PageRequest) -> Response:
@@ -196,10 +196,11 @@ async def rotate(request: PageRequest) -> Response:
 
     async def work(tx: Tx) -> str:
         ids = (request.merchant_id, request.ids["endpoint"])
-        await webhooks.rotate(tx, *ids, key, request.now, actor=actor)
-        return _path(request, "?done=rotated")
+        endpoint, _ = await webhooks.rotate(tx, *ids, key, request.now, actor=actor)
+        return endpoint.id
 
-    return render.see_other(request, await once.do(request, work))
+    await once.make(request, work)
+    return render.see_other(request, _path(request, "?done=rotated"))
 
 
 async def send_test(request: PageRequest) -> Response:
@@ -208,9 +209,9 @@ async def send_test(request: PageRequest) -> Response:
     async def work(tx: Tx) -> str:
         ids = (request.merchant_id, request.ids["endpoint"])
         made = await webhooks.send_test(tx, *ids, request.now)
-        return _path(request, f"?test={made.event_id}")
+        return made.event_id
 
-    return await _sending(request, work)
+    return await _sending(request, work, "?test={}")
 
 
 async def resend(request: PageRequest) -> Response:
@@ -219,26 +220,32 @@ async def resend(request: PageRequest) -> Response:
 
     async def work(tx: Tx) -> str:
         ids = (request.merchant_id, request.ids["endpoint"])
-        await webhooks.resend(tx, *ids, event_id, request.now)
-        return _path(request, "?done=resent")
+        made = await webhooks.resend(tx, *ids, event_id, request.now)
+        return made.event_id
 
-    return await _sending(request, work)
+    return await _sending(request, work, "?done=resent")
 
 
-async def _sending(request: PageRequest, work: Callable[[Tx], Awaitable[str]]) -> Response:
-    """Do what sends something, so many times a minute. Raises TooManyRequests."""
+async def _sending(
+    request: PageRequest, work: Callable[[Tx], Awaitable[str]], after: str
+) -> Response:
+    """Do what sends something, so many times a minute; then show ``after``, a query.
+
+    Raises TooManyRequests.
+    """
     app = request.app
     await rate_limits.hit_merchant(
         app.db, app.settings, "resends", request.merchant_id, request.now
     )
     try:
-        return render.see_other(request, await once.do(request, work))
+        made = await once.make(request, work)
     except KeyReused:
         return render.see_other(request, _path(request))
     except Invalid as problem:
         if problem.field != "id":
             raise
         return await _page(request, 400, {"test": "error_hook_disabled"})
+    return render.see_other(request, _path(request, after.format(made)))
 
 
 _ONE: Final = f"{PLACE}/{{endpoint:id}}"

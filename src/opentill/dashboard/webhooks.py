@@ -59,7 +59,7 @@ async def _endpoints(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         endpoints = await webhooks.search(tx, request.merchant_id)
-    shown: dict[str, Any] = {"form": typed({}), "form_id": once.new_id(), **values}
+    shown: dict[str, Any] = {"form": typed({}), "form_id": once.new_form_id(), **values}
     return render.page(
         request,
         "webhooks.html",
@@ -91,16 +91,18 @@ async def add(request: PageRequest) -> Response:
             request.now,
             actor=actor,
         )
-        return f"/dashboard/{request.merchant_id}/developers/webhooks/{endpoint.id}?done=added"
+        return endpoint.id
 
     try:
-        return render.see_other(request, await once.do(request, work))
+        made = await once.make(request, work)
     except KeyReused:  # another endpoint, typed into a form that has made one
         return await _endpoints(request, 409, {"url": "error_hook_added"}, form=wanted)
     except Invalid as problem:
         errors, reason = refused(problem)
         kept = form.get(once.FIELD, "")
         return await _endpoints(request, 400, errors, form=wanted, form_id=kept, wait=reason)
+    here = f"/dashboard/{request.merchant_id}/developers/webhooks"
+    return render.see_other(request, f"{here}/{made}?done=added")
 
 
 pages: Final = (

@@ -12,9 +12,10 @@ import structlog
 from opentill import checkouts, gateways, merchants, orders, products
 from opentill.context import App
 from opentill.core import encryption
-from opentill.core.errors import Invalid
+from opentill.core.errors import Invalid, NotPermitted
 from opentill.core.ids import new_id
 from opentill.core.money import exponent, parse, show
+from opentill.core.settings import Settings
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.epay import credentials, notices, queries
@@ -155,11 +156,13 @@ async def place(app: App, caller: EpayCaller, wanted: Submission, now: int) -> P
     offered = _offered(app, wanted.money_type)
     if not offered or (wanted.method and wanted.type not in offered):
         raise Refused(BUSINESS, f"不支持的支付方式，可用的有：{', '.join(offered) or '无'}")
-    oldest_days = app.settings.rates_max_age_days
+    settings = app.settings
     try:
-        return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, oldest_days, now))
+        return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, settings, now))
     except asyncpg.UniqueViolationError:
-        return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, oldest_days, now))
+        return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, settings, now))
+    except NotPermitted:
+        raise Refused(BUSINESS, "商户尚未接受商户服务协议，暂时不能收款") from None
     except checkouts.AmountOutOfBounds as problem:
         bounds = _shown_bounds(problem, wanted.money_type)
         raise Refused(BUSINESS, f"money 须为从 {bounds} 的金额") from None
@@ -182,7 +185,7 @@ def _offered(app: App, currency: str) -> list[str]:
 
 
 async def _place(
-    tx: Tx, merchant: EpayMerchant, wanted: Submission, oldest_days: int, now: int
+    tx: Tx, merchant: EpayMerchant, wanted: Submission, settings: Settings, now: int
 ) -> PlacedOrder:
     merchant_id = merchant.merchant_id
     shown = wanted.shown_name or merchant.name
@@ -199,7 +202,13 @@ async def _place(
         display_merchant_name=wanted.shown_name,
     )
     session = await checkouts.open_session(
-        tx, merchant_id, body, now, rates_max_age_days=oldest_days, item=_item(wanted)
+        tx,
+        merchant_id,
+        body,
+        now,
+        rates_max_age_days=settings.rates_max_age_days,
+        item=_item(wanted),
+        agreement_required=settings.agreement_required,
     )
     await queries.INSERT_ORDER.run(
         tx,

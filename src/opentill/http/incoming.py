@@ -47,10 +47,12 @@ def is_json(headers: Mapping[bytes, bytes]) -> bool:
     return media_type == b"application/json"
 
 
-async def read_body(headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
-    """Return a request's raw body. Raises PayloadTooLarge over 64 KiB, Invalid for half a body."""
+async def read_body(
+    headers: Mapping[bytes, bytes], receive: Receive, most: int = MAX_BODY
+) -> bytes:
+    """Return a request's raw body. Raises PayloadTooLarge over ``most`` bytes, Invalid for half."""
     length = headers.get(b"content-length", b"0")
-    if not length.isdigit() or int(length) > MAX_BODY:
+    if not length.isdigit() or int(length) > most:
         raise PayloadTooLarge
     parts: list[bytes] = []
     size = 0
@@ -61,7 +63,7 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
         if message["type"] == "http.request":
             parts.append(message["body"])
             size += len(message["body"])
-            if size > MAX_BODY:
+            if size > most:
                 raise PayloadTooLarge
             if not message["more_body"]:
                 return b"".join(parts)

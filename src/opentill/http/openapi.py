@@ -239,7 +239,7 @@ def _refusals(operation: Operation) -> list[errors.Problem]:
         problems += [errors.Conflict(), errors.KeyReused()]
     if takes_body:
         problems.append(errors.PayloadTooLarge())
-    if operation.permission:
+    if operation.permission or operation.forbidden:
         problems.append(errors.NotPermitted())
     if operation.body is not Nothing:
         problems.append(errors.UnsupportedMediaType())
@@ -255,6 +255,8 @@ def _responses(
         description = f"{problem.message} (code {problem.code})."
         if problem.status == HTTPStatus.BAD_REQUEST and operation.refusals:
             description += " Refused too: " + "; ".join(operation.refusals) + "."
+        if problem.status == HTTPStatus.FORBIDDEN and operation.forbidden:
+            description += f" {operation.forbidden}"
         shown = dict(_HEADERS)
         for name, _ in headers:
             shown[name.decode()] = {"schema": {"type": "string"}}

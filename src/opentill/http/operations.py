@@ -77,6 +77,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     per_merchant_limit: rate_limits.OfMerchant | None = None
     secret: bool = False  # the response shows one: it is stored encrypted under its Idempotency-Key
     description: str = ""
+    forbidden: str = ""  # what is refused with 40301, of a merchant whose key is right
     refusals: tuple[str, ...] = ()  # refused with 40001, beside malformed fields
     example: Any = None  # of the body
     response_example: Any = None  # of data

@@ -70,8 +70,9 @@ ADVICE: Final[Mapping[type[Problem], Advice]] = {
     ),
     errors.NotPermitted: Advice(
         "The role of the person does not include this, or it takes a login of the last ten "
-        "minutes. It never comes to a request with a key.",
-        "Log in again, or ask an owner of the team for another role.",
+        "minutes. To a request with a key it comes where the merchant may not take payments: "
+        "`error` says why.",
+        "Do what `error` says; or log in again, or ask an owner of the team for another role.",
     ),
     errors.NotFound: Advice(
         "The address is unknown, or you have nothing with this id. What another merchant has "

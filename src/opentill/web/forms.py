@@ -1,15 +1,22 @@
-"""Forms that people send: refused from foreign sites, and read."""
+"""Forms that people send: refused from foreign sites, and read; some bring files along."""
 
 from collections.abc import Mapping
-from typing import Final
+from io import BytesIO
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
+import multipart  # type: ignore[import-untyped]  # it does not say that it brings types
 from starlette.types import Receive
 
-from opentill.core.errors import Invalid, Problem, UnsupportedMediaType
-from opentill.http.incoming import read_body
+from opentill.core.errors import Invalid, PayloadTooLarge, Problem, UnsupportedMediaType
+from opentill.http.incoming import MAX_BODY, read_body
 
-_MAX_FIELDS: Final = 20
+_library: Final = cast("Any", multipart)
+_MAX_FIELDS: Final = 40
+_DRAINED: Final = 16 * 1024 * 1024
+_FORM: Final = "application/x-www-form-urlencoded"
+_MULTIPART: Final = "multipart/form-data"
 _ACCEPTED: Final = ("body", "the form must arrive whole, URL-encoded in UTF-8")
 
 
@@ -45,15 +52,63 @@ def check_origin(
         raise Foreign
 
 
+class Upload(msgspec.Struct, frozen=True):
+    """A file of a form, as its sender calls it."""
+
+    name: str
+    content: bytes
+
+
+class Form(NamedTuple):
+    """What a form has brought: its fields, and the files that were chosen in it."""
+
+    fields: dict[str, str]
+    files: dict[str, Upload]
+
+
 async def read(headers: Mapping[bytes, bytes], receive: Receive) -> dict[str, str]:
     """Read a form of at most 64 KiB; of a field that comes twice the first counts.
 
     Raises PayloadTooLarge, UnsupportedMediaType, and Invalid for what is no form in UTF-8.
     """
-    media_type = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-    if media_type != b"application/x-www-form-urlencoded":
+    return (await read_with_files(headers, receive, 0)).fields
+
+
+async def read_with_files(
+    headers: Mapping[bytes, bytes], receive: Receive, most_of_files: int
+) -> Form:
+    """Read a form that may bring so many bytes of files along, as ``read`` does.
+
+    Without any it must be URL-encoded. A field of a file that was not chosen is left out.
+    """
+    header = headers.get(b"content-type", b"").decode("latin-1")
+    media_type, options = _library.parse_options_header(header)
+    if media_type == _FORM:
+        return Form(_decoded(await read_body(headers, receive)), {})
+    if media_type != _MULTIPART or not most_of_files:
         raise UnsupportedMediaType
-    body = await read_body(headers, receive)
+    try:
+        body = await read_body(headers, receive, MAX_BODY + most_of_files)
+    except PayloadTooLarge:
+        await _take_rest(receive)
+        raise
+    return _parts(body, options.get("boundary", ""))
+
+
+async def _take_rest(receive: Receive) -> None:
+    """Take what still comes of a body that is too large, as far as that is not abuse.
+
+    A browser that gets a response while it still sends shows an error of its own and not our page.
+    """
+    size = 0
+    while size < _DRAINED:
+        message = await receive()
+        size += len(message.get("body", b""))
+        if message["type"] != "http.request" or not message["more_body"]:
+            return
+
+
+def _decoded(body: bytes) -> dict[str, str]:
     try:
         pairs = parse_qsl(
             body.decode("ascii"),
@@ -64,3 +119,24 @@ async def read(headers: Mapping[bytes, bytes], receive: Receive) -> dict[str, st
     except ValueError:
         raise Invalid(*_ACCEPTED) from None
     return dict(reversed(pairs))
+
+
+def _parts(body: bytes, boundary: str) -> Form:
+    form = Form({}, {})
+    try:
+        parser = _library.MultipartParser(
+            BytesIO(body),
+            boundary,
+            len(body),
+            part_limit=_MAX_FIELDS,
+            spool_limit=len(body),
+            memory_limit=len(body),
+        )
+        for part in parser:
+            if part.filename is None:
+                form.fields.setdefault(part.name, part.raw.decode())
+            elif part.filename or part.size:
+                form.files.setdefault(part.name, Upload(part.filename, part.raw))
+    except (ValueError, LookupError):  # the library's own errors are ValueErrors
+        raise Invalid(*_ACCEPTED) from None
+    return form

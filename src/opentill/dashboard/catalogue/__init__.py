@@ -7,7 +7,15 @@ escaped there, so that no sentence here and no value can bring markup along.
 from collections.abc import Mapping
 from typing import Final
 
-from opentill.dashboard.catalogue import frame, home, people, security, team, webhooks
+from opentill.dashboard.catalogue import (
+    agreement,
+    frame,
+    home,
+    people,
+    security,
+    team,
+    webhooks,
+)
 from opentill.web.catalogue import LANGUAGES, Language, with_frame
 
 PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
@@ -17,6 +25,7 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     team.SENTENCES,
     home.SENTENCES,
     webhooks.SENTENCES,
+    agreement.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
     {

@@ -1,0 +1,73 @@
+"""The merchant services agreement: read it, accept it, and see who has accepted which version."""
+
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from starlette.responses import Response
+
+from opentill import agreement, merchants
+from opentill.core.errors import Invalid
+from opentill.dashboard import render
+from opentill.dashboard.model import OF_MERCHANT, Page
+from opentill.dashboard.request import PageRequest
+from opentill.web.markdown import markdown
+
+
+async def show(request: PageRequest) -> Response:
+    """Show the agreement in force, and what was accepted."""
+    return await _page(request)
+
+
+async def _page(
+    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
+) -> Response:
+    settings = request.app.settings
+    document = agreement.current(settings)
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+        acceptances = await agreement.acceptances(tx, request.merchant_id)
+    of_version = {one.agreement_version: one for one in acceptances}
+    return render.page(
+        request,
+        "agreement.html",
+        status,
+        document=document,
+        content=markdown(document.markdown_content, below=1),
+        state=agreement.status(document, acceptances),
+        accepted=of_version.pop(document.agreement_version, None),
+        earlier=list(of_version.values()),
+        stops=settings.agreement_required and not acceptances,
+        zone=ZoneInfo(merchant.time_zone),
+        errors=errors or {},
+    )
+
+
+async def accept(request: PageRequest) -> Response:
+    """Accept the text that was shown, unless it is another one by now."""
+    form, login = await request.form(), request.login
+    document = agreement.current(request.app.settings)
+    if form.get("accepted") != "yes":
+        return await _page(request, 400, {"accepted": "error_not_accepted"})
+    by = agreement.AcceptedBy(
+        person_id=login.person_id,
+        name=login.name,
+        email=login.email,
+        address=request.browser.address,
+        device=request.browser.device,
+    )
+    try:
+        await request.app.db.run(
+            lambda tx: agreement.accept(
+                tx, request.merchant_id, document, form.get("digest", ""), by, request.now
+            )
+        )
+    except Invalid:
+        return await _page(request, 409, {"accepted": "error_agreement_changed"})
+    return render.see_other(request, f"/dashboard/{request.merchant_id}/agreement")
+
+
+_PLACE: Final = f"{OF_MERCHANT}/agreement"
+pages: Final = (
+    Page("GET", _PLACE, "agreement.read", show, menu="menu_agreement"),
+    Page("POST", f"{_PLACE}/accept", "agreement.accept", accept),
+)
