@@ -11,7 +11,7 @@ async def test_pages_go_back_without_a_gap_and_a_rare_filter_goes_on(
     harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     merchant_id = await harness.merchant()
-    endpoint, _ = await harness.endpoint(merchant_id, "http://127.0.0.1:9/")
+    endpoint, _ = await harness.endpoint(merchant_id, "http://127.0.0.1:4000/")
     await harness.emit(merchant_id, kind="payout.paid")
     await harness.emit(merchant_id, 6)
     expected = [row["id"] for row in await harness.rows("select id from events order by id desc")]
