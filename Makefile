@@ -100,8 +100,8 @@ lock:
 		--output-file requirements.lock
 	$(COMPILE) benchmarks/peers/requirements.in $(ARGS) --output-file benchmarks/peers/requirements.lock
 	$(COMPILE) tests/generated/requirements.in $(ARGS) --output-file tests/generated/requirements.lock
-	cd tests/generated/node && npm install --package-lock-only --ignore-scripts \
-		--omit-lockfile-registry-resolved
+	for place in tests/generated/node tests/browser/axe; do ( cd $$place && \
+		npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved ) || exit 1; done
 
 # $(call install,FILE): all that a lock file names, and the name of each as it comes. A pipe's status is
 # its last command's, so what went well leaves a file.

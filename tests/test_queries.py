@@ -23,6 +23,7 @@ from support.statements import several
 ALSO: Final = {
     "opentill.cli.doctor_queries": "PostgreSQL about itself, which no feature stores",
     "opentill.ledger.incremental_queries": "a check of its own, of one range of entries",
+    "opentill.orders.customer_queries": "customers, who have no rows of their own",
     "opentill.orders.export_queries": "the statements of the export",
     "opentill.orders.lookup_queries": "from an id or a number to its orders",
     "opentill.orders.search_queries": "searches for orders, and their index",
@@ -220,6 +221,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         # a person's, who may be a member of several merchants; the operator's
         "people.queries.WORKPLACES",
         "people.queries.ALL_MEMBERS",
+        "payouts.queries.DUE",
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",

@@ -181,12 +181,13 @@ def documents(top: Path = TOP) -> list[Path]:
 
 
 def sources(top: Path = TOP, package: str = "") -> list[Path]:
-    """Return the files of a package, or of all."""
+    """Return our own files of a package, or of all: not those that others published."""
     folder = top / "src" / "opentill"
     return [
         path
         for path in sorted(folder.rglob("*"))
         if path.suffix in {".py", ".html", ".css", ".js"}
+        and not path.with_suffix(".license.txt").exists()
         and (not package or path.relative_to(folder).parts[0].removesuffix(".py") == package)
     ]
 

@@ -126,6 +126,9 @@ async def test_every_page_can_be_read_and_pressed_on_every_device(
             f"/dashboard/{shop}/",
             f"/dashboard/{shop}/team",
             f"/dashboard/{shop}/agreement",
+            f"/dashboard/{shop}/balance",
+            f"/dashboard/{shop}/balance/statement",
+            f"/dashboard/{shop}/payouts",
         )
         for path in (*paths, "/nothing"):
             for language in ("en", "zh-Hant"):

@@ -22,6 +22,7 @@ from opentill import (
     epay,
     figures,
     gateways,
+    ledger,
     merchants,
     orders,
     payouts,
@@ -36,6 +37,7 @@ from opentill.epay import credentials, notices
 from opentill.figures import jobs as figure_jobs
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
 from opentill.integrity import rules, scheduler
+from opentill.list_counts import FOREVER
 from opentill.list_counts.jobs import roll_up
 from opentill.list_counts.queries import Lists
 from opentill.orders import confirmation, indexing, payments, settlement
@@ -85,7 +87,11 @@ EXPLAINED: Final = frozenset(
         ),
         "http.queries": "PRUNE",
         "products.queries": "MERCHANT_OF",
-        # asked by commands: tests/cli/test_orders.py
+        # asked by commands: tests/cli/test_accounting.py
+        "ledger.queries": "TRIAL_BALANCE",
+        "figures.queries ": "OF_ALL",
+        "payouts.queries ": "DUE",
+        # and tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",
         "disputes.queries ": "OF_ORDER",
         # which of them reads what is found depends on numbers: tests/orders/test_search.py
@@ -118,6 +124,8 @@ EXPLAINED: Final = frozenset(
         "rates.queries": "LACKING",
         # long exports: tests/orders/test_export.py
         "orders.export_queries": "EXPORT_EDGES",
+        # the same with times of a zone: tests/dashboard/test_payments_list.py
+        "orders.export_queries ": "LOCAL_EXPORT LOCAL_EXPORT_OF",
         "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
         " UNCOUNTED_MERCHANTS"
         " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
@@ -189,6 +197,7 @@ class Business:
         for path in (f"/v1/products/{gone}", "/v1/products", "/v1/products?status=ARCHIVED"):
             shop.data("GET", path)
         assert self.api_server.tx(lambda tx: products.has_any(tx, self.id))
+        assert self.api_server.tx(lambda tx: products.newest_active(tx, self.id))
 
     def sessions(self) -> None:
         """Sessions: read, ended, over their time."""
@@ -200,6 +209,8 @@ class Business:
         shop.data("POST", f"/v1/checkouts/{opened['id']}/expire")
         over = self.order()
         self.api_server.tx(lambda tx: checkouts.check_attempts(tx, self.id, over.id))
+        assert self.api_server.tx(lambda tx: checkouts.sales(tx, self.id, [self.product]))
+        assert self.api_server.tx(lambda tx: orders.of_ids(tx, self.id, [over.id]))
         self.api_server.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
 
     def payments(self) -> None:
@@ -511,6 +522,9 @@ class Business:
             shop.get("/v1/orders/export?status=PENDING&customerEmail=ann@example.com")
             shop.get(f"/v1/orders/export?productId={self.product}&status=PENDING")
             shop.data("GET", "/v1/orders?amount=9.99&customerEmail=ann@example.com&status=PENDING")
+            api_server.tx(lambda tx: orders.recent_customers(tx, self.id, 20))
+            api_server.run(orders.find_customers(self.app.db, self.id, "ann@"))
+            api_server.run(orders.sums_of_customer(self.app.db, self.id, "ann@example.com"))
             api_server.run(indexing.index_merchant(self.app.db, self.id, many=2))
         late = self.order()
         shop.data("POST", f"/v1/checkouts/{late.checkout_id}/expire")
@@ -520,6 +534,24 @@ class Business:
                 for page in ("", "&page=4", f"&startDate={self.now - 1000}"):
                     shop.data("GET", f"/v1/checkouts?size=1{page}{product}{status}")
         shop.data("GET", "/v1/checkouts?customerEmail=ann@example.com")
+
+    def balance(self) -> None:
+        """What the pages about the balance show."""
+        api_server, db = self.api_server, self.app.db
+
+        async def movements(kind: ledger.Type | None) -> int:
+            whole = ledger.movements(db, self.id, kind, (0, FOREVER), UTC)
+            return sum([len(chunk) async for chunk in whole])
+
+        for kind in (None, "FEE"):
+            assert api_server.run(movements(kind))
+        api_server.run(figures.coming(db, self.id, UTC, self.now))
+        for most in (0, 50_000):
+            assert api_server.run(figures.statements(db, self.id, (0, FOREVER), most))
+        sent = api_server.tx(lambda tx: payouts.newest(tx, self.id, 1, 0))[0].id
+        assert api_server.tx(lambda tx: ledger.of_cause(tx, self.id, "payout", sent))
+        refund = api_server.sql("select id from refunds where merchant_id = $1", self.id)[0]["id"]
+        assert api_server.tx(lambda tx: refunds.orders_of(tx, self.id, [refund]))
 
     def reading(self) -> None:
         """Lists, totals, exports, statements, checks."""
@@ -565,6 +597,7 @@ def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
         business.figuring()
         business.door()
         business.reading()
+        business.balance()
         business.searching()
         business.lists()
     assert not examiner.wrong, "\n".join(examiner.wrong)

@@ -10,7 +10,7 @@ import pytest
 from opentill.core.money import Money
 from opentill.pages import model
 from opentill.pages.catalogue import SENTENCES
-from opentill.pages.model import Item, decline_of, state_of, web_address
+from opentill.pages.model import Item, decline_of, state_of
 from opentill.pages.render import (
     POLLS_S,
     Visit,
@@ -23,6 +23,7 @@ from opentill.pages.responses import page
 from opentill.web import assets
 from opentill.web.catalogue import LANGUAGES, Language
 from opentill.web.language import Localizer
+from opentill.web.pictures import web_address
 from support.page_examples import ATTEMPT, HOSTILE, HOSTILE_PAYMENT, MINUTE, NOW, PAYMENT, made
 
 ENGLISH = Localizer(SENTENCES, "en")

@@ -9,8 +9,10 @@ import pytest
 from opentill.web import assets
 
 STATIC: Final = Path(assets.__file__).parent / "static"
-# uPlot 1.6.32 of the npm registry, as its package has them (decision 0067).
+# uPlot 1.6.32 (decision 0067) and htmx 2.0.11 (decision 0068), as packages of the npm registry have
+# them.
 PUBLISHED: Final = {
+    "htmx.js": "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717",
     "uplot.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
     "uplot.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
 }
@@ -23,8 +25,10 @@ def test_the_file_is_the_published_one_and_is_served_as_it_is(name: str) -> None
     assert assets.ASSETS[name].body == content
 
 
-def test_its_version_and_licence_are_there() -> None:
+def test_their_versions_and_licences_are_there() -> None:
     assert (STATIC / "uplot.js").read_bytes().startswith(
         b"/*! https://github.com/leeoniya/uPlot (v1.6.32) */"
     )  # fmt: skip
     assert "The MIT License" in (STATIC / "uplot.license.txt").read_text()
+    assert b'version:"2.0.11"' in (STATIC / "htmx.js").read_bytes()
+    assert "Zero-Clause BSD" in (STATIC / "htmx.license.txt").read_text()

@@ -1,6 +1,17 @@
 """Checkout sessions: a product on sale to one customer for 24 hours."""
 
-from opentill.checkouts.model import AmountOutOfBounds, Item, PayerInput, Session, SessionBody
+from opentill.checkouts.listing import page as list_page
+from opentill.checkouts.listing import sales
+from opentill.checkouts.model import (
+    AmountOutOfBounds,
+    Item,
+    PayerInput,
+    Sales,
+    Session,
+    SessionBody,
+    Status,
+)
+from opentill.checkouts.queries import ListQuery as SessionsQuery
 from opentill.checkouts.service import (
     PageView,
     check_attempts,
@@ -9,6 +20,7 @@ from opentill.checkouts.service import (
     open_session,
     page_view,
     pay,
+    record_opening,
     refresh,
 )
 
@@ -17,13 +29,19 @@ __all__ = [
     "Item",
     "PageView",
     "PayerInput",
+    "Sales",
     "Session",
     "SessionBody",
+    "SessionsQuery",
+    "Status",
     "check_attempts",
     "expire",
     "find",
+    "list_page",
     "open_session",
     "page_view",
     "pay",
+    "record_opening",
     "refresh",
+    "sales",
 ]

@@ -1,11 +1,11 @@
 """Lists of sessions, which are read from the indexes and counts of their orders (decision 0061)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from opentill import orders
 from opentill.checkouts import queries
-from opentill.checkouts.model import Session, Status
+from opentill.checkouts.model import Sales, Session, Status
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.list_counts import FOREVER, Paginator
@@ -49,6 +49,18 @@ class _Sessions(Paginator[Session]):
         if late:
             found += late * await orders.count_late(tx, merchant_id, product_id, within)
         return found
+
+
+async def sales(tx: Tx, merchant_id: str, product_ids: Sequence[str]) -> dict[str, Sales]:
+    """Return what became of some products, exact, by the counts of their orders."""
+    counts = await orders.count_of_products(tx, merchant_id, product_ids)
+    return {
+        product_id: Sales(
+            paid_orders=sum(found[status] for status in ORDERS_OF["COMPLETE"]),
+            open_sessions=sum(found[status] for status in ORDERS_OF["OPEN"]),
+        )
+        for product_id, found in counts.items()
+    }
 
 
 async def page(here: Db, merchant_id: str, query: queries.ListQuery) -> tuple[list[Session], int]:

@@ -140,6 +140,16 @@ class Session(msgspec.Struct, frozen=True):
         return structs.convert(new, cls, status="OPEN", created_at=now, updated_at=now)
 
 
+class Sales(msgspec.Struct, frozen=True):
+    """What became of a product: how many orders were paid, and how many sessions are open.
+
+    An order that was refunded or disputed later was paid too.
+    """
+
+    paid_orders: int
+    open_sessions: int
+
+
 class Item(msgspec.Struct, frozen=True, kw_only=True):
     """What is sold in place of the product, whose currency stays and which need not be active.
 

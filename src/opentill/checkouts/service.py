@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import msgspec
 
-from opentill import agreement, orders, rates
+from opentill import agreement, merchants, orders, rates
 from opentill.checkouts import queries
 from opentill.checkouts.model import (
     LIFETIME_MS,
@@ -27,6 +27,7 @@ from opentill.core.payment_methods import BY_NAME
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway
 from opentill.http import inputs
+from opentill.merchants import Actor
 from opentill.orders import NewOrder, Order, Payer, PaymentAttempt, PaymentIntent
 from opentill.orders.fees import Priced, price
 from opentill.orders.model import UNDECIDED
@@ -109,6 +110,15 @@ async def open_session(
     new = _new_order(merchant_id, body, item, offer, now)
     await orders.place(tx, new, now)
     return Session.of(new, now)
+
+
+async def record_opening(tx: Tx, session: Session, actor: Actor, now: int) -> None:
+    """Write to the audit log that a person has opened a session, which is named by its order.
+
+    Its own id would be its payment link.
+    """
+    subject = f"{session.order_id}: {session.product_id}"
+    await merchants.record_audit(tx, actor, "sessions open", session.merchant_id, subject, now)
 
 
 def _new_order(
@@ -195,10 +205,19 @@ async def page_view(db: Db, session_id: str) -> PageView | None:
     return PageView(session=session, order=order, last_attempt=last)
 
 
-async def expire(tx: Tx, merchant_id: str, session_id: str, cause: str, now: int) -> Session:
+async def expire(
+    tx: Tx,
+    merchant_id: str,
+    session_id: str,
+    cause: str,
+    now: int,
+    *,
+    actor: Actor | None = None,
+) -> Session:
     """End an open session: nobody can pay it any more, and its order is CLOSED.
 
-    Expiring an expired session again is fine. Raises NotFound, and Invalid on ``id`` for a
+    Expiring an expired session again is fine. ``actor`` is a person who does it, for the audit log.
+    Raises NotFound, and Invalid on ``id`` for a
     session that is complete or whose payment is on its way.
     """
     session = await find(tx, merchant_id, session_id)
@@ -211,6 +230,8 @@ async def expire(tx: Tx, merchant_id: str, session_id: str, cause: str, now: int
     if order.status == "CREATING":
         raise Invalid("id", "id must be a session without a payment on its way: try again shortly")
     await orders.transition(tx, orders.Change(order, "expired", cause), now)
+    if actor is not None:
+        await merchants.record_audit(tx, actor, "sessions end", merchant_id, order.id, now)
     return await find(tx, merchant_id, session_id)
 
 

@@ -54,7 +54,7 @@ SECTIONS: Final = {
         ("health", "health", "Ask the server of these settings whether it is ready."),
         ("ledger", "ledger", "The ledger and its integrity rules."),
         ("audit", "audit", "The audit log: what operators did, chained by hashes."),
-        ("figures", "figures", "The figures of merchants' dashboards."),
+        ("figures", "figures", "The figures of merchants, by ranges of time."),
         ("clock", "clock", "Business time, to try out what takes days."),
     ),
 }

@@ -1,14 +1,80 @@
-"""``opentill figures``: counts what merchants' figures are made of."""
+"""``opentill figures show|count``: what happened in a range of time, and what it is made of."""
+
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from opentill.cli import output, session
+from opentill.cli import inputs, output, session
 from opentill.cli.commands import add_group
+
+if TYPE_CHECKING:
+    from opentill.figures import CurrencySums
+
+_COLUMNS: Final = (
+    "currency",
+    "payments",
+    "paid",
+    "refunds",
+    "refunded",
+    "disputes",
+    "disputed",
+    "fees",
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    add_group(app, "figures", "The figures of merchants' dashboards.", count=count)
+    add_group(
+        app, "figures", "The figures of merchants, by ranges of time.", show=show, count=count
+    )
+
+
+def show(
+    merchant_id: inputs.OnlyMerchant = None, *, since: inputs.From = None, until: inputs.To = None
+) -> output.Result:
+    """Show payments, refunds, lost disputes and fees of a range of time, by settlement currency.
+
+    Of all merchants together, or of one. Times are full quarter hours; without them, all of time.
+    Fees are what the platform earned: those of payments and of disputes, less those given back.
+    """
+    from opentill import figures, merchants
+    from opentill.core import money
+    from opentill.core.errors import Invalid
+    from opentill.figures import jobs
+    from opentill.figures.model import QUARTER_MS
+    from opentill.list_counts import FOREVER
+
+    first, last = inputs.period(since, until)
+    start, end = first or 0, FOREVER if last is None else last + 1
+    for name, boundary in (("from", start), ("to", end)):
+        if boundary % QUARTER_MS and boundary != FOREVER:
+            raise Invalid(name, f"{name} must be a day, or a time at a full quarter of an hour")
+
+    async def work() -> "list[CurrencySums]":
+        async with session.database() as db:
+            async with db.connection() as tx:
+                if merchant_id is not None:
+                    await merchants.find(tx, merchant_id)
+            await jobs.count_all(db)
+            async with db.connection() as tx:
+                return await figures.sums(tx, merchant_id, start, end)
+
+    return output.Result(
+        [
+            {
+                "currency": one.currency,
+                "payments": one.payments,
+                "paid": money.show(one.paid_minor, one.currency),
+                "refunds": one.refunds,
+                "refunded": money.show(one.refunded_minor, one.currency),
+                "disputes": one.disputes,
+                "disputed": money.show(one.disputed_minor, one.currency),
+                "fees": money.show(one.fees_minor, one.currency),
+            }
+            for one in session.run(work())
+        ],
+        _COLUMNS,
+    )
 
 
 def count() -> dict[str, int]:

@@ -1,21 +1,22 @@
-"""``opentill ledger check``."""
+"""``opentill ledger check|accounts``."""
 
 from typing import TYPE_CHECKING
 
 import typer
 
-from opentill.cli import output, session
+from opentill.cli import inputs, output, session
 from opentill.cli.commands import add_group
 from opentill.cli.output import Json
 from opentill.cli.progress import progress
 
 if TYPE_CHECKING:
-    from opentill.ledger import Violation
+    from opentill.db.database import Tx
+    from opentill.ledger import TrialBalance, Violation
 
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    add_group(app, "ledger", "The ledger and its integrity rules.", check=check)
+    add_group(app, "ledger", "The ledger and its integrity rules.", check=check, accounts=accounts)
 
 
 def check(*, as_json: Json = False) -> None:
@@ -45,3 +46,28 @@ def check(*, as_json: Json = False) -> None:
             output.say(f"disputes that match no order: {unmatched}; opentill disputes unmatched")
     if violations:
         raise typer.Exit(1)
+
+
+def accounts(merchant_id: inputs.OnlyMerchant = None) -> output.Result:
+    """Show the trial balance: what each account holds in each currency, adding up to zero.
+
+    The merchants' own accounts, and their other sides: at the gateways, in your bank, your fees.
+    """
+    from opentill import ledger, merchants
+    from opentill.core import money
+    from opentill.ledger.postings import ACCOUNTS
+
+    async def work(tx: "Tx") -> "list[TrialBalance]":
+        if merchant_id is not None:
+            await merchants.find(tx, merchant_id)
+        return await ledger.trial_balance(tx, merchant_id)
+
+    found = [
+        {
+            "currency": one.currency,
+            "merchants": one.merchants,
+            **{name: money.show(getattr(one, name), one.currency) for name in ACCOUNTS},
+        }
+        for one in session.query(work)
+    ]
+    return output.Result(found, ("currency", "merchants", *ACCOUNTS))

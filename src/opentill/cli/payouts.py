@@ -1,4 +1,4 @@
-"""``opentill payouts create|paid|failed|list|show``."""
+"""``opentill payouts create|paid|failed|due|list|show``."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +24,7 @@ def register(app: typer.Typer) -> None:
         create=create,
         paid=paid,
         failed=failed,
+        due=due,
         list=list_,
         show=show,
     )
@@ -109,6 +110,27 @@ def failed(payout_id: str, *, actor: "Actor") -> dict[str, Any]:
     return _shown(
         session.transact(lambda tx, now: payouts.fail(tx, payout_id, actor.reason, actor.who, now))
     )
+
+
+def due(
+    *, limit: Annotated[int, typer.Option(min=1, help="How many, the most money first.")] = 1000
+) -> output.Result:
+    """List the merchants with money that can be paid out, by currency."""
+    from opentill import payouts
+    from opentill.core import money
+
+    found = session.query(lambda tx: payouts.due(tx, limit))
+    shown = [
+        {
+            "merchantId": one.merchant_id,
+            "merchant": one.merchant_name,
+            "available": money.show(one.available, one.currency),
+            "currency": one.currency,
+            "lastPayoutAt": one.last_at,
+        }
+        for one in found
+    ]
+    return output.Result(shown, ("merchantId", "merchant", "available", "currency", "lastPayoutAt"))
 
 
 def list_(

@@ -33,7 +33,7 @@ async def log_in(request: PageRequest) -> Response:
         password=form.get("password", ""),
         browser=request.browser,
         code=form.get("code", ""),
-        known=cookies.knows(settings, request.cookies, account),
+        known=cookies.knows(settings, request.headers, account),
     )
     try:
         login = await people.log_in(request.app.db, given, settings.secret_key, request.now)
@@ -52,7 +52,7 @@ async def log_in(request: PageRequest) -> Response:
             errors={"email": "error_wait"},
             wait=request.localizer.duration(problem.retry_after_s * 1000),
         )
-    request.new_cookies += cookies.begun(settings, request.cookies, login.token, account)
+    request.new_cookies += cookies.begun(settings, request.headers, login.token, account)
     return render.see_other(request, goal or "/dashboard")
 
 
@@ -99,7 +99,7 @@ async def use_passkey(request: PageRequest) -> Response:
         login = await request.app.db.run(work)
     except people.WrongCredentials:
         return await _passkey(request, goal, 401, {"passkey": "error_passkey"})
-    request.new_cookies += cookies.begun(settings, request.cookies, login.token, login.person.email)
+    request.new_cookies += cookies.begun(settings, request.headers, login.token, login.person.email)
     return render.see_other(request, goal or "/dashboard")
 
 

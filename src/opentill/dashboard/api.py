@@ -8,11 +8,17 @@ from starlette.routing import Route
 from opentill.dashboard import (
     account,
     agreement,
+    balance,
+    customers,
     events,
     home,
     invitations,
+    payments_list,
+    payouts,
+    products,
     render,
     security,
+    sessions,
     team,
     webhook,
     webhooks,
@@ -25,6 +31,12 @@ from opentill.http import routing
 # The menu has the order of this table.
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
+    *payments_list.pages,
+    *customers.pages,
+    *products.pages,
+    *sessions.pages,
+    *balance.pages,
+    *payouts.pages,
     *webhooks.pages,
     *webhook.pages,
     *events.pages,
@@ -41,16 +53,9 @@ def _menu(request: PageRequest) -> list[MenuItem]:
     return render.menu(PAGES, request)
 
 
-_SHOWN: Final = {re.sub(r"{[^}]+}", "*", one.path) for one in PAGES if one.method == "GET"}
-
-
-def _has_page(below: str) -> bool:
-    """Return whether there is a page at a path below a merchant's, in which * stands for an id."""
-    return f"/dashboard/*{below}" in _SHOWN
-
-
+render.SHOWN.update(re.sub(r"{[^}]+}", "*", one.path) for one in PAGES if one.method == "GET")
 # Jinja2 takes anything here, but type checkers infer the values of its own defaults.
 _GLOBALS: Final = cast("dict[str, Any]", render.ENVIRONMENT.globals)
-_GLOBALS.update(menu=_menu, has_page=_has_page)
+_GLOBALS.update(menu=_menu, has_page=render.has_page)
 _NO_PAGE: Final = Endpoint(())
 routes: Final = (*routing.of_rows(PAGES, Endpoint), Route("/dashboard/{rest:path}", _NO_PAGE))

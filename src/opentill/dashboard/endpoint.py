@@ -20,11 +20,16 @@ from opentill.dashboard.model import Page
 from opentill.dashboard.request import PageRequest
 from opentill.people import NEED_PROOF, Permission
 from opentill.web import forms
+from opentill.web.responses import GUARDS, PRIVATE
 
 # The fields in which a form brings along who sends it.
 _EMAIL: Final = "proof_email"
 _PASSWORD: Final = "proof_password"  # noqa: S105 - a name
 _CODE: Final = "proof_code"
+# What a live page gets that asks again and may not be seen any more: its browser is to load
+# it again, and comes to the login or to the page that says why.
+_NOT_HERE: Final = (303, 403, 404)
+_LOAD_AGAIN: Final = {**GUARDS, **PRIVATE, "hx-refresh": "true"}
 
 
 class Endpoint:
@@ -41,6 +46,8 @@ class Endpoint:
             response = await self._serve(scope["method"], request)
         except Exception as error:  # noqa: BLE001 - a person gets a page, the log the rest
             response = render.trouble(error, request)
+        if request.is_poll and response.status_code in _NOT_HERE:
+            response = Response(b"", 403, _LOAD_AGAIN)
         for cookie in request.new_cookies:
             response.headers.append("set-cookie", cookie)
         await response(scope, receive, send)
@@ -82,10 +89,11 @@ class Endpoint:
 
 
 async def _login(request: PageRequest) -> people.Login | None:
-    token = request.cookies.get(cookies.login_name(request.app.settings))
+    token = cookies.login(request.app.settings, request.headers)
     if not token:
         return None
-    return await people.find(request.app.db, token, request.browser.address, request.now)
+    address, used = request.browser.address, not request.is_poll
+    return await people.find(request.app.db, token, address, request.now, used=used)
 
 
 def _lacks_second_factor(request: PageRequest) -> bool:

@@ -88,18 +88,28 @@ async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
 
 async def _first_payment(tx: Tx, request: PageRequest, newest: list[Order]) -> list[Todo]:
     """Return the way to the first payment; ``number`` is 1 for what is done."""
-    merchant_id = request.access.merchant_id
-    keys = await merchants.keys(tx, merchant_id)
-    key = any(one.revoked_at is None for one in keys)
-    endpoints = await webhooks.search(tx, merchant_id)
-    product = await products.has_any(tx, merchant_id)
-    return [
-        Todo("start_product", int(product), "/products"),
-        Todo("start_key", int(key), "/developers/keys"),
-        Todo("start_endpoint", int(bool(endpoints)), "/developers/webhooks"),
-        Todo("start_session", int(bool(newest)), "/payments"),
-        Todo("start_payment", 0, "/payments"),
+    access, merchant_id = request.access, request.access.merchant_id
+    product = await products.newest_active(tx, merchant_id)
+    has_product = product is not None or await products.has_any(tx, merchant_id)
+    unpaid = [one for one in newest if one.status == "PENDING"]
+    way = [
+        Todo("start_product", int(has_product), "/products"),
+        Todo(
+            "start_session",
+            int(bool(newest)),
+            "/products" if product is None else f"/products/{product.id}",
+        ),
+        Todo("start_payment", 0, f"/sessions/{unpaid[0].checkout_id}" if unpaid else "/sessions"),
     ]
+    shop: list[Todo] = []
+    if access.may("keys.read"):
+        keys = await merchants.keys(tx, merchant_id)
+        key = any(one.revoked_at is None for one in keys)
+        shop.append(Todo("start_key", int(key), "/developers/keys"))
+    if access.may("endpoints.read"):
+        endpoints = await webhooks.search(tx, merchant_id)
+        shop.append(Todo("start_endpoint", int(bool(endpoints)), "/developers/webhooks"))
+    return [way[0], *shop, *way[1:]]
 
 
 pages: Final = (

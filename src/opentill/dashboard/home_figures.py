@@ -8,6 +8,7 @@ import msgspec
 from markupsafe import Markup
 
 from opentill.core.money import Money
+from opentill.dashboard import expected
 from opentill.figures import Attempts, CurrencyFigures, Figures, Period
 from opentill.web import charts
 from opentill.web.charts import Cell, Chart, Row, Series
@@ -73,7 +74,7 @@ class Shown:
         drawn = [self._volume(one)]
         balance: dict[str, str] = {}
         if self._with_balance:
-            drawn.append(self._awaited(one))
+            drawn.append(expected.chart(self._localizer, self._found.coming, one))
             for name in ("available", "pending", "frozen", "reserve"):
                 balance[name] = self._amount(getattr(standing, name), standing.currency)
         return CurrencyShown(standing.currency, tuple(self._cards(one)), tuple(drawn), balance)
@@ -162,38 +163,6 @@ class Shown:
             series=[
                 Series(say("measure_paid"), "bars", currency),
                 Series(say("measure_net"), "line", currency),
-            ],
-            rows=rows,
-        )
-
-    def _awaited(self, one: CurrencyFigures) -> Chart:
-        """Return the chart of what becomes available on the coming days."""
-        currency, say = one.standing.currency, self._say
-        rows = [
-            Row(self._localizer.day(day.date), self._localizer.short_day(day.date), tuple(
-                charts.money(self._localizer, Money(minor, currency)) for minor in each
-            ))
-            for day, *each in zip(
-                self._found.coming, one.pending.days, one.reserve.days, strict=True
-            )
-        ]  # fmt: skip
-        soon = sum(one.pending.days) + sum(one.reserve.days)
-        later = one.pending.later + one.reserve.later
-        held = one.pending.held + one.reserve.held
-        return Chart(
-            id=f"awaited-{currency}",
-            title=say("chart_awaited", currency=currency),
-            summary=say(
-                "chart_awaited_summary",
-                soon=self._amount(soon, currency),
-                days=len(rows),
-                later=self._amount(later, currency),
-                held=self._amount(held, currency),
-            ),
-            about=say("column_day"),
-            series=[
-                Series(say("series_pending"), "bars", currency),
-                Series(say("series_reserve"), "bars", currency),
             ],
             rows=rows,
         )

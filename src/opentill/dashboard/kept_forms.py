@@ -78,7 +78,7 @@ async def _log_in(request: PageRequest, given: dict[str, str | None], page: str)
             password=password or "",
             browser=request.browser,
             code=given[_CODE] or "",
-            known=cookies.knows(settings, request.cookies, account),
+            known=cookies.knows(settings, request.headers, account),
         )
         try:
             login = await people.log_in(
@@ -90,7 +90,7 @@ async def _log_in(request: PageRequest, given: dict[str, str | None], page: str)
             errors, status = {_EMAIL: "error_wait"}, 429
             wait = request.localizer.duration(problem.retry_after_s * 1000)
         else:
-            request.new_cookies += cookies.begun(settings, request.cookies, login.token, account)
+            request.new_cookies += cookies.begun(settings, request.headers, login.token, account)
             found = await people.find(
                 request.app.db, login.token, request.browser.address, request.now
             )

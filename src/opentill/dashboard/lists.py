@@ -65,9 +65,14 @@ class Pager(msgspec.Struct, frozen=True):
         return min(self.number * self.size, self.total)
 
 
-def days(request: PageRequest, zone: ZoneInfo) -> Days:
-    """Return the days that the query's ``from`` and ``to`` ask for, both inclusive."""
+def days(request: PageRequest, zone: ZoneInfo, default: tuple[date, date] | None = None) -> Days:
+    """Return the days that the query's ``from`` and ``to`` ask for, both inclusive.
+
+    ``default``: the first and last day where the query has neither field.
+    """
     first, last = (request.query.get(name, "").strip() for name in ("from", "to"))
+    if default is not None and not {"from", "to"} & request.query.keys():
+        first, last = (day.isoformat() for day in default)
     errors: dict[str, str] = {}
     since, until = 0, FOREVER
     start, end = _day(first), _day(last)

@@ -1,7 +1,8 @@
 """What a page of the dashboard is: one row that says where, who may, and what shows it."""
 
+import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 from starlette.responses import Response
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 # Whoever comes; whoever is logged in; whoever has the permission at the merchant in the path.
 Allowed = Permission | Literal["anyone", "a person"]
 Handler = Callable[["PageRequest"], Awaitable[Response]]
+_ID: Final = re.compile(r"/[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -42,6 +44,11 @@ class Todo(msgspec.Struct, frozen=True):
     name: str
     number: int
     below: str
+
+    @property
+    def page(self) -> str:
+        """The path with * for each id in it, as templates ask for pages."""
+        return _ID.sub("/*", self.below)
 
 
 class MenuItem(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Pages out of templates and requests, and the menu out of the table of pages."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +55,7 @@ ENVIRONMENT: Final = templates.environment(Path(__file__).parent / "templates")
 ENVIRONMENT.add_extension(_Senders)
 ENVIRONMENT.filters["device"] = devices.name_of
 ENVIRONMENT.filters["pretty"] = _pretty
+SHOWN: Final[set[str]] = set()  # the paths of all pages, * for an id: api.py, which has them
 
 
 def page(
@@ -64,11 +65,31 @@ def page(
     headers: Mapping[str, str] | None = None,
     *,
     scripts: bool = False,
+    picture_origins: Sequence[str] = (),
+    live: bool = False,
     **values: object,
 ) -> Response:
-    """Return a page for whoever made the request; ``scripts``: it runs some of ours."""
+    """Return a page for whoever made the request; ``scripts``: it runs some of ours.
+
+    Pictures of the merchant's may come from ``picture_origins``. ``live``: it updates itself
+    (decision 0068).
+    """
+    html = fragment(request, template, **values)
+    return responses.page(
+        html,
+        request.localizer.language,
+        status,
+        headers,
+        picture_origins=picture_origins,
+        scripts=scripts,
+        live=live,
+    )
+
+
+def fragment(request: PageRequest, template: str, **values: object) -> str:
+    """Return what a template makes of a request and some values."""
     localizer = request.localizer
-    html = ENVIRONMENT.get_template(template).render(
+    return ENVIRONMENT.get_template(template).render(
         request=request,
         localizer=localizer,
         say=localizer.say,
@@ -81,12 +102,16 @@ def page(
         refresh=None,
         **{"errors": {}, **values},
     )
-    return responses.page(html, localizer.language, status, headers, scripts=scripts)
 
 
 def see_other(request: PageRequest, path: str) -> Response:
     """Send the browser to one of our paths, given without the base."""
     return responses.see_other(request.base + path)
+
+
+def has_page(below: str) -> bool:
+    """Return whether there is a page at a path below a merchant's, in which * stands for an id."""
+    return f"/dashboard/*{below}" in SHOWN
 
 
 def trouble(error: Exception, request: PageRequest) -> Response:

@@ -8,7 +8,6 @@ from starlette.types import Receive, Scope
 
 from opentill import context
 from opentill.core.errors import Problem, or_not_found
-from opentill.dashboard import cookies
 from opentill.dashboard.catalogue import SENTENCES
 from opentill.people import Access, Browser, Credentials, Login, Site
 from opentill.web import forms, language, templates
@@ -39,12 +38,12 @@ class PageRequest:
         except ValueError:
             pairs = []
         self.query = dict(reversed(pairs))
-        self.cookies = cookies.read(self.headers.get(b"cookie", b""))
         self.base = templates.base_path(self.app.settings.public_url)
         self.localizer = language.choose(
             SENTENCES,
-            self.query.get("lang") or self.cookies.get(cookies.LANGUAGE),
+            self.query.get("lang"),
             self.headers.get(b"accept-language", b"").decode("latin-1"),
+            remembered=language.remembered(self.headers),
         )
         self.most_of_files = 0  # bytes that a form may bring along
         self._receive = receive
@@ -54,7 +53,13 @@ class PageRequest:
         self._access: Access | None = None
         self.new_cookies: list[str] = []
         if self.query.get("lang") in LANGUAGES:
-            self.new_cookies.append(cookies.speaks(self.app.settings, self.localizer.language))
+            chosen = self.localizer.language
+            self.new_cookies.append(language.cookie(chosen, self.app.settings.public_url))
+
+    @property
+    def is_poll(self) -> bool:
+        """Whether a live page asks again by its script (decision 0068), and no person did."""
+        return self.headers.get(b"hx-request") == b"true"
 
     @property
     def site(self) -> Site | None:

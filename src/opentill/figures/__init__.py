@@ -3,27 +3,38 @@
 from opentill.figures.model import (
     Attempts,
     AttemptsComparison,
+    Coming,
     Comparison,
     CurrencyFigures,
+    CurrencySums,
     Day,
+    Expected,
     Figures,
     Period,
     Standing,
     Sums,
 )
 from opentill.figures.queries import RULES
-from opentill.figures.service import read
+from opentill.figures.service import coming, read, sums
+from opentill.figures.statements import Statement, statements
 
 __all__ = [
     "RULES",
     "Attempts",
     "AttemptsComparison",
+    "Coming",
     "Comparison",
     "CurrencyFigures",
+    "CurrencySums",
     "Day",
+    "Expected",
     "Figures",
     "Period",
     "Standing",
+    "Statement",
     "Sums",
+    "coming",
     "read",
+    "statements",
+    "sums",
 ]

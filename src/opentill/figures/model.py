@@ -4,7 +4,8 @@ Figures are counted by quarter hours of Unix time. Every zone's days begin and e
 where its offset is :30 or :45 and on the days of clock changes.
 """
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final, Literal
 
@@ -40,12 +41,15 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
 
     def minus(self, earlier: "Sums") -> "Sums":
         """Return what came to these sums since others."""
-        return Sums(
-            **{
-                name: getattr(self, name) - getattr(earlier, name)
-                for name in Sums.__struct_fields__
-            }
-        )
+        return self._with(earlier, operator.sub)
+
+    def plus(self, other: "Sums") -> "Sums":
+        """Return these sums and others together."""
+        return self._with(other, operator.add)
+
+    def _with(self, other: "Sums", how: Callable[[int, int], int]) -> "Sums":
+        names = Sums.__struct_fields__
+        return Sums(**{name: how(getattr(self, name), getattr(other, name)) for name in names})
 
 
 class Until(Sums, frozen=True, kw_only=True):
@@ -53,6 +57,12 @@ class Until(Sums, frozen=True, kw_only=True):
 
     currency: str
     before: int
+
+
+class CurrencySums(Sums, frozen=True, kw_only=True):
+    """The sums of a range of time in a settlement currency, over several merchants."""
+
+    currency: str
 
 
 class FailedUntil(msgspec.Struct, frozen=True):
@@ -194,6 +204,44 @@ class Schedule(msgspec.Struct, frozen=True):
     held: int
     days: tuple[int, ...]
     later: int
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """A balance, and when its pending money and its reserve become available."""
+
+    standing: Standing
+    pending: Schedule
+    reserve: Schedule
+
+    @property
+    def by_day(self) -> tuple[int, ...]:
+        """How much becomes available on each coming day; minor units."""
+        return tuple(map(operator.add, self.pending.days, self.reserve.days))
+
+    @property
+    def next_day(self) -> int | None:
+        """The index of the first coming day on which something does, None if on none of them."""
+        return next((index for index, minor in enumerate(self.by_day) if minor > 0), None)
+
+
+class Coming(msgspec.Struct, frozen=True):
+    """When a merchant's money becomes available, as it was known at ``as_of`` (Unix ms)."""
+
+    as_of: int
+    days: tuple[Day, ...]
+    currencies: tuple[Expected, ...]
+
+
+class Others(msgspec.Struct, frozen=True, kw_only=True):
+    """What moved a balance beside payments, with its sign; minor units.
+
+    ``payouts_minor`` is less what came back, ``corrections_minor`` without the fees of payouts that
+    came back.
+    """
+
+    payouts_minor: int
+    recharges_minor: int
+    corrections_minor: int
 
 
 class CurrencyFigures(msgspec.Struct, frozen=True):

@@ -4,7 +4,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from opentill.db.query import Command, Query, Value
-from opentill.figures.model import Awaited, Behind, FailedUntil, Standing, Until
+from opentill.figures.model import (
+    Awaited,
+    Behind,
+    CurrencySums,
+    FailedUntil,
+    Others,
+    Standing,
+    Sums,
+    Until,
+)
 
 # What each figure takes from an entry. A payout's fee is given back by a correction.
 _MEASURES: Final[Mapping[str, str]] = {
@@ -198,6 +207,27 @@ UNTIL = Query(
     where h.merchant_id = :merchant_id
     """,  # noqa: S608 - as above
 )
+# What a range of time adds to the sums, over all merchants or of one: two looks into the index for
+# each balance.
+OF_ALL = Query(
+    CurrencySums,
+    f"""
+    select h.currency, {_each("(sum(u.{0}) - coalesce(sum(s.{0}), 0))::bigint as {0}")}
+    from figure_heads h
+    cross join lateral (
+        select * from figures f
+        where f.merchant_id = h.merchant_id and f.currency = h.currency and f.since < :until
+        order by f.since desc limit 1
+    ) u
+    left join lateral (
+        select * from figures f
+        where f.merchant_id = h.merchant_id and f.currency = h.currency and f.since < :since
+        order by f.since desc limit 1
+    ) s on true
+    where :merchant_id::text is null or h.merchant_id = :merchant_id
+    group by h.currency order by h.currency
+    """,  # noqa: S608 - as above
+)
 FAILED_UNTIL = Query(
     FailedUntil,
     """
@@ -226,6 +256,38 @@ AWAITED = Query(
         group by 1
     ) slots
     where b.merchant_id = :merchant_id
+    """,
+)
+COUNTED_TO = Value(
+    int,
+    """
+    select number from figure_heads where merchant_id = :merchant_id and currency = :currency
+    """,
+)
+# The same sums of entries that are named by their numbers.
+SUMS = Query(
+    Sums,
+    f"""
+    select {", ".join(f"coalesce({sql}, 0)::bigint as {name}" for name, sql in _MEASURES.items())}
+    from entries
+    where merchant_id = :merchant_id and currency = :currency
+        and number > :after and number <= :last
+    """,  # noqa: S608 - as above
+)
+# What is in no figure: few entries, all of them made by operators.
+OTHERS = Query(
+    Others,
+    """
+    select
+        coalesce(sum(shown_minor) filter (where type = 'PAYOUT'), 0)::bigint as payouts_minor,
+        coalesce(sum(shown_minor) filter (where type = 'ADMIN_RECHARGE'), 0)::bigint
+            as recharges_minor,
+        coalesce(sum(shown_minor)
+            filter (where type = 'BALANCE_CORRECTION' and source_type <> 'payout'), 0)::bigint
+            as corrections_minor
+    from entries
+    where merchant_id = :merchant_id and type = any(:types::text[])
+        and created_at between :since and :until and currency = :currency
     """,
 )
 

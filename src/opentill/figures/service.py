@@ -12,9 +12,12 @@ from opentill.figures.model import (
     AttemptsComparison,
     Awaited,
     Awaiting,
+    Coming,
     Comparison,
     CurrencyFigures,
+    CurrencySums,
     Day,
+    Expected,
     Figures,
     Period,
     Schedule,
@@ -54,18 +57,17 @@ async def read(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Figures:
     """Return a merchant's figures of one moment, by the days of a time zone; ``now``: Unix ms."""
     days = tuple(last_days(now, zone, DAYS))
     compared = tuple(periods(now, zone))
+    next_ones = tuple(next_days(now, zone, COMING))
     async with db.snapshot() as tx:
         standing = await queries.STANDING.all(tx, merchant_id=merchant_id)
         counts = await _counts(tx, merchant_id, _boundaries(days, compared))
-        coming = tuple(next_days(now, zone, COMING))
-        edges = [quarter(now), *(day.until for day in coming)]
-        awaited = await queries.AWAITED.all(tx, merchant_id=merchant_id, boundaries=edges)
+        awaited = await _awaited(tx, merchant_id, next_ones, now)
         behind = [await orders.uncounted_since(tx, merchant_id)]
     behind += [balance.behind_since for balance in standing]
     return Figures(
         as_of=min([now, *(at for at in behind if at is not None)]),
         days=days,
-        coming=coming,
+        coming=next_ones,
         currencies=tuple(
             _of_currency(balance, counts, days, compared, awaited) for balance in standing
         ),
@@ -79,6 +81,28 @@ async def read(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Figures:
             for each in compared
         ),
     )
+
+
+async def coming(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Coming:
+    """Return when a merchant's money becomes available, by the days of a zone; ``now``: Unix ms."""
+    days = tuple(next_days(now, zone, COMING))
+    async with db.snapshot() as tx:
+        standing = await queries.STANDING.all(tx, merchant_id=merchant_id)
+        awaited = await _awaited(tx, merchant_id, days, now)
+    behind = [one.behind_since for one in standing]
+    return Coming(
+        min([now, *(at for at in behind if at is not None)]),
+        days,
+        tuple(
+            Expected(one, _schedule(awaited, one, "pending"), _schedule(awaited, one, "reserve"))
+            for one in standing
+        ),
+    )
+
+
+async def _awaited(tx: Tx, merchant_id: str, days: Sequence[Day], now: int) -> list[Awaited]:
+    edges = [quarter(now), *(day.until for day in days)]
+    return await queries.AWAITED.all(tx, merchant_id=merchant_id, boundaries=edges)
 
 
 def _boundaries(days: Sequence[Day], compared: Sequence[Period]) -> list[int]:
@@ -130,3 +154,12 @@ def _schedule(awaited: Sequence[Awaited], balance: Standing, account: Awaiting) 
             slots[row.slot] = row.amount_minor
     whole = balance.counted_pending if account == "pending" else balance.counted_reserve
     return Schedule(slots[0], tuple(slots[1:]), whole - sum(slots))
+
+
+async def sums(tx: Tx, merchant_id: str | None, since: int, until: int) -> list[CurrencySums]:
+    """Return what happened from ``since`` until before ``until``, by settlement currency.
+
+    Unix ms, both full quarter hours; of one merchant, or of all together. What is not counted yet
+    is left out: ``jobs.count_all`` counts it.
+    """
+    return await queries.OF_ALL.all(tx, merchant_id=merchant_id, since=since, until=until)

@@ -1,23 +1,41 @@
 """The ledger: every movement of a merchant's money, with the balances after it."""
 
-from opentill.ledger.model import Balance, Entry, Held, Movement, Violation
-from opentill.ledger.postings import BY_MOVE, POSTINGS, Account, Type
-from opentill.ledger.service import balance, checked, count, post, post_many, rules
+from opentill.ledger.history import MOST as MOST_SUMMED
+from opentill.ledger.history import of_cause, page, sums_by_type
+from opentill.ledger.model import Balance, Entry, Held, Movement, TrialBalance, TypeSum, Violation
+from opentill.ledger.postings import BY_MOVE, MERCHANT_ACCOUNTS, POSTINGS, TYPES, Account, Type
+from opentill.ledger.service import balance, checked, count, post, post_many, rules, trial_balance
+from opentill.ledger.statement import Span, StatementError, movements, spans
+from opentill.ledger.statement import chunks as statement_file
 
 __all__ = [
     "BY_MOVE",
+    "MERCHANT_ACCOUNTS",
+    "MOST_SUMMED",
     "POSTINGS",
+    "TYPES",
     "Account",
     "Balance",
     "Entry",
     "Held",
     "Movement",
+    "Span",
+    "StatementError",
+    "TrialBalance",
     "Type",
+    "TypeSum",
     "Violation",
     "balance",
     "checked",
     "count",
+    "movements",
+    "of_cause",
+    "page",
     "post",
     "post_many",
     "rules",
+    "spans",
+    "statement_file",
+    "sums_by_type",
+    "trial_balance",
 ]

@@ -49,6 +49,17 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
+class TypeSum(msgspec.Struct, frozen=True, kw_only=True):
+    """What the entries of one type moved on the merchant's accounts; minor units."""
+
+    type: Type
+    entries: int
+    pending: int
+    available: int
+    frozen: int
+    reserve: int
+
+
 class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     """An amount of minor units for each account of a merchant in one currency."""
 
@@ -68,6 +79,13 @@ class Balance(Accounts, frozen=True, kw_only=True):
     currency: str
     entries: int
     last_at: int
+
+
+class TrialBalance(Accounts, frozen=True, kw_only=True):
+    """What each account holds in one currency, over ``merchants`` balances: the sum is zero."""
+
+    currency: str
+    merchants: int
 
 
 class Violation(msgspec.Struct, frozen=True):

@@ -32,6 +32,7 @@ Type = Literal[
 ]
 Cause = Literal["order", "refund", "dispute", "payout", "operator"]
 
+TYPES: Final[tuple[Type, ...]] = get_args(Type)
 MERCHANT_ACCOUNTS: Final[tuple[MerchantAccount, ...]] = get_args(MerchantAccount)
 ACCOUNTS: Final[tuple[Account, ...]] = get_args(Account)
 

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from opentill.db.query import Command, Query, Value
 from opentill.http.paging import PageQuery
-from opentill.ledger.model import Balance, Checked, Entry, Violation
+from opentill.ledger.model import Balance, Checked, Entry, TrialBalance, TypeSum, Violation
 from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, Account, Type
 from opentill.list_counts import lists
 
@@ -139,6 +139,45 @@ BETWEEN = Query(
     """,
 )
 
+# What each type moves on each of the merchant's accounts in a range of numbers.
+SUMS_BY_TYPE = Query(
+    TypeSum,
+    f"""
+    select type, count(*) as entries,
+        {each("sum(" + MOVED + ")::bigint as {0}", MERCHANT_ACCOUNTS)}
+    from entries
+    where merchant_id = :merchant_id and currency = :currency
+        and number > :after and number <= :last
+    group by type order by type
+    """,  # noqa: S608 - as above
+)
+# A merchant's entries from one on, whose time and id are `:at` and `:id`, the oldest first.
+FOLLOWING = Query(
+    Entry,
+    """
+    select * from entries
+    where merchant_id = :merchant_id and (created_at, id) > (:at, :id) and created_at <= :until
+    order by created_at, id limit :limit
+    """,
+)
+FOLLOWING_OF_TYPE = Query(
+    Entry,
+    """
+    select * from entries
+    where merchant_id = :merchant_id and type = :type
+        and (created_at, id) > (:at, :id) and created_at <= :until
+    order by created_at, id limit :limit
+    """,
+)
+OF_CAUSE = Query(
+    Entry,
+    """
+    select * from entries
+    where merchant_id = :merchant_id and source_type = :source_type and source_id = :source_id
+    order by number
+    """,
+)
+
 
 class ListQuery(PageQuery, frozen=True, rename="camel"):
     """Which movements to list."""
@@ -216,4 +255,13 @@ CHECKED = Query(
         coalesce(sum(greatest(entries, checked_to)), 0)::bigint as entries
     from ledger_checks
     """,
+)
+# Each account over all merchants, or of one.
+TRIAL_BALANCE = Query(
+    TrialBalance,
+    f"""
+    select currency, count(*) as merchants, {each("sum({0})::bigint as {0}")}
+    from balances where :merchant_id::text is null or merchant_id = :merchant_id
+    group by currency order by currency
+    """,  # noqa: S608 - made of the table of accounts
 )

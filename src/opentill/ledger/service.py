@@ -9,7 +9,7 @@ import msgspec
 from opentill.db.database import Tx
 from opentill.db.query import Query, columns
 from opentill.ledger import queries
-from opentill.ledger.model import Balance, Checked, Movement, Violation
+from opentill.ledger.model import Balance, Checked, Movement, TrialBalance, Violation
 from opentill.ledger.postings import POSTINGS
 
 
@@ -127,3 +127,11 @@ async def count(tx: Tx) -> int:
 async def checked(tx: Tx) -> Checked:
     """Return what the incremental check found so far, of all merchants."""
     return await queries.CHECKED.one(tx)
+
+
+async def trial_balance(tx: Tx, merchant_id: str | None = None) -> list[TrialBalance]:
+    """Return what each account holds now, by currency, of a merchant or of all of them together.
+
+    Every movement takes from one account what it gives to another, so that each adds up to zero.
+    """
+    return await queries.TRIAL_BALANCE.all(tx, merchant_id=merchant_id)

@@ -6,9 +6,10 @@ statement that does not add up is never finished: it raises.
 
 import operator
 from collections.abc import AsyncGenerator, AsyncIterator
+from datetime import datetime, tzinfo
 from functools import partial
 from itertools import repeat
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
@@ -18,7 +19,7 @@ from opentill.http import csvfile
 from opentill.http.csvfile import cell, utc
 from opentill.ledger import queries
 from opentill.ledger.model import Balance, Entry
-from opentill.ledger.postings import MERCHANT_ACCOUNTS
+from opentill.ledger.postings import MERCHANT_ACCOUNTS, Type
 
 Amounts = tuple[int, ...]  # minor units, one for each of MERCHANT_ACCOUNTS
 NOTHING: Final[Amounts] = (0,) * len(MERCHANT_ACCOUNTS)
@@ -119,6 +120,22 @@ def _add(left: Amounts, right: Amounts) -> Amounts:
     return tuple(map(operator.add, left, right))
 
 
+def _movement(entry: Entry) -> Line:
+    return Line(
+        row="MOVEMENT",
+        currency=entry.currency,
+        at=entry.created_at,
+        number=entry.number,
+        id=entry.id,
+        type=entry.type,
+        moved=moved(entry),
+        source_type=entry.source_type,
+        source_id=entry.source_id,
+        description=entry.description,
+        after=_after(entry),
+    )
+
+
 class _Book:
     """The running sums of one currency; ``take`` refuses an entry that does not follow."""
 
@@ -141,19 +158,7 @@ class _Book:
         self.at = entry.created_at
         self.total = _add(self.total, change)
         self.by_type[entry.type] = _add(self.by_type.get(entry.type, NOTHING), change)
-        return Line(
-            row="MOVEMENT",
-            currency=entry.currency,
-            at=entry.created_at,
-            number=entry.number,
-            id=entry.id,
-            type=entry.type,
-            moved=change,
-            source_type=entry.source_type,
-            source_id=entry.source_id,
-            description=entry.description,
-            after=self.balance,
-        )
+        return _movement(entry)
 
     def close(self, last: Entry | None, whole: Balance | None) -> None:
         """Check that every entry up to ``last`` was there, and ``whole``, the balance after all."""
@@ -169,7 +174,7 @@ class _Book:
             raise StatementError(msg)
 
 
-class _Span(msgspec.Struct, frozen=True):
+class Span(msgspec.Struct, frozen=True):
     """Which entries of a balance to list: those after ``first``, up to ``last``."""
 
     balance: Balance
@@ -177,13 +182,44 @@ class _Span(msgspec.Struct, frozen=True):
     last: Entry | None
     is_whole: bool  # nothing comes after ``last``
 
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """The number of the last entry before the range, and of the last one in it."""
+        first = self.first.number if self.first else 0
+        return first, self.last.number if self.last else 0
 
-async def _span(tx: Tx, balance: Balance, start: int | None, end: int | None) -> _Span:
+    @property
+    def entries(self) -> int:
+        """How many entries there are in the range."""
+        first, last = self.numbers
+        return last - first
+
+    @property
+    def opening(self) -> Amounts:
+        """The balances before the range."""
+        return _after(self.first)
+
+    @property
+    def closing(self) -> Amounts:
+        """The balances after it."""
+        return _after(self.last)
+
+
+async def spans(tx: Tx, merchant_id: str, start: int | None, end: int | None) -> list[Span]:
+    """Return what a range of time (inclusive Unix ms) is of each of a merchant's balances.
+
+    None is an open side. A look into an index for each side: the balances stand in the entries.
+    """
+    balances = await queries.BALANCES.all(tx, merchant_id=merchant_id)
+    return [await _span(tx, balance, start, end) for balance in balances]
+
+
+async def _span(tx: Tx, balance: Balance, start: int | None, end: int | None) -> Span:
     key = {"merchant_id": balance.merchant_id, "currency": balance.currency}
     first = None if start is None else await queries.LAST_BEFORE.first(tx, **key, before=start)
     until = 2**62 if end is None else end + 1
     last = await queries.LAST_BEFORE.first(tx, **key, before=until)
-    return _Span(balance, first, last, until > balance.last_at)
+    return Span(balance, first, last, until > balance.last_at)
 
 
 async def _batch(tx: Tx, key: tuple[str, str], after: int, last: int) -> list[Entry]:
@@ -193,11 +229,11 @@ async def _batch(tx: Tx, key: tuple[str, str], after: int, last: int) -> list[En
     )
 
 
-async def _section(db: Db, span: _Span, start: int | None, end: int | None) -> AsyncIterator[Line]:
+async def _section(db: Db, span: Span, start: int | None, end: int | None) -> AsyncIterator[Line]:
     key, currency = (span.balance.merchant_id, span.balance.currency), span.balance.currency
     book = _Book(span.first)
     yield Line(row="OPENING", currency=currency, at=start, after=book.opening)
-    last = span.last.number if span.last else 0
+    last = span.numbers[1]
     while book.number < last:
         batch = await db.read(partial(_batch, key=key, after=book.number, last=last))
         for entry in batch:
@@ -219,9 +255,8 @@ async def lines(
     read in batches, between which no connection is held. Raises StatementError.
     """
     async with db.snapshot() as tx:
-        balances = await queries.BALANCES.all(tx, merchant_id=merchant_id)
-        spans = [await _span(tx, balance, start, end) for balance in balances]
-    for span in spans:
+        found = await spans(tx, merchant_id, start, end)
+    for span in found:
         async for line in _section(db, span, start, end):
             yield line
 
@@ -242,18 +277,59 @@ def cells(line: LineOut) -> list[str]:
     ]
 
 
-async def _rows(
-    db: Db, merchant_id: str, start: int | None, end: int | None
-) -> AsyncIterator[list[str]]:
-    async for line in shown(db, merchant_id, start, end):
-        yield cells(line)
+def _local(at: int | None, zone: tzinfo) -> str:
+    """Write a time as a zone's clocks show it and spreadsheets read it; "" for none."""
+    return "" if at is None else f"{datetime.fromtimestamp(at // 1000, zone):%Y-%m-%d %H:%M:%S}"
+
+
+async def _rows(lines_: AsyncIterator[Line], zone: tzinfo | None) -> AsyncIterator[list[str]]:
+    async for line in lines_:
+        row = cells(LineOut.of(line))
+        yield row if zone is None else [_local(line.at, zone), *row]
+
+
+def _file(lines_: AsyncIterator[Line], zone: tzinfo | None) -> AsyncGenerator[bytes, None]:
+    local = () if zone is None else (f"time {zone}",)
+    return csvfile.chunks((*local, *COLUMNS), _rows(lines_, zone))
 
 
 def chunks(
-    db: Db, merchant_id: str, start: int | None, end: int | None
+    db: Db, merchant_id: str, start: int | None, end: int | None, zone: tzinfo | None = None
 ) -> AsyncGenerator[bytes, None]:
     """Yield the statement as CSV, in constant memory. Times are inclusive Unix ms.
 
-    Raises StatementError where the entries do not add up, so that no wrong file is complete.
+    With ``zone``, a first column has its local time, and the zone's name as its header. Raises
+    StatementError where the entries do not add up, so that no wrong file is complete.
     """
-    return csvfile.chunks(COLUMNS, _rows(db, merchant_id, start, end))
+    return _file(lines(db, merchant_id, start, end), zone)
+
+
+def movements(
+    db: Db, merchant_id: str, kind: Type | None, within: tuple[int, int], zone: tzinfo
+) -> AsyncGenerator[bytes, None]:
+    """Yield a merchant's entries of one type, or of all, as CSV: the oldest first.
+
+    ``within``: inclusive Unix ms. The columns are those of ``chunks`` with a zone, and every row is
+    a MOVEMENT. In constant memory, and without a connection between batches.
+    """
+    return _file(_movements(db, merchant_id, kind, within), zone)
+
+
+async def _movements(
+    db: Db, merchant_id: str, kind: Type | None, within: tuple[int, int]
+) -> AsyncIterator[Line]:
+    at, last = within[0], ""
+    while True:
+        values = {"merchant_id": merchant_id, "at": at, "id": last, "until": within[1]}
+        batch = await db.read(partial(_following, values=values, kind=kind))
+        for entry in batch:
+            yield _movement(entry)
+        if len(batch) < _BATCH:
+            return
+        at, last = batch[-1].created_at, batch[-1].id
+
+
+async def _following(tx: Tx, values: dict[str, Any], kind: Type | None) -> list[Entry]:
+    if kind is None:
+        return await queries.FOLLOWING.all(tx, **values, limit=_BATCH)
+    return await queries.FOLLOWING_OF_TYPE.all(tx, **values, type=kind, limit=_BATCH)

@@ -10,13 +10,14 @@ FOREVER: Final = 2**62  # after every time; whole hours below it are exact
 LATEST: Final = 253_402_300_799_999  # the last time that a request can name: the year 9999
 
 Span = Literal["day", "hour"]
+ListName = Literal["orders", "entries"]
 
 
 class ListKey(msgspec.Struct, frozen=True):
     """A list of a merchant: all of it, or of one ``part`` (a product) or ``kind`` (a status)."""
 
     merchant_id: str
-    list: Literal["orders", "entries"]
+    list: ListName
     part: str = ""
     kind: str | None = None
 
@@ -24,6 +25,14 @@ class ListKey(msgspec.Struct, frozen=True):
     def filters(self) -> int:
         """How many filters the key stands for."""
         return bool(self.part) + (self.kind is not None)
+
+
+class PartCount(msgspec.Struct, frozen=True):
+    """How many rows of a kind a part of a list has."""
+
+    part: str
+    kind: str
+    rows: int
 
 
 class Busy(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import msgspec
 
 from opentill.db.query import Query, Value
 from opentill.http.paging import PageQuery, filters
-from opentill.list_counts.model import Busy
+from opentill.list_counts.model import Busy, PartCount
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -69,6 +69,22 @@ TOTAL = Value(
             from list_changes
             where merchant_id = :merchant_id and list = :list and (:part = '' or part = :part)), 0)
     )::bigint
+    """,
+)
+# The rows of all time of several parts, by kind: what TOTAL is for one.
+TOTALS_OF_PARTS = Query(
+    PartCount,
+    """
+    select part, kind, sum(rows)::bigint as rows from (
+        select part, kind, rows from list_counts
+        where merchant_id = :merchant_id and list = :list and part = any (:parts::text[])
+            and span = 'all' and since = 0
+        union all
+        select c.part, one.kind, one.rows from list_changes c
+        cross join lateral (values (c.kind, c.rows), (c.was, -c.rows)) as one (kind, rows)
+        where c.merchant_id = :merchant_id and c.list = :list and c.part = any (:parts::text[])
+            and one.kind is not null
+    ) counted group by part, kind
     """,
 )
 # The rows whose time is in whole hours: from `:start` until before `:end`, which are the sum of the

@@ -4,7 +4,7 @@ The counts and the changes that they do not hold yet are read in one statement, 
 number of rows in that statement's snapshot, whoever writes meanwhile.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -14,7 +14,16 @@ from opentill.db.query import Query, columns
 from opentill.http.operations import ApiRequest, Nothing
 from opentill.http.paging import Listing, PageQuery, given, listing
 from opentill.list_counts import queries
-from opentill.list_counts.model import FOREVER, HOUR_MS, LATEST, ListKey, Piece, page_window
+from opentill.list_counts.model import (
+    FOREVER,
+    HOUR_MS,
+    LATEST,
+    ListKey,
+    ListName,
+    PartCount,
+    Piece,
+    page_window,
+)
 from opentill.list_counts.queries import Lists, ListStatements
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -28,6 +37,18 @@ NEAR: Final = 1000  # rows that are skipped by reading them: some milliseconds
 async def of_all_time(tx: Tx, which: ListKey) -> int:
     """Return how many rows a list has, exact in the snapshot of one statement."""
     return await queries.TOTAL.get(tx, which) or 0
+
+
+async def of_parts(
+    tx: Tx, merchant_id: str, which: ListName, parts: Sequence[str]
+) -> list[PartCount]:
+    """Return how many rows some parts of a list have, by kind, in the snapshot of one statement.
+
+    A kind of which a part has none may be missing, or be there with 0.
+    """
+    return await queries.TOTALS_OF_PARTS.all(
+        tx, merchant_id=merchant_id, list=which, parts=list(parts)
+    )
 
 
 class Paginator(Generic[S]):

@@ -2,8 +2,17 @@
 
 from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
 from opentill.orders.confirmation import Report, confirm_many
+from opentill.orders.customer_model import CustomerOrder, CustomerSums
+from opentill.orders.customers import (
+    MOST_SUMMED,
+    find_customers,
+    recent_customers,
+    sums_of_customer,
+)
 from opentill.orders.events import livemode_of, metadata
 from opentill.orders.export import chunks as export_csv
+from opentill.orders.export import counted as counted_export
+from opentill.orders.export import filename as export_filename
 from opentill.orders.failed_attempts import count_failed, uncounted_since, with_uncounted
 from opentill.orders.filters import (
     Email,
@@ -12,6 +21,7 @@ from opentill.orders.filters import (
     choose,
     count,
     count_late,
+    count_of_products,
     has_product,
     of_customer,
 )
@@ -19,7 +29,7 @@ from opentill.orders.filters import page as list_page
 from opentill.orders.livemode import known as all_with_livemode
 from opentill.orders.livemode import known_one as with_livemode
 from opentill.orders.livemode import noted_one as with_noted_livemode
-from opentill.orders.lookups import find_by_anything
+from opentill.orders.lookups import find_by_anything, orders_of
 from opentill.orders.model import (
     TRANSITIONS,
     Event,
@@ -48,6 +58,7 @@ from opentill.orders.service import (
     lock,
     merchant_of,
     newest,
+    of_ids,
     place,
     revoke_manually,
     set_method,
@@ -59,8 +70,11 @@ from opentill.orders.wire import OrderDetail, OrderOut
 
 __all__ = [
     "CONFIRMED_TOGETHER",
+    "MOST_SUMMED",
     "TRANSITIONS",
     "Change",
+    "CustomerOrder",
+    "CustomerSums",
     "Email",
     "Event",
     "ExportQuery",
@@ -90,12 +104,16 @@ __all__ = [
     "count",
     "count_failed",
     "count_late",
+    "count_of_products",
+    "counted_export",
     "exists",
     "export_csv",
+    "export_filename",
     "find",
     "find_anywhere",
     "find_attempt",
     "find_by_anything",
+    "find_customers",
     "given_back",
     "has_product",
     "history",
@@ -109,7 +127,10 @@ __all__ = [
     "newest",
     "note",
     "of_customer",
+    "of_ids",
+    "orders_of",
     "place",
+    "recent_customers",
     "release_refund",
     "revoke_manually",
     "set_method",
@@ -118,6 +139,7 @@ __all__ = [
     "settleable",
     "start_attempt",
     "submit",
+    "sums_of_customer",
     "transition",
     "uncounted_since",
     "with_livemode",

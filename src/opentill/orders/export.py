@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from opentill.db.database import Db, Tx
+from opentill.db.query import Value
 from opentill.http import csvfile
 from opentill.orders import export_queries, search
 from opentill.orders.filters import Chosen
@@ -18,6 +19,22 @@ _PART: Final = 128 * 1024  # bytes; quotes, which are doubled, are counted once
 _LOOKED_UP: Final = 20_000  # orders, to find where parts end; far more than one part has
 _FOUND: Final = 2_000  # orders that filters leave, looked up at once
 _AT_ONCE: Final = 2  # of one export: a file is not worth more of PostgreSQL's processors
+
+
+class _Form(NamedTuple):
+    """The columns of a file, and the statements that write the lines of its parts."""
+
+    columns: tuple[export_queries.Column, ...]
+    between: Value[bytes]
+    of: Value[bytes]
+
+
+_PLAIN: Final = _Form(export_queries.COLUMNS, export_queries.EXPORT, export_queries.EXPORT_OF)
+_LOCAL: Final = _Form(
+    (*export_queries.COLUMNS, *export_queries.LOCAL_COLUMNS),
+    export_queries.LOCAL_EXPORT,
+    export_queries.LOCAL_EXPORT_OF,
+)
 # A part: after one order until another, or the ids of its orders.
 Part: TypeAlias = tuple[ExportCursor, ExportCursor] | list[str]
 
@@ -28,7 +45,13 @@ def filename(start: int | None, end: int | None) -> str:
 
 
 async def chunks(
-    db: Db, merchant_id: str, chosen: Chosen | None, readers: Readers, *, livemode: bool
+    db: Db,
+    merchant_id: str,
+    chosen: Chosen | None,
+    readers: Readers,
+    *,
+    livemode: bool,
+    zone: str | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Yield the file, oldest order first, in constant memory.
 
@@ -37,17 +60,21 @@ async def chunks(
     that PostgreSQL uses two processors: however slowly the file is fetched, no connection and no
     snapshot is held meanwhile, and only two parts in memory. ``chosen``: which orders, None for
     none. ``readers`` is entered for each statement, ``livemode`` is whether real money can be paid
-    in this deployment. Raises Invalid.
+    in this deployment. ``zone``: its times are there too, as a time zone of this name has them.
+    Raises Invalid.
     """
-    merchant = {"merchant_id": merchant_id, "livemode": livemode}
+    merchant: dict[str, str | bool] = {"merchant_id": merchant_id, "livemode": livemode}
+    form = _PLAIN
+    if zone is not None:
+        form, merchant["zone"] = _LOCAL, zone
 
     async def lines(part: Part) -> bytes:
         async def read(tx: Tx) -> bytes | None:
             if isinstance(part, list):
                 status = None if chosen is None else chosen.wanted.status
-                return await export_queries.EXPORT_OF.get(tx, **merchant, ids=part, status=status)
+                return await form.of.get(tx, **merchant, ids=part, status=status)
             after, until = part
-            return await export_queries.EXPORT.get(
+            return await form.between.get(
                 tx,
                 **merchant,
                 after_at=after.created_at,
@@ -63,7 +90,7 @@ async def chunks(
     parts = _parts(db, chosen, readers)
     try:
         first = await anext(parts, None)  # which refuses what is wrong in a search
-        yield csvfile.line([column.name for column in export_queries.COLUMNS])
+        yield csvfile.line([column.name for column in form.columns])
         if first is not None:
             ahead.append(asyncio.create_task(lines(first)))
         async for part in parts:
@@ -78,11 +105,17 @@ async def chunks(
 
 
 async def counted(
-    exports: Exports, db: Db, merchant_id: str, chosen: Chosen | None, *, livemode: bool
+    exports: Exports,
+    db: Db,
+    merchant_id: str,
+    chosen: Chosen | None,
+    *,
+    livemode: bool,
+    zone: str | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Yield the file as one of the exports of a process. Raises TooManyAtOnce at its beginning."""
     with exports.turn(merchant_id) as readers:
-        file = chunks(db, merchant_id, chosen, readers, livemode=livemode)
+        file = chunks(db, merchant_id, chosen, readers, livemode=livemode, zone=zone)
         async with contextlib.aclosing(file) as made:
             async for chunk in made:
                 yield chunk

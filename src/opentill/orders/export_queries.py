@@ -51,6 +51,12 @@ def _utc(millis: str) -> str:
         || '.' || right((1000 + {millis} % 1000)::text, 3) || 'Z'"""
 
 
+def _local(millis: str) -> str:
+    """Write a time to the second as `:zone` has it."""
+    return f"""to_char(to_timestamp({millis} / 1000) at time zone :zone::text,
+        'YYYY-MM-DD HH24:MI:SS')"""
+
+
 class Column(NamedTuple):
     """A column of the file: its name, and the SQL of its cells, which are not null.
 
@@ -109,8 +115,11 @@ COLUMNS: Final = (
         """,  # noqa: S608 - constants of ours
     ),
 )
-_CELLS: Final = ", ".join(
-    _quoted(f"inert_{column.sql}") if column.text else column.sql for column in COLUMNS
+# What a file for people has besides: times as the merchant's `:zone` has them.
+LOCAL_COLUMNS: Final = (
+    Column("createdAtLocal", _local("created_at")),
+    Column("paidAtLocal", f"coalesce({_local('paid_at')}, '')"),
+    Column("timeZone", ":zone::text"),
 )
 _INERT_TEXTS: Final = ", ".join(
     f"coalesce({column.text(column.sql)}, '') as inert_{column.sql}"
@@ -145,14 +154,17 @@ EXPORT_EDGES = Query(
 )
 
 
-def _lines(which: str) -> Value[bytes]:
+def _lines(which: str, columns: tuple[Column, ...] = COLUMNS) -> Value[bytes]:
     """Make the statement that writes the lines of some orders as CSV, oldest first."""
+    cells = ", ".join(
+        _quoted(f"inert_{column.sql}") if column.text else column.sql for column in columns
+    )
     return Value(
         bytes,
         f"""
         select convert_to(string_agg(line, '' order by created_at, id), 'UTF8')
         from (
-            select created_at, id, concat_ws(',', {_CELLS}) || e'\\r\\n' as line
+            select created_at, id, concat_ws(',', {cells}) || e'\\r\\n' as line
             from (
                 select *, {_unit("currency")} as unit,
                     {_unit("settled_currency")} as settled_unit,
@@ -168,8 +180,13 @@ def _lines(which: str) -> Value[bytes]:
 
 # The lines of a part of the orders, and of those that filters left: of these what still has the
 # status that was asked for.
-EXPORT = _lines(
+_BETWEEN: Final = (
     "(created_at, id) > (:after_at::bigint, :after_id::text)"
     " and (created_at, id) <= (:until_at::bigint, :until_id::text)"
 )
-EXPORT_OF = _lines("id = any (:ids::text[]) and (:status::text is null or status = :status)")
+_OF: Final = "id = any (:ids::text[]) and (:status::text is null or status = :status)"
+EXPORT = _lines(_BETWEEN)
+EXPORT_OF = _lines(_OF)
+# The same with the times of a zone.
+LOCAL_EXPORT = _lines(_BETWEEN, (*COLUMNS, *LOCAL_COLUMNS))
+LOCAL_EXPORT_OF = _lines(_OF, (*COLUMNS, *LOCAL_COLUMNS))

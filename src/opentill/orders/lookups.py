@@ -3,7 +3,7 @@
 What each form is recognised by, and the statement that looks it up by one index.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from opentill import merchants
@@ -15,31 +15,42 @@ from opentill.orders import lookup_queries, queries
 from opentill.orders.model import Order, order_id_of
 from opentill.orders.search_model import Concerned
 
+_Reads = Callable[[str], Mapping[str, object] | None]
 _TIME_DIGITS: Final = 12  # of an entry's id, hexadecimal
 
 
 class Form(NamedTuple):
     """A kind of id or number: what it is called, and how an order is found by it.
 
-    ``reads`` returns what is looked up for a text, None for a text of another form.
+    ``reads`` returns the values that the statement takes for a text, None for one of another form.
     """
 
     name: str
-    reads: Callable[[str], str | None]
+    reads: _Reads
     found_by: Query[Concerned]
 
 
-def _prefix(prefix: str) -> Callable[[str], str | None]:
-    return lambda text: text if text.startswith(f"{prefix}_") and is_id(text) else None
+def _prefix(prefix: str) -> _Reads:
+    return lambda text: {"id": text} if text.startswith(f"{prefix}_") and is_id(text) else None
 
 
-def _trade_no(text: str) -> str | None:
+def _entry(text: str) -> Mapping[str, object] | None:
+    """Read the id of an entry, which also says when it was posted."""
+    if not (text.startswith("txn_") and is_id(text)):
+        return None
+    try:
+        return {"id": text, "created_at": int(text.partition("_")[2][:_TIME_DIGITS], 16)}
+    except ValueError:  # none of ours
+        return None
+
+
+def _trade_no(text: str) -> Mapping[str, object] | None:
     found = order_id_of(text)
-    return found if is_id(found) else None
+    return {"id": found} if is_id(found) else None
 
 
-def _number(longest: int) -> Callable[[str], str | None]:
-    return lambda text: text if len(text) <= longest else None
+def _number(longest: int) -> _Reads:
+    return lambda text: {"id": text} if len(text) <= longest else None
 
 
 FORMS: Final = (
@@ -50,7 +61,7 @@ FORMS: Final = (
     Form("refund", _prefix("re"), lookup_queries.REFUND),
     Form("dispute", _prefix("dp"), lookup_queries.DISPUTE),
     Form("event", _prefix("evt"), lookup_queries.EVENT),
-    Form("balance transaction", _prefix("txn"), lookup_queries.ENTRY),
+    Form("balance transaction", _entry, lookup_queries.ENTRY),
     Form("trade_no", _trade_no, lookup_queries.ORDER),
     Form("out_trade_no", _number(64), lookup_queries.OUT_TRADE_NO),
     Form("refundNo", _number(64), lookup_queries.REFUND_NO),
@@ -61,13 +72,10 @@ async def orders_of(tx: Tx, merchant_ids: Sequence[str], text: str) -> list[Conc
     """Return the orders of some merchants that an id or a number leads to, each once."""
     found: dict[Concerned, None] = {}
     for form in FORMS:
-        wanted = form.reads(text)
-        if wanted is None:
-            continue
-        values: dict[str, object] = {"merchant_id": list(merchant_ids), "id": wanted}
-        if form.found_by is lookup_queries.ENTRY:
-            values["created_at"] = _time_of(wanted)
-        found |= dict.fromkeys(await form.found_by.all(tx, **values))
+        values = form.reads(text)
+        if values is not None:
+            orders = await form.found_by.all(tx, merchant_id=list(merchant_ids), **values)
+            found |= dict.fromkeys(orders)
     return list(found)
 
 
@@ -87,11 +95,3 @@ async def find_by_anything(tx: Tx, text: str) -> Order:
     (one,) = found
     order = await queries.BY_ID.first(tx, merchant_id=one.merchant_id, id=one.order_id)
     return or_not_found(order, f"there is no order {text}")
-
-
-def _time_of(entry_id: str) -> int:
-    """Return when an entry was posted, as its id says it; -1 if it is none of ours."""
-    try:
-        return int(entry_id.partition("_")[2][:_TIME_DIGITS], 16)
-    except ValueError:
-        return -1

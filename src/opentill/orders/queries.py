@@ -21,6 +21,9 @@ from opentill.orders.model import (
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = :id")
 BY_ID = Query(Order, "select * from orders where merchant_id = :merchant_id and id = :id")
+OF_IDS = Query(
+    Order, "select * from orders where merchant_id = :merchant_id and id = any (:ids::text[])"
+)
 NEWEST = Query(
     Order,
     """

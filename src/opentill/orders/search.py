@@ -26,7 +26,7 @@ from opentill.orders.search_model import (
 )
 
 _DAY_MS: Final = 86_400_000
-_MOST_ADDRESSES: Final = 200  # that may begin with what is searched
+MOST_ADDRESSES: Final = 200  # that may begin with what is searched
 _LEAST_OF_ADDRESS: Final = 3  # characters
 Found = tuple[int, str]  # when an order was created, and its id
 
@@ -41,7 +41,7 @@ async def by_anything(tx: Tx, merchant_id: str, text: str) -> Condition:
     exact = Condition(terms.term_of(text), ids=ids)
     if ids or len(exact.term) < _LEAST_OF_ADDRESS:
         return exact
-    if await _places(tx, merchant_id, exact):
+    if await places_of(tx, merchant_id, exact):
         return exact
     async for candidate in search_queries.PENDING.each(tx, merchant_id=merchant_id):
         if exact.holds(candidate.id, candidate.terms):
@@ -167,7 +167,7 @@ class Search:
         """Choose the driver: what leaves the fewest orders."""
         wanted, fewest = self._wanted, FOREVER
         for number, condition in enumerate(wanted.conditions):
-            places = await _places(self._tx, wanted.merchant_id, condition)
+            places = await places_of(self._tx, wanted.merchant_id, condition)
             self._places.append(places)
             buckets = await self._counted(places)
             rows = sum(bucket.rows for bucket in buckets)
@@ -303,7 +303,7 @@ def _arrays(places: Sequence[Place]) -> dict[str, list[str]]:
     }
 
 
-async def _places(tx: Tx, merchant_id: str, condition: Condition) -> list[Place]:
+async def places_of(tx: Tx, merchant_id: str, condition: Condition) -> list[Place]:
     """Return where the index has what a condition asks for. Raises Invalid on ``query``."""
     ids = {"merchant_id": merchant_id, "term": condition.term}
     if not condition.begins:
@@ -311,9 +311,9 @@ async def _places(tx: Tx, merchant_id: str, condition: Condition) -> list[Place]
         field = condition.field
         return [one for one in found if field is None or terms.stands(one.place, field)]
     before = condition.term + chr(sys.maxunicode)  # terms are compared by their code points
-    most = _MOST_ADDRESSES + 1
+    most = MOST_ADDRESSES + 1
     found = await search_queries.BEGINNING.all(tx, **ids, before=before, limit=most)
-    if len(found) > _MOST_ADDRESSES:
-        reason = f"query must be more of it: more than {_MOST_ADDRESSES} texts begin so"
+    if len(found) > MOST_ADDRESSES:
+        reason = f"query must be more of it: more than {MOST_ADDRESSES} texts begin so"
         raise Invalid("query", reason)
     return [one for one in found if terms.stands(one.place, terms.EMAIL)]

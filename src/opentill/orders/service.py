@@ -1,5 +1,6 @@
 """What can be done with orders and their payment attempts, and how outcomes are applied."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -54,6 +55,12 @@ _ENDS: Final[dict[PaymentStatus, tuple[AttemptStatus, Event]]] = {
 async def find(tx: Tx, merchant_id: str, order_id: str) -> Order:
     """Return an order. Raises NotFound."""
     return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=order_id))
+
+
+async def of_ids(tx: Tx, merchant_id: str, ids: Sequence[str]) -> dict[str, Order]:
+    """Return those of some orders that a merchant has, by their ids."""
+    found = await queries.OF_IDS.all(tx, merchant_id=merchant_id, ids=list(ids))
+    return {order.id: order for order in found}
 
 
 async def newest(tx: Tx, merchant_id: str, limit: int) -> list[Order]:

@@ -34,7 +34,12 @@ def term_of(text: str) -> str:
     text = text.strip(" ")
     if found := _NUMBER.fullmatch(text):
         return f"{found[1]}.{(found[2] or '').ljust(2, '0')}"
-    return _short(text.translate(_LOWER))
+    return _short(lower(text))
+
+
+def lower(text: str) -> str:
+    """Return a text without spaces around it and with A to Z as small letters."""
+    return text.strip(" ").translate(_LOWER)
 
 
 def _short(text: str) -> str:

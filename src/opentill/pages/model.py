@@ -4,15 +4,14 @@ Pages are made from these alone, so that each can be drawn and tested without a 
 below say which page belongs to which status; a status that is not in them cannot be shown.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Final, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 
 from opentill.core.money import Money
 from opentill.gateways.model import Method
+from opentill.web.pictures import web_address
 
 State = Literal["open", "waiting", "paid", "refunded", "expired", "closed", "failed", "revoked"]
 Trouble = Literal["missing", "refused", "busy", "unavailable"]
@@ -25,8 +24,6 @@ METHODS: Final[tuple[Method, ...]] = (
     "CRYPTO",
     "BANK_TRANSFER",
 )
-
-_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -148,37 +145,3 @@ def unfinished(payment: Payment) -> Attempt | None:
     if attempt is None or attempt.status != "ACTION_REQUIRED":
         return None
     return attempt if web_address(attempt.action_url) or attempt.qr_text else None
-
-
-def web_address(text: str | None) -> str | None:
-    """Return the address if it is absolute http(s) without credentials, otherwise None.
-
-    Services have checked already; a page does not rely on that, because one ``javascript:`` address
-    in a link is enough.
-    """
-    if not text or not text.isprintable() or any(c in text for c in "\"'<>\\^`{|} "):
-        return None
-    try:
-        parts = urlsplit(text)
-        _ = parts.port
-    except ValueError:
-        return None
-    if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
-        return None
-    return text
-
-
-def origin_of(address: str) -> str | None:
-    """Return ``scheme://host[:port]`` of a checked address in ASCII, as a content policy names it.
-
-    None for a host that a policy would read as something else, such as ``*``.
-    """
-    parts = urlsplit(address)
-    try:
-        host = (parts.hostname or "").encode("idna").decode().lower()
-    except UnicodeError:
-        return None
-    if _HOST.fullmatch(host) is None:
-        return None
-    port = "" if parts.port is None else f":{parts.port}"
-    return f"{parts.scheme}://{host}{port}"

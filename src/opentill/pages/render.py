@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from opentill.pages import model
-from opentill.web import assets, templates
+from opentill.web import assets, pictures, templates
 from opentill.web.catalogue import LANGUAGES
 from opentill.web.language import Localizer
 
@@ -108,7 +108,7 @@ def continue_page(payment: model.Payment, visit: Visit, attempt: model.Attempt) 
     It is a GET page and never the response to the form's POST, because ``form-action 'self'``
     rightly stops a form whose response leads elsewhere.
     """
-    action_url = model.web_address(attempt.action_url)
+    action_url = pictures.web_address(attempt.action_url)
     kind, refresh = "transfer", None
     if action_url:
         kind, refresh = "bank", Refresh(0, action_url)
@@ -153,11 +153,11 @@ def _payment_page(
     refresh: Refresh | None = None,
     **values: object,
 ) -> Page:
-    picture = _picture(payment.item.image, visit)
+    picture = pictures.shown(payment.item.image, secure=visit.secure)
     return _page(
         template,
         visit,
-        picture_origin=picture and model.origin_of(picture),
+        picture_origin=picture and pictures.origin_of(picture),
         test_mode=not payment.livemode,
         refresh=refresh,
         payment=payment,
@@ -188,18 +188,10 @@ def _page(
     return Page(html, picture_origin)
 
 
-def _picture(image: str | None, visit: Visit) -> str | None:
-    """Return the picture's address if it may be shown: on an HTTPS page only an HTTPS one."""
-    address = model.web_address(image)
-    if address is None or model.origin_of(address) is None:
-        return None
-    return address if address.startswith("https:") or not visit.secure else None
-
-
 def _shop_address(payment: model.Payment, address: str | None) -> str | None:
     """Return the merchant's address with the session's id in place of the placeholder."""
     filled = (address or "").replace("{CHECKOUT_SESSION_ID}", payment.session_id)
-    return model.web_address(filled)
+    return pictures.web_address(filled)
 
 
 def _masked(email: str) -> str:

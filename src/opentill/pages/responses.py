@@ -32,7 +32,8 @@ def page(
     made: render.Page, language: str, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a page for one customer."""
-    return responses.page(made.html, language, status, headers, picture_origin=made.picture_origin)
+    origins = () if made.picture_origin is None else (made.picture_origin,)
+    return responses.page(made.html, language, status, headers, picture_origins=origins)
 
 
 def trouble(error: Exception, visit: render.Visit, again: str | None) -> Response:

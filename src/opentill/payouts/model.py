@@ -58,6 +58,16 @@ class Payout(msgspec.Struct, frozen=True, kw_only=True):
     failed_at: int | None
 
 
+class DuePayout(msgspec.Struct, frozen=True, kw_only=True):
+    """A merchant's money that can be paid out now; ``last_at`` is of the last payout, Unix ms."""
+
+    merchant_id: str
+    merchant_name: str
+    currency: str
+    available: int
+    last_at: int | None
+
+
 class PayoutRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A requested payout; minor units, ``amount_minor`` None for everything available."""
 

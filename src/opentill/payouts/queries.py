@@ -7,7 +7,7 @@ from msgspec import Meta
 from opentill.db.query import Query, Value
 from opentill.http.paging import PageQuery
 from opentill.list_counts import lists
-from opentill.payouts.model import Payout, Status
+from opentill.payouts.model import DuePayout, Payout, Status
 
 # The audit log's head is locked before it, see merchants/audit.py.
 LOCK_AVAILABLE = Value(
@@ -76,5 +76,18 @@ SEARCH = Query(
     where (:merchant_id::text is null or merchant_id = :merchant_id)
         and (:status::text is null or status = :status)
     order by created_at desc, id desc limit :limit
+    """,
+)
+# Merchants with money that can be paid out, most first.
+DUE = Query(
+    DuePayout,
+    """
+    select b.merchant_id, m.name as merchant_name, b.currency, b.available, (
+        select max(p.created_at) from payouts p
+        where p.merchant_id = b.merchant_id and p.currency = b.currency and p.status <> 'FAILED'
+    ) as last_at
+    from balances b join merchants m on m.id = b.merchant_id
+    where b.available > 0
+    order by b.currency, b.available desc, b.merchant_id limit :limit
     """,
 )

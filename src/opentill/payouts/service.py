@@ -7,10 +7,10 @@ from opentill import ledger, list_counts, merchants, webhooks
 from opentill.core import money
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
-from opentill.db.database import Tx
+from opentill.db.database import Db, Tx
 from opentill.merchants import Actor, Merchant, operator_actions
 from opentill.payouts import events, queries
-from opentill.payouts.model import BY_EVENT, Event, Payout, PayoutRequest, Status, posted
+from opentill.payouts.model import BY_EVENT, DuePayout, Event, Payout, PayoutRequest, Status, posted
 
 _BANK_REFERENCE: Final = 140  # characters, as ISO 20022 has for remittance information
 
@@ -185,3 +185,25 @@ async def newest(tx: Tx, merchant_id: str, limit: int, offset: int) -> list[Payo
     return await queries.LISTS[()].newest.all(
         tx, merchant_id=merchant_id, since=0, until=list_counts.FOREVER, limit=limit, offset=offset
     )
+
+
+async def due(tx: Tx, limit: int) -> list[DuePayout]:
+    """Return the merchants with money that can be paid out, by currency, the most first."""
+    return await queries.DUE.all(tx, limit=limit)
+
+
+async def page(
+    db: Db,
+    merchant_id: str,
+    status: Status | None,
+    number: int,
+    size: int,
+    within: tuple[int, int],
+) -> tuple[list[Payout], int]:
+    """Return a page (from 1) of a merchant's payouts, newest first, and how many there are.
+
+    ``status`` None is all of them; ``within``: when they were made, inclusive Unix ms.
+    """
+    filters = {} if status is None else {"status": status}
+    rows = list_counts.Paginator(db, queries.LISTS, merchant_id, filters)
+    return await rows.page(number, size, within)

@@ -145,13 +145,18 @@ async def begin(
     return NewLogin(login_id, person, token)
 
 
-async def find(db: Db, token: str, address: str, now: int) -> Login | None:
-    """Return the login that a token stands for, None if there is none or it has ended."""
+async def find(db: Db, token: str, address: str, now: int, *, used: bool = True) -> Login | None:
+    """Return the login that a token stands for, None if there is none or it has ended.
+
+    ``used``: somebody does something. A page that updates itself, whether or not anybody looks at
+    it, does not keep its login from ending.
+    """
     async with db.connection() as tx:
         login = await queries.LOGIN.first(tx, token_sha256=digest(token))
         if login is None or login.has_ended(now):
             return None
-        await note_use(tx, login, address, now)
+        if used:
+            await note_use(tx, login, address, now)
         return login
 
 

@@ -1,6 +1,31 @@
 """Products: what a merchant sells."""
 
-from opentill.products.model import Product, ProductBody
-from opentill.products.service import archive, create, has_any, merchant_of
+from opentill.products.model import Outdated, Product, ProductBody, ProductUpdate, Status
+from opentill.products.queries import ListQuery as ProductsQuery
+from opentill.products.service import (
+    archive,
+    create,
+    find,
+    has_any,
+    list_page,
+    merchant_of,
+    newest_active,
+    update,
+)
 
-__all__ = ["Product", "ProductBody", "archive", "create", "has_any", "merchant_of"]
+__all__ = [
+    "Outdated",
+    "Product",
+    "ProductBody",
+    "ProductUpdate",
+    "ProductsQuery",
+    "Status",
+    "archive",
+    "create",
+    "find",
+    "has_any",
+    "list_page",
+    "merchant_of",
+    "newest_active",
+    "update",
+]

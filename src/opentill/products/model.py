@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from opentill.core import money, structs
+from opentill.core.errors import Invalid
 from opentill.http.fields import CreatedAt, MetadataShown, UpdatedAt, meaning
 
 Status = Literal["ACTIVE", "ARCHIVED"]
@@ -66,6 +67,14 @@ class Product(msgspec.Struct, frozen=True, kw_only=True):
     metadata: str
     created_at: int
     updated_at: int
+
+
+class Outdated(Invalid):
+    """The product is not as it was when somebody began to change it."""
+
+    def __init__(self) -> None:
+        """Nothing was changed."""
+        super().__init__("version", "version must be that of the product as it is now")
 
 
 class Saved(Product, frozen=True, kw_only=True):

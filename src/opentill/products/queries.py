@@ -36,6 +36,13 @@ INSERT = Query(
     """,  # noqa: S608 - a part that is a constant of ours
 )
 ANY = Value(bool, "select exists (select from products where merchant_id = :merchant_id)")
+NEWEST_ACTIVE = Query(
+    Product,
+    """
+    select * from products where merchant_id = :merchant_id and status = 'ACTIVE'
+    order by created_at desc, id desc limit 1
+    """,
+)
 BY_ID = Query(Product, "select * from products where merchant_id = :merchant_id and id = :id")
 LOCKED = Query(
     Product, "select * from products where merchant_id = :merchant_id and id = :id for update"

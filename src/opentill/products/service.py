@@ -2,18 +2,23 @@
 
 from typing import Final
 
+import msgspec
 import structlog
 from msgspec import UNSET
 
+from opentill import list_counts, merchants
 from opentill.core import money
 from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import new_id
-from opentill.db.database import Tx
+from opentill.db.database import Db, Tx
 from opentill.http import inputs
+from opentill.http.paging import given
+from opentill.merchants import Actor
 from opentill.products import queries
-from opentill.products.model import Product, ProductBody, ProductUpdate, Saved
+from opentill.products.model import Outdated, Product, ProductBody, ProductUpdate, Saved
 
 _log: Final = structlog.get_logger()
+_CHANGEABLE: Final = ("name", "description", "image", "price_minor", "currency", "metadata")
 
 
 def price_minor(price: str, currency: str) -> int:
@@ -35,8 +40,13 @@ async def merchant_of(tx: Tx, product_id: str) -> str:
     return or_not_found(found, f"there is no product {product_id}")
 
 
-async def create(tx: Tx, merchant_id: str, body: ProductBody, now: int) -> Product:
-    """Make an active product. Raises Invalid."""
+async def create(
+    tx: Tx, merchant_id: str, body: ProductBody, now: int, *, actor: Actor | None = None
+) -> Product:
+    """Make an active product. Raises Invalid.
+
+    ``actor`` is a person who does it, for the audit log.
+    """
     product = await queries.INSERT.one(
         tx,
         merchant_id=merchant_id,
@@ -49,6 +59,8 @@ async def create(tx: Tx, merchant_id: str, body: ProductBody, now: int) -> Produ
         metadata=inputs.metadata(body.metadata),
         now=now,
     )
+    if actor is not None:
+        await merchants.record_audit(tx, actor, "products add", merchant_id, product.id, now)
     _warn(product)
     return product
 
@@ -70,31 +82,73 @@ async def find(tx: Tx, merchant_id: str, product_id: str) -> Product:
     return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=product_id))
 
 
+async def list_page(
+    here: Db, merchant_id: str, query: queries.ListQuery
+) -> tuple[list[Product], int]:
+    """Return the page that a query asks for, newest first, and how many products there are."""
+    rows = list_counts.Paginator(here, queries.LISTS, merchant_id, given(query))
+    return await rows.page(query.page, query.size)
+
+
 async def update(
-    tx: Tx, merchant_id: str, product_id: str, body: ProductUpdate, now: int
+    tx: Tx,
+    merchant_id: str,
+    product_id: str,
+    body: ProductUpdate,
+    now: int,
+    *,
+    seen: int | None = None,
+    actor: Actor | None = None,
 ) -> Product:
-    """Change what was sent; open sessions keep what they were opened with. Raises Invalid."""
+    """Change what was sent; open sessions keep what they were opened with.
+
+    ``seen`` is the ``updated_at`` (Unix ms) of what a person saw: if the product has changed since,
+    it stays as it is, unless there is nothing to change any more. ``actor`` is that person, for the
+    audit log. Raises Invalid, NotFound and Outdated.
+    """
     old = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=product_id))
+    wanted = _wanted(old, body)
+    changed = [name for name in _CHANGEABLE if getattr(old, name) != getattr(wanted, name)]
+    if seen is not None and not changed:
+        return old
+    if seen not in {None, old.updated_at}:
+        raise Outdated
+    values = {name: getattr(wanted, name) for name in _CHANGEABLE}
+    new = await queries.UPDATE.one(tx, merchant_id=merchant_id, id=product_id, **values, now=now)
+    if actor is not None:
+        subject = f"{product_id}: {', '.join(changed)}"
+        await merchants.record_audit(tx, actor, "products set", merchant_id, subject, now)
+    _warn(new)
+    return new
+
+
+def _wanted(old: Product, body: ProductUpdate) -> Product:
+    """Return a product with the changes that were sent. Raises Invalid."""
     currency = old.currency if body.currency is UNSET else body.currency
     price = money.show(old.price_minor, old.currency) if body.price is UNSET else body.price
-    new = await queries.UPDATE.one(
-        tx,
-        merchant_id=merchant_id,
-        id=product_id,
+    return msgspec.structs.replace(
+        old,
         name=old.name if body.name is UNSET else inputs.name("name", body.name, 200),
         description=old.description if body.description is UNSET else body.description or "",
         image=old.image if body.image is UNSET else inputs.web_address("image", body.image),
         price_minor=price_minor(price, currency),
         currency=currency,
         metadata=old.metadata if not bytes(body.metadata) else inputs.metadata(body.metadata),
-        now=now,
     )
-    _warn(new)
-    return new
 
 
-async def archive(tx: Tx, merchant_id: str, product_id: str, now: int) -> None:
-    """Archive a product; archiving twice is fine. Raises NotFound."""
+async def archive(
+    tx: Tx, merchant_id: str, product_id: str, now: int, *, actor: Actor | None = None
+) -> None:
+    """Archive a product; archiving twice is fine. Raises NotFound.
+
+    ``actor`` is a person who does it, for the audit log.
+    """
+    if actor is not None:
+        old = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=product_id))
+        if old.status == "ARCHIVED":
+            return
+        await merchants.record_audit(tx, actor, "products archive", merchant_id, product_id, now)
     if not await queries.ARCHIVE.run(tx, merchant_id=merchant_id, id=product_id, now=now):
         raise NotFound
 
@@ -102,3 +156,8 @@ async def archive(tx: Tx, merchant_id: str, product_id: str, now: int) -> None:
 async def has_any(tx: Tx, merchant_id: str) -> bool:
     """Return whether a merchant has a product, an archived one too."""
     return bool(await queries.ANY.get(tx, merchant_id=merchant_id))
+
+
+async def newest_active(tx: Tx, merchant_id: str) -> Product | None:
+    """Return the product that a merchant has made last, of those on sale."""
+    return await queries.NEWEST_ACTIVE.first(tx, merchant_id=merchant_id)

@@ -8,6 +8,7 @@ from opentill.refunds.service import (
     find_anywhere,
     find_by_number,
     look_for,
+    orders_of,
     quote,
 )
 
@@ -22,5 +23,6 @@ __all__ = [
     "find_anywhere",
     "find_by_number",
     "look_for",
+    "orders_of",
     "quote",
 ]

@@ -61,6 +61,13 @@ class RefundBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ) = None
 
 
+class OfOrder(msgspec.Struct, frozen=True):
+    """Whose refund it is."""
+
+    id: str
+    order_id: str
+
+
 class Refund(msgspec.Struct, frozen=True, kw_only=True):
     """A refund as it is stored; amounts in minor units."""
 

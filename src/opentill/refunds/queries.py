@@ -1,7 +1,7 @@
 """All SQL about refunds."""
 
 from opentill.db.query import Command, Query, Value
-from opentill.refunds.model import Refund
+from opentill.refunds.model import OfOrder, Refund
 
 BY_ID = Query(Refund, "select * from refunds where merchant_id = :merchant_id and id = :id")
 # For the operator, who has only the refund's id: one index lookup for each merchant.
@@ -24,6 +24,12 @@ OF_ORDER = Query(
 )
 COUNT_OF_ORDER = Value(
     int, "select count(*) from refunds where merchant_id = :merchant_id and order_id = :order_id"
+)
+ORDERS = Query(
+    OfOrder,
+    """
+    select id, order_id from refunds where merchant_id = :merchant_id and id = any(:ids::text[])
+    """,
 )
 INSERT = Query(
     Refund,

@@ -1,5 +1,6 @@
 """What can be done with refunds: accept one and hold its money, and apply how it ended."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -316,6 +317,12 @@ async def find(tx: Tx, merchant_id: str, refund_id: str) -> Refund:
 async def look_for(tx: Tx, merchant_id: str, refund_id: str) -> Refund | None:
     """Return a refund, None if the merchant has none of this id."""
     return await queries.BY_ID.first(tx, merchant_id=merchant_id, id=refund_id)
+
+
+async def orders_of(tx: Tx, merchant_id: str, refund_ids: Sequence[str]) -> dict[str, str]:
+    """Return the id of each refund's order, by the refund's id."""
+    found = await queries.ORDERS.all(tx, merchant_id=merchant_id, ids=list(refund_ids))
+    return {one.id: one.order_id for one in found}
 
 
 async def find_by_number(tx: Tx, merchant_id: str, refund_no: str) -> Refund | None:

@@ -13,9 +13,20 @@ def value(headers: Mapping[bytes, bytes], name: str) -> bytes:
     return b""
 
 
-def line(name: str, content: str, *, public_url: str, path: str = "/", age_s: int) -> str:
-    """Return a ``set-cookie`` header; ``path`` is below the public address."""
+def line(
+    name: str,
+    content: str,
+    *,
+    public_url: str,
+    path: str = "/",
+    age_s: int,
+    whole_host: bool = False,
+) -> str:
+    """Return a ``set-cookie`` header; ``path`` is below the public address.
+
+    ``whole_host``: the cookie has the path ``/``, also where the public address has another.
+    """
     parts = urlsplit(public_url)
-    place = parts.path.rstrip("/") + path
+    place = "/" if whole_host else parts.path.rstrip("/") + path
     made = f"{name}={content}; Path={place}; Max-Age={age_s}; HttpOnly; SameSite=Lax"
     return f"{made}; Secure" if parts.scheme == "https" else made

@@ -62,6 +62,10 @@ class Localizer:
         """Write a number of things: ``1,234``."""
         return str(format_decimal(number, locale=self._locale))
 
+    def currency(self, code: str) -> str:
+        """Write a currency's name, its code if it has none in this language: ``US Dollar``."""
+        return str(self._locale.currencies.get(code, code))
+
     def percent(self, share: float) -> str:
         """Write a share from 0 to 1 with at most one decimal: ``97.5%``."""
         return str(format_percent(share, "#,##0.#%", locale=self._locale))

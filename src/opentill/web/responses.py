@@ -1,11 +1,11 @@
 """The responses of pages: the headers that keep them private, and redirects.
 
 A page runs no script, or one of ours; none shows itself in a frame, is stored by a cache or gives
-its address to another site. A picture of the merchant's is the one thing from elsewhere, and only
-from its own origin.
+its address to another site. Pictures of the merchant's are the one thing from elsewhere, and only
+from their own origins.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from starlette.requests import Request
@@ -39,15 +39,17 @@ def page(
     status: int = 200,
     headers: Mapping[str, str] | None = None,
     *,
-    picture_origin: str | None = None,
+    picture_origins: Sequence[str] = (),
     scripts: bool = False,
+    live: bool = False,
 ) -> Response:
-    """Return a page for one reader; a picture may come from ``picture_origin``.
+    """Return a page for one reader; pictures may come from ``picture_origins``.
 
-    ``scripts``: it runs some of ours, from /static.
+    ``scripts``: it runs some of ours, from /static. ``live``: they ask this service for updates.
     """
-    picture = f" {picture_origin}" if picture_origin else ""
-    policy = POLICY.format(picture=picture) + ("; script-src 'self'" if scripts else "")
+    picture = "".join(f" {origin}" for origin in picture_origins)
+    policy = POLICY.format(picture=picture) + ("; script-src 'self'" if scripts or live else "")
+    policy += "; connect-src 'self'" if live else ""
     own = {
         **PRIVATE,
         "content-security-policy": policy,

@@ -9,10 +9,15 @@ from typing import Final
 
 from opentill.dashboard.catalogue import (
     agreement,
+    balance,
     frame,
     home,
+    payments_list,
+    payouts,
     people,
+    products,
     security,
+    sessions,
     team,
     webhooks,
 )
@@ -24,8 +29,13 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     security.SENTENCES,
     team.SENTENCES,
     home.SENTENCES,
+    products.SENTENCES,
+    sessions.SENTENCES,
+    balance.SENTENCES,
+    payouts.SENTENCES,
     webhooks.SENTENCES,
     agreement.SENTENCES,
+    payments_list.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
     {

@@ -1,0 +1,56 @@
+"""Entries of the ledger as rows of a page: amounts, balances after them, what they come from."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from opentill import refunds
+from opentill.core.money import Money
+from opentill.db.database import Tx
+from opentill.ledger import Entry
+from opentill.web.language import Localizer
+
+# What an entry comes from → the page about it; * stands for the id.
+_PAGES: Final = {
+    "order": "/payments/*",
+    "refund": "/payments/*",
+    "dispute": "/disputes/*",
+    "payout": "/payouts/*",
+}
+
+
+class Movement(msgspec.Struct, frozen=True):
+    """A row. ``page`` is where its cause is shown, with * for ``id``; "" where it has no page."""
+
+    entry: Entry
+    amount: str
+    available: str
+    pending: str
+    held: str  # frozen and in reserve
+    page: str
+    id: str
+
+
+async def rows(
+    tx: Tx, localizer: Localizer, merchant_id: str, entries: Sequence[Entry]
+) -> list[Movement]:
+    """Return entries of a merchant as rows, in their order."""
+    ids = {one.source_id for one in entries if one.source_type == "refund"}
+    orders = await refunds.orders_of(tx, merchant_id, sorted(ids)) if ids else {}
+
+    def row(entry: Entry) -> Movement:
+        def amount(minor: int) -> str:
+            return localizer.amount(Money(minor, entry.currency))
+
+        return Movement(
+            entry=entry,
+            amount=amount(entry.shown_minor),
+            available=amount(entry.available_after),
+            pending=amount(entry.pending_after),
+            held=amount(entry.frozen_after + entry.reserve_after),
+            page=_PAGES.get(entry.source_type, ""),
+            id=orders.get(entry.source_id, entry.source_id),
+        )
+
+    return [row(one) for one in entries]

@@ -1,0 +1,73 @@
+"""Payouts: what was sent to the merchant's bank, what came back, and what is available next."""
+
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from starlette.responses import Response
+
+from opentill import figures, ledger, merchants, payouts
+from opentill.core.money import Money
+from opentill.dashboard import expected, lists, movements, render
+from opentill.dashboard.lists import Pager
+from opentill.dashboard.model import OF_MERCHANT, Page
+from opentill.dashboard.request import PageRequest
+
+
+async def show(request: PageRequest) -> Response:
+    """List payouts, newest first."""
+    merchant_id, localizer = request.access.merchant_id, request.localizer
+    db = request.app.replica.reading()
+    async with db.connection() as tx:
+        merchant = await merchants.find(tx, merchant_id)
+    zone = ZoneInfo(merchant.time_zone)
+    days = lists.days(request, zone)
+    status = lists.choice(request, "status", payouts.STATUSES)
+    number = lists.page_number(request)
+    found, total = await payouts.page(db, merchant_id, status, number, lists.SIZE, days.range)
+    coming = await figures.coming(db, merchant_id, zone, request.now)
+    return render.page(
+        request,
+        "payouts.html",
+        errors=days.errors,
+        zone=zone,
+        days=days,
+        chosen=status,
+        statuses=[(one, localizer.say(f"payout_{one}")) for one in payouts.STATUSES],
+        pager=Pager(number, total),
+        behind=coming.as_of if coming.as_of < request.now else None,
+        next=expected.next_of(localizer, coming),
+        payouts=[
+            (
+                one,
+                localizer.amount(Money(one.amount_minor, one.currency)),
+                localizer.amount(Money(one.fee_minor, one.currency)) if one.fee_minor else "–",
+            )
+            for one in found
+        ],
+    )
+
+
+async def show_one(request: PageRequest) -> Response:
+    """Show a payout with the entries that it is made of. Raises NotFound."""
+    merchant_id, localizer = request.access.merchant_id, request.localizer
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, merchant_id)
+        payout = await payouts.find(tx, merchant_id, request.ids["payout"])
+        entries = await ledger.of_cause(tx, merchant_id, "payout", payout.id)
+        rows = await movements.rows(tx, localizer, merchant_id, entries)
+    return render.page(
+        request,
+        "payout.html",
+        zone=ZoneInfo(merchant.time_zone),
+        payout=payout,
+        amount=localizer.amount(Money(payout.amount_minor, payout.currency)),
+        fee=localizer.amount(Money(payout.fee_minor, payout.currency)),
+        taken=localizer.amount(Money(payout.amount_minor + payout.fee_minor, payout.currency)),
+        rows=rows if request.access.may("balance.read") else [],
+    )
+
+
+pages: Final = (
+    Page("GET", f"{OF_MERCHANT}/payouts", "payouts.read", show, menu="menu_payouts"),
+    Page("GET", f"{OF_MERCHANT}/payouts/{{payout:id}}", "payouts.read", show_one),
+)

@@ -1,0 +1,226 @@
+"""A merchant's checkout sessions: opened for a product, listed, ended before their time."""
+
+from typing import Final, get_args
+from zoneinfo import ZoneInfo
+
+import msgspec
+from starlette.responses import Response
+
+from opentill import checkouts, merchants, orders, people, products
+from opentill.checkouts import AmountOutOfBounds, Session, SessionBody, SessionsQuery
+from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, TooManyRequests
+from opentill.core.ids import is_id
+from opentill.core.money import Money
+from opentill.dashboard import lists, once, render
+from opentill.dashboard.model import OF_MERCHANT, Page
+from opentill.dashboard.products import page_of
+from opentill.dashboard.request import PageRequest
+from opentill.db import rate_limits
+from opentill.db.database import Tx
+from opentill.http import inputs
+from opentill.orders import Order
+from opentill.products import Product, ProductsQuery
+
+_STATUSES: Final[tuple[checkouts.Status, ...]] = get_args(checkouts.Status)
+_MOST_CHOICES: Final = 100  # products; the page of any other leads to its sessions
+_REASON: Final = "on the page of sessions"
+# field of the service → field of the form, and the key of the sentence that says what it accepts
+_ERRORS: Final = {
+    "customerEmail": ("email", "error_email"),
+    "successUrl": ("success", "error_web_address"),
+}
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A session in the list, with its order."""
+
+    session: Session
+    order: Order
+    amount: Money
+
+
+async def show(request: PageRequest) -> Response:
+    """List sessions, newest first."""
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+        product, unknown = await _product(tx, request)
+    zone = ZoneInfo(merchant.time_zone)
+    days = lists.days(request, zone)
+    email, wrong = _email(request)
+    query = SessionsQuery(
+        page=lists.page_number(request),
+        size=lists.SIZE,
+        start_date=days.since,
+        end_date=days.until,
+        status=lists.choice(request, "status", _STATUSES),
+        product_id=None if product is None else product.id,
+        customer_email=None if wrong or not email else email,
+    )
+    found, total = await checkouts.list_page(request.app.db, merchant.id, query)
+    async with request.app.db.connection() as tx:
+        placed = await orders.of_ids(tx, merchant.id, [one.order_id for one in found])
+    return render.page(
+        request,
+        "sessions.html",
+        zone=zone,
+        days=days,
+        email=email,
+        field_errors=wrong | unknown,
+        chosen=query.status,
+        statuses=_STATUSES,
+        product=product,
+        products=await _choices(request, product),
+        rows=[
+            Row(one, placed[one.order_id], Money(one.amount_minor, one.currency)) for one in found
+        ],
+        pager=lists.Pager(query.page, total),
+    )
+
+
+async def _product(tx: Tx, request: PageRequest) -> tuple[Product | None, dict[str, str]]:
+    """Return the product whose sessions are asked for, None for those of all, and what is wrong."""
+    product_id = lists.text(request, "product")
+    if not product_id:
+        return None, {}
+    try:
+        if is_id(product_id):
+            return await products.find(tx, request.merchant_id, product_id), {}
+    except NotFound:
+        pass
+    return None, {"product": "error_session_product"}
+
+
+async def _choices(request: PageRequest, chosen: Product | None) -> list[Product]:
+    """Return products to choose from: the newest ones, and the one that is chosen."""
+    query = ProductsQuery(size=_MOST_CHOICES)
+    newest, _ = await products.list_page(request.app.db, request.merchant_id, query)
+    known = chosen is None or any(one.id == chosen.id for one in newest)
+    return newest if known or chosen is None else [chosen, *newest]
+
+
+def _email(request: PageRequest) -> tuple[str, dict[str, str]]:
+    """Return the e-mail that is asked for as typed, and what is wrong with it."""
+    typed = lists.text(request, "email", 300)
+    try:
+        return (inputs.email("email", typed) if typed else ""), {}
+    except Invalid:
+        return typed, {"email": "error_email"}
+
+
+async def open_one(request: PageRequest) -> Response:
+    """Open a session for the product in the path, once for each form."""
+    form = await request.form()
+    opening = {name: form.get(name, "").strip() for name in ("email", "success")}
+    settings, actor = request.app.settings, people.actor_of(request.login, _REASON)
+    body = SessionBody(
+        product_id=request.ids["product"],
+        customer_email=opening["email"] or None,
+        success_url=opening["success"] or None,
+    )
+
+    async def work(tx: Tx) -> str:
+        await products.find(tx, request.merchant_id, body.product_id)
+        session = await checkouts.open_session(
+            tx,
+            request.merchant_id,
+            body,
+            request.now,
+            rates_max_age_days=settings.rates_max_age_days,
+            agreement_required=settings.agreement_required,
+        )
+        await checkouts.record_opening(tx, session, actor, request.now)
+        return session.id
+
+    try:
+        await rate_limits.hit_merchant(
+            request.app.db, settings, "checkouts", request.merchant_id, request.now
+        )
+        made = await once.make(request, work)
+    except KeyReused:
+        return await page_of(request, 422, {"open": "error_form_used"}, opening=opening)
+    except NotPermitted:
+        errors = {"open": "error_session_agreement"}
+        return await page_of(request, 403, errors, opening=opening)
+    except TooManyRequests as problem:
+        wait = request.localizer.duration(problem.retry_after_s * 1000)
+        errors = {"open": "error_session_busy"}
+        return await page_of(request, 429, errors, opening=opening, wait=wait)
+    except Invalid as problem:
+        return await page_of(request, 400, await _refused(request, problem), opening=opening)
+    return _to(request, made, "opened")
+
+
+async def _refused(request: PageRequest, problem: Invalid) -> dict[str, str]:
+    """Return the field and the key of the sentence that says why no session was opened."""
+    found = _ERRORS.get(problem.field or "")
+    if found is not None:
+        return dict([found])
+    async with request.app.db.connection() as tx:
+        product = await products.find(tx, request.merchant_id, request.ids["product"])
+    if product.status == "ARCHIVED":
+        return {"main": "error_session_archived"}
+    if isinstance(problem, AmountOutOfBounds):
+        return {"open": "error_session_amount"}
+    return {"open": "error_session_rate"}
+
+
+def _to(request: PageRequest, session_id: str, done: str) -> Response:
+    path = f"/dashboard/{request.merchant_id}/sessions/{session_id}?done={done}"
+    return render.see_other(request, path)
+
+
+async def show_one(request: PageRequest) -> Response:
+    """Show a session and, while it can be paid, its payment link."""
+    return await _one(request)
+
+
+async def _one(
+    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
+) -> Response:
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+        session = await checkouts.find(tx, merchant.id, request.ids["session"])
+        order = await orders.find(tx, merchant.id, session.order_id)
+    return render.page(
+        request,
+        "session.html",
+        status,
+        scripts=True,
+        zone=ZoneInfo(merchant.time_zone),
+        session=session,
+        order=order,
+        amount=Money(session.amount_minor, session.currency),
+        payable=session.status == "OPEN" and session.expires_at > request.now,
+        link=f"{request.app.settings.public_url}/checkout/{session.id}",
+        errors=errors or {},
+    )
+
+
+async def end(request: PageRequest) -> Response:
+    """End an open session before its time; sent twice, it is ended once."""
+    session_id, merchant_id = request.ids["session"], request.merchant_id
+    actor = people.actor_of(request.login, _REASON)
+    cause = f"ended by {request.login.email}"
+    try:
+        await request.app.db.run(
+            lambda tx: checkouts.expire(
+                tx, merchant_id, session_id, cause, request.now, actor=actor
+            )
+        )
+    except Invalid:
+        async with request.app.db.connection() as tx:
+            session = await checkouts.find(tx, merchant_id, session_id)
+        paid = session.status == "COMPLETE"
+        error = "error_session_paid" if paid else "error_session_waiting"
+        return await _one(request, 409, {"main": error})
+    return _to(request, session_id, "ended")
+
+
+_PLACE: Final = f"{OF_MERCHANT}/sessions"
+_ONE: Final = f"{_PLACE}/{{session:id}}"
+pages: Final = (
+    Page("GET", _PLACE, "payments.read", show, menu="menu_sessions"),
+    Page("POST", f"{OF_MERCHANT}/products/{{product:id}}/sessions", "sessions.write", open_one),
+    Page("GET", _ONE, "payments.read", show_one),
+    Page("POST", f"{_ONE}/end", "sessions.write", end),
+)

@@ -1,0 +1,131 @@
+"""WCAG 2.2 AA on every page of the dashboard, by the rules of axe-core, on phone and desktop."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page
+from starlette.applications import Starlette
+
+from opentill import merchants, people
+from opentill.cli.demo_history import History
+from opentill.dashboard.api import PAGES
+from opentill.db.clock import now_ms
+from opentill.people import Browser as Device
+from support.page_checks import DEVICES, SCHEMES
+from support.people import CHEAP, PASSWORD, TESTER, address
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+_AXE: Final = Path(__file__).parent / "axe"
+# What WCAG 2.2 asks at levels A and AA, and what axe-core recommends beside it.
+_RUN: Final = """async () => (await axe.run(document, {
+  resultTypes: ['violations'],
+  runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+})).violations.map(one => [one.id, one.nodes.map(node => node.html.slice(0, 120))])"""
+_ID: Final = re.compile(r"(?<=/)[a-z]+_[0-9a-z]{20,}")
+# Pages that no link of a merchant's pages leads to: the way in, and what a page shows once.
+_ELSEWHERE: Final = {
+    "/login", "/login/passkey", "/invite/*", "/reset/*", "/dashboard",
+    "/security/authenticator", "/security/authenticator.svg", "/security/passkeys",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The script of axe-core, installed as its lock file says."""
+    if shutil.which("npm") is None:
+        pytest.skip("no npm here")
+    place = tmp_path_factory.mktemp("axe")
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(_AXE / name, place)
+    command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline"]
+    done = subprocess.run(
+        command, cwd=place, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return (place / "node_modules" / "axe-core" / "axe.min.js").read_text()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def owner(page_server: Starlette) -> tuple[str, str]:
+    """An owner of a merchant with a month of history: the merchant's id, and their cookie."""
+    db, now = page_server.state.app.db, now_ms()
+
+    async def make(tx: Any) -> str:
+        shop = await merchants.create(tx, name="Harbour Books", now=now - 31 * 86_400_000)
+        await History(shop.id).happen(tx, now)
+        return shop.id
+
+    shop_id: str = await db.run(make)
+    link = await db.run(
+        lambda tx: people.invite(
+            tx, address(), now, merchant_id=shop_id, role="owner", actor=TESTER
+        )
+    )
+    login = await people.join(
+        db, link.token, "Ada Example", PASSWORD, Device("127.0.0.1", "Test"), now, cost=CHEAP
+    )
+    return shop_id, login.token
+
+
+def _shape(path: str) -> str:
+    """Return an address with * for each id."""
+    return _ID.sub("*", urlsplit(path).path).rstrip("/")
+
+
+def _shapes_of_pages() -> set[str]:
+    return {re.sub(r"{[^}]+}", "*", one.path).rstrip("/") for one in PAGES if one.method == "GET"}
+
+
+async def _links(page: Page, url: str) -> list[str]:
+    """Return the pages that a page leads to, on this server."""
+    hrefs: list[str] = await page.evaluate("[...document.links].map(link => link.href)")
+    return [one for one in hrefs if one.startswith((f"{url}/dashboard", f"{url}/security"))]
+
+
+async def _violations(page: Page, axe: str) -> list[Any]:
+    found: list[Any] = []
+    await page.evaluate(axe)
+    await page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    for device in ("phone", "desktop"):
+        width, height = DEVICES[device]
+        await page.set_viewport_size({"width": width, "height": height})
+        for scheme in SCHEMES:
+            await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            found += [(device, scheme, *one) for one in await page.evaluate(_RUN)]
+    return found
+
+
+async def test_every_page_that_an_owner_gets_to_keeps_the_rules(
+    browser: Browser, page_server: Starlette, owner: tuple[str, str], axe: str
+) -> None:
+    """It also shows that each page can be got to, by the links of the others."""
+    shop, token = owner
+    url = page_server.state.settings.public_url
+    context = await browser.new_context()
+    await context.add_cookies([{"name": "opentill", "value": token, "url": url}])
+    page = await context.new_page()
+    waiting = [f"{url}/dashboard/{shop}/"]
+    seen: set[str] = set()
+    wrong: dict[str, list[Any]] = {}
+    while waiting:
+        href = waiting.pop(0)
+        if _shape(href) in seen:
+            continue
+        seen.add(_shape(href))
+        response = await page.goto(href)
+        assert response is not None
+        if "html" not in response.headers["content-type"]:
+            continue
+        assert response.status == 200, href
+        waiting += await _links(page, url)
+        if found := await _violations(page, axe):
+            wrong[_shape(href)] = found
+    await context.close()
+    assert wrong == {}
+    assert _shapes_of_pages() - _ELSEWHERE - seen == set()

@@ -1,0 +1,78 @@
+"""What accountants ask: the trial balance, the fees of a month, and who is to be paid."""
+
+import asyncio
+from decimal import Decimal
+
+import pytest
+
+from opentill.db.database import Db
+from support import pooler
+from support.commands import Commands, opentill
+from support.world import NOW, in_status
+
+__all__ = ["opentill"]
+
+DAY = 86_400_000
+
+
+@pytest.fixture
+def shops(opentill: Commands) -> list[str]:
+    """Two merchants with a settled order of 9.99 less 0.40 each, and one without money."""
+
+    async def make() -> list[str]:
+        url = opentill.environ["OPENTILL_DATABASE_URL"]
+        db = await Db.connect(url, prepared=pooler.prepared(url))
+        try:
+            orders = [await db.run(lambda tx: in_status(tx, "SETTLED")) for _ in range(2)]
+        finally:
+            await db.close()
+        return [order.merchant_id for order in orders]
+
+    opentill.json("merchants", "create", "Empty Shop")
+    return asyncio.run(make())
+
+
+def test_the_trial_balance_has_every_account_and_adds_up_to_zero(
+    opentill: Commands, shops: list[str]
+) -> None:
+    (row,) = opentill.json("ledger", "accounts")
+    assert (row.pop("currency"), row.pop("merchants")) == ("USD", 2)
+    assert {name for name, amount in row.items() if amount != "0.00"} == {
+        "available", "gateway", "platform",
+    }  # fmt: skip
+    assert sum(map(Decimal, row.values())) == 0
+    assert row["platform"] == "0.80"
+    (one,) = opentill.json("ledger", "accounts", shops[0])
+    assert (one["merchants"], one["platform"]) == (1, "0.40")
+    assert "there is no merchant" in opentill.refusal("ledger", "accounts", "mer_no")
+
+
+def test_figures_of_a_month_are_those_of_its_days(opentill: Commands, shops: list[str]) -> None:
+    (row,) = opentill.json("figures", "show")
+    assert row == {
+        "currency": "USD", "payments": 2, "paid": "19.98", "refunds": 0, "refunded": "0.00",
+        "disputes": 0, "disputed": "0.00", "fees": "0.80",
+    }  # fmt: skip
+    (one,) = opentill.json("figures", "show", shops[1])
+    assert one["fees"] == "0.40"
+    day = NOW // DAY * DAY
+    (inside,) = opentill.json("figures", "show", "--from", str(day), "--to", str(day + DAY - 1))
+    assert inside["fees"] == "0.80"
+    (later,) = opentill.json("figures", "show", "--from", str(day + 40 * DAY))
+    assert (later["payments"], later["fees"]) == (0, "0.00")
+    refused = opentill.refusal("figures", "show", "--from", "2026-01-31 14:07")
+    assert "from must be a day, or a time at a full quarter of an hour" in refused
+
+
+def test_who_can_be_paid_out_is_listed_until_it_is_done(
+    opentill: Commands, shops: list[str]
+) -> None:
+    due = opentill.json("payouts", "due")
+    assert {row["merchantId"] for row in due} == set(shops)
+    assert {(row["available"], row["lastPayoutAt"]) for row in due} == {("9.59", None)}
+    why = ("--reference", "2026-W47", "--reason", "weekly")
+    opentill.json("payouts", "create", shops[0], "--amount", "9", *why)
+    opentill.json("payouts", "create", shops[1], "--all", *why)
+    (left,) = opentill.json("payouts", "due")
+    assert (left["merchantId"], left["available"]) == (shops[0], "0.59")
+    assert left["lastPayoutAt"] is not None

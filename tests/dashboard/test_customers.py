@@ -1,0 +1,112 @@
+"""Customers: found by e-mail or its beginning, with sums that are exact and by currency."""
+
+import re
+from decimal import Decimal
+from typing import Final
+
+from opentill.orders import indexing, sums_of_customer
+from support.api_server import Shop
+from support.people import person
+
+_ROW: Final = re.compile(r'<tr role="row"><td.*?</tr>', re.DOTALL)
+
+
+def words(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
+def rows(html: str) -> list[str]:
+    return [words(row) for row in _ROW.findall(html)]
+
+
+def index(shop: Shop) -> None:
+    """Put what waits into the index of terms."""
+    shop.api_server.run(indexing.index_merchant(shop.api_server.app.db, shop.id, many=2))
+
+
+def test_customers_are_those_of_the_newest_payments_or_whose_address_begins_so(
+    shop: Shop,
+) -> None:
+    for number, email in enumerate(("Ada@example.com", "adam@example.org", "ada@example.com")):
+        shop.order(customerEmail=email)
+        if number == 1:
+            index(shop)
+    shop.order(customerEmail="bob@example.com")
+    owner, path = person(shop.api_server, shop.id, "owner"), f"/dashboard/{shop.id}/customers"
+    for indexed in (False, True):
+        if indexed:
+            index(shop)
+        page = owner.get(path).text
+        assert "Customers of the newest 500 payments" in words(page)
+        found = ["bob@example.com", "ada@example.com", "adam@example.org"]
+        assert [row.split()[0] for row in rows(page)] == found
+        for beginning in ("ADA", " ada ", "ada"):
+            page = owner.get(path, params={"email": beginning}).text
+            assert [row.split()[0] for row in rows(page)] == found[1:]
+        straight = owner.get(path, params={"email": "BOB@example.com"})
+        assert straight.headers["location"] == f"{path}/one?email=bob%40example.com"
+        assert "Nobody has paid" in owner.get(path, params={"email": "9.9"}).text
+
+
+def test_an_address_that_an_order_had_before_is_no_customer(shop: Shop) -> None:
+    order = shop.order(customerEmail="old@example.com")
+    index(shop)
+    shop.api_server.sql(
+        "update orders set customer_email = 'new@example.com' where id = $1 returning id",
+        order["id"],
+    )
+    owner, path = person(shop.api_server, shop.id, "owner"), f"/dashboard/{shop.id}/customers"
+    for _ in range(2):
+        assert rows(owner.get(path, params={"email": "old"}).text) == []
+        assert len(rows(owner.get(path, params={"email": "new"}).text)) == 1
+        gone = owner.get(f"{path}/one", params={"email": "old@example.com"})
+        assert gone.status_code == 404
+        assert "There are no payments under this e-mail address" in gone.text
+        index(shop)
+
+
+def test_too_many_addresses_that_begin_so_are_refused_at_the_field(shop: Shop, monkeypatch) -> None:
+    monkeypatch.setattr("opentill.orders.search.MOST_ADDRESSES", 2)
+    for name in "abc":
+        shop.order(customerEmail=f"x{name}@example.com")
+    owner, path = person(shop.api_server, shop.id, "owner"), f"/dashboard/{shop.id}/customers"
+    for _ in range(2):
+        page = owner.get(path, params={"email": "x"}).text
+        assert 'aria-invalid="true"' in page
+        assert "enter more of it" in words(page)
+        assert 'value="x"' in page
+        index(shop)
+
+
+def test_one_customer_s_money_is_added_by_currency_and_exactly(shop: Shop) -> None:
+    shop.api_server.rate("JPY", "USD", Decimal("0.01"))
+    tea = shop.product(price="9.99")["id"]
+    yen = shop.product(price="500", currency="JPY")["id"]
+    who = {"customerEmail": "Ada@example.com"}
+    first = shop.paid(tea, **who)
+    index(shop)
+    shop.paid(tea, customerEmail="ada@example.com")
+    shop.paid(yen, **who)
+    shop.order(tea, **who)
+    shop.paid(tea, customerEmail="adam@example.com")
+    shop.end_refund(shop.refund(first["id"], amount="1.23")["id"])
+    shop.dispute(shop.paid(yen, **who)["id"])
+    owner, path = person(shop.api_server, shop.id, "owner"), f"/dashboard/{shop.id}/customers/one"
+    for _ in range(2):
+        page = owner.get(path, params={"email": "ada@EXAMPLE.com"}).text
+        sums = [row for row in rows(page) if row[:3] in {"JPY", "USD"}]
+        assert sums == ["JPY 2 0 1 ¥1,000 ¥0", "USD 2 1 0 $19.98 $1.23"]
+        assert "1 to 5 of 5" in words(page)
+        index(shop)
+    some = shop.api_server.run(
+        sums_of_customer(shop.api_server.app.db, shop.id, "ada@example.com", most=2)
+    )
+    assert [(one.currency, one.orders) for one in some] == [("JPY", 1), ("USD", 1)]
+
+
+def test_an_address_of_others_shows_nothing(shop: Shop) -> None:
+    shop.api_server.shop().paid(customerEmail="eve@example.com")
+    owner, path = person(shop.api_server, shop.id, "owner"), f"/dashboard/{shop.id}/customers"
+    assert rows(owner.get(path, params={"email": "eve"}).text) == []
+    assert owner.get(f"{path}/one", params={"email": "eve@example.com"}).status_code == 404
+    assert owner.get(f"{path}/one").headers["location"] == path

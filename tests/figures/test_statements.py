@@ -1,0 +1,153 @@
+"""Statements add up exactly, whether they are summed or made of figures, and wherever these are."""
+
+import random
+from collections import Counter
+from datetime import date, timedelta
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from opentill import adjustments, figures, payouts
+from opentill.db.database import Tx
+from opentill.figures import jobs
+from opentill.figures.model import Behind, day_of, local
+from opentill.ledger import MERCHANT_ACCOUNTS, StatementError
+from opentill.list_counts import FOREVER
+from opentill.payouts import PayoutRequest
+from support import world
+from support.busy_month import OfTransaction, a_month, count
+from support.world import DAY, NOW
+
+KATHMANDU: Final = ZoneInfo("Asia/Kathmandu")
+# What each entry does to the sum of the merchant's accounts, and under which name: written anew.
+REASONS: Final = {
+    "PAYMENT": "payments",
+    "REFUND": "refunds",
+    "CHARGEBACK": "disputes",
+    "CHARGEBACK_RECOVERY": "disputes",
+    "FEE": "fees",
+    "CHARGEBACK_FEE": "fees",
+    "PAYOUT": "payouts",
+    "ADMIN_RECHARGE": "recharges",
+}
+
+
+async def books(tx: Tx, seed: int) -> str:
+    """Let a merchant have a month in which everything happens, payouts and corrections too."""
+    chance = random.Random(seed)
+    merchant_id = (await a_month(tx, chance)).merchant_id
+    sold = "select id from orders where merchant_id = $1 and status = 'PAID' order by id"
+    order_id = await tx.fetchval(sold, merchant_id)
+    for number in range(6):
+        at = NOW + number * DAY // 2
+        for kind in ("recharge", "correct", "fee"):
+            minor = chance.randrange(100, 1_000)
+            about = {"order_id": order_id} if kind == "correct" else {}
+            if kind == "correct" and number % 2:
+                minor = -minor
+            asked = adjustments.AdjustmentRequest(
+                kind=kind,
+                amount_minor=minor + 5_000 * (kind == "recharge"),
+                reference=world.fresh(),
+                reason="test",
+                by="ann",
+                **about,
+            )
+            await adjustments.request(tx, merchant_id, asked, None, at)
+        wanted = PayoutRequest(
+            amount_minor=500, fee_minor=70, reference=world.fresh(), reason="weekly", by="ann"
+        )
+        payout = await payouts.create(tx, merchant_id, wanted, None, at)
+        if number % 2:
+            await payouts.fail(tx, payout.id, "closed", "ann", at + DAY)
+    return merchant_id
+
+
+async def by_hand(tx: Tx, merchant_id: str, since: int, until: int) -> tuple[Any, ...]:
+    """Return the entries before a range, those in it, and the sums of these by reason and type."""
+    rows = await tx.fetch(
+        "select * from entries where merchant_id = $1 order by number", merchant_id
+    )
+    before = [row for row in rows if row["created_at"] < since]
+    inside = [row for row in rows if since <= row["created_at"] <= until]
+    reasons: Counter[str] = Counter()
+    types: Counter[tuple[str, str]] = Counter()
+    for row in inside:
+        for side, sign in (("to_account", 1), ("from_account", -1)):
+            if row[side] in MERCHANT_ACCOUNTS:
+                returned = (row["type"], row["source_type"]) == ("BALANCE_CORRECTION", "payout")
+                reason = REASONS.get(row["type"], "fees" if returned else "corrections")
+                reasons[reason] += sign * row["amount_minor"]
+                types[row["type"], row[side]] += sign * row["amount_minor"]
+    return before, inside, reasons, types
+
+
+def holdings(rows: list[Any]) -> dict[str, int]:
+    return {name: rows[-1][f"{name}_after"] if rows else 0 for name in MERCHANT_ACCOUNTS}
+
+
+def a_range(chance: random.Random, zone: ZoneInfo) -> tuple[int, int]:
+    """Return some days around the month, or an open side."""
+    today = local(NOW, zone).date()
+    first, last = sorted(today - timedelta(days=chance.randrange(-8, 35)) for _ in range(2))
+    since, until = day_of(first, zone).since, day_of(last, zone).until - 1
+    return chance.choice([since, since, 0]), chance.choice([until, until, FOREVER])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("counted", ["not", "partly", "wholly"])
+async def test_a_statement_is_what_its_entries_add_up_to(tx: Tx, seed: int, counted: str) -> None:
+    merchant_id = await books(tx, seed)
+    chance = random.Random(seed)
+    number = len(await tx.fetch("select from entries where merchant_id = $1", merchant_id))
+    most = 50_000
+    if counted == "partly":
+        await jobs.count_entries(tx, Behind(merchant_id, "USD", 0), number // 2)
+        most = number - number // 2
+    elif counted == "wholly":
+        while await jobs.count_entries(tx, Behind(merchant_id, "USD", 0), 5000):
+            most = 0
+    for _ in range(12):
+        since, until = a_range(chance, KATHMANDU)
+        found = await figures.statements(OfTransaction(tx), merchant_id, (since, until), most)
+        (made,) = found
+        before, inside, reasons, types = await by_hand(tx, merchant_id, since, until)
+        assert made.entries == len(inside)
+        assert made.opening == holdings(before)
+        assert made.closing == holdings(before + inside)
+        assert made.changes == {name: reasons[name] for name in made.changes or ()}
+        assert made.opening_minor + sum((made.changes or {}).values()) == made.closing_minor
+        if len(inside) > most:
+            assert made.types is None
+        else:
+            shown = {(one.type, name): getattr(one, name)
+                     for one in made.types or () for name in MERCHANT_ACCOUNTS}  # fmt: skip
+            assert Counter(shown) == types
+            assert sum(one.entries for one in made.types or ()) == len(inside)
+
+
+async def test_what_is_not_counted_and_too_much_to_sum_is_not_made_up(tx: Tx) -> None:
+    merchant_id = await books(tx, 1)
+    (made,) = await figures.statements(OfTransaction(tx), merchant_id, (0, FOREVER), 10)
+    assert made.changes is None
+    assert made.types is None
+    assert made.opening_minor == 0 < made.closing_minor
+
+
+async def test_figures_that_are_wrong_make_no_statement(tx: Tx) -> None:
+    merchant_id = await books(tx, 2)
+    order = await tx.fetchval("select id from orders where merchant_id = $1 limit 1", merchant_id)
+    await count(tx, await world.orders.find(tx, merchant_id, order))
+    wrong = "update figures set paid_minor = paid_minor + 1 where merchant_id = $1"
+    with pytest.raises(StatementError):
+        async with tx.transaction():
+            await tx.execute(wrong, merchant_id)
+            await figures.statements(OfTransaction(tx), merchant_id, (0, FOREVER), 10)
+
+
+async def test_a_range_that_figures_do_not_know_is_a_defect(tx: Tx) -> None:
+    with pytest.raises(ValueError, match="quarter hours"):
+        await figures.statements(
+            OfTransaction(tx), "mer_x", (day_of(date(2026, 1, 1), KATHMANDU).since + 1, FOREVER)
+        )
