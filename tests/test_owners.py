@@ -25,6 +25,7 @@ OWNERS: Final = {
     "business_clock": "db",
     "checkouts": "orders",  # a session's row is made with its order's, and its status follows it
     "delivery_attempts": "webhooks",
+    "dispute_evidence": "disputes",
     "dispute_notes": "disputes",
     "disputes": "disputes",
     "endpoint_leases": "webhooks",

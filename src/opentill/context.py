@@ -12,6 +12,7 @@ from opentill.db.clock import Clock
 from opentill.db.database import Db
 from opentill.outgoing.client import Outgoing, to_merchants
 from opentill.server.export_limits import Exports
+from opentill.server.upload_limits import Uploads
 
 
 async def _no_address(_app: "App", _merchant_id: str, _order_id: str) -> str | None:
@@ -30,6 +31,7 @@ class App(msgspec.Struct, kw_only=True):
     return_address: Callable[["App", str, str], Awaitable[str | None]] = _no_address
     read_from: Db | None = None
     exports: Exports = msgspec.field(default_factory=Exports)
+    uploads: Uploads = msgspec.field(default_factory=Uploads)
 
     @property
     def replica(self) -> Db:

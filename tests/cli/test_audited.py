@@ -36,13 +36,13 @@ OTHERS: Final = {
     "runs": "serve worker sandbox demo migrate",
     "reads": "doctor health settings export statement reconcile",
     "reads what a group has": "merchants:list,show,terms keys:list epay:show,list,notices"
-    " rates:list orders:list,search,show,history disputes:list,show,unmatched payouts:list,show"
-    " balance:show,waiting audit:list,verify ledger:check webhooks:list,show,deliveries,listen"
-    " clock:show people:list",
+    " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
+    " payouts:list,show balance:show,waiting audit:list,verify ledger:check"
+    " webhooks:list,show,deliveries,listen clock:show people:list",
     "counts what is there": "figures:count",
     "moves money or decides about it; its own tests look into the audit log": "settle"
-    " orders:confirm,refund,revoke refunds:done,failed disputes:open,win,lose,recover,dismiss,note"
-    " payouts:create,paid,failed balance:approve,reject rates:set,import",
+    " orders:confirm,refund,revoke refunds:done,failed disputes:open,win,lose,recover,deadline"
+    " disputes:dismiss,note payouts:create,paid,failed balance:approve,reject rates:set,import",
     "sends again what was sent, or a test": "epay:resend webhooks:resend,test",
     "time of the sandbox": "clock:advance,reset",
     "people and their roles; their own tests look into the audit log": "people:invite,reset,remove",

@@ -124,8 +124,6 @@ EXPLAINED: Final = frozenset(
         "rates.queries": "LACKING",
         # long exports: tests/orders/test_export.py
         "orders.export_queries": "EXPORT_EDGES",
-        # the same with times of a zone: tests/dashboard/test_payments_list.py
-        "orders.export_queries ": "LOCAL_EXPORT LOCAL_EXPORT_OF",
         "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
         " UNCOUNTED_MERCHANTS"
         " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
@@ -312,12 +310,26 @@ class Business:
             lambda tx: disputes.add_note(tx, self.id, opened.id, "letter", "op", self.now)
         )
         api_server.tx(lambda tx: disputes.notes(tx, opened))
+        actor = merchants.Actor("op", "letter")
+        for content in (b"%PDF-1 one %%EOF", b"%PDF-1 two %%EOF", b"%PDF-1 two %%EOF"):
+            api_server.run(
+                disputes.add_evidence(
+                    self.app.db, self.id, opened.id, "a.pdf", content, actor=actor, now=self.now
+                )
+            )
+        (file, _) = api_server.tx(lambda tx: disputes.list_evidence(tx, opened))
+        api_server.tx(lambda tx: disputes.read_evidence(tx, self.id, file.id))
+        api_server.tx(lambda tx: disputes.set_deadline(tx, self.id, opened.id, DAY, self.now))
+        for status in (None, "OPEN"):
+            page = disputes.page(self.app.db, self.id, status, (0, FOREVER), 1, 50)
+            api_server.run(page)
         for event in ("lost", "recovered"):
             api_server.tx(
                 lambda tx, event=event: disputes.decide(
                     tx, self.id, opened.id, event, who="op", reason="bank", now=self.now
                 )
             )
+        api_server.tx(lambda tx: ledger.of_cause(tx, self.id, "dispute", opened.id))
         api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-1"))
         api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-2"))
         api_server.tx(lambda tx: disputes.unmatched(tx, self.id))
@@ -488,6 +500,14 @@ class Business:
                 assert await part.all(tx, **given, limit=5, offset=0)
             assert await counted.get(tx, **given)
 
+    async def local_file(self, query: orders.ExportQuery) -> None:
+        """Export orders with the times of a zone."""
+        chosen = await orders.choose(self.app.db, self.id, query)
+        file = orders.counted_export(
+            self.app.exports, self.app.db, self.id, chosen, livemode=True, zone="Asia/Kathmandu"
+        )
+        assert len(b"".join([chunk async for chunk in file]).splitlines()) > 1
+
     def searching(self) -> None:
         """Orders by whatever leads to them, before and after they are indexed; sessions."""
         shop, api_server = self.shop, self.api_server
@@ -522,6 +542,8 @@ class Business:
             shop.get("/v1/orders/export?status=PENDING&customerEmail=ann@example.com")
             shop.get(f"/v1/orders/export?productId={self.product}&status=PENDING")
             shop.data("GET", "/v1/orders?amount=9.99&customerEmail=ann@example.com&status=PENDING")
+            for query in (orders.ExportQuery(), orders.ExportQuery(amount="9.99")):
+                api_server.run(self.local_file(query))
             api_server.tx(lambda tx: orders.recent_customers(tx, self.id, 20))
             api_server.run(orders.find_customers(self.app.db, self.id, "ann@"))
             api_server.run(orders.sums_of_customer(self.app.db, self.id, "ann@example.com"))

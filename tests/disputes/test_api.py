@@ -10,7 +10,7 @@ from support.api_server import ApiServer, Shop, refused
 
 FIELDS = {
     "id", "orderId", "status", "amount", "currency", "debit", "fee", "debitCurrency", "reason",
-    "createdAt", "updatedAt", "closedAt",
+    "respondBy", "createdAt", "updatedAt", "closedAt",
 }  # fmt: skip
 
 
@@ -43,8 +43,8 @@ def test_a_dispute_with_its_notes(shop: Shop, clock: Callable[[int], None]) -> N
     assert shop.data("GET", f"/v1/disputes/{dispute.id}") == {
         "id": dispute.id, "orderId": order["id"], "status": "OPEN", "amount": "9.99",
         "currency": "USD", "debit": "9.99", "fee": "15.00", "debitCurrency": "USD",
-        "reason": "letter", "createdAt": 1_795_000_000_000, "updatedAt": 1_795_000_000_001,
-        "closedAt": None,
+        "reason": "letter", "respondBy": None, "createdAt": 1_795_000_000_000,
+        "updatedAt": 1_795_000_000_001, "closedAt": None,
         "notes": [
             {"at": 1_795_000_000_001, "note": "Delivered"},
             {"at": 1_795_000_000_001, "note": "Signed"},

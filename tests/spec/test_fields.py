@@ -108,6 +108,7 @@ DISPUTE: Final[Rows] = (
     ("fee", "decimal"),
     ("debitCurrency", "text"),
     ("reason", "text"),
+    ("respondBy", "ms?"),
     ("createdAt", "ms"),
     ("updatedAt", "ms"),
     ("closedAt", "ms?"),

@@ -65,6 +65,7 @@ AN_ID: Final = re.compile(r"(?!mer_)[a-z]{2,6}_[0-9a-z]{12,}")
 # They name something as a place to go on from, or tell every endpoint of it.
 RANGES: Final = frozenset({
     "orders.export_queries.EXPORT", "orders.export_queries.EXPORT_EDGES",
+    "orders.export_queries.LOCAL_EXPORT",
     "webhooks.queries.RESEND_RANGE",
     "webhooks.queries.EMIT",
     # what they leave out is named by its id, and so is what they add

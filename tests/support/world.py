@@ -145,6 +145,7 @@ async def dispute_said(
     ref: str = "dispute-1",
     minor: int | None = None,
     attempt_id: str | None = None,
+    respond_by: int | None = None,
 ) -> Dispute | None:
     """Let the gateway say something of a dispute of all that is left, if nothing is said."""
     fresh = await orders.find(tx, order.merchant_id, order.id)
@@ -161,6 +162,7 @@ async def dispute_said(
         status=status,
         amount=Money(left if minor is None else minor, order.currency),
         reason="fraudulent",
+        respond_by=respond_by,
     )
     attempt = await orders.find_attempt(tx, order.merchant_id, gateway_event.attempt_id)
     return await disputes.apply_outcome(

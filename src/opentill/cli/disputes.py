@@ -1,10 +1,11 @@
-"""``opentill disputes open|win|lose|recover|note|list|show|unmatched|dismiss``."""
+"""``opentill disputes``: open, decide, deadline, note, evidence, list, show, unmatched, dismiss."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from opentill.cli import found, inputs, output, session
+from opentill.cli import found, inputs, output, session, times
 from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
 
@@ -12,12 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from opentill.db.database import Tx
-    from opentill.disputes import Dispute, Note, Unmatched, UnmatchedOut
+    from opentill.disputes import Dispute, Evidence, Note, Unmatched, UnmatchedOut
     from opentill.disputes.model import Event
     from opentill.merchants import Actor
 
 _Merchant = Annotated[str | None, typer.Option(help="Only this merchant's.")]
 _UNMATCHED = ("merchantId", "gateway", "gatewayRef", "orderId", "status", "amount", "refusal")
+_FILES = ("number", "name", "kind", "size", "sha256", "at", "who")
 _COLUMNS = ("id", "orderId", "status", "amount", "currency", "debit", "debitCurrency", "reason")
 
 _DECISIONS: Final["tuple[tuple[str, Event, str], ...]"] = (
@@ -36,7 +38,9 @@ def register(app: typer.Typer) -> None:
         "Disputes and chargebacks.",
         open=open_,
         **decisions,
+        deadline=deadline,
         note=note,
+        evidence=evidence,
         list=list_,
         show=show,
         unmatched=unmatched,
@@ -48,6 +52,19 @@ def _shown(dispute: "Dispute") -> dict[str, Any]:
     from opentill.disputes import DisputeOut
 
     return {"merchantId": dispute.merchant_id, **output.plain(DisputeOut.of(dispute))}
+
+
+def _shown_file(file: "Evidence") -> dict[str, Any]:
+    return {
+        "id": file.id,
+        "number": file.number,
+        "name": file.name,
+        "kind": file.kind,
+        "size": file.size,
+        "sha256": file.sha256.hex(),
+        "at": file.at,
+        "who": file.who,
+    }
 
 
 @acting()
@@ -96,6 +113,32 @@ def _decision(name: str, event: "Event", summary: str) -> "Callable[..., None]":
 
     command.__doc__ = summary
     return command
+
+
+@acting()
+def deadline(
+    dispute_id: str,
+    until: Annotated[
+        str,
+        typer.Argument(help="In UTC: 2026-01-31 (its end), '2026-01-31 14:30', or 7d (from now)."),
+    ],
+    *,
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Name until when evidence counts; the merchant sees how long is left."""
+    from opentill import disputes, merchants
+
+    respond_by = inputs.moment("until", until, end=True, ahead=True)
+    if respond_by is None:
+        raise AssertionError  # there is a text
+
+    async def work(tx: "Tx", now: int) -> "Dispute":
+        merchant_id = (await disputes.find_anywhere(tx, dispute_id)).merchant_id
+        subject = f"{dispute_id} until {times.shown(respond_by)} UTC"
+        await merchants.record_audit(tx, actor, "disputes deadline", merchant_id, subject, now)
+        return await disputes.set_deadline(tx, merchant_id, dispute_id, respond_by, now)
+
+    return _shown(session.transact(work))
 
 
 def note(
@@ -147,25 +190,59 @@ def show(
     *,
     as_json: Json = False,
 ) -> None:
-    """Show a dispute with its notes."""
+    """Show a dispute with its notes and the files of evidence."""
     from opentill import disputes
 
-    async def work(tx: "Tx") -> "tuple[Dispute, list[Note]]":
+    async def work(tx: "Tx") -> "tuple[Dispute, list[Note], list[Evidence]]":
         one = await found.dispute(tx, dispute)
-        return one, await disputes.notes(tx, one)
+        return one, await disputes.notes(tx, one), await disputes.list_evidence(tx, one)
 
-    shown_one, notes = session.query(work)
+    shown_one, notes, kept = session.query(work)
+    files = [_shown_file(file) for file in kept]
     shown = {
         "merchantId": shown_one.merchant_id,
         "gateway": shown_one.gateway,
         "gatewayRef": shown_one.gateway_ref,
         **output.plain(disputes.DisputeDetail.of(shown_one, notes)),
     }
-    if not as_json:
-        del shown["notes"]
-    output.show(shown, as_json=as_json)
-    if notes and not as_json:
+    if as_json:
+        output.show({**shown, "evidence": files}, as_json=True)
+        return
+    del shown["notes"]
+    output.show(shown, as_json=False)
+    if notes:
         output.show(output.Result(notes, ("at", "who", "note")), as_json=False)
+    if files:
+        output.show(output.Result(files, _FILES), as_json=False)
+
+
+def evidence(
+    dispute: Annotated[str, typer.Argument(help="Its id, or that of its order, payment …")],
+    *,
+    out: Annotated[Path, typer.Option("--out", help="The directory; it is made if need be.")],
+) -> output.Result:
+    """Write the files of evidence to a directory, each under its number and name."""
+    from opentill import disputes
+    from opentill.core.errors import Invalid
+
+    async def work(tx: "Tx") -> "list[tuple[Evidence, bytes]]":
+        one = await found.dispute(tx, dispute)
+        return [
+            (file, await disputes.read_evidence(tx, file.merchant_id, file.id))
+            for file in await disputes.list_evidence(tx, one)
+        ]
+
+    rows: list[dict[str, Any]] = []
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for file, content in session.query(work):
+            path = out / f"{file.number:02}-{file.name}"
+            path.write_bytes(content)
+            rows.append({**_shown_file(file), "path": str(path)})
+    except OSError as error:
+        reason = f"out must be a directory that can be written: {error.strerror}"
+        raise Invalid("out", reason) from None
+    return output.Result(rows, ("path", "kind", "size", "sha256"))
 
 
 def unmatched(*, merchant: _Merchant = None) -> output.Result:

@@ -27,7 +27,7 @@ _AMOUNTS: Final[dict[str, tuple[str, ...]]] = {
 # Currencies that are left out where every amount shows them.
 _CURRENCIES: Final = ("currency", "debitCurrency", "settledCurrency")
 _MINOR: Final = "Minor"  # ends the name of an amount in minor units, of a merchant's terms
-_TIMES: Final = ("at", "now", "real", "validFrom")
+_TIMES: Final = ("at", "now", "real", "validFrom", "respondBy")
 _BREAKS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 

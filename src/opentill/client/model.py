@@ -138,6 +138,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     fee: Decimal
     debit_currency: str
     reason: str
+    respond_by: int | None = None  # until when evidence counts
     created_at: int
     updated_at: int
     closed_at: int | None

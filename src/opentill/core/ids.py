@@ -18,6 +18,7 @@ Prefix = Literal[
     "txn",
     "evt",
     "dp",
+    "ev",
     "po",
     "whe",
     "key",

@@ -18,6 +18,7 @@ from opentill.core.ids import is_id
 from opentill.dashboard import cookies, kept_forms, render
 from opentill.dashboard.model import Page
 from opentill.dashboard.request import PageRequest
+from opentill.http.incoming import MAX_BODY
 from opentill.people import NEED_PROOF, Permission
 from opentill.web import forms
 from opentill.web.responses import GUARDS, PRIVATE
@@ -56,8 +57,8 @@ class Endpoint:
         one = self._page(method)
         if one.method == "POST":
             forms.check_origin(request.headers, request.app.settings.public_url, cookies_count=True)
-        request.most_of_files = one.files
         request.admit(await _login(request))
+        request.most_of_files = one.files if request.known_login else min(one.files, MAX_BODY)
         if one.allowed == "anyone":
             return await one.handler(request)
         if one.method == "POST":

@@ -1,6 +1,6 @@
 """A request for a page of the dashboard, and who makes it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -10,6 +10,8 @@ from opentill import context
 from opentill.core.errors import Problem, or_not_found
 from opentill.dashboard.catalogue import SENTENCES
 from opentill.people import Access, Browser, Credentials, Login, Site
+from opentill.server.protocol import ALLOW_BODY_S
+from opentill.server.upload_limits import TIME_S
 from opentill.web import forms, language, templates
 from opentill.web.catalogue import LANGUAGES
 
@@ -47,6 +49,7 @@ class PageRequest:
         )
         self.most_of_files = 0  # bytes that a form may bring along
         self._receive = receive
+        self._allow_body_s: Callable[[float], None] = scope.get(ALLOW_BODY_S, _allow_nothing)
         self._form: forms.Form | Problem | None = None
         self._sender = ""
         self._login: Login | None = None
@@ -123,15 +126,22 @@ class PageRequest:
         """Read the form once, whatever becomes of it: a body comes only once."""
         if self._form is None:
             try:
-                self._form = await forms.read_with_files(
-                    self.headers, self._receive, self.most_of_files
-                )
+                self._form = await self._read()
                 self._sender = self._form.fields.pop(SENDER, "")
             except Problem as problem:
                 self._form = problem
         if isinstance(self._form, Problem):
             raise self._form
         return self._form
+
+    async def _read(self) -> forms.Form:
+        if not self.most_of_files:
+            return await forms.read_with_files(self.headers, self._receive, 0)
+        # An address stands for whoever is not logged in.
+        who = self._login.person_id if self._login else self.browser.address
+        with self.app.uploads.turn(who):
+            self._allow_body_s(TIME_S)
+            return await forms.read_with_files(self.headers, self._receive, self.most_of_files)
 
     @property
     def sender(self) -> str:
@@ -158,6 +168,10 @@ class PageRequest:
     def next(self) -> str:
         """Where to go after logging in, without the base: one of the pages for people, or ""."""
         return safe_next(self.query.get("next", ""))
+
+
+def _allow_nothing(_seconds: float) -> None:
+    """Stand in for a server that has no deadlines for bodies."""
 
 
 _NEXT: Final = ("/dashboard", "/security", "/invite/")

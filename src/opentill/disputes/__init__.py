@@ -1,10 +1,14 @@
 """Disputes: a customer takes a payment back through the bank, and how that ends."""
 
+from opentill.disputes.evidence import add_evidence, list_evidence, read_evidence
+from opentill.disputes.evidence_model import MAX_BYTES, MAX_FILES, Evidence, EvidenceRefused
 from opentill.disputes.model import (
+    STATUSES,
     Dispute,
     DisputeDetail,
     DisputeOut,
     Note,
+    Status,
     Unmatched,
     UnmatchedOut,
 )
@@ -18,17 +22,26 @@ from opentill.disputes.service import (
     notes,
     of_order,
     open_manually,
+    page,
     search,
+    set_deadline,
 )
 from opentill.disputes.unmatched import count_unmatched, dismiss, unmatched
 
 __all__ = [
+    "MAX_BYTES",
+    "MAX_FILES",
+    "STATUSES",
     "Dispute",
     "DisputeDetail",
     "DisputeOut",
+    "Evidence",
+    "EvidenceRefused",
     "Note",
+    "Status",
     "Unmatched",
     "UnmatchedOut",
+    "add_evidence",
     "add_note",
     "apply_outcome",
     "count_open",
@@ -37,9 +50,13 @@ __all__ = [
     "dismiss",
     "find",
     "find_anywhere",
+    "list_evidence",
     "notes",
     "of_order",
     "open_manually",
+    "page",
+    "read_evidence",
     "search",
+    "set_deadline",
     "unmatched",
 ]

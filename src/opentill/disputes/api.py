@@ -31,6 +31,7 @@ _DISPUTE: Final[dict[str, Any]] = {
     "fee": "15.00",
     "debitCurrency": "USD",
     "reason": "fraudulent",
+    "respondBy": 1738055700000,
     "createdAt": 1737537300000,
     "updatedAt": 1738142100000,
     "closedAt": 1738142100000,
@@ -54,7 +55,8 @@ operations: Final = (
         path="/v1/disputes/{id}",
         tag="Disputes",
         summary="Get a dispute",
-        description="An extension of the contract. With the operator's notes, oldest first.",
+        description="An extension of the contract. With the notes of the operator and of your "
+        "team, oldest first.",
         response=DisputeDetail,
         read=get,
         response_example={

@@ -23,6 +23,7 @@ async def match(db: Db, now: int, batch: int = 50) -> int:
             status=kept.status,
             amount=Money(kept.amount_minor, kept.currency),
             reason=kept.reason,
+            respond_by=kept.respond_by,
         )
         await db.run(
             lambda tx: service.apply_outcome(

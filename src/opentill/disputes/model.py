@@ -85,6 +85,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
     disputed_from: Literal["PAID", "SETTLED"]
     offset_minor: int
     reason: str
+    respond_by: int | None  # until when evidence counts, Unix ms; None if nobody has said
     created_at: int
     updated_at: int
     closed_at: int | None
@@ -115,6 +116,7 @@ class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
     amount_minor: int  # as the gateway names it, in its own currency
     currency: str
     reason: str
+    respond_by: int | None
     refusal: str
     try_at: int
     tries: int
@@ -138,6 +140,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     who: str
     note: str
+    by_merchant: bool  # a member of the merchant wrote it, and not the operator
 
 
 def debit(order: orders.Order, amount_minor: int) -> int:
@@ -218,7 +221,7 @@ def _move(
 
 
 class NoteOut(msgspec.Struct, frozen=True, kw_only=True):
-    """What the operator noted about a dispute, and when."""
+    """What somebody noted about a dispute, and when."""
 
     at: Annotated[int, Meta(description="When it was noted, Unix ms.")]
     note: Annotated[str, Meta(description="What the operator wrote.")]
@@ -248,6 +251,13 @@ class DisputeOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: Annotated[
         str, Meta(description="The customer's reason, as the bank gave it. Empty if it gave none.")
     ]
+    respond_by: Annotated[
+        int | None,
+        Meta(
+            description="Until when evidence counts, Unix ms. Null if neither the bank nor the"
+            " operator has named a time."
+        ),
+    ]
     created_at: CreatedAt
     updated_at: UpdatedAt
     closed_at: Annotated[
@@ -264,7 +274,8 @@ class DisputeDetail(DisputeOut, frozen=True, kw_only=True, rename="camel"):
     """A single dispute, with its notes, oldest first."""
 
     notes: Annotated[
-        list[NoteOut], Meta(description="What the operator noted about it, oldest first.")
+        list[NoteOut],
+        Meta(description="What the operator and your team noted about it, oldest first."),
     ]
 
     @classmethod

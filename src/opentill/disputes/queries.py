@@ -1,10 +1,11 @@
-"""All SQL about disputes and their notes. Their order is locked by whoever changes one."""
+"""All SQL about disputes, notes and evidence. Their order is locked by whoever changes one."""
 
 from typing import Annotated
 
 from msgspec import Meta
 
 from opentill.db.query import Command, Query, Value
+from opentill.disputes.evidence_model import Evidence
 from opentill.disputes.model import Dispute, Note, Status, Unmatched
 from opentill.http.paging import PageQuery
 from opentill.list_counts import lists
@@ -67,15 +68,32 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
 
 
 LISTS = lists(Dispute, "disputes", ListQuery)
+# A page of all disputes of a range of time: those that are open before those that are decided.
+OPEN_FIRST = Query(
+    Dispute,
+    """
+    select * from disputes
+    where merchant_id = :merchant_id and created_at between :since and :until
+    order by status <> 'OPEN', created_at desc, id desc limit :limit offset :offset
+    """,
+)
 INSERT = Query(
     Dispute,
     """
     insert into disputes (merchant_id, id, order_id, attempt_id, gateway, gateway_ref, status,
         amount_minor, currency, debit_minor, fee_minor, debit_currency, disputed_from, offset_minor,
-        reason, created_at, updated_at)
+        reason, respond_by, created_at, updated_at)
     values (:merchant_id, :id, :order_id, :attempt_id, :gateway, :gateway_ref, 'OPEN',
         :amount_minor, :currency, :debit_minor, :fee_minor, :debit_currency, :disputed_from, 0,
-        :reason, :now, :now)
+        :reason, :respond_by, :now, :now)
+    returning *
+    """,
+)
+SET_RESPOND_BY = Query(
+    Dispute,
+    """
+    update disputes set respond_by = :respond_by, updated_at = greatest(updated_at, :now)
+    where merchant_id = :merchant_id and id = :id and status = 'OPEN'
     returning *
     """,
 )
@@ -104,13 +122,42 @@ ADD_NOTE = Query(
         update disputes set updated_at = greatest(updated_at, :now)
         where merchant_id = :merchant_id and id = :dispute_id returning id
     )
-    insert into dispute_notes (merchant_id, dispute_id, number, at, who, note)
+    insert into dispute_notes (merchant_id, dispute_id, number, at, who, note, by_merchant)
     select :merchant_id, id,
         1 + (select count(*) from dispute_notes
             where merchant_id = :merchant_id and dispute_id = :dispute_id),
-        :now, :who, :note
+        :now, :who, :note, :by_merchant
     from dispute
     returning *
+    """,
+)
+
+# Files, without what is in them.
+_EVIDENCE = "merchant_id, id, dispute_id, number, name, kind, size, sha256, who, at"
+EVIDENCE = Query(
+    Evidence,
+    f"""
+    select {_EVIDENCE} from dispute_evidence
+    where merchant_id = :merchant_id and dispute_id = :dispute_id order by number
+    """,  # noqa: S608 - constants of ours
+)
+EVIDENCE_CONTENT = Value(
+    bytes, "select content from dispute_evidence where merchant_id = :merchant_id and id = :id"
+)
+# The dispute's row is locked, so that no two files take one number.
+ADD_EVIDENCE = Query(
+    Evidence,
+    f"""
+    insert into dispute_evidence ({_EVIDENCE}, content)
+    values (:merchant_id, :id, :dispute_id, :number, :name, :kind, :size, :sha256, :who, :at,
+        :content)
+    returning {_EVIDENCE}
+    """,  # noqa: S608 - as above
+)
+TOUCH = Command(
+    """
+    update disputes set updated_at = greatest(updated_at, :now)
+    where merchant_id = :merchant_id and id = :id
     """,
 )
 
@@ -126,13 +173,14 @@ UNMATCHED = Query(
 KEEP_UNMATCHED = Command(
     """
     insert into unmatched_disputes (merchant_id, gateway, gateway_ref, order_id, attempt_id, status,
-        amount_minor, currency, reason, refusal, try_at, tries, created_at, updated_at)
+        amount_minor, currency, reason, respond_by, refusal, try_at, tries, created_at, updated_at)
     values (:merchant_id, :gateway, :gateway_ref, :order_id, :attempt_id, :status, :amount_minor,
-        :currency, :reason, :refusal, :now::bigint + 60000, 0, :now, :now)
+        :currency, :reason, :respond_by, :refusal, :now::bigint + 60000, 0, :now, :now)
     on conflict (merchant_id, gateway, gateway_ref) do update
     set status = :status, amount_minor = :amount_minor, currency = :currency, reason = :reason,
-        refusal = :refusal, try_at = :now::bigint + 60000, tries = 0, closed_at = null,
-        closed_by = null, updated_at = greatest(unmatched_disputes.updated_at, :now)
+        respond_by = :respond_by, refusal = :refusal, try_at = :now::bigint + 60000, tries = 0,
+        closed_at = null, closed_by = null,
+        updated_at = greatest(unmatched_disputes.updated_at, :now)
     """,
 )
 # `:closed_by` is who closed it, or what became of it.

@@ -3,6 +3,7 @@
 Whoever changes a dispute has locked its order first, so that the two always agree.
 """
 
+import re
 from decimal import Decimal
 from typing import Final
 
@@ -13,7 +14,7 @@ from opentill import orders, webhooks
 from opentill.core import money
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
-from opentill.db.database import Tx
+from opentill.db.database import Db, Tx
 from opentill.disputes import events, model, queries
 from opentill.disputes.model import (
     BY_EVENT,
@@ -31,6 +32,8 @@ from opentill.orders import Change, Order, PaymentAttempt
 
 _log: Final = structlog.get_logger()
 MAX_NOTE: Final = 10_000
+# What no plain text has; line ends and tabs it may.
+_UNPRINTABLE: Final = re.compile("[\u0000-\u0008\u000b-\u001f\u007f-\u009f\ud800-\udfff]")
 _LISTED: Final = 500
 
 
@@ -66,18 +69,70 @@ async def notes(tx: Tx, dispute: Dispute) -> list[Note]:
 
 
 async def add_note(
-    tx: Tx, merchant_id: str, dispute_id: str, text: str, who: str, now: int
+    tx: Tx,
+    merchant_id: str,
+    dispute_id: str,
+    text: str,
+    who: str,
+    now: int,
+    *,
+    by_merchant: bool = False,
 ) -> Note:
-    """Append a note, such as the evidence sent to the bank. Raises NotFound and Invalid."""
-    text = text.strip()
-    if not 1 <= len(text) <= MAX_NOTE:
-        raise Invalid("note", f"note must be text of 1 to {MAX_NOTE} characters")
+    """Append a note, such as the evidence sent to the bank; it is never changed afterwards.
+
+    ``by_merchant``: a member of the merchant writes it. Raises NotFound and Invalid.
+    """
+    text = text.replace("\r\n", "\n").strip()
+    if not 1 <= len(text) <= MAX_NOTE or _UNPRINTABLE.search(text):
+        raise Invalid("note", f"note must be plain text of 1 to {MAX_NOTE} characters")
     # The lock numbers its notes one by one.
     await queries.LOCKED.first(tx, merchant_id=merchant_id, id=dispute_id)
     note = await queries.ADD_NOTE.first(
-        tx, merchant_id=merchant_id, dispute_id=dispute_id, now=now, who=who, note=text
+        tx,
+        merchant_id=merchant_id,
+        dispute_id=dispute_id,
+        now=now,
+        who=who,
+        note=text,
+        by_merchant=by_merchant,
     )
     return or_not_found(note)
+
+
+async def set_deadline(
+    tx: Tx, merchant_id: str, dispute_id: str, respond_by: int, now: int
+) -> Dispute:
+    """Name until when evidence counts (Unix ms). Raises NotFound, and Invalid unless it is open."""
+    dispute = await find(tx, merchant_id, dispute_id)
+    set_ = await queries.SET_RESPOND_BY.first(
+        tx, merchant_id=merchant_id, id=dispute_id, respond_by=respond_by, now=now
+    )
+    if set_ is None:
+        raise Invalid("dispute", f"dispute must be open: this one is {dispute.status}")
+    return set_
+
+
+async def page(
+    db: Db,
+    merchant_id: str,
+    status: Status | None,
+    within: tuple[int, int],
+    number: int,
+    size: int,
+) -> tuple[list[Dispute], int]:
+    """Return a page (from 1) of a merchant's disputes, and how many there are in all.
+
+    ``within`` are inclusive Unix ms of their opening. With a status, newest first; without one,
+    those that are open come before all others.
+    """
+    filters = {} if status is None else {"status": status}
+    lists = queries.LISTS[tuple(filters)]
+    of_list = {"merchant_id": merchant_id, "since": within[0], "until": within[1], **filters}
+    rows = queries.OPEN_FIRST if status is None else lists.newest
+    async with db.snapshot() as tx:
+        total = await lists.counted.get(tx, **of_list) or 0
+        found = await rows.all(tx, **of_list, limit=size, offset=(number - 1) * size)
+    return found, total
 
 
 async def open_manually(
@@ -157,7 +212,8 @@ async def apply_outcome(
         return dispute
     amount = gateway_event.amount
     named = amount.minor if amount.currency == order.currency else None
-    report = _Report(gateway_event.reason[:500], f"{attempt.gateway} {ref}", ref, named)
+    by = gateway_event.respond_by
+    report = _Report(gateway_event.reason[:500], f"{attempt.gateway} {ref}", ref, named, by)
     for transition in transitions:
         if dispute is None:
             dispute, order = await _open(tx, order, attempt, report, now)
@@ -167,6 +223,9 @@ async def apply_outcome(
     if transitions and dispute is not None:
         await _compare(tx, order, dispute, gateway_event, now)
         await matched(tx, dispute, now)
+    if dispute is not None and by is not None and dispute.respond_by != by:
+        ids = {"merchant_id": merchant_id, "id": dispute.id}
+        dispute = await queries.SET_RESPOND_BY.first(tx, **ids, respond_by=by, now=now) or dispute
     return dispute
 
 
@@ -212,6 +271,7 @@ class _Report(msgspec.Struct, frozen=True):
     who: str
     gateway_ref: str | None
     amount_minor: int | None
+    respond_by: int | None = None
 
 
 async def _open(
@@ -237,6 +297,7 @@ async def _open(
         debit_currency=order.settled_currency,
         disputed_from=order.status,
         reason=report.reason,
+        respond_by=report.respond_by,
         now=now,
     )
     transition = BY_EVENT[None, "opened"]

@@ -48,6 +48,7 @@ async def keep(
         amount_minor=gateway_event.amount.minor,
         currency=gateway_event.amount.currency,
         reason=gateway_event.reason[:500],
+        respond_by=gateway_event.respond_by,
         refusal=refusal,
         now=now,
     )

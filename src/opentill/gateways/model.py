@@ -138,7 +138,8 @@ class GatewayDisputeEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A callback about a dispute of an attempt's payment.
 
     For a provider that does not return our id, ``attempt_id`` is "", ``payment_ref`` the provider's
-    id of the payment, and the adapter has ``Traces``.
+    id of the payment, and the adapter has ``Traces``. ``respond_by`` is until when the provider
+    takes evidence (Unix ms), None if it does not say.
     """
 
     attempt_id: str
@@ -147,6 +148,7 @@ class GatewayDisputeEvent(msgspec.Struct, frozen=True, kw_only=True):
     status: DisputeStatus
     amount: Money
     reason: str = ""
+    respond_by: int | None = None
 
     def __post_init__(self) -> None:
         """Make the texts storable, so that no event is lost for its wording."""

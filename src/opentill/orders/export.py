@@ -19,6 +19,8 @@ _PART: Final = 128 * 1024  # bytes; quotes, which are doubled, are counted once
 _LOOKED_UP: Final = 20_000  # orders, to find where parts end; far more than one part has
 _FOUND: Final = 2_000  # orders that filters leave, looked up at once
 _AT_ONCE: Final = 2  # of one export: a file is not worth more of PostgreSQL's processors
+# A part: after one order until another, or the ids of its orders.
+Part: TypeAlias = tuple[ExportCursor, ExportCursor] | list[str]
 
 
 class _Form(NamedTuple):
@@ -29,14 +31,12 @@ class _Form(NamedTuple):
     of: Value[bytes]
 
 
-_PLAIN: Final = _Form(export_queries.COLUMNS, export_queries.EXPORT, export_queries.EXPORT_OF)
-_LOCAL: Final = _Form(
-    (*export_queries.COLUMNS, *export_queries.LOCAL_COLUMNS),
-    export_queries.LOCAL_EXPORT,
-    export_queries.LOCAL_EXPORT_OF,
-)
-# A part: after one order until another, or the ids of its orders.
-Part: TypeAlias = tuple[ExportCursor, ExportCursor] | list[str]
+def _form(*, local: bool) -> _Form:
+    columns = export_queries.COLUMNS
+    if local:
+        more = export_queries.LOCAL_COLUMNS
+        return _Form((*columns, *more), export_queries.LOCAL_EXPORT, export_queries.LOCAL_EXPORT_OF)
+    return _Form(columns, export_queries.EXPORT, export_queries.EXPORT_OF)
 
 
 def filename(start: int | None, end: int | None) -> str:
@@ -64,9 +64,9 @@ async def chunks(
     Raises Invalid.
     """
     merchant: dict[str, str | bool] = {"merchant_id": merchant_id, "livemode": livemode}
-    form = _PLAIN
+    form = _form(local=zone is not None)
     if zone is not None:
-        form, merchant["zone"] = _LOCAL, zone
+        merchant["zone"] = zone
 
     async def lines(part: Part) -> bytes:
         async def read(tx: Tx) -> bytes | None:

@@ -53,6 +53,8 @@ LINGER_S: Final = 2.0
 HEALTH_ONLY_S: Final = 2.0  # for a connection beyond the limits to send its health check
 IDLE_DRAIN_S: Final = 1.0
 CHECK_S: Final = 0.1
+# In a scope: called with seconds, it gives the request's body so much more time to arrive.
+ALLOW_BODY_S: Final = "opentill_allow_body_s"
 _NEVER: Final = float("inf")
 _log: Final = structlog.get_logger()
 
@@ -307,6 +309,7 @@ class Protocol(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_QUEUED:
             raise too_many()
         super().on_message_begin()
+        self.scope[ALLOW_BODY_S] = self._allow_body_s  # type: ignore[typeddict-unknown-key] # ours
         self._header_bytes = 0
         self._begin(Phase.HEADERS, self.timeouts.header_s)
 
@@ -335,6 +338,11 @@ class Protocol(HttpToolsProtocol):
             self._wait(self.timeouts.idle_s)
         else:
             self._begin(Phase.RUNNING, _NEVER)
+
+    def _allow_body_s(self, seconds: float) -> None:
+        """Give the body that is being received more time."""
+        if self.phase is Phase.BODY:
+            self.deadline += seconds
 
     def _count(self, size: int) -> None:
         self._header_bytes += size

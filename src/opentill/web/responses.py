@@ -7,6 +7,7 @@ from their own origins.
 
 from collections.abc import Mapping, Sequence
 from typing import Final
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -68,6 +69,22 @@ def see_other(path: str, headers: Mapping[str, str] | None = None) -> Response:
     """Send the browser to a path of ours by GET, whatever its own method was."""
     own = {**GUARDS, **PRIVATE, "location": path, **(headers or {})}
     return Response(b"", 303, own, "text/plain")
+
+
+def attachment(content: bytes, media_type: str, name: str) -> Response:
+    """Return a file to be kept under a name; opened all the same, it runs nothing.
+
+    ``name`` has no control character and no quotation mark (RFC 6266 §4.3, RFC 8187).
+    """
+    plain = name.encode("ascii", "replace").decode().replace("?", "_")
+    disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+    own = {
+        **GUARDS,
+        **PRIVATE,
+        "content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
+        "content-disposition": disposition,
+    }
+    return Response(content, 200, own, media_type)
 
 
 def drawing(svg: bytes) -> Response:

@@ -10,6 +10,7 @@ from typing import Final
 from opentill.dashboard.catalogue import (
     agreement,
     balance,
+    disputes,
     frame,
     home,
     payments_list,
@@ -29,6 +30,7 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     security.SENTENCES,
     team.SENTENCES,
     home.SENTENCES,
+    disputes.SENTENCES,
     products.SENTENCES,
     sessions.SENTENCES,
     balance.SENTENCES,

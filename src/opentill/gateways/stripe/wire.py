@@ -226,6 +226,12 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
         return (GatewayRefundEvent(attempt_id=attempt_id, refund_id=refund_id, outcome=outcome),)
 
 
+class EvidenceDetails(msgspec.Struct, frozen=True):
+    """What Stripe says of the evidence for a dispute."""
+
+    due_by: int | None = None  # Unix seconds; none once it is too late for any
+
+
 class Dispute(msgspec.Struct, frozen=True, kw_only=True):
     """A dispute of a payment."""
 
@@ -236,6 +242,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     payment_intent: str | Intent | None = None
     balance_transactions: tuple[BalanceTransaction, ...] = ()
+    evidence_details: EvidenceDetails | None = None
 
     @property
     def gateway_events(self) -> tuple[GatewayEvent, ...]:
@@ -249,6 +256,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
         moved = [entry.amount for entry in self.balance_transactions]
         if status == "LOST" and min(moved, default=0) < 0 <= sum(moved):
             status = "RECOVERED"
+        until = self.evidence_details.due_by if self.evidence_details else None
         return (
             GatewayDisputeEvent(
                 attempt_id="",
@@ -257,6 +265,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
                 status=status,
                 amount=from_stripe(self.amount, self.currency),
                 reason=self.reason,
+                respond_by=until * 1000 if until else None,
             ),
         )
 

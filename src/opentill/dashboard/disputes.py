@@ -1,0 +1,209 @@
+"""A merchant's disputes: the list, and each with its deadline, notes and files of evidence."""
+
+import hashlib
+import secrets
+from typing import Final, Literal
+from zoneinfo import ZoneInfo
+
+import msgspec
+from starlette.responses import Response
+
+from opentill import disputes, ledger, merchants, orders, people
+from opentill.core.errors import Invalid, PayloadTooLarge, or_not_found
+from opentill.core.money import Money
+from opentill.dashboard import lists, render
+from opentill.dashboard.model import OF_MERCHANT, Page
+from opentill.dashboard.request import PageRequest
+from opentill.db.database import Tx
+from opentill.disputes import Dispute, Evidence, EvidenceRefused, Note
+from opentill.http import idempotency
+from opentill.ledger import Entry
+from opentill.orders import HistoryRow
+from opentill.web import responses
+
+_REASON: Final = "on the page of a dispute"
+_MAX_NOTE: Final = 5_000  # whose form is within the bounds of forms in every language
+_FILE: Final = "file"
+Did = Literal["opened", "note", "file", "WON", "LOST", "RECOVERED"]
+
+
+class Happening(msgspec.Struct, frozen=True):
+    """A line of a dispute's history: what somebody did, with a note's text or a file's name.
+
+    ``who`` is "" for what the bank or the operator did.
+    """
+
+    at: int
+    what: Did
+    who: str = ""
+    text: str = ""
+
+
+async def show_list(request: PageRequest) -> Response:
+    """Show the disputes of some days, those that are open first."""
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+    zone = ZoneInfo(merchant.time_zone)
+    days = lists.days(request, zone)
+    status = lists.choice(request, "status", disputes.STATUSES)
+    number = lists.page_number(request)
+    rows, total = await disputes.page(
+        request.app.db, merchant.id, status, days.range, number, lists.SIZE
+    )
+    return render.page(
+        request,
+        "disputes.html",
+        zone=zone,
+        days=days,
+        chosen=status,
+        statuses=disputes.STATUSES,
+        pager=lists.Pager(number, total),
+        rows=[(one, Money(one.amount_minor, one.currency)) for one in rows],
+    )
+
+
+async def show(request: PageRequest) -> Response:
+    """Show a dispute."""
+    return await _dispute(request)
+
+
+async def _dispute(
+    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None, note: str = ""
+) -> Response:
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+        dispute = await _find(tx, request)
+        notes = await disputes.notes(tx, dispute)
+        files = await disputes.list_evidence(tx, dispute)
+        entries = await ledger.of_cause(tx, merchant.id, "dispute", dispute.id)
+        history = await orders.history(tx, merchant.id, dispute.order_id)
+    return render.page(
+        request,
+        "dispute.html",
+        status,
+        zone=ZoneInfo(merchant.time_zone),
+        dispute=dispute,
+        amount=Money(dispute.amount_minor, dispute.currency),
+        debit=Money(dispute.debit_minor, dispute.debit_currency),
+        fee=Money(dispute.fee_minor, dispute.debit_currency),
+        files=files,
+        full=len(files) >= disputes.MAX_FILES,
+        happenings=_happenings(dispute, notes, files, history),
+        entries=[_movement(entry) for entry in entries],
+        errors=errors or {},
+        note=note,
+        max_note=_MAX_NOTE,
+        once=secrets.token_hex(16),
+    )
+
+
+async def _find(tx: Tx, request: PageRequest) -> Dispute:
+    return await disputes.find(tx, request.merchant_id, request.ids["dispute"])
+
+
+def _movement(entry: Entry) -> tuple[Entry, Money]:
+    return entry, Money(entry.shown_minor, entry.currency)
+
+
+def _happenings(
+    dispute: Dispute, notes: list[Note], files: list[Evidence], history: list[HistoryRow]
+) -> list[Happening]:
+    """Return what happened, oldest first."""
+    found = [
+        Happening(dispute.created_at, "opened"),
+        *(Happening(one.at, "note", _who(one), one.note) for one in notes),
+        *(Happening(one.at, "file", _email(one.who), one.name) for one in files),
+    ]
+    if dispute.closed_at is not None:
+        found.append(Happening(dispute.closed_at, "WON" if dispute.status == "WON" else "LOST"))
+    if dispute.status == "RECOVERED":
+        times = [row.at for row in history if row.event == "recovered"]
+        found.append(Happening(max(times, default=dispute.updated_at), "RECOVERED"))
+    return sorted(found, key=lambda one: one.at)
+
+
+def _who(note: Note) -> str:
+    """Return which member of the team wrote a note; the operator's people are not named."""
+    return _email(note.who) if note.by_merchant else ""
+
+
+def _email(who: str) -> str:
+    return who.partition(" (")[0]
+
+
+async def add_note(request: PageRequest) -> Response:
+    """Add a note, once however often the form is sent."""
+    form = await request.form()
+    dispute_id, text = request.ids["dispute"], form.get("note", "")
+    actor = people.actor_of(request.login, _REASON)
+    once = form.get("once") or secrets.token_hex(16)
+    digest = hashlib.sha256(f"{dispute_id} {once} {text}".encode()).digest()
+    key = f"page {digest.hex()}"
+
+    async def work(tx: Tx) -> None:
+        if await idempotency.claim(tx, request.merchant_id, key, digest, request.now) is not None:
+            return
+        await merchants.record_audit(
+            tx, actor, "disputes note", request.merchant_id, dispute_id, request.now
+        )
+        await disputes.add_note(
+            tx, request.merchant_id, dispute_id, text, actor.who, request.now, by_merchant=True
+        )
+        await idempotency.store(tx, request.merchant_id, key, 303, b"")
+
+    try:
+        if len(text.replace("\r\n", "\n").strip()) > _MAX_NOTE:
+            raise Invalid("note", f"note must be at most {_MAX_NOTE} characters")  # noqa: TRY301
+        await request.app.db.run(work)
+    except Invalid:
+        return await _dispute(request, 400, {"note": "disputes_error_note"}, text)
+    return _back(request, "note")
+
+
+async def add_evidence(request: PageRequest) -> Response:
+    """Keep a file as evidence; the same file twice is one."""
+    async with request.app.db.connection() as tx:
+        dispute = await _find(tx, request)
+    try:
+        files = await request.files()
+        upload = files.get(_FILE)
+        await disputes.add_evidence(
+            request.app.db,
+            request.merchant_id,
+            dispute.id,
+            upload.name if upload else "",
+            upload.content if upload else b"",
+            actor=people.actor_of(request.login, _REASON),
+            now=request.now,
+        )
+    except PayloadTooLarge:
+        return await _dispute(request, 413, {_FILE: "disputes_error_size"})
+    except EvidenceRefused as refused:
+        return await _dispute(request, 400, {_FILE: f"disputes_error_{refused.why}"})
+    return _back(request, "file")
+
+
+def _back(request: PageRequest, done: str) -> Response:
+    path = f"/dashboard/{request.merchant_id}/disputes/{request.ids['dispute']}?done={done}"
+    return render.see_other(request, path)
+
+
+async def download(request: PageRequest) -> Response:
+    """Send a file of evidence as an attachment, which no browser shows or runs as a page."""
+    async with request.app.db.connection() as tx:
+        files = await disputes.list_evidence(tx, await _find(tx, request))
+        wanted = (one for one in files if one.id == request.ids["file"])
+        file = or_not_found(next(wanted, None))
+        content = await disputes.read_evidence(tx, request.merchant_id, file.id)
+    return responses.attachment(content, file.kind, file.name)
+
+
+_LIST: Final = f"{OF_MERCHANT}/disputes"
+_ONE: Final = f"{_LIST}/{{dispute:id}}"
+pages: Final = (
+    Page("GET", _LIST, "disputes.read", show_list, menu="menu_disputes"),
+    Page("GET", _ONE, "disputes.read", show),
+    Page("POST", f"{_ONE}/notes", "disputes.respond", add_note),
+    Page("POST", f"{_ONE}/evidence", "disputes.respond", add_evidence, files=disputes.MAX_BYTES),
+    Page("GET", f"{_ONE}/evidence/{{file:id}}", "disputes.read", download),
+)

@@ -1,0 +1,98 @@
+"""Files that merchants give as evidence: kept as they came, shown to the operator, never changed.
+
+No gateway takes them from here: the operator sends them on.
+"""
+
+import hashlib
+
+import msgspec
+
+from opentill import merchants
+from opentill.core.errors import or_not_found
+from opentill.core.ids import new_id
+from opentill.db.database import Db, Tx
+from opentill.disputes import queries
+from opentill.disputes.evidence_model import (
+    MAX_FILES,
+    Evidence,
+    EvidenceRefused,
+    kind_of,
+    name_of,
+)
+from opentill.disputes.model import Dispute
+from opentill.merchants import Actor
+
+
+class _ThereAlready(Exception):
+    """Somebody has given the same file meanwhile."""
+
+
+async def list_evidence(tx: Tx, dispute: Dispute) -> list[Evidence]:
+    """Return the files of a dispute, oldest first."""
+    return await queries.EVIDENCE.all(tx, merchant_id=dispute.merchant_id, dispute_id=dispute.id)
+
+
+async def read_evidence(tx: Tx, merchant_id: str, evidence_id: str) -> bytes:
+    """Return what is in a file. Raises NotFound."""
+    return or_not_found(
+        await queries.EVIDENCE_CONTENT.get(tx, merchant_id=merchant_id, id=evidence_id)
+    )
+
+
+async def add_evidence(
+    db: Db, merchant_id: str, dispute_id: str, name: str, content: bytes, *, actor: Actor, now: int
+) -> Evidence:
+    """Keep a file for an open dispute, once however often it comes, and write the audit log.
+
+    ``name`` is as its sender has it. Raises NotFound and EvidenceRefused.
+    """
+    kind = kind_of(content)
+    digest = hashlib.sha256(content).digest()
+    file = Evidence(
+        merchant_id=merchant_id,
+        id=new_id("ev"),
+        dispute_id=dispute_id,
+        number=0,
+        name=name_of(name, kind),
+        kind=kind,
+        size=len(content),
+        sha256=digest,
+        who=actor.who,
+        at=now,
+    )
+
+    async def work(tx: Tx) -> Evidence:
+        same = await _same(tx, file)
+        return same or await _add(tx, file, content, actor)
+
+    try:
+        return await db.run(work)
+    except _ThereAlready:  # without the line in the audit log
+        return await db.run(work)
+
+
+async def _same(tx: Tx, file: Evidence) -> Evidence | None:
+    """Return the file of the dispute with the same content. Raises NotFound."""
+    dispute = or_not_found(
+        await queries.BY_ID.first(tx, merchant_id=file.merchant_id, id=file.dispute_id)
+    )
+    files = await list_evidence(tx, dispute)
+    return next((one for one in files if one.sha256 == file.sha256), None)
+
+
+async def _add(tx: Tx, file: Evidence, content: bytes, actor: Actor) -> Evidence:
+    subject = f"{file.dispute_id} {file.name} SHA-256 {file.sha256.hex()}"
+    # Its lock comes before the dispute's, as in every command of the operator.
+    await merchants.record_audit(tx, actor, "disputes evidence", file.merchant_id, subject, file.at)
+    key = {"merchant_id": file.merchant_id, "id": file.dispute_id}
+    dispute = or_not_found(await queries.LOCKED.first(tx, **key))
+    files = await list_evidence(tx, dispute)
+    if any(one.sha256 == file.sha256 for one in files):
+        raise _ThereAlready
+    if dispute.status != "OPEN":
+        raise EvidenceRefused("closed")
+    if len(files) >= MAX_FILES:
+        raise EvidenceRefused("many")
+    await queries.TOUCH.run(tx, **key, now=file.at)
+    numbered = msgspec.structs.replace(file, number=len(files) + 1)
+    return await queries.ADD_EVIDENCE.one(tx, numbered, content=content)

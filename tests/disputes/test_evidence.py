@@ -1,0 +1,214 @@
+"""Files of evidence: which are taken, under which name, once, and never changed."""
+
+import asyncio
+import hashlib
+from typing import Final
+
+import asyncpg
+import pytest
+
+from opentill import disputes, merchants
+from opentill.core.errors import NotFound
+from opentill.db.database import Db, Tx
+from opentill.disputes import EvidenceRefused
+from opentill.disputes.evidence_model import MAX_BYTES, MAX_FILES, kind_of, name_of
+from support import world
+
+PDF: Final = b"%PDF-1.7\n1 0 obj\n<<>>\nendobj\ntrailer\n<<>>\n%%EOF\n"
+PNG: Final = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + b"\0" * 17 + b"\x00\x00\x00\x00IEND\xaeB`\x82"
+JPEG: Final = b"\xff\xd8\xff\xe0\x00\x10JFIF" + b"\0" * 20 + b"\xff\xd9"
+ANN: Final = merchants.Actor("ann@example.com (per_1)", "for a test")
+# ... and what looks like one of them, or is dressed up as one.
+NOT_TAKEN: Final = {
+    "a page": b"<!doctype html><script>alert(1)</script>",
+    "a drawing": b'<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>',
+    "a page before a PDF": b"<script>alert(1)</script>" + PDF,
+    "a blank before a PDF": b"\n" + PDF,
+    "the beginning of a PDF": PDF[:20],
+    "the beginning of a PNG": PNG[:30],
+    "the beginning of a JPEG": JPEG[:12],
+    "a PNG that begins with another part": PNG.replace(b"IHDR", b"tEXt"),
+    "a GIF": b"GIF89a" + b"\0" * 30,
+    "a program": b"MZ" + b"\0" * 30,
+    "an archive": b"PK\x03\x04" + b"\0" * 30,
+    "a text": b"delivered on Monday",
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (PDF, "application/pdf"),
+        (PNG, "image/png"),
+        (JPEG, "image/jpeg"),
+        (JPEG + b"\0", "image/jpeg"),
+    ],
+)
+def test_a_file_is_what_its_content_is(content: bytes, kind: str) -> None:
+    assert kind_of(content) == kind
+
+
+@pytest.mark.parametrize("what", NOT_TAKEN)
+def test_anything_else_is_refused_whatever_it_is_called(what: str) -> None:
+    with pytest.raises(EvidenceRefused, match="a whole PDF, PNG or JPEG file") as refused:
+        kind_of(NOT_TAKEN[what])
+    assert refused.value.why == "kind"
+
+
+def test_empty_and_long_files_are_refused_by_the_byte() -> None:
+    rest = MAX_BYTES - len(PDF)
+    assert kind_of(PDF + b" " * rest) == "application/pdf"
+    for content, why in ((PDF + b" " * (rest + 1), "size"), (b"", "missing")):
+        with pytest.raises(EvidenceRefused) as refused:
+            kind_of(content)
+        assert refused.value.why == why
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("Receipt 7.pdf", "Receipt 7.pdf"),
+        ("RECEIPT.PDF", "RECEIPT.PDF"),
+        ("收据.pdf", "收据.pdf"),
+        ("page.html", "page.html.pdf"),
+        ("../../etc/passwd", "passwd.pdf"),
+        ("C:\\Users\\ann\\letter.pdf", "letter.pdf"),
+        ('a";filename=x.html\r\nset-cookie: a=b', "a filename=x.html set-cookie a=b.pdf"),
+        ("exe\u202efdp.pdf", "exe fdp.pdf"),
+        (".pdf", "pdf.pdf"),
+        ("...", "file.pdf"),
+        ("", "file.pdf"),
+        ("n" * 500 + ".pdf", "n" * 114 + ".pdf"),
+    ],
+)
+def test_a_name_has_no_path_and_says_the_kind(given: str, name: str) -> None:
+    assert name_of(given, "application/pdf") == name
+
+
+async def opened(db: Db) -> disputes.Dispute:
+    """Make a merchant whose order is disputed."""
+
+    async def make(tx: Tx) -> disputes.Dispute:
+        order = await world.paid(tx, await world.opened(tx))
+        found = await world.dispute_said(tx, order, "OPENED")
+        assert found is not None
+        return found
+
+    return await db.run(make)
+
+
+async def add(db: Db, dispute: disputes.Dispute, content: bytes) -> disputes.Evidence:
+    return await disputes.add_evidence(
+        db, dispute.merchant_id, dispute.id, "a.pdf", content, actor=ANN, now=world.NOW + 5
+    )
+
+
+async def audited(db: Db, dispute: disputes.Dispute) -> list[str]:
+    async with db.connection() as tx:
+        rows = await tx.fetch(
+            "select subject from audit_log where merchant_id = $1 and who = $2 order by number",
+            dispute.merchant_id,
+            ANN.who,
+        )
+    return [row["subject"] for row in rows]
+
+
+async def test_a_file_is_kept_as_it_came_and_audited(db: Db) -> None:
+    dispute = await opened(db)
+    file = await add(db, dispute, PDF)
+    digest = hashlib.sha256(PDF).digest()
+    assert (file.number, file.name, file.kind, file.size) == (
+        1,
+        "a.pdf",
+        "application/pdf",
+        len(PDF),
+    )
+    assert (file.sha256, file.who, file.at) == (digest, ANN.who, world.NOW + 5)
+    async with db.connection() as tx:
+        assert await disputes.list_evidence(tx, dispute) == [file]
+        assert await disputes.read_evidence(tx, file.merchant_id, file.id) == PDF
+        assert (await disputes.find(tx, dispute.merchant_id, dispute.id)).updated_at == file.at
+        with pytest.raises(NotFound):
+            await disputes.read_evidence(tx, "mer_other", file.id)
+        for change in (
+            "update dispute_evidence set name = 'b.pdf'",
+            "delete from dispute_evidence",
+        ):
+            with pytest.raises(asyncpg.IntegrityConstraintViolationError, match="never updated"):
+                await tx.execute(change)
+    assert await audited(db, dispute) == [f"{dispute.id} a.pdf SHA-256 {digest.hex()}"]
+
+
+async def test_the_same_file_at_the_same_time_is_kept_and_audited_once(db: Db) -> None:
+    dispute = await opened(db)
+    files = await asyncio.gather(*(add(db, dispute, PDF) for _ in range(4)))
+    assert len({file.id for file in files}) == 1
+    assert len(await audited(db, dispute)) == 1
+
+
+async def test_files_that_come_at_the_same_time_are_never_more_than_the_most(db: Db) -> None:
+    dispute = await opened(db)
+    for number in range(MAX_FILES - 2):
+        await add(db, dispute, PDF + bytes([number]))
+    late = [add(db, dispute, PDF + bytes([100 + number])) for number in range(5)]
+    outcomes = await asyncio.gather(*late, return_exceptions=True)
+    refused = [one.why for one in outcomes if isinstance(one, EvidenceRefused)]
+    assert refused == ["many"] * 3
+    async with db.connection() as tx:
+        numbers = [file.number for file in await disputes.list_evidence(tx, dispute)]
+    assert numbers == [*range(1, MAX_FILES + 1)]
+    assert len(await audited(db, dispute)) == MAX_FILES
+    assert (await add(db, dispute, PDF + bytes([0]))).number == 1  # it is there already
+
+
+async def test_a_dispute_that_is_decided_takes_notes_and_no_files(db: Db) -> None:
+    dispute = await opened(db)
+    key = (dispute.merchant_id, dispute.id)
+    await db.run(
+        lambda tx: disputes.decide(tx, *key, "lost", who="op", reason="bank", now=world.NOW)
+    )
+    with pytest.raises(EvidenceRefused) as refused:
+        await add(db, dispute, PDF)
+    assert refused.value.why == "closed"
+    assert await audited(db, dispute) == []
+    note = await db.run(
+        lambda tx: disputes.add_note(tx, *key, "Ours", ANN.who, world.NOW, by_merchant=True)
+    )
+    assert note.by_merchant
+
+
+async def test_the_database_refuses_a_file_that_is_not_what_its_row_says(db: Db) -> None:
+    dispute = await opened(db)
+    row = (dispute.merchant_id, "ev_1", dispute.id, len(PDF), hashlib.sha256(PDF).digest())
+    wrong = ((*row, PDF + b" "), (*row[:4], bytes(32), PDF), (*row[:3], 7, row[4], PDF))
+    for values in wrong:
+        with pytest.raises(asyncpg.CheckViolationError):
+            await db.run(
+                lambda tx, values=values: tx.execute(
+                    "insert into dispute_evidence (merchant_id, id, dispute_id, number, name, kind,"
+                    " size, sha256, content, who, at)"
+                    " values ($1, $2, $3, 1, 'a.pdf', 'application/pdf', $4, $5, $6, 'ann', 0)",
+                    *values,
+                )
+            )
+
+
+async def test_the_deadline_is_the_last_that_the_gateway_or_the_operator_named(db: Db) -> None:
+    dispute = await opened(db)
+    key = (dispute.merchant_id, dispute.id)
+    assert dispute.respond_by is None
+
+    async def said(respond_by: int | None) -> int | None:
+        async def step(tx: Tx) -> disputes.Dispute | None:
+            order = await world.orders.find(tx, dispute.merchant_id, dispute.order_id)
+            return await world.dispute_said(tx, order, "OPENED", respond_by=respond_by)
+
+        found = await db.run(step)
+        assert found is not None
+        return found.respond_by
+
+    assert await said(world.NOW + world.DAY) == world.NOW + world.DAY
+    assert await said(None) == world.NOW + world.DAY  # it does not say
+    named = await db.run(lambda tx: disputes.set_deadline(tx, *key, 7, world.NOW))
+    assert named.respond_by == 7
+    assert await said(world.NOW + world.DAY) == world.NOW + world.DAY
