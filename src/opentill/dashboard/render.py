@@ -99,8 +99,7 @@ def fragment(request: PageRequest, template: str, **values: object) -> str:
         base=request.base,
         isolated=templates.isolated,
         test_mode=not request.app.settings.livemode,
-        refresh=None,
-        **{"errors": {}, **values},
+        **{"errors": {}, "refresh": None, **values},
     )
 
 
