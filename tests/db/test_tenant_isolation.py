@@ -104,7 +104,7 @@ EXPLAINED: Final = frozenset(
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
         " PRUNE_EVENTS DISABLE",
         "webhooks.dispatch_queries": "OLDEST",
-        # where a page ends for which ten thousand rows were looked at: tests/webhooks/test_looking.py
+        # where a page ends after ten thousand rows: tests/webhooks/test_looking.py
         "webhooks.queries ": "DELIVERIES_LOOKED_TO EVENTS_LOOKED_TO",
         "refunds.queries": "ANYWHERE",
         # a sum that is nought at the end, or before there is anything
