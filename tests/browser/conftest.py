@@ -6,6 +6,7 @@ browser and a merchant of its own.
 
 import shutil
 from collections.abc import AsyncIterator, Callable
+from ipaddress import ip_network
 
 import pytest
 import pytest_asyncio
@@ -56,6 +57,8 @@ async def page_server(
             limit_ip_per_minute=0,
             limit_checkouts_per_minute=0,
             limit_payments_per_minute=0,
+            outgoing_http=True,
+            outgoing_allow=(ip_network("127.0.0.0/8"),),
             **SECRETS,
         )
         async with running(settings, directory / "bank") as server:

@@ -118,8 +118,7 @@ EXPLAINED: Final = frozenset(
         "orders.queries  ": "ASK_SOON",
         # members, whose pages are walked role by role: tests/dashboard/test_permissions.py
         "people.queries": "MEMBERS MEMBER SET_ROLE WITHDRAW ALL_MEMBERS SET_MEMBER REMOVE_MEMBER"
-        " OTHER_OWNERS WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK INVITATIONS"
-        " WITHDRAW_INVITATIONS",
+        " OTHER_OWNERS WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK INVITATIONS",
         # tests/agreement/test_acceptance.py
         "agreement.queries": "INSERT ACCEPTED ANY ALL",
         # asked by commands: tests/cli/test_rates.py
@@ -316,7 +315,7 @@ class Business:
         for content in (b"%PDF-1 one %%EOF", b"%PDF-1 two %%EOF", b"%PDF-1 two %%EOF"):
             api_server.run(
                 disputes.add_evidence(
-                    self.app.db, self.id, opened.id, "a.pdf", content, actor=actor, now=self.now
+                    self.app.db, self.id, opened.id, "a.pdf", content, actor=actor, now=self.later()
                 )
             )
         (file, _) = api_server.tx(lambda tx: disputes.list_evidence(tx, opened))

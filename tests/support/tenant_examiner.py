@@ -8,6 +8,7 @@ must be the same, and no other rows may change. A statement that forgets whose r
 which, shows more of them, counts them or changes them.
 """
 
+import asyncio
 import contextlib
 import re
 from collections import Counter
@@ -98,6 +99,8 @@ class Examiner:
         self._twins = 0
         self._tables: dict[str, list[str]] = {}
         self._filled: dict[str, list[str]] = {}  # those of them in which the merchant has rows
+        self._one_by_one = asyncio.Lock()
+        self._kept: dict[asyncio.AbstractEventLoop, asyncpg.Connection] = {}
         self._writes = True  # whether the statement that is examined does
 
     @contextlib.contextmanager
@@ -114,6 +117,8 @@ class Examiner:
                 patch.setattr(kind, method, self._before(getattr(kind, method)))
             patch.setattr(Query, "each", self._before_each(Query.each))
             yield
+        for connection in self._kept.values():
+            connection.terminate()
 
     def _before(self, run: Any) -> Any:
         async def examined(statement: Any, tx: Tx, given: Any = None, /, **named: Any) -> Any:
@@ -146,13 +151,18 @@ class Examiner:
         if not own and not claims:
             return
         if await tx.fetchval("select current_setting('transaction_read_only')") == "on":
-            apart = await asyncpg.connect(self._url)
-            try:
+            async with self._one_by_one:  # requests of several, over one connection
+                apart = await self._apart()
                 await self._hold_against(apart, name, statement.sql, values, own=own)
-            finally:
-                await apart.close()
         else:
             await self._hold_against(tx, name, statement.sql, values, own=own)
+
+    async def _apart(self) -> asyncpg.Connection:
+        """Return a connection of this event loop that may write, kept for all statements."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._kept:
+            self._kept[loop] = await asyncpg.connect(self._url)
+        return self._kept[loop]
 
     async def _hold_against(
         self, tx: Tx, name: str, sql: str, values: tuple[Any, ...], *, own: bool
@@ -164,7 +174,6 @@ class Examiner:
         async with _undone(tx):
             if not self._tables:
                 self._tables = await _tables(tx)
-            self._filled = await self._with_rows(tx)
             before = await self._digest(tx, self.merchant)
             try:
                 async with tx.transaction():
@@ -173,6 +182,8 @@ class Examiner:
                 return  # it is refused, which its caller expects
             if not any(map(any, alone.rows)) and alone.after == before:
                 return
+        async with _undone(tx):
+            self._filled = await self._with_rows(tx)
         self.seen[name] += 1
         async with _undone(tx):
             await self._copy(tx, twin, later=True)
