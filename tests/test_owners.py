@@ -65,6 +65,7 @@ OWNERS: Final = {
     "rate_limit_windows": "db",
     "recovery_codes": "people",
     "refunds": "refunds",
+    "refused_requests": "http",
     "schema_migrations": "db",
     "search_changes": "orders",
     "search_counts": "orders",

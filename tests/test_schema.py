@@ -64,6 +64,7 @@ QUEUES: Final = {
     "order_history_old",
     "adjustments_due",
     "unmatched_disputes_due",
+    "refused_requests_old",
 }
 
 

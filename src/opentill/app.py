@@ -29,6 +29,7 @@ from opentill.http import openapi, responses, routing, schemas
 from opentill.http.caller import Caller
 from opentill.http.middleware import RequestMiddleware
 from opentill.http.operations import Operation
+from opentill.http.refused import RefusedRequests
 from opentill.ledger import api as ledger_api
 from opentill.orders import api as orders_api
 from opentill.orders import events as order_events
@@ -156,14 +157,25 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
             with contextlib.suppress(asyncpg.UndefinedTableError):  # not migrated yet: see /readyz
                 await patiently(lambda: _check_epay(db, settings))
             working = _working(app) if run_worker else contextlib.nullcontext()
-            async with working, replica.beside(db, settings) as app.read_from:
+            async with (
+                working,
+                key_uses.writing(db),
+                refused.writing(db),
+                replica.beside(db, settings) as app.read_from,
+            ):
                 yield
 
     async def authenticate(key: str | None, address: str) -> Caller | None:
         app: App = server.state.app
-        return await merchants.authenticate(app.db, settings, key, address, app.clock())
+        now = app.clock()
+        caller = await merchants.authenticate(app.db, settings, key, address, now)
+        if caller is not None:
+            key_uses.note(caller.key_id, now)
+        return caller
 
     server = Starlette()
+    server.state.key_uses = key_uses = merchants.KeyUses()
+    server.state.refused = refused = RefusedRequests()
     server.router = routing.PathRouter(ROUTES, lifespan)
     # In place of Starlette's own two for exceptions, which would have none left to handle.
     server.middleware_stack = RequestMiddleware(
@@ -171,6 +183,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
         authenticate,
         settings.trusted_proxies,
         error_page=errors.error_page,
+        note_refused=refused.note,
         https=settings.is_https,
         test_mode=SANDBOX in settings.gateways,
     )

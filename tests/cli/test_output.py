@@ -131,8 +131,10 @@ def test_times_and_amounts_as_options(opentill: Commands) -> None:
     assert "ADMIN_RECHARGE" not in opentill.text("statement", shop["id"], "--to", "1d")
     refused = opentill.refusal("export", shop["id"], "--from", "soon")
     assert "from must be a time in UTC such as 2026-01-31" in refused
-    key = opentill.json("keys", "create", shop["id"], "--expires", "90d")
+    key = opentill.json("keys", "create", shop["id"], "--expires", "90d", "--name", "Accounting")
     assert 0 < key["expiresAt"] - made["createdAt"] - 90 * DAY < DAY
+    (listed,) = opentill.json("keys", "list", shop["id"])
+    assert (listed["name"], listed["lastUsedAt"]) == (key["name"], None) == ("Accounting", None)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import asyncpg
 import pytest
 
 import opentill
-from opentill import webhooks
+from opentill import merchants, webhooks
 from opentill.db.database import Db, Tx
 from opentill.db.query import Statement
 from opentill.orders import search_queries
@@ -160,6 +160,15 @@ CASES: Final = {
     "http.queries.PRUNE": Case(
         "idempotency_keys", lambda _: {"before": LATE}, "created_at = created_at + 1", None
     ),
+    "http.queries.PRUNE_REFUSED": Case(
+        "refused_requests", lambda _: {"until": LATE}, "code = code + 1", None
+    ),
+    "merchants.queries.NOTE_USES": Case(
+        "api_keys",
+        lambda row: {"id": [row["id"]], "used_at": [LATE // 60_000 * 60_000]},
+        "hint = hint",
+        None,
+    ),
 }  # fmt: skip
 
 
@@ -267,6 +276,13 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
     await tx.execute(
         "insert into idempotency_keys values ($1, 'k', '', 200, '', $2)", merchant_id, world.NOW
     )
+    await tx.execute(
+        "insert into refused_requests values ($1, $2, 'req_1', 'key_1', 'GET', '/', 404, 40401, '',"
+        " '', '')",
+        merchant_id,
+        world.NOW,
+    )
+    await merchants.create_key(tx, merchant_id, "production", world.NOW)
 
 
 async def _fill_figures_and_logins(tx: Tx, merchant_id: str) -> None:

@@ -36,6 +36,7 @@ from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import credentials, notices
 from opentill.figures import jobs as figure_jobs
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
+from opentill.http import refused
 from opentill.integrity import rules, scheduler
 from opentill.list_counts import FOREVER
 from opentill.list_counts.jobs import roll_up
@@ -85,7 +86,8 @@ EXPLAINED: Final = frozenset(
             )
             for index in (1, 2)
         ),
-        "http.queries": "PRUNE",
+        # arrays: a batch may be of several merchants; tests/dashboard/test_requests.py
+        "http.queries": "PRUNE NOTE_REFUSED TRIM_REFUSED PRUNE_REFUSED",
         "products.queries": "MERCHANT_OF",
         # asked by commands: tests/cli/test_accounting.py
         "ledger.queries": "TRIAL_BALANCE",
@@ -388,6 +390,9 @@ class Business:
         api_server.tx(lambda tx: merchants.history(tx, self.id))
         api_server.tx(lambda tx: merchants.create_key(tx, self.id, "production", self.now))
         api_server.tx(lambda tx: merchants.keys(tx, self.id))
+        self.shop.get("/v1/nothing")
+        api_server.run(api_server._server.state.refused.write(self.app.db))
+        assert api_server.tx(lambda tx: refused.newest(tx, self.id, self.now))
 
     def figuring(self) -> None:
         """Figures: counted of payments and of attempts that failed, and read while one waits."""

@@ -214,8 +214,10 @@ def test_what_is_dangerous_takes_a_login_of_the_last_ten_minutes(
 
 def test_keys_are_made_replaced_and_revoked_at_once(shop: Shop) -> None:
     visitor, caller = _caller(shop, "developer")
-    made = caller.data("POST", "/keys", json={})
+    refused(caller.call("POST", "/keys", json={"name": "x" * 101}), "name")
+    made = caller.data("POST", "/keys", json={"name": "Till 2"})
     again = caller.data("POST", f"/keys/{made['id']}/regenerate")
+    assert made["name"] == again["name"] == "Till 2"
     answers = [
         shop.call("GET", "/v1/balance", headers={"x-api-key": one["key"]}).status_code
         for one in (made, again)
@@ -225,6 +227,7 @@ def test_keys_are_made_replaced_and_revoked_at_once(shop: Shop) -> None:
     assert shop.call("GET", "/v1/balance", headers={"x-api-key": again["key"]}).status_code == 401
     listed = caller.data("GET", "/keys")
     assert {made["id"], again["id"], shop.key_id} == {one["id"] for one in listed["items"]}
+    assert [one["name"] for one in listed["items"]] == ["Till 2", "Till 2", ""]
     assert made["key"] not in json.dumps(listed)
     other = shop.api_server.shop()
     for method, path in (("POST", "/regenerate"), ("DELETE", "")):

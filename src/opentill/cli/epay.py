@@ -10,12 +10,12 @@ from opentill.cli.commands import acting, add_group
 if TYPE_CHECKING:
     from opentill.core.settings import Settings
     from opentill.db.database import Tx
-    from opentill.epay import Credentials, Notice
+    from opentill.epay import Credentials, Notice, NoticeOfOrder
     from opentill.epay.model import NewCredentials
     from opentill.merchants import Actor
 
 _COLUMNS = ("merchantId", "pid", "state", "createdAt", "rotatedAt")
-_NOTICES = ("orderId", "state", "tries", "answer", "dueAt")
+_NOTICES = ("orderId", "outTradeNo", "state", "tries", "answer", "dueAt")
 
 
 def register(app: typer.Typer) -> None:
@@ -120,7 +120,7 @@ def notices(
         "state", state.upper() if state else None, get_args(NoticeState)
     )
 
-    async def work(tx: "Tx") -> "list[Notice]":
+    async def work(tx: "Tx") -> "list[NoticeOfOrder]":
         await epay.find(tx, merchant_id)
         return await epay.newest_notices(tx, merchant_id, wanted, limit)
 

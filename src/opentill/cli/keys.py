@@ -62,6 +62,9 @@ def _show(made: "NewKey", settings: "Settings", *, as_json: bool) -> None:
 def create(
     merchant_id: str,
     *,
+    name: Annotated[
+        str, typer.Option(help="What it is for, beside other keys.", show_default=False)
+    ] = "",
     expires: Annotated[
         str | None,
         typer.Option(help="When: 2027-01-31 (at its end, UTC), a time, or 90d (from now)."),
@@ -76,7 +79,7 @@ def create(
     until = inputs.moment("expires", expires, end=True, ahead=True)
     made = session.transact(
         lambda tx, now: merchants.create_key(
-            tx, merchant_id, settings.environment, now, until, actor=actor
+            tx, merchant_id, settings.environment, now, until, name=name, actor=actor
         ),
         settings,
     )
@@ -84,7 +87,7 @@ def create(
 
 
 def list_(merchant_id: str) -> "list[Key]":
-    """List a merchant's keys."""
+    """List a merchant's keys; `lastUsedAt` is the last use, to the minute."""
     from opentill import merchants
 
     async def work(tx: "Tx") -> "list[Key]":

@@ -10,7 +10,7 @@ from opentill.epay.credentials import (
     key_decrypts,
     rotate,
 )
-from opentill.epay.model import Credentials, NewCredentials, Notice
+from opentill.epay.model import Credentials, NewCredentials, Notice, NoticeOfOrder, NoticeState
 from opentill.epay.notices import newest as newest_notices
 from opentill.epay.notices import resend, return_address
 
@@ -19,6 +19,8 @@ __all__ = [
     "Credentials",
     "NewCredentials",
     "Notice",
+    "NoticeOfOrder",
+    "NoticeState",
     "all_credentials",
     "check_key",
     "disable",

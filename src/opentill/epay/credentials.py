@@ -72,7 +72,7 @@ async def enable(
     A merchant that was disabled keeps its pid and key. Raises NotFound, and ConfigurationError
     where the deployment's key does not decrypt the keys that are stored.
     """
-    await merchants.find(tx, merchant_id)
+    await merchants.lock(tx, merchant_id)
     if not await key_decrypts(tx, settings.secret_key):
         raise ConfigurationError(WRONG_KEY)
     if await queries.LOCKED.first(tx, merchant_id=merchant_id) is not None:

@@ -212,3 +212,9 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     result: str = msgspec.field(name="answer")  # of the last try, in a few words
     created_at: int
     updated_at: int
+
+
+class NoticeOfOrder(Notice, frozen=True, kw_only=True):
+    """A notification with the number that the shop gave its order."""
+
+    out_trade_no: str

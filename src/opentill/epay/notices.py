@@ -10,7 +10,15 @@ from opentill.core import encryption
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.epay import credentials, queries
-from opentill.epay.model import PAID, Credentials, EpayOrder, Notice, NoticeState, Submission
+from opentill.epay.model import (
+    PAID,
+    Credentials,
+    EpayOrder,
+    Notice,
+    NoticeOfOrder,
+    NoticeState,
+    Submission,
+)
 from opentill.gateways.epay import signature
 
 _log: Final = structlog.get_logger()
@@ -108,6 +116,6 @@ async def resend(tx: Tx, merchant_id: str, order_id: str, now: int) -> Notice:
 
 async def newest(
     tx: Tx, merchant_id: str, state: NoticeState | None = None, limit: int = 100
-) -> list[Notice]:
+) -> list[NoticeOfOrder]:
     """Return a merchant's notices, newest first."""
     return await queries.NEWEST_NOTICES.all(tx, merchant_id=merchant_id, state=state, limit=limit)

@@ -7,6 +7,7 @@ from opentill.epay.model import (
     EpayOrder,
     EpayProduct,
     Notice,
+    NoticeOfOrder,
     PaidCounts,
 )
 
@@ -225,10 +226,12 @@ RESEND = Query(
     """,
 )
 NEWEST_NOTICES = Query(
-    Notice,
+    NoticeOfOrder,
     """
-    select merchant_id, order_id, state, due_at, tries, answer as result, created_at, updated_at
-    from epay_notifications
+    select merchant_id, order_id, state, due_at, tries, answer as result, created_at, updated_at,
+        (select out_trade_no from epay_orders e
+            where e.merchant_id = n.merchant_id and e.order_id = n.order_id) as out_trade_no
+    from epay_notifications n
     where merchant_id = :merchant_id and (:state::text is null or state = :state)
     order by created_at desc, order_id desc limit :limit
     """,

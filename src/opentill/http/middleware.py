@@ -23,6 +23,7 @@ from opentill.server.client_address import inside
 
 Authenticate = Callable[[str | None, str], Awaitable[Caller | None]]  # API key, address
 ErrorPage = Callable[[Scope, Receive, Exception], ASGIApp | None]
+NoteRefused = Callable[[Scope, str, int, bytes], None]  # request id, status, body of the response
 _log: Final = structlog.get_logger()
 _HOP: Final = re.compile(
     r"\[(?P<six>[0-9a-fA-F:.]+)\](:[0-9]{1,5})?|(?P<four>[0-9.]+):[0-9]{1,5}|[0-9a-fA-F:.]+",
@@ -34,6 +35,7 @@ _ALWAYS: Final = ((b"x-content-type-options", b"nosniff"),)
 _BY_HTTPS: Final = (b"strict-transport-security", b"max-age=31536000")
 # Payments of this deployment may go through the sandbox bank, whose money is not real.
 _TEST_MODE: Final = (b"opentill-test-mode", b"sandbox")
+_REFUSED: Final = int(HTTPStatus.BAD_REQUEST)  # a plain number compares fastest
 NOTICE_S: Final = 60.0  # a proxy that is not trusted is logged once in so many seconds
 
 
@@ -55,6 +57,21 @@ def client_address(
             return address
         peer = address
     return peer
+
+
+def _key_and_hops(headers: Sequence[tuple[bytes, bytes]]) -> tuple[str | None, list[bytes]]:
+    """Return the API key of a request and its lines of X-Forwarded-For.
+
+    Two keys count as none, "": neither is the right one.
+    """
+    key: str | None = None
+    lines: list[bytes] = []
+    for name, value in headers:
+        if name == b"x-api-key":
+            key = value.decode("latin-1") if key is None else ""
+        elif name == b"x-forwarded-for":
+            lines.append(value)
+    return key, lines
 
 
 def _key_for(path: str, key: str | None) -> str | None:
@@ -93,13 +110,15 @@ class RequestMiddleware:
         trusted: Sequence[IPv4Network | IPv6Network],
         *,
         error_page: ErrorPage | None = None,
+        note_refused: NoteRefused | None = None,
         https: bool = False,
         test_mode: bool = False,
     ) -> None:
         """``authenticate`` counts a request of the API and finds its caller, or raises a Problem.
 
         ``error_page`` makes the page of an error outside the API, None where JSON is wanted;
-        without it that is so everywhere.
+        without it that is so everywhere. ``note_refused`` takes the requests of merchants, those
+        with a valid key, that the API refuses.
 
         ``https``: the public address is. ``test_mode``: the sandbox bank is among the gateways, and
         every response of the API says so.
@@ -108,6 +127,7 @@ class RequestMiddleware:
         self._authenticate = authenticate
         self._trusted = trusted
         self._error_page = error_page
+        self._note_refused = note_refused
         self._of_pages = (*_ALWAYS, _BY_HTTPS) if https else _ALWAYS
         self._of_api = (*self._of_pages, _TEST_MODE) if test_mode else self._of_pages
         self._noticed_at = -NOTICE_S
@@ -132,16 +152,12 @@ class RequestMiddleware:
                 own = [(b"x-request-id", request_id.encode()), *always]
                 message["headers"] = [*message["headers"], *own]
             await send(message)
+            if status >= _REFUSED and api:
+                self._note(scope, request_id, status, message)
 
         structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
-            key: str | None = None
-            lines: list[bytes] = []
-            for name, value in scope["headers"]:
-                if name == b"x-api-key":  # two keys count as none: neither is the right one
-                    key = value.decode("latin-1") if key is None else ""
-                elif name == b"x-forwarded-for":
-                    lines.append(value)
+            key, lines = _key_and_hops(scope["headers"])
             address = scope["opentill_address"] = self._address(scope.get("client"), lines)
             scope["opentill_merchant"] = None
             if (
@@ -167,6 +183,13 @@ class RequestMiddleware:
                 quiet=status < HTTPStatus.BAD_REQUEST and route in _HEALTH_ROUTES,
             )  # fmt: skip
             structlog.contextvars.unbind_contextvars("request_id")
+
+    def _note(self, scope: Scope, request_id: str, status: int, message: Message) -> None:
+        """Note a refused request once its response is sent, if it was a merchant's."""
+        note = self._note_refused
+        whole = message["type"] == "http.response.body" and not message.get("more_body")
+        if note is not None and whole and scope["opentill_merchant"] is not None:
+            note(scope, request_id, status, message["body"])
 
     async def _respond_for_api(
         self, scope: Scope, _: Receive, send: Send, error: Exception

@@ -1,4 +1,4 @@
-"""All SQL about idempotency keys."""
+"""All SQL about idempotency keys and refused requests."""
 
 from typing import Final
 
@@ -13,6 +13,22 @@ class Stored(msgspec.Struct, frozen=True):
     fingerprint: bytes
     status: int
     body: bytes
+
+
+class RefusedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request of a merchant that was refused: what was asked for, and the response."""
+
+    merchant_id: str
+    at: int  # Unix ms
+    id: str  # as in the header x-request-id
+    key_id: str
+    method: str
+    path: str  # with the names of query parameters, without their values
+    status: int
+    code: int  # the business code
+    field: str  # "" where the response names none
+    reason: str  # likewise
+    ignored: str  # fields of the body that nobody reads, as ``ignored.py`` lists them
 
 
 CLAIM: Final = Value(
@@ -45,5 +61,45 @@ PRUNE: Final = Command(
     delete from idempotency_keys where (merchant_id, key) in (
         select merchant_id, key from idempotency_keys where created_at < :before
         order by created_at limit 1000 for update skip locked)
+    """,
+)
+
+NOTE_REFUSED: Final = Command(
+    """
+    insert into refused_requests (merchant_id, at, id, key_id, method, path, status, code, field,
+        reason, ignored)
+    select * from unnest(:merchant_id::text[], :at::bigint[], :id::text[], :key_id::text[],
+        :method::text[], :path::text[], :status::int[], :code::int[], :field::text[],
+        :reason::text[], :ignored::text[])
+    on conflict do nothing
+    """,
+)
+# Delete what is beyond the newest `:most` of each of these merchants.
+TRIM_REFUSED: Final = Command(
+    """
+    delete from refused_requests r using (
+        select older.merchant_id, older.at, older.id
+        from unnest(:merchant_id::text[]) as noted (merchant_id)
+        cross join lateral (
+            select merchant_id, at, id from refused_requests
+            where merchant_id = noted.merchant_id
+            order by at desc, id desc offset :most
+        ) older
+    ) beyond
+    where r.merchant_id = beyond.merchant_id and r.at = beyond.at and r.id = beyond.id
+    """,
+)
+NEWEST_REFUSED: Final = Query(
+    RefusedRequest,
+    """
+    select * from refused_requests where merchant_id = :merchant_id and at > :after
+    order by at desc, id desc limit :limit
+    """,
+)
+PRUNE_REFUSED: Final = Command(
+    """
+    delete from refused_requests where (merchant_id, at, id) in (
+        select merchant_id, at, id from refused_requests where at <= :until
+        order by at limit 1000 for update skip locked)
     """,
 )

@@ -5,6 +5,7 @@ from opentill.merchants.audit import newest as audit_log
 from opentill.merchants.audit import record as record_audit
 from opentill.merchants.audit import verify as verify_audit
 from opentill.merchants.fees import read as read_fees
+from opentill.merchants.key_uses import KeyUses
 from opentill.merchants.model import (
     PREFIXES,
     AuditHead,
@@ -39,6 +40,7 @@ __all__ = [
     "AuditRow",
     "FeePolicy",
     "Key",
+    "KeyUses",
     "Merchant",
     "NewKey",
     "Terms",

@@ -62,11 +62,17 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     merchant_id: str
+    name: str  # given by whoever made it, "" without one
     hint: str
     environment: Environment
     created_at: int
     expires_at: int | None
     revoked_at: int | None
+    last_used_at: int | None  # last, to the minute; what came after is written within two
+
+    def opens(self, now: int) -> bool:
+        """Return whether requests with it are let in."""
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +80,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     merchant_id: str
+    name: str
     key: str
     expires_at: int | None
 

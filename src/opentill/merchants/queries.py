@@ -11,7 +11,9 @@ from opentill.merchants.model import (
     TermsVersion,
 )
 
-_KEY_COLUMNS = "id, merchant_id, hint, environment, created_at, expires_at, revoked_at"
+_KEY_COLUMNS = (
+    "id, merchant_id, name, hint, environment, created_at, expires_at, revoked_at, last_used_at"
+)
 
 INSERT = Command(
     """
@@ -61,8 +63,9 @@ TERMS = Query(
 )
 INSERT_KEY = Command(
     """
-    insert into api_keys (id, merchant_id, key_sha256, hint, environment, created_at, expires_at)
-    values (:id, :merchant_id, :key_sha256, :hint, :environment, :now, :expires_at)
+    insert into api_keys (id, merchant_id, key_sha256, name, hint, environment, created_at,
+        expires_at)
+    values (:id, :merchant_id, :key_sha256, :name, :hint, :environment, :now, :expires_at)
     """,
 )
 KEYS = Query(
@@ -75,6 +78,21 @@ REVOKE_KEY = Query(
     update api_keys set revoked_at = :now where id = :id and revoked_at is null
     returning {_KEY_COLUMNS}
     """,  # noqa: S608 - a constant of ours
+)
+# A key that somebody else writes at this moment is left out: that is the same minute, or its end.
+# A time far ahead of the new one is of a clock that was set back since.
+NOTE_USES = Command(
+    """
+    with used as (
+        select k.id, noted.used_at
+        from unnest(:id::text[], :used_at::bigint[]) as noted (id, used_at)
+        join api_keys k on k.id = noted.id
+        where k.last_used_at is null
+            or k.last_used_at not between noted.used_at and noted.used_at + 3600000
+        order by k.id for no key update of k skip locked
+    )
+    update api_keys set last_used_at = used.used_at from used where api_keys.id = used.id
+    """,
 )
 
 # Authentication in one statement: count the request against its address and find the caller.

@@ -13,11 +13,13 @@ from opentill.http.csvfile import utc
 from opentill.merchants import audit, model, queries
 from opentill.merchants.audit import OPENTILL, Actor
 from opentill.merchants.model import Key, Merchant, NewKey
+from opentill.merchants.operator_actions import words
 from opentill.server.client_address import limit_subject
 
 # How long to wait for a connection. Every request begins with authentication, so that a database
 # that hangs is noticed here.
 _PATIENCE_S: Final = 1.8
+LONGEST_NAME: Final = 100  # of a key
 
 
 async def find(tx: Tx, merchant_id: str) -> Merchant:
@@ -44,31 +46,46 @@ async def create_key(
     now: int,
     expires_at: int | None = None,
     *,
+    name: str = "",
     actor: Actor = OPENTILL,
 ) -> NewKey:
-    """Make a key, of which only the digest is stored. Raises NotFound, and Invalid on its end."""
-    new = await _create_key(tx, merchant_id, environment, now, expires_at)
+    """Make a key, of which only the digest is stored.
+
+    ``name`` is for people, and may be empty. Raises NotFound, and Invalid on
+    ``expiresAt`` and ``name``.
+    """
+    kept = words("name", name, LONGEST_NAME) if name.strip() else ""
+    new = await _create_key(tx, merchant_id, environment, now, expires_at, kept)
     until = "" if expires_at is None else f", until {utc(expires_at)}"
-    subject = f"{new.id} {model.hint(new.key)}{until}"
+    named = f", named {kept}" if kept else ""
+    subject = f"{new.id} {model.hint(new.key)}{until}{named}"
     await audit.record(tx, actor, "keys create", merchant_id, subject, now)
     return new
 
 
 async def _create_key(
-    tx: Tx, merchant_id: str, environment: Environment, now: int, expires_at: int | None
+    tx: Tx,
+    merchant_id: str,
+    environment: Environment,
+    now: int,
+    expires_at: int | None,
+    name: str,
 ) -> NewKey:
     if not await queries.EXISTS.get(tx, merchant_id=merchant_id):
         raise NotFound(reason=f"there is no merchant {merchant_id}")
     if expires_at is not None and expires_at <= now:
         raise Invalid("expiresAt", "expiresAt must be in the future")
     key = model.make_key(environment)
-    new = NewKey(id=new_id("key"), merchant_id=merchant_id, key=key, expires_at=expires_at)
+    new = NewKey(
+        id=new_id("key"), merchant_id=merchant_id, name=name, key=key, expires_at=expires_at
+    )
     digest, hint = model.digest(key), model.hint(key)
     await queries.INSERT_KEY.run(
         tx,
         id=new.id,
         merchant_id=merchant_id,
         key_sha256=digest,
+        name=name,
         hint=hint,
         environment=environment,
         now=now,
@@ -91,11 +108,14 @@ async def _revoke_key(tx: Tx, key_id: str, now: int) -> Key:
 
 
 async def regenerate_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTILL) -> NewKey:
-    """Replace a key by a new one at once, with the same expiry. Raises NotFound, Invalid."""
+    """Replace a key by a new one at once, with the same name and expiry.
+
+    Raises NotFound, Invalid.
+    """
     old = await _revoke_key(tx, key_id, now)
     if old.expires_at is not None and old.expires_at <= now:
         raise Invalid("key", "key must not be expired: create a new one instead")
-    new = await _create_key(tx, old.merchant_id, old.environment, now, old.expires_at)
+    new = await _create_key(tx, old.merchant_id, old.environment, now, old.expires_at, old.name)
     subject = f"{old.id} {old.hint} becomes {new.id} {model.hint(new.key)}"
     await audit.record(tx, actor, "keys regenerate", old.merchant_id, subject, now)
     return new

@@ -39,14 +39,17 @@ _TOKENS: Final[dict[str, Any]] = {
 }
 _KEY: Final[dict[str, Any]] = {
     "id": "key_01m7y0m0jzefzv5n8efcf1hqw1",
+    "name": "Shop",
     "hint": "svc_…Zk3P",
     "environment": "production",
     "createdAt": 1736932500000,
     "expiresAt": None,
     "revokedAt": None,
+    "lastUsedAt": 1736936100000,
 }
 _NEW_KEY: Final[dict[str, Any]] = {
     "id": "key_01m7y0m0jzefzv5n8efcf1hqw1",
+    "name": "Shop",
     "key": "svc_EXAMPLE",
     "expiresAt": None,
 }
@@ -150,7 +153,8 @@ _KEYS: Final = (
     ),
     _row(
         "POST", "/keys", "keys.manage", "Create an API key", body=KeyBody,
-        response=KeyWithSecret, status=201, write=handlers.create_key, secret=True, example={},
+        response=KeyWithSecret, status=201, write=handlers.create_key, secret=True,
+        example={"name": "Shop"},
         response_example=_NEW_KEY, about=" The `key` is shown only here.",
     ),
     _row(

@@ -129,6 +129,7 @@ async def create_key(request: ApiRequest[Nothing, KeyBody], tx: Tx) -> KeyWithSe
         request.app.settings.environment,
         request.now,
         request.body.expires_at,
+        name=request.body.name,
         actor=_actor(request),
     )
     return KeyWithSecret.of(new)

@@ -77,6 +77,7 @@ class KeyOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An API key, without the key itself: its beginning and its last four characters."""
 
     id: Annotated[str, Meta(description="The id of the key, which is not secret.")]
+    name: Annotated[str, Meta(description="The name that it was given, or an empty text.")]
     hint: Annotated[str, Meta(description="The beginning of the key and its last four characters.")]
     environment: Annotated[Environment, Meta(description="The environment that the key is for.")]
     created_at: CreatedAt
@@ -86,23 +87,33 @@ class KeyOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     revoked_at: Annotated[
         int | None, Meta(description="When it was revoked, Unix ms. Null if it was not.")
     ]
+    last_used_at: Annotated[
+        int | None,
+        Meta(
+            description="When it was last used, Unix ms, to the minute. A use shows within two"
+            " minutes. Null if it was never used."
+        ),
+    ]
 
     @classmethod
     def of(cls, key: Key) -> Self:
         """Show a key."""
         return cls(
             id=key.id,
+            name=key.name,
             hint=key.hint,
             environment=key.environment,
             created_at=key.created_at,
             expires_at=key.expires_at,
             revoked_at=key.revoked_at,
+            last_used_at=key.last_used_at,
         )
 
 
 class KeyBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The body that makes an API key."""
 
+    name: Annotated[str, Meta(max_length=100, description="a text of at most 100 characters")] = ""
     expires_at: Annotated[Millis, Meta(description="the key's end, in Unix ms")] | None = None
 
 
@@ -110,6 +121,7 @@ class KeyWithSecret(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A new API key; ``key`` is shown this once."""
 
     id: Annotated[str, Meta(description="The id of the key, which is not secret.")]
+    name: Annotated[str, Meta(description="The name that it was given, or an empty text.")]
     key: Annotated[str, Meta(description="The key itself. It is shown only here.")]
     expires_at: Annotated[
         int | None, Meta(description="When it ends, Unix ms. Null if it has no end.")
@@ -118,7 +130,7 @@ class KeyWithSecret(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def of(cls, new: NewKey) -> Self:
         """Show a new key."""
-        return cls(id=new.id, key=new.key, expires_at=new.expires_at)
+        return cls(id=new.id, name=new.name, key=new.key, expires_at=new.expires_at)
 
 
 class MemberOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -10,7 +10,9 @@ from typing import Final
 from opentill.dashboard.catalogue import (
     agreement,
     balance,
+    developers,
     disputes,
+    epay,
     frame,
     home,
     payments_list,
@@ -30,6 +32,8 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     security.SENTENCES,
     team.SENTENCES,
     home.SENTENCES,
+    developers.SENTENCES,
+    epay.SENTENCES,
     disputes.SENTENCES,
     products.SENTENCES,
     sessions.SENTENCES,

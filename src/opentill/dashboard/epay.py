@@ -1,0 +1,164 @@
+"""A merchant's Epay credentials, and the notifications of its paid Epay orders."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, get_args
+from zoneinfo import ZoneInfo
+
+import msgspec
+import structlog
+from starlette.responses import Response
+
+from opentill import epay, merchants, people
+from opentill.core.errors import ConfigurationError, Invalid, NotFound
+from opentill.dashboard import developers, lists, once, render
+from opentill.dashboard.model import Page
+from opentill.dashboard.request import PageRequest
+from opentill.db.database import Tx
+from opentill.epay import Credentials, NewCredentials, NoticeState
+
+_REASON: Final = "on the page of Epay"
+_MOST: Final = 100  # notifications
+_STATES: Final[tuple[NoticeState, ...]] = get_args(NoticeState)
+_log: Final = structlog.get_logger()
+
+
+async def _credentials(tx: Tx, merchant_id: str) -> Credentials | None:
+    try:
+        return await epay.find(tx, merchant_id)
+    except NotFound:
+        return None
+
+
+async def show(request: PageRequest) -> Response:
+    """Show the credentials and the last notifications."""
+    return await _epay(request, filters=True)
+
+
+async def _epay(
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    *,
+    typed: dict[str, str] | None = None,
+    new: NewCredentials | None = None,
+    filters: bool = False,
+) -> Response:
+    """Show the page, with what was typed into a form, or with a key that was just made.
+
+    ``filters``: this is the page's own address, which a choice of notifications leads to.
+    """
+    chosen = lists.choice(request, "state", _STATES)
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+        known = await _credentials(tx, request.merchant_id)
+        notices = await epay.newest_notices(tx, request.merchant_id, chosen, _MOST)
+    return render.page(
+        request,
+        "epay.html",
+        status,
+        scripts=new is not None,
+        zone=ZoneInfo(merchant.time_zone),
+        known=known,
+        filters=filters and known is not None,
+        url=f"{request.app.settings.public_url}/epay/",
+        notices=notices,
+        most=_MOST,
+        chosen=chosen,
+        typed=typed or {},
+        new=new,
+        form_id=once.new_form_id(),
+        errors=errors or {},
+    )
+
+
+async def enable(request: PageRequest) -> Response:
+    """Let the merchant take payments by Epay; a key that is made for it is shown, this once."""
+    actor = people.actor_of(request.login, _REASON)
+
+    async def work(tx: Tx) -> NewCredentials:
+        await merchants.lock(tx, request.merchant_id)
+        known = await _credentials(tx, request.merchant_id)
+        made = await epay.enable(
+            tx, request.app.settings, request.merchant_id, request.now, actor=actor
+        )
+        return made if known is None else msgspec.structs.replace(made, key="")
+
+    return await _made(request, work)
+
+
+async def rotate(request: PageRequest) -> Response:
+    """Replace the key at once and show the new one, this once."""
+    form, wrong = await request.form(), await _unconfirmed(request, "rotate")
+    if wrong:
+        return await _epay(request, 400, wrong, typed=form)
+    actor = people.actor_of(request.login, _REASON)
+
+    async def work(tx: Tx) -> NewCredentials:
+        return await epay.rotate(
+            tx, request.app.settings, request.merchant_id, request.now, actor=actor
+        )
+
+    return await _made(request, work)
+
+
+async def _made(request: PageRequest, work: Callable[[Tx], Awaitable[NewCredentials]]) -> Response:
+    """Make credentials and show their key, if there is one to be shown."""
+    try:
+        new = await once.make_secret(request, work, NewCredentials)
+    except ConfigurationError as error:
+        _log.error("Epay credentials cannot be made", reason=str(error))
+        return await _epay(request, 503, {"epay": "error_epay_setup"})
+    return await _epay(request, new=new) if new.key else _back(request)
+
+
+async def disable(request: PageRequest) -> Response:
+    """End the use of the Epay API; one that is disabled stays so."""
+    form, wrong = await request.form(), await _unconfirmed(request, "disable")
+    if wrong:
+        return await _epay(request, 400, wrong, typed=form)
+    actor = people.actor_of(request.login, _REASON)
+
+    async def work(tx: Tx) -> None:
+        await merchants.lock(tx, request.merchant_id)
+        known = await epay.find(tx, request.merchant_id)
+        if known.state == "ENABLED":
+            await epay.disable(tx, request.merchant_id, request.now, actor=actor)
+
+    await request.app.db.run(work)
+    return _back(request)
+
+
+async def _unconfirmed(request: PageRequest, field: str) -> dict[str, str]:
+    """Return the error of a form in which the pid was to be typed. Raises NotFound without one."""
+    form = await request.form()
+    async with request.app.db.connection() as tx:
+        known = await epay.find(tx, request.merchant_id)
+    return {} if form.get(field, "").strip() == str(known.pid) else {field: "error_epay_pid"}
+
+
+async def resend(request: PageRequest) -> Response:
+    """Send a notification again, with all tries."""
+    form = await request.form()
+    order_id = form.get("order", "")
+    try:
+        await request.app.db.run(
+            lambda tx: epay.resend(tx, request.merchant_id, order_id, request.now)
+        )
+    except Invalid:
+        return await _epay(request, 409, {"notices": "error_epay_notice"})
+    return _back(request, "?done=resent")
+
+
+def _back(request: PageRequest, query: str = "") -> Response:
+    place = f"/dashboard/{request.merchant_id}/developers/epay"
+    return render.see_other(request, place + query)
+
+
+_PLACE: Final = f"{developers.PLACE}/epay"
+pages: Final = (
+    Page("GET", _PLACE, "epay.read", show),
+    Page("POST", f"{_PLACE}/enable", "epay.manage", enable),
+    Page("POST", f"{_PLACE}/rotate", "epay.manage", rotate),
+    Page("POST", f"{_PLACE}/disable", "epay.manage", disable),
+    Page("POST", f"{_PLACE}/resend", "events.resend", resend),
+)

@@ -1,0 +1,195 @@
+"""A merchant's API keys: made, replaced and revoked, and when each was last used."""
+
+import contextlib
+from datetime import date
+from typing import Final, Literal
+from zoneinfo import ZoneInfo
+
+from starlette.responses import Response
+
+from opentill import merchants, people
+from opentill.core.errors import Invalid, NotFound, or_not_found
+from opentill.dashboard import developers, lists, once, render
+from opentill.dashboard.model import Page
+from opentill.dashboard.request import PageRequest
+from opentill.db.database import Tx
+from opentill.figures.model import day_of
+from opentill.merchants import Key, NewKey
+
+State = Literal["valid", "expired", "revoked"]
+_REASON: Final = "on the page of API keys"
+_STATES: Final[tuple[State, ...]] = ("valid", "expired", "revoked")
+_DAY: Final = "2026-01-31"
+
+
+def _state(key: Key, now: int) -> State:
+    if key.revoked_at is not None:
+        return "revoked"
+    return "valid" if key.opens(now) else "expired"
+
+
+async def show(request: PageRequest) -> Response:
+    """List the keys, newest first."""
+    return await _list(request)
+
+
+async def _list(
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    *,
+    typed: dict[str, str] | None = None,
+    new: NewKey | None = None,
+) -> Response:
+    """Show the list, with what was typed into its form, or with a key that was just made."""
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+        found = await merchants.keys(tx, request.merchant_id)
+    rows = [(key, _state(key, request.now)) for key in reversed(found)]
+    chosen = lists.choice(request, "state", _STATES)
+    rows = [row for row in rows if chosen in {None, row[1]}]
+    pager = lists.Pager(lists.page_number(request), len(rows))
+    start = (pager.number - 1) * pager.size
+    return render.page(
+        request,
+        "keys.html",
+        status,
+        scripts=new is not None,
+        zone=ZoneInfo(merchant.time_zone),
+        keys=rows[start : start + pager.size],
+        pager=pager,
+        chosen=chosen,
+        typed=typed or {},
+        new=new,
+        form_id=once.new_form_id(),
+        errors=errors or {},
+    )
+
+
+async def create(request: PageRequest) -> Response:
+    """Make a key and show it, this once."""
+    form = await request.form()
+    name, typed = form.get("name", "").strip(), form.get("expires", "").strip()
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+    errors: dict[str, str] = {}
+    if not name:
+        errors["name"] = "error_key_name"
+    end = _end_of(typed, ZoneInfo(merchant.time_zone))
+    if typed and end is None:
+        errors["expires"] = "error_day"
+    elif end is not None and end <= request.now:
+        errors["expires"] = "error_key_expires"
+    if errors:
+        return await _list(request, 400, errors, typed=form)
+
+    async def work(tx: Tx) -> NewKey:
+        return await merchants.create_key(
+            tx, request.merchant_id, request.app.settings.environment, request.now, end,
+            name=name, actor=people.actor_of(request.login, _REASON),
+        )  # fmt: skip
+
+    try:
+        new = await once.make_secret(request, work, NewKey)
+    except Invalid:
+        return await _list(request, 400, {"name": "error_key_name"}, typed=form)
+    return await _list(request, new=new)
+
+
+def _end_of(text: str, zone: ZoneInfo) -> int | None:
+    """Return when a day ends in a zone, Unix ms; None for what is no day."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+    # Beyond these years no zone has a midnight that fits.
+    fits = len(text) == len(_DAY) and 1970 < day.year < 9999  # noqa: PLR2004 - years
+    return day_of(day, zone).until if fits else None
+
+
+# ── one key ──
+
+
+async def show_one(request: PageRequest) -> Response:
+    """Show a key, and what replaces and revokes it."""
+    return await _one(request, await _find(request))
+
+
+async def _find(request: PageRequest) -> Key:
+    """Return the key in the path. Raises NotFound if it is not the merchant's."""
+    async with request.app.db.connection() as tx:
+        found = await merchants.keys(tx, request.merchant_id)
+    return or_not_found(next((key for key in found if key.id == request.ids["key"]), None))
+
+
+async def _one(
+    request: PageRequest,
+    key: Key,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    typed: dict[str, str] | None = None,
+) -> Response:
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+    return render.page(
+        request,
+        "key.html",
+        status,
+        zone=ZoneInfo(merchant.time_zone),
+        key=key,
+        state=_state(key, request.now),
+        word=_word(key),
+        typed=typed or {},
+        form_id=once.new_form_id(),
+        errors=errors or {},
+    )
+
+
+def _word(key: Key) -> str:
+    """Return what is typed to confirm that this is the key: its last four characters."""
+    return key.hint[-4:]
+
+
+async def regenerate(request: PageRequest) -> Response:
+    """Replace a key at once and show the new one, this once."""
+    form, key = await request.form(), await _find(request)
+    if form.get("replace", "").strip() != _word(key):
+        return await _one(request, key, 400, {"replace": "error_key_word"}, form)
+
+    async def work(tx: Tx) -> NewKey:
+        actor = people.actor_of(request.login, _REASON)
+        return await merchants.regenerate_key(tx, key.id, request.now, actor=actor)
+
+    try:
+        new = await once.make_secret(request, work, NewKey)
+    except (Invalid, NotFound):
+        return await _one(request, await _find(request), 409, {"key": "error_key_over"})
+    return await _list(request, new=new)
+
+
+async def revoke(request: PageRequest) -> Response:
+    """Revoke a key at once; one that is revoked stays so."""
+    form, key = await request.form(), await _find(request)
+    if form.get("revoke", "").strip() != _word(key):
+        return await _one(request, key, 400, {"revoke": "error_key_word"}, form)
+
+    async def work(tx: Tx) -> None:
+        actor = people.actor_of(request.login, _REASON)
+        await merchants.revoke_key(tx, key.id, request.now, actor=actor)
+
+    with contextlib.suppress(NotFound):  # revoked already, by another click perhaps
+        await request.app.db.run(work)
+    return render.see_other(
+        request, f"/dashboard/{request.merchant_id}/developers/keys/{key.id}?done=revoked"
+    )
+
+
+_PLACE: Final = f"{developers.PLACE}/keys"
+_ONE: Final = f"{_PLACE}/{{key:id}}"
+pages: Final = (
+    Page("GET", _PLACE, "keys.read", show),
+    Page("POST", _PLACE, "keys.manage", create),
+    Page("GET", _ONE, "keys.read", show_one),
+    Page("POST", f"{_ONE}/regenerate", "keys.manage", regenerate),
+    Page("POST", f"{_ONE}/revoke", "keys.manage", revoke),
+)
