@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -46,7 +47,7 @@ def words(response: httpx2.Response) -> str:
 
 
 def form_id(visitor: Visitor, to: str) -> str:
-    return re.findall(r'name="once" value="(\w+)"', visitor.get(to).text)[0]
+    return re.findall(r'name="form_id" value="(\w+)"', visitor.get(to).text)[0]
 
 
 def test_the_list_has_open_ones_first_with_what_is_left_of_their_time(
@@ -104,11 +105,15 @@ def test_a_note_is_added_once_by_somebody_and_shown_as_it_was_typed(shop: Shop) 
     dispute = opened(shop)
     here = path(shop, dispute.id)
     once = form_id(ada, here)
-    form = {"note": " Delivered.\r\n<b>Signed</b> ", "once": once}
+    form = {"note": " Delivered.\r\n<b>Signed</b> ", "form_id": once}
     for _ in range(2):  # a double click
         sent = ada.post(f"{here}/notes", form)
         assert (sent.status_code, sent.headers["location"]) == (303, f"{here}?done=note")
-    ada.post(f"{here}/notes", {"note": "More", "once": once})  # back, and sent with other text
+    again = ada.post(f"{here}/notes", {"note": "More", "form_id": once})  # back, with other text
+    assert again.status_code == 422
+    assert ">\nMore</textarea>" in again.text
+    (fresh,) = re.findall(r'name="form_id" value="(\w+)"', again.text)
+    assert ada.post(f"{here}/notes", {"note": "More", "form_id": fresh}).status_code == 303
     page = ada.get(f"{here}?done=note")
     assert page.text.count("Delivered.\n&lt;b&gt;Signed&lt;/b&gt;</p>") == 1
     assert "Your note is added." in words(page)
@@ -271,12 +276,22 @@ def test_so_many_uploads_of_a_person_run_at_once_and_no_more(shop: Shop) -> None
     with ThreadPoolExecutor(EACH) as pool:
         uploads = [pool.submit(upload, number) for number in range(EACH)]
         while running._running[ada.person_id] < EACH:
-            pass
+            time.sleep(0.01)
         assert send(ada, path(shop, dispute.id, "evidence"), PDF).status_code == 429
         go.set()
         assert [one.result() for one in uploads] == [303] * EACH
     assert send(ada, path(shop, dispute.id, "evidence"), PDF).status_code == 303
     assert not running._running
+
+
+def test_of_somebody_who_is_not_logged_in_no_more_is_read_than_of_other_forms(shop: Shop) -> None:
+    to = path(shop, opened(shop).id, "evidence")
+    nobody = Visitor(shop.api_server)
+    sent = send(nobody, to, PDF + b" " * 200_000)
+    assert (sent.status_code, sent.headers["location"]) == (303, "/login?next=")
+    kept = send(nobody, to, PDF)
+    assert kept.status_code == 401
+    assert "Files and passwords are not kept" in words(kept)
 
 
 def test_a_foreign_site_and_those_who_only_read_add_nothing(shop: Shop) -> None:

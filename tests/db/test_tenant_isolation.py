@@ -95,7 +95,6 @@ EXPLAINED: Final = frozenset(
         "payouts.queries ": "DUE",
         # and tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",
-        "disputes.queries ": "OF_ORDER",
         # which of them reads what is found depends on numbers: tests/orders/test_search.py
         "orders.search_queries": "WAITING BY_TERM1 BY_TERM3 BY_TERM_AND_MORE1"
         " BY_COLUMNS_BY_PRODUCT_ID0 BY_COLUMNS_BY_PRODUCT_ID1 BY_COLUMNS_BY_PRODUCT_ID2"
@@ -406,6 +405,28 @@ class Business:
             self.api_server.run(figure_jobs.count_all(self.app.db))
             self.api_server.run(figures.read(self.app.db, self.id, UTC, self.later()))
 
+    def page(self) -> None:
+        """What the page of a payment reads."""
+        self.shop.endpoint(url=self.epay_shop.inbox.url)
+        order = self.settled()
+        self.shop.dispute(order.id)
+        asked = adjustments.AdjustmentRequest(
+            kind="correct", amount_minor=5, reason="why", by="tester", reference=world.fresh(),
+            order_id=order.id,
+        )  # fmt: skip
+        causes: list[tuple[ledger.Cause, str]] = [("order", order.id), ("refund", "re_none")]
+
+        async def read(tx: Tx) -> None:
+            await adjustments.request(tx, self.id, asked, None, self.now)
+            assert await adjustments.of_order(tx, self.id, order.id)
+            assert await ledger.caused_by(tx, self.id, causes)
+            assert await disputes.of_order(tx, self.id, order.id)
+            moments = [row.at for row in await orders.history(tx, self.id, order.id)]
+            events = await webhooks.of_order(tx, self.id, order.id, moments, movable=True)
+            assert await webhooks.deliveries_of(tx, self.id, [one.id for one in events])
+
+        self.api_server.tx(read)
+
     def door(self) -> None:
         """The Epay door: orders, all its acts, what is told and told again."""
         epay_shop, api_server = self.epay_shop, self.api_server
@@ -621,6 +642,7 @@ def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
         business.refunding()
         business.settling()
         business.disputing()
+        business.page()
         business.operators()
         business.figuring()
         business.door()

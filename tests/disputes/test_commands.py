@@ -1,17 +1,20 @@
 """``opentill disputes …`` and ``opentill settle``, as the operator types them."""
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from opentill import orders
+from opentill import disputes, orders
 from opentill.cli import build
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Db, Tx
+from opentill.merchants import Actor
 from support import pooler
 from support.books import assert_books
 from support.world import in_status
@@ -91,6 +94,60 @@ def test_a_dispute_from_its_opening_to_its_recovery(run: Run, tx: Any) -> None:
         ("ann", "disputes lose", dispute, "a letter"),
         ("ann", "disputes recover", dispute, "a letter"),
     ]
+
+
+def test_the_operator_names_a_deadline_and_gets_notes_and_evidence(
+    run: Run, tx: Any, database_url: str, tmp_path: Path
+) -> None:
+    order = order_in(tx, "SETTLED")
+    dispute = run("disputes", "open", order.id, *WHY)["id"]
+    named = run("disputes", "deadline", dispute, "2031-01-31", *WHY)
+    assert named["respondBy"] == 1_927_670_399_999  # the end of that day
+    actor = Actor("ada@example.com (per_1)", "on the page of a dispute")
+    files = {"letter.pdf": b"%PDF-1 %%EOF", "../receipt.jpg": b"\xff\xd8\xff x \xff\xd9"}
+
+    async def send() -> None:
+        db = await Db.connect(database_url, 2, acquire_timeout_s=20)
+        try:
+            for name, content in files.items():
+                await disputes.add_evidence(
+                    db, order.merchant_id, dispute, name, content, actor=actor, now=1
+                )
+        finally:
+            await db.close()
+
+    asyncio.run(send())
+    shown = run("disputes", "show", dispute)
+    assert shown["respondBy"] == named["respondBy"]
+    digests = [hashlib.sha256(content).hexdigest() for content in files.values()]
+    fields = ("number", "name", "kind", "size", "sha256")
+    assert [tuple(one[field] for field in fields) for one in shown["evidence"]] == [
+        (1, "letter.pdf", "application/pdf", 12, digests[0]),
+        (2, "receipt.jpg", "image/jpeg", 8, digests[1]),
+    ]
+    out = tmp_path / "evidence"
+    for _ in range(2):  # again over the same files
+        written = run("disputes", "evidence", order.id, "--out", str(out))
+    assert [one["path"] for one in written] == [
+        str(out / "01-letter.pdf"), str(out / "02-receipt.jpg"),
+    ]  # fmt: skip
+    assert [path.read_bytes() for path in sorted(out.iterdir())] == [*files.values()]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Invalid, match="out must be a directory"):
+        run("disputes", "evidence", dispute, "--out", str(tmp_path / "file"))
+    with pytest.raises(Invalid, match="until must be a time"):
+        run("disputes", "deadline", dispute, "soon", *WHY)
+    assert [row[:3] for row in audit(tx)] == [
+        ("ann", "disputes open", order.id),
+        ("ann", "disputes deadline", f"{dispute} until 2031-01-31 23:59:59 UTC"),
+        *(
+            (actor.who, "disputes evidence", f"{dispute} {name} SHA-256 {digest}")
+            for name, digest in zip(("letter.pdf", "receipt.jpg"), digests, strict=True)
+        ),
+    ]
+    run("disputes", "win", dispute, *WHY)
+    with pytest.raises(Invalid, match="must be open"):
+        run("disputes", "deadline", dispute, "7d", *WHY)
 
 
 def test_a_dispute_of_a_part_is_won(run: Run, tx: Any) -> None:

@@ -464,6 +464,27 @@ async def test_each_status_of_a_dispute_is_translated(
     assert gateway_event == ((expected,) if expected else ())
 
 
+@pytest.mark.parametrize(
+    ("details", "respond_by"),
+    [
+        ({"due_by": 1_795_000_000, "has_evidence": False}, 1_795_000_000_000),
+        ({"due_by": None}, None),
+        ({"due_by": 0}, None),
+        (None, None),
+    ],
+)
+async def test_until_when_stripe_takes_evidence_is_the_deadline(
+    gateway: StripeGateway, bank: StripeServer, details: Any, respond_by: int | None
+) -> None:
+    _, intent = await paid(gateway, bank)
+    about = bank.dispute(intent, "needs_response", evidence_details=details)
+    (event,) = gateway.read_callback(
+        *bank.signed("charge.dispute.created", about), int(time.time() * 1000)
+    )
+    assert isinstance(event, GatewayDisputeEvent)
+    assert event.respond_by == respond_by
+
+
 async def test_what_is_not_ours_concerns_nobody(gateway: StripeGateway, bank: StripeServer) -> None:
     attempt_id, intent = await paid(gateway, bank)
     session = bank.of_attempt(attempt_id)

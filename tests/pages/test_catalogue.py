@@ -10,6 +10,7 @@ from opentill.core.money import EXPONENTS, Money
 from opentill.gateways.model import Method
 from opentill.pages import model
 from opentill.pages.catalogue import SENTENCES
+from opentill.web import declines
 from opentill.web.catalogue import LANGUAGES, Language
 from opentill.web.language import Localizer, choose
 
@@ -38,7 +39,7 @@ def test_every_method_state_trouble_and_decline_has_its_sentences() -> None:
     keys = set(SENTENCES["en"])
     assert set(model.METHODS) == set(get_args(Method))
     assert set(model.METHODS) <= keys
-    assert set(model.DECLINES.values()) <= keys
+    assert set(declines.DECLINES.values()) <= keys
     for state in set(model.PAGES.values()) | {"expired"}:
         assert {f"{state}_title", f"{state}_text"} <= keys
     for trouble in get_args(model.Trouble):

@@ -20,7 +20,7 @@ from opentill.pages.render import (
     trouble_page,
 )
 from opentill.pages.responses import page
-from opentill.web import assets
+from opentill.web import assets, declines
 from opentill.web.catalogue import LANGUAGES, Language
 from opentill.web.language import Localizer
 from opentill.web.pictures import web_address
@@ -283,14 +283,14 @@ def test_each_status_has_its_page(
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("code", [*model.DECLINES, "never_heard_of", ""])
+@pytest.mark.parametrize("code", [*declines.DECLINES, "never_heard_of", ""])
 def test_each_decline_is_said_in_plain_words(code: str, language: Language) -> None:
     tried = msgspec.structs.replace(ATTEMPT, status="DECLINED", reason=code)
     payment = msgspec.structs.replace(PAYMENT, attempt=tried)
     text = Reader(
         open_page(payment, Visit(localizer=Localizer(SENTENCES, language), now=NOW)).html
     ).text
-    assert SENTENCES[language][model.DECLINES.get(code, "declined")] in text
+    assert SENTENCES[language][declines.DECLINES.get(code, "declined")] in text
     assert "_" not in code or code not in text
 
 

@@ -16,7 +16,7 @@ import pytest
 from opentill.core.settings import Settings
 from opentill.server import http_server
 from opentill.server.http_server import ServeError, Server, bind, make
-from opentill.server.protocol import Phase
+from opentill.server.protocol import ALLOW_BODY_S, Phase
 
 # Nothing that arrives is ever too late; whoever reads to the end has not to wait for long.
 PATIENT = Settings(
@@ -57,6 +57,8 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
         await asyncio.sleep(0.3 if scope["query_string"] == b"slow" else 0)
         await _answer(send, b"early" if path == "/early" else b"x" * 20_000)
         return
+    if path == "/upload":
+        scope[ALLOW_BODY_S](60.0)
     size, more = 0, True
     while more:
         message = await receive()
@@ -330,6 +332,12 @@ SLOW = [
         [b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n", *[b"a"] * 40],
         0.05,
         False,
+    ),
+    (
+        "body byte by byte that the application gives more time",
+        [b"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 30\r\n\r\n", *[b"a"] * 30],
+        0.05,
+        True,
     ),
     ("no body", [b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"], 0.0, False),
     (

@@ -69,6 +69,7 @@ RANGES: Final = frozenset({
     "orders.export_queries.LOCAL_EXPORT",
     "webhooks.queries.RESEND_RANGE",
     "webhooks.queries.EMIT",
+    "webhooks.queries.OF_ORDER",  # by the body of an event, which a copy has too
     # what they leave out is named by its id, and so is what they add
     *(name for name in EVERYWHERE if name.startswith("orders.search_queries.BY_")),
     *(name for name in EVERYWHERE if name.startswith("orders.customer_queries.")),

@@ -43,6 +43,14 @@ WAITING = Query(
     order by created_at, id
     """,
 )
+# Few: operators make them, one by one.
+OF_ORDER = Query(
+    Adjustment,
+    """
+    select * from adjustments
+    where merchant_id = :merchant_id and order_id = :order_id order by created_at, id
+    """,
+)
 # What operators have frozen and not unfrozen.
 FROZEN = Value(
     int,

@@ -150,6 +150,11 @@ async def waiting(tx: Tx, merchant_id: str | None = None) -> list[Adjustment]:
     return await queries.WAITING.all(tx, merchant_id=merchant_id)
 
 
+async def of_order(tx: Tx, merchant_id: str, order_id: str) -> list[Adjustment]:
+    """Return the corrections that are about an order, oldest first."""
+    return await queries.OF_ORDER.all(tx, merchant_id=merchant_id, order_id=order_id)
+
+
 async def frozen_manually(tx: Tx, merchant_id: str, currency: str) -> int:
     """Return how much operators have frozen and not unfrozen, in minor units."""
     return await queries.FROZEN.get(tx, merchant_id=merchant_id, currency=currency) or 0

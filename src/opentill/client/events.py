@@ -101,6 +101,7 @@ class DisputeData(msgspec.Struct, frozen=True, kw_only=True):
     fee: Decimal
     debit_currency: str
     reason: str
+    respond_by: int | None = None  # until when evidence counts
     opened_at: int
     closed_at: int | None
     livemode: bool | None = None  # False: test mode; None: it was not paid

@@ -17,6 +17,7 @@ from opentill.dashboard import (
     home,
     invitations,
     keys,
+    payment,
     payments_list,
     payouts,
     products,
@@ -37,6 +38,7 @@ from opentill.http import routing
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
     *payments_list.pages,
+    *payment.pages,
     *customers.pages,
     *products.pages,
     *sessions.pages,

@@ -1,7 +1,5 @@
 """A merchant's disputes: the list, and each with its deadline, notes and files of evidence."""
 
-import hashlib
-import secrets
 from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
@@ -9,14 +7,13 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import disputes, ledger, merchants, orders, people
-from opentill.core.errors import Invalid, PayloadTooLarge, or_not_found
+from opentill.core.errors import Invalid, KeyReused, PayloadTooLarge, or_not_found
 from opentill.core.money import Money
-from opentill.dashboard import lists, render
+from opentill.dashboard import lists, once, render
 from opentill.dashboard.model import OF_MERCHANT, Page
 from opentill.dashboard.request import PageRequest
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, Evidence, EvidenceRefused, Note
-from opentill.http import idempotency
 from opentill.ledger import Entry
 from opentill.orders import HistoryRow
 from opentill.web import responses
@@ -93,7 +90,7 @@ async def _dispute(
         errors=errors or {},
         note=note,
         max_note=_MAX_NOTE,
-        once=secrets.token_hex(16),
+        form_id=once.new_form_id(),
     )
 
 
@@ -136,25 +133,19 @@ async def add_note(request: PageRequest) -> Response:
     form = await request.form()
     dispute_id, text = request.ids["dispute"], form.get("note", "")
     actor = people.actor_of(request.login, _REASON)
-    once = form.get("once") or secrets.token_hex(16)
-    digest = hashlib.sha256(f"{dispute_id} {once} {text}".encode()).digest()
-    key = f"page {digest.hex()}"
 
-    async def work(tx: Tx) -> None:
-        if await idempotency.claim(tx, request.merchant_id, key, digest, request.now) is not None:
-            return
-        await merchants.record_audit(
-            tx, actor, "disputes note", request.merchant_id, dispute_id, request.now
-        )
-        await disputes.add_note(
-            tx, request.merchant_id, dispute_id, text, actor.who, request.now, by_merchant=True
-        )
-        await idempotency.store(tx, request.merchant_id, key, 303, b"")
+    async def work(tx: Tx) -> str:
+        ids = (request.merchant_id, dispute_id)
+        await merchants.record_audit(tx, actor, "disputes note", *ids, request.now)
+        await disputes.add_note(tx, *ids, text, actor.who, request.now, by_merchant=True)
+        return dispute_id
 
     try:
         if len(text.replace("\r\n", "\n").strip()) > _MAX_NOTE:
             raise Invalid("note", f"note must be at most {_MAX_NOTE} characters")  # noqa: TRY301
-        await request.app.db.run(work)
+        await once.make(request, work)
+    except KeyReused:
+        return await _dispute(request, 422, {"note": "error_form_used"}, text)
     except Invalid:
         return await _dispute(request, 400, {"note": "disputes_error_note"}, text)
     return _back(request, "note")

@@ -4,6 +4,7 @@ from opentill.disputes.evidence import add_evidence, list_evidence, read_evidenc
 from opentill.disputes.evidence_model import MAX_BYTES, MAX_FILES, Evidence, EvidenceRefused
 from opentill.disputes.model import (
     STATUSES,
+    TRANSITIONS,
     Dispute,
     DisputeDetail,
     DisputeOut,
@@ -32,6 +33,7 @@ __all__ = [
     "MAX_BYTES",
     "MAX_FILES",
     "STATUSES",
+    "TRANSITIONS",
     "Dispute",
     "DisputeDetail",
     "DisputeOut",

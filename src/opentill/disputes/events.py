@@ -28,6 +28,12 @@ class DisputeData(msgspec.Struct, frozen=True, kw_only=True):
         str, Meta(description="The ISO 4217 code of the currency of `debit` and `fee`.")
     ]
     reason: Annotated[str, Meta(description="Why the customer disputes, in the bank's words.")]
+    respond_by: Annotated[
+        int | None,
+        Meta(
+            description="Until when evidence counts, Unix ms; null if nobody has named a time yet."
+        ),
+    ]
     opened_at: Annotated[int, Meta(description="When it was opened, Unix ms.")]
     closed_at: Annotated[
         int | None,
@@ -58,6 +64,7 @@ def event_of(order: Order, dispute: Dispute, transition: Transition, at: int) ->
         fee=money.show(dispute.fee_minor, dispute.debit_currency),
         debit_currency=dispute.debit_currency,
         reason=dispute.reason,
+        respond_by=dispute.respond_by,
         opened_at=dispute.created_at,
         closed_at=dispute.closed_at,
         livemode=orders.livemode_of(order),

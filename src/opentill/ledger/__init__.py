@@ -3,8 +3,25 @@
 from opentill.ledger.history import MOST as MOST_SUMMED
 from opentill.ledger.history import of_cause, page, sums_by_type
 from opentill.ledger.model import Balance, Entry, Held, Movement, TrialBalance, TypeSum, Violation
-from opentill.ledger.postings import BY_MOVE, MERCHANT_ACCOUNTS, POSTINGS, TYPES, Account, Type
-from opentill.ledger.service import balance, checked, count, post, post_many, rules, trial_balance
+from opentill.ledger.postings import (
+    BY_MOVE,
+    MERCHANT_ACCOUNTS,
+    POSTINGS,
+    TYPES,
+    Account,
+    Cause,
+    Type,
+)
+from opentill.ledger.service import (
+    balance,
+    caused_by,
+    checked,
+    count,
+    post,
+    post_many,
+    rules,
+    trial_balance,
+)
 from opentill.ledger.statement import Span, StatementError, movements, spans
 from opentill.ledger.statement import chunks as statement_file
 
@@ -16,6 +33,7 @@ __all__ = [
     "TYPES",
     "Account",
     "Balance",
+    "Cause",
     "Entry",
     "Held",
     "Movement",
@@ -26,6 +44,7 @@ __all__ = [
     "TypeSum",
     "Violation",
     "balance",
+    "caused_by",
     "checked",
     "count",
     "movements",

@@ -138,6 +138,17 @@ BETWEEN = Query(
     order by number limit :limit
     """,
 )
+# What some causes have posted, by the key that keeps each from posting twice.
+CAUSED_BY = Query(
+    Entry,
+    """
+    select e.* from unnest(:source_type::text[], :source_id::text[])
+        as cause (source_type, source_id)
+    join entries e on e.merchant_id = :merchant_id and e.source_type = cause.source_type
+        and e.source_id = cause.source_id
+    order by e.currency, e.number
+    """,
+)
 
 # What each type moves on each of the merchant's accounts in a range of numbers.
 SUMS_BY_TYPE = Query(

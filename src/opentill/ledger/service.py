@@ -9,8 +9,8 @@ import msgspec
 from opentill.db.database import Tx
 from opentill.db.query import Query, columns
 from opentill.ledger import queries
-from opentill.ledger.model import Balance, Checked, Movement, TrialBalance, Violation
-from opentill.ledger.postings import POSTINGS
+from opentill.ledger.model import Balance, Checked, Entry, Movement, TrialBalance, Violation
+from opentill.ledger.postings import POSTINGS, Cause
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +44,16 @@ async def post(
         await queries.OPEN.run(tx, merchant_id=merchant_id, currency=currency)
         balance = await queries.POST.one(tx, **values)
     return balance
+
+
+async def caused_by(tx: Tx, merchant_id: str, causes: Sequence[tuple[Cause, str]]) -> list[Entry]:
+    """Return what some causes, such as an order and its refunds, have posted, in its order."""
+    return await queries.CAUSED_BY.all(
+        tx,
+        merchant_id=merchant_id,
+        source_type=[kind for kind, _ in causes],
+        source_id=[cause_id for _, cause_id in causes],
+    )
 
 
 async def post_many(tx: Tx, books: Mapping[tuple[str, str], Sequence[Movement]], now: int) -> None:

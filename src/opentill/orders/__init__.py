@@ -47,6 +47,7 @@ from opentill.orders.payments import ask, callback_url, submit
 from opentill.orders.service import (
     apply_outcome,
     attempt_of,
+    attempts,
     confirm_manually,
     exists,
     find,
@@ -95,6 +96,7 @@ __all__ = [
     "apply_outcome",
     "ask",
     "attempt_of",
+    "attempts",
     "callback_url",
     "can",
     "choose",

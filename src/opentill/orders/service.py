@@ -89,6 +89,11 @@ async def last_attempt(tx: Tx, merchant_id: str, order_id: str) -> PaymentAttemp
     return await queries.LAST_ATTEMPT.first(tx, merchant_id=merchant_id, order_id=order_id)
 
 
+async def attempts(tx: Tx, merchant_id: str, order_id: str) -> list[PaymentAttempt]:
+    """Return all attempts to pay an order, oldest first: at most fifty (decision 0030)."""
+    return await queries.ATTEMPTS.all(tx, merchant_id=merchant_id, order_id=order_id)
+
+
 async def find_attempt(tx: Tx, merchant_id: str, attempt_id: str) -> PaymentAttempt:
     """Return an attempt. Raises NotFound."""
     return or_not_found(await queries.ATTEMPT.first(tx, merchant_id=merchant_id, id=attempt_id))

@@ -11,6 +11,7 @@ import msgspec
 
 from opentill.core.money import Money
 from opentill.gateways.model import Method
+from opentill.web import declines
 from opentill.web.pictures import web_address
 
 State = Literal["open", "waiting", "paid", "refunded", "expired", "closed", "failed", "revoked"]
@@ -94,30 +95,6 @@ PAGES: Final[Mapping[str, State]] = {
 AT_THE_BANK: Final = frozenset({"SUBMITTED", "PENDING", "SUCCEEDED"})
 DECLINED: Final = frozenset({"DECLINED", "REFUSED", "VOIDED"})
 
-# decline codes of providers → sentence; what is not listed is said in the words of "declined"
-DECLINES: Final[Mapping[str, str]] = {
-    "insufficient_funds": "insufficient_funds",
-    "expired_card": "expired_card",
-    "card_expired": "expired_card",
-    "incorrect_cvc": "incorrect_cvc",
-    "invalid_cvc": "incorrect_cvc",
-    "processing_error": "processing_error",
-    "authentication_failed": "authentication_failed",
-    "authentication_required": "authentication_failed",
-    "three_d_secure_failed": "authentication_failed",
-    "canceled": "canceled",
-    "cancelled": "canceled",
-    "incorrect_number": "invalid_card",
-    "invalid_number": "invalid_card",
-    "invalid_card": "invalid_card",
-    "card_velocity_exceeded": "limit_exceeded",
-    "limit_exceeded": "limit_exceeded",
-    "customer_declined": "canceled",
-    "transfer_rejected": "canceled",
-    "unreachable": "unavailable",
-    "not_sent": "unavailable",
-}
-
 
 def state_of(payment: Payment, now: int) -> State:
     """Say which page the payment is at; ``now`` is Unix ms."""
@@ -136,7 +113,7 @@ def decline_of(payment: Payment) -> str | None:
     attempt = payment.attempt
     if attempt is None or attempt.status not in DECLINED:
         return None
-    return DECLINES.get(attempt.reason.partition(":")[0], "declined")
+    return declines.reason_of(attempt.reason)
 
 
 def unfinished(payment: Payment) -> Attempt | None:

@@ -7,12 +7,14 @@ from msgspec import Meta
 
 from opentill import webhooks
 from opentill.core import money, structs
+from opentill.core.errors import Invalid
 from opentill.gateways.model import RefundStatus
 from opentill.http.fields import CreatedAt, UpdatedAt, meaning
 from opentill.ledger import Held
 
 Status = Literal["PROCESSING", "SUCCEEDED", "FAILED"]
 
+REFUNDABLE: Final = ("PAID", "SETTLED")  # orders of these statuses can be refunded
 # What a gateway's report does to a PROCESSING refund (contract.md#refund-transitions). Any other
 # report leaves the refund as it is, to be asked for again.
 TRANSITIONS: Final[dict[RefundStatus, Status]] = {"SUCCEEDED": "SUCCEEDED", "REFUSED": "FAILED"}
@@ -21,6 +23,28 @@ EMITS: Final[dict[Status, webhooks.Type]] = {
     "SUCCEEDED": "order.refunded",
     "FAILED": "refund.failed",
 }
+
+
+class NotRefundable(Invalid):
+    """An order that cannot be refunded as it stands."""
+
+
+class TooMuch(Invalid):
+    """More than what is left to refund, or less than the least amount."""
+
+    def __init__(self, reason: str, most_minor: int) -> None:
+        """``most_minor`` is what is left: minor units of the order, 0 if nothing is."""
+        super().__init__("amount", reason)
+        self.most_minor = most_minor
+
+
+class BalanceTooLow(Invalid):
+    """A refund that the balance cannot bear."""
+
+    def __init__(self, reason: str, least_minor: int) -> None:
+        """``least_minor`` is what the balance may fall to: minor units, settled currency."""
+        super().__init__("amount", reason)
+        self.least_minor = least_minor
 
 
 class RefundBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -104,7 +128,8 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
 class Quote(msgspec.Struct, frozen=True, kw_only=True):
     """What a refund would move, before it does: minor units.
 
-    ``balance_minor`` is what the account that it is taken from has now, in ``debit_currency``.
+    ``balance_minor`` is what the account that it is taken from has now, ``least_minor`` what that
+    may fall to, in ``debit_currency``.
     """
 
     order_id: str
@@ -115,6 +140,7 @@ class Quote(msgspec.Struct, frozen=True, kw_only=True):
     debit_currency: str
     held_from: Held
     balance_minor: int
+    least_minor: int
 
 
 class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

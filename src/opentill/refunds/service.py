@@ -19,10 +19,19 @@ from opentill.ledger import Type as PostingType
 from opentill.orders import Change, Order
 from opentill.orders.model import Source
 from opentill.refunds import events, queries
-from opentill.refunds.model import TRANSITIONS, Quote, Refund, RefundBody, Status
+from opentill.refunds.model import (
+    REFUNDABLE,
+    TRANSITIONS,
+    BalanceTooLow,
+    NotRefundable,
+    Quote,
+    Refund,
+    RefundBody,
+    Status,
+    TooMuch,
+)
 
 _log: Final = structlog.get_logger()
-_REFUNDABLE: Final = ("PAID", "SETTLED")
 
 
 class _Share(msgspec.Struct, frozen=True):
@@ -99,6 +108,7 @@ async def quote(
     amount = _amount(order, body, source)
     share = _share(await _with_usd_rate(tx, order, now), amount)
     balance = await ledger.balance(tx, merchant_id, order.settled_currency)
+    least = -(await queries.OVERDRAFT.get(tx, merchant_id=merchant_id) or 0)
     return Quote(
         order_id=order.id,
         amount_minor=amount,
@@ -108,6 +118,7 @@ async def quote(
         debit_currency=order.settled_currency,
         held_from=order.stands_in,
         balance_minor=getattr(balance, order.stands_in) if balance else 0,
+        least_minor=least,
     )
 
 
@@ -134,20 +145,21 @@ def _amount(order: Order, body: RefundBody, source: Source) -> int:
     if order.source != source:
         where = "/epay/api.php?act=refund" if order.source == "EPAY" else "/v1/orders/{id}/refunds"
         reason = f"orderId must be an order of this API: refund this one at {where}"
-        raise Invalid("orderId", reason)
-    if order.status not in _REFUNDABLE:
+        raise NotRefundable("orderId", reason)
+    if order.status not in REFUNDABLE:
         reason = f"orderId must be an order that is PAID or SETTLED: this one is {order.status}"
-        raise Invalid("orderId", reason)
+        raise NotRefundable("orderId", reason)
     left = order.amount_minor - order.refund_held_minor
     if left <= 0:
         reason = "amount must not be more than what is left to refund: nothing is left"
-        raise Invalid("amount", reason)
+        raise TooMuch(reason, 0)
     if body.amount is None:
         return left
     amount = _parsed(body.amount, order.currency)
     if not 0 < amount <= left:
         most = money.show(left, order.currency)
-        raise Invalid("amount", f"amount must be from 0.01 to {most}, what is left to refund")
+        reason = f"amount must be from 0.01 to {most}, what is left to refund"
+        raise TooMuch(reason, left)
     return amount
 
 
@@ -213,15 +225,14 @@ async def _freeze(tx: Tx, refund: Refund, now: int) -> None:
     balance = await _post(tx, refund, "FREEZE", way, refund.described, now)
     if balance is None:
         return
-    overdraft = await queries.OVERDRAFT.get(tx, merchant_id=refund.merchant_id) or 0
+    least = -(await queries.OVERDRAFT.get(tx, merchant_id=refund.merchant_id) or 0)
     left = balance.pending if refund.held_from == "pending" else balance.available
-    if left < -overdraft:
-        least = money.show(-overdraft, refund.debit_currency)
+    if left < least:
         reason = (
             f"amount must leave the {refund.held_from} balance at or above "
-            f"{least} {refund.debit_currency}"
+            f"{money.show(least, refund.debit_currency)} {refund.debit_currency}"
         )
-        raise Invalid("amount", reason)
+        raise BalanceTooLow(reason, least)
 
 
 async def apply_outcome(
@@ -312,6 +323,13 @@ async def _post(
 async def find(tx: Tx, merchant_id: str, refund_id: str) -> Refund:
     """Return a refund. Raises NotFound."""
     return or_not_found(await look_for(tx, merchant_id, refund_id))
+
+
+async def of_order(tx: Tx, merchant_id: str, order_id: str, limit: int) -> list[Refund]:
+    """Return an order's newest refunds, newest first."""
+    return await queries.OF_ORDER.all(
+        tx, merchant_id=merchant_id, order_id=order_id, limit=limit, offset=0
+    )
 
 
 async def look_for(tx: Tx, merchant_id: str, refund_id: str) -> Refund | None:

@@ -20,11 +20,14 @@ from opentill.webhooks.model import (
     DeliveryStatus,
     Endpoint,
     Event,
+    EventDelivery,
     KeptEvent,
     NumberedEvent,
+    OrderEvent,
     SentType,
     Type,
 )
+from opentill.webhooks.of_orders import deliveries_of, of_order
 from opentill.webhooks.outbox import emit
 from opentill.webhooks.resending import EventRange, resend, resend_all, resend_range, send_test
 from opentill.webhooks.schedule import WAITS_MS, WHY_FAILING, WHY_GONE
@@ -63,9 +66,11 @@ __all__ = [
     "EndpointFields",
     "Event",
     "EventBatch",
+    "EventDelivery",
     "EventRange",
     "KeptEvent",
     "NumberedEvent",
+    "OrderEvent",
     "Sent",
     "SentType",
     "Stale",
@@ -75,6 +80,7 @@ __all__ = [
     "create",
     "delete",
     "deliveries",
+    "deliveries_of",
     "emit",
     "end",
     "find",
@@ -83,6 +89,7 @@ __all__ = [
     "look_at_delivery",
     "look_at_event",
     "look_at_events",
+    "of_order",
     "read",
     "resend",
     "resend_all",

@@ -93,9 +93,10 @@ async def _sent(tx: Tx, endpoint: Endpoint, found: list[Delivery]) -> list[Sent]
 
 async def look_at_delivery(tx: Tx, endpoint: Endpoint, event_id: str) -> Sent | None:
     """Return what an endpoint was sent of an event, or of a test; None if it was sent nothing."""
-    found = await queries.DELIVERY.all(
-        tx, merchant_id=endpoint.merchant_id, endpoint_id=endpoint.id, event_id=event_id
-    )
+    found = await queries.DELIVERIES.all(
+        tx, merchant_id=endpoint.merchant_id, endpoint_id=endpoint.id, event_id=event_id,
+        status=None, type=None, limit=1, offset=0,
+    )  # fmt: skip
     sent = await _sent(tx, endpoint, found)
     return sent[0] if sent else None
 

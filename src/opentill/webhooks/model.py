@@ -168,6 +168,29 @@ class KeptEvent(msgspec.Struct, frozen=True):
     created_at: int
 
 
+class OrderEvent(msgspec.Struct, frozen=True):
+    """An event about an order; ``created_at`` is business time."""
+
+    id: str
+    type: Type
+    created_at: int
+
+
+class EventDelivery(msgspec.Struct, frozen=True, kw_only=True):
+    """A delivery with its endpoint's address and its last attempt, None where there was none."""
+
+    event_id: str
+    endpoint_id: str
+    url: str
+    status: DeliveryStatus
+    attempts: int
+    try_at: int | None
+    at: int | None
+    outcome: Outcome | None
+    http_status: int | None
+    error: str | None
+
+
 class Resent(msgspec.Struct, frozen=True):
     """How many events of a range were made due again, and the id of the last one."""
 

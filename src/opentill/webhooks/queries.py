@@ -7,8 +7,10 @@ from opentill.webhooks.model import (
     Delivery,
     DeliveryAttempt,
     Endpoint,
+    EventDelivery,
     KeptEvent,
     NumberedEvent,
+    OrderEvent,
     Resent,
 )
 
@@ -76,6 +78,27 @@ EVENTS = Query(
     """,
 )
 EVENT = Value(str, "select body from events where merchant_id = :merchant_id and id = :id")
+# Events about an order: those of some ranges of ids, of each at most so many as are expected, among
+# at most so many as are looked at (`of_orders.py`).
+OF_ORDER = Query(
+    OrderEvent,
+    """
+    select distinct on (found.id) found.*
+    from unnest(:since::text[], :until::text[], :expected::bigint[])
+        as range (since, until, expected)
+    cross join lateral (
+        select near.id, near.type, near.created_at from (
+            select id, type, created_at, body from events
+            where merchant_id = :merchant_id and id >= range.since and id < range.until
+            order by id limit :looked_at
+        ) near
+        where strpos(near.body, :order_id) > 0
+            and near.body::json -> 'data' ->> 'order_id' = :order_id
+        order by near.id limit range.expected
+    ) found
+    order by found.id
+    """,
+)
 
 # ── endpoints ──────────────────────────────────────────────────────────────────────────────────
 
@@ -234,13 +257,6 @@ KEPT_EVENTS = Query(
     where merchant_id = :merchant_id and id = any (:ids::text[])
     """,
 )
-DELIVERY = Query(
-    Delivery,
-    """
-    select * from webhook_deliveries
-    where merchant_id = :merchant_id and endpoint_id = :endpoint_id and event_id = :event_id
-    """,
-)
 # What the endpoints that there are were sent of one event.
 DELIVERIES_OF_EVENT = Query(
     Delivery,
@@ -259,6 +275,25 @@ ATTEMPTS_OF_EVENT = Query(
         on a.merchant_id = e.merchant_id and a.endpoint_id = e.id and a.event_id = :event_id
     where e.merchant_id = :merchant_id and e.status <> 'DELETED'
     order by a.endpoint_id, a.number
+    """,
+)
+# Deliveries of some events, each with what came of its last attempt.
+OF_EVENTS = Query(
+    EventDelivery,
+    """
+    select d.event_id, d.endpoint_id, w.url, d.status, d.attempts, d.try_at, a.at, a.outcome,
+        a.http_status, a.error
+    from webhook_endpoints w
+    join webhook_deliveries d on d.merchant_id = :merchant_id and d.endpoint_id = w.id
+        and d.event_id = any (:event_ids::text[])
+    left join lateral (
+        select at, outcome, http_status, error from delivery_attempts
+        where merchant_id = :merchant_id and endpoint_id = d.endpoint_id
+            and event_id = d.event_id
+        order by number desc limit 1
+    ) a on true
+    where w.merchant_id = :merchant_id
+    order by d.event_id, w.created_at, w.id
     """,
 )
 # Make the delivery of an event due now, whether or not there was one.

@@ -15,6 +15,9 @@ from opentill.dashboard.catalogue import (
     epay,
     frame,
     home,
+    payment,
+    payment_refund,
+    payment_timeline,
     payments_list,
     payouts,
     people,
@@ -41,6 +44,9 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     payouts.SENTENCES,
     webhooks.SENTENCES,
     agreement.SENTENCES,
+    payment.SENTENCES,
+    payment_refund.SENTENCES,
+    payment_timeline.SENTENCES,
     payments_list.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(

@@ -34,7 +34,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "loss, say so in a note.",
         "disputes_files_title": "Evidence",
         "disputes_files_none": "There are no files.",
-        "disputes_size": "{size} KB",
         "disputes_file": "File",
         "disputes_file_hint": "PDF, PNG or JPEG, at most 5 MB; at most 10 files. What you have "
         "added stays as it is.",
@@ -97,7 +96,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "不会自动向银行发送任何内容。如果您接受损失，请在备注中说明。",
         "disputes_files_title": "证据",
         "disputes_files_none": "没有文件。",
-        "disputes_size": "{size} KB（千字节）",
         "disputes_file": "文件",
         "disputes_file_hint": "PDF、PNG 或 JPEG，每个最大 5 MB，最多 10 个文件。"
         "添加后不能更改或删除。",
@@ -157,7 +155,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "不會自動向銀行傳送任何內容。如果您接受損失，請在備註中說明。",
         "disputes_files_title": "證據",
         "disputes_files_none": "沒有檔案。",
-        "disputes_size": "{size} KB（千位元組）",
         "disputes_file": "檔案",
         "disputes_file_hint": "PDF、PNG 或 JPEG，每個最大 5 MB，最多 10 個檔案。"
         "新增後不能變更或刪除。",

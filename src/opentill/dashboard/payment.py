@@ -1,0 +1,148 @@
+"""One payment: what it is, all that happened to it, its receipt, and what can be done with it."""
+
+from typing import Final
+
+import msgspec
+from markupsafe import Markup
+from starlette.responses import Response
+
+from opentill import checkouts, orders, people, webhooks
+from opentill.core import money
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.money import Money
+from opentill.dashboard import payment_reading, payment_refund, render
+from opentill.dashboard.model import OF_MERCHANT, Page
+from opentill.dashboard.payment_reading import MOST_REFUNDS, Payment
+from opentill.dashboard.payment_timeline import Timeline
+from opentill.dashboard.request import PageRequest
+from opentill.db import rate_limits
+from opentill.db.database import Tx
+
+_REASON: Final = "on the page of a payment"
+_LONGEST_VALUE: Final = 500  # characters of a value of metadata that are shown
+
+
+async def show(request: PageRequest) -> Response:
+    """Show a payment: its facts and its timeline."""
+    return await _payment(request)
+
+
+async def _payment(
+    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
+) -> Response:
+    found = await payment_reading.read(request)
+    localizer = request.localizer
+    asked = request.query.get("refund")
+    return render.page(
+        request,
+        "payment.html",
+        status,
+        payment=found,
+        order=found.order,
+        zone=found.zone,
+        timeline=Timeline(found, localizer).items(),
+        amount=lambda minor, currency: localizer.amount(Money(minor, currency)),
+        share=lambda rate: f"{money.rate_text(rate * 100)}%",
+        rate=money.rate_text,
+        metadata=_metadata(found),
+        most_refunds=MOST_REFUNDS,
+        refund=next((one for one in found.refunds if one.id == asked), None),
+        errors=errors or {},
+    )
+
+
+def _metadata(payment: Payment) -> list[tuple[str, str]]:
+    """Return the metadata as pairs of texts, values that are no texts as JSON."""
+    kept: dict[str, object] = msgspec.json.decode(payment.order.metadata, type=dict[str, object])
+    texts = (
+        (name, value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        for name, value in kept.items()
+    )
+    return [
+        (name, text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…")
+        for name, text in texts
+    ]
+
+
+async def receipt(request: PageRequest) -> Response:
+    """Show what the customer paid, to be printed. Not of an order that nobody has paid."""
+    found = await payment_reading.read(request)
+    order = found.order
+    if order.paid_at is None:
+        raise NotFound
+    localizer = request.localizer
+    done = [one for one in reversed(found.refunds) if one.status == "SUCCEEDED"]
+    return render.page(
+        request,
+        "payment_receipt.html",
+        payment=found,
+        order=order,
+        zone=found.zone,
+        amount=lambda minor: localizer.amount(Money(minor, order.currency)),
+        refunds=done,
+        earlier=order.refunded_minor - sum(one.amount_minor for one in done),
+        kept=order.amount_minor - order.refunded_minor,
+        method=localizer.say(f"method_{order.payment_method}")
+        if order.payment_method
+        else Markup(),
+    )
+
+
+async def expire(request: PageRequest) -> Response:
+    """Close a payment that nobody has paid yet: its session can no longer be paid."""
+    merchant_id = request.merchant_id
+    actor = people.actor_of(request.login, _REASON)
+    cause = f"ended by {request.login.email}"
+
+    async def close(tx: Tx) -> None:
+        order = await orders.find(tx, merchant_id, request.ids["order"])
+        await checkouts.expire(tx, merchant_id, order.checkout_id, cause, request.now, actor=actor)
+
+    try:
+        await request.app.db.run(close)
+    except Invalid:
+        return await _payment(request, 409, {"close": "error_close"})
+    return _back(request)
+
+
+async def resend(request: PageRequest) -> Response:
+    """Send an event of the payment again, to one endpoint.
+
+    A form from before the last attempt sends nothing: what came of that is on the page.
+    """
+    form, app, merchant_id = await request.form(), request.app, request.merchant_id
+    event_id, endpoint_id = form.get("event", ""), form.get("endpoint", "")
+    found = await payment_reading.read(request)
+    if event_id not in {one.id for one in found.events}:
+        raise NotFound
+    await rate_limits.hit_merchant(app.db, app.settings, "resends", merchant_id, request.now)
+
+    async def send(tx: Tx) -> bool:
+        deliveries = await webhooks.deliveries_of(tx, merchant_id, [event_id])
+        attempts = sum(one.attempts for one in deliveries if one.endpoint_id == endpoint_id)
+        if str(attempts) != form.get("attempts"):
+            return False
+        await webhooks.resend(tx, merchant_id, endpoint_id, event_id, request.now)
+        return True
+
+    try:
+        sent = await app.db.run(send)
+    except Invalid:  # it has been disabled since
+        return await _payment(request, 409, {event_id: "error_endpoint"})
+    return _back(request, f"?resent={'1' if sent else '0'}#{event_id}")
+
+
+def _back(request: PageRequest, more: str = "") -> Response:
+    path = f"/dashboard/{request.merchant_id}/payments/{request.ids['order']}{more}"
+    return render.see_other(request, path)
+
+
+_PLACE: Final = f"{OF_MERCHANT}/payments/{{order:id}}"
+pages: Final = (
+    Page("GET", _PLACE, "payments.read", show),
+    Page("GET", f"{_PLACE}/receipt", "payments.read", receipt),
+    Page("GET", f"{_PLACE}/refund", "payments.read", payment_refund.show),
+    Page("POST", f"{_PLACE}/refund", "payments.refund", payment_refund.create),
+    Page("POST", f"{_PLACE}/expire", "sessions.write", expire),
+    Page("POST", f"{_PLACE}/resend", "events.resend", resend),
+)

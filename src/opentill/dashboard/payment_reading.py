@@ -1,0 +1,135 @@
+"""All that there is about one payment, as one moment has it."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from opentill import adjustments, checkouts, disputes, ledger, merchants, orders, refunds, webhooks
+from opentill.checkouts import Session
+from opentill.dashboard.request import PageRequest
+from opentill.db import clock
+from opentill.db.database import Tx
+from opentill.disputes import Dispute
+from opentill.ledger import Cause, Entry
+from opentill.merchants import Merchant
+from opentill.orders import HistoryRow, Order, PaymentAttempt
+from opentill.refunds import Refund
+from opentill.webhooks import Endpoint, EventDelivery, OrderEvent
+
+MOST_REFUNDS: Final = 100  # that the page shows, the newest
+
+# How many events what happened to an order has emitted, by its row of the history.
+_OF_DISPUTES: Final = Counter[str](row.order_event for row in disputes.TRANSITIONS)
+_EMITTED: Final[dict[tuple[str | None, str], int]] = {
+    (row.source, row.event): len(row.emits) + _OF_DISPUTES[row.event] for row in orders.TRANSITIONS
+}
+_END_REFUNDS: Final = frozenset({"refund_succeeded", "refund_failed"})
+
+
+class Payment(msgspec.Struct, frozen=True, kw_only=True):
+    """An order with everything about it. What somebody may not see is empty.
+
+    Attempts and history are oldest first, refunds and disputes newest first; ``more_refunds``:
+    there are older ones that are left out.
+    """
+
+    merchant: Merchant
+    order: Order  # whose livemode is known
+    session: Session
+    attempts: list[PaymentAttempt]
+    refunds: list[Refund]
+    more_refunds: bool
+    disputes: list[Dispute]
+    history: list[HistoryRow]
+    entries: list[Entry]
+    events: list[OrderEvent]
+    deliveries: list[EventDelivery]
+    endpoints: list[Endpoint]
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone of the page's days and times."""
+        return ZoneInfo(self.merchant.time_zone)
+
+    @property
+    def left_minor(self) -> int:
+        """What can still be refunded: minor units of the order, 0 if it cannot be."""
+        order = self.order
+        refundable = order.status in refunds.REFUNDABLE
+        return order.amount_minor - order.refund_held_minor if refundable else 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be paid, and closed."""
+        return self.session.status == "OPEN" and self.order.status == "PENDING"
+
+
+async def read(request: PageRequest) -> Payment:
+    """Read the payment in the path, as far as this person may see it. Raises NotFound."""
+    merchant_id, order_id = request.merchant_id, request.ids["order"]
+    settings = request.app.settings
+    async with request.app.db.snapshot() as tx:
+        order = await orders.find(tx, merchant_id, order_id)
+        found = await refunds.of_order(tx, merchant_id, order_id, MOST_REFUNDS + 1)
+        history = await orders.history(tx, merchant_id, order_id)
+        disputed = await disputes.of_order(tx, merchant_id, order_id)
+        events, deliveries, endpoints = await _events(tx, request, history)
+        return Payment(
+            merchant=await merchants.find(tx, merchant_id),
+            order=await orders.with_livemode(tx, order, deployment=settings.livemode),
+            session=await checkouts.find(tx, merchant_id, order.checkout_id),
+            attempts=await orders.attempts(tx, merchant_id, order_id),
+            refunds=found[:MOST_REFUNDS],
+            more_refunds=len(found) > MOST_REFUNDS,
+            disputes=disputed if request.access.may("disputes.read") else [],
+            history=history,
+            entries=await _entries(tx, request, found[:MOST_REFUNDS], disputed),
+            events=events,
+            deliveries=deliveries,
+            endpoints=endpoints,
+        )
+
+
+async def _entries(
+    tx: Tx, request: PageRequest, found: list[Refund], disputed: list[Dispute]
+) -> list[Entry]:
+    """Return the movements that the order, its refunds, disputes and corrections have caused."""
+    if not request.access.may("balance.read"):
+        return []
+    merchant_id, order_id = request.merchant_id, request.ids["order"]
+    corrections = await adjustments.of_order(tx, merchant_id, order_id)
+    causes: list[tuple[Cause, str]] = [
+        ("order", order_id),
+        *(("refund", one.id) for one in found),
+        *(("dispute", one.id) for one in disputed),
+        *(("operator", one.id) for one in corrections),
+    ]
+    return await ledger.caused_by(tx, merchant_id, causes)
+
+
+async def _events(
+    tx: Tx, request: PageRequest, history: list[HistoryRow]
+) -> tuple[list[OrderEvent], list[EventDelivery], list[Endpoint]]:
+    if not request.access.may("events.read"):
+        return [], [], []
+    merchant_id = request.merchant_id
+    events = await webhooks.of_order(
+        tx,
+        merchant_id,
+        request.ids["order"],
+        _emitted(history),
+        movable=clock.movable(request.app.settings.gateways),
+    )
+    deliveries = await webhooks.deliveries_of(tx, merchant_id, [one.id for one in events])
+    return events, deliveries, await webhooks.search(tx, merchant_id)
+
+
+def _emitted(history: list[HistoryRow]) -> Iterator[int]:
+    """Yield when events were emitted, each time as often as there were some."""
+    for row in history:
+        # Of a note, which keeps the status, at most one.
+        noted = int(row.event in _END_REFUNDS or row.event in _OF_DISPUTES)
+        yield from [row.at] * _EMITTED.get((row.from_status, row.event), noted)

@@ -1,0 +1,257 @@
+"""One timeline of a payment: what happened, what moved, what was notified; the newest last."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+from markupsafe import Markup
+
+from opentill.core.money import Money
+from opentill.dashboard.payment_reading import Payment
+from opentill.disputes import Dispute
+from opentill.ledger import Entry
+from opentill.orders import PaymentAttempt
+from opentill.refunds import Refund
+from opentill.web import declines
+from opentill.web.language import Localizer
+from opentill.webhooks import EventDelivery, OrderEvent
+
+# The colour of an attempt's end, by its status: what is not here shows none of its own.
+_ATTEMPTS: Final = {
+    "ACTION_REQUIRED": "",
+    "PENDING": "",
+    "DECLINED": "bad",
+    "REFUSED": "bad",
+    "VOIDED": "bad",
+    "DUPLICATE": "warn",
+    "GIVEN_BACK": "",
+}
+_FAILED: Final = frozenset({"DECLINED", "REFUSED", "VOIDED"})
+_DISPUTES: Final = {"WON": "good", "LOST": "bad", "RECOVERED": "good"}
+# Rows of the history that nothing else of the payment shows.
+_NOTED: Final = {
+    "expired": "",
+    "refused": "bad",
+    "voided": "",
+    "carried_over": "",
+    "reserve_released": "good",
+    "amount_differs": "warn",
+    "payment_not_given_back": "bad",
+    "dispute_amount_differs": "warn",
+}
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event at one endpoint. ``delivery`` is None where it was never to be sent there.
+
+    ``again``: it can be sent (again) now.
+    """
+
+    endpoint_id: str
+    url: str
+    delivery: EventDelivery | None
+    again: bool
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened at ``at`` (Unix ms).
+
+    ``tone`` is its colour: good, bad, warn or none. ``facts`` are pairs of a name's key and text.
+    """
+
+    at: int
+    sentence: Markup
+    tone: str = ""
+    facts: tuple[tuple[str, str | Markup], ...] = ()
+    below: str = ""  # a page below the merchant's that has more about it
+    entry: Entry | None = None
+    event: OrderEvent | None = None
+    sent: tuple[Sent, ...] = ()
+
+
+class Timeline:
+    """Makes the items of a payment."""
+
+    def __init__(self, payment: Payment, localizer: Localizer) -> None:
+        """Take what somebody may see of a payment, and their language."""
+        self._payment = payment
+        self._localizer = localizer
+        self._say = localizer.say
+
+    def items(self) -> list[Item]:
+        """Return all items, the newest last; at the same moment causes come before effects."""
+        sources = (
+            self._opened(),
+            self._attempts(),
+            self._paid(),
+            self._refunds(),
+            self._disputes(),
+            self._settled(),
+            self._noted(),
+            self._entries(),
+            self._events(),
+        )
+        return sorted((item for source in sources for item in source), key=lambda item: item.at)
+
+    def _amount(self, minor: int, currency: str) -> str:
+        return self._localizer.amount(Money(minor, currency))
+
+    def _method(self, method: str) -> Markup:
+        return self._say(f"method_{method}")
+
+    def _opened(self) -> Iterator[Item]:
+        order = self._payment.order
+        yield Item(
+            at=order.created_at,
+            sentence=self._say(
+                "line_opened", amount=self._amount(order.amount_minor, order.currency)
+            ),
+            facts=(("fact_session", order.checkout_id),),
+        )
+
+    def _attempts(self) -> Iterator[Item]:
+        for one in self._payment.attempts:
+            method = self._method(one.method)
+            began = self._say("line_attempt", method=method)
+            yield Item(at=one.created_at, sentence=began, facts=(("fact_attempt", one.id),))
+            if one.status in _ATTEMPTS:
+                yield self._attempt_end(one)
+
+    def _attempt_end(self, one: PaymentAttempt) -> Item:
+        facts: list[tuple[str, str | Markup]] = []
+        if one.status in _FAILED and one.reason:
+            why = self._say(f"decline_{declines.reason_of(one.reason)}")
+            facts = [("fact_why", why), ("fact_code", one.reason)]
+        return Item(
+            at=one.updated_at,
+            sentence=self._say(f"attempt_{one.status}"),
+            tone=_ATTEMPTS[one.status],
+            facts=(*facts, ("fact_attempt", one.id)),
+        )
+
+    def _paid(self) -> Iterator[Item]:
+        order = self._payment.order
+        if order.paid_at is None:
+            return
+        method = self._method(order.payment_method) if order.payment_method else "–"
+        yield Item(
+            at=order.paid_at,
+            sentence=self._say("line_paid", method=method),
+            tone="good",
+        )
+
+    def _refunds(self) -> Iterator[Item]:
+        for one in reversed(self._payment.refunds):
+            yield from self._refund(one)
+
+    def _refund(self, one: Refund) -> Iterator[Item]:
+        amount = self._amount(one.amount_minor, one.currency)
+        cost = self._amount(one.debit_minor, one.debit_currency)
+        facts: list[tuple[str, str | Markup]] = [("fact_cost", cost)]
+        facts += [(name, text) for name, text in (
+            ("fact_reason", one.reason), ("fact_refund_no", one.refund_no), ("fact_refund", one.id),
+        ) if text]  # fmt: skip
+        waits = one.status == "PROCESSING"
+        yield Item(
+            at=one.created_at,
+            sentence=self._say("line_refund_waits" if waits else "line_refund", amount=amount),
+            tone="warn" if waits else "",
+            facts=tuple(facts),
+        )
+        if one.succeeded_at is not None:
+            done = self._say("line_refund_done", amount=amount)
+            yield Item(at=one.succeeded_at, sentence=done, facts=(("fact_refund", one.id),))
+        if one.failed_at is not None:
+            yield Item(
+                at=one.failed_at,
+                sentence=self._say("line_refund_failed", amount=amount),
+                tone="bad",
+                facts=(("fact_why", one.error_message or "–"), ("fact_refund", one.id)),
+            )
+
+    def _disputes(self) -> Iterator[Item]:
+        for one in reversed(self._payment.disputes):
+            yield from self._dispute(one)
+
+    def _dispute(self, one: Dispute) -> Iterator[Item]:
+        amount = self._amount(one.amount_minor, one.currency)
+        below = f"/disputes/{one.id}"
+        yield Item(
+            at=one.created_at,
+            sentence=self._say("line_dispute", amount=amount),
+            tone="warn",
+            facts=(("fact_reason", one.reason or "–"), ("fact_dispute", one.id)),
+            below=below,
+        )
+        if one.closed_at is None:
+            return
+        ends = [(one.closed_at, one.status)]
+        if one.status == "RECOVERED":
+            ends = [(one.closed_at, "LOST"), (one.updated_at, "RECOVERED")]
+        for at, status in ends:
+            yield Item(
+                at=at,
+                sentence=self._say(f"line_dispute_{status}", amount=amount),
+                tone=_DISPUTES[status],
+                facts=(("fact_dispute", one.id),),
+                below=below,
+            )
+
+    def _settled(self) -> Iterator[Item]:
+        order = self._payment.order
+        if order.settled_at is None:
+            return
+        yield Item(at=order.settled_at, sentence=self._say("line_settled"), tone="good")
+        if order.reserve_minor:
+            amount = self._amount(order.reserve_minor, order.settled_currency)
+            yield Item(at=order.settled_at, sentence=self._say("line_reserve", amount=amount))
+
+    def _noted(self) -> Iterator[Item]:
+        for row in self._payment.history:
+            if row.event in _NOTED:
+                said = self._say(f"line_{row.event}")
+                yield Item(at=row.at, sentence=said, tone=_NOTED[row.event])
+
+    def _entries(self) -> Iterator[Item]:
+        for one in self._payment.entries:
+            after = (
+                ("after_pending", one.pending_after),
+                ("after_available", one.available_after),
+                ("after_frozen", one.frozen_after),
+                ("after_reserve", one.reserve_after),
+            )
+            moved = {one.from_account, one.to_account}
+            yield Item(
+                at=one.created_at,
+                sentence=self._say(f"type_{one.type}"),
+                facts=tuple(
+                    (name, self._amount(minor, one.currency))
+                    for name, minor in after
+                    if name.removeprefix("after_") in moved
+                ),
+                entry=one,
+            )
+
+    def _events(self) -> Iterator[Item]:
+        known = defaultdict[str, list[EventDelivery]](list)
+        for delivery in self._payment.deliveries:
+            known[delivery.event_id].append(delivery)
+        for one in self._payment.events:
+            yield Item(
+                at=one.created_at,
+                sentence=self._say("line_event", type=one.type),
+                event=one,
+                sent=tuple(self._sent(known[one.id])),
+            )
+
+    def _sent(self, deliveries: list[EventDelivery]) -> Iterator[Sent]:
+        """Yield where an event was sent, and to which endpoints it can be sent now."""
+        enabled = {one.id: one for one in self._payment.endpoints if one.status == "ENABLED"}
+        for one in deliveries:
+            again = one.endpoint_id in enabled and one.status != "PENDING"
+            yield Sent(endpoint_id=one.endpoint_id, url=one.url, delivery=one, again=again)
+        sent = {one.endpoint_id for one in deliveries}
+        for endpoint in enabled.values():
+            if endpoint.id not in sent:
+                yield Sent(endpoint_id=endpoint.id, url=endpoint.url, delivery=None, again=True)
