@@ -67,7 +67,7 @@ async def _add_tea(page: Page, owner: Owner) -> None:
     assert await page.get_by_label("Price").get_attribute("aria-invalid") == "true"
     await page.get_by_label("Price").fill("9.99")
     await page.get_by_role("button", name="Add it").click()
-    assert await page.get_by_role("heading", level=1).inner_text() == "Green tea, 100 g"
+    assert "Green tea, 100 g" in await page.get_by_role("heading", level=1).inner_text()
 
 
 async def test_the_first_session_is_opened_and_ended_without_any_script(
@@ -81,10 +81,10 @@ async def test_the_first_session_is_opened_and_ended_without_any_script(
     await page.get_by_role("link", name="Open a checkout session").click()
     await page.get_by_label("Customer’s e-mail").fill("bob@example.com")
     await page.get_by_role("button", name="Open the session").click()
-    link = await page.get_by_label("Payment link").input_value()
+    link = await page.get_by_role("textbox", name="Payment link").input_value()
     await page.goto(f"{owner.home}/")
     await page.get_by_role("link", name="Have it paid").click()
-    assert await page.get_by_label("Payment link").input_value() == link
+    assert await page.get_by_role("textbox", name="Payment link").input_value() == link
     await page.goto(link)
     assert await page.get_by_text("Green tea, 100 g").first.is_visible()
     await page.goto(f"{owner.home}/sessions")
@@ -107,7 +107,7 @@ async def test_its_pages_can_be_read_and_pressed_on_every_device(
     product = page.url.partition("?")[0]
     await page.get_by_role("button", name="Open the session").click()
     await page.get_by_role("button", name="Copy").click()
-    link = await page.get_by_label("Payment link").input_value()
+    link = await page.get_by_role("textbox", name="Payment link").input_value()
     assert await page.evaluate("navigator.clipboard.readText()") == link
     session = page.url.partition("?")[0]
     wrong: list[object] = []

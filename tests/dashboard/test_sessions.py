@@ -159,7 +159,12 @@ def test_a_session_is_ended_once_and_nobody_can_pay_it(shop: Shop) -> None:
     causes = shop.api_server.sql(
         "select cause from order_history where merchant_id = $1 and event = 'expired'", shop.id
     )
-    assert causes == [{"cause": f"ended by {owner.email}"}]
+    who = f"{owner.email} ({owner.person_id})"
+    assert causes == [{"cause": f"expired by the merchant: {who}"}]
+    (closed,) = shop.api_server.sql(
+        "select body from events where merchant_id = $1 and type = 'order.closed'", shop.id
+    )
+    assert owner.email not in str(closed["body"])
 
 
 def test_a_paid_session_is_not_ended(shop: Shop) -> None:

@@ -216,8 +216,8 @@ async def expire(
 ) -> Session:
     """End an open session: nobody can pay it any more, and its order is CLOSED.
 
-    Expiring an expired session again is fine. ``actor`` is a person who does it, for the audit log.
-    Raises NotFound, and Invalid on ``id`` for a
+    Expiring an expired session again is fine. ``actor`` is a person who does it, for history and
+    audit log; events report the ``cause`` alone. Raises NotFound, and Invalid on ``id`` for a
     session that is complete or whose payment is on its way.
     """
     session = await find(tx, merchant_id, session_id)
@@ -229,7 +229,8 @@ async def expire(
         raise Invalid("id", "id must be an open session: this one is complete")
     if order.status == "CREATING":
         raise Invalid("id", "id must be a session without a payment on its way: try again shortly")
-    await orders.transition(tx, orders.Change(order, "expired", cause), now)
+    known = cause if actor is None else f"{cause}: {actor.who}"
+    await orders.transition(tx, orders.Change(order, "expired", known, reason=cause), now)
     if actor is not None:
         await merchants.record_audit(tx, actor, "sessions end", merchant_id, order.id, now)
     return await find(tx, merchant_id, session_id)

@@ -13,7 +13,97 @@ from opentill.web.language import Localizer
 
 _NOTHING: Final = "–"
 _LONGEST: Final = 160  # characters of metadata
-Text = Callable[[Localizer, ZoneInfo, Order], str]
+
+
+class Cells:
+    """What the columns say of an order."""
+
+    def __init__(self, localizer: Localizer, zone: ZoneInfo, order: Order) -> None:
+        """Times are those of ``zone``."""
+        self._localizer = localizer
+        self._zone = zone
+        self._order = order
+
+    def _moment(self, at: int | None) -> str:
+        return _NOTHING if at is None else self._localizer.moment_in(at, self._zone)
+
+    def _money(self, minor: int, currency: str) -> str:
+        return self._localizer.amount(Money(minor, currency))
+
+    def when(self) -> str:
+        """When it was created."""
+        return self._moment(self._order.created_at)
+
+    def status(self) -> str:
+        """Where it stands."""
+        return self._localizer.say(f"status_{self._order.status}")
+
+    def customer(self) -> str:
+        """The e-mail of the customer."""
+        return self._order.customer_email or _NOTHING
+
+    def name(self) -> str:
+        """Their name."""
+        return self._order.customer_name or _NOTHING
+
+    def product(self) -> str:
+        """What was sold."""
+        return self._order.product_name
+
+    def method(self) -> str:
+        """By what it was paid."""
+        method = self._order.payment_method
+        return _NOTHING if method is None else self._localizer.say(f"payments_method_{method}")
+
+    def order(self) -> str:
+        """Its id."""
+        return self._order.id
+
+    def paid(self) -> str:
+        """When it was paid."""
+        return self._moment(self._order.paid_at)
+
+    def settled(self) -> str:
+        """When its money became available."""
+        return self._moment(self._order.settled_at)
+
+    def metadata(self) -> str:
+        """The merchant's own keys and values."""
+        try:
+            found = msgspec.json.decode(self._order.metadata, type=dict[str, Any])
+        except msgspec.DecodeError:  # no JSON object: written by somebody in SQL
+            return self._order.metadata[:_LONGEST]
+        pairs = (
+            f"{key}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+            for key, value in found.items()
+        )
+        text = " · ".join(pairs)
+        return f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text or _NOTHING
+
+    def refunded(self) -> str:
+        """What the customer has got back."""
+        order = self._order
+        return (
+            self._money(order.refunded_minor, order.currency) if order.refunded_minor else _NOTHING
+        )
+
+    def fee(self) -> str:
+        """The platform's fee, once it was paid."""
+        order = self._order
+        if order.paid_at is None:
+            return _NOTHING
+        return self._money(order.platform_fee_minor, order.currency)
+
+    def net(self) -> str:
+        """What is left for the merchant, as settled, once it was paid."""
+        order = self._order
+        if order.paid_at is None:
+            return _NOTHING
+        return self._money(order.net_settled_minor, order.settled_currency)
+
+    def amount(self) -> str:
+        """What it costs the customer."""
+        return self._money(self._order.amount_minor, self._order.currency)
 
 
 class Column(NamedTuple):
@@ -23,7 +113,7 @@ class Column(NamedTuple):
     """
 
     name: str
-    text: Text
+    text: Callable[[Cells], str]
     unasked: bool = False
     number: bool = False
 
@@ -46,72 +136,23 @@ class Row(NamedTuple):
     test: bool
 
 
-def _moment(localizer: Localizer, zone: ZoneInfo, at: int | None) -> str:
-    return _NOTHING if at is None else localizer.moment_in(at, zone)
-
-
-def _money(localizer: Localizer, minor: int, currency: str, *, known: bool = True) -> str:
-    return localizer.amount(Money(minor, currency)) if known else _NOTHING
-
-
-def _method(localizer: Localizer, order: Order) -> str:
-    method = order.payment_method
-    return _NOTHING if method is None else localizer.say(f"payments_method_{method}")
-
-
-def _metadata(order: Order) -> str:
-    try:
-        found = msgspec.json.decode(order.metadata, type=dict[str, Any])
-    except msgspec.DecodeError:  # no JSON object: written by somebody in SQL
-        return order.metadata[:_LONGEST]
-    pairs = (
-        f"{key}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
-        for key, value in found.items()
-    )
-    text = " · ".join(pairs)
-    return f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text or _NOTHING
-
-
 # In the order in which they stand; the amount, which leads to the payment, is always there.
 COLUMNS: Final = (
-    Column("when", lambda local, zone, order: _moment(local, zone, order.created_at), unasked=True),
-    Column("status", lambda local, _, order: local.say(f"status_{order.status}"), unasked=True),
-    Column("customer", lambda _, __, order: order.customer_email or _NOTHING, unasked=True),
-    Column("name", lambda _, __, order: order.customer_name or _NOTHING),
-    Column("product", lambda _, __, order: order.product_name, unasked=True),
-    Column("method", lambda local, _, order: _method(local, order), unasked=True),
-    Column("order", lambda _, __, order: order.id),
-    Column("paid", lambda local, zone, order: _moment(local, zone, order.paid_at)),
-    Column("settled", lambda local, zone, order: _moment(local, zone, order.settled_at)),
-    Column("metadata", lambda _, __, order: _metadata(order)),
-    Column(
-        "refunded",
-        lambda local, _, order: _money(
-            local, order.refunded_minor, order.currency, known=order.refunded_minor > 0
-        ),
-        number=True,
-    ),
-    Column(
-        "fee",
-        lambda local, _, order: _money(
-            local, order.platform_fee_minor, order.currency, known=order.paid_at is not None
-        ),
-        number=True,
-    ),
-    Column(
-        "net",
-        lambda local, _, order: _money(
-            local, order.net_settled_minor, order.settled_currency, known=order.paid_at is not None
-        ),
-        number=True,
-    ),
+    Column("when", Cells.when, unasked=True),
+    Column("status", Cells.status, unasked=True),
+    Column("customer", Cells.customer, unasked=True),
+    Column("name", Cells.name),
+    Column("product", Cells.product, unasked=True),
+    Column("method", Cells.method, unasked=True),
+    Column("order", Cells.order),
+    Column("paid", Cells.paid),
+    Column("settled", Cells.settled),
+    Column("metadata", Cells.metadata),
+    Column("refunded", Cells.refunded, number=True),
+    Column("fee", Cells.fee, number=True),
+    Column("net", Cells.net, number=True),
 )
-AMOUNT: Final = Column(
-    "amount",
-    lambda local, _, order: _money(local, order.amount_minor, order.currency),
-    unasked=True,
-    number=True,
-)
+AMOUNT: Final = Column("amount", Cells.amount, unasked=True, number=True)
 
 
 def chosen(request: PageRequest) -> tuple[Column, ...]:
@@ -125,11 +166,9 @@ def rows(
 ) -> list[Row]:
     """Return the rows of some orders, whose ``livemode`` is known."""
     real = request.app.settings.livemode  # otherwise the whole page says that it is a test
-    return [
-        Row(
-            order,
-            [(column, column.text(request.localizer, zone, order)) for column in columns],
-            real and not order.livemode,
-        )
-        for order in found
-    ]
+    made: list[Row] = []
+    for order in found:
+        cells = Cells(request.localizer, zone, order)
+        texts = [(column, column.text(cells)) for column in columns]
+        made.append(Row(order, texts, real and not order.livemode))
+    return made

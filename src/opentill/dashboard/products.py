@@ -11,7 +11,7 @@ from opentill import checkouts, merchants, orders, people, products, rates
 from opentill.checkouts import Sales, Session, SessionsQuery
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import EXPONENTS, Money
-from opentill.dashboard import lists, once, render
+from opentill.dashboard import lists, once, payments_columns, render
 from opentill.dashboard.model import OF_MERCHANT, Page
 from opentill.dashboard.request import PageRequest
 from opentill.db.database import Tx
@@ -27,6 +27,10 @@ B = TypeVar("B", ProductBody, ProductUpdate)
 _SIZE: Final = 25
 _NEWEST: Final = 10
 _STATUSES: Final[tuple[products.Status, ...]] = get_args(products.Status)
+_COLUMNS: Final = (
+    *(one for one in payments_columns.COLUMNS if one.unasked and one.name != "product"),
+    payments_columns.AMOUNT,
+)
 _REASON: Final = "on the page of products"
 _VERSION: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 # field of the service → key of the sentence that says what it accepts
@@ -175,6 +179,7 @@ async def page_of(
         "description": product.description,
         "image": product.image or "",
     }
+    zone = ZoneInfo(detail.merchant.time_zone)
     more: dict[str, Any] = {"opening": {}, **values}
     return render.page(
         request,
@@ -184,7 +189,9 @@ async def page_of(
         detail=detail,
         product=product,
         picture=picture,
-        zone=ZoneInfo(detail.merchant.time_zone),
+        zone=zone,
+        columns=_COLUMNS,
+        rows=payments_columns.rows(request, zone, _COLUMNS, detail.payments),
         money=Money,
         currencies=_currencies(request),
         entries=entries or kept,
@@ -205,9 +212,11 @@ async def _detail(request: PageRequest) -> Detail:
         sales = await checkouts.sales(tx, merchant_id, [product.id])
         settled = merchant.settlement_currency
         rate = await rates.find(tx, product.currency, settled, now, oldest)
-    payments, _ = await orders.list_page(
+    found, _ = await orders.list_page(
         db, merchant_id, OrdersQuery(product_id=product.id, size=_NEWEST)
     )
+    real = request.app.settings.livemode
+    payments = await orders.all_with_livemode(db.read, found, deployment=real)
     sessions, _ = await checkouts.list_page(
         db, merchant_id, SessionsQuery(product_id=product.id, status="OPEN", size=_NEWEST)
     )

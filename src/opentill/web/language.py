@@ -16,7 +16,13 @@ from typing import Final
 
 from babel import Locale
 from babel.dates import format_date, format_skeleton, format_timedelta
-from babel.numbers import NumberPattern, format_decimal, format_percent, parse_pattern
+from babel.numbers import (
+    NumberPattern,
+    format_decimal,
+    format_percent,
+    get_currency_name,
+    parse_pattern,
+)
 from markupsafe import Markup, escape
 
 from opentill.core.money import Money, exponent
@@ -64,7 +70,7 @@ class Localizer:
 
     def currency(self, code: str) -> str:
         """Write a currency's name, its code if it has none in this language: ``US Dollar``."""
-        return str(self._locale.currencies.get(code, code))
+        return get_currency_name(code, locale=self._locale)
 
     def percent(self, share: float) -> str:
         """Write a share from 0 to 1 with at most one decimal: ``97.5%``."""
