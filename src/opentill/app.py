@@ -47,6 +47,7 @@ from opentill.web import assets
 from opentill.web.responses import is_known
 from opentill.webhooks import api as webhooks_api
 from opentill.webhooks import document as webhooks_document
+from opentill.webhooks import events as webhook_events
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *agreement_api.operations,
@@ -66,6 +67,7 @@ PAYLOADS: Final = (
     | refund_events.PAYLOADS
     | dispute_events.PAYLOADS
     | payout_events.PAYLOADS
+    | webhook_events.PAYLOADS
 )
 
 

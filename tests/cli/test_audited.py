@@ -43,7 +43,7 @@ OTHERS: Final = {
     "moves money or decides about it; its own tests look into the audit log": "settle"
     " orders:confirm,refund,revoke refunds:done,failed disputes:open,win,lose,recover,deadline"
     " disputes:dismiss,note payouts:create,paid,failed balance:approve,reject rates:set,import",
-    "sends again what was sent": "epay:resend webhooks:resend",
+    "sends again what was sent, or a test": "epay:resend webhooks:resend,test",
     "time of the sandbox": "clock:advance,reset",
     "people and their roles; their own tests look into the audit log": "people:invite,reset,remove",
     "the deployment's; its own test looks into the audit log": "secret-key:replace",
@@ -63,6 +63,7 @@ OPERATIONS_OTHERS: Final = {
     "POST /v1/checkouts/{id}/expire": "an order, with a history of its own",
     "POST /v1/orders/{id}/refunds": "money, on the ledger",
     "POST /v1/webhook-endpoints/{id}/resend": "sends again what was sent",
+    "POST /v1/webhook-endpoints/{id}/test": "sends what says that nothing has happened",
 }
 
 

@@ -51,6 +51,9 @@ def test_an_endpoint_is_kept_from_the_command_line(opentill: Commands, shop: str
     assert opentill.json("webhooks", "resend", made["id"], *failed) == {"resent": 0}
     rotated = opentill.json("webhooks", "rotate", made["id"])
     assert rotated["oldSecretUntil"] > rotated["updatedAt"]
+    test = opentill.json("webhooks", "test", made["id"])
+    assert (test["type"], test["status"], test["attempts"]) == ("webhook.test", "PENDING", [])
+    assert opentill.json("webhooks", "deliveries", made["id"])[0] == test
     off = opentill.json("webhooks", "set", made["id"], "--disable", "--all-events")
     assert (off["status"], off["events"]) == ("DISABLED", [])
     assert opentill.json("webhooks", "set", made["id"], "--enable")["status"] == "ENABLED"
@@ -65,6 +68,7 @@ def test_what_is_refused_is_one_line(opentill: Commands, shop: str) -> None:
         (("add", shop, URL, "--event", "order.lost"), "order.paid"),
         (("show", "whe_0"), "whe_0"),
         (("resend", "whe_0"), "--since"),
+        (("test", "whe_0"), "whe_0"),
         (("deliveries", "whe_0", "--status", "LOST"), "PENDING"),
         (("listen", "mer_0"), "mer_0"),
     )

@@ -23,7 +23,7 @@ from opentill.client import (
     ValidationFailed,
 )
 from opentill.client.events import EVENTS
-from opentill.webhooks.model import TYPES
+from opentill.webhooks.model import SENT_TYPES
 from support.api_server import ApiServer, Shop, serving
 
 
@@ -263,9 +263,11 @@ def test_webhooks_are_set_up_and_what_was_told_is_read(client: Client, shop: Sho
     (delivery,) = client.webhook_deliveries.list(endpoint.id)
     assert (delivery.event_id, delivery.status) == (event.id, "PENDING")
     assert client.webhook_endpoints.resend_events(endpoint.id, event_id=event.id).resent == 1
+    test = client.webhook_endpoints.send_test_event(endpoint.id)
+    assert (test.type, test.status) == ("webhook.test", "PENDING")
     assert client.webhook_endpoints.delete(endpoint.id) is None
     assert not list(client.webhook_endpoints.list())
 
 
 def test_every_type_of_event_has_its_class() -> None:
-    assert set(EVENTS) == set(TYPES)
+    assert set(EVENTS) == set(SENT_TYPES)

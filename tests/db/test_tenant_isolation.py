@@ -106,6 +106,8 @@ EXPLAINED: Final = frozenset(
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
         " PRUNE_EVENTS DISABLE",
         "webhooks.dispatch_queries": "OLDEST",
+        # where a page ends after ten thousand rows: tests/webhooks/test_looking.py
+        "webhooks.queries ": "DELIVERIES_LOOKED_TO EVENTS_LOOKED_TO",
         "refunds.queries": "ANYWHERE",
         # a sum that is nought at the end, or before there is anything
         "adjustments.queries ": "FROZEN",
@@ -487,6 +489,8 @@ class Business:
             shop.data("GET", f"{path}/deliveries{query}")
         shop.data("POST", f"{path}/resend", json={"eventId": event})
         shop.data("POST", f"{path}/resend", json={"since": 0})
+        shop.data("POST", f"{path}/test")
+        api_server.tx(lambda tx: self._looked_at(tx, endpoint, event))
         api_server.tx(
             lambda tx: webhooks.emit(
                 tx, [webhooks.Event(self.id, "order.paid", {"order_id": order.id}, self.now)]
@@ -498,6 +502,14 @@ class Business:
         shop.call("PATCH", path, json={"status": "DISABLED"})
         shop.call("PATCH", path, json={"status": "ENABLED"})
         shop.call("DELETE", f"/v1/webhook-endpoints/{other}")
+
+    async def _looked_at(self, tx: Tx, endpoint_id: str, event_id: str) -> None:
+        """What the pages of endpoints and events read."""
+        endpoint, which = await webhooks.find(tx, self.id, endpoint_id), webhooks.Which()
+        await webhooks.look_at_deliveries(tx, endpoint, None, which)
+        await webhooks.look_at_delivery(tx, endpoint, event_id)
+        await webhooks.look_at_events(tx, self.id, "order.paid", which)
+        await webhooks.look_at_event(tx, self.id, event_id)
 
     async def _dispatched(self) -> None:
         """Send what is due once: nobody listens there."""

@@ -37,6 +37,7 @@ METHODS: Final = {
     "renewMerchantSecret",
     "listMerchantDeliveries",
     "resendMerchantEvents",
+    "testMerchantEndpoint",
     # of merchants
     "archiveProduct",
     "createCheckoutSession",
@@ -68,6 +69,7 @@ METHODS: Final = {
     "listWebhookDeliveries",
     "listWebhookEndpoints",
     "resendEvents",
+    "sendTestEvent",
     "rotateWebhookSecret",
     "updateProduct",
     "updateWebhookEndpoint",

@@ -1,4 +1,4 @@
-"""``opentill webhooks add|list|show|set|remove|rotate|deliveries|resend|listen``."""
+"""``opentill webhooks add|list|show|set|remove|rotate|deliveries|resend|test|listen``."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,6 +49,7 @@ def register(app: typer.Typer) -> None:
         rotate=rotate,
         deliveries=deliveries,
         resend=resend,
+        test=test,
         listen=listen.listen,
     )
 
@@ -243,6 +244,19 @@ def resend(
                 return await webhooks.resend_all(db, *ids, which, now, _reporting(advance))
 
     return {"resent": session.run(work())}
+
+
+def test(endpoint_id: str) -> output.Result:
+    """Send a webhook.test to this endpoint alone: `deliveries` shows what comes of it."""
+    from opentill import webhooks
+    from opentill.webhooks.wire import DeliveryOut
+
+    async def work(tx: "Tx", now: int) -> dict[str, Any]:
+        found = await webhooks.find_anywhere(tx, endpoint_id)
+        made = await webhooks.send_test(tx, found.merchant_id, found.id, now)
+        return output.plain(DeliveryOut.of(made, []))
+
+    return output.Result(session.transact(work), ("eventId", "type", "status"))
 
 
 def _reporting(advance: "Callable[[int], None]") -> "Callable[[int, str | None], None]":

@@ -32,6 +32,7 @@ from opentill.client.events import (
     PayoutFailed,
     PayoutPaid,
     RefundFailed,
+    WebhookTest,
 )
 from opentill.client.request import Amount, Moment
 from opentill.client.retries import Retries
@@ -71,5 +72,6 @@ __all__ = [
     "UnexpectedResponse",
     "ValidationFailed",
     "WebhookInvalid",
+    "WebhookTest",
     "verify_webhook",
 ]

@@ -272,6 +272,7 @@ class WebhookEndpoints(Resource):
     delete = _data(webhook_operations.delete_endpoint)
     rotate_secret = _data(webhook_operations.rotate_secret)
     resend_events = _data(webhook_operations.resend_events)
+    send_test_event = _data(webhook_operations.send_test_event)
 
 
 class WebhookDeliveries(Resource):

@@ -136,6 +136,15 @@ class PayoutData(msgspec.Struct, frozen=True, kw_only=True):
     failed_at: int | None = None
 
 
+class WebhookTestData(msgspec.Struct, frozen=True, kw_only=True):
+    """A test of your endpoint: nothing has happened."""
+
+    test: bool
+    endpoint_id: str
+    message: str
+    livemode: bool
+
+
 def _data_of(event: "Event", form: type[T]) -> T:
     try:
         return msgspec.json.decode(event.raw, type=form)
@@ -236,6 +245,12 @@ class PayoutFailed(TypedEvent[PayoutData], frozen=True, kw_only=True):
     form = PayoutData
 
 
+class WebhookTest(TypedEvent[WebhookTestData], frozen=True, kw_only=True):
+    """``webhook.test``."""
+
+    form = WebhookTestData
+
+
 EVENTS: Final[dict[str, type[TypedEvent[Any]]]] = {
     "order.paid": OrderPaid,
     "order.refunded": OrderRefunded,
@@ -248,6 +263,7 @@ EVENTS: Final[dict[str, type[TypedEvent[Any]]]] = {
     "checkout.expired": CheckoutExpired,
     "payout.paid": PayoutPaid,
     "payout.failed": PayoutFailed,
+    "webhook.test": WebhookTest,
 }
 
 

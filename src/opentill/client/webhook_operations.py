@@ -136,6 +136,11 @@ def resend_events(  # noqa: PLR0913 - one event, or what names a range
     )
 
 
+def send_test_event(endpoint_id: str, *, idempotency_key: str | None = None) -> Request[Delivery]:
+    """Send a ``webhook.test`` to this endpoint alone: its delivery says what comes of it."""
+    return post(f"{_PATH}/{checked_id(endpoint_id)}/test", Delivery, idempotency_key)
+
+
 def list_events(
     *,
     cursor: str | None = None,

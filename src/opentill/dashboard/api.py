@@ -13,6 +13,7 @@ from opentill.dashboard import (
     developers,
     disputes,
     epay,
+    events,
     home,
     invitations,
     keys,
@@ -26,6 +27,8 @@ from opentill.dashboard import (
     sessions,
     settings,
     team,
+    webhook,
+    webhooks,
 )
 from opentill.dashboard.endpoint import Endpoint
 from opentill.dashboard.model import MenuItem, Page
@@ -45,6 +48,9 @@ PAGES: Final[tuple[Page, ...]] = (
     *payouts.pages,
     *developers.pages,
     *keys.pages,
+    *webhooks.pages,
+    *webhook.pages,
+    *events.pages,
     *requests.pages,
     *epay.pages,
     *settings.pages,

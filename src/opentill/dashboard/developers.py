@@ -14,6 +14,7 @@ PLACE: Final = f"{OF_MERCHANT}/developers"
 _PARTS: Final[tuple[tuple[str, Permission], ...]] = (
     ("keys", "keys.read"),
     ("webhooks", "endpoints.read"),
+    ("events", "events.read"),
     ("requests", "requests.read"),
     ("epay", "epay.read"),
 )

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from opentill.core.ids import is_id
 from opentill.dashboard.request import PageRequest
 from opentill.figures.model import day_of
 from opentill.list_counts import FOREVER
@@ -108,6 +109,12 @@ def text(request: PageRequest, name: str, longest: int = 200) -> str:
     """Return a text of the query as typed, without spaces around it and what no text can hold."""
     given: str = request.query.get(name, "")
     return given.replace("\x00", "").strip()[:longest]
+
+
+def before(request: PageRequest) -> str:
+    """Return the id before which a list goes on, of one that goes back from the newest."""
+    given = request.query.get("before", "")
+    return given if is_id(given) else ""
 
 
 def page_number(request: PageRequest) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import structlog
 from jinja2.ext import Extension
 from starlette.responses import Response
@@ -29,6 +30,11 @@ _TROUBLES: Final[Mapping[int, str]] = {
 _RETRY_S: Final = 2
 
 
+def _pretty(json: str) -> str:
+    """Return JSON with a line for each value; numbers and strings stay as they are written."""
+    return msgspec.json.format(json, indent=2)
+
+
 class _Senders(Extension):
     """Lets each form say whom it was shown to, so that no other person sends it (kept_forms.py)."""
 
@@ -48,6 +54,7 @@ class _Senders(Extension):
 ENVIRONMENT: Final = templates.environment(Path(__file__).parent / "templates")
 ENVIRONMENT.add_extension(_Senders)
 ENVIRONMENT.filters["device"] = devices.name_of
+ENVIRONMENT.filters["pretty"] = _pretty
 SHOWN: Final[set[str]] = set()  # the paths of all pages, * for an id: api.py, which has them
 
 
@@ -92,8 +99,7 @@ def fragment(request: PageRequest, template: str, **values: object) -> str:
         base=request.base,
         isolated=templates.isolated,
         test_mode=not request.app.settings.livemode,
-        refresh=None,
-        **{"errors": {}, **values},
+        **{"errors": {}, "refresh": None, **values},
     )
 
 

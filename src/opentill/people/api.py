@@ -239,6 +239,7 @@ _ENDPOINTS: Final[dict[tuple[str, str], tuple[Permission, str]]] = {
     ("POST", "/{id}/rotate-secret"): ("endpoints.secrets", "Renew a merchant's secret"),
     ("GET", "/{id}/deliveries"): ("events.read", "List a merchant's deliveries"),
     ("POST", "/{id}/resend"): ("events.resend", "Resend a merchant's events"),
+    ("POST", "/{id}/test"): ("events.test", "Test a merchant's endpoint"),
 }
 _PLACE: Final = "/v1/webhook-endpoints"
 

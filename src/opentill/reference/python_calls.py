@@ -39,6 +39,7 @@ CALLS: Final[Mapping[str, str]] = {
     "rotateWebhookSecret": "webhook_endpoints.rotate_secret",
     "listWebhookDeliveries": "webhook_deliveries.list",
     "resendEvents": "webhook_endpoints.resend_events",
+    "sendTestEvent": "webhook_endpoints.send_test_event",
     "listEvents": "events.list",
     "getEvent": "events.get",
 }

@@ -1,47 +1,82 @@
 """Webhooks: events in an outbox, signed, and delivered until the merchant has them."""
 
 from opentill.webhooks.catchup import EventBatch, end, read
+from opentill.webhooks.looking import (
+    Deliveries,
+    Sent,
+    Which,
+    look_at_deliveries,
+    look_at_delivery,
+    look_at_event,
+    look_at_events,
+)
 from opentill.webhooks.model import (
+    DELIVERY_STATUSES,
+    SENT_TYPES,
+    TEST,
     TYPES,
     Delivery,
+    DeliveryAttempt,
+    DeliveryStatus,
     Endpoint,
     Event,
     EventDelivery,
+    KeptEvent,
     NumberedEvent,
     OrderEvent,
+    SentType,
     Type,
 )
 from opentill.webhooks.of_orders import deliveries_of, of_order
 from opentill.webhooks.outbox import emit
-from opentill.webhooks.resending import EventRange, resend, resend_all, resend_range
-from opentill.webhooks.schedule import WAITS_MS
+from opentill.webhooks.resending import EventRange, resend, resend_all, resend_range, send_test
+from opentill.webhooks.schedule import WAITS_MS, WHY_FAILING, WHY_GONE
 from opentill.webhooks.service import (
+    MOST_ENDPOINTS,
+    PAUSED,
     EndpointFields,
+    Stale,
     UrlCheck,
     create,
     delete,
     deliveries,
     find,
     find_anywhere,
+    reveal,
     rotate,
     search,
     update,
 )
 
 __all__ = [
+    "DELIVERY_STATUSES",
+    "MOST_ENDPOINTS",
+    "PAUSED",
+    "SENT_TYPES",
+    "TEST",
     "TYPES",
     "WAITS_MS",
+    "WHY_FAILING",
+    "WHY_GONE",
+    "Deliveries",
     "Delivery",
+    "DeliveryAttempt",
+    "DeliveryStatus",
     "Endpoint",
     "EndpointFields",
     "Event",
     "EventBatch",
     "EventDelivery",
     "EventRange",
+    "KeptEvent",
     "NumberedEvent",
     "OrderEvent",
+    "Sent",
+    "SentType",
+    "Stale",
     "Type",
     "UrlCheck",
+    "Which",
     "create",
     "delete",
     "deliveries",
@@ -50,12 +85,18 @@ __all__ = [
     "end",
     "find",
     "find_anywhere",
+    "look_at_deliveries",
+    "look_at_delivery",
+    "look_at_event",
+    "look_at_events",
     "of_order",
     "read",
     "resend",
     "resend_all",
     "resend_range",
+    "reveal",
     "rotate",
     "search",
+    "send_test",
     "update",
 ]

@@ -11,7 +11,7 @@ from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, Page, Size, listing
 from opentill.merchants import Actor
 from opentill.webhooks import catchup, queries, resending, service
-from opentill.webhooks.model import DeliveryStatus, EventBody, Type
+from opentill.webhooks.model import DeliveryStatus, EventBody, SentType, Type
 from opentill.webhooks.resending import EventRange
 from opentill.webhooks.service import UrlCheck
 from opentill.webhooks.wire import (
@@ -43,7 +43,7 @@ class DeliveryQuery(msgspec.Struct, frozen=True, rename="camel"):
     status: Annotated[DeliveryStatus, Meta(description="PENDING, SUCCEEDED or FAILED")] | None = (
         None
     )
-    type: Annotated[Type, Meta(description="a type of event, such as order.paid")] | None = None
+    type: Annotated[SentType, Meta(description="a type of event, such as order.paid")] | None = None
     event_id: Annotated[str, Meta(description="the id of one of your events")] | None = None
 
 
@@ -156,6 +156,12 @@ async def resend(request: ApiRequest[Nothing, ResendBody], tx: Tx) -> ResendOut:
     )
     sent = await resending.resend_range(tx, *ids, which, request.now)
     return ResendOut(sent.count, sent.last)
+
+
+async def send_test(request: ApiRequest[Nothing, Nothing], tx: Tx) -> DeliveryOut:
+    """Send a test event."""
+    made = await resending.send_test(tx, request.merchant_id, request.path["id"], request.now)
+    return DeliveryOut.of(made, [])
 
 
 async def list_events(request: ApiRequest[EventQuery, Nothing]) -> EventsOut:
@@ -322,6 +328,24 @@ operations: Final = (
         refusals=("an unknown event", "a range without `since`", "an endpoint that is DISABLED"),
         example={"since": 1736932500000, "failedOnly": True},
         response_example={"resent": 3, "next": None},
+    ),
+    Operation(
+        method="POST",
+        path="/v1/webhook-endpoints/{id}/test",
+        tag=TAG,
+        summary="Send a test event",
+        description="An extension of the contract. Sends a `webhook.test` to this endpoint alone, "
+        "whatever types it has, signed and sent again as any other. Nothing has happened: it is "
+        "in no list of events. What came of it is in the deliveries, by `eventId`. Calls are "
+        "limited by the minute, together with those that send events again.",
+        response=DeliveryOut,
+        status=201,
+        write=send_test,
+        per_merchant_limit="resends",
+        refusals=("an endpoint that is DISABLED",),
+        response_example=_DELIVERY
+        | {"type": "webhook.test", "nextAttemptAt": 1736932500000, "attempts": []}
+        | {"updatedAt": 1736932500000},
     ),
     Operation(
         method="GET",

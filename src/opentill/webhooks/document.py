@@ -6,37 +6,39 @@ from typing import Any, Final
 import msgspec
 
 from opentill.webhooks import signing
-from opentill.webhooks.model import TYPES, Type
+from opentill.webhooks.model import SENT_TYPES, TEST, SentType
 
 # Not the tag of the operations: generators write a file for each tag.
 TAG: Final = "Events"
+_TO_ALL: Final = "Delivered at least once to each endpoint that subscribes to it."
+_TO_ONE: Final = "Sent on request, at least once, to one endpoint alone."
 _REF: Final = "#/components/schemas/{name}"
 
 
 def add(
-    document: dict[str, Any], payloads: Mapping[Type, type[msgspec.Struct]], header_prefix: str
+    document: dict[str, Any], payloads: Mapping[SentType, type[msgspec.Struct]], header_prefix: str
 ) -> None:
     """Add every type of event to an OpenAPI document.
 
     ``payloads`` are the structs of all features' ``events.py``; a type without one is a KeyError.
     The signature headers are named with the ``header_prefix`` of this deployment.
     """
-    structs = tuple(dict.fromkeys(payloads[type_] for type_ in TYPES))
+    structs = tuple(dict.fromkeys(payloads[type_] for type_ in SENT_TYPES))
     _, schemas = msgspec.json.schema_components(structs, ref_template=_REF)
     headers = _headers(header_prefix)
     document["webhooks"] = {
-        type_: {"post": _sent(type_, payloads[type_], headers)} for type_ in TYPES
+        type_: {"post": _sent(type_, payloads[type_], headers)} for type_ in SENT_TYPES
     }
-    schemas |= {_event_name(type_): _event(type_, payloads[type_]) for type_ in TYPES}
+    schemas |= {_event_name(type_): _event(type_, payloads[type_]) for type_ in SENT_TYPES}
     document["components"]["schemas"] |= schemas
     document["tags"].append({"name": TAG, "description": "What is sent to webhook endpoints."})
 
 
-def _event_name(type_: Type) -> str:
+def _event_name(type_: SentType) -> str:
     return "".join(word.capitalize() for word in type_.split(".")) + "Event"
 
 
-def _event(type_: Type, payload: type[msgspec.Struct]) -> dict[str, Any]:
+def _event(type_: SentType, payload: type[msgspec.Struct]) -> dict[str, Any]:
     return {
         "type": "object",
         "description": payload.__doc__,
@@ -58,15 +60,14 @@ def _event(type_: Type, payload: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _sent(
-    type_: Type, payload: type[msgspec.Struct], headers: list[dict[str, Any]]
+    type_: SentType, payload: type[msgspec.Struct], headers: list[dict[str, Any]]
 ) -> dict[str, Any]:
     name = _event_name(type_)
     return {
         "operationId": f"on{name.removesuffix('Event')}",
         "tags": [TAG],
         "summary": f"{type_}",
-        "description": f"{payload.__doc__} Delivered at least once to each endpoint that "
-        "subscribes to it.",
+        "description": f"{payload.__doc__} {_TO_ONE if type_ == TEST else _TO_ALL}",
         "security": [],
         "parameters": headers,
         "requestBody": {

@@ -19,11 +19,15 @@ Type = Literal[
     "payout.paid",
     "payout.failed",
 ]
+# What is sent at all: these, and a test, which is sent on request and to one endpoint alone.
+SentType = Literal[Type, "webhook.test"]
 Status = Literal["ENABLED", "DISABLED", "DELETED"]
 DeliveryStatus = Literal["PENDING", "SUCCEEDED", "FAILED"]
 Outcome = Literal["delivered", "refused", "no_answer", "unreachable", "forbidden"]
 Key = tuple[str, str]  # an endpoint: the ids of its merchant and of itself
 TYPES: Final[tuple[Type, ...]] = get_args(Type)
+SENT_TYPES: Final[tuple[SentType, ...]] = get_args(SentType)
+TEST: Final = "webhook.test"
 DELIVERY_STATUSES: Final[tuple[DeliveryStatus, ...]] = get_args(DeliveryStatus)
 
 
@@ -70,7 +74,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     merchant_id: str
     endpoint_id: str
     event_id: str
-    type: Type
+    type: SentType
     status: DeliveryStatus
     attempts: int
     step: int  # attempts since its schedule began; a delivery that is sent again begins anew
@@ -133,7 +137,8 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
     event_id: str
     attempts: int
     step: int
-    body: str
+    created_at: int
+    body: str | None  # None: a test, whose body is made of the delivery
     url: str
     secret: bytes
     old_secret: bytes | None
@@ -152,6 +157,15 @@ class NumberedEvent(msgspec.Struct, frozen=True):
     id: str
     number: int
     body: str
+
+
+class KeptEvent(msgspec.Struct, frozen=True):
+    """An event as it is kept; ``body`` is as delivered."""
+
+    id: str
+    type: Type
+    body: str
+    created_at: int
 
 
 class OrderEvent(msgspec.Struct, frozen=True):

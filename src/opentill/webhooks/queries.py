@@ -8,6 +8,7 @@ from opentill.webhooks.model import (
     DeliveryAttempt,
     Endpoint,
     EventDelivery,
+    KeptEvent,
     NumberedEvent,
     OrderEvent,
     Resent,
@@ -208,6 +209,75 @@ ATTEMPTS = Query(
     order by event_id, number
     """,
 )
+# For people, who go back from the newest, page by page: of those before one, so many are looked at,
+# and those that fit are returned. So a page costs the same however many there are, and a filter
+# that few fit may need several.
+DELIVERIES_BEFORE = Query(
+    Delivery,
+    """
+    select * from (
+        select * from webhook_deliveries
+        where merchant_id = :merchant_id and endpoint_id = :endpoint_id and event_id < :before
+        order by event_id desc limit :looked_at
+    ) d
+    where (:status::text is null or status = :status) and created_at between :since and :until
+    order by event_id desc limit :limit
+    """,
+)
+DELIVERIES_LOOKED_TO = Value(
+    str,
+    """
+    select event_id from webhook_deliveries
+    where merchant_id = :merchant_id and endpoint_id = :endpoint_id and event_id < :before
+    order by event_id desc limit 1 offset :looked_at - 1
+    """,
+)
+EVENTS_BEFORE = Query(
+    KeptEvent,
+    """
+    select id, type, body, created_at from (
+        select * from events where merchant_id = :merchant_id and id < :before
+        order by id desc limit :looked_at
+    ) v
+    where (:type::text is null or type = :type) and created_at between :since and :until
+    order by id desc limit :limit
+    """,
+)
+EVENTS_LOOKED_TO = Value(
+    str,
+    """
+    select id from events where merchant_id = :merchant_id and id < :before
+    order by id desc limit 1 offset :looked_at - 1
+    """,
+)
+KEPT_EVENTS = Query(
+    KeptEvent,
+    """
+    select id, type, body, created_at from events
+    where merchant_id = :merchant_id and id = any (:ids::text[])
+    """,
+)
+# What the endpoints that there are were sent of one event.
+DELIVERIES_OF_EVENT = Query(
+    Delivery,
+    """
+    select d.* from webhook_endpoints e join webhook_deliveries d
+        on d.merchant_id = e.merchant_id and d.endpoint_id = e.id and d.event_id = :event_id
+    where e.merchant_id = :merchant_id and e.status <> 'DELETED'
+    """,
+)
+ATTEMPTS_OF_EVENT = Query(
+    DeliveryAttempt,
+    """
+    select merchant_id, endpoint_id, event_id, number, at, duration_ms, outcome, http_status,
+        request, answer as response, error
+    from delivery_attempts
+    where merchant_id = :merchant_id and event_id = :event_id and endpoint_id in (
+        select id from webhook_endpoints
+        where merchant_id = :merchant_id and status <> 'DELETED')
+    order by endpoint_id, number
+    """,
+)
 # Deliveries of some events, each with what came of its last attempt.
 OF_EVENTS = Query(
     EventDelivery,
@@ -238,6 +308,17 @@ RESEND = Query(
     on conflict (merchant_id, endpoint_id, event_id) do update
         set status = 'PENDING', step = 0, try_at = :now, updated_at = greatest(d.updated_at, :now)
     returning d.*
+    """,
+)
+# A test: a delivery without an event, to one endpoint alone.
+INSERT_TEST = Query(
+    Delivery,
+    """
+    insert into webhook_deliveries (merchant_id, endpoint_id, event_id, type, status, attempts,
+        step, try_at, created_at, updated_at)
+    values (:merchant_id, :endpoint_id, :event_id, 'webhook.test', 'PENDING', 0, 0, :now, :now,
+        :now)
+    returning *
     """,
 )
 # Make a batch of a range due now, in the order of events, after one event; no types mean all.

@@ -1,4 +1,4 @@
-"""Sending events to an endpoint again: one, or all of a range."""
+"""Sending to an endpoint on request: events again, one or all of a range, and tests."""
 
 from collections.abc import Callable
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from opentill.core.errors import Invalid
-from opentill.core.ids import is_id
+from opentill.core.ids import is_id, new_id
 from opentill.db.database import Db, Tx
 from opentill.webhooks import queries
 from opentill.webhooks.model import Delivery, Endpoint, Resent, Type
@@ -82,6 +82,15 @@ async def resend_all(
         if sent.last is None:
             return total
         rest = msgspec.structs.replace(rest, after=sent.last)
+
+
+async def send_test(tx: Tx, merchant_id: str, endpoint_id: str, now: int) -> Delivery:
+    """Send a test to one endpoint, as its events are sent. Raises NotFound and Invalid."""
+    endpoint = await find(tx, merchant_id, endpoint_id)
+    _check_enabled(endpoint)
+    return await queries.INSERT_TEST.one(
+        tx, merchant_id=merchant_id, endpoint_id=endpoint_id, event_id=new_id("evt"), now=now
+    )
 
 
 def _check_enabled(endpoint: Endpoint) -> None:

@@ -20,6 +20,8 @@ WAITS_MS: Final = (
 SPREAD: Final = 10  # percent, plus or minus, so that not all that failed at once is sent at once
 DISABLE_AFTER_MS: Final = 5 * 24 * _HOUR_MS
 GONE: Final = 410
+WHY_GONE: Final = "it responded with 410 Gone"
+WHY_FAILING: Final = "five days without a success"
 
 
 def next_try(failed: int, now: int) -> int | None:
@@ -34,7 +36,7 @@ def next_try(failed: int, now: int) -> int | None:
 def disabled_reason(http_status: int | None, failing_since: int, now: int) -> str | None:
     """Return why a failed attempt disables its endpoint; None if it does not."""
     if http_status == GONE:
-        return "it responded with 410 Gone"
+        return WHY_GONE
     if now - failing_since >= DISABLE_AFTER_MS:
-        return "five days without a success"
+        return WHY_FAILING
     return None

@@ -9,6 +9,7 @@ from opentill.db.clock import now_ms
 from opentill.outgoing.client import Forbidden, NoResponse, Outgoing, Response, Unreachable
 from opentill.webhooks import signing
 from opentill.webhooks.endpoint_secrets import signing_secrets
+from opentill.webhooks.events import body_of_test
 from opentill.webhooks.model import DeliveryAttempt, Due, Outcome
 
 _RESPONSE_BYTES: Final = 64 * 1024  # more of a response is not read
@@ -33,7 +34,7 @@ async def attempt(
     ``now`` is business time, Unix ms; the signature has real time. Raises WrongKey if it cannot be
     signed: nothing was sent then, and it does not count as an attempt.
     """
-    body = due.body.encode()
+    body = (due.body or body_of_test(due)).encode()
     keys = signing_secrets(secret_key, due, now)
     signed = signing.headers(keys, due.event_id, now_ms(), body, header_prefix)
     headers = {"content-type": "application/json", **dict(signed)}

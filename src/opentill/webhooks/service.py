@@ -35,6 +35,11 @@ class EndpointFields(msgspec.Struct, frozen=True, kw_only=True):
     description: str | UnsetType = UNSET
     types: Sequence[str] | UnsetType = UNSET
     status: Status | UnsetType = UNSET
+    seen_at: int | None = None  # ``updated_at`` as whoever sets them has seen it
+
+
+class Stale(Invalid):
+    """An endpoint is no longer as whoever changes it has seen it."""
 
 
 class UrlCheck:
@@ -162,6 +167,7 @@ async def update(
 ) -> Endpoint:
     """Change the given fields. Raises NotFound and Invalid.
 
+    Raises Stale if it was changed since it was seen, unless there is nothing to change any more.
     While an endpoint is DISABLED it gets no new deliveries, and the pending ones stay pending. They
     are sent when it is ENABLED again, which begins a new period of five days.
     """
@@ -186,6 +192,8 @@ async def update(
     if status == "ENABLED" and old.status != "ENABLED":
         await queries.CLEAR_FAILING.run(tx, merchant_id=merchant_id, endpoint_id=endpoint_id)
     if changes := _changes(old, new):
+        if wanted.seen_at not in {None, old.updated_at}:
+            raise Stale("seenAt", "seenAt must be the updatedAt of the endpoint as it is now")
         await _record(tx, actor, "webhooks set", new, changes, now)
     return new
 
@@ -239,6 +247,19 @@ async def rotate(
     )
     await _record(tx, actor, "webhooks rotate", new, "", now)
     return new, secret
+
+
+async def reveal(
+    tx: Tx, merchant_id: str, endpoint_id: str, secret_key: str, now: int, *, actor: Actor
+) -> str:
+    """Return an endpoint's secret; that it was looked at is audited. Raises NotFound and WrongKey.
+
+    WrongKey: the deployment's key has changed since; only a new secret helps.
+    """
+    endpoint = await find(tx, merchant_id, endpoint_id)
+    secret = decrypt(secret_key, purpose(merchant_id, endpoint_id), endpoint.secret)
+    await _record(tx, actor, "webhooks reveal", endpoint, "", now)
+    return secret
 
 
 async def deliveries(

@@ -15,6 +15,7 @@ from opentill.webhooks.model import (
     Endpoint,
     NumberedEvent,
     Outcome,
+    SentType,
     Type,
 )
 from opentill.webhooks.service import EndpointFields
@@ -112,8 +113,8 @@ class EndpointWithSecret(EndpointOut, frozen=True, kw_only=True, rename="camel")
     secret: Annotated[
         str,
         Meta(
-            description="What deliveries are signed with. It is shown only here: keep it where "
-            "your server finds it."
+            description="What deliveries are signed with. No other operation shows it: keep "
+            "it where your server finds it."
         ),
     ]
 
@@ -170,7 +171,7 @@ class DeliveryOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One event for one endpoint, with its attempts, oldest first."""
 
     event_id: Annotated[str, Meta(description="The event that is delivered.")]
-    type: Annotated[Type, Meta(description="The type of the event.")]
+    type: Annotated[SentType, Meta(description="The type of the event.")]
     status: Annotated[
         DeliveryStatus,
         Meta(

@@ -26,6 +26,7 @@ from opentill.dashboard.catalogue import (
     sessions,
     settings,
     team,
+    webhooks,
 )
 from opentill.web.catalogue import LANGUAGES, Language, with_frame
 
@@ -42,6 +43,7 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     sessions.SENTENCES,
     balance.SENTENCES,
     payouts.SENTENCES,
+    webhooks.SENTENCES,
     agreement.SENTENCES,
     settings.SENTENCES,
     payment.SENTENCES,

@@ -1,0 +1,111 @@
+"""A merchant's webhook endpoints: the list, and the form that adds one."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from starlette.responses import Response
+
+from opentill import merchants, people, webhooks
+from opentill.core.errors import Invalid, KeyReused
+from opentill.dashboard import lists, once, render
+from opentill.dashboard.model import OF_MERCHANT, Page
+from opentill.dashboard.request import PageRequest
+from opentill.db.database import Tx
+from opentill.webhooks import TYPES, EndpointFields, UrlCheck
+
+REASON: Final = "on the page of webhooks"
+PLACE: Final = f"{OF_MERCHANT}/developers/webhooks"
+# Why an endpoint is disabled, as it is stored: the key of its sentence.
+WHY_DISABLED: Final[Mapping[str, str]] = {
+    webhooks.PAUSED: "hook_paused",
+    webhooks.WHY_GONE: "hook_gone",
+    webhooks.WHY_FAILING: "hook_failing",
+}
+_ERRORS: Final[Mapping[str, str]] = {
+    "url": "error_hook_url",
+    "description": "error_hook_description",
+}
+
+
+def typed(form: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of an endpoint as they were typed; types are those that were ticked."""
+    return {
+        "url": form.get("url", "").strip(),
+        "description": form.get("description", "").replace("\0", ""),
+        "types": [type_ for type_ in TYPES if f"type_{type_}" in form],
+    }
+
+
+def refused(problem: Invalid) -> tuple[dict[str, str], str]:
+    """Return the sentence of a refusal by its field, and the service's own words. Raises others."""
+    key = _ERRORS.get(problem.field or "")
+    if key is None:
+        raise problem
+    return {str(problem.field): key}, (problem.reason or "").removeprefix("url must be ")
+
+
+async def show(request: PageRequest) -> Response:
+    """Show the endpoints."""
+    return await _endpoints(request)
+
+
+async def _endpoints(
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    **values: object,
+) -> Response:
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+        endpoints = await webhooks.search(tx, request.merchant_id)
+    shown: dict[str, Any] = {"form": typed({}), "form_id": once.new_form_id(), **values}
+    return render.page(
+        request,
+        "webhooks.html",
+        status,
+        errors=errors or {},
+        endpoints=endpoints,
+        zone=ZoneInfo(merchant.time_zone),
+        types=TYPES,
+        why_disabled=WHY_DISABLED,
+        most=webhooks.MOST_ENDPOINTS,
+        done=lists.choice(request, "done", ("removed",)),
+        **shown,
+    )
+
+
+async def add(request: PageRequest) -> Response:
+    """Make an endpoint, and lead to its page."""
+    form = await request.form()
+    app, wanted = request.app, typed(form)
+    actor = people.actor_of(request.login, REASON)
+
+    async def work(tx: Tx) -> str:
+        endpoint, _ = await webhooks.create(
+            tx,
+            request.merchant_id,
+            EndpointFields(**wanted),
+            UrlCheck(app.outgoing.check),
+            app.settings.secret_key,
+            request.now,
+            actor=actor,
+        )
+        return endpoint.id
+
+    try:
+        made = await once.make(request, work)
+    except KeyReused:  # another endpoint, typed into a form that has made one
+        return await _endpoints(request, 409, {"url": "error_hook_added"}, form=wanted)
+    except Invalid as problem:
+        errors, reason = refused(problem)
+        kept = form.get(once.FIELD, "")
+        return await _endpoints(request, 400, errors, form=wanted, form_id=kept, wait=reason)
+    here = f"/dashboard/{request.merchant_id}/developers/webhooks"
+    return render.see_other(request, f"{here}/{made}?done=added")
+
+
+pages: Final = (
+    Page("GET", PLACE, "endpoints.read", show),
+    Page("POST", PLACE, "endpoints.manage", add),
+)

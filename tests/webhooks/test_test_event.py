@@ -1,0 +1,116 @@
+"""The test event: signed and sent as any other, to one endpoint alone, and among no events."""
+
+import msgspec
+from standardwebhooks.webhooks import Webhook
+
+from opentill import webhooks
+from opentill.client import WebhookTest, verify_webhook
+from support.api_server import Shop, refused
+from support.people import person
+from support.webhook_harness import WebhookHarness, until
+from support.webhook_receiver import receiving
+
+MINUTE = 60_000
+
+
+async def test_it_arrives_signed_at_its_endpoint_and_at_no_other(harness: WebhookHarness) -> None:
+    async with receiving() as receiver, harness.dispatching():
+        merchant_id = await harness.merchant()
+        await harness.endpoint(merchant_id, f"{receiver.url}/all")
+        endpoint, secret = await harness.endpoint(
+            merchant_id, f"{receiver.url}/payouts", types=["payout.paid"]
+        )
+        now = harness.now()
+        made = await harness.db.run(
+            lambda tx: webhooks.send_test(tx, merchant_id, endpoint.id, now)
+        )
+        await harness.emit(merchant_id)  # so that there is something that goes to the other
+        await until(lambda: len(receiver.taken) == 2)
+        (got,) = [one for one in receiver.taken if one.event_id == made.event_id]
+        assert got.path == "/payouts"
+        assert Webhook(secret).verify(got.body, got.headers) == {
+            "id": made.event_id,
+            "type": "webhook.test",
+            "created_at": now,
+            "data": {
+                "test": True,
+                "endpoint_id": endpoint.id,
+                "message": "This is a test of your webhook endpoint: nothing has happened.",
+                "livemode": False,
+            },
+        }
+        event = verify_webhook(got.body, got.headers, secret)
+        assert isinstance(event, WebhookTest)
+        assert event.data.endpoint_id == endpoint.id
+        rows = await harness.rows("select type from events")
+        assert rows == [{"type": "order.paid"}]
+        assert len((await webhooks.read(harness.db, merchant_id, 0, None, 10)).events) == 1
+
+
+async def test_one_that_is_refused_is_sent_again_with_the_same_bytes(
+    harness: WebhookHarness,
+) -> None:
+    async with receiving(lambda _: 500) as receiver, harness.dispatching():
+        merchant_id = await harness.merchant()
+        endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
+        await harness.db.run(
+            lambda tx: webhooks.send_test(tx, merchant_id, endpoint.id, harness.now())
+        )
+
+        async def recorded(count: int) -> bool:
+            return len(await harness.rows("select number from delivery_attempts")) == count
+
+        await until(lambda: recorded(1))
+        receiver.behave = lambda _: 200
+        await harness.advance(2 * MINUTE)
+        await until(lambda: recorded(2))
+        first, second = receiver.got
+        assert first.body == second.body
+        assert await harness.statuses() == {"SUCCEEDED": 1}
+
+
+def test_it_is_asked_for_over_http_and_is_among_no_events(shop: Shop) -> None:
+    order = shop.paid()
+    endpoint, other = (f"/v1/webhook-endpoints/{shop.endpoint()['id']}" for _ in range(2))
+    made = shop.post(f"{endpoint}/test", key="once").json()["data"]
+    assert (made["type"], made["status"], made["attempts"]) == ("webhook.test", "PENDING", [])
+    assert shop.post(f"{endpoint}/test", key="once").json()["data"] == made
+    listed = shop.data("GET", f"{endpoint}/deliveries", params={"type": "webhook.test"})
+    assert listed["items"] == [made]
+    events = shop.data("GET", "/v1/events", params={"size": 100})["items"]
+    assert {event["data"]["order_id"] for event in events} == {order["id"]}
+    assert shop.get(f"/v1/events/{made['eventId']}").status_code == 404
+    for path in (endpoint, other):
+        refused(shop.post(f"{path}/resend", {"eventId": made["eventId"]}), "eventId")
+    shop.data("POST", f"{other}/resend", json={"since": 0})
+    sent = shop.data("GET", f"{other}/deliveries")["items"]
+    assert {one["eventId"] for one in sent} == {event["id"] for event in events}
+    refused(shop.get("/v1/events", type="webhook.test"), "type")
+    refused(shop.post("/v1/webhook-endpoints", _naming("webhook.test")), "events")
+
+
+def _naming(type_: str) -> dict[str, object]:
+    return {"url": "https://shop.example.com/", "events": [type_]}
+
+
+def test_a_disabled_endpoint_and_one_of_others_get_none(shop: Shop) -> None:
+    path = f"/v1/webhook-endpoints/{shop.endpoint()['id']}"
+    shop.data("PATCH", path, json={"status": "DISABLED"})
+    refused(shop.post(f"{path}/test"), "id")
+    assert shop.data("GET", f"{path}/deliveries")["items"] == []
+    theirs = shop.api_server.shop().endpoint()["id"]
+    assert shop.post(f"/v1/webhook-endpoints/{theirs}/test").status_code == 404
+
+
+def test_a_developer_asks_by_a_token_and_support_may_not(shop: Shop) -> None:
+    path = f"/v1/merchant/webhook-endpoints/{shop.endpoint()['id']}/test"
+    answers = {}
+    for role in ("developer", "support"):
+        member = person(shop.api_server, shop.id, role)  # type: ignore[arg-type] # two of the roles
+        login = {"email": member.email, "password": "nine purple lanterns hum"}
+        tokens = shop.api_server.http.post("/v1/merchant/sessions", json=login).json()["data"]
+        headers = {"authorization": f"Bearer {tokens['accessToken']}"}
+        answers[role] = shop.api_server.http.post(path, headers=headers)
+    assert answers["support"].status_code == 403
+    assert answers["developer"].status_code == 201
+    assert msgspec.json.decode(answers["developer"].content)["data"]["type"] == "webhook.test"
