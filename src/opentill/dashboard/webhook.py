@@ -57,7 +57,7 @@ async def show(request: PageRequest) -> Response:
         deliveries=found,
         days=days,
         state=state,
-        states=[(one, request.localizer.say(f"delivery_{one}")) for one in DELIVERY_STATUSES],
+        states=[(one, request.localizer.say(f"sent_{one}")) for one in DELIVERY_STATUSES],
         test=test,
         done=lists.choice(request, "done", _DONE),
         refresh={"after_s": _REFRESH_S, "address": request.here()} if waits else None,
