@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from opentill import merchants
+from opentill import merchants, orders
 from opentill.figures import jobs
 from support.api_server import Shop
 from support.people import Visitor, person
@@ -57,6 +57,7 @@ def busy(shop: Shop, clock: Any) -> Shop:
     clock(AT)
     first, second = shop.paid(), shop.paid()
     shop.end_refund(shop.refund(first["id"], amount="2.00")["id"])
+    server.tx(lambda tx: orders.settle_one(tx, shop.id, second["id"], AT, "test"))
     shop.dispute(second["id"])
     server.run(jobs.count_all(server.app.db))
     return shop
@@ -88,6 +89,10 @@ def test_every_movement_says_what_it_was_and_the_balances_after_it(busy: Shop) -
         "-$50.00",
     ]
     assert f'href="/dashboard/{busy.id}/payouts/{entries[-2]["sourceId"]}"' in html
+    dispute = next(one["sourceId"] for one in entries if one["sourceType"] == "dispute")
+    linked = f"/dashboard/{busy.id}/disputes/{dispute}"
+    assert f'href="{linked}"' in html
+    assert owner.get(linked).status_code == 200
     assert ["Refund frozen → customer", "-$2.00"] in [[row[1], row[3]] for row in found]
 
 
