@@ -83,7 +83,8 @@ def _wants(endpoint: Endpoint, event: KeptEvent) -> bool:
 async def resend(request: PageRequest) -> Response:
     """Send an event again: to the endpoint that is named, or to all that want it."""
     app, event_id = request.app, request.ids["event"]
-    only = (await request.form()).get("endpoint", "").replace("\0", "")
+    form = await request.form()
+    only = form.get("endpoint", "").replace("\0", "")
     here = f"/dashboard/{request.merchant_id}/developers/events/{event_id}"
 
     async def work(tx: Tx) -> str:

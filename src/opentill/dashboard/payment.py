@@ -1,5 +1,6 @@
 """One payment: what it is, all that happened to it, its receipt, and what can be done with it."""
 
+from decimal import Decimal
 from typing import Final
 
 import msgspec
@@ -9,10 +10,9 @@ from starlette.responses import Response
 from opentill import checkouts, orders, people, webhooks
 from opentill.core import money
 from opentill.core.errors import Invalid, NotFound
-from opentill.core.money import Money
 from opentill.dashboard import payment_reading, payment_refund, render
 from opentill.dashboard.model import OF_MERCHANT, Page
-from opentill.dashboard.payment_reading import MOST_REFUNDS, Payment
+from opentill.dashboard.payment_reading import MOST_REFUNDS, Payment, amounts
 from opentill.dashboard.payment_timeline import Timeline
 from opentill.dashboard.request import PageRequest
 from opentill.db import rate_limits
@@ -41,14 +41,18 @@ async def _payment(
         order=found.order,
         zone=found.zone,
         timeline=Timeline(found, localizer).items(),
-        amount=lambda minor, currency: localizer.amount(Money(minor, currency)),
-        share=lambda rate: f"{money.rate_text(rate * 100)}%",
+        amount=amounts(localizer),
+        share=_share,
         rate=money.rate_text,
         metadata=_metadata(found),
         most_refunds=MOST_REFUNDS,
         refund=next((one for one in found.refunds if one.id == asked), None),
         errors=errors or {},
     )
+
+
+def _share(rate: Decimal) -> str:
+    return f"{money.rate_text(rate * 100)}%"
 
 
 def _metadata(payment: Payment) -> list[tuple[str, str]]:
@@ -78,7 +82,7 @@ async def receipt(request: PageRequest) -> Response:
         payment=found,
         order=order,
         zone=found.zone,
-        amount=lambda minor: localizer.amount(Money(minor, order.currency)),
+        amount=amounts(localizer),
         refunds=done,
         earlier=order.refunded_minor - sum(one.amount_minor for one in done),
         kept=order.amount_minor - order.refunded_minor,

@@ -1,7 +1,7 @@
 """All that there is about one payment, as one moment has it."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -9,6 +9,7 @@ import msgspec
 
 from opentill import adjustments, checkouts, disputes, ledger, merchants, orders, refunds, webhooks
 from opentill.checkouts import Session
+from opentill.core.money import Money
 from opentill.dashboard.request import PageRequest
 from opentill.db import clock
 from opentill.db.database import Tx
@@ -17,6 +18,7 @@ from opentill.ledger import Cause, Entry
 from opentill.merchants import Merchant
 from opentill.orders import HistoryRow, Order, PaymentAttempt
 from opentill.refunds import Refund
+from opentill.web.language import Localizer
 from opentill.webhooks import Endpoint, EventDelivery, OrderEvent
 
 MOST_REFUNDS: Final = 100  # that the page shows, the newest
@@ -65,6 +67,15 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     def is_open(self) -> bool:
         """Whether it can still be paid, and closed."""
         return self.session.status == "OPEN" and self.order.status == "PENDING"
+
+
+def amounts(localizer: Localizer) -> Callable[[int, str], str]:
+    """Return what writes minor units of a currency as the reader knows it."""
+
+    def write(minor: int, currency: str) -> str:
+        return localizer.amount(Money(minor, currency))
+
+    return write
 
 
 async def read(request: PageRequest) -> Payment:

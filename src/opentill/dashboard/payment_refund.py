@@ -14,8 +14,8 @@ from starlette.responses import Response
 from opentill import merchants, orders, people, refunds
 from opentill.core import money
 from opentill.core.errors import Conflict, Invalid, KeyReused, NotPermitted, Unavailable
-from opentill.core.money import Money
 from opentill.dashboard import once, render
+from opentill.dashboard.payment_reading import amounts
 from opentill.dashboard.request import PageRequest
 from opentill.db.database import Tx
 from opentill.merchants import Merchant
@@ -73,7 +73,6 @@ def _page(
     typed: Mapping[str, str],
     refused: _Refused,
 ) -> Response:
-    localizer = request.localizer
     left = order.amount_minor - order.refund_held_minor
     return render.page(
         request,
@@ -89,7 +88,7 @@ def _page(
         asked=_text(left, order.currency) if amount is None else amount,
         exact="" if quote is None else _text(quote.amount_minor, order.currency),
         typed={name: typed.get(name, "") for name in _KEPT},
-        amount=lambda minor, currency: localizer.amount(Money(minor, currency)),
+        amount=amounts(request.localizer),
         errors=refused.errors,
         wait=refused.amount,
     )
@@ -117,9 +116,7 @@ def _seen(quote: Quote) -> str:
 
 
 def _refused(request: PageRequest, order: Order, problem: Invalid) -> _Refused:
-    def amount(minor: int, currency: str) -> str:
-        return request.localizer.amount(Money(minor, currency))
-
+    amount = amounts(request.localizer)
     match problem:
         case refunds.NotRefundable():
             return _Refused(409, {"amount": "error_refund_status"})

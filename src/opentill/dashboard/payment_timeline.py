@@ -7,8 +7,7 @@ from typing import Final
 import msgspec
 from markupsafe import Markup
 
-from opentill.core.money import Money
-from opentill.dashboard.payment_reading import Payment
+from opentill.dashboard.payment_reading import Payment, amounts
 from opentill.disputes import Dispute
 from opentill.ledger import Entry
 from opentill.orders import PaymentAttempt
@@ -76,7 +75,7 @@ class Timeline:
     def __init__(self, payment: Payment, localizer: Localizer) -> None:
         """Take what somebody may see of a payment, and their language."""
         self._payment = payment
-        self._localizer = localizer
+        self._amount = amounts(localizer)
         self._say = localizer.say
 
     def items(self) -> list[Item]:
@@ -93,9 +92,6 @@ class Timeline:
             self._events(),
         )
         return sorted((item for source in sources for item in source), key=lambda item: item.at)
-
-    def _amount(self, minor: int, currency: str) -> str:
-        return self._localizer.amount(Money(minor, currency))
 
     def _method(self, method: str) -> Markup:
         return self._say(f"method_{method}")

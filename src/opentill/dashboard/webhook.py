@@ -140,7 +140,8 @@ async def change(request: PageRequest) -> Response:
 
 async def switch(request: PageRequest) -> Response:
     """Disable the endpoint, or enable it again."""
-    wanted = (await request.form()).get("status")
+    form = await request.form()
+    wanted = form.get("status")
     if wanted == "ENABLED":
         await _update(request, EndpointFields(status="ENABLED"))
         return render.see_other(request, _path(request, "?done=enabled"))
@@ -160,7 +161,8 @@ async def _update(request: PageRequest, wanted: EndpointFields) -> None:
 
 async def remove(request: PageRequest) -> Response:
     """Delete the endpoint, whose host is typed to confirm it."""
-    confirm = (await request.form()).get("confirm", "").strip()
+    form = await request.form()
+    confirm = form.get("confirm", "").strip()
     actor = people.actor_of(request.login, REASON)
 
     async def work(tx: Tx) -> str:
@@ -218,7 +220,8 @@ async def send_test(request: PageRequest) -> Response:
 
 async def resend(request: PageRequest) -> Response:
     """Send an event again."""
-    event_id = (await request.form()).get("event", "")
+    form = await request.form()
+    event_id = form.get("event", "")
 
     async def work(tx: Tx) -> str:
         ids = (request.merchant_id, request.ids["endpoint"])

@@ -269,12 +269,13 @@ DELIVERIES_OF_EVENT = Query(
 ATTEMPTS_OF_EVENT = Query(
     DeliveryAttempt,
     """
-    select a.merchant_id, a.endpoint_id, a.event_id, a.number, a.at, a.duration_ms, a.outcome,
-        a.http_status, a.request, a.answer as response, a.error
-    from webhook_endpoints e join delivery_attempts a
-        on a.merchant_id = e.merchant_id and a.endpoint_id = e.id and a.event_id = :event_id
-    where e.merchant_id = :merchant_id and e.status <> 'DELETED'
-    order by a.endpoint_id, a.number
+    select merchant_id, endpoint_id, event_id, number, at, duration_ms, outcome, http_status,
+        request, answer as response, error
+    from delivery_attempts
+    where merchant_id = :merchant_id and event_id = :event_id and endpoint_id in (
+        select id from webhook_endpoints
+        where merchant_id = :merchant_id and status <> 'DELETED')
+    order by endpoint_id, number
     """,
 )
 # Deliveries of some events, each with what came of its last attempt.

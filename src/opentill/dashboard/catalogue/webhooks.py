@@ -10,7 +10,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "hook_place_webhooks": "Webhook endpoints",
         "hook_place_events": "Events",
         "hooks_title": "Webhook endpoints",
-        "hooks_text": "Your server is told of payments, refunds, disputes and payouts at "
+        "hooks_text": "Your server is notified of payments, refunds, disputes and payouts at "
         "these addresses.",
         "hooks_none": "There are no endpoints yet.",
         "hooks_most": "A merchant has at most {most} endpoints. Remove one to add another.",
