@@ -53,6 +53,7 @@ OWNERS: Final = {
     "staff": "people",
     "staff_visits": "people",
     "list_counts": "list_counts",
+    "merchant_logos": "merchants",
     "merchant_terms": "merchants",
     "merchants": "merchants",
     "order_history": "orders",

@@ -233,7 +233,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "webhook_endpoints", "webhook_deliveries", "delivery_attempts", "endpoint_leases",
         "epay_credentials", "epay_products", "epay_orders", "epay_refunds",
         "epay_notifications", "search_terms", "search_counts", "search_changes", "search_heads",
-        "late_payments", "members", "agreement_acceptances",
+        "late_payments", "members", "agreement_acceptances", "merchant_logos",
     )  # fmt: skip
     wrong = {
         name: text

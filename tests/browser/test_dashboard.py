@@ -125,6 +125,7 @@ async def test_every_page_can_be_read_and_pressed_on_every_device(
             "/security/authenticator",
             f"/dashboard/{shop}/",
             f"/dashboard/{shop}/team",
+            f"/dashboard/{shop}/settings",
             f"/dashboard/{shop}/agreement",
             f"/dashboard/{shop}/balance",
             f"/dashboard/{shop}/balance/statement",

@@ -49,6 +49,7 @@ from opentill.webhooks.dispatch import Dispatcher
 from support import world
 from support.api_server import ApiServer, Shop
 from support.epay_shop import EpayShop, Inbox
+from support.pictures import PICTURE
 from support.statements import EVERYWHERE, LISTS
 from support.tenant_examiner import Examiner
 from support.webhook_harness import until
@@ -386,12 +387,27 @@ class Business:
                 tx, self.id, self.now, who="op", reason="x", overdraft_minor=5
             )
         )
+        for logo in (PICTURE, None):
+            api_server.tx(partial(self._profile, logo=logo))
         api_server.tx(lambda tx: merchants.history(tx, self.id))
         api_server.tx(lambda tx: merchants.create_key(tx, self.id, "production", self.now))
         api_server.tx(lambda tx: merchants.keys(tx, self.id))
         self.shop.get("/v1/nothing")
         api_server.run(api_server._server.state.refused.write(self.app.db))
         assert api_server.tx(lambda tx: refused.newest(tx, self.id, self.now))
+
+    async def _profile(self, tx: Tx, logo: bytes | None) -> None:
+        """Change the profile, and set the logo or remove it."""
+        actor = merchants.Actor("op", "x")
+        name = {"display_name": "N" if logo else None}
+        await merchants.change_profile(tx, self.id, name, self.now, actor=actor)
+        seen = (await merchants.find(tx, self.id)).logo_sha256 or ""
+        if logo is None:
+            await merchants.remove_logo(tx, self.id, self.now, actor=actor, seen=seen)
+        else:
+            await merchants.set_logo(tx, self.id, logo, self.now, actor=actor, seen=seen)
+            digest = (await merchants.find(tx, self.id)).logo_sha256 or ""
+            assert (await merchants.find_logo(tx, self.id, digest)).content == logo
 
     def figuring(self) -> None:
         """Figures: counted of payments and of attempts that failed, and read while one waits."""

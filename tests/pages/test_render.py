@@ -337,6 +337,31 @@ def test_a_service_below_a_path_links_below_it() -> None:
     assert all((address or "").startswith("/pay/") for address in own)
 
 
+def test_a_merchant_s_logo_colour_and_contact_stand_on_every_page_of_a_payment() -> None:
+    brand = model.Brand(
+        logo="/logos/mer_x/5d",
+        accent="#0d5c49",
+        email="help+a&b@example.com",
+        url="https://shop.example/help",
+        terms="https://shop.example/terms",
+    )
+    pages = made(ENGLISH, msgspec.structs.replace(PAYMENT, brand=brand), "https://example.com/pay")
+    of_payments = [one.html for one in pages.values() if 'class="shop"' in one.html]
+    assert len(of_payments) > 10
+    for html in of_payments:
+        reader = Reader(html)
+        assert next(attrs["src"] for attrs in reader.all("img") if attrs["alt"] == "") == (
+            "/pay/logos/mer_x/5d"
+        )
+        sheets = [attrs["href"] or "" for attrs in reader.all("link")]
+        assert sheets[-1].startswith("/pay/accents/0d5c49.css?v=")
+        links = [attrs["href"] for attrs in reader.all("a")]
+        assert {"mailto:help%2Ba%26b@example.com", brand.url, brand.terms} <= set(links)
+    plain = made(ENGLISH)["open"].html
+    assert "contact" not in plain
+    assert "/accents/" not in plain
+
+
 def test_a_partial_refund_stands_on_the_receipt() -> None:
     paid = msgspec.structs.replace(PAYMENT, order_status="PAID", refunded=Money(100, "USD"))
     text = Reader(status_page(paid, Visit(localizer=ENGLISH, now=NOW), "paid").html).text

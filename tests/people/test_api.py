@@ -299,3 +299,26 @@ def test_the_agreement_is_accepted_by_an_owner_once_and_for_ever(shop: Shop) -> 
     _, viewer = _caller(shop, "viewer")
     assert viewer.call("POST", place, json=body).status_code == 403
     assert viewer.data("GET", place)["items"] == [made]
+
+
+def test_a_profile_is_changed_field_by_field_by_whoever_saw_it(shop: Shop) -> None:
+    visitor, caller = _caller(shop)
+    before = caller.data("GET", "/profile")
+    assert (before["displayName"], before["timeZone"], before["logoUrl"]) == (None, "UTC", None)
+    sent = {"displayName": " Harbour ", "accentColor": "#0D5C49", "timeZone": "Asia/Tokyo"}
+    after = caller.data("PATCH", "/profile", json=sent | {"version": before["version"]})
+    kept = {"displayName": "Harbour", "accentColor": "#0d5c49", "timeZone": "Asia/Tokyo"}
+    assert after == before | kept | {"version": after["version"]}
+    assert after["version"] != before["version"]
+    assert caller.data("GET", "/profile") == after
+    stale = {"termsUrl": "https://example.com", "version": before["version"]}
+    refused(caller.call("PATCH", "/profile", json=stale), "version")
+    for field, wrong in (("supportUrl", "ftp://example.com"), ("timeZone", "Nowhere")):
+        refused(caller.call("PATCH", "/profile", json={field: wrong}), field)
+    assert caller.data("PATCH", "/profile", json={"displayName": None})["displayName"] is None
+    rows = shop.api_server.sql(
+        "select who from audit_log where merchant_id = $1 and action = 'profile set'", shop.id
+    )
+    assert rows == [{"who": f"{visitor.email} ({visitor.person_id})"}] * 2
+    _, developer = _caller(shop, "developer")
+    assert developer.call("PATCH", "/profile", json=sent).status_code == 403

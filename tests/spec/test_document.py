@@ -293,6 +293,16 @@ class Owner:
         if path == "/v1/merchant/agreement/acceptances":
             current = agreement.current(self.shop.api_server.settings)
             return {"renderedDocumentSha256": current.rendered_document_sha256}
+        if path == "/v1/merchant/profile":
+            answer = self.shop.api_server.http.get(path, headers=self.headers)
+            return {
+                "displayName": "Harbour Books",
+                "supportEmail": address(),
+                "supportUrl": "https://shop.example.com/help",
+                "termsUrl": None,
+                "timeZone": "Asia/Kathmandu",
+                "version": answer.json()["data"]["version"],
+            }
         return {}
 
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from opentill.core.money import Money
-from opentill.pages.model import METHODS, Attempt, Item, Payment
+from opentill.pages.model import METHODS, Attempt, Brand, Item, Payment
 from opentill.pages.render import (
     Page,
     Visit,
@@ -56,6 +56,11 @@ HOSTILE_PAYMENT = msgspec.structs.replace(
     cancel_url='https://x.example/"><script>',
     attempt=msgspec.structs.replace(
         ATTEMPT, action_url='https://x.example/"><script>', qr_text=HOSTILE
+    ),
+    brand=Brand(
+        email='"><script>alert(1)</script>@x',
+        url="javascript:alert(1)",
+        terms='https://x.example/"><script>',
     ),
 )
 

@@ -22,9 +22,9 @@ OFFER = Query(
     Offer,
     f"""
     select product.name, product.description, product.image, product.price_minor, product.currency,
-        product.status, m.name as merchant_name, m.settlement_currency, m.platform_fee_rate,
-        m.refund_fee_policy, m.reserve_rate, m.terms_version, m.fees, m.settlement_delay_days,
-        m.settlement_calendar, m.reserve_days, m.dispute_fee_minor,
+        product.status, coalesce(m.display_name, m.name) as merchant_name, m.settlement_currency,
+        m.platform_fee_rate, m.refund_fee_policy, m.reserve_rate, m.terms_version, m.fees,
+        m.settlement_delay_days, m.settlement_calendar, m.reserve_days, m.dispute_fee_minor,
         {_rate_to("m.settlement_currency")} as exchange_rate,
         {_rate_to("'USD'")} as usd_exchange_rate
     from products product join merchants m on m.id = product.merchant_id

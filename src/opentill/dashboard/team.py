@@ -1,10 +1,11 @@
 """A merchant's team: who is in it with which role, and who is invited."""
 
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
-from opentill import people
+from opentill import merchants, people
 from opentill.core.errors import Invalid
 from opentill.dashboard import render
 from opentill.dashboard.model import OF_MERCHANT, Page
@@ -28,6 +29,7 @@ async def _team(
     async with request.app.db.connection() as tx:
         members = await people.members(tx, request.merchant_id)
         invitations = await people.invitations(tx, request.merchant_id, request.now)
+        merchant = await merchants.find(tx, request.merchant_id)
     shown: dict[str, Any] = {"email": "", "role": "viewer", "link": "", **values}
     return render.page(
         request,
@@ -35,6 +37,7 @@ async def _team(
         status,
         members=members,
         invitations=invitations,
+        zone=ZoneInfo(merchant.time_zone),
         roles=MERCHANT_ROLES,
         errors=errors or {},
         **shown,

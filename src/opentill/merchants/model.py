@@ -35,6 +35,17 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     ip_allowlist: list[str]  # networks; empty: from everywhere
 
 
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What customers see of a merchant, each None if it is not set, and its own zone."""
+
+    display_name: str | None  # None: the merchant's name
+    accent_color: str | None  # of buttons: #rrggbb
+    support_email: str | None
+    support_url: str | None
+    terms_url: str | None
+    time_zone: str  # of the days and times on the merchant's pages, as IANA names it
+
+
 class Merchant(Terms, frozen=True, kw_only=True):
     """An account with keys, products, orders and one balance per settlement currency."""
 
@@ -44,7 +55,30 @@ class Merchant(Terms, frozen=True, kw_only=True):
     terms_version: int
     created_at: int
     updated_at: int
-    time_zone: str  # of the days and times on the merchant's pages, as IANA names it
+    time_zone: str  # with those below: the profile
+    display_name: str | None
+    accent_color: str | None
+    support_email: str | None
+    support_url: str | None
+    terms_url: str | None
+    logo_sha256: str | None
+
+    @property
+    def logo_path(self) -> str | None:
+        """The path of the logo, which changes with it; None without one."""
+        return self.logo_sha256 and f"/logos/{self.id}/{self.logo_sha256}"
+
+
+class Logo(msgspec.Struct, frozen=True, kw_only=True):
+    """A merchant's logo: the file, and what was recognised in it; sides in pixels."""
+
+    merchant_id: str
+    sha256: str
+    media_type: str
+    width: int
+    height: int
+    content: bytes
+    created_at: int
 
 
 class TermsVersion(Terms, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from opentill.merchants.model import (
     AuditRow,
     Authentication,
     Key,
+    Logo,
     Merchant,
     TermsVersion,
 )
@@ -20,11 +21,13 @@ INSERT = Command(
     insert into merchants (id, name, settlement_currency, created_at, updated_at, terms_version,
         platform_fee_rate, fees, refund_fee_policy, overdraft_minor, settlement_delay_days,
         settlement_calendar, reserve_rate, reserve_days, dispute_fee_minor, payout_minimum_minor,
-        ip_allowlist, time_zone)
+        ip_allowlist, time_zone, display_name, accent_color, support_email, support_url, terms_url,
+        logo_sha256)
     values (:id, :name, :settlement_currency, :created_at, :updated_at, :terms_version,
         :platform_fee_rate, :fees, :refund_fee_policy, :overdraft_minor, :settlement_delay_days,
         :settlement_calendar, :reserve_rate, :reserve_days, :dispute_fee_minor,
-        :payout_minimum_minor, :ip_allowlist, :time_zone)
+        :payout_minimum_minor, :ip_allowlist, :time_zone, :display_name, :accent_color,
+        :support_email, :support_url, :terms_url, :logo_sha256)
     """,
 )
 BY_ID = Query(Merchant, "select * from merchants where id = :merchant_id")
@@ -46,6 +49,33 @@ UPDATE = Command(
         ip_allowlist = :ip_allowlist, time_zone = :time_zone
     where id = :id
     """,
+)
+SET_PROFILE = Command(
+    """
+    update merchants set display_name = :display_name, accent_color = :accent_color,
+        support_email = :support_email, support_url = :support_url, terms_url = :terms_url,
+        time_zone = :time_zone, updated_at = :updated_at
+    where id = :merchant_id
+    """,
+)
+SET_LOGO = Command(
+    """
+    update merchants set logo_sha256 = :logo_sha256, updated_at = :updated_at
+    where id = :merchant_id
+    """,
+)
+KEEP_LOGO = Command(
+    """
+    insert into merchant_logos (merchant_id, sha256, media_type, width, height, content, created_at)
+    values (:merchant_id, :sha256, :media_type, :width, :height, :content, :created_at)
+    on conflict (merchant_id) do update set sha256 = excluded.sha256,
+        media_type = excluded.media_type, width = excluded.width, height = excluded.height,
+        content = excluded.content, created_at = excluded.created_at
+    """,
+)
+DROP_LOGO = Command("delete from merchant_logos where merchant_id = :merchant_id")
+LOGO = Query(
+    Logo, "select * from merchant_logos where merchant_id = :merchant_id and sha256 = :sha256"
 )
 INSERT_TERMS = Command(
     """

@@ -97,6 +97,12 @@ async def create(
             created_at=now,
             updated_at=now,
             time_zone="UTC",
+            display_name=None,
+            accent_color=None,
+            support_email=None,
+            support_url=None,
+            terms_url=None,
+            logo_sha256=None,
         ),
     )
     schedule = fees.changed(merchant.fees, fee_changes, settlement_currency)

@@ -35,6 +35,16 @@ class Item(msgspec.Struct, frozen=True):
     image: str | None
 
 
+class Brand(msgspec.Struct, frozen=True):
+    """How the merchant presents itself beside its name; what is not there is not shown."""
+
+    logo: str | None = None  # a path of ours
+    accent: str | None = None  # #rrggbb
+    email: str | None = None
+    url: str | None = None
+    terms: str | None = None
+
+
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """The last try to pay: where it stands and where the customer has to go for it."""
 
@@ -68,6 +78,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     livemode: bool = True  # whether its money is real
     methods: tuple[Method, ...] = ()
     attempt: Attempt | None = None
+    brand: Brand = Brand()
 
 
 class Entries(msgspec.Struct, frozen=True):

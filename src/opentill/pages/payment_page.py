@@ -24,7 +24,7 @@ from opentill.context import App
 from opentill.core.errors import Invalid, MethodNotAllowed, NotFound, TooManyRequests
 from opentill.core.money import Money
 from opentill.db import rate_limits
-from opentill.pages import forms, model, prefill, render
+from opentill.pages import branding, forms, model, prefill, render
 from opentill.pages.catalogue import SENTENCES
 from opentill.pages.responses import page, trouble
 from opentill.web import language
@@ -93,7 +93,9 @@ class PageRequest:
             self.app.db.read, [view.order], deployment=deployment
         )
         view = msgspec.structs.replace(view, order=order)
-        payment = _payment(view, self.app)
+        async with self.app.db.connection() as tx:
+            merchant = await merchants.find(tx, view.order.merchant_id)
+        payment = _payment(view, self.app, branding.brand_of(merchant))
         if model.state_of(payment, self.now) == "open":  # elsewhere the e-mail is masked
             email, name = self._prefilled(view)
             payment = msgspec.structs.replace(payment, email=email, name=name)
@@ -120,7 +122,7 @@ class PageRequest:
         return prefilled
 
 
-def _payment(view: checkouts.PageView, app: App) -> model.Payment:
+def _payment(view: checkouts.PageView, app: App, brand: model.Brand) -> model.Payment:
     session, order, last = view.session, view.order, view.last_attempt
     currency = session.currency
     offered = gateways.offered(app.gateways, currency)
@@ -157,6 +159,7 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
             qr_text=last.qr_text,
             reason=last.reason,
         ),
+        brand=brand,
     )
 
 

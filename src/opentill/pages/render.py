@@ -7,12 +7,12 @@ an empty space. The functions are pure, so that each page of each state can be m
 from functools import partial
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
 from opentill.pages import model
-from opentill.web import assets, pictures, templates
+from opentill.web import accent, assets, pictures, templates
 from opentill.web.catalogue import LANGUAGES
 from opentill.web.language import Localizer
 
@@ -153,7 +153,7 @@ def _payment_page(
     refresh: Refresh | None = None,
     **values: object,
 ) -> Page:
-    picture = pictures.shown(payment.item.image, secure=visit.secure)
+    picture, brand = pictures.shown(payment.item.image, secure=visit.secure), payment.brand
     return _page(
         template,
         visit,
@@ -162,6 +162,11 @@ def _payment_page(
         refresh=refresh,
         payment=payment,
         picture=picture,
+        logo=brand.logo and visit.base + brand.logo,
+        accent=brand.accent and visit.base + accent.address(brand.accent),
+        mail_address=brand.email and quote(brand.email, safe="@"),
+        help_address=pictures.web_address(brand.url),
+        terms_address=pictures.web_address(brand.terms),
         link=partial(path, payment, visit),
         **values,
     )

@@ -26,6 +26,7 @@ from opentill.people.wire import (
     MemberOut,
     MemberUpdate,
     Profile,
+    ProfileUpdate,
     RefreshBody,
 )
 from opentill.webhooks import api as webhooks_api
@@ -36,6 +37,24 @@ _TOKENS: Final[dict[str, Any]] = {
     "accessToken": "eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9.e30.c2ln",
     "refreshToken": "q2f0wQyZ5o.x7Jk1mB9uE",
     "expiresAt": 1736933100000,
+}
+_PROFILE: Final[dict[str, Any]] = {
+    "personId": "per_01m7y0m0jzefzv5n8efcf1hqw1",
+    "email": "ada@example.com",
+    "name": "Ada Example",
+    "role": "owner",
+    "permissions": ["home.read", "settings.manage"],
+    "merchantId": "mer_01m7y0m0jzefzv5n8efcf1hqw1",
+    "merchantName": "Harbour Books Ltd",
+    "displayName": "Harbour Books",
+    "accentColor": "#0d5c49",
+    "logoUrl": f"https://pay.example.com/logos/mer_01m7y0m0jzefzv5n8efcf1hqw1/{'5d' * 32}",
+    "supportEmail": "help@shop.example.com",
+    "supportUrl": "https://shop.example.com/help",
+    "termsUrl": "https://shop.example.com/terms",
+    "timeZone": "Europe/Berlin",
+    "version": "1f0c7b52a9d34e68",
+    "agreementStatus": "ACCEPTED",
 }
 _KEY: Final[dict[str, Any]] = {
     "id": "key_01m7y0m0jzefzv5n8efcf1hqw1",
@@ -127,24 +146,18 @@ _LOGINS: Final = (
     ),
     _row("DELETE", "/sessions", "home.read", "Log out", response=None, write=handlers.log_out),
     _row(
-        "GET",
-        "/profile",
-        "home.read",
-        "Get the profile",
-        response=Profile,
-        read=handlers.profile,
-        response_example={
-            "personId": "per_01m7y0m0jzefzv5n8efcf1hqw1",
-            "email": "ada@example.com",
-            "name": "Ada Example",
-            "role": "viewer",
-            "permissions": ["home.read", "payments.read"],
-            "merchantId": "mer_01m7y0m0jzefzv5n8efcf1hqw1",
-            "merchantName": "Harbour Books",
-            "agreementStatus": "ACCEPTED",
-        },
+        "GET", "/profile", "home.read", "Get the profile", response=Profile,
+        read=handlers.profile, response_example=_PROFILE,
+        about=" Who is logged in, and what customers see of the merchant.",
     ),
-)
+    _row(
+        "PATCH", "/profile", "settings.manage", "Update the profile", body=ProfileUpdate,
+        response=Profile, write=handlers.change_profile, example={"accentColor": "#0d5c49"},
+        response_example=_PROFILE, refusals=("a `version` that is not that of the profile now",),
+        about=" Only the fields that are sent change; null takes one away. The name is that of "
+        "sessions that are opened from now on, everything else is shown at once.",
+    ),
+)  # fmt: skip
 _KEYS: Final = (
     _row(
         "GET", "/keys", "keys.read", "List API keys", query=PageQuery,

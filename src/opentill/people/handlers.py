@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import msgspec
+from msgspec import UNSET
+
 from opentill import agreement, merchants
 from opentill.context import App
 from opentill.core.errors import NotFound, NotPermitted
@@ -10,11 +13,11 @@ from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.http.operations import Admit, Admitted, ApiRequest, Nothing
 from opentill.http.paging import Listing, PageQuery, listing
-from opentill.merchants import Actor
+from opentill.merchants import Actor, Merchant
 from opentill.people import logins, queries, service, tokens
 from opentill.people.logins import Credentials
 from opentill.people.model import Access, Browser, Member
-from opentill.people.permissions import NEED_PROOF, MerchantRole, Permission
+from opentill.people.permissions import NEED_PROOF, Permission
 from opentill.people.second_factor import actor_of
 from opentill.people.tokens import Tokens
 from opentill.people.wire import (
@@ -30,6 +33,7 @@ from opentill.people.wire import (
     MemberOut,
     MemberUpdate,
     Profile,
+    ProfileUpdate,
     RefreshBody,
 )
 
@@ -103,12 +107,29 @@ async def log_out(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
 
 async def profile(request: ApiRequest[Nothing, Nothing]) -> Profile:
     """Return who is logged in, and where."""
-    access: Access = request.access
-    role: MerchantRole = access.role or "viewer"  # a token is of a member
     async with request.app.db.connection() as tx:
-        accepted = await agreement.acceptances(tx, request.merchant_id)
-    status = agreement.status(agreement.current(request.app.settings), accepted)
-    return Profile.of(access, role, status)
+        return await _profile(request, tx, await merchants.find(tx, request.merchant_id))
+
+
+async def change_profile(request: ApiRequest[Nothing, ProfileUpdate], tx: Tx) -> Profile:
+    """Change what customers see of the merchant, and the zone of its pages."""
+    sent = {
+        field: value
+        for field, value in msgspec.structs.asdict(request.body).items()
+        if value is not UNSET
+    }
+    version = sent.pop("version", None)
+    changed = await merchants.change_profile(
+        tx, request.merchant_id, sent, request.now, actor=_actor(request), version=version
+    )
+    return await _profile(request, tx, changed)
+
+
+async def _profile(request: ApiRequest[Any, Any], tx: Tx, merchant: Merchant) -> Profile:
+    settings = request.app.settings
+    accepted = await agreement.acceptances(tx, merchant.id)
+    status = agreement.status(agreement.current(settings), accepted)
+    return Profile.of(request.access, merchant, status, settings.public_url)
 
 
 # ── API keys ──

@@ -3,13 +3,13 @@
 from typing import Annotated, Any, Self
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from opentill import agreement
 from opentill.core.settings import Environment
 from opentill.http.fields import CreatedAt
 from opentill.http.paging import Millis
-from opentill.merchants import Key, NewKey
+from opentill.merchants import Key, Merchant, NewKey, version_of
 from opentill.people.model import Access, Link, Member
 from opentill.people.permissions import MerchantRole, Permission
 
@@ -50,6 +50,26 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
     merchant_id: Annotated[str, Meta(description="The id of the merchant that the token is for.")]
     merchant_name: Annotated[str, Meta(description="The merchant's name.")]
+    display_name: Annotated[
+        str | None, Meta(description="The name that customers see. Null: the merchant's name.")
+    ]
+    accent_color: Annotated[
+        str | None, Meta(description="The colour of buttons on the payment page: `#rrggbb`.")
+    ]
+    logo_url: Annotated[
+        str | None, Meta(description="The address of the logo. It is uploaded in the dashboard.")
+    ]
+    support_email: Annotated[
+        str | None, Meta(description="The e-mail address that customers see for help.")
+    ]
+    support_url: Annotated[str | None, Meta(description="The page that customers see for help.")]
+    terms_url: Annotated[str | None, Meta(description="The merchant's terms for customers.")]
+    time_zone: Annotated[
+        str, Meta(description="The zone of the days and times on the merchant's pages.")
+    ]
+    version: Annotated[
+        str, Meta(description="Names these values of the merchant's fields: send it with a change.")
+    ]
     agreement_status: Annotated[
         agreement.AgreementStatus,
         Meta(
@@ -59,18 +79,73 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
 
     @classmethod
-    def of(cls, access: Access, role: MerchantRole, status: agreement.AgreementStatus) -> Self:
-        """Show a person at a merchant."""
+    def of(
+        cls, access: Access, merchant: Merchant, status: agreement.AgreementStatus, url: str
+    ) -> Self:
+        """Show a person at a merchant; ``url`` is the public address."""
         return cls(
             person_id=access.login.person_id,
             email=access.login.email,
             name=access.login.name,
-            role=role,
+            role=access.role or "viewer",  # a token is of a member
             permissions=access.permissions,
-            merchant_id=access.merchant_id,
-            merchant_name=access.merchant_name,
+            merchant_id=merchant.id,
+            merchant_name=merchant.name,
+            display_name=merchant.display_name,
+            accent_color=merchant.accent_color,
+            logo_url=merchant.logo_path and url.rstrip("/") + merchant.logo_path,
+            support_email=merchant.support_email,
+            support_url=merchant.support_url,
+            terms_url=merchant.terms_url,
+            time_zone=merchant.time_zone,
+            version=version_of(merchant),
             agreement_status=status,
         )
+
+
+class ProfileUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What changes of a merchant's profile: the fields that are sent; null takes one away."""
+
+    display_name: (
+        Annotated[str, Meta(max_length=80, description="the name that customers see")]
+        | UnsetType
+        | None
+    ) = UNSET
+    accent_color: (
+        Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description="a colour such as #0d5c49")]
+        | UnsetType
+        | None
+    ) = UNSET
+    support_email: (
+        Annotated[str, Meta(max_length=254, description="an e-mail address")] | UnsetType | None
+    ) = UNSET
+    support_url: (
+        Annotated[str, Meta(max_length=2048, description="an http or https address")]
+        | UnsetType
+        | None
+    ) = UNSET
+    terms_url: (
+        Annotated[str, Meta(max_length=2048, description="an http or https address")]
+        | UnsetType
+        | None
+    ) = UNSET
+    time_zone: (
+        Annotated[
+            str, Meta(max_length=64, description="a zone of the IANA database: Europe/Berlin")
+        ]
+        | UnsetType
+    ) = UNSET
+    version: (
+        Annotated[
+            str,
+            Meta(
+                max_length=16,
+                description="the `version` of the profile that was read: if it has changed since, "
+                "nothing is done",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class KeyOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

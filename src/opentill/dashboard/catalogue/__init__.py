@@ -24,6 +24,7 @@ from opentill.dashboard.catalogue import (
     products,
     security,
     sessions,
+    settings,
     team,
     webhooks,
 )
@@ -44,6 +45,7 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     payouts.SENTENCES,
     webhooks.SENTENCES,
     agreement.SENTENCES,
+    settings.SENTENCES,
     payment.SENTENCES,
     payment_refund.SENTENCES,
     payment_timeline.SENTENCES,

@@ -18,6 +18,9 @@ SENTENCES: Final[dict[str, str]] = {
     "pay": "Pay {amount}",
     "bank_note": "You confirm the payment on your bank’s or wallet’s own secure page. "
     "Card numbers are never entered here.",
+    "get_help": "Need help from {merchant}?",
+    "help_page": "Help page",
+    "terms": "Terms of {merchant}",
     "cancel": "Cancel and go back to {merchant}",
     "time_left": "You can pay for another {left}",
     "until": "until {time}",

@@ -1,0 +1,153 @@
+"""Profiles: each field's rule, versions, the audit log; and which files can be a logo."""
+
+import hashlib
+
+import pytest
+
+from opentill import merchants
+from opentill.core.errors import Invalid, NotFound
+from opentill.db.database import Tx
+from opentill.merchants import Actor, logos
+from support import world
+from support.pictures import PICTURE, chunk, jpeg, png, webp
+
+ADA, BOB = Actor("ada", "settings"), Actor("bob", "settings")
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "kept"),
+    [
+        ("display_name", "  Harbour Books ", "Harbour Books"),
+        ("display_name", "書" * 80, "書" * 80),
+        ("accent_color", "0D5C49", "#0d5c49"),
+        ("accent_color", " #Ff00ff ", "#ff00ff"),
+        ("support_email", " help@example.com", "help@example.com"),
+        ("support_url", "https://example.com/help?x=1", "https://example.com/help?x=1"),
+        ("terms_url", "http://example.com", "http://example.com"),
+        ("time_zone", "Asia/Kathmandu", "Asia/Kathmandu"),
+        *((field, "  ", None) for field in merchants.PROFILE_FIELDS if field != "time_zone"),
+    ],
+)
+def test_what_a_profile_takes(field: str, text: str, kept: str | None) -> None:
+    assert merchants.check_profile(field, text) == kept
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("display_name", "x" * 81),
+        ("display_name", "a\0b"),
+        ("accent_color", "green"),
+        ("accent_color", "#0d5c4"),
+        ("accent_color", "#0d5c49;}"),
+        ("accent_color", "#0d5c4９"),
+        ("support_email", "help"),
+        ("support_url", "javascript:alert(1)"),
+        ("support_url", "https://me:secret@example.com/"),
+        ("terms_url", "https://example.com/{CHECKOUT_SESSION_ID}"),
+        ("terms_url", "/terms"),
+        ("time_zone", ""),
+        ("time_zone", "Berlin"),
+        ("time_zone", "../../etc/passwd"),
+        ("time_zone", "a\0b"),
+    ],
+)
+def test_what_it_refuses(field: str, text: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        merchants.check_profile(field, text)
+    assert refused.value.field == field.title().replace("_", "").replace(
+        field[0].upper(), field[0], 1
+    )
+
+
+async def test_a_change_of_what_somebody_else_has_changed_does_nothing(tx: Tx) -> None:
+    shop = await world.merchant(tx)
+    seen = merchants.version_of(shop)
+    wanted = {"accent_color": "#112233", "time_zone": "Asia/Tokyo"}
+    for _ in range(2):  # twice is once
+        mine = await merchants.change_profile(
+            tx, shop.id, wanted, world.NOW, actor=ADA, version=seen
+        )
+    with pytest.raises(merchants.Stale):
+        await merchants.change_profile(
+            tx, shop.id, {"display_name": "B"}, world.NOW, actor=BOB, version=seen
+        )
+    assert await merchants.find(tx, shop.id) == mine
+    assert (mine.accent_color, mine.time_zone, mine.display_name) == ("#112233", "Asia/Tokyo", None)
+    again = merchants.version_of(mine)
+    await merchants.change_profile(
+        tx, shop.id, {"accent_color": ""}, world.NOW, actor=BOB, version=again
+    )
+    rows = await merchants.audit_log(tx, shop.id)
+    assert [(row.who, row.subject) for row in rows if row.action == "profile set"] == [
+        ("bob", "accentColor: #112233 → none"),
+        ("ada", "accentColor: none → #112233, timeZone: UTC → Asia/Tokyo"),
+    ]
+    with pytest.raises(NotFound):
+        await merchants.change_profile(tx, "mer_x", wanted, world.NOW, actor=ADA)
+
+
+PARTS = PICTURE.partition(b"IDAT")
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (png(), ("image/png", 64, 48)),
+        (png(2048, 205), ("image/png", 2048, 205)),
+        (jpeg(100, 80), ("image/jpeg", 100, 80)),
+        (jpeg(frame=0xC2), ("image/jpeg", 64, 48)),
+        (webp(), ("image/webp", 64, 48)),
+        (webp(b"VP8L", 300, 200), ("image/webp", 300, 200)),
+        (webp(b"VP8X", 40, 400, flags=0x10), ("image/webp", 40, 400)),
+        (b"", "kind"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg' width='64' height='64'/>", "kind"),
+        (b"GIF89a" + PICTURE, "kind"),
+        (b"\0" + PICTURE, "kind"),
+        (PICTURE[:-1], "broken"),
+        (PICTURE[:20], "broken"),
+        (PARTS[0] + b"IDAX" + PARTS[2], "broken"),
+        (PICTURE[:8] + chunk(b"IEND", b""), "broken"),
+        (jpeg()[:-2], "broken"),
+        (jpeg()[:30], "broken"),
+        (jpeg(frame=0xC4), "broken"),
+        (webp()[:-1], "broken"),
+        (webp(b"ALPH"), "broken"),
+        (png(64, 48, chunk(b"acTL", b"\0" * 8)), "moving"),
+        (webp(b"VP8X", flags=0x02), "moving"),
+        (png(31, 64), "dimensions"),
+        (png(2049, 300), "dimensions"),
+        (png(400, 39), "dimensions"),
+        (jpeg(0, 0), "broken"),
+        (PICTURE + b"\0" * logos.MAX_BYTES, "size"),
+    ],
+)
+def test_a_logo_is_recognised_by_what_is_in_it(content: bytes, found: object) -> None:
+    try:
+        picture = logos.read(content)
+    except logos.LogoRefused as refused:
+        assert refused.why == found
+    else:
+        assert (picture.media_type, picture.width, picture.height) == found
+
+
+async def test_a_logo_replaces_the_one_that_was_seen(tx: Tx) -> None:
+    shop, other = await world.merchant(tx), png(color=b"\xff\0\0")
+    digests = [hashlib.sha256(one).hexdigest() for one in (PICTURE, other)]
+    for _ in range(2):
+        await merchants.set_logo(tx, shop.id, PICTURE, world.NOW, actor=ADA, seen="")
+    with pytest.raises(merchants.Stale):
+        await merchants.set_logo(tx, shop.id, other, world.NOW, actor=BOB, seen="")
+    with pytest.raises(merchants.Stale):
+        await merchants.remove_logo(tx, shop.id, world.NOW, actor=BOB, seen=digests[1])
+    await merchants.set_logo(tx, shop.id, other, world.NOW, actor=BOB, seen=digests[0])
+    assert (await merchants.find_logo(tx, shop.id, digests[1])).content == other
+    with pytest.raises(NotFound):
+        await merchants.find_logo(tx, shop.id, digests[0])
+    with pytest.raises(NotFound):
+        await merchants.find_logo(tx, (await world.merchant(tx)).id, digests[1])
+    for _ in range(2):
+        await merchants.remove_logo(tx, shop.id, world.NOW, actor=ADA, seen=digests[1])
+    assert (await merchants.find(tx, shop.id)).logo_path is None
+    rows = await merchants.audit_log(tx, shop.id)
+    assert [row.who for row in rows if row.action == "profile logo"] == ["ada", "bob", "ada"]
