@@ -37,9 +37,9 @@ OTHERS: Final = {
     "reads": "doctor health settings export statement reconcile",
     "reads what a group has": "merchants:list,show,terms keys:list epay:show,list,notices"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
-    " payouts:list,show balance:show,waiting audit:list,verify ledger:check"
+    " payouts:list,show,due balance:show,waiting audit:list,verify ledger:check,accounts"
     " webhooks:list,show,deliveries,listen clock:show people:list",
-    "counts what is there": "figures:count",
+    "counts what is there": "figures:count,show",
     "moves money or decides about it; its own tests look into the audit log": "settle"
     " orders:confirm,refund,revoke refunds:done,failed disputes:open,win,lose,recover,deadline"
     " disputes:dismiss,note payouts:create,paid,failed balance:approve,reject rates:set,import",

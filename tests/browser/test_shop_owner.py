@@ -1,0 +1,166 @@
+"""A new owner's first day: from the invitation to a payment, a refund and the keys of the shop.
+
+All of it in the browser, once with scripts and once without any.
+"""
+
+import re
+from typing import Final
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+from starlette.applications import Starlette
+
+from opentill import merchants, people
+from opentill.db.clock import now_ms
+from support.books import ledger_violations
+from support.people import PASSWORD, TESTER, address
+from support.webhook_receiver import receiving
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+PATIENCE_MS: Final = 60_000
+
+
+async def _press(page: Page, name: str) -> None:
+    await page.get_by_role("button", name=name, exact=True).click()
+
+
+async def _menu(page: Page, name: str) -> None:
+    await page.get_by_role("navigation", name="Menu").get_by_role("link", name=name).click()
+
+
+async def _invitation(server: Starlette) -> people.NewLink:
+    db = server.state.app.db
+    shop = await db.run(lambda tx: merchants.create(tx, name="Harbour Books", now=now_ms()))
+    made: people.NewLink = await db.run(
+        lambda tx: people.invite(
+            tx, address(), now_ms(), merchant_id=shop.id, role="owner", actor=TESTER
+        )
+    )
+    return made
+
+
+async def _join(page: Page, url: str, link: people.NewLink) -> None:
+    await page.goto(url + link.path)
+    await page.get_by_label("Your name").fill("Ada Example")
+    await page.get_by_label("New password").fill(PASSWORD)
+    await page.get_by_role("button", name="Accept").click()
+
+
+async def _accept_agreement(page: Page) -> None:
+    await _menu(page, "Agreement")
+    await page.get_by_role("checkbox").check()
+    await page.locator("main form button[type=submit]").click()
+    await expect(page.get_by_role("heading", name="is accepted")).to_be_visible()
+
+
+async def _sell(page: Page) -> str:
+    """Make a product and open a session for it; the payment link."""
+    await _menu(page, "Products")
+    await page.get_by_label("Name").fill("Tea, 100 g")
+    await page.get_by_label("Price").fill("9.99")
+    await page.get_by_label("Currency").select_option("USD")
+    await _press(page, "Add it")
+    await (
+        page.get_by_role("link", name="Tea, 100 g")
+        .or_(page.get_by_role("heading", name="Tea, 100 g", level=1))
+        .first.wait_for()
+    )
+    if await page.get_by_role("heading", name="Tea, 100 g", level=1).count() == 0:
+        await page.get_by_role("link", name="Tea, 100 g").click()
+    await _press(page, "Open the session")
+    return await page.locator("#link").input_value()
+
+
+async def _pay(page: Page, link: str) -> None:
+    """Pay as the customer does."""
+    await page.goto(link)
+    await page.fill("[autocomplete=email]", "maria@example.com")
+    await page.check("[value=CREDIT_CARD]")
+    await page.click("button[type=submit]")
+    await page.fill("[autocomplete=cc-number]", "4242 4242 4242 4242")
+    await page.fill("[autocomplete=cc-exp]", "12/34")
+    await page.fill("[autocomplete=cc-csc]", "123")
+    await page.click("button")
+    await expect(page.locator("h1")).to_have_text("Payment received", timeout=PATIENCE_MS)
+
+
+async def _refund(page: Page) -> None:
+    """Find the payment by the customer's address, and give a part of it back."""
+    await _menu(page, "Payments")
+    await page.get_by_role("searchbox").fill("maria@example.com")
+    await page.get_by_role("searchbox").press("Enter")
+    await page.wait_for_url("**query=maria*")
+    await page.locator("a[href*='/payments/order_']").first.click()
+    await page.get_by_role("link", name="Refund", exact=True).click()
+    await page.get_by_label("Amount to refund").fill("2.00")
+    await page.get_by_role("button", name=re.compile("^Show")).click()
+    await page.get_by_label("To confirm, enter").fill("2.00")
+    await page.get_by_role("button", name="Refund $2.00").click()
+    await expect(page.locator("main")).to_contain_text("refund of $2.00")
+
+
+async def _replace_key(page: Page) -> tuple[str, str]:
+    """Make an API key and replace it by another; both."""
+    await _menu(page, "Developers")
+    await page.get_by_role("main").get_by_role("link", name="API keys").click()
+    await page.get_by_label("Name").fill("Shop")
+    await _press(page, "Create a key")
+    old = await page.locator("#secret").input_value()
+    await page.get_by_role("link", name="Shop").click()
+    word = await page.locator("label[for=replace] code").inner_text()
+    await page.locator("#replace").fill(word)
+    await _press(page, "Replace this key")
+    return old, await page.locator("#secret").input_value()
+
+
+async def _see_test_event(page: Page, url: str) -> None:
+    """Add an endpoint, send a test event to it, and see that it was taken."""
+    await _menu(page, "Developers")
+    await page.get_by_role("main").get_by_role("link", name="Webhook endpoints").click()
+    await page.get_by_label("Address").fill(url)
+    await _press(page, "Add")
+    if await page.get_by_role("button", name="Send a test event").count() == 0:
+        await page.get_by_role("link", name=url).click()
+    await _press(page, "Send a test event")
+    taken = page.get_by_text("Your server has taken it.")
+    again = page.get_by_role("link", name="Look again")
+    for _ in range(100):
+        await taken.or_(again).first.wait_for(timeout=PATIENCE_MS)
+        if await taken.count():
+            return
+        await page.wait_for_timeout(200)
+        await page.reload()
+    pytest.fail("the test event was not taken")
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+async def test_the_first_day_of_a_shop_needs_a_browser_and_nothing_else(
+    browser: Browser, page_server: Starlette, *, scripts: bool
+) -> None:
+    settings, app = page_server.state.settings, page_server.state.app
+    link = await _invitation(page_server)
+    context = await browser.new_context(java_script_enabled=scripts, locale="en-US")
+    page = await context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    await _join(page, settings.public_url, link)
+    home = page.url
+    await _accept_agreement(page)
+    await _pay(page, await _sell(page))
+    await page.goto(home)
+    await _refund(page)
+    old, new = await _replace_key(page)
+    statuses = [
+        (
+            await context.request.get(
+                f"{settings.public_url}/v1/orders", headers={"x-api-key": key}
+            )
+        ).status
+        for key in (old, new)
+    ]
+    assert statuses == [401, 200], (old[:12], new[:12], len(new))
+    async with receiving() as receiver:
+        await _see_test_event(page, f"{receiver.url}/hook")
+        assert b"webhook.test" in receiver.taken[0].body
+    await context.close()
+    async with app.db.connection() as tx:
+        assert await ledger_violations(tx) == []
