@@ -12,7 +12,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page
 from starlette.applications import Starlette
 
-from opentill import merchants, people
+from opentill import merchants, people, webhooks
 from opentill.cli.demo_history import History
 from opentill.dashboard.api import PAGES
 from opentill.db.clock import now_ms
@@ -32,6 +32,7 @@ _ID: Final = re.compile(r"(?<=/)[a-z]+_[0-9a-z]{20,}")
 _ELSEWHERE: Final = {
     "/login", "/login/passkey", "/invite/*", "/reset/*", "/dashboard",
     "/security/authenticator", "/security/authenticator.svg", "/security/passkeys",
+    "/dashboard/*/disputes/*/evidence/*",  # a file
 }  # fmt: skip
 
 
@@ -54,11 +55,16 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def owner(page_server: Starlette) -> tuple[str, str]:
     """An owner of a merchant with a month of history: the merchant's id, and their cookie."""
-    db, now = page_server.state.app.db, now_ms()
+    app, now = page_server.state.app, now_ms()
+    db = app.db
 
     async def make(tx: Any) -> str:
         shop = await merchants.create(tx, name="Harbour Books", now=now - 31 * 86_400_000)
         await History(shop.id).happen(tx, now)
+        await merchants.create_key(tx, shop.id, "production", now, name="Shop")
+        endpoint = webhooks.EndpointFields(url="http://127.0.0.1:8999/hook")
+        check = webhooks.UrlCheck(app.outgoing.check)
+        await webhooks.create(tx, shop.id, endpoint, check, app.settings.secret_key, now)
         return shop.id
 
     shop_id: str = await db.run(make)

@@ -17,6 +17,7 @@ METHODS: Final = {
     "logOut",
     "refreshTokens",
     "getProfile",
+    "updateProfile",
     "listApiKeys",
     "createApiKey",
     "regenerateApiKey",
