@@ -89,7 +89,7 @@ def test_each_rule_that_is_cited_is_in_the_contract() -> None:
 _OUTSIDE: Final = re.compile(
     r"""
       \bspec\ ?§ | \bproduct\ ?§ | [Pp]roduct(?:'s)?\ decisions? | [Qq]uality\ promise
-    | \bdecisions\)?\ \(?§ | (?<![\w.-])(?:spec|product|quality|epay|architecture|jobs)\.md
+    | \bdecisions\)?\ \(?§ | (?<![\w.-])(?:spec|product|quality|epay|architecture)\.md
     | \bepay_vectors\b | /work/
     """,
     re.VERBOSE,
