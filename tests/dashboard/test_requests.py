@@ -97,17 +97,22 @@ def _note(server: ApiServer, merchant_id: str, number: int) -> None:
 def test_a_flood_is_bounded_in_memory_and_on_disk_and_hides_no_other(shop: Shop) -> None:
     server, others = shop.api_server, [shop.api_server.shop().id for _ in range(6)]
     server.run(noted(server).write(server.app.db))
-    for number in range(2000):
-        for merchant_id in others:
-            _note(server, merchant_id, number)
-        if number == 1000:
-            _note(server, shop.id, number)
     memory = noted(server)
-    assert sum(map(len, memory._of.values())) == memory._count <= 1000
-    server.run(memory.write(server.app.db))
-    for number in range(2000, 2300):
-        _note(server, others[0], number)
-    server.run(memory.write(server.app.db))
+
+    async def flood() -> None:
+        """Note what comes, in the server's thread, as requests do."""
+        for number in range(2000):
+            for merchant_id in others:
+                _note(server, merchant_id, number)
+            if number == 1000:
+                _note(server, shop.id, number)
+        assert sum(map(len, memory._of.values())) == memory._count <= 1000
+        await memory.write(server.app.db)
+        for number in range(2000, 2300):
+            _note(server, others[0], number)
+        await memory.write(server.app.db)
+
+    server.run(flood())
     rows = server.sql(
         "select merchant_id, count(*), max(id), max(length(path)) as longest from refused_requests"
         " where merchant_id = any($1) group by 1",

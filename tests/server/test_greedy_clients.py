@@ -25,7 +25,7 @@ from opentill import merchants, orders
 from opentill.db.clock import now_ms
 from opentill.db.database import Db
 from opentill.server.export_limits import EXPORTS_EACH
-from support import filled_database
+from support import filled_database, pooler
 from support.api_server import SECRETS
 from support.ports import free_port
 
@@ -168,6 +168,7 @@ def served(database_url: str, directory: Path, shops: int, copies: int) -> Itera
         "GATEWAY_MANUAL_INSTRUCTIONS": "Account 1",
         "LIMIT_IP_PER_MINUTE": "0",
         "LOG_LEVEL": "warning",
+        "DB_PREPARED": pooler.prepared_setting(database_url),
     }
     kept = {name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")}
     keys, order_id = asyncio.run(_fill(database_url, shops, copies))
