@@ -29,6 +29,7 @@ Prefix = Literal[
     "ses",
     "inv",
     "pk",
+    "mail",
 ]
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
