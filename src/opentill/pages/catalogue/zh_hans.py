@@ -99,6 +99,23 @@ SENTENCES: Final[dict[str, str]] = {
     "invalid_card": "卡号未被接受。",
     "limit_exceeded": "金额超出了卡片或账户的限额。",
     "unavailable": "暂时无法连接银行。",
+    # the receipt
+    "receipt_see": "查看并保存收据",
+    "receipt_title": "收据",
+    "receipt_reference": "参考号",
+    "receipt_item": "商品",
+    "receipt_given_back": "退款于 {time}",
+    "receipt_paid": "已付",
+    "receipt_kept": "扣除退款后已付",
+    "receipt_pdf": "保存为 PDF",
+    "receipt_print": "您也可以打印此页面。",
+    "receipt_no_pdf": "本服务没有适用于此收据文字的字体，因此无法生成 PDF。请打印此页面，"
+    "或在浏览器中将其保存为 PDF。",
+    "receipt_zone_other": "以其他时区显示时间",
+    "receipt_zone": "时区",
+    "receipt_zone_hint": "例如 Europe/Berlin、Asia/Shanghai 或 UTC。",
+    "receipt_zone_error": "请填写时区，例如 Asia/Shanghai",
+    "receipt_zone_do": "显示",
     # problems
     "missing_title": "找不到此页面",
     "missing_text": "请检查网址是否完整，或返回您来自的商店。",

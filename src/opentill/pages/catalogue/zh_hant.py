@@ -99,6 +99,23 @@ SENTENCES: Final[dict[str, str]] = {
     "invalid_card": "卡號未被接受。",
     "limit_exceeded": "金額超出了卡片或帳戶的限額。",
     "unavailable": "暫時無法連線至銀行。",
+    # the receipt
+    "receipt_see": "檢視並保存收據",
+    "receipt_title": "收據",
+    "receipt_reference": "參考編號",
+    "receipt_item": "商品",
+    "receipt_given_back": "退款於 {time}",
+    "receipt_paid": "已付",
+    "receipt_kept": "扣除退款後已付",
+    "receipt_pdf": "儲存為 PDF",
+    "receipt_print": "您也可以列印此頁面。",
+    "receipt_no_pdf": "本服務沒有適用於此收據文字的字型，因此無法產生 PDF。請列印此頁面，"
+    "或在瀏覽器中將其儲存為 PDF。",
+    "receipt_zone_other": "以其他時區顯示時間",
+    "receipt_zone": "時區",
+    "receipt_zone_hint": "例如 Europe/Berlin、Asia/Shanghai 或 UTC。",
+    "receipt_zone_error": "請填寫時區，例如 Asia/Shanghai",
+    "receipt_zone_do": "顯示",
     # problems
     "missing_title": "找不到此頁面",
     "missing_text": "請檢查網址是否完整，或返回您來自的商店。",
