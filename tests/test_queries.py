@@ -221,6 +221,9 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         # a person's, who may be a member of several merchants; the operator's
         "people.queries.WORKPLACES",
         "people.queries.ALL_MEMBERS",
+        "mail.queries.BEHIND",  # the worker's, over all merchants
+        "mail.queries.LOGGED_IN",
+        "mail.queries.STUCK",
         "payouts.queries.DUE",
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from opentill import checkouts, orders, people, webhooks
 from opentill.core import money
 from opentill.core.errors import Invalid, NotFound
-from opentill.dashboard import payment_reading, payment_refund, render
+from opentill.dashboard import once, payment_reading, payment_refund, render
 from opentill.dashboard.model import OF_MERCHANT, Page
 from opentill.dashboard.payment_reading import MOST_REFUNDS, Payment, amounts
 from opentill.dashboard.payment_timeline import Timeline
@@ -79,6 +79,7 @@ async def receipt(request: PageRequest) -> Response:
     return render.page(
         request,
         "payment_receipt.html",
+        form_id=once.new_form_id(),
         payment=found,
         order=order,
         zone=found.zone,

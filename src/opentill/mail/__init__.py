@@ -3,8 +3,8 @@
 from opentill.mail.composing import (
     ask_for_new_password,
     invite,
+    offer_new_password,
     send_receipt,
-    test,
 )
 from opentill.mail.model import STATUSES, Mail, Preferences, Queue, Status
 from opentill.mail.outbox import (
@@ -20,8 +20,9 @@ from opentill.mail.preferences import SWITCHES
 from opentill.mail.preferences import change as change_preferences
 from opentill.mail.preferences import of as preferences_of
 from opentill.mail.sending import Mailer, Options
-from opentill.mail.smtp import Connection, Server, Unreached
-from opentill.mail.topics import TOPICS
+from opentill.mail.smtp import Connection, Outcome, Server, Unreached
+from opentill.mail.topics import TOPICS, Topic
+from opentill.mail.trial import reach, try_out
 
 __all__ = [
     "STATUSES",
@@ -31,10 +32,12 @@ __all__ = [
     "Mail",
     "Mailer",
     "Options",
+    "Outcome",
     "Preferences",
     "Queue",
     "Server",
     "Status",
+    "Topic",
     "Unreached",
     "ask_for_new_password",
     "change_preferences",
@@ -44,9 +47,11 @@ __all__ = [
     "newest",
     "of_merchant",
     "of_order",
+    "offer_new_password",
     "preferences_of",
+    "reach",
     "resend",
     "send_receipt",
     "state",
-    "test",
+    "try_out",
 ]

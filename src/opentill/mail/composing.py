@@ -60,6 +60,21 @@ async def invite(
     return bool(await outbox.queue(tx, settings, [mail], now, secret=made.path))
 
 
+async def offer_new_password(
+    tx: Tx, settings: Settings, made: NewLink, language: Language, now: int
+) -> bool:
+    """Mail the way to a new password in the transaction that makes it, as ``invite`` does."""
+    mail = NewMail(
+        merchant_id=OF_NOBODY,
+        topic="reset",
+        cause=made.link.id,
+        recipient=made.link.email,
+        language=language,
+        data=topics.Reset(at=now),
+    )
+    return bool(await outbox.queue(tx, settings, [mail], now, secret=made.path))
+
+
 async def ask_for_new_password(
     tx: Tx, settings: Settings, email: str, language: Language, now: int
 ) -> None:
@@ -78,21 +93,3 @@ async def ask_for_new_password(
         data=topics.Reset(at=now),
     )
     await outbox.queue(tx, settings, [mail], now)
-
-
-async def test(tx: Tx, settings: Settings, recipient: str, now: int) -> Mail:
-    """Write a message that says that mail works. Raises Invalid."""
-    if not settings.sends_mail:
-        raise Invalid("mail", "mail must be set up: set OPENTILL_SMTP_URL and OPENTILL_MAIL_FROM")
-    address = inputs.email("email", recipient)
-    mail = NewMail(
-        merchant_id=OF_NOBODY,
-        topic="test",
-        cause=f"test {now}",
-        recipient=address,
-        language="en",
-        data=topics.Test(at=now),
-    )
-    await outbox.queue(tx, settings, [mail], now)
-    where = {"merchant_id": OF_NOBODY, "cause": mail.cause, "recipient": address}
-    return await queries.BY_CAUSE.one(tx, **where)

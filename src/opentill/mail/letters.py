@@ -86,6 +86,12 @@ async def write(db: Db, settings: Settings, mail: Mail, now: int) -> bytes:
 
 async def _secret(tx: Tx, settings: Settings, mail: Mail, now: int) -> str:
     """Return the path that only the reader may know, if the message has one."""
+    if mail.secret is not None:
+        try:
+            return encryption.decrypt(settings.secret_key, outbox.purpose(mail.id), mail.secret)
+        except encryption.WrongKey:
+            msg = "its link cannot be decrypted: OPENTILL_SECRET_KEY is another one"
+            raise Unwritable(msg) from None
     if mail.topic == "reset":  # made for the message, so that it is stored nowhere else
         try:
             made = await people.offer_new_password(tx, mail.recipient, now, actor=_RESET_ACTOR)
@@ -93,13 +99,7 @@ async def _secret(tx: Tx, settings: Settings, mail: Mail, now: int) -> str:
             msg = "nobody logs in with this address"
             raise Unwritable(msg) from None
         return made.path
-    if mail.secret is None:
-        return ""
-    try:
-        return encryption.decrypt(settings.secret_key, outbox.purpose(mail.id), mail.secret)
-    except encryption.WrongKey:
-        msg = "its link cannot be decrypted: OPENTILL_SECRET_KEY is another one"
-        raise Unwritable(msg) from None
+    return ""
 
 
 def encoded(settings: Settings, draft: Draft, merchant: Merchant | None) -> bytes:

@@ -15,6 +15,7 @@ from opentill.dashboard.catalogue import (
     epay,
     frame,
     home,
+    mails,
     payment,
     payment_refund,
     payment_timeline,
@@ -50,6 +51,7 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     payment_refund.SENTENCES,
     payment_timeline.SENTENCES,
     payments_list.SENTENCES,
+    mails.SENTENCES,
 )
 SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
     {
