@@ -2,7 +2,9 @@
 
 import itertools
 import random
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from opentill.core.settings import Settings
@@ -10,7 +12,7 @@ from opentill.db.clock import now_ms
 from opentill.db.database import Db
 from opentill.mail import Mailer, Options, outbox, queries
 from opentill.mail.model import Mail
-from support.mail_server import Fault, MailServer, logins
+from support.mail_server import Fault, MailServer, certified, logins
 from support.mailing import each_once, fill, numbered, settings_of, statuses, storm
 
 MINUTE_MS = 60_000
@@ -155,18 +157,37 @@ async def test_a_result_that_comes_late_counts(db: Db) -> None:
     assert (await _only(db)).status == "SENT"
 
 
-async def test_logins_are_made_and_wrong_ones_cost_no_attempt(db: Db) -> None:
-    with MailServer(**logins("shop", "p@ss word")) as server:
-        good = server.url.replace("smtp://", "smtp://shop:p%40ss%20word@")
-        wrong = server.url.replace("smtp://", "smtp://shop:other@")
+async def test_connections_are_encrypted_and_logged_in_and_else_cost_no_attempt(
+    db: Db, tmp_path: Path
+) -> None:
+    tls = certified(tmp_path)
+    trusting = msgspec.structs.replace(QUICK, trust=tls.of_clients)
+    with MailServer(**logins("shop", "p@ss word", tls.of_server)) as server:
+        place = f"127.0.0.1:{server.port}"
+        good = f"smtp+starttls://shop:p%40ss%20word@{place}"
         await fill(db, settings_of(good), 1)
-        mailer = Mailer(db, settings_of(wrong), now_ms, QUICK)
-        await _drain(mailer)
-        assert ((await _only(db)).status, (await _only(db)).attempts) == ("WAITING", 0)
-        mailer = Mailer(db, settings_of(good), now_ms, QUICK)
+        for url, options in (
+            (f"smtp+starttls://shop:other@{place}", trusting),
+            (f"smtp+starttls://{place}", trusting),  # it asks for a login
+            (f"smtp://{place}", trusting),  # and for encryption
+            (good, QUICK),  # its certificate is nobody's
+        ):
+            mailer = Mailer(db, settings_of(url), now_ms, options)
+            await mailer.turn()
+            await mailer.finish()
+            mail = await _only(db)
+            assert (mail.status, mail.attempts) == ("WAITING", 0), url
+        mailer = Mailer(db, settings_of(good), now_ms, trusting)
         await _drain(mailer)
         await mailer.finish()
         assert len(server.taken) == 1
+    with MailServer(ssl=tls.of_server) as server:  # encrypted from the start
+        settings = settings_of(f"smtps://127.0.0.1:{server.port}")
+        await fill(db, settings, 2)
+        mailer = Mailer(db, settings, now_ms, trusting)
+        await _drain(mailer)
+        await mailer.finish()
+        assert len(server.taken) == 1  # the first is sent already
 
 
 async def test_without_a_mail_server_nothing_is_written(db: Db) -> None:

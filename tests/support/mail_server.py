@@ -2,14 +2,22 @@
 
 import asyncio
 import itertools
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from typing import Any, Final, Literal, Self, cast
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, Self, cast
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, Session
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 Fault = Literal["", "later", "never", "cut", "taken_then_cut", "refused"]
 _REPLIES: Final[dict[str, str]] = {
@@ -117,13 +125,55 @@ def every(number: int, fault: Fault) -> Callable[[], Fault]:
     return lambda: fault if next(numbers) % number == 0 else ""
 
 
-def logins(username: str, password: str) -> dict[str, Any]:
-    """Return the options of a server that asks for a login."""
+class Certified(NamedTuple):
+    """What a server encrypts with, and what its clients then trust."""
+
+    of_server: ssl.SSLContext
+    of_clients: ssl.SSLContext
+
+
+def certified(folder: Path) -> Certified:
+    """Make a certificate of this machine, signed by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mail.test")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    file = folder / "mail.pem"
+    plain = serialization.NoEncryption()
+    form = serialization.PrivateFormat.PKCS8
+    pem = serialization.Encoding.PEM
+    file.write_bytes(key.private_bytes(pem, form, plain) + made.public_bytes(pem))
+    of_server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    of_server.load_cert_chain(file)
+    return Certified(of_server, ssl.create_default_context(cafile=str(file)))
+
+
+def logins(username: str, password: str, tls: ssl.SSLContext) -> dict[str, Any]:
+    """Return the options of a server that encrypts (STARTTLS) and then asks for a login."""
 
     def check(
         _server: object, _session: object, _envelope: object, _how: str, data: Any
     ) -> AuthResult:
         given = data.login.decode(), data.password.decode()
-        return AuthResult(success=given == (username, password))
+        right = given == (username, password)
+        return AuthResult(success=right, handled=right)
 
-    return {"auth_required": True, "auth_require_tls": False, "authenticator": check}
+    return {
+        "auth_required": True,
+        "authenticator": check,
+        "tls_context": tls,
+        "require_starttls": True,
+    }

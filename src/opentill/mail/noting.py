@@ -18,7 +18,8 @@ from opentill.mail.topics import BY_NAME, Entry
 from opentill.webhooks import EventBatch
 
 LATEST_MS: Final = 24 * HOUR_MS  # what is older when it is read is not mailed any more
-_EVENTS: Final = 200  # read at once
+_EVENTS: Final = 500  # read at once
+_BATCHES: Final = 20  # of one merchant, before it is another's turn
 _MERCHANTS: Final = 200
 _ENTRIES: Final = 500
 _AUDITED: Final = {  # action → topic
@@ -61,8 +62,8 @@ async def events(db: Db, settings: Settings, now: int) -> int:
 async def _of_merchant(
     db: Db, settings: Settings, merchant_id: str, after: int, since: int, now: int
 ) -> int:
-    made, more = 0, True
-    while more:
+    made = 0
+    for _ in range(_BATCHES):
         batch = await webhooks.read(db, merchant_id, after, None, _EVENTS)
         note = partial(
             _note, settings=settings, merchant_id=merchant_id, after=after, batch=batch,
@@ -71,7 +72,9 @@ async def _of_merchant(
         noted = await db.run(note)
         if noted is None:  # another worker was faster
             return made
-        made, after, more = made + noted, batch.cursor, batch.more
+        made, after = made + noted, batch.cursor
+        if not batch.more:
+            break
     return made
 
 

@@ -78,6 +78,14 @@ def _short(text: str) -> str:
     return log.redact(address.one_line(text, LONGEST_RESULT))[:LONGEST_RESULT]
 
 
+async def _greet(client: aiosmtplib.SMTP) -> None:
+    """Ask what the server can do; one that knows nothing of that is greeted as of old."""
+    try:
+        await client.ehlo()
+    except aiosmtplib.SMTPHeloError:
+        await client.helo()
+
+
 class Connection:
     """A connection that is open, for one message after another."""
 
@@ -113,6 +121,8 @@ class Connection:
         )
         try:
             await client.connect()
+            if client.is_ehlo_or_helo_needed:
+                await _greet(client)
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
             client.close()
             msg = _short(f"{server}: {_said(error)}")

@@ -7,7 +7,6 @@ the e-mail is masked. There is none of a session that nobody has paid.
 from typing import Final
 from zoneinfo import ZoneInfo
 
-import msgspec
 from babel.core import get_global
 from starlette.responses import Response
 from starlette.routing import Route
@@ -29,22 +28,7 @@ _PER_MINUTE: Final = 30  # PDFs of one address
 _PAID: Final[tuple[model.State, ...]] = ("paid", "refunded")
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """A paid session: what was paid, what was given back, and the zones that its times are in."""
-
-    payment: model.Payment
-    refunds: list[Refund]  # that succeeded, oldest first
-    shop_zone: ZoneInfo
-    own_zone: ZoneInfo  # the customer's
-
-    @property
-    def kept(self) -> Money:
-        """What is left of the payment."""
-        given_back = self.payment.refunded.minor if self.payment.refunded else 0
-        return Money(self.payment.amount.minor - given_back, self.payment.amount.currency)
-
-
-async def _read(request: PageRequest, session_id: str) -> Receipt:
+async def _read(request: PageRequest, session_id: str) -> model.Receipt:
     """Look up what was paid. Raises NotFound if nothing was."""
     payment = await request.payment(session_id)
     if model.state_of(payment, request.now) not in _PAID or payment.paid_at is None:
@@ -57,9 +41,14 @@ async def _read(request: PageRequest, session_id: str) -> Receipt:
         merchant = await merchants.find(tx, merchant_id)
         found = await refunds.of_order(tx, merchant_id, payment.order_id, MOST_REFUNDS)
     shop_zone = ZoneInfo(merchant.time_zone)
-    done = [one for one in reversed(found) if one.status == "SUCCEEDED"]
+    done = [_given_back(one) for one in reversed(found) if one.status == "SUCCEEDED"]
     own_zone = _chosen(request) or _guessed(request) or shop_zone
-    return Receipt(payment=payment, refunds=done, shop_zone=shop_zone, own_zone=own_zone)
+    return model.Receipt(payment=payment, refunds=done, shop_zone=shop_zone, own_zone=own_zone)
+
+
+def _given_back(refund: Refund) -> model.GivenBack:
+    amount = Money(-refund.amount_minor, refund.currency)
+    return model.GivenBack(amount, refund.succeeded_at or refund.updated_at)
 
 
 def _chosen(request: PageRequest) -> ZoneInfo | None:
@@ -117,7 +106,7 @@ async def _count(request: PageRequest) -> None:
             raise TooManyRequests(_PER_MINUTE, wait)
 
 
-def _sheet(receipt: Receipt, visit: render.Visit, request: PageRequest) -> Sheet:
+def _sheet(receipt: model.Receipt, visit: render.Visit, request: PageRequest) -> Sheet:
     payment, localizer = receipt.payment, visit.localizer
 
     def say(key: str, **values: object) -> str:
@@ -140,9 +129,8 @@ def _sheet(receipt: Receipt, visit: render.Visit, request: PageRequest) -> Sheet
     if payment.email:
         facts.append((say("receipt_for"), render.masked(payment.email)))
     for one in receipt.refunds:
-        given_back = Money(-one.amount_minor, one.currency)
-        at = when(one.succeeded_at or one.updated_at, receipt.own_zone)
-        facts.append((say("receipt_given_back", time=at), amount(given_back)))
+        at = when(one.at, receipt.own_zone)
+        facts.append((say("receipt_given_back", time=at), amount(one.amount)))
     brand = payment.brand
     return Sheet(
         language=localizer.language,

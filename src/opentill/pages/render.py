@@ -11,7 +11,6 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from opentill.core.money import Money
 from opentill.pages import model
 from opentill.web import accent, assets, pictures, templates
 from opentill.web.catalogue import LANGUAGES
@@ -142,7 +141,6 @@ def receipt_page(payment: model.Payment, visit: Visit, **values: object) -> Page
         visit,
         here=here,
         pdf=f"{here}.pdf?{urlencode({'lang': visit.localizer.language})}",
-        minus=lambda refund: Money(-refund.amount_minor, refund.currency),
         **values,
     )
 
