@@ -71,7 +71,7 @@ async def resend(request: PageRequest) -> Response:
             request.app.settings,
             request.merchant_id,
             request.ids["mail"],
-            form.get(once.FIELD, "")[:32],
+            _request_id(form),
             request.now,
         ),
     )
@@ -81,9 +81,9 @@ async def send_receipt(request: PageRequest) -> Response:
     """Send the receipt of a payment again."""
     form, order_id = await request.form(), request.ids["order"]
     path = f"/dashboard/{request.merchant_id}/payments/{order_id}/receipt"
+    request_id = _request_id(form)
 
     async def work(tx: Tx) -> str:
-        request_id = form.get(once.FIELD, "")[:32]
         made = await mail.send_receipt(
             tx, request.app.settings, request.merchant_id, order_id, request_id, request.now
         )
@@ -110,6 +110,11 @@ async def _again(request: PageRequest, send: Callable[[Tx], Awaitable[mail.Mail]
     except Invalid:
         return await _page(request, 409, {"mails": "error_mail_again"})
     return render.see_other(request, f"{here}?done=again")
+
+
+def _request_id(form: dict[str, str]) -> str:
+    """Return what names a form's sending; a form without an id sends each time."""
+    return form.get(once.FIELD, "")[:32] or once.new_form_id()
 
 
 async def _count(request: PageRequest) -> None:
