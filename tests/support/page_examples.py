@@ -110,14 +110,13 @@ def made(localizer: Localizer, payment: Payment = PAYMENT, public_url: str = "")
             msgspec.structs.replace(paid, refunded=payment.amount), visit, "refunded"
         ),
         "receipt": receipt_page(
-            msgspec.structs.replace(paid, refunded=Money(100, payment.amount.currency)),
-            visit,
-            receipt=Receipt(
+            Receipt(
                 payment=msgspec.structs.replace(paid, refunded=Money(100, payment.amount.currency)),
                 refunds=[GivenBack(Money(-100, payment.amount.currency), NOW)],
                 shop_zone=ZoneInfo("Asia/Shanghai"),
                 own_zone=ZoneInfo("Europe/Brussels"),
             ),
+            visit,
             zone="Mars",
             zone_error=True,
             no_pdf=True,

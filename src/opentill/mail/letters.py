@@ -121,7 +121,6 @@ def encoded(settings: Settings, draft: Draft, merchant: Merchant | None) -> byte
     made["Message-ID"] = mail.message_id
     made["Date"] = formatdate(now_ms() / 1000)
     made["Auto-Submitted"] = "auto-generated"  # RFC 3834: no answers of machines
-    made["Content-Language"] = mail.language
     shade = accent.shade((merchant and merchant.accent_color) or _INK, "light")
     values = {
         "message": message,
@@ -135,6 +134,7 @@ def encoded(settings: Settings, draft: Draft, merchant: Merchant | None) -> byte
     made.set_content(_TEXT.get_template("mail.txt").render(values), cte="quoted-printable")
     html = _HTML.get_template("mail.html").render(values)
     made.add_alternative(html, subtype="html", cte="quoted-printable")
+    made["Content-Language"] = mail.language
     return made.as_bytes()
 
 

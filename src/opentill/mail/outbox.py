@@ -53,7 +53,9 @@ def _row(settings: Settings, new: NewMail, secret: str | None) -> Row:
         order_id=new.order_id,
         language=new.language,
         data=msgspec.json.encode(new.data).decode(),
-        secret=secret and encryption.encrypt(settings.secret_key, purpose(mail_id), secret),
+        secret=None
+        if secret is None
+        else encryption.encrypt(settings.secret_key, purpose(mail_id), secret),
         message_id=_message_id(settings, mail_id),
     )
 

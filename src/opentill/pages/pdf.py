@@ -32,6 +32,7 @@ _NO_FONT: Final = 3  # exit code
 _TIMEOUT_S: Final = 20.0
 _ONE_AT_A_TIME: Final = asyncio.Semaphore(1)
 _STANDARD: Final = "helvetica"
+_ENCODING: Final = "windows-1252"  # of the standard fonts, with the sign of the euro
 _BODY: Final = "body"
 _INSTEAD: Final = "□"  # of a symbol that no font has, such as an emoji
 _GREY: Final = 90
@@ -97,6 +98,7 @@ def made(sheet: Sheet) -> bytes:
     from fpdf import FPDF
 
     pdf = FPDF(format="A4")
+    pdf.core_fonts_encoding = _ENCODING
     pdf.set_margin(_MARGIN_MM)
     pdf.set_title(sheet.title)
     pdf.set_lang(sheet.language)
@@ -106,23 +108,35 @@ def made(sheet: Sheet) -> bytes:
 
 
 def _font(pdf: "FPDF", sheet: Sheet) -> tuple[str, frozenset[int] | None]:
-    """Return the font to write with, and the characters that it has (None: those of Latin-1)."""
-    needed = {ord(character) for character in sheet.text if _is_letter(character)}
+    """Return the font to write with, and the characters that it has (None: all of the text).
+
+    Where no font has all letters, one after the other stands in for those before.
+    """
     try:
-        sheet.text.encode("latin-1")
+        sheet.text.encode(_ENCODING)
     except UnicodeEncodeError:
         pass
     else:
         return _STANDARD, None
+    missing = {ord(character) for character in sheet.text if _is_letter(character)}
+    families: list[str] = []
+    found: set[int] = set()
     for number, place in enumerate(sheet.fonts):
+        if not missing:
+            break
         if not Path(place).is_file():
             continue
         family = f"{_BODY}{number}"
         pdf.add_font(family, fname=place)
-        has = frozenset(pdf.fonts[family].cmap)  # type: ignore[union-attr] # one of a file has it
-        if needed <= has:
-            return family, has
-    raise NoFont
+        has = set(pdf.fonts[family].cmap)  # type: ignore[union-attr] # one of a file has it
+        if has & missing:
+            families.append(family)
+            found |= has
+            missing -= has
+    if missing:
+        raise NoFont
+    pdf.set_fallback_fonts(families[1:])
+    return families[0], frozenset(found)
 
 
 def _is_letter(character: str) -> bool:

@@ -74,9 +74,8 @@ async def show(request: PageRequest, session_id: str) -> Response:
     visit = request.visit()
     asked = request.query.get("zone", "").strip()
     made = render.receipt_page(
-        receipt.payment,
+        receipt,
         visit,
-        receipt=receipt,
         zone=asked,
         zone_error=bool(asked) and _chosen(request) is None,
         no_pdf=request.query.get("pdf") == "no",
@@ -127,7 +126,7 @@ def _sheet(receipt: model.Receipt, visit: render.Visit, request: PageRequest) ->
         *((say("paid_at"), when(payment.paid_at or 0, zone)) for zone in zones),
     ]
     if payment.email:
-        facts.append((say("receipt_for"), render.masked(payment.email)))
+        facts.append((say("receipt_for"), render.masked(payment.email).replace("•", "*")))
     for one in receipt.refunds:
         at = when(one.at, receipt.own_zone)
         facts.append((say("receipt_given_back", time=at), amount(one.amount)))

@@ -132,16 +132,29 @@ def continue_page(payment: model.Payment, visit: Visit, attempt: model.Attempt) 
     )
 
 
-def receipt_page(payment: model.Payment, visit: Visit, **values: object) -> Page:
-    """Draw the receipt of a paid session."""
-    here = f"{visit.base}/receipt/{payment.session_id}"
+def receipt_page(
+    receipt: model.Receipt,
+    visit: Visit,
+    *,
+    zone: str = "",
+    zone_error: bool = False,
+    no_pdf: bool = False,
+) -> Page:
+    """Draw the receipt of a paid session.
+
+    ``zone`` is what its reader typed, perhaps no zone. ``no_pdf``: there could be no PDF of it.
+    """
+    here = f"{visit.base}/receipt/{receipt.payment.session_id}"
     return _payment_page(
         "receipt.html",
-        payment,
+        receipt.payment,
         visit,
+        receipt=receipt,
+        zone=zone,
+        zone_error=zone_error,
+        no_pdf=no_pdf,
         here=here,
         pdf=f"{here}.pdf?{urlencode({'lang': visit.localizer.language})}",
-        **values,
     )
 
 

@@ -110,6 +110,7 @@ SENTENCES: Final[dict[str, str]] = {
     "receipt_title": "Receipt",
     "receipt_reference": "Reference",
     "receipt_item": "Item",
+    "receipt_shop_time": "Paid, in the shop's time",
     "receipt_given_back": "Given back on {time}",
     "receipt_paid": "Paid",
     "receipt_kept": "Paid, less what was given back",

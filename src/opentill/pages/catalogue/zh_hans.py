@@ -104,6 +104,7 @@ SENTENCES: Final[dict[str, str]] = {
     "receipt_title": "收据",
     "receipt_reference": "参考号",
     "receipt_item": "商品",
+    "receipt_shop_time": "付款时间（商店时区）",
     "receipt_given_back": "退款于 {time}",
     "receipt_paid": "已付",
     "receipt_kept": "扣除退款后已付",

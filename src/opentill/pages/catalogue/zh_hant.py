@@ -104,6 +104,7 @@ SENTENCES: Final[dict[str, str]] = {
     "receipt_title": "收據",
     "receipt_reference": "參考編號",
     "receipt_item": "商品",
+    "receipt_shop_time": "付款時間（商店時區）",
     "receipt_given_back": "退款於 {time}",
     "receipt_paid": "已付",
     "receipt_kept": "扣除退款後已付",
