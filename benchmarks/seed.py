@@ -24,7 +24,6 @@ from opentill.db.database import Db, Tx
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
 from opentill.http.operations import ApiRequest, Nothing
 from opentill.orders import api as orders_api
-from opentill.orders import indexing
 from opentill.orders import service as orders_service
 from opentill.outgoing.client import to_merchants
 from opentill.products import service as products_service
@@ -101,8 +100,8 @@ class Seed:
 
         Copy ``n`` belongs to the merchant at the place ``(n - first) % merchants_``. ``schema``:
         where to put them, without the directory if elsewhere than ours. ``first``: the number, of
-        those that are in another schema already. They are indexed for searches, as what happened
-        before the measurement was: the worker does it a moment after an order is opened.
+        those that are in another schema already. They are not indexed for searches: that is part of
+        what opening an order costs.
         """
         if first is None:
             first = self.reserve(count)
@@ -122,8 +121,7 @@ class Seed:
                     merchants_,
                     timeout=120,
                 )
-        if schema == "public":
-            await indexing.index_orders(self.db, at_least=1)
+            await tx.execute("delete from search_changes")
         return first
 
     def reserve(self, count: int) -> int:
