@@ -65,6 +65,8 @@ QUEUES: Final = {
     "adjustments_due",
     "unmatched_disputes_due",
     "refused_requests_old",
+    "mails_due",
+    "mails_old",
 }
 
 

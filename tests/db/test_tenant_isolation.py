@@ -42,7 +42,7 @@ from opentill.integrity import rules, scheduler
 from opentill.list_counts import FOREVER
 from opentill.list_counts.jobs import roll_up
 from opentill.list_counts.queries import Lists
-from opentill.mail import news, noting
+from opentill.mail import looking, noting
 from opentill.mail import queries as mail_queries
 from opentill.orders import confirmation, indexing, payments, settlement
 from opentill.orders import jobs as order_jobs
@@ -124,7 +124,7 @@ EXPLAINED: Final = frozenset(
         "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS",
         # who asks while somebody else may not yet: tests/gateways/test_asking.py
         "orders.queries  ": "ASK_SOON",
-        # members, whose pages are walked role by role: tests/dashboard/test_permissions.py
+        # members, whose pages are walked role by role: tests/backoffice/test_permissions.py
         "people.queries": "MEMBERS MEMBER SET_ROLE WITHDRAW ALL_MEMBERS SET_MEMBER REMOVE_MEMBER"
         " OTHER_OWNERS WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK INVITATIONS",
         # tests/agreement/test_acceptance.py
@@ -635,11 +635,11 @@ class Business:
         order = self.paid()
         for _ in range(2):
             api_server.run(noting.events(self.app.db, settings, now))
-        api_server.run(news.digests(self.app.db, settings, now))
+        api_server.run(looking.digests(self.app.db, settings, now))
         api_server.tx(
             lambda tx: mail.change_preferences(tx, self.id, switches, "en", now, actor=actor)
         )
-        api_server.run(news.digests(self.app.db, settings, now))
+        api_server.run(looking.digests(self.app.db, settings, now))
         sent = api_server.tx(
             lambda tx: mail.send_receipt(tx, settings, self.id, order.id, "one", now)
         )

@@ -9,7 +9,7 @@ import pytest
 from opentill import mail, merchants, orders, people
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx
-from opentill.mail import jobs, news, noting, outbox, queries
+from opentill.mail import jobs, looking, noting, outbox, queries
 from opentill.mail.model import Mail
 from opentill.orders import Order, Payer, service
 from opentill.people import Browser
@@ -148,8 +148,8 @@ async def test_a_login_from_elsewhere_is_mailed_once(db: Db) -> None:
     await log_in("192.0.2.1", "Testfox/1.0")
     await log_in("192.0.2.1", "Testfox/2.5")  # the same, newer
     await log_in("203.0.113.5", "Testfox/1.0")
-    assert await news.logins(db, SETTINGS, NOW + 2) == 2
-    assert await news.logins(db, SETTINGS, NOW + 3) == 0
+    assert await looking.logins(db, SETTINGS, NOW + 2) == 2
+    assert await looking.logins(db, SETTINGS, NOW + 3) == 0
 
 
 async def test_a_digest_comes_once_in_the_morning_of_the_merchants_zone(db: Db) -> None:
@@ -164,10 +164,10 @@ async def test_a_digest_comes_once_in_the_morning_of_the_merchants_zone(db: Db) 
 
     await db.run(prepare)
     midnight = 1_750_009_500_000  # 2025-06-15T17:45Z: 23:30 of the 15th in Kathmandu
-    assert await news.digests(db, SETTINGS, midnight + HOUR_MS) == 0
+    assert await looking.digests(db, SETTINGS, midnight + HOUR_MS) == 0
     morning = midnight + 8 * HOUR_MS
-    assert await news.digests(db, SETTINGS, morning) == 1
-    assert await news.digests(db, SETTINGS, morning + HOUR_MS) == 0
+    assert await looking.digests(db, SETTINGS, morning) == 1
+    assert await looking.digests(db, SETTINGS, morning + HOUR_MS) == 0
     async with db.connection() as tx:
         (made,) = await _mails(tx)
     assert (made.recipient, made.language) == ("finance@example.com", "zh-Hans")
@@ -205,7 +205,7 @@ async def test_mails_that_ended_long_ago_are_removed(db: Db) -> None:
 
 @pytest.mark.parametrize("topic", mail.TOPICS, ids=lambda topic: topic.name)
 def test_every_topic_has_its_row_of_the_page_or_is_nobodys(topic: mail.Topic) -> None:
-    from opentill.dashboard.catalogue import SENTENCES
+    from opentill.dashboard.catalogue import mails
 
     of_nobody = {"new_login", "reset", "test", "books_violated", "gateway_away"}
-    assert (f"mail_topic_{topic.name}" in SENTENCES["en"]) == (topic.name not in of_nobody)
+    assert (f"mail_topic_{topic.name}" in mails.SENTENCES["en"]) == (topic.name not in of_nobody)

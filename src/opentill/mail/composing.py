@@ -1,4 +1,4 @@
-"""Messages that somebody asks for by hand: receipts, invitations, new passwords, tests."""
+"""Messages that somebody asks for: receipts, invitations, new passwords, tests."""
 
 from typing import Final
 

@@ -2,7 +2,7 @@
 
 from opentill.context import App
 from opentill.db.database import Tx
-from opentill.mail import news, noting, queries
+from opentill.mail import looking, noting, queries
 from opentill.mail.model import KEEP_MS
 
 _BATCH = 500
@@ -13,13 +13,13 @@ async def note_events(app: App) -> int:
     return await noting.events(app.db, app.settings, app.clock())
 
 
-async def note_news(app: App) -> int:
+async def note_others(app: App) -> int:
     """Note changed keys, endpoints that were disabled, logins, and what staff should know."""
     db, settings, now = app.db, app.settings, app.clock()
     await noting.audit_log(db, settings, now)
-    await news.logins(db, settings, now)
-    await news.for_staff(db, settings, now)
-    await news.digests(db, settings, now)
+    await looking.logins(db, settings, now)
+    await looking.for_staff(db, settings, now)
+    await looking.digests(db, settings, now)
     return 0  # so that it pauses
 
 

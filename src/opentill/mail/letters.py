@@ -19,7 +19,6 @@ from opentill import merchants, people
 from opentill.core import encryption
 from opentill.core.errors import NotFound
 from opentill.core.settings import Settings
-from opentill.db.clock import now_ms
 from opentill.db.database import Db, Tx
 from opentill.mail import address, outbox, preferences
 from opentill.mail.address import BadAddress
@@ -119,8 +118,8 @@ def encoded(settings: Settings, draft: Draft, merchant: Merchant | None) -> byte
     subject = f"[{words.say('test_mark')}] {message.subject}" if draft.test else message.subject
     made["Subject"] = address.one_line(subject)
     made["Message-ID"] = mail.message_id
-    made["Date"] = formatdate(now_ms() / 1000)
-    made["Auto-Submitted"] = "auto-generated"  # RFC 3834: no answers of machines
+    made["Date"] = formatdate()  # the real time, whatever a sandbox makes of its own
+    made["Auto-Submitted"] = "auto-generated"  # RFC 3834: no replies of machines
     shade = accent.shade((merchant and merchant.accent_color) or _INK, "light")
     values = {
         "message": message,

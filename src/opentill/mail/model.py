@@ -131,7 +131,7 @@ class StaffAddress(msgspec.Struct, frozen=True):
 
 
 class StuckGateway(msgspec.Struct, frozen=True):
-    """A gateway that does not answer about some payments, and since when."""
+    """A gateway that says nothing about some payments, and since when."""
 
     gateway: str
     payments: int

@@ -160,7 +160,7 @@ async def _refund(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
 
 
 def _has_customer(order: Order) -> bool:
-    """Return whether there is somebody to write to: customers of Epay shops hear from these."""
+    """Return whether there is somebody to write to: these write to the customers of Epay shops."""
     return order.source != "EPAY" and bool(order.customer_email)
 
 

@@ -191,7 +191,7 @@ AUDITED = Query(
     """,
 )
 # Logins of the last while, each as long as it lasts. A person's first one, with which they
-# joined, is no news to them.
+# joined, they know of.
 LOGGED_IN = Query(
     LoggedIn,
     """
@@ -224,7 +224,7 @@ STAFF = Query(
     where s.role = any (:roles::text[]) order by p.email
     """,
 )
-# Gateways that have not answered about `:least` payments or more since `:before`.
+# Gateways that have said nothing about `:least` payments or more since `:before`.
 STUCK = Query(
     StuckGateway,
     """

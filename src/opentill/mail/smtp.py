@@ -180,7 +180,7 @@ class Connection:
             return self._refused(error)
         except (aiosmtplib.SMTPException, OSError) as error:
             self.close()
-            text = f"the connection ended before the server had answered: {_said(error)}"
+            text = f"the connection ended before the server had replied: {_said(error)}"
             return Outcome("unknown", _short(text))
         return Outcome("sent", _short(f"{reply.code} {reply.message}"))
 

@@ -1,4 +1,4 @@
-"""What the pages of mail, receipts by mail and forgotten passwords say."""
+"""What the pages of mail and of receipts by mail say."""
 
 from typing import Final
 
@@ -20,8 +20,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "link works only once",
         "error_mail_language": "Choose one of the languages",
         "mails_sent_title": "What is mailed",
-        "mails_sent_text": "Owners and those whose work it is hear of disputes, payouts, "
-        "endpoints that were switched off and changed keys. The rest is up to you.",
+        "mails_sent_text": "Owners and those whose work it is are written about disputes, "
+        "payouts, endpoints that were switched off and changed keys. The rest is up to you.",
         "mails_send_receipts": "Receipts to customers",
         "mails_send_refunds": "To customers, what was given back to them",
         "mails_send_digest": "To owners and finance, every morning, what the day before brought",
@@ -51,14 +51,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "receipt_mail_not": "The receipt cannot be mailed: the customer gave no address, "
         "or there is no mail server.",
         "receipt_public": "The customer's receipt",
-        "forgotten_title": "Forgotten password",
-        "forgotten_link": "Forgotten your password?",
-        "forgotten_text": "Enter the address that you log in with. We mail you a link by "
-        "which you choose a new password.",
-        "forgotten_do": "Mail me a link",
-        "forgotten_sent": "If somebody logs in with this address, a link is on its way to "
-        "it. It works once, for 24 hours.",
-        "forgotten_back": "Back to the login",
         "invited_mailed": "The link is on its way to them by mail, too.",
     },
     "zh-Hans": {
@@ -105,13 +97,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "receipt_mail_sent": "收据正在发送给客户。",
         "receipt_mail_not": "无法发送收据：客户未提供邮箱，或没有邮件服务器。",
         "receipt_public": "客户看到的收据",
-        "forgotten_title": "忘记密码",
-        "forgotten_link": "忘记密码？",
-        "forgotten_text": "请填写您登录所用的邮箱。我们会发送一个链接，供您设置新密码。",
-        "forgotten_do": "发送链接",
-        "forgotten_sent": "如果有人使用此邮箱登录，链接已在发送途中。链接仅可使用一次，24 "
-        "小时内有效。",
-        "forgotten_back": "返回登录",
         "invited_mailed": "链接也会通过邮件发送给对方。",
     },
     "zh-Hant": {
@@ -158,13 +143,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "receipt_mail_sent": "收據正在寄送給客戶。",
         "receipt_mail_not": "無法寄送收據：客戶未提供電子郵件，或沒有郵件伺服器。",
         "receipt_public": "客戶看到的收據",
-        "forgotten_title": "忘記密碼",
-        "forgotten_link": "忘記密碼？",
-        "forgotten_text": "請填寫您登入所用的電子郵件。我們會寄送一個連結，供您設定新密碼。",
-        "forgotten_do": "寄送連結",
-        "forgotten_sent": "如果有人使用此電子郵件登入，連結已在寄送途中。連結僅可使用一次，"
-        "24 小時內有效。",
-        "forgotten_back": "返回登入",
         "invited_mailed": "連結也會以郵件寄送給對方。",
     },
 }

@@ -4,7 +4,7 @@ from typing import Final
 
 SENTENCES: Final[dict[str, str]] = {
     "test_mark": "TEST",
-    "ask": "Questions? Ask {shop}:",
+    "ask": "Need help? Ask {shop}:",
     "CREDIT_CARD": "Card",
     "ALIPAY": "Alipay",
     "WECHAT_PAY": "WeChat Pay",
@@ -20,7 +20,7 @@ SENTENCES: Final[dict[str, str]] = {
     "fact_refunded": "Given back in all",
     "fact_refunded_at": "When",
     "fact_reason": "Reason",
-    "fact_deadline": "Answer until",
+    "fact_deadline": "Respond until",
     "fact_bank": "Bank reference",
     "fact_what": "What",
     "fact_who": "By whom",
@@ -36,9 +36,9 @@ SENTENCES: Final[dict[str, str]] = {
     "refund_days": "It can take some days until your bank shows it.",
     "dispute_subject": "A payment of {amount} is disputed",
     "dispute_text": "A customer of {shop} disputes a payment. If you can show that it was "
-    "right, hand in evidence before the deadline: without an answer the money is usually lost.",
+    "right, hand in evidence before the deadline: without a response the money is usually lost.",
     "dispute_no_deadline": "nobody has named a time yet",
-    "dispute_open": "Answer the dispute",
+    "dispute_open": "Respond to the dispute",
     "payout_paid_subject": "A payout of {amount} has been paid",
     "payout_paid_text": "A payout of {shop} has left for your bank.",
     "payout_failed_subject": "A payout of {amount} has failed",
@@ -79,8 +79,8 @@ SENTENCES: Final[dict[str, str]] = {
     "violated_subject": "The books are wrong",
     "violated_text": "The continuous check of the ledger has found {number} violations. Look "
     "into them before you pay anybody out:",
-    "stuck_subject": "The gateway {gateway} does not answer",
-    "stuck_text": "Payments through {gateway} have been waiting for an answer for a long "
+    "stuck_subject": "The gateway {gateway} does not respond",
+    "stuck_text": "Payments through {gateway} have been waiting for a response for a long "
     "time. Customers may have paid; OpenTill goes on asking.",
     "stuck_payments": "Payments",
     "stuck_since": "The oldest since",

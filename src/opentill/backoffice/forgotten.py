@@ -9,10 +9,10 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import mail, people
+from opentill.backoffice import render
+from opentill.backoffice.model import Page
+from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, NotFound, TooManyRequests
-from opentill.dashboard import render
-from opentill.dashboard.model import Page
-from opentill.dashboard.request import PageRequest
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 
