@@ -48,7 +48,7 @@ async def ask(request: PageRequest) -> Response:
         await request.app.db.run(work)
     except Invalid:
         return render.page(
-            request, "forgotten.html", 400, email=email, errors={"email": "error_email"}
+            request, "forgotten.html", 400, email=email, errors={"email": "forgotten_error"}
         )
     return render.see_other(request, "/forgot?sent=1")
 

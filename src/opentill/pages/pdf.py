@@ -9,6 +9,7 @@ letters. Where none has, there is no PDF, and the page says so.
 """
 
 import asyncio
+import subprocess
 import sys
 import unicodedata
 from collections.abc import Sequence
@@ -72,25 +73,20 @@ def places(chosen: Path | None) -> list[str]:
 
 
 async def draw(sheet: Sheet) -> bytes:
-    """Return a sheet as PDF. Raises NoFont, and TimeoutError if this machine is too slow."""
-    async with _ONE_AT_A_TIME, asyncio.timeout(_TIMEOUT_S):
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", __name__,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        try:
-            drawn, complaint = await process.communicate(msgspec.json.encode(sheet))
-        except BaseException:
-            process.kill()
-            await process.wait()
-            raise
-    if process.returncode == _NO_FONT:
+    """Return a sheet as PDF. Raises NoFont, and TimeoutExpired if this machine is too slow."""
+    async with _ONE_AT_A_TIME:
+        done = await asyncio.to_thread(_run, msgspec.json.encode(sheet))
+    if done.returncode == _NO_FONT:
         raise NoFont
-    if process.returncode != 0:
-        msg = f"the program that draws PDF failed: {complaint.decode(errors='replace')[-500:]}"
-        raise RuntimeError(msg)
-    return drawn
+    done.check_returncode()
+    return done.stdout
+
+
+def _run(sheet: bytes) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-P", "-m", __name__]
+    return subprocess.run(  # noqa: S603 - our own program
+        command, input=sheet, capture_output=True, timeout=_TIMEOUT_S, check=False
+    )
 
 
 def made(sheet: Sheet) -> bytes:

@@ -14,6 +14,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "forgotten_sent": "If somebody logs in with this address, a link is on its way to "
         "it. It works once, for 24 hours.",
         "forgotten_back": "Back to the login",
+        "forgotten_error": "Enter an e-mail address such as name@example.com",
     },
     "zh-Hans": {
         "forgotten_title": "忘记密码",
@@ -23,6 +24,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "forgotten_sent": "如果有人使用此邮箱登录，链接已在发送途中。链接仅可使用一次，24 "
         "小时内有效。",
         "forgotten_back": "返回登录",
+        "forgotten_error": "请填写电子邮箱，例如 name@example.com",
     },
     "zh-Hant": {
         "forgotten_title": "忘記密碼",
@@ -32,5 +34,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "forgotten_sent": "如果有人使用此電子郵件登入，連結已在寄送途中。連結僅可使用一次，"
         "24 小時內有效。",
         "forgotten_back": "返回登入",
+        "forgotten_error": "請填寫電子郵件，例如 name@example.com",
     },
 }
