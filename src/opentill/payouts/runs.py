@@ -77,20 +77,24 @@ def _day(text: str | None, now: int) -> str:
     return text
 
 
-async def perform(db: Db, run: Run, secret_key: str, now: int) -> RunView:
+async def perform(db: Db, run: Run, secret_key: str, now: int, most: int | None = None) -> RunView:
     """Make the payouts of a run that are not there yet, and say that they all are.
 
-    A run that is READY or SENT stays as it is. Any number of processes may do this at once.
+    A run that is READY or SENT stays as it is. Any number of processes may do this at once. After
+    ``most`` payouts the run stays OPEN, and goes on when this is called again.
     """
-    after = ""
+    after, made = "", 0
     while run.status == "OPEN":
         async with db.connection() as tx:
             batch = await queries.DUE_AFTER.all(
                 tx, currency=run.currency, after=after, limit=_BATCH
             )
         for due in batch:
+            if made == most:
+                async with db.connection() as tx:
+                    return await view(tx, run.id)
             if due.waits_for(now) is None:
-                await db.run(lambda tx, one=due: _pay_one(tx, run, one, secret_key, now))
+                made += await db.run(lambda tx, one=due: _pay_one(tx, run, one, secret_key, now))
         if len(batch) < _BATCH:
             break
         after = batch[-1].merchant_id

@@ -29,13 +29,20 @@ COLUMNS: Final = ("end_to_end_id", "status", "amount", "currency", "bank_referen
 _ID_DIGITS: Final = 26
 
 
-async def apply(db: Db, file: IO[bytes], name: str, actor: Actor, now: int) -> BankResult:
+async def apply(
+    db: Db,
+    file: IO[bytes],
+    name: str,
+    actor: Actor,
+    now: int,
+    most: int = inbox.MOST_LINES,
+) -> BankResult:
     """Read a report and end the payouts that it is about.
 
     ``file`` can be read twice. The same bytes again change nothing. Raises Invalid for a file that
-    is no report, before anything is changed.
+    is no report or has more than ``most`` lines, before anything is changed.
     """
-    lines = _check(file)
+    lines = _check(file, most)
     digest = _digest(file)
     stored = await db.run(
         lambda tx: inbox.begin(tx, SOURCE, digest, name, actor, now, "payouts report")
@@ -74,12 +81,12 @@ def _digest(file: IO[bytes]) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _check(file: IO[bytes]) -> int:
+def _check(file: IO[bytes], most: int) -> int:
     """Read all of it once and return how many lines it has: nothing is changed by half a file."""
     number = 0
     for number, _ in enumerate(_lines(file), 1):
-        if number > inbox.MOST_LINES:
-            raise Invalid("file", f"file must have at most {inbox.MOST_LINES} lines")
+        if number > most:
+            raise Invalid("file", f"file must have at most {most} lines")
     return number
 
 
