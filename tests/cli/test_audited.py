@@ -37,8 +37,9 @@ OTHERS: Final = {
     "reads": "doctor health settings export statement",
     "reads what a group has": "merchants:list,show,terms keys:list epay:show,list,notices"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
-    " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting audit:list,verify"
-    " ledger:check,accounts,export webhooks:list,show,deliveries,listen clock:show people:list",
+    " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
+    " audit:list,verify ledger:check,accounts,export webhooks:list,show,deliveries,listen"
+    " clock:show people:list",
     "counts what is there": "figures:count,show",
     "moves money or decides about it; its own tests look into the audit log": "settle"
     " orders:confirm,refund,revoke refunds:done,failed disputes:open,win,lose,recover,deadline"

@@ -4,7 +4,7 @@ import csv
 import io
 from decimal import Decimal
 
-from opentill import ledger
+from opentill import ledger, rates
 from opentill.db.database import Db
 from opentill.ledger.postings import ACCOUNTS
 from support import world
@@ -14,6 +14,7 @@ from support.world import NOW
 async def _business(db: Db) -> list[str]:
     """Settle one order, and refund a part of another one later; in two currencies."""
     first = await db.run(lambda tx: world.in_status(tx, "SETTLED"))
+    await db.run(lambda tx: rates.put(tx, "JPY", "USD", Decimal("0.0065"), NOW - 1))
     second = await db.run(lambda tx: world.opened(tx, "1000", "JPY", settlement_currency="JPY"))
     second = await db.run(lambda tx: world.paid(tx, second, NOW + 10))
     refund = await db.run(lambda tx: world.refunded(tx, second, "300", NOW + 20))

@@ -4,7 +4,6 @@ import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -29,7 +28,7 @@ _COLUMNS: Final = (
 class _Group(TyperGroup):
     """A group in which ``reconcile GATEWAY …`` is ``reconcile compare GATEWAY …``."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the command in front where the first word is none."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             args = [_COMPARE, *args]

@@ -50,6 +50,17 @@ async def make(db: Db, run_id: str, secret_key: str) -> IO[bytes]:
     and ConfigurationError.
     """
     file = tempfile.SpooledTemporaryFile(max_size=_MEMORY)  # noqa: SIM115 - the caller's from here
+    try:
+        digest = await _write(db, run_id, secret_key, file)
+        await _check_digest(db, run_id, digest)
+    except BaseException:
+        file.close()
+        raise
+    file.seek(0)
+    return file
+
+
+async def _write(db: Db, run_id: str, secret_key: str, file: IO[bytes]) -> str:
     digest = hashlib.sha256()
     async with db.snapshot() as tx:
         run = await runs.find(tx, run_id)
@@ -60,16 +71,17 @@ async def make(db: Db, run_id: str, secret_key: str) -> IO[bytes]:
         async for piece in pieces:
             digest.update(piece)
             file.write(piece)
-    found = digest.hexdigest()
+    return digest.hexdigest()
+
+
+async def _check_digest(db: Db, run_id: str, found: str) -> None:
+    """Keep the digest of the file that was made first, or compare with it."""
     await db.run(lambda tx: queries.NOTE_DIGEST.run(tx, id=run_id, sha256=found))
     async with db.connection() as tx:
         kept = (await runs.find(tx, run_id)).sha256
     if kept != found:
-        file.close()
         message = f"the file of {run_id} is not the one that was made first ({kept}): do not use it"
         raise ConfigurationError(message)
-    file.seek(0)
-    return file
 
 
 async def _transfers(

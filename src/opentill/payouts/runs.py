@@ -9,6 +9,7 @@ fixes what is in it, before the first byte is given away (decision 0090).
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Final
 
 from opentill import merchants
@@ -94,7 +95,8 @@ async def perform(db: Db, run: Run, secret_key: str, now: int, most: int | None 
                 async with db.connection() as tx:
                     return await view(tx, run.id)
             if due.waits_for(now) is None:
-                made += await db.run(lambda tx, one=due: _pay_one(tx, run, one, secret_key, now))
+                pay = partial(_pay_one, run=run, due=due, secret_key=secret_key, now=now)
+                made += await db.run(pay)
         if len(batch) < _BATCH:
             break
         after = batch[-1].merchant_id

@@ -6,10 +6,12 @@ so that a report that was cut off goes on when it is read again.
 """
 
 import csv
-import hashlib
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import IO, Final
+
+import msgspec
 
 from opentill import payouts
 from opentill.core import money
@@ -18,7 +20,7 @@ from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.payouts import Payout
 from opentill.reconciliation import camt, inbox
-from opentill.reconciliation.lines import bounded
+from opentill.reconciliation.lines import bounded, sha256
 from opentill.reconciliation.model import BankKind, BankLine, BankResult, Difference, What
 
 SOURCE: Final = "bank"
@@ -43,7 +45,7 @@ async def apply(
     is no report or has more than ``most`` lines, before anything is changed.
     """
     lines = _check(file, most)
-    digest = _digest(file)
+    digest = sha256(file)
     stored = await db.run(
         lambda tx: inbox.begin(tx, SOURCE, digest, name, actor, now, "payouts report")
     )
@@ -61,24 +63,14 @@ async def apply(
         async with db.connection() as tx:
             known = {one.id: one for one in await payouts.named(tx, ids)}
         for line, payout_id in zip(batch, ids, strict=True):
-            payout = known.get(payout_id)
-            again = (line.kind, payout_id) in seen
-            what = await db.run(
-                lambda tx, line=line, payout=payout, again=again: _one(
-                    tx, stored.id, line, payout, actor, now, again=again
-                )
-            )
+            found = _Line(stored.id, line, known.get(payout_id), (line.kind, payout_id) in seen)
+            what = await db.run(partial(_one, found=found, actor=actor, now=now))
             seen.add((line.kind, payout_id))
             counts[what] += 1
     await db.run(
         lambda tx: inbox.finish(tx, stored.id, lines, lines - counts["found"], counts["found"], now)
     )
     return BankResult(file_id=stored.id, is_new=True, lines=lines, **counts)
-
-
-def _digest(file: IO[bytes]) -> str:
-    file.seek(0)
-    return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check(file: IO[bytes], most: int) -> int:
@@ -139,11 +131,18 @@ def _payout_id(text: str) -> str:
     return f"po_{digits}" if plain != digits and len(digits) == _ID_DIGITS else ""
 
 
-async def _one(
-    tx: Tx, file_id: str, line: BankLine, payout: Payout | None, actor: Actor, now: int, *,
-    again: bool,
-) -> str:  # fmt: skip
+class _Line(msgspec.Struct, frozen=True):
+    """A line of a file, the payout that it names, and whether the file has named it before."""
+
+    file_id: str
+    line: BankLine
+    payout: Payout | None
+    again: bool
+
+
+async def _one(tx: Tx, found: _Line, actor: Actor, now: int) -> str:
     """Take in a line; return what it was counted as: sent, returned, known or found."""
+    file_id, line, payout, again = found.file_id, found.line, found.payout, found.again
     what = _what(line, payout)
     reference = _reference(line, payout)
     if payout is None or what is not None:

@@ -1,11 +1,21 @@
 """Lines of files of others, of which none is longer than a bound."""
 
+import hashlib
 from collections.abc import Iterator
 from typing import IO, Final
 
 from opentill.core.errors import Invalid
 
 LONGEST: Final = 256 * 1024  # bytes
+
+
+def sha256(file: IO[bytes]) -> str:
+    """Return the digest of a whole file, in hexadecimal."""
+    file.seek(0)
+    digest = hashlib.sha256()
+    while piece := file.read(LONGEST):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def bounded(file: IO[bytes]) -> Iterator[str]:

@@ -5,7 +5,6 @@ in the report; rows that are left of the report are looked up among our items of
 time. Neither side is ever in memory as a whole.
 """
 
-import hashlib
 from collections.abc import Iterable
 from typing import IO, Final
 
@@ -14,7 +13,7 @@ import msgspec
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.reconciliation import inbox, queries
-from opentill.reconciliation.lines import bounded
+from opentill.reconciliation.lines import bounded, sha256
 from opentill.reconciliation.model import (
     SETTLED,
     TAKEN_AT_ONCE,
@@ -178,8 +177,7 @@ async def reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Resu
     file.seek(0)
     with Stage(read(bounded(file))):
         pass  # nothing is recorded of a file that is no report
-    file.seek(0)
-    digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = sha256(file)
     stored = await db.run(
         lambda tx: inbox.begin(tx, gateway, digest, report.name, actor, now, "reconcile")
     )
