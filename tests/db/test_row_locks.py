@@ -97,7 +97,7 @@ CASES: Final = {
         "available = available + 1, bank = bank - 1",
         "available",
     ),
-    "payouts.queries.RUN_SHARED": Case(
+    "payouts.queries.RUN_LOCKED": Case(
         "payout_runs", lambda row: {"id": row["id"]}, "reason = reason || '!'", "reason"
     ),
     "merchants.queries.LOCK": MERCHANT,

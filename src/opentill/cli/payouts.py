@@ -118,7 +118,7 @@ def due(
 ) -> output.Result:
     """List the merchants with money that can be paid out, by currency.
 
-    What waits is left out by a run: for the bank account, or for the merchant's minimum.
+    A run leaves out who has no bank account, has changed it lately, or has less than the minimum.
     """
     from opentill import payouts
     from opentill.core import money

@@ -1,4 +1,4 @@
-"""The file that tells the bank what to pay: ISO 20022 pain.001.001.09, or CSV.
+"""The file by which the bank knows what to pay: ISO 20022 pain.001.001.09, or CSV.
 
 It is made of rows that do not change any more, so that it has the same bytes however often it is
 made; their SHA-256 is kept with the run. The id of a payout is the end-to-end id, by which the
@@ -30,6 +30,7 @@ COLUMNS: Final = (
     "remittance",
 )  # fmt: skip
 _MEMORY: Final = 1024 * 1024
+_PIECE: Final = 64 * 1024  # characters
 # Where IBANs are paid by SEPA: the EPC's list of its area, in euro.
 _AREA: Final = (
     "AD AL AT BE BG CH CY CZ DE DK EE ES FI FR GB GI GR HR HU IE IS IT LI LT LU LV MC MD ME MK MT "
@@ -203,10 +204,10 @@ def _transfer(run: Run, one: Transfer, account: BankAccount) -> str:
 
 async def _xml(tx: Tx, run: Run, sums: RunSums, secret_key: str) -> AsyncIterator[bytes]:
     yield _head(run, sums).encode()
-    buffer = io.StringIO()
+    buffer, length = io.StringIO(), 0
     async for one, account in _transfers(tx, run, secret_key):
-        buffer.write(_transfer(run, one, account) + "\n")
-        if buffer.tell() > 64 * 1024:
+        length += buffer.write(_transfer(run, one, account) + "\n")
+        if length > _PIECE:
             yield buffer.getvalue().encode()
-            buffer = io.StringIO()
+            buffer, length = io.StringIO(), 0
     yield f"{buffer.getvalue()}</PmtInf>\n</CstmrCdtTrfInitn>\n</Document>\n".encode()

@@ -135,7 +135,7 @@ ADD_ACCOUNT = Query(
 RUN = Query(Run, "select * from payout_runs where id = :id")
 RUN_OF_REFERENCE = Query(Run, "select * from payout_runs where reference = :reference")
 # Held by whoever adds a payout, so that a run becomes READY only when nobody adds any more.
-RUN_SHARED = Query(Run, "select * from payout_runs where id = :id for share")
+RUN_LOCKED = Query(Run, "select * from payout_runs where id = :id for update")
 RUNS = Query(Run, "select * from payout_runs order by created_at desc, id desc limit :limit")
 START_RUN = Query(
     Run,

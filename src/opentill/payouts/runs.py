@@ -66,7 +66,7 @@ async def start(tx: Tx, wanted: RunRequest, now: int) -> Run:
 
 
 def _day(text: str | None, now: int) -> str:
-    today = f"{datetime.fromtimestamp(now / 1000, UTC):%Y-%m-%d}"
+    today = f"{datetime.fromtimestamp(now // 1000, UTC):%Y-%m-%d}"
     if text is None:
         return today
     try:
@@ -107,9 +107,9 @@ async def perform(db: Db, run: Run, secret_key: str, now: int, most: int | None 
 
 async def _pay_one(tx: Tx, run: Run, due: DuePayout, secret_key: str, now: int) -> bool:
     """Make the payout of a merchant, with its place in the run; return whether it was made."""
-    shared = await queries.RUN_SHARED.one(tx, id=run.id)
+    locked = await queries.RUN_LOCKED.one(tx, id=run.id)
     merchant_id = due.merchant_id
-    if shared.status != "OPEN":
+    if locked.status != "OPEN":
         return False
     await merchants.lock(tx, merchant_id)
     if await queries.IS_IN_RUN.get(tx, merchant_id=merchant_id, run_id=run.id):

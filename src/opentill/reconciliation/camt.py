@@ -99,7 +99,7 @@ class _Reader:
             self._held, self._details = self._details, None
         elif local == "Ntry" and self._entry is not None:
             if self._held is None:
-                self._emit({}, alone=True)
+                self._emit({}, is_only=True)
             self._flush()
             self._entry = None
 
@@ -118,13 +118,13 @@ class _Reader:
 
     def _flush(self) -> None:
         if self._held is not None:
-            self._emit(self._held, alone=not self._many)
+            self._emit(self._held, is_only=not self._many)
             self._held = None
 
-    def _emit(self, details: dict[str, str], *, alone: bool) -> None:
+    def _emit(self, details: dict[str, str], *, is_only: bool) -> None:
         """Make a line of a transaction, with what its entry says of all of them."""
         entry = self._entry or {}
-        amount, currency = _amount(details, entry, alone=alone)
+        amount, currency = _amount(details, entry, is_only=is_only)
         status = entry.get("status", "BOOK")
         if status not in ("BOOK", "BOOKED"):
             return  # not booked, or information only
@@ -150,13 +150,13 @@ def _refuse_doctype(*_: object) -> None:
 
 
 def _amount(
-    details: dict[str, str], entry: dict[str, str], *, alone: bool
+    details: dict[str, str], entry: dict[str, str], *, is_only: bool
 ) -> tuple[int | None, str]:
     """Return the amount in minor units and its currency; None where nobody says one."""
     for of, field in (
         (details, "amount"), (details, "instructed"), (details, "transaction"), (entry, "amount"),
     ):  # fmt: skip
-        if field in of and (of is details or alone):
+        if field in of and (of is details or is_only):
             currency = of.get(f"{field} currency", "")
             return minor(of[field], currency), currency
     return None, ""
