@@ -30,6 +30,9 @@ Prefix = Literal[
     "inv",
     "pk",
     "mail",
+    "run",
+    "rec",
+    "dif",
 ]
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
